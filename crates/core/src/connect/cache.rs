@@ -1,0 +1,192 @@
+//! The answer cache of one program: what it asked, what it was told, until when that holds.
+//!
+//! Paper 1, section III-C, keeps each answer for 3600 s whatever its TTL says; ours honours TTLs unless a lifetime is
+//! set. An entry outlives its lifetime as memory: it says which addresses belong to one name, so that a race can be run
+//! for an address, and what was there last time, so that a race knows whom it may be waiting for.
+
+use crate::path::Family;
+use crate::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Names remembered for one program; the one used longest ago is dropped for a new one.
+pub const MAX_NAMES: usize = 1024;
+
+/// How long answers are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lifetime {
+    /// As long as their TTL says (RFC 1035; RFC 2308 for negative ones).
+    #[default]
+    Ttl,
+    /// This long, whatever the TTL: 3600 s in paper 1, section III-C.
+    Fixed(Duration),
+    /// Not at all: every lookup goes to a server.
+    Off,
+}
+
+/// What is kept of one name in one family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Its addresses.
+    Addresses(Vec<IpAddr>),
+    /// It has none.
+    NoData,
+    /// It does not exist.
+    NxDomain,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    kept: Kept,
+    expires: Instant,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Name {
+    v4: Option<Entry>,
+    v6: Option<Entry>,
+    used: Instant,
+}
+
+impl Name {
+    fn entry(&self, family: Family) -> Option<&Entry> {
+        match family {
+            Family::V4 => self.v4.as_ref(),
+            Family::V6 => self.v6.as_ref(),
+        }
+    }
+}
+
+/// The answers of one program.
+#[derive(Clone, Debug, Default)]
+pub struct Cache {
+    names: HashMap<Arc<str>, Name>,
+}
+
+impl Cache {
+    /// What is kept of `name` in `family` and still holds.
+    pub fn get(&mut self, now: Instant, name: &str, family: Family) -> Option<Kept> {
+        let known = self.names.get_mut(name)?;
+        known.used = now;
+        known.entry(family).filter(|e| now < e.expires).map(|e| e.kept.clone())
+    }
+
+    /// Keeps an answer whose TTL is `ttl`, as long as `lifetime` says.
+    pub fn put(
+        &mut self,
+        now: Instant,
+        name: &Arc<str>,
+        family: Family,
+        kept: Kept,
+        ttl: Duration,
+        lifetime: Lifetime,
+    ) {
+        if !self.names.contains_key(name) && self.names.len() >= MAX_NAMES {
+            let oldest = self.names.iter().min_by_key(|(n, k)| (k.used, Arc::clone(n))).map(|(n, _)| Arc::clone(n));
+            if let Some(oldest) = oldest {
+                self.names.remove(&oldest);
+            }
+        }
+        let expires = match lifetime {
+            Lifetime::Ttl => now + ttl,
+            Lifetime::Fixed(d) => now + d,
+            Lifetime::Off => now,
+        };
+        let known = self.names.entry(Arc::clone(name)).or_default();
+        known.used = now;
+        let entry = Some(Entry { kept, expires });
+        match family {
+            Family::V4 => known.v4 = entry,
+            Family::V6 => known.v6 = entry,
+        }
+    }
+
+    /// Every address that `name` last had, expired or not, IPv6 first.
+    pub fn remembered(&self, name: &str) -> Vec<IpAddr> {
+        let Some(known) = self.names.get(name) else { return Vec::new() };
+        Family::BOTH
+            .iter()
+            .filter_map(|f| match known.entry(*f) {
+                Some(Entry { kept: Kept::Addresses(list), .. }) => Some(list.iter().copied()),
+                _ => None,
+            })
+            .flatten()
+            .collect()
+    }
+
+    /// The name through which this program last came by `addr`.
+    pub fn name_of(&self, addr: IpAddr) -> Option<Arc<str>> {
+        let holds = |known: &Name| matches!(known.entry(Family::of(addr)), Some(Entry { kept: Kept::Addresses(list), .. }) if list.contains(&addr));
+        self.names
+            .iter()
+            .filter(|(_, k)| holds(k))
+            .max_by_key(|(n, k)| (k.used, Arc::clone(n)))
+            .map(|(n, _)| Arc::clone(n))
+    }
+
+    /// Lets every answer expire now; what is remembered for races stays.
+    #[cfg(test)]
+    pub(super) fn expire(&mut self) {
+        for known in self.names.values_mut() {
+            [&mut known.v4, &mut known.v6].into_iter().flatten().for_each(|e| e.expires = Instant::ZERO);
+        }
+    }
+
+    /// Forgets every answer, as on a change of network.
+    pub fn clear(&mut self) {
+        self.names.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    fn v4(n: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, n])
+    }
+    fn at(s: u64) -> Instant {
+        Instant::from_millis(s * 1000)
+    }
+    fn filled(lifetime: Lifetime) -> Cache {
+        let mut c = Cache::default();
+        c.put(at(0), &"a.example".into(), Family::V4, Kept::Addresses(vec![v4(1)]), 60 * SECOND, lifetime);
+        c
+    }
+
+    #[test]
+    fn an_answer_holds_for_its_ttl_and_not_a_moment_longer() {
+        let mut c = filled(Lifetime::Ttl);
+        assert!(c.get(at(59), "a.example", Family::V4).is_some());
+        assert!(c.get(at(60), "a.example", Family::V4).is_none());
+        assert!(c.get(at(1), "a.example", Family::V6).is_none(), "one family says nothing of the other");
+    }
+
+    #[test]
+    fn the_papers_lifetime_overrules_the_ttl() {
+        let mut c = filled(Lifetime::Fixed(3600 * SECOND));
+        assert!(c.get(at(3599), "a.example", Family::V4).is_some());
+        assert!(c.get(at(3600), "a.example", Family::V4).is_none());
+    }
+
+    #[test]
+    fn an_expired_answer_is_still_remembered_for_races() {
+        let mut c = filled(Lifetime::Off);
+        assert!(c.get(at(0), "a.example", Family::V4).is_none());
+        assert_eq!(c.remembered("a.example"), [v4(1)]);
+        assert_eq!(c.name_of(v4(1)).as_deref(), Some("a.example"));
+        assert_eq!(c.name_of(v4(2)), None);
+    }
+
+    #[test]
+    fn the_name_unused_for_longest_makes_room() {
+        let mut c = Cache::default();
+        for n in 0..=MAX_NAMES as u64 {
+            c.put(at(n), &format!("{n}.example").into(), Family::V4, Kept::NoData, SECOND, Lifetime::Ttl);
+        }
+        assert_eq!(c.names.len(), MAX_NAMES);
+        assert!(!c.names.contains_key("0.example") && c.names.contains_key("1.example"));
+    }
+}

@@ -1,0 +1,206 @@
+//! One step of a job after the other: asks the race, does what it says, serves whoever can be served.
+
+use super::Connector;
+use crate::connect::cache::Kept;
+use crate::connect::job::{EXPLORING_FOR, Job, Lack};
+use crate::connect::lookups::Question;
+use crate::connect::race::{Attempt, Lookup, Next, State};
+use crate::connect::{AttemptId, Output, Resolved, rank};
+use crate::path::{Family, Outcome};
+use crate::time::Instant;
+use crate::wire::shim::Pass;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Steps that a race may take after one event; none needs a tenth of it. A race that would never wait is stopped.
+const MAX_STEPS: usize = 256;
+/// What a program hears of an address that is silent while another of its list has answered.
+const ETIMEDOUT: i32 = 110;
+
+impl Connector {
+    /// Asks the race what to do until it waits, and serves whoever can be served.
+    pub(super) fn drive(&mut self, now: Instant, id: u64) {
+        let Some(mut job) = self.jobs.remove(&id) else { return };
+        for _ in 0..MAX_STEPS {
+            self.serve(now, &mut job);
+            let faster = self.settings.faster.get(&*job.name).copied();
+            let race = &self.race;
+            let next = job.with_view(now, self.path.current(), faster, |view| race.next(view));
+            match next {
+                Next::Query(family) => self.query(now, &mut job, family),
+                Next::Answer => self.answer(now, &mut job, faster),
+                Next::Attempt(addr) => self.attempt(now, &mut job, addr, false),
+                Next::Explore(addr) => self.attempt(now, &mut job, addr, true),
+                Next::Wait(wake) => {
+                    job.wake = wake;
+                    break;
+                }
+            }
+        }
+        self.give_up(&mut job);
+        if job.done {
+            self.close_losers(now, &mut job);
+        }
+        if job.is_over(now) {
+            self.close_all(now, &mut job);
+        } else {
+            self.jobs.insert(id, job);
+        }
+    }
+
+    fn query(&mut self, now: Instant, job: &mut Job, family: Family) {
+        let cache = self.caches.entry(Arc::clone(&job.app)).or_default();
+        if let Some(kept) = cache.get(now, &job.name, family) {
+            self.tally.cache_hits += 1;
+            let (lookup, lack) = match kept {
+                Kept::Addresses(list) => (Lookup::Addresses(now, list), None),
+                Kept::NoData => (Lookup::Without(now), Some(Lack::NoData)),
+                Kept::NxDomain => (Lookup::Without(now), Some(Lack::NxDomain)),
+            };
+            return job.settle(family, lookup, lack);
+        }
+        self.tally.cache_misses += 1;
+        let question = Question { app: Arc::clone(&job.app), name: Arc::clone(&job.name), family };
+        let (query, new) = self.lookups.ask(now, &question);
+        job.settle(family, Lookup::Asked(now), None);
+        if new {
+            self.tally.queries += 1;
+            self.outputs.push_back(Output::Query { id: query, name: question.name, family, server: 0 });
+        }
+    }
+
+    fn answer(&mut self, now: Instant, job: &mut Job, faster: Option<Family>) {
+        job.answered = Some(now);
+        let Some((request, since)) = job.resolver.take() else { return };
+        let mut list = job.addresses();
+        let race = &self.race;
+        job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
+        job.lead_with_what_is_under_way(&mut list);
+        self.tally.lookup_wait += now - since;
+        let resolved = if list.is_empty() {
+            self.tally.unresolved += 1;
+            let lacks = |l| job.lacks.contains(&Some(l));
+            match () {
+                () if lacks(Lack::NxDomain) => Resolved::NxDomain,
+                () if lacks(Lack::NoData) => Resolved::NoData,
+                () => Resolved::Unanswered,
+            }
+        } else {
+            self.tally.resolved += 1;
+            job.told.clone_from(&list);
+            Resolved::Addresses(list)
+        };
+        job.done |= !matches!(resolved, Resolved::Addresses(_));
+        self.outputs.push_back(Output::Answer(request, resolved));
+    }
+
+    fn attempt(&mut self, now: Instant, job: &mut Job, addr: IpAddr, exploring: bool) {
+        let Some(port) = job.port else { return };
+        let faster = self.settings.faster.get(&*job.name).copied();
+        let race = &self.race;
+        let mut list = job.addresses();
+        job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
+        let pending = job.want.includes(Family::V6) && !job.v6.is_settled() && race.waits_for_both();
+        let head = if pending { Some(Family::V6) } else { list.first().copied().map(Family::of) };
+        let domain = job.domain_for(addr, head);
+        let id = AttemptId(self.next_attempt);
+        self.next_attempt += 1;
+        self.tally.attempts += 1;
+        self.tally.explorations += u64::from(exploring);
+        job.attempts.push(Attempt { id, addr, domain, started: now, state: State::InFlight, exploring, given: false });
+        self.outputs.push_back(Output::Connect { id, to: SocketAddr::new(addr, port), domain });
+    }
+
+    /// Hands the best connection to a program that waits for one.
+    fn serve(&mut self, now: Instant, job: &mut Job) {
+        let Some(waiting) = &job.claim else { return };
+        let claim = &waiting.claim;
+        let asked = Family::of(claim.to.ip());
+        let best = rank::best(&job.attempts, asked, self.path.current(), now, |a| job.can_serve(a, claim));
+        let best = best.map(|a| (a.id, a.state)).filter(|(_, state)| claim.nonblocking || *state != State::InFlight);
+        let Some((attempt, state)) = best else {
+            if job.moves_on_at().is_some_and(|at| now >= at) {
+                self.tally.failed += 1;
+                self.outputs.push_back(Output::Fail(waiting.request, ETIMEDOUT));
+                job.claim = None;
+            }
+            return;
+        };
+        let (request, since) = (waiting.request, waiting.since);
+        match state {
+            State::Ready { rtt, .. } => {
+                self.tally.handed_over += 1;
+                self.tally.handshakes += rtt;
+                self.tally.connect_wait += now - since;
+                job.done = true;
+                if let Some(a) = job.attempts.iter_mut().find(|a| a.id == attempt) {
+                    a.state = State::Gone;
+                }
+                self.outputs.push_back(Output::HandOver { request, attempt, connected: true });
+            }
+            _ => {
+                self.tally.handed_over_in_progress += 1;
+                if let Some(a) = job.attempts.iter_mut().find(|a| a.id == attempt) {
+                    a.given = true;
+                }
+                self.outputs.push_back(Output::HandOver { request, attempt, connected: false });
+            }
+        }
+        job.claim = None;
+    }
+
+    /// Tells a program that waits in vain.
+    fn give_up(&mut self, job: &mut Job) {
+        let Some(waiting) = &job.claim else { return };
+        let claim = &waiting.claim;
+        let hopeful = job.attempts.iter().any(|a| match a.state {
+            State::InFlight => job.can_serve(a, claim),
+            _ => false,
+        });
+        let pending = Family::BOTH.iter().any(|f| {
+            let useful = claim.domain == *f || (*f == Family::V4 && claim.accepts_mapped);
+            useful && job.want.includes(*f) && !job.lookup(*f).is_settled()
+        });
+        if hopeful || pending || claim.nonblocking || job.wake.is_some() {
+            return;
+        }
+        let request = waiting.request;
+        let errno_of = |a: &Attempt| match a.state {
+            State::Failed(errno) => Some(errno),
+            _ => None,
+        };
+        let asked = job.attempts.iter().filter(|a| a.addr == claim.to.ip()).find_map(errno_of);
+        let errno = asked.or_else(|| job.attempts.iter().rev().find_map(errno_of));
+        job.claim = None;
+        // What the program will try next may be under way already.
+        job.done = !job.attempts.iter().any(|a| matches!(a.state, State::InFlight | State::Ready { .. }));
+        match errno {
+            Some(errno) => {
+                self.tally.failed += 1;
+                self.outputs.push_back(Output::Fail(request, errno));
+            }
+            None => self.pass(request, Pass::Unsuitable),
+        }
+    }
+
+    /// Closes what lost. An exploring attempt goes on until it has taught what it was begun for, within bounds.
+    fn close_losers(&mut self, now: Instant, job: &mut Job) {
+        self.close_where(now, job, |a| !a.is_exploring() || now >= a.started + EXPLORING_FOR);
+    }
+
+    pub(super) fn close_all(&mut self, now: Instant, job: &mut Job) {
+        self.close_where(now, job, |_| true);
+    }
+
+    fn close_where(&mut self, now: Instant, job: &mut Job, which: impl Fn(&Attempt) -> bool) {
+        for a in job.attempts.iter_mut().filter(|a| which(a)) {
+            match a.state {
+                State::Ready { .. } => self.tally.unused += 1,
+                State::InFlight => self.path.current().record(now, a.addr, Outcome::Abandoned(now - a.started)),
+                State::Failed(_) | State::Gone => continue,
+            }
+            a.state = State::Gone;
+            self.outputs.push_back(Output::Close(a.id));
+        }
+    }
+}

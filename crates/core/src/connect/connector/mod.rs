@@ -1,0 +1,342 @@
+//! The connector: a name and a port in, one connected socket out. One for each user; programs share nothing but the
+//! history of paths.
+
+mod drive;
+
+use super::cache::{Cache, Kept, Lifetime};
+use super::job::{Job, Lack, Waiting};
+use super::lookups::{Due, Lookups, Question};
+use super::race::{self, Lookup, Race, State};
+use super::{
+    AppId, AttemptId, AttemptResult, Claim, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved, Tally,
+    Want,
+};
+use crate::machine::{Deadline, Machine};
+use crate::path::{Family, NetworkId, Outcome, PathBook};
+use crate::time::Instant;
+use crate::wire::shim::Pass;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Jobs at once; a program that resolves without end loses its oldest.
+const MAX_JOBS: usize = 1024;
+
+/// How a connector behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The race, by its name in the registry.
+    pub race: &'static race::Entry,
+    /// How long answers are kept.
+    pub lifetime: Lifetime,
+    /// Share of races that explore: 5 %, so that history can be unlearned at about one extra SYN in twenty.
+    pub explore: f64,
+    /// For the lab's `oracle`: the faster family of each name.
+    pub faster: HashMap<String, Family>,
+    /// Servers that queries may go to; a refusal by one is asked of the next.
+    pub servers: u32,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// The settings of `race` with everything else at its default.
+    pub fn of(race: &'static race::Entry) -> Self {
+        Self { race, lifetime: Lifetime::Ttl, explore: 0.05, faster: HashMap::new(), servers: 1, seed: 0 }
+    }
+}
+
+/// The machine of the connect column. See the module.
+#[derive(Debug)]
+pub struct Connector {
+    settings: Settings,
+    race: Box<dyn Race>,
+    path: PathBook,
+    caches: HashMap<AppId, Cache>,
+    lookups: Lookups,
+    jobs: BTreeMap<u64, Job>,
+    next_job: u64,
+    next_attempt: u64,
+    network: NetworkId,
+    rng: fastrand::Rng,
+    tally: Tally,
+    outputs: VecDeque<Output>,
+}
+
+impl Connector {
+    /// A connector without history.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            race: (settings.race.new)(),
+            rng: fastrand::Rng::with_seed(settings.seed),
+            settings,
+            path: PathBook::default(),
+            caches: HashMap::new(),
+            lookups: Lookups::default(),
+            jobs: BTreeMap::new(),
+            next_job: 0,
+            next_attempt: 0,
+            network: NetworkId::default(),
+            tally: Tally::default(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// What was gained and what it cost so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn resolve(&mut self, now: Instant, request: RequestId, ask: Resolve) {
+        let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
+        let mut job = Job::new(now, Arc::clone(&ask.app), Arc::clone(&name), ask.want, ask.port);
+        job.resolver = Some((request, now));
+        job.remembered = self.caches.get(&ask.app).map_or_else(Vec::new, |c| c.remembered(&name));
+        self.start(now, job);
+    }
+
+    fn start(&mut self, now: Instant, mut job: Job) {
+        job.explore = self.rng.f64() < self.settings.explore;
+        if self.jobs.len() >= MAX_JOBS
+            && let Some((_, mut oldest)) = self.jobs.pop_first()
+        {
+            if let Some((request, _)) = oldest.resolver.take() {
+                self.outputs.push_back(Output::Answer(request, Resolved::Unanswered));
+            }
+            if let Some(waiting) = oldest.claim.take() {
+                self.pass(waiting.request, Pass::NothingReady);
+            }
+            self.close_all(now, &mut oldest);
+        }
+        let id = self.next_job;
+        self.next_job += 1;
+        self.jobs.insert(id, job);
+        self.drive(now, id);
+    }
+
+    fn claim(&mut self, now: Instant, request: RequestId, claim: Claim) {
+        let addr = claim.to.ip();
+        let fits = |j: &Job| {
+            j.app == claim.app
+                && !j.done
+                && j.claim.is_none()
+                && j.port.is_none_or(|p| p == claim.to.port())
+                && j.addresses().contains(&addr)
+        };
+        let open = self.jobs.iter().find(|(_, j)| fits(j)).map(|(id, _)| *id);
+        let nonblocking = claim.nonblocking;
+        let id = match open {
+            Some(id) => id,
+            None => {
+                let known = self.caches.get(&claim.app).and_then(|c| Some((c.name_of(addr)?, c)));
+                let Some((name, cache)) = known else { return self.pass(request, Pass::UnknownAddress) };
+                if nonblocking {
+                    return self.pass(request, Pass::NothingReady);
+                }
+                // A connection beyond the first of a lookup: a race of its own over what the lookup gave.
+                let addresses = cache.remembered(&name);
+                let mut job = Job::new(now, Arc::clone(&claim.app), name, Want::Both, Some(claim.to.port()));
+                for family in Family::BOTH {
+                    let list: Vec<_> = addresses.iter().filter(|a| Family::of(**a) == family).copied().collect();
+                    let lookup = if list.is_empty() { Lookup::Without(now) } else { Lookup::Addresses(now, list) };
+                    job.settle(family, lookup, None);
+                }
+                job.answered = Some(now);
+                job.told.clone_from(&addresses);
+                job.remembered = addresses;
+                job.claim = Some(Waiting { request, claim, since: now });
+                return self.start(now, job);
+            }
+        };
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if nonblocking && job.port.is_none() {
+            return self.pass(request, Pass::NothingReady);
+        }
+        job.port = Some(claim.to.port());
+        job.races_itself |= nonblocking;
+        job.claim = Some(Waiting { request, claim, since: now });
+        self.drive(now, id);
+        // A caller that must not be blocked has had its answer by now, or gets the kernel's own connect.
+        if nonblocking
+            && let Some(job) = self.jobs.get_mut(&id)
+            && job.claim.as_ref().is_some_and(|w| w.request == request)
+        {
+            job.claim = None;
+            self.pass(request, Pass::NothingReady);
+        }
+    }
+
+    fn pass(&mut self, request: RequestId, reason: Pass) {
+        *self.tally.passed.entry(reason).or_default() += 1;
+        self.outputs.push_back(Output::Pass(request, reason));
+    }
+
+    fn abandon(&mut self, now: Instant, request: RequestId) {
+        let mut touched = Vec::new();
+        for (id, job) in &mut self.jobs {
+            if job.resolver.is_some_and(|(r, _)| r == request) {
+                job.resolver = None;
+                touched.push(*id);
+            }
+            if job.claim.as_ref().is_some_and(|w| w.request == request) {
+                job.claim = None;
+                touched.push(*id);
+            }
+        }
+        touched.into_iter().for_each(|id| self.drive(now, id));
+    }
+
+    fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
+        if result == Some(LookupResult::Refused)
+            && let Some(open) = self.lookups.get_mut(query)
+            && open.sent < self.settings.servers
+        {
+            let server = open.sent;
+            open.sent += 1;
+            let Question { name, family, .. } = open.question.clone();
+            self.tally.queries += 1;
+            return self.outputs.push_back(Output::Query { id: query, name, family, server });
+        }
+        let Some(open) = self.lookups.close(query) else { return };
+        self.outputs.push_back(Output::Forget(query));
+        let Question { app, name, family } = open.question;
+        let history = self.path.current().family_mut(family);
+        match result {
+            // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
+            Some(_) => history.looked_up((open.sent == 1).then(|| now - open.asked)),
+            None => history.lookup_unanswered(),
+        }
+        let (lookup, lack, kept) = match result {
+            Some(LookupResult::Addresses(list, ttl)) if !list.is_empty() => {
+                (Lookup::Addresses(now, list.clone()), None, Some((Kept::Addresses(list), ttl)))
+            }
+            Some(LookupResult::Addresses(_, ttl) | LookupResult::NoData(ttl)) => {
+                (Lookup::Without(now), Some(Lack::NoData), Some((Kept::NoData, ttl)))
+            }
+            Some(LookupResult::NxDomain(ttl)) => {
+                (Lookup::Without(now), Some(Lack::NxDomain), Some((Kept::NxDomain, ttl)))
+            }
+            Some(LookupResult::Refused) | None => (Lookup::Without(now), Some(Lack::Unanswered), None),
+        };
+        if let Some((kept, ttl)) = kept {
+            let cache = self.caches.entry(Arc::clone(&app)).or_default();
+            cache.put(now, &name, family, kept, ttl, self.settings.lifetime);
+        }
+        let waiting = |j: &Job| j.app == app && j.name == name && matches!(j.lookup(family), Lookup::Asked(_));
+        let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| waiting(j)).map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.settle(family, lookup.clone(), lack);
+            }
+            self.drive(now, id);
+        }
+    }
+
+    fn attempt_ended(&mut self, now: Instant, attempt: AttemptId, result: AttemptResult) {
+        let found = self.jobs.iter_mut().find_map(|(id, j)| {
+            let a = j.attempts.iter_mut().find(|a| a.id == attempt && a.state == State::InFlight)?;
+            Some((*id, a))
+        });
+        let Some((id, ended)) = found else { return };
+        let outcome = match result {
+            AttemptResult::Connected(rtt) => {
+                ended.state = State::Ready { rtt, at: now };
+                Outcome::Connected(rtt)
+            }
+            AttemptResult::Failed(errno) => {
+                ended.state = State::Failed(errno);
+                Outcome::Failed
+            }
+        };
+        let (addr, given) = (ended.addr, ended.given);
+        if given {
+            // It is the program's now, whatever came of it.
+            ended.state = State::Gone;
+        }
+        self.path.current().record(now, addr, outcome);
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.done |= given && matches!(result, AttemptResult::Connected(_));
+        }
+        self.drive(now, id);
+    }
+
+    fn moved(&mut self, id: NetworkId, v4: bool, v6: bool) {
+        if id != self.network {
+            self.network = id;
+            self.path.move_to(id);
+            self.caches.values_mut().for_each(Cache::clear);
+        }
+        self.path.current().family_mut(Family::V4).has_route = v4;
+        self.path.current().family_mut(Family::V6).has_route = v6;
+    }
+}
+
+impl Machine for Connector {
+    type Input = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Resolve(request, ask) => self.resolve(now, request, ask),
+            Input::Claim(request, claim) => self.claim(now, request, claim),
+            Input::Abandon(request) => self.abandon(now, request),
+            Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
+            Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
+            Input::Network { id, v4, v6 } => self.moved(id, v4, v6),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some(due) = self.lookups.due(now) {
+            match due {
+                Due::Retry(id) => {
+                    let Some(open) = self.lookups.get_mut(id) else { continue };
+                    let (server, Question { name, family, .. }) = (open.sent - 1, open.question.clone());
+                    self.tally.queries += 1;
+                    self.outputs.push_back(Output::Query { id, name, family, server });
+                }
+                Due::GiveUp(id) => self.lookup_ended(now, id, None),
+            }
+        }
+        let due = |j: &Job| deadline(j).is_some_and(|d| d.at <= now);
+        let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| due(j)).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.drive(now, id);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let retry = self.lookups.next_due().map(|at| Deadline { at, why: "query retry" });
+        self.jobs.values().filter_map(deadline).chain(retry).min_by_key(|d| d.at)
+    }
+}
+
+/// When this job wants to be looked at again.
+fn deadline(job: &Job) -> Option<Deadline> {
+    let wake = job.wake.map(|(at, why)| Deadline { at, why });
+    let unclaimed = job.unclaimed_at().map(|at| Deadline { at, why: "connection unclaimed" });
+    let moving_on = job.moves_on_at().map(|at| Deadline { at, why: "a silent family" });
+    let exploring = job.done.then(|| job.exploring_until()).flatten();
+    let exploring = exploring.map(|at| Deadline { at, why: "exploration over" });
+    [wake, unclaimed, moving_on, exploring].into_iter().flatten().min_by_key(|d| d.at)
+}
+
+#[cfg(test)]
+impl Connector {
+    /// Jobs that are still open, for tests that nothing is left behind.
+    pub(super) fn open_jobs(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub(super) fn path(&mut self) -> &mut PathBook {
+        &mut self.path
+    }
+
+    /// Lets every answer expire at once; what is remembered for races stays.
+    pub(super) fn forget_answers(&mut self) {
+        self.caches.values_mut().for_each(Cache::expire);
+    }
+}

@@ -1,0 +1,211 @@
+//! One name that a program is after: its lookups, its attempts, and who waits for what.
+
+use super::race::{Attempt, Lookup, State, View};
+use super::{AppId, Claim, RequestId, Want};
+use crate::path::{Family, Network};
+use crate::time::{Duration, Instant};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// How long a connection that was opened for a lookup waits for the program to ask for it.
+pub(super) const UNCLAIMED_AFTER: Duration = Duration::from_secs(2);
+/// How long a program is left waiting for a family that is silent while another address of its list has answered, which
+/// its socket cannot be exchanged for. Two SYNs (the kernel repeats the first after 1 s, RFC 6298) and half a second.
+pub(super) const MOVE_ON_AFTER: Duration = Duration::from_millis(1500);
+/// How long an exploring attempt may take; longer is an answer too.
+pub(super) const EXPLORING_FOR: Duration = Duration::from_secs(1);
+
+/// Why a family has no addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lack {
+    NoData,
+    NxDomain,
+    Unanswered,
+}
+
+/// A connect call that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub request: RequestId,
+    pub claim: Claim,
+    pub since: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Job {
+    pub app: AppId,
+    pub name: Arc<str>,
+    pub want: Want,
+    pub port: Option<u16>,
+    pub since: Instant,
+    pub v4: Lookup,
+    pub v6: Lookup,
+    pub lacks: [Option<Lack>; 2],
+    pub answered: Option<Instant>,
+    pub resolver: Option<(RequestId, Instant)>,
+    /// What the program was told, and will try one after the other.
+    pub told: Vec<IpAddr>,
+    pub claim: Option<Waiting>,
+    pub attempts: Vec<Attempt>,
+    /// The program does not wait for connections: racing is its own business, ours is to hand over what there is.
+    pub races_itself: bool,
+    pub done: bool,
+    pub explore: bool,
+    pub remembered: Vec<IpAddr>,
+    pub wake: Option<(Instant, &'static str)>,
+}
+
+impl Job {
+    pub fn new(now: Instant, app: AppId, name: Arc<str>, want: Want, port: Option<u16>) -> Self {
+        Self {
+            app,
+            name,
+            want,
+            port,
+            since: now,
+            v4: Lookup::Unasked,
+            v6: Lookup::Unasked,
+            lacks: [None, None],
+            answered: None,
+            resolver: None,
+            told: Vec::new(),
+            claim: None,
+            attempts: Vec::new(),
+            races_itself: false,
+            done: false,
+            explore: false,
+            remembered: Vec::new(),
+            wake: None,
+        }
+    }
+
+    pub fn lookup(&self, family: Family) -> &Lookup {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+
+    pub fn settle(&mut self, family: Family, lookup: Lookup, lack: Option<Lack>) {
+        match family {
+            Family::V4 => (self.v4, self.lacks[0]) = (lookup, lack),
+            Family::V6 => (self.v6, self.lacks[1]) = (lookup, lack),
+        }
+    }
+
+    /// Every address known so far, IPv6 first.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        Family::BOTH.iter().flat_map(|f| self.lookup(*f).addresses()).copied().collect()
+    }
+
+    /// Shows the race how things stand.
+    pub fn with_view<T>(
+        &self,
+        now: Instant,
+        path: &Network,
+        faster: Option<Family>,
+        ask: impl FnOnce(&View<'_>) -> T,
+    ) -> T {
+        let usable = |addr: IpAddr| self.claim.as_ref().is_none_or(|w| self.is_worth_trying(addr, &w.claim));
+        ask(&View {
+            now,
+            want: self.want,
+            v4: &self.v4,
+            v6: &self.v6,
+            answered: self.answered.is_some(),
+            may_connect: self.port.is_some() && !self.races_itself,
+            done: self.done,
+            attempts: &self.attempts,
+            usable: &usable,
+            path,
+            remembered: &self.remembered,
+            explore: self.explore,
+            faster,
+        })
+    }
+
+    /// Whether an attempt to `addr` may help the program that waits with `claim`: its socket can be exchanged for it, or,
+    /// once such an attempt has been begun, the program has been told of `addr` and will come to it.
+    fn is_worth_trying(&self, addr: IpAddr, claim: &Claim) -> bool {
+        domain_for(addr, claim).is_some()
+            || (self.told.contains(&addr) && self.attempts.iter().any(|a| self.can_serve(a, claim)))
+    }
+
+    /// The domain of the socket for an attempt to `addr`: what the waiting program can use, or will most likely ask for.
+    pub fn domain_for(&self, addr: IpAddr, head: Option<Family>) -> Family {
+        if let Some(waiting) = &self.claim {
+            return domain_for(addr, &waiting.claim).unwrap_or(Family::of(addr));
+        }
+        // A program connects to the head of its list; if that is IPv6, a v4-mapped peer can stand in for it.
+        match (Family::of(addr), head) {
+            (Family::V4, Some(Family::V6)) => Family::V6,
+            (family, _) => family,
+        }
+    }
+
+    /// Puts an address first for which the program will bring a socket that the attempt under way can stand in for.
+    ///
+    /// Programs connect to the head of their list. If that is of another family than the attempt that was begun before
+    /// they were told, the attempt is lost and its time with it, which no better address makes up for.
+    pub fn lead_with_what_is_under_way(&self, list: &mut Vec<IpAddr>) {
+        let racing = || self.attempts.iter().filter(|a| !a.exploring && !a.given);
+        let ready = racing().find(|a| matches!(a.state, State::Ready { .. }));
+        let Some(leading) = ready.or_else(|| racing().find(|a| a.state == State::InFlight)) else { return };
+        if let Some(head) = list.iter().position(|a| Family::of(*a) == leading.domain) {
+            let head = list.remove(head);
+            list.insert(0, head);
+        }
+    }
+
+    /// When a program that waits for a silent family is told so, because the next address of its list has answered.
+    pub fn moves_on_at(&self) -> Option<Instant> {
+        let waiting = self.claim.as_ref()?;
+        let next = |a: &Attempt| {
+            matches!(a.state, State::Ready { .. }) && !self.can_serve(a, &waiting.claim) && self.told.contains(&a.addr)
+        };
+        self.attempts.iter().any(next).then(|| waiting.since + MOVE_ON_AFTER)
+    }
+
+    /// Whether this attempt's socket can be exchanged for that of `claim`.
+    pub fn can_serve(&self, attempt: &Attempt, claim: &Claim) -> bool {
+        !attempt.given && domain_for(attempt.addr, claim) == Some(attempt.domain)
+    }
+
+    /// Whether nobody waits and nothing is to come that anybody could use or learn from.
+    pub fn is_over(&self, now: Instant) -> bool {
+        if self.resolver.is_some() || self.claim.is_some() {
+            return false;
+        }
+        if !self.done {
+            return self.unclaimed_at().is_some_and(|at| now >= at);
+        }
+        let settled = Family::BOTH.iter().all(|f| !self.want.includes(*f) || self.lookup(*f).is_settled());
+        let may_explore = self.explore && !settled;
+        !may_explore && !self.attempts.iter().any(Attempt::is_exploring)
+    }
+
+    /// When a job that nobody claims is over.
+    pub fn unclaimed_at(&self) -> Option<Instant> {
+        let idle = self.resolver.is_none() && self.claim.is_none() && !self.done;
+        let last_ready = self.attempts.iter().filter_map(|a| match a.state {
+            State::Ready { at, .. } => Some(at),
+            _ => None,
+        });
+        idle.then(|| last_ready.chain(self.answered).max().unwrap_or(self.since) + UNCLAIMED_AFTER)
+    }
+
+    /// When an exploring attempt has taken too long.
+    pub fn exploring_until(&self) -> Option<Instant> {
+        self.attempts.iter().filter(|a| a.is_exploring()).map(|a| a.started + EXPLORING_FOR).min()
+    }
+}
+
+/// The domain of a socket to `addr` that `claim` could use, if there is one.
+fn domain_for(addr: IpAddr, claim: &Claim) -> Option<Family> {
+    match (Family::of(addr), claim.domain) {
+        (Family::V4, Family::V4) => Some(Family::V4),
+        (Family::V6, Family::V6) => Some(Family::V6),
+        (Family::V4, Family::V6) if claim.accepts_mapped => Some(Family::V6),
+        _ => None,
+    }
+}

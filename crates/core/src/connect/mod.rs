@@ -1,0 +1,24 @@
+//! Names resolved and connections opened ahead of time, over both families at once (paper 1).
+//!
+//! [`Connector`] is the mechanism, [`race::Race`] the policy, [`race::ALL`] the registry. The connector holds the
+//! per-app [`cache`], coalesces and repeats queries, runs one `job` for each name that a program is after, and hands
+//! over the connection that [`rank`] finds best. Whether, when and to whom packets are sent is decided here; nothing
+//! here sends one.
+
+pub mod cache;
+mod connector;
+mod job;
+mod lookups;
+pub mod race;
+pub mod rank;
+mod tally;
+mod types;
+
+pub use connector::{Connector, Settings};
+pub use tally::Tally;
+pub use types::{
+    AppId, AttemptId, AttemptResult, Claim, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved, Want,
+};
+
+#[cfg(test)]
+mod tests;

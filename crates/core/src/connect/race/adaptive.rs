@@ -1,0 +1,188 @@
+//! `adaptive`: ours, the default. RFC 8305 fixes its delays for everybody; this race sets them from what this network
+//! has shown (RFC 8305, sections 4 and 5, allow both), and falls back to the standard's values where nothing is known.
+//!
+//! - **When to go.** The family that answers first goes at once unless waiting for the other is worth it: the other's
+//!   round-trip time must be shorter by more than what is left of its usual lookup time, and never is it waited for
+//!   longer than the Resolution Delay.
+//! - **In what order.** By expected round-trip time, over all addresses of both families; peers with recent failures
+//!   and suspended families last; IPv6 first where nothing is known.
+//! - **How far apart.** By when an answer should have come (smoothed round-trip time and four variations), doubling with
+//!   each attempt, six at most.
+//! - **Exploring.** In the races drawn for it the other family is tried beside the chosen one. Nobody waits for it; it
+//!   keeps history from becoming prejudice. The first race after a suspension has run out does the same.
+
+use super::staggered::{self, RESOLUTION_DELAY};
+use super::{Lookup, Next, Race, View};
+use crate::path::Family;
+use crate::time::{Duration, Instant};
+use std::net::IpAddr;
+
+/// Connection Attempt Delay where nothing is known: RFC 8305, section 8.
+const DEFAULT_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// Shortest Connection Attempt Delay. RFC 8305 recommends 100 ms for fixed delays and forbids less than 10; with an
+/// estimate at hand, 50 ms is what Firefox ships (draft-ietf-happy-happyeyeballs-v3, issue 138).
+const MIN_ATTEMPT_DELAY: Duration = Duration::from_millis(50);
+/// Longest Connection Attempt Delay: RFC 8305, section 8.
+const MAX_ATTEMPT_DELAY: Duration = Duration::from_secs(2);
+/// Slack on top of the estimate, for the scheduling of host and server.
+const SLACK: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub(super) struct Adaptive;
+
+impl Race for Adaptive {
+    fn next(&self, view: &View<'_>) -> Next {
+        if let Some(family) = view.unasked() {
+            return Next::Query(family);
+        }
+        let go = go(view);
+        let tell_at = match go {
+            // No port, so nothing to begin meanwhile: the program is told as soon as there is somebody to connect to who
+            // has been reached before, so that it will hardly miss the other family.
+            Go::Now if !view.may_connect && has_known_peer(view) => Some(view.now),
+            _ => staggered::tell_at(view),
+        };
+        let tell_at = tell_at.filter(|_| !view.answered);
+        if tell_at.is_some_and(|at| view.now >= at) {
+            return Next::Answer;
+        }
+        let next = match go {
+            Go::Now => race(self, view),
+            Go::At(due) => Next::Wait(Some((due, "resolution delay"))),
+            Go::NotYet => Next::Wait(None),
+        };
+        staggered::sooner(next, tell_at, "resolution delay")
+    }
+
+    fn order(&self, view: &View<'_>, addresses: &mut Vec<IpAddr>) {
+        staggered::interleave(addresses);
+        addresses.sort_by_key(|a| preference(view, *a));
+        // Where no two differ, sorting has kept the interleaving; where history speaks, it rules, but an untried family
+        // comes second rather than last, so that one family's outage never has to be sat out address by address.
+        if let Some(other) = addresses.iter().position(|a| Family::of(*a) != Family::of(addresses[0]))
+            && other > 1
+        {
+            let second = addresses.remove(other);
+            addresses.insert(1, second);
+        }
+    }
+}
+
+/// The next attempt, now that there is somebody to race.
+fn race(adaptive: &Adaptive, view: &View<'_>) -> Next {
+    if let Some(addr) = to_explore(view) {
+        return Next::Explore(addr);
+    }
+    let mut candidates = view.untried();
+    adaptive.order(view, &mut candidates);
+    staggered::next(view, &candidates, attempt_delay(view))
+}
+
+/// Whether an address that is known so far has answered before and has not failed since.
+fn has_known_peer(view: &View<'_>) -> bool {
+    let good = |a: &IpAddr| view.path.peer(*a).is_some_and(|p| p.has_answered && !p.is_failing(view.now));
+    Family::BOTH.iter().flat_map(|f| view.lookup(*f).addresses()).any(good)
+}
+
+/// Whether to begin with what is known so far.
+enum Go {
+    Now,
+    At(Instant),
+    NotYet,
+}
+
+fn go(view: &View<'_>) -> Go {
+    if view.all_settled() {
+        return Go::Now;
+    }
+    let Some(first) = Family::BOTH.into_iter().find(|f| matches!(view.lookup(*f), Lookup::Addresses(..))) else {
+        return Go::NotYet;
+    };
+    let Lookup::Asked(asked) = *view.lookup(first.other()) else { return Go::Now };
+    let answered = view.lookup(first).settled_at().unwrap_or(view.now);
+    match worth_waiting(view, first, asked) {
+        Some(wait_until) => {
+            let due = wait_until.min(answered + RESOLUTION_DELAY);
+            if view.now < due { Go::At(due) } else { Go::Now }
+        }
+        None => Go::Now,
+    }
+}
+
+/// Until when to wait for the other family, whose lookup was `asked` then, now that `first` has answered.
+fn worth_waiting(view: &View<'_>, first: Family, asked: Instant) -> Option<Instant> {
+    let other = first.other();
+    if view.path.is_suspended(other, view.now) || view.path.family(other).is_unanswered() {
+        return None;
+    }
+    let usable = || view.lookup(first).addresses().iter().filter(|a| !view.path.is_failing(**a, view.now));
+    if usable().next().is_none() || view.path.is_suspended(first, view.now) {
+        // Nothing that has answered is to be trusted: give the other all the time that it may have.
+        return Some(Instant::FAR_FUTURE);
+    }
+    let here = usable().filter_map(|a| view.path.peer(*a)?.rtt).map(|r| r.smoothed).min();
+    // Who the other family leads to is known from last time, if at all; else it is like its family.
+    let there = view
+        .remembered
+        .iter()
+        .filter(|a| Family::of(**a) == other && !view.path.is_failing(**a, view.now))
+        .filter_map(|a| view.path.expected_rtt(*a))
+        .map(|r| r.smoothed)
+        .min();
+    let all_failing = {
+        let mut of_other = view.remembered.iter().filter(|a| Family::of(**a) == other).peekable();
+        of_other.peek().is_some() && of_other.all(|a| view.path.is_failing(*a, view.now))
+    };
+    if all_failing {
+        return None;
+    }
+    let (Some(here), Some(there)) = (here, there) else {
+        // Nothing known: the standard's preference for IPv6.
+        return (first == Family::V4).then_some(Instant::FAR_FUTURE);
+    };
+    let lead = here.checked_sub(there)?;
+    let lookup = view.path.family(other).lookup?;
+    let remaining = (asked + lookup.smoothed).since(view.now);
+    // An answer that is late is waited for as long as a handshake that is late, but never longer than it can still win.
+    (remaining < lead).then(|| (asked + lookup.timeout() + SLACK).min(view.now + lead))
+}
+
+/// What to try first: not failing before failing, not suspended before suspended, then the expected round-trip time.
+fn preference(view: &View<'_>, addr: IpAddr) -> (bool, bool, Duration) {
+    let family = Family::of(addr);
+    let off = view.path.is_suspended(family, view.now) || view.path.family(family).wants_probe(view.now);
+    let known = |a: IpAddr| view.path.peer(a).and_then(|p| p.rtt).map(|r| r.smoothed);
+    let expected = known(addr).or_else(|| view.path.family(family).rtt.map(|r| r.smoothed));
+    // Where nothing is known, the standard's preference stands: IPv6 first, IPv4 last.
+    let unknown = if family == Family::V6 { Duration::ZERO } else { Duration::MAX };
+    (view.path.is_failing(addr, view.now), off, expected.unwrap_or(unknown))
+}
+
+/// Time from the last beginning to the next.
+fn attempt_delay(view: &View<'_>) -> Duration {
+    let racing: Vec<_> = view.attempts.iter().filter(|a| !a.exploring).collect();
+    let Some(last) = racing.last() else { return Duration::ZERO };
+    if view.path.is_failing(last.addr, view.now) {
+        return MIN_ATTEMPT_DELAY;
+    }
+    let base = view.path.expected_rtt(last.addr).map_or(DEFAULT_ATTEMPT_DELAY, |rtt| {
+        (rtt.timeout() + SLACK).clamp(MIN_ATTEMPT_DELAY, DEFAULT_ATTEMPT_DELAY.max(rtt.smoothed + SLACK))
+    });
+    let doublings = u32::try_from(racing.len() - 1).unwrap_or(u32::MAX).min(6);
+    (base * 2u32.pow(doublings)).min(MAX_ATTEMPT_DELAY)
+}
+
+/// The address to learn about beside the chosen one, once per race.
+fn to_explore(view: &View<'_>) -> Option<IpAddr> {
+    if !view.may_connect || view.attempts.iter().any(|a| a.exploring) {
+        return None;
+    }
+    let chosen = Family::of(view.attempts.first()?.addr);
+    let other = chosen.other();
+    let drawn = view.explore || view.path.family(other).wants_probe(view.now);
+    let routed = view.path.family(other).has_route && !view.path.is_suspended(other, view.now);
+    if !drawn || !routed || view.attempts.iter().any(|a| Family::of(a.addr) == other) {
+        return None;
+    }
+    view.lookup(other).addresses().first().copied()
+}

@@ -1,0 +1,273 @@
+//! Races: in what order, and when, names are asked and connections are tried.
+//!
+//! A [`Race`] is a pure function: it is shown how things stand ([`View`]) and says the next thing to do ([`Next`]). It is
+//! asked again and again until it says [`Next::Wait`], and once more after each event. To add one: a file here, a line
+//! in [`ALL`].
+
+mod adaptive;
+mod happy_eyeballs_v2;
+mod oracle;
+mod sequential;
+mod simultaneous;
+mod staggered;
+
+use super::{AttemptId, Want};
+use crate::path::{Family, Network};
+use crate::time::{Duration, Instant};
+use std::fmt;
+use std::net::IpAddr;
+
+/// How the lookup of one family stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// Not asked.
+    Unasked,
+    /// Asked then, no answer yet.
+    Asked(Instant),
+    /// Answered then, with addresses.
+    Addresses(Instant, Vec<IpAddr>),
+    /// Settled then, without addresses: none, no such name, refused, or given up.
+    Without(Instant),
+}
+
+impl Lookup {
+    /// Whether nothing more is to be expected of it.
+    pub fn is_settled(&self) -> bool {
+        matches!(self, Self::Addresses(..) | Self::Without(_))
+    }
+
+    /// The addresses, if there are any.
+    pub fn addresses(&self) -> &[IpAddr] {
+        match self {
+            Self::Addresses(_, list) => list,
+            _ => &[],
+        }
+    }
+
+    /// When it was settled.
+    pub fn settled_at(&self) -> Option<Instant> {
+        match self {
+            Self::Addresses(at, _) | Self::Without(at) => Some(*at),
+            _ => None,
+        }
+    }
+}
+
+/// How an attempt stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No answer yet.
+    InFlight,
+    /// Connected.
+    Ready {
+        /// Round-trip time of the handshake.
+        rtt: Duration,
+        /// Since when.
+        at: Instant,
+    },
+    /// Failed, with this errno.
+    Failed(i32),
+    /// Closed by us or given away; nothing more to decide about it.
+    Gone,
+}
+
+/// One attempt of a race.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// Its id.
+    pub id: AttemptId,
+    /// Where to.
+    pub addr: IpAddr,
+    /// Domain of its socket; V6 with a V4 address is a v4-mapped one.
+    pub domain: Family,
+    /// When it was begun.
+    pub started: Instant,
+    /// How it stands.
+    pub state: State,
+    /// Begun to learn, not to win.
+    pub exploring: bool,
+    /// The program has its socket already and waits for its end itself.
+    pub given: bool,
+}
+
+impl Attempt {
+    /// Whether it is under way to learn, not to win.
+    pub fn is_exploring(&self) -> bool {
+        self.exploring && !self.given && self.state == State::InFlight
+    }
+}
+
+/// How things stand: all that a race may know.
+pub struct View<'a> {
+    /// The moment of asking.
+    pub now: Instant,
+    /// Families that the program wants.
+    pub want: Want,
+    /// The lookup of A records.
+    pub v4: &'a Lookup,
+    /// The lookup of AAAA records.
+    pub v6: &'a Lookup,
+    /// The program has been told the addresses.
+    pub answered: bool,
+    /// A port is known and a connection is wanted.
+    pub may_connect: bool,
+    /// The program has its connection.
+    pub done: bool,
+    /// Attempts so far, oldest first.
+    pub attempts: &'a [Attempt],
+    /// Addresses that can stand in for the program's socket, as far as is known.
+    pub usable: &'a dyn Fn(IpAddr) -> bool,
+    /// History of the network that the host is on.
+    pub path: &'a Network,
+    /// Every address that the name had last time.
+    pub remembered: &'a [IpAddr],
+    /// This race has been drawn to explore.
+    pub explore: bool,
+    /// The truth about which family is faster, for the lab's `oracle` alone.
+    pub faster: Option<Family>,
+}
+
+impl View<'_> {
+    /// The lookup of `family`.
+    pub fn lookup(&self, family: Family) -> &Lookup {
+        match family {
+            Family::V4 => self.v4,
+            Family::V6 => self.v6,
+        }
+    }
+
+    /// Whether every wanted lookup is settled.
+    pub fn all_settled(&self) -> bool {
+        Family::BOTH.iter().all(|f| !self.want.includes(*f) || self.lookup(*f).is_settled())
+    }
+
+    /// Addresses known so far, not yet tried, usable; IPv6 first, each family in the server's order.
+    pub fn untried(&self) -> Vec<IpAddr> {
+        Family::BOTH
+            .iter()
+            .filter(|f| self.want.includes(**f))
+            .flat_map(|f| self.lookup(*f).addresses())
+            .filter(|a| (self.usable)(**a) && self.attempts.iter().all(|t| t.addr != **a))
+            .copied()
+            .collect()
+    }
+
+    /// Attempts under way.
+    pub fn in_flight(&self) -> impl Iterator<Item = &Attempt> {
+        self.attempts.iter().filter(|a| a.state == State::InFlight)
+    }
+
+    /// Whether an attempt has succeeded.
+    pub fn has_ready(&self) -> bool {
+        self.attempts.iter().any(|a| matches!(a.state, State::Ready { .. }))
+    }
+
+    /// The next wanted lookup that has not been asked, IPv6 first (RFC 8305, section 3).
+    pub fn unasked(&self) -> Option<Family> {
+        Family::BOTH.into_iter().find(|f| self.want.includes(*f) && *self.lookup(*f) == Lookup::Unasked)
+    }
+}
+
+/// The next thing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Ask for the addresses of this family.
+    Query(Family),
+    /// Tell the program the addresses known so far.
+    Answer,
+    /// Try this address.
+    Attempt(IpAddr),
+    /// Try this address to learn from it, beside the one that was chosen.
+    Explore(IpAddr),
+    /// Nothing until an event, or until then for that reason.
+    Wait(Option<(Instant, &'static str)>),
+}
+
+/// A way of racing.
+pub trait Race: fmt::Debug + Send {
+    /// The next thing to do. Must come to [`Next::Wait`] after finitely many steps if every step is carried out.
+    fn next(&self, view: &View<'_>) -> Next;
+
+    /// Whether the program will be told both families, so that what is begun before IPv6 has answered must be able to
+    /// stand in for an IPv6 socket.
+    fn waits_for_both(&self) -> bool {
+        false
+    }
+
+    /// Puts `addresses` in the order that the program is told them, best first. As given: IPv6 first.
+    fn order(&self, _view: &View<'_>, _addresses: &mut Vec<IpAddr>) {}
+}
+
+/// A registered race.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name on the command line and in tables.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub what: &'static str,
+    /// Only the lab can run it, since it knows what no host can know.
+    pub lab_only: bool,
+    /// Makes one.
+    pub new: fn() -> Box<dyn Race>,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The race that is used when none is named.
+pub const DEFAULT: &str = "adaptive";
+
+/// Every race.
+pub const ALL: &[Entry] = &[
+    Entry {
+        name: "sequential",
+        what: "old Android (paper 1, equation 1): AAAA, then A; IPv6, on failure IPv4",
+        lab_only: false,
+        new: || Box::new(sequential::Sequential),
+    },
+    Entry {
+        name: "happy-eyeballs-v2",
+        what: "RFC 8305: both lookups at once, 50 ms for AAAA, IPv6 first, the next address 250 ms later",
+        lab_only: false,
+        new: || Box::new(happy_eyeballs_v2::HappyEyeballsV2),
+    },
+    Entry {
+        name: "simultaneous",
+        what: "paper 1: both lookups and both connections at once, waits for both answers (equation 2)",
+        lab_only: false,
+        new: || Box::new(simultaneous::Simultaneous),
+    },
+    Entry {
+        name: "adaptive",
+        what: "ours: order and delays from the history of this network, exploring in 5 % of races",
+        lab_only: false,
+        new: || Box::new(adaptive::Adaptive),
+    },
+    Entry {
+        name: "oracle",
+        what: "knows the faster family beforehand: the bound that no race can beat by choosing (lab only)",
+        lab_only: true,
+        new: || Box::new(oracle::Oracle),
+    },
+];
+
+/// No race of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownRace(pub String);
+
+impl fmt::Display for UnknownRace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = ALL.iter().map(|e| e.name).collect();
+        write!(f, "there is no race {:?}; there are: {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownRace {}
+
+/// The registered race called `name`.
+pub fn find(name: &str) -> Result<&'static Entry, UnknownRace> {
+    ALL.iter().find(|e| e.name == name).ok_or_else(|| UnknownRace(name.to_owned()))
+}

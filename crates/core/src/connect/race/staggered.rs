@@ -1,0 +1,84 @@
+//! Attempts one after the other with a delay between their beginnings: the frame that RFC 8305, section 5, gives to
+//! every race that does not begin all attempts at once.
+
+use super::{Lookup, Next, State, View};
+use crate::path::Family;
+use crate::time::{Duration, Instant};
+use std::net::IpAddr;
+
+/// Longest wait of one family for the other: the Resolution Delay of RFC 8305, section 8.
+pub(super) const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
+
+/// Attempts under way at once at most: curl's bound, and ours.
+pub(super) const MAX_IN_FLIGHT: usize = 6;
+
+/// The next attempt to `candidates` (best first): at once if none is under way, else `delay` after the last beginning.
+pub(super) fn next(view: &View<'_>, candidates: &[IpAddr], delay: Duration) -> Next {
+    if !view.may_connect || view.done || view.has_ready() {
+        return Next::Wait(None);
+    }
+    let Some(first) = candidates.first().copied() else { return Next::Wait(None) };
+    let racing = || view.attempts.iter().filter(|a| !a.exploring && a.state == State::InFlight);
+    let Some(last) = racing().map(|a| a.started).max() else { return Next::Attempt(first) };
+    if racing().count() >= MAX_IN_FLIGHT {
+        return Next::Wait(None);
+    }
+    let due = last + delay;
+    if view.now >= due { Next::Attempt(first) } else { Next::Wait(Some((due, "connection attempt delay"))) }
+}
+
+/// When the program is told the addresses, once there are any: `None` for now.
+///
+/// RFC 8305 is written for programs that take addresses as they come. getaddrinfo tells once, and a program that was told
+/// one family cannot fall back to the other. So it is told when both are known; or when a connection is ready, since
+/// nothing is gained by waiting then; or when the Resolution Delay is over. The race goes on meanwhile: attempts begin
+/// before the program is told, and the wait is hidden behind their handshakes.
+pub(super) fn tell_at(view: &View<'_>) -> Option<Instant> {
+    if view.all_settled() || view.has_ready() {
+        return Some(view.now);
+    }
+    let positive = |f: &Family| match view.lookup(*f) {
+        Lookup::Addresses(at, _) => Some(*at),
+        _ => None,
+    };
+    Family::BOTH.iter().filter_map(positive).min().map(|at| at + RESOLUTION_DELAY)
+}
+
+/// The sooner of two waits.
+pub(super) fn sooner(next: Next, due: Option<Instant>, why: &'static str) -> Next {
+    match (next, due) {
+        (Next::Wait(Some((at, _))), Some(due)) if due < at => Next::Wait(Some((due, why))),
+        (Next::Wait(None), Some(due)) => Next::Wait(Some((due, why))),
+        (next, _) => next,
+    }
+}
+
+/// Families in turn, beginning with that of the first address; within a family the order stays (RFC 8305, section 4,
+/// with a First Address Family Count of 1).
+pub(super) fn interleave(addresses: &mut Vec<IpAddr>) {
+    let Some(first) = addresses.first().map(IpAddr::is_ipv6) else { return };
+    let (one, other): (Vec<IpAddr>, Vec<IpAddr>) = addresses.iter().partition(|a| a.is_ipv6() == first);
+    let (mut one, mut other) = (one.into_iter(), other.into_iter());
+    addresses.clear();
+    loop {
+        let pair = [one.next(), other.next()];
+        if pair == [None, None] {
+            break;
+        }
+        addresses.extend(pair.into_iter().flatten());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns_and_keep_their_order() {
+        let v6 = |n: u16| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, n]);
+        let v4 = |n: u8| IpAddr::from([192, 0, 2, n]);
+        let mut list = vec![v6(1), v6(2), v6(3), v4(1)];
+        interleave(&mut list);
+        assert_eq!(list, [v6(1), v4(1), v6(2), v6(3)]);
+    }
+}

@@ -1,0 +1,99 @@
+//! What every race in the registry must keep, whatever the network does.
+
+use super::*;
+use proptest::prelude::*;
+
+fn dns() -> impl Strategy<Value = (Option<u64>, usize)> {
+    (proptest::option::weighted(0.8, 0u64..400), 0usize..4)
+}
+
+fn host() -> impl Strategy<Value = Host> {
+    prop_oneof![4 => (1u64..500).prop_map(Host::Answers), 1 => (1u64..500).prop_map(Host::Refuses), 1 => Just(Host::Silent)]
+}
+
+fn story(race: &str, seed: u64, a: (Option<u64>, usize), aaaa: (Option<u64>, usize), hosts: &[Host]) -> Story {
+    let settings = Settings { explore: 0.3, seed, ..Settings::of(race::find(race).unwrap()) };
+    let list4: Vec<_> = (0..a.1).map(|n| v4(n as u8 + 1)).collect();
+    let list6: Vec<_> = (0..aaaa.1).map(|n| v6(n as u16 + 1)).collect();
+    let mut s = Story::with(settings);
+    for (family, list, delay) in [(Family::V4, list4, a.0), (Family::V6, list6, aaaa.0)] {
+        for (i, addr) in list.iter().enumerate() {
+            s.hosts.insert(*addr, hosts[(i * 2 + usize::from(family == Family::V6)) % hosts.len()]);
+        }
+        s = s.dns("x.example", family, delay.map_or(Dns::Silent, |d| says(d, &list)));
+    }
+    s
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Every call is answered; what is handed over was connected, is handed over once and was not closed before; what
+    /// was opened and not handed over is closed; nothing is left over; the same story is told twice the same.
+    #[test]
+    fn every_race_keeps_the_contract(
+        seed: u64, a in dns(), aaaa in dns(), hosts in proptest::collection::vec(host(), 8), nonblocking: bool, early: bool,
+    ) {
+        for entry in race::ALL {
+            let tell = || {
+                let mut s = story(entry.name, seed, a, aaaa, &hosts);
+                for _ in 0..3 {
+                    if let Resolved::Addresses(list) = s.resolve("curl", "x.example", Want::Both, early.then_some(443)) {
+                        prop_assert!(!list.is_empty());
+                        for addr in &list {
+                            if matches!(s.connect("curl", *addr, nonblocking), Output::HandOver { .. }) {
+                                break;
+                            }
+                        }
+                    }
+                }
+                s.pass(200_000);
+                prop_assert_eq!(s.connector.open_jobs(), 0, "{} leaves jobs open", entry.name);
+                prop_assert!(s.connector.poll_timeout().is_none(), "{} still wants to wake", entry.name);
+                Ok(s.told)
+            };
+            let told = tell()?;
+            let mut open: BTreeMap<AttemptId, bool> = BTreeMap::new();
+            for (_, output) in &told {
+                match output {
+                    Output::Connect { id, .. } => prop_assert!(open.insert(*id, false).is_none()),
+                    Output::Close(id) => prop_assert!(open.remove(id).is_some(), "{} closes twice", entry.name),
+                    Output::HandOver { attempt, connected: true, .. } => {
+                        prop_assert_eq!(open.remove(attempt), Some(false), "{} hands over what it has not", entry.name);
+                    }
+                    Output::HandOver { attempt, connected: false, .. } => {
+                        prop_assert_eq!(open.insert(*attempt, true), Some(false), "{} hands over twice", entry.name);
+                    }
+                    _ => {}
+                }
+            }
+            prop_assert!(tell()? == told, "{} is not deterministic", entry.name);
+        }
+    }
+
+    /// No race is slower than waiting for all answers and then for the slowest good address one after the other.
+    #[test]
+    fn no_race_does_worse_than_no_race(
+        seed: u64, a in 0u64..400, aaaa in 0u64..400, r4 in 1u64..400, r6 in 1u64..400,
+    ) {
+        for entry in race::ALL {
+            let settings = Settings { explore: 0.3, seed, ..Settings::of(entry) };
+            let mut s = Story::with(settings).site("x.example", 1, (a, aaaa), (r4, r6));
+            let (_, took) = s.visit("curl", "x.example");
+            prop_assert!(took <= a + aaaa + r4.max(r6), "{}: {took} ms", entry.name);
+        }
+    }
+}
+
+#[test]
+fn names_are_hyphenated_distinct_and_found() {
+    let names: std::collections::BTreeSet<_> = race::ALL.iter().map(|e| e.name).collect();
+    assert_eq!(names.len(), race::ALL.len());
+    for entry in race::ALL {
+        assert!(entry.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{entry:?}");
+        assert_eq!(race::find(entry.name).unwrap().name, entry.name);
+    }
+    assert!(race::find(race::DEFAULT).is_ok());
+    let error = race::find("fastest").unwrap_err().to_string();
+    assert!(race::ALL.iter().all(|e| error.contains(e.name)) && error.contains("fastest"), "{error}");
+}

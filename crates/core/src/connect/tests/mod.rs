@@ -1,0 +1,261 @@
+//! Conversations between programs, the connector and a scripted network, in virtual time.
+
+mod contract;
+mod stories;
+
+use super::*;
+use crate::machine::Machine;
+use crate::path::Family;
+use crate::time::{Duration, Instant};
+use crate::wire::shim::Pass;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+pub(super) fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+pub(super) fn v4(n: u8) -> IpAddr {
+    IpAddr::from([192, 0, 2, n])
+}
+pub(super) fn v6(n: u16) -> IpAddr {
+    IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, n])
+}
+
+/// How a host treats attempts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Host {
+    Answers(u64),
+    Refuses(u64),
+    Silent,
+}
+
+/// How the DNS server treats queries for one family of a name.
+#[derive(Clone, Debug)]
+pub(super) enum Dns {
+    Says(u64, LookupResult),
+    Silent,
+}
+
+pub(super) fn says(after: u64, addresses: &[IpAddr]) -> Dns {
+    Dns::Says(after, LookupResult::Addresses(addresses.to_vec(), Duration::from_secs(60)))
+}
+
+#[derive(Debug)]
+enum Event {
+    Lookup(QueryId, LookupResult),
+    Attempt(AttemptId, AttemptResult),
+}
+
+/// A network by script, and a record of all that the connector asked for.
+#[derive(Debug)]
+pub(super) struct Story {
+    pub connector: Connector,
+    pub now: Instant,
+    pub names: BTreeMap<(String, Family), Dns>,
+    pub hosts: BTreeMap<IpAddr, Host>,
+    /// Everything that came out, with its time in milliseconds.
+    pub told: Vec<(u64, Output)>,
+    events: BTreeMap<(Instant, u64), Event>,
+    next: u64,
+}
+
+impl Story {
+    pub fn of(race: &str) -> Self {
+        Self::with(Settings { explore: 0.0, ..Settings::of(race::find(race).unwrap()) })
+    }
+
+    pub fn with(settings: Settings) -> Self {
+        Self {
+            connector: Connector::new(settings),
+            now: Instant::ZERO,
+            names: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            told: Vec::new(),
+            events: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    pub fn dns(mut self, name: &str, family: Family, dns: Dns) -> Self {
+        self.names.insert((name.into(), family), dns);
+        self
+    }
+
+    pub fn host(mut self, addr: IpAddr, host: Host) -> Self {
+        self.hosts.insert(addr, host);
+        self
+    }
+
+    /// A dual-stack site: A after `a` ms, AAAA after `aaaa` ms, round trips of `r4` and `r6` ms.
+    pub fn site(self, name: &str, n: u8, (a, aaaa): (u64, u64), (r4, r6): (u64, u64)) -> Self {
+        self.dns(name, Family::V4, says(a, &[v4(n)]))
+            .dns(name, Family::V6, says(aaaa, &[v6(n.into())]))
+            .host(v4(n), Host::Answers(r4))
+            .host(v6(n.into()), Host::Answers(r6))
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.connector.poll_output() {
+            match &output {
+                Output::Query { id, name, family, .. } => {
+                    if let Some(Dns::Says(after, result)) = self.names.get(&(name.to_string(), *family)).cloned() {
+                        self.schedule(after, Event::Lookup(*id, result));
+                    }
+                }
+                Output::Connect { id, to, .. } => match self.hosts.get(&to.ip()) {
+                    Some(Host::Answers(rtt)) => {
+                        self.schedule(*rtt, Event::Attempt(*id, AttemptResult::Connected(ms(*rtt))));
+                    }
+                    Some(Host::Refuses(rtt)) => {
+                        self.schedule(*rtt, Event::Attempt(*id, AttemptResult::Failed(111)));
+                    }
+                    // tcp_syn_retries = 6: the kernel gives up after about 130 s.
+                    Some(Host::Silent) | None => {
+                        self.schedule(130_000, Event::Attempt(*id, AttemptResult::Failed(110)));
+                    }
+                },
+                Output::Close(id) => {
+                    self.events.retain(|_, e| !matches!(e, Event::Attempt(a, _) if a == id));
+                }
+                _ => {}
+            }
+            self.told.push((self.now.as_nanos() / 1_000_000, output));
+        }
+    }
+
+    fn schedule(&mut self, after: u64, event: Event) {
+        self.next += 1;
+        self.events.insert((self.now + ms(after), self.next), event);
+    }
+
+    pub fn input(&mut self, input: Input) {
+        self.connector.handle_input(self.now, input);
+        self.drain();
+    }
+
+    /// Lets time pass to `until`, or until `stop` says that it has seen enough.
+    fn run_while(&mut self, until: Instant, stop: impl Fn(&Output) -> bool) {
+        let mut seen = self.told.len();
+        let (mut idle, mut last) = (0, self.now);
+        loop {
+            idle = if last == self.now { idle + 1 } else { 0 };
+            last = self.now;
+            assert!(idle < 1000, "stuck at {:?}, wanting to wake at {:?}", self.now, self.connector.poll_timeout());
+            if self.told[seen..].iter().any(|(_, o)| stop(o)) {
+                return;
+            }
+            seen = self.told.len();
+            let event = self.events.keys().next().copied();
+            let timer = self.connector.poll_timeout().map(|d| d.at.max(self.now));
+            let at = event.map_or(Instant::FAR_FUTURE, |(t, _)| t).min(timer.unwrap_or(Instant::FAR_FUTURE));
+            if at > until {
+                self.now = self.now.max(until);
+                return;
+            }
+            self.now = at;
+            match event.filter(|(t, _)| *t == at).and_then(|key| self.events.remove(&key)) {
+                Some(Event::Lookup(id, r)) => self.connector.handle_input(at, Input::Lookup(id, r)),
+                Some(Event::Attempt(id, r)) => self.connector.handle_input(at, Input::Attempt(id, r)),
+                None => self.connector.handle_timeout(at),
+            }
+            self.drain();
+        }
+    }
+
+    /// Lets `millis` pass.
+    pub fn pass(&mut self, millis: u64) {
+        self.run_while(self.now + ms(millis), |_| false);
+    }
+
+    /// getaddrinfo by `app`, waited for.
+    pub fn resolve(&mut self, app: &str, name: &str, want: Want, port: Option<u16>) -> Resolved {
+        self.next += 1;
+        let request = RequestId(self.next);
+        let before = self.told.len();
+        self.input(Input::Resolve(request, Resolve { app: app.into(), name: name.into(), want, port }));
+        let answer = |o: &Output| matches!(o, Output::Answer(r, _) if *r == request);
+        if !self.told[before..].iter().any(|(_, o)| answer(o)) {
+            self.run_while(self.now + Duration::from_secs(1000), answer);
+        }
+        let found = self.told.iter().find_map(|(_, o)| match o {
+            Output::Answer(r, resolved) if *r == request => Some(resolved.clone()),
+            _ => None,
+        });
+        found.expect("every getaddrinfo is answered")
+    }
+
+    /// connect by `app` with a socket of the address's family, waited for.
+    pub fn connect(&mut self, app: &str, addr: IpAddr, nonblocking: bool) -> Output {
+        let domain = Family::of(addr);
+        let claim = Claim {
+            app: app.into(),
+            to: (addr, 443).into(),
+            domain,
+            nonblocking,
+            accepts_mapped: domain == Family::V6,
+        };
+        self.next += 1;
+        let request = RequestId(self.next);
+        let before = self.told.len();
+        self.input(Input::Claim(request, claim));
+        let reply = |o: &Output| matches!(o, Output::HandOver { request: r, .. } | Output::Fail(r, _) | Output::Pass(r, _) if *r == request);
+        if !self.told[before..].iter().any(|(_, o)| reply(o)) {
+            // Six silent addresses one after the other: 6 times 130 s.
+            self.run_while(self.now + Duration::from_secs(1000), reply);
+        }
+        self.told.iter().map(|(_, o)| o).find(|o| reply(o)).expect("every connect is answered").clone()
+    }
+
+    /// getaddrinfo, then a blocking connect to the first address: who was reached and how long it took in all, in ms.
+    pub fn visit(&mut self, app: &str, name: &str) -> (IpAddr, u64) {
+        let began = self.now;
+        let Resolved::Addresses(list) = self.resolve(app, name, Want::Both, Some(443)) else {
+            panic!("{name} resolves");
+        };
+        match self.connect(app, list[0], false) {
+            Output::HandOver { attempt, connected: true, .. } => {
+                (self.reached(attempt), u64::try_from((self.now - began).as_millis()).unwrap())
+            }
+            other => panic!("{name} was not reached: {other:?}"),
+        }
+    }
+
+    pub fn reached(&self, attempt: AttemptId) -> IpAddr {
+        let to = self.told.iter().find_map(|(_, o)| match o {
+            Output::Connect { id, to, .. } if *id == attempt => Some(to.ip()),
+            _ => None,
+        });
+        to.expect("only what was begun is handed over")
+    }
+
+    /// Both families of `name` visited on their own once, as `curl -4` and `curl -6` would: a warm history.
+    pub fn warm(&mut self, app: &str, name: &str) {
+        for family in Family::BOTH {
+            if let Resolved::Addresses(list) = self.resolve(app, name, Want::Only(family), Some(443)) {
+                self.connect(app, list[0], false);
+            }
+            self.pass(5000);
+        }
+    }
+
+    /// The times in ms at which attempts to each address began.
+    pub fn begun(&self) -> Vec<(u64, IpAddr)> {
+        let begun = |(t, o): &(u64, Output)| match o {
+            Output::Connect { to, .. } => Some((*t, to.ip())),
+            _ => None,
+        };
+        self.told.iter().filter_map(begun).collect()
+    }
+}
+
+pub(super) fn app() -> AppId {
+    Arc::from("curl")
+}
+
+pub(super) fn passed(o: &Output) -> Option<Pass> {
+    match o {
+        Output::Pass(_, reason) => Some(*reason),
+        _ => None,
+    }
+}

@@ -1,0 +1,381 @@
+//! What happens when: one story for each situation that the races are made for.
+
+use super::cache::Lifetime;
+use super::*;
+use Family::{V4, V6};
+
+const SITE: &str = "www.example";
+
+#[test]
+fn sequential_asks_one_family_after_the_other_and_prefers_ipv6() {
+    let mut s = Story::of("sequential").site(SITE, 1, (20, 30), (40, 50));
+    assert_eq!(s.visit("curl", SITE), (v6(1), 30 + 20 + 50), "equations 1 and 4");
+}
+
+#[test]
+fn sequential_falls_back_to_ipv4_when_ipv6_refuses() {
+    let mut s = Story::of("sequential").site(SITE, 1, (20, 30), (40, 50)).host(v6(1), Host::Refuses(50));
+    assert_eq!(s.visit("curl", SITE), (v4(1), 30 + 20 + 50 + 40), "equation 4, failure");
+}
+
+#[test]
+fn happy_eyeballs_goes_as_soon_as_aaaa_is_there() {
+    let mut s = Story::of("happy-eyeballs-v2").site(SITE, 1, (90, 30), (40, 50));
+    assert_eq!(s.visit("curl", SITE), (v6(1), 30 + 50));
+}
+
+#[test]
+fn happy_eyeballs_waits_fifty_milliseconds_for_aaaa() {
+    let mut s = Story::of("happy-eyeballs-v2").site(SITE, 1, (20, 60), (40, 50));
+    assert_eq!(s.visit("curl", SITE), (v6(1), 60 + 50), "AAAA came in time");
+    let mut s = Story::of("happy-eyeballs-v2").site(SITE, 1, (20, 90), (40, 50));
+    assert_eq!(s.visit("curl", SITE), (v4(1), 20 + 50 + 40), "AAAA came too late");
+}
+
+#[test]
+fn happy_eyeballs_tries_ipv4_a_quarter_of_a_second_after_a_silent_ipv6() {
+    let mut s = Story::of("happy-eyeballs-v2").site(SITE, 1, (20, 20), (40, 0)).host(v6(1), Host::Silent);
+    assert_eq!(s.visit("curl", SITE), (v4(1), 20 + 250 + 40));
+    assert_eq!(s.begun(), [(20, v6(1)), (270, v4(1))]);
+}
+
+#[test]
+fn simultaneous_waits_for_both_answers_and_connects_meanwhile() {
+    let mut s = Story::of("simultaneous").site(SITE, 1, (20, 60), (30, 50));
+    assert_eq!(s.visit("curl", SITE), (v4(1), 60), "the IPv4 handshake was over at 50 ms, the lookups at 60");
+    let mut s = Story::of("simultaneous").site(SITE, 1, (20, 30), (40, 20));
+    assert_eq!(s.visit("curl", SITE), (v6(1), 50), "equation 5: the faster handshake");
+}
+
+#[test]
+fn adaptive_without_history_keeps_the_standards_preference() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 30), (40, 50));
+    assert_eq!(s.visit("curl", SITE), (v6(1), 30 + 50));
+    assert_eq!(s.begun().len(), 1, "one SYN");
+}
+
+#[test]
+fn adaptive_goes_with_the_faster_family_once_it_knows_it() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 40), (30, 50));
+    s.warm("curl", SITE);
+    s.connector.forget_answers();
+    s.told.clear();
+    assert_eq!(s.visit("curl", SITE), (v4(1), 20 + 30), "it does not wait for an answer that it does not want");
+    assert_eq!(s.begun().len(), 1);
+}
+
+#[test]
+fn adaptive_waits_for_the_family_whose_lead_is_worth_it() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 30), (90, 40));
+    s.warm("curl", SITE);
+    s.connector.forget_answers();
+    assert_eq!(s.visit("curl", SITE), (v6(1), 30 + 40));
+}
+
+#[test]
+fn adaptive_does_not_give_up_a_large_lead_for_an_answer_that_is_a_little_late() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 90));
+    for _ in 0..12 {
+        s.warm("curl", SITE);
+        s.connector.forget_answers();
+    }
+    let mut s = s.dns(SITE, V4, says(27, &[v4(1)]));
+    assert_eq!(s.visit("curl", SITE), (v4(1), 27 + 30), "twelve lookups of 20 ms, then one of 27");
+}
+
+#[test]
+fn what_is_under_way_when_the_program_is_told_is_never_lost_to_the_order_of_its_list() {
+    // The family that answers first is begun with; the other answers a millisecond later and is better by one.
+    for (lookups, rtts, winner) in [((21, 20), (30, 31), v6(1)), ((20, 21), (31, 30), v4(1))] {
+        let mut s = Story::of("adaptive").site(SITE, 1, lookups, rtts);
+        s.warm("curl", SITE);
+        s.connector.forget_answers();
+        let before = s.begun().len();
+        assert_eq!(s.visit("curl", SITE), (winner, 20 + 31));
+        assert_eq!(s.begun().len(), before + 1, "one SYN");
+    }
+}
+
+#[test]
+fn adaptive_with_both_answers_cached_pays_the_faster_handshake_only() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 30), (40, 50));
+    s.warm("curl", SITE);
+    assert_eq!(s.visit("curl", SITE), (v4(1), 40));
+}
+
+#[test]
+fn adaptive_learns_of_a_black_hole_and_does_not_pay_for_it_twice() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 0)).host(v6(1), Host::Silent);
+    assert_eq!(s.visit("python", SITE), (v4(1), 20 + 250 + 40));
+    s.pass(3000);
+    assert_eq!(s.visit("python", SITE), (v4(1), 40), "answers cached, IPv4 first");
+}
+
+#[test]
+fn a_lost_aaaa_answer_costs_the_resolution_delay_and_no_more() {
+    for race in ["happy-eyeballs-v2", "adaptive"] {
+        let mut s = Story::of(race).site(SITE, 1, (20, 0), (40, 50)).dns(SITE, V6, Dns::Silent);
+        assert_eq!(s.visit("curl", SITE), (v4(1), 20 + 50 + 40), "{race}");
+    }
+}
+
+#[test]
+fn adaptive_stops_waiting_for_aaaa_where_none_is_ever_answered() {
+    let mut s = Story::of("adaptive");
+    for n in 1..=3 {
+        let name = format!("{n}.example");
+        s = s.site(&name, n, (20, 0), (40, 50)).dns(&name, V6, Dns::Silent);
+    }
+    for n in 1..=2 {
+        assert_eq!(s.visit("curl", &format!("{n}.example")), (v4(n), 20 + 50 + 40));
+        s.pass(6000);
+    }
+    assert_eq!(s.visit("curl", "3.example"), (v4(3), 20 + 40));
+}
+
+#[test]
+fn a_program_is_told_to_move_on_from_a_family_that_has_gone_silent() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 90));
+    s.warm("wget", SITE);
+    s = s.host(v4(1), Host::Silent);
+    assert_eq!(s.resolve("wget", SITE, Want::Both, Some(443)), Resolved::Addresses(vec![v4(1), v6(1)]));
+    let began = s.now;
+    assert!(matches!(s.connect("wget", v4(1), false), Output::Fail(_, 110)));
+    assert!(s.now - began <= ms(1500), "two SYNs and a half second, not the kernel's 130 s");
+    assert!(matches!(s.connect("wget", v6(1), false), Output::HandOver { connected: true, .. }));
+    assert!(s.now - began <= ms(1600));
+}
+
+#[test]
+fn a_lost_a_answer_costs_nothing_where_ipv6_works() {
+    for race in ["happy-eyeballs-v2", "adaptive"] {
+        let mut s = Story::of(race).site(SITE, 1, (0, 30), (40, 50)).dns(SITE, V4, Dns::Silent);
+        assert_eq!(s.visit("curl", SITE), (v6(1), 30 + 50), "{race}");
+    }
+}
+
+#[test]
+fn the_first_of_many_addresses_being_dead_does_not_matter_much() {
+    let mut s = Story::of("adaptive")
+        .dns(SITE, V4, says(10, &[v4(1), v4(2), v4(3)]))
+        .dns(SITE, V6, says(10, &[]))
+        .host(v4(1), Host::Silent)
+        .host(v4(2), Host::Answers(30));
+    assert_eq!(s.visit("curl", SITE), (v4(2), 10 + 250 + 30));
+}
+
+#[test]
+fn when_every_address_refuses_the_program_hears_the_errno() {
+    for entry in race::ALL {
+        let mut s = Story::of(entry.name)
+            .site(SITE, 1, (10, 10), (40, 50))
+            .host(v6(1), Host::Refuses(5))
+            .host(v4(1), Host::Refuses(5));
+        s.resolve("curl", SITE, Want::Both, Some(443));
+        assert!(matches!(s.connect("curl", v6(1), false), Output::Fail(_, 111)), "{}", entry.name);
+    }
+}
+
+#[test]
+fn a_nonblocking_program_gets_what_is_under_way_and_is_never_made_to_wait() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
+    s.resolve("curl", SITE, Want::Both, Some(443));
+    let before = s.now;
+    let handed = s.connect("curl", v6(1), true);
+    assert!(matches!(handed, Output::HandOver { connected: false, .. }), "{handed:?}");
+    assert_eq!(s.now, before);
+    assert_eq!(passed(&s.connect("curl", v4(1), true)), Some(Pass::NothingReady));
+    s.pass(5000);
+    assert_eq!(s.connector.open_jobs(), 0);
+}
+
+#[test]
+fn a_black_hole_is_learned_of_even_from_a_program_that_races_itself() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 0)).host(v6(1), Host::Silent);
+    s.resolve("curl", SITE, Want::Both, Some(443));
+    assert!(matches!(s.connect("curl", v6(1), true), Output::HandOver { connected: false, .. }));
+    s.pass(5000);
+    assert_eq!(s.begun().len(), 1, "the rest of the race was the program's own");
+    assert_eq!(s.resolve("curl", SITE, Want::Both, Some(443)), Resolved::Addresses(vec![v4(1), v6(1)]));
+}
+
+#[test]
+fn a_connection_opened_ahead_is_handed_over_complete() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
+    s.resolve("curl", SITE, Want::Both, Some(443));
+    s.pass(100);
+    let handed = s.connect("curl", v6(1), true);
+    assert!(matches!(handed, Output::HandOver { connected: true, .. }), "{handed:?}");
+    assert!(s.connector.tally().connect_wait < s.connector.tally().handshakes);
+}
+
+#[test]
+fn a_connection_that_nobody_claims_is_closed_and_counted() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
+    s.resolve("curl", SITE, Want::Both, Some(443));
+    s.pass(5000);
+    assert_eq!((s.connector.tally().unused, s.connector.open_jobs()), (1, 0));
+    assert!(s.told.iter().any(|(_, o)| matches!(o, Output::Close(_))));
+}
+
+#[test]
+fn an_ipv4_winner_stands_in_for_an_ipv6_socket_only_as_a_mapped_peer() {
+    let mut s = Story::of("happy-eyeballs-v2").site(SITE, 1, (20, 20), (40, 0)).host(v6(1), Host::Silent);
+    s.visit("wget", SITE);
+    let domain = s.told.iter().find_map(|(_, o)| match o {
+        Output::Connect { to, domain, .. } if to.ip() == v4(1) => Some(*domain),
+        _ => None,
+    });
+    assert_eq!(domain, Some(V6));
+}
+
+#[test]
+fn an_ipv4_socket_is_never_exchanged_for_an_ipv6_one() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 10));
+    s.resolve("wget", SITE, Want::Both, None);
+    let Output::HandOver { attempt, .. } = s.connect("wget", v4(1), false) else { panic!("handed over") };
+    assert_eq!(s.reached(attempt), v4(1));
+}
+
+#[test]
+fn an_address_that_no_lookup_gave_is_left_alone() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
+    assert_eq!(passed(&s.connect("curl", v4(9), false)), Some(Pass::UnknownAddress));
+    s.visit("curl", SITE);
+    assert_eq!(passed(&s.connect("wget", v6(1), false)), Some(Pass::UnknownAddress), "answers belong to one program");
+}
+
+#[test]
+fn a_second_connection_to_the_same_name_races_anew() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
+    s.visit("curl", SITE);
+    assert!(matches!(s.connect("curl", v6(1), false), Output::HandOver { connected: true, .. }));
+    assert_eq!(s.connector.tally().handed_over, 2);
+}
+
+#[test]
+fn the_cache_answers_the_second_time_for_this_program_only() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
+    s.resolve("curl", SITE, Want::Both, None);
+    let queries = s.connector.tally().queries;
+    s.resolve("curl", "WWW.example.", Want::Both, None);
+    assert_eq!(s.connector.tally().queries, queries, "case and the final dot do not matter");
+    s.resolve("wget", SITE, Want::Both, None);
+    assert_eq!(s.connector.tally().queries, queries + 2);
+}
+
+#[test]
+fn the_cache_can_be_switched_off_and_can_keep_for_an_hour() {
+    for (lifetime, queries) in [(Lifetime::Off, 4), (Lifetime::Ttl, 4), (Lifetime::Fixed(Duration::from_secs(3600)), 2)]
+    {
+        let settings = Settings { lifetime, explore: 0.0, ..Settings::of(race::find("adaptive").unwrap()) };
+        let mut s = Story::with(settings).site(SITE, 1, (20, 20), (40, 50));
+        s.resolve("curl", SITE, Want::Both, None);
+        s.pass(61_000);
+        s.resolve("curl", SITE, Want::Both, None);
+        assert_eq!(s.connector.tally().queries, queries, "{lifetime:?}");
+    }
+}
+
+#[test]
+fn two_calls_for_one_name_share_one_query() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
+    let ask = Resolve { app: app(), name: SITE.into(), want: Want::Both, port: None };
+    s.input(Input::Resolve(RequestId(901), ask.clone()));
+    s.input(Input::Resolve(RequestId(902), ask));
+    s.pass(100);
+    assert_eq!(s.connector.tally().queries, 2);
+    assert_eq!(s.connector.tally().resolved, 2);
+}
+
+#[test]
+fn a_name_that_does_not_exist_is_said_not_to_exist() {
+    let no = Dns::Says(10, LookupResult::NxDomain(Duration::from_secs(30)));
+    let mut s = Story::of("adaptive").dns(SITE, V4, no.clone()).dns(SITE, V6, no);
+    assert_eq!(s.resolve("curl", SITE, Want::Both, None), Resolved::NxDomain);
+    let none = Dns::Says(10, LookupResult::NoData(Duration::ZERO));
+    let mut s = Story::of("adaptive").dns(SITE, V4, none.clone()).dns(SITE, V6, none);
+    assert_eq!(s.resolve("curl", SITE, Want::Both, None), Resolved::NoData);
+    let mut s = Story::of("adaptive");
+    assert_eq!(s.resolve("curl", SITE, Want::Both, None), Resolved::Unanswered);
+    assert_eq!(s.now, Instant::from_millis(5000));
+}
+
+#[test]
+fn a_server_that_refuses_is_passed_over_for_the_next() {
+    let settings = Settings { servers: 2, explore: 0.0, ..Settings::of(race::find("adaptive").unwrap()) };
+    let mut s = Story::with(settings).dns(SITE, V4, Dns::Says(5, LookupResult::Refused));
+    assert_eq!(s.resolve("curl", SITE, Want::Only(V4), None), Resolved::Unanswered);
+    let servers: Vec<u32> = s
+        .told
+        .iter()
+        .filter_map(|(_, o)| match o {
+            Output::Query { server, .. } => Some(*server),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(servers, [0, 1]);
+}
+
+#[test]
+fn exploring_learns_the_other_family_and_nobody_waits_for_it() {
+    let settings = Settings { explore: 1.0, ..Settings::of(race::find("adaptive").unwrap()) };
+    let mut s = Story::with(settings).site(SITE, 1, (20, 30), (90, 50));
+    assert_eq!(s.visit("curl", SITE), (v6(1), 30 + 50));
+    s.pass(2000);
+    assert!(s.connector.path().current().peer(v4(1)).unwrap().rtt.is_some());
+    assert_eq!((s.connector.tally().explorations, s.connector.tally().unused, s.connector.open_jobs()), (1, 1, 0));
+}
+
+#[test]
+fn a_suspended_family_is_probed_beside_the_other_and_comes_back() {
+    let mut s = Story::of("adaptive");
+    for n in 1..=4 {
+        s = s.site(&format!("{n}.example"), n, (10, 10), (30, 20)).host(v6(n.into()), Host::Silent);
+    }
+    for n in 1..=3 {
+        s.visit("curl", &format!("{n}.example"));
+    }
+    let now = s.now;
+    assert!(s.connector.path().current().is_suspended(V6, now));
+    s.told.clear();
+    assert_eq!(s.visit("curl", "4.example"), (v4(4), 10 + 30), "no waiting for a suspended family");
+    assert_eq!(s.begun().len(), 1);
+    s.pass(31_000);
+    s = s.host(v6(4), Host::Answers(20));
+    s.told.clear();
+    s.visit("curl", "4.example");
+    s.pass(2000);
+    assert_eq!(s.begun().len(), 2, "the probe is an extra SYN");
+    let now = s.now;
+    assert!(!s.connector.path().current().is_suspended(V6, now));
+}
+
+#[test]
+fn a_host_without_an_ipv6_route_does_not_try_it_first() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
+    s.input(Input::Network { id: Default::default(), v4: true, v6: false });
+    assert_eq!(s.visit("curl", SITE), (v4(1), 20 + 40));
+}
+
+#[test]
+fn a_new_network_starts_without_the_old_ones_answers() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
+    s.resolve("curl", SITE, Want::Both, None);
+    s.input(Input::Network { id: crate::path::NetworkId(9), v4: true, v6: true });
+    let queries = s.connector.tally().queries;
+    s.resolve("curl", SITE, Want::Both, None);
+    assert_eq!(s.connector.tally().queries, queries + 2);
+}
+
+#[test]
+fn a_caller_that_goes_away_leaves_nothing_behind() {
+    let mut s =
+        Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50)).host(v6(1), Host::Silent).host(v4(1), Host::Silent);
+    let ask = Resolve { app: app(), name: SITE.into(), want: Want::Both, port: Some(443) };
+    s.input(Input::Resolve(RequestId(900), ask));
+    s.input(Input::Abandon(RequestId(900)));
+    s.pass(10_000);
+    assert_eq!(s.connector.open_jobs(), 0);
+    assert!(s.connector.poll_timeout().is_none(), "nothing left to wake for");
+}

@@ -1,0 +1,168 @@
+//! What goes into the [`Connector`](super::Connector) and what comes out.
+
+use crate::path::{Family, NetworkId};
+use crate::time::Duration;
+use crate::wire::shim::Pass;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// The program that a cache entry or a connection belongs to: its file's name. Nothing is shared between two.
+pub type AppId = Arc<str>;
+
+/// A call of a program that waits for its answer; chosen by the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(pub u64);
+/// A DNS query; chosen by the connector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueryId(pub u64);
+/// A connection attempt; chosen by the connector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AttemptId(pub u64);
+
+/// The families that a program asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Want {
+    /// Either will do (AF_UNSPEC).
+    Both,
+    /// Only this one.
+    Only(Family),
+}
+
+impl Want {
+    /// Whether `family` is wanted.
+    pub fn includes(self, family: Family) -> bool {
+        self == Self::Both || self == Self::Only(family)
+    }
+}
+
+/// A program asks for the addresses of a name.
+#[derive(Clone, Debug)]
+pub struct Resolve {
+    /// Who asks.
+    pub app: AppId,
+    /// The name; case and a final dot do not matter.
+    pub name: String,
+    /// Families asked for.
+    pub want: Want,
+    /// The TCP port to connect to, if a connection is to be expected: attempts then begin before it is asked for.
+    pub port: Option<u16>,
+}
+
+/// A program asks for a connection to an address that a lookup gave it.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Who asks.
+    pub app: AppId,
+    /// Where to.
+    pub to: SocketAddr,
+    /// Domain of the program's socket.
+    pub domain: Family,
+    /// Must be answered at once.
+    pub nonblocking: bool,
+    /// An AF_INET6 socket that may have a v4-mapped peer.
+    pub accepts_mapped: bool,
+}
+
+/// What a query came to, as the transport saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LookupResult {
+    /// Addresses and how long they may be kept.
+    Addresses(Vec<IpAddr>, Duration),
+    /// No address of this family.
+    NoData(Duration),
+    /// No such name.
+    NxDomain(Duration),
+    /// The server refused or failed.
+    Refused,
+}
+
+/// What an attempt came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptResult {
+    /// Connected; the round-trip time of the handshake.
+    Connected(Duration),
+    /// Failed, with the errno.
+    Failed(i32),
+}
+
+/// An event of the world.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// getaddrinfo was called.
+    Resolve(RequestId, Resolve),
+    /// connect was called.
+    Claim(RequestId, Claim),
+    /// The caller has gone; its answer is not awaited any more.
+    Abandon(RequestId),
+    /// An answer to a query arrived.
+    Lookup(QueryId, LookupResult),
+    /// An attempt ended.
+    Attempt(AttemptId, AttemptResult),
+    /// The host is on this network, with routes for these families.
+    Network {
+        /// Which one.
+        id: NetworkId,
+        /// Whether there is a route to IPv4 destinations.
+        v4: bool,
+        /// Whether there is a route to IPv6 destinations.
+        v6: bool,
+    },
+}
+
+/// The answer to a [`Resolve`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// At least one address, best first.
+    Addresses(Vec<IpAddr>),
+    /// The name has no address of a family asked for.
+    NoData,
+    /// The name does not exist.
+    NxDomain,
+    /// Nobody answered.
+    Unanswered,
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send a query for `name` in `family`; `server` counts up, so that retries may go to another server.
+    Query {
+        /// Its id; the same for all retries.
+        id: QueryId,
+        /// The name, absolute, lower case, without final dot.
+        name: Arc<str>,
+        /// A or AAAA.
+        family: Family,
+        /// 0 for the first try; the transport takes it modulo its number of servers.
+        server: u32,
+    },
+    /// No answer to this query is awaited any more.
+    Forget(QueryId),
+    /// Open a connection to `to` with a socket of `domain` (a v4 destination from a V6 socket goes v4-mapped).
+    Connect {
+        /// Its id.
+        id: AttemptId,
+        /// Where to.
+        to: SocketAddr,
+        /// Domain of the socket.
+        domain: Family,
+    },
+    /// Close this attempt or connection; if a program has been given it under way, let go of it.
+    Close(AttemptId),
+    /// Answer a getaddrinfo.
+    Answer(RequestId, Resolved),
+    /// Give the attempt's socket to the program; if not yet `connected` it is in progress, and its end is still to be
+    /// reported.
+    HandOver {
+        /// To whom.
+        request: RequestId,
+        /// Which.
+        attempt: AttemptId,
+        /// Whether the handshake is complete.
+        connected: bool,
+    },
+    /// Every attempt failed.
+    Fail(RequestId, i32),
+    /// Leave the call alone.
+    Pass(RequestId, Pass),
+}

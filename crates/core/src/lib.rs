@@ -1,0 +1,12 @@
+//! The floor that decides: every decision of headstart, as pure state machines.
+//!
+//! Nothing here does input or output, reads a clock, starts a thread or draws a random number that it was not seeded
+//! for. Time, answers, results and seeds come in as arguments; what to send and when to wake comes out, so the
+//! simulator, the namespaces of the lab and the supervisor on a real host run exactly the same decisions.
+#![forbid(unsafe_code)]
+
+pub mod connect;
+pub mod machine;
+pub mod path;
+pub mod time;
+pub mod wire;

@@ -1,0 +1,192 @@
+//! What is known of networks, families and peers: the ground that the columns share.
+//!
+//! A [`PathBook`] remembers, for every network that the host has been on, the round-trip times and failures of each
+//! address family and each peer, and how long lookups take. It is history, not truth: every entry ages, every
+//! suspension ends, and exploration (see `connect::race::adaptive`) keeps it from hardening into prejudice.
+
+mod family;
+mod peer;
+mod rtt;
+
+pub use family::{Family, FamilyHistory};
+pub use peer::PeerHistory;
+pub use rtt::RttEstimate;
+
+use crate::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Peers remembered per network; the one that was used longest ago is dropped for a new one.
+pub const MAX_PEERS: usize = 4096;
+
+/// An attempt that waited this long without an answer before it was given up counts as a failure: the Connection
+/// Attempt Delay of RFC 8305, section 8, beyond which that standard itself looks elsewhere.
+pub const UNANSWERED_AFTER: Duration = Duration::from_millis(250);
+
+/// Identity of an attached network, as the network monitor tells them apart; opaque here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NetworkId(pub u64);
+
+/// History of one network.
+#[derive(Clone, Debug, Default)]
+pub struct Network {
+    v4: FamilyHistory,
+    v6: FamilyHistory,
+    peers: HashMap<IpAddr, PeerHistory>,
+}
+
+/// What an attempt to connect came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The handshake took this long.
+    Connected(Duration),
+    /// Refused, unreachable, or timed out.
+    Failed,
+    /// Given up, after this long without an answer, because another attempt won.
+    Abandoned(Duration),
+}
+
+impl Network {
+    /// History of `family` on this network.
+    pub fn family(&self, family: Family) -> &FamilyHistory {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+
+    /// History of `family` on this network, to be changed.
+    pub fn family_mut(&mut self, family: Family) -> &mut FamilyHistory {
+        match family {
+            Family::V4 => &mut self.v4,
+            Family::V6 => &mut self.v6,
+        }
+    }
+
+    /// History of one peer, if there is any.
+    pub fn peer(&self, addr: IpAddr) -> Option<&PeerHistory> {
+        self.peers.get(&addr)
+    }
+
+    /// The round-trip time to expect of `addr`: its own, else its family's, else nothing is known.
+    pub fn expected_rtt(&self, addr: IpAddr) -> Option<RttEstimate> {
+        self.peer(addr).and_then(|p| p.rtt).or_else(|| self.family(Family::of(addr)).rtt)
+    }
+
+    /// Whether attempts to `addr` have lately failed.
+    pub fn is_failing(&self, addr: IpAddr, now: Instant) -> bool {
+        self.peer(addr).is_some_and(|p| p.is_failing(now))
+    }
+
+    /// Whether `family` is suspended at `now`.
+    pub fn is_suspended(&self, family: Family, now: Instant) -> bool {
+        self.family(family).is_suspended(now)
+    }
+
+    /// Takes in what an attempt to `addr` came to.
+    pub fn record(&mut self, now: Instant, addr: IpAddr, outcome: Outcome) {
+        let family = Family::of(addr);
+        match outcome {
+            Outcome::Connected(rtt) => {
+                self.family_mut(family).connected(rtt);
+                self.peer_mut(addr, now).connected(now, rtt);
+            }
+            // What was given up early is known to take at least that long.
+            Outcome::Abandoned(waited) if waited < UNANSWERED_AFTER => self.peer_mut(addr, now).outlasted(now, waited),
+            Outcome::Abandoned(_) | Outcome::Failed => {
+                self.peer_mut(addr, now).failed(now);
+                self.family_mut(family).failed(now, addr);
+            }
+        }
+    }
+
+    fn peer_mut(&mut self, addr: IpAddr, now: Instant) -> &mut PeerHistory {
+        if !self.peers.contains_key(&addr) && self.peers.len() >= MAX_PEERS {
+            let oldest = self.peers.iter().min_by_key(|(a, p)| (p.last_used, **a)).map(|(a, _)| *a);
+            if let Some(oldest) = oldest {
+                self.peers.remove(&oldest);
+            }
+        }
+        self.peers.entry(addr).or_insert_with(|| PeerHistory::new(now))
+    }
+}
+
+/// The history of every network that the host has been on, in memory.
+#[derive(Clone, Debug, Default)]
+pub struct PathBook {
+    networks: HashMap<NetworkId, Network>,
+    current: NetworkId,
+}
+
+impl PathBook {
+    /// The network that the host is on.
+    pub fn current(&mut self) -> &mut Network {
+        self.networks.entry(self.current).or_default()
+    }
+
+    /// The host has moved to `network`. What was learned on others stays with them.
+    pub fn move_to(&mut self, network: NetworkId) {
+        self.current = network;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v6(n: u16) -> IpAddr {
+        IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, n])
+    }
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    #[test]
+    fn an_unknown_peer_is_expected_to_be_like_its_family() {
+        let mut net = Network::default();
+        assert_eq!(net.expected_rtt(v6(1)), None);
+        net.record(at(0), v6(1), Outcome::Connected(Duration::from_millis(40)));
+        assert_eq!(net.expected_rtt(v6(2)).unwrap().smoothed, Duration::from_millis(40));
+    }
+
+    #[test]
+    fn what_was_learned_on_one_network_says_nothing_of_another() {
+        let mut book = PathBook::default();
+        book.current().record(at(0), v6(1), Outcome::Failed);
+        assert!(book.current().is_failing(v6(1), at(1)));
+        book.move_to(NetworkId(7));
+        assert!(!book.current().is_failing(v6(1), at(1)));
+        book.move_to(NetworkId(0));
+        assert!(book.current().is_failing(v6(1), at(1)));
+    }
+
+    #[test]
+    fn an_attempt_abandoned_early_is_no_failure_and_one_abandoned_late_is() {
+        let mut net = Network::default();
+        net.record(at(0), v6(1), Outcome::Abandoned(Duration::from_millis(40)));
+        assert!(!net.is_failing(v6(1), at(1)));
+        net.record(at(0), v6(1), Outcome::Abandoned(Duration::from_millis(280)));
+        assert!(net.is_failing(v6(1), at(1)));
+    }
+
+    #[test]
+    fn an_attempt_abandoned_early_has_taken_at_least_that_long() {
+        let mut net = Network::default();
+        let rtt = |net: &Network| net.peer(v6(1)).unwrap().rtt.unwrap().smoothed;
+        net.record(at(0), v6(1), Outcome::Connected(Duration::from_millis(20)));
+        net.record(at(0), v6(1), Outcome::Abandoned(Duration::from_millis(10)));
+        assert_eq!(rtt(&net), Duration::from_millis(20), "that says nothing new");
+        net.record(at(0), v6(1), Outcome::Abandoned(Duration::from_millis(70)));
+        assert_eq!(rtt(&net), Duration::from_millis(70));
+    }
+
+    #[test]
+    fn the_book_of_peers_never_grows_past_its_bound() {
+        let mut net = Network::default();
+        for n in 0..MAX_PEERS as u32 + 100 {
+            net.record(at(u64::from(n)), IpAddr::from(n.to_be_bytes()), Outcome::Failed);
+        }
+        assert_eq!(net.peers.len(), MAX_PEERS);
+        assert!(net.peer(IpAddr::from(0u32.to_be_bytes())).is_none(), "the oldest went first");
+    }
+}

@@ -1,0 +1,5 @@
+//! Bytes to meaning and back, without state. Foreign bytes never panic here: they parse or they are an error.
+
+#[cfg(feature = "dns")]
+pub mod dns;
+pub mod shim;
