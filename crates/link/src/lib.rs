@@ -1,0 +1,42 @@
+//! The floor that imitates: link models and a virtual-time network, pure.
+//!
+//! A [`Link`] is one direction of a link: loss, then a queue, then a rate, then a delay, in that order, first in, first
+//! out. Each of the four is a model from a registry ([`loss::ALL`], [`queue::ALL`], [`rate::ALL`], [`delay::ALL`]); a
+//! [`LinkSpec`] names one of each, [`parse`] reads them from text, [`preset`] keeps the ones with a published source.
+//! [`Network`] joins links into a topology with routes.
+//!
+//! ```
+//! use headstart_core::time::Instant;
+//! use headstart_link::{Link, parse};
+//!
+//! let (up, _down) = parse("rate=12mbit,delay=15ms,queue=100p")?;
+//! let mut link = Link::new(&up, 1);
+//! link.push(Instant::ZERO, vec![0u8; 1500])?;
+//! let deadline = link.poll_timeout().expect("a packet is under way");
+//! // A millisecond to put 1500 bytes on the line, then the delay.
+//! assert_eq!(deadline.at, Instant::from_millis(16));
+//! assert!(link.poll(deadline.at).is_some());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Nothing here reads a clock, a file or a socket: time, trace files and seeds come in as arguments, so the same seed
+//! gives the same releases bit for bit, in the simulator and under real packets.
+#![forbid(unsafe_code)]
+
+pub mod delay;
+mod link;
+pub mod loss;
+pub mod network;
+pub mod preset;
+pub mod quantity;
+pub mod queue;
+pub mod rate;
+mod seed;
+mod spec;
+mod text;
+
+pub use link::{Counters, Dropped, Link, Packet};
+pub use network::Network;
+pub use preset::{Preset, UnknownPreset};
+pub use spec::{BadModel, Entry, Files, LinkSpec, Spec};
+pub use text::{ParseError, parse, parse_with_files};

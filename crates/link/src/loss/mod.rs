@@ -1,0 +1,31 @@
+//! Which packets vanish on arrival, before the queue: one trait, one registry.
+//!
+//! A model says of each packet in turn whether it is lost. It never looks at the packet, and a lost packet takes no room
+//! and no rate.
+
+mod bernoulli;
+mod gilbert_elliott;
+mod none;
+
+pub use bernoulli::bernoulli;
+pub use gilbert_elliott::{GilbertElliott, gilbert_elliott};
+pub use none::none;
+
+use crate::{Entry, Spec};
+
+/// One verdict a packet.
+pub trait Loss: Send {
+    /// Whether the next packet is lost.
+    fn loses(&mut self, rng: &mut fastrand::Rng) -> bool;
+}
+
+/// The recipe of a loss.
+pub type LossSpec = Spec<dyn Loss>;
+
+/// All losses. The first is what a bare value means: `loss=1%` is `loss=bernoulli:1%`.
+pub const ALL: &[Entry<dyn Loss>] = &[bernoulli::ENTRY, gilbert_elliott::ENTRY, none::ENTRY];
+
+/// A number as a share: clamped to 0 … 1, and 0 if it is no number.
+fn share(value: f64) -> f64 {
+    if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) }
+}

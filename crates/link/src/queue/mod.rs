@@ -1,0 +1,39 @@
+//! How many packets may wait for the rate: one trait, one registry.
+//!
+//! The packet that the rate is working on has left the queue, and one that finds the rate idle never joins it, so no queue
+//! is too small to pass anything. A model only judges; the link holds the packets, first in,
+//! first out.
+
+mod drop_tail;
+mod infinite;
+
+pub use drop_tail::drop_tail;
+pub use infinite::infinite;
+
+use headstart_core::time::Instant;
+
+use crate::{Entry, Spec};
+
+/// Room of a queue that nobody spoke about, in packets: netem's default limit, and Linux's default transmit queue.
+pub const DEFAULT_PACKETS: usize = 1000;
+
+/// What waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Packets that wait.
+    pub packets: usize,
+    /// Bytes of those packets.
+    pub bytes: usize,
+}
+
+/// One verdict a packet on arrival.
+pub trait Queue: Send {
+    /// Whether a packet of `bytes` that comes at `at` may join `backlog`; if not, it is dropped.
+    fn admits(&mut self, at: Instant, bytes: usize, backlog: Backlog) -> bool;
+}
+
+/// The recipe of a queue.
+pub type QueueSpec = Spec<dyn Queue>;
+
+/// All queues. The first is what a bare value means: `queue=100p` is `queue=drop-tail:100p`.
+pub const ALL: &[Entry<dyn Queue>] = &[drop_tail::ENTRY, infinite::ENTRY];

@@ -1,0 +1,389 @@
+//! A rate that follows a recorded trace, in mahimahi's packet-delivery format.
+//!
+//! Each line is one whole millisecond since the start, at which up to 1500 bytes may be delivered; equal lines are
+//! several opportunities. The file repeats after its last timestamp. A packet that does not fit takes the next
+//! opportunities too, and what it leaves over goes to the packets that were already waiting; an opportunity that finds
+//! nothing waiting is lost (mahimahi, `LinkQueue::rationalize`). Bytes are those of the IP packet (mahimahi's
+//! own unit is 1504: the packet and the 4 bytes of its TUN header). The trace starts at the origin of time. What is never done: no file is opened here, and an opportunity is never used by a packet that came at
+//! or after it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use headstart_core::time::Instant;
+
+use super::{Rate, RateSpec};
+use crate::{BadModel, Entry, Files};
+
+const NAME: &str = "trace";
+const FORM: &str = "FILE";
+/// Bytes of one delivery opportunity: an Ethernet MTU, mahimahi's unit.
+pub const OPPORTUNITY: usize = 1500;
+/// Nanoseconds in the unit of the file.
+const MILLISECOND: u64 = 1_000_000;
+
+pub(super) const ENTRY: Entry<dyn Rate> = Entry {
+    name: NAME,
+    what: "delivery opportunities of 1500 bytes at recorded milliseconds, repeated",
+    source: "mahimahi's packet-delivery traces (Netravali et al., USENIX ATC 2015)",
+    parameters: FORM,
+    example: "cellular.trace",
+    parse,
+};
+
+/// A recorded trace that was found valid: at least one opportunity, sorted, lasting more than nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    name: String,
+    /// Milliseconds since the start, not decreasing; the last is above zero.
+    millis: Vec<u64>,
+}
+
+/// Why a text is not a trace. `line` counts from one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTrace {
+    /// There is no line at all.
+    #[error("{name}: the trace is empty: write one whole millisecond a line")]
+    Empty {
+        /// The file, as the caller names it.
+        name: String,
+    },
+    /// All opportunities are at zero, so that the trace could not repeat.
+    #[error("{name}:{line}: the trace lasts 0 ms: its last timestamp must be above zero")]
+    ZeroLength {
+        /// The file.
+        name: String,
+        /// The last line.
+        line: usize,
+    },
+    /// A timestamp below zero.
+    #[error("{name}:{line}: `{text}` is negative: timestamps are milliseconds since the start")]
+    Negative {
+        /// The file.
+        name: String,
+        /// The line.
+        line: usize,
+        /// What stands there.
+        text: String,
+    },
+    /// A line that is no whole number, or one too large to be a time.
+    #[error("{name}:{line}: `{text}` is not a whole number of milliseconds (at most {MAX_MILLIS})")]
+    NotANumber {
+        /// The file.
+        name: String,
+        /// The line.
+        line: usize,
+        /// What stands there, shortened.
+        text: String,
+    },
+    /// A timestamp that is below the one before.
+    #[error("{name}:{line}: {millis} comes after {before}: sort the timestamps")]
+    Unsorted {
+        /// The file.
+        name: String,
+        /// The line.
+        line: usize,
+        /// The timestamp of the line, in milliseconds.
+        millis: u64,
+        /// The timestamp of the line before, in milliseconds.
+        before: u64,
+    },
+}
+
+/// The longest trace: the clock's 584 years, in milliseconds.
+const MAX_MILLIS: u64 = u64::MAX / MILLISECOND;
+
+impl Trace {
+    /// Reads the text of a trace; `name` is how messages call it.
+    pub fn parse(name: &str, text: &str) -> Result<Self, BadTrace> {
+        let mut millis: Vec<u64> = Vec::new();
+        for (index, raw) in text.lines().enumerate() {
+            let line = index + 1;
+            let digits = raw.trim_end();
+            let value = whole_millis(name, line, digits)?;
+            match millis.last() {
+                Some(&before) if value < before => {
+                    return Err(BadTrace::Unsorted { name: name.to_owned(), line, millis: value, before });
+                }
+                _ => millis.push(value),
+            }
+        }
+        match millis.last() {
+            None => Err(BadTrace::Empty { name: name.to_owned() }),
+            Some(0) => Err(BadTrace::ZeroLength { name: name.to_owned(), line: millis.len() }),
+            Some(_) => Ok(Self { name: name.to_owned(), millis }),
+        }
+    }
+
+    /// The trace of a constant rate, as long as it must be to repeat exactly, at most a second (then rounded to a whole
+    /// number of opportunities, at least one). A rate in bit/s.
+    pub fn of_constant_rate(name: &str, bits_per_second: u64) -> Self {
+        let bits = OPPORTUNITY as u64 * 8;
+        let count = (bits_per_second + bits / 2) / bits;
+        let count = count.max(1);
+        let millis = (1..=count).map(|k| (u128::from(k) * 1000).div_ceil(u128::from(count)) as u64).collect();
+        Self { name: name.to_owned(), millis }
+    }
+
+    /// The text of the trace, one line an opportunity; [`Trace::parse`] reads it back.
+    pub fn to_text(&self) -> String {
+        let mut text = String::with_capacity(self.millis.len() * 6);
+        for millis in &self.millis {
+            // Writing into a string cannot fail.
+            let _ = writeln!(text, "{millis}");
+        }
+        text
+    }
+
+    /// The timestamps, in milliseconds since the start.
+    pub fn millis(&self) -> &[u64] {
+        &self.millis
+    }
+
+    /// The mean rate over one run of the trace, in bit/s.
+    pub fn bits_per_second(&self) -> f64 {
+        let bits = (self.millis.len() * OPPORTUNITY * 8) as f64;
+        self.millis.last().map_or(0.0, |&last| bits * 1000.0 / last as f64)
+    }
+
+    fn period(&self) -> u64 {
+        self.millis.last().map_or(MILLISECOND, |last| last * MILLISECOND)
+    }
+
+    /// FNV-1a over the timestamps: what tells two files of one name apart.
+    fn digest(&self) -> u64 {
+        let bytes = self.millis.iter().flat_map(|millis| millis.to_le_bytes());
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+}
+
+fn whole_millis(name: &str, line: usize, digits: &str) -> Result<u64, BadTrace> {
+    let shown = || digits.chars().take(40).collect::<String>();
+    if digits.len() > 1 && digits.starts_with('-') && digits[1..].bytes().all(|b| b.is_ascii_digit()) {
+        return Err(BadTrace::Negative { name: name.to_owned(), line, text: shown() });
+    }
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let value = if plain { digits.parse().ok() } else { None };
+    value.filter(|&value: &u64| value <= MAX_MILLIS).ok_or_else(|| BadTrace::NotANumber {
+        name: name.to_owned(),
+        line,
+        text: shown(),
+    })
+}
+
+/// A rate that follows `trace`.
+pub fn trace(trace: Trace) -> RateSpec {
+    let (name, digest) = (trace.name.clone(), trace.digest());
+    let trace = Arc::new(trace);
+    RateSpec::new(NAME, name, move || {
+        Box::new(Follow { trace: Arc::clone(&trace), current: None, left: 0 }) // nothing used yet
+    })
+    .with_digest(digest)
+}
+
+fn parse(text: &str, files: &mut Files<'_>) -> Result<RateSpec, BadModel> {
+    if text.is_empty() {
+        return Err(BadModel::Arity { model: NAME, form: FORM, got: 0 });
+    }
+    // The whole rest is the path, colons included.
+    let contents = files(text).map_err(|reason| BadModel::File { path: text.to_owned(), reason })?;
+    Ok(self::trace(Trace::parse(text, &contents)?))
+}
+
+/// The number of an opportunity: which run of the trace, which line of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Slot {
+    run: u64,
+    line: usize,
+}
+
+struct Follow {
+    trace: Arc<Trace>,
+    /// The opportunity that was used last, and what is left of it, in bytes.
+    current: Option<Slot>,
+    left: usize,
+}
+
+impl Follow {
+    fn time(&self, slot: Slot) -> u64 {
+        let within = self.trace.millis.get(slot.line).copied().unwrap_or(0).saturating_mul(MILLISECOND);
+        slot.run.saturating_mul(self.trace.period()).saturating_add(within)
+    }
+
+    fn after(&self, slot: Slot) -> Slot {
+        if slot.line + 1 < self.trace.millis.len() {
+            Slot { line: slot.line + 1, ..slot }
+        } else {
+            Slot { run: slot.run.saturating_add(1), line: 0 }
+        }
+    }
+
+    /// The first opportunity later than `nanos`.
+    fn first_later_than(&self, nanos: u64) -> Slot {
+        let period = self.trace.period();
+        // A multiple of the period counts as the start of a run, so some line of the run is always still to come.
+        let run = nanos / period;
+        let millis = (nanos - run * period) / MILLISECOND;
+        Slot { run, line: self.trace.millis.partition_point(|&m| m <= millis) }
+    }
+
+    /// The opportunity that a packet waiting since `ready` gets.
+    fn next(&self, ready: u64) -> Slot {
+        match self.current {
+            Some(slot) if self.time(slot) > ready => {
+                if self.left > 0 {
+                    slot
+                } else {
+                    self.after(slot)
+                }
+            }
+            Some(slot) => self.first_later_than(ready).max(self.after(slot)),
+            None => self.first_later_than(ready),
+        }
+    }
+}
+
+impl Rate for Follow {
+    fn start(&self, ready: Instant) -> Instant {
+        Instant::from_nanos(self.time(self.next(ready.as_nanos())))
+    }
+
+    fn serve(&mut self, start: Instant, bytes: usize) -> Instant {
+        // `start` is the time of an opportunity, and the packet was there before it.
+        let mut slot = self.next(start.as_nanos().saturating_sub(1));
+        if self.current != Some(slot) {
+            self.left = OPPORTUNITY;
+        }
+        let mut wanted = bytes;
+        while wanted > self.left {
+            wanted -= self.left;
+            slot = self.after(slot);
+            self.left = OPPORTUNITY;
+        }
+        self.left -= wanted;
+        self.current = Some(slot);
+        Instant::from_nanos(self.time(slot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn served(text: &str, packets: &[(u64, usize)]) -> Vec<u64> {
+        let mut server = trace(Trace::parse("test", text).unwrap()).build();
+        let mut ends = Vec::new();
+        for &(ready_us, bytes) in packets {
+            let start = server.start(Instant::from_nanos(ready_us * 1000));
+            ends.push(server.serve(start, bytes).as_nanos() / 1000);
+        }
+        ends
+    }
+
+    #[test]
+    fn each_line_lets_1500_bytes_go_and_the_file_repeats() {
+        let packets = [(0, 1500); 5];
+        assert_eq!(served("1\n2\n5\n", &packets), [1000, 2000, 5000, 6000, 7000]);
+    }
+
+    #[test]
+    fn what_a_packet_leaves_over_goes_to_the_one_that_waits() {
+        assert_eq!(served("3\n10\n", &[(0, 700), (0, 700), (0, 700)]), [3000, 3000, 10_000]);
+    }
+
+    #[test]
+    fn what_a_packet_leaves_over_is_lost_to_one_that_comes_later() {
+        assert_eq!(served("3\n10\n", &[(0, 700), (3000, 700), (3001, 700)]), [3000, 10_000, 10_000]);
+    }
+
+    #[test]
+    fn an_opportunity_that_finds_nothing_is_lost() {
+        assert_eq!(served("1\n2\n3\n4\n", &[(2500, 1500), (2500, 1500)]), [3000, 4000]);
+        // Idle for three runs and a half.
+        assert_eq!(served("1\n2\n3\n4\n", &[(0, 1500), (14_000, 1500)]), [1000, 15_000]);
+    }
+
+    #[test]
+    fn two_equal_lines_are_two_opportunities() {
+        assert_eq!(served("4\n4\n8\n", &[(0, 1500), (0, 1500), (0, 1500)]), [4000, 4000, 8000]);
+    }
+
+    #[test]
+    fn a_first_line_of_zero_comes_together_with_the_last_of_the_run_before() {
+        assert_eq!(served("0\n5\n", &[(0, 1500), (0, 1500), (0, 1500), (5000, 1500)]), [5000, 5000, 10_000, 10_000]);
+        assert_eq!(served("0\n0\n5\n", &[(5000, 1500)]), [10_000]);
+    }
+
+    #[test]
+    fn a_packet_of_many_opportunities_takes_them_in_turn() {
+        assert_eq!(served("1\n2\n3\n", &[(0, 4000), (0, 500), (0, 1)]), [3000, 3000, 4000]);
+    }
+
+    #[test]
+    fn malformed_traces_are_refused_with_file_line_and_reason() {
+        let told = |text: &str| Trace::parse("up.trace", text).unwrap_err().to_string();
+        assert_eq!(told(""), "up.trace: the trace is empty: write one whole millisecond a line");
+        assert_eq!(told("0\n0\n"), "up.trace:2: the trace lasts 0 ms: its last timestamp must be above zero");
+        assert_eq!(told("1\n-2\n"), "up.trace:2: `-2` is negative: timestamps are milliseconds since the start");
+        assert_eq!(told("1\n5\n4\n"), "up.trace:3: 4 comes after 5: sort the timestamps");
+        assert!(told("1\n\n2\n").starts_with("up.trace:2: `` is not a whole number of milliseconds"));
+        assert!(told("1\n1.5\n").starts_with("up.trace:2: `1.5` is not a whole number"));
+        assert!(told("99999999999999999999999\n").starts_with("up.trace:1: `99999999999999999999999` is not"));
+    }
+
+    #[test]
+    fn a_constant_rate_written_as_a_trace_has_that_rate() {
+        let trace = Trace::of_constant_rate("12mbit", 12_000_000);
+        assert_eq!(trace.millis().len(), 1000);
+        assert_eq!(trace.bits_per_second(), 12_000_000.0);
+        assert_eq!(trace.millis()[0], 1);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "[-0-9 .a\r\n]{0,80}") {
+            let _ = Trace::parse("any", &text);
+        }
+
+        #[test]
+        fn what_is_written_reads_back(mut millis in proptest::collection::vec(0u64..100_000, 1..50)) {
+            millis.push(100_000);
+            millis.sort_unstable();
+            let trace = Trace { name: "t".into(), millis };
+            prop_assert_eq!(Trace::parse("t", &trace.to_text()), Ok(trace));
+        }
+
+        /// The model against the plainest account of the format: walk every opportunity in turn.
+        #[test]
+        fn agrees_with_a_walk_over_every_opportunity(
+            mut millis in proptest::collection::vec(0u64..40, 1..12),
+            mut packets in proptest::collection::vec((0u64..200_000, 1usize..4000), 1..30),
+        ) {
+            millis.push(40);
+            millis.sort_unstable();
+            packets.sort_by_key(|p| p.0);
+            let text = Trace { name: "t".into(), millis: millis.clone() }.to_text();
+            let mut expected = Vec::new();
+            let (mut next, mut left_of_packet) = (0, packets[0].1);
+            'all: for run in 0u64.. {
+                for m in &millis {
+                    let now = (run * 40 + m) * 1000;
+                    let mut room = OPPORTUNITY;
+                    while room > 0 && packets[next].0 < now {
+                        let used = room.min(left_of_packet);
+                        room -= used;
+                        left_of_packet -= used;
+                        if left_of_packet == 0 {
+                            expected.push(now);
+                            next += 1;
+                            if next == packets.len() { break 'all; }
+                            left_of_packet = packets[next].1;
+                        }
+                    }
+                }
+            }
+            prop_assert_eq!(served(&text, &packets), expected);
+        }
+    }
+}

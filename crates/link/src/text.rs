@@ -1,0 +1,328 @@
+//! Links as text: `lte`, or `rate=100mbit,delay=15ms,jitter=2ms,loss=1%,queue=100p`, or two of these as `up;down`.
+//!
+//! Items are parted by commas. The first may be a preset, which the others then change. Each other item is
+//! `key=model:parameters`, or `key=parameters` for the first model of that key's registry. `jitter` makes the delay a
+//! truncated normal one with that standard deviation. What is not mentioned is ideal, but for a queue of 1000 packets. No
+//! file is opened here: a caller who allows `rate=trace:FILE` passes a reader to [`parse_with_files`].
+
+use crate::preset::{self, UnknownPreset};
+use crate::quantity::{self, BadQuantity};
+use crate::{BadModel, Entry, Files, LinkSpec, Spec, delay, loss, queue, rate};
+
+/// Why a text is not a link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// Nothing is written where a direction should be.
+    #[error("an empty link in `{text}`: write a preset ({}) or items such as `{EXAMPLE}`", preset::names())]
+    Empty {
+        /// The whole text.
+        text: String,
+    },
+    /// More than two directions.
+    #[error("{count} directions in `{text}`: write one for both, or two as `up;down`")]
+    Directions {
+        /// The whole text.
+        text: String,
+        /// How many there are.
+        count: usize,
+    },
+    /// The first item has no `=` and is no preset.
+    #[error(transparent)]
+    Preset(#[from] UnknownPreset),
+    /// An item after the first has no `=`.
+    #[error("`{part}` has no value: write KEY=VALUE with one of {KEYS}")]
+    NoValue {
+        /// The item.
+        part: String,
+    },
+    /// A key that does not exist.
+    #[error("unknown key `{key}` in `{part}`: the keys are {KEYS}")]
+    UnknownKey {
+        /// The item.
+        part: String,
+        /// Its key.
+        key: String,
+    },
+    /// A key that was given before.
+    #[error("`{part}`: {key} is given twice for one direction")]
+    Twice {
+        /// The second item.
+        part: String,
+        /// Its key.
+        key: &'static str,
+    },
+    /// A model or its parameters do not read.
+    #[error("`{part}`: {reason}; {key} is one of {known}")]
+    Model {
+        /// The item.
+        part: String,
+        /// Its key.
+        key: &'static str,
+        /// What is wrong.
+        reason: Box<BadModel>,
+        /// The models of that key, each with the form of its parameters.
+        known: String,
+    },
+    /// `jitter` does not read.
+    #[error("`{part}`: {reason}")]
+    Jitter {
+        /// The item.
+        part: String,
+        /// What is wrong.
+        reason: BadQuantity,
+    },
+    /// `jitter` needs a plain delay to jitter about.
+    #[error("jitter={jitter} needs a plain delay such as delay=15ms, not {found}: or write delay=normal:MEAN:SD")]
+    JitterWithout {
+        /// The jitter.
+        jitter: String,
+        /// The delay that was given.
+        found: String,
+    },
+}
+
+const KEYS: &str = "rate, delay, jitter, loss, queue";
+const EXAMPLE: &str = "rate=100mbit,delay=15ms,jitter=2ms,loss=1%,queue=100p";
+
+/// Reads a link: the directions up and down. See the module for the form.
+pub fn parse(text: &str) -> Result<(LinkSpec, LinkSpec), ParseError> {
+    parse_with_files(text, &mut |_| Err("trace files are not read here".to_owned()))
+}
+
+/// Reads a link whose text may name trace files, which `files` reads.
+pub fn parse_with_files(text: &str, files: &mut Files<'_>) -> Result<(LinkSpec, LinkSpec), ParseError> {
+    let directions: Vec<&str> = text.split(';').collect();
+    match directions[..] {
+        [both] => Ok((direction(text, both, Way::Up, files)?, direction(text, both, Way::Down, files)?)),
+        [up, down] => Ok((direction(text, up, Way::Up, files)?, direction(text, down, Way::Down, files)?)),
+        _ => Err(ParseError::Directions { text: text.to_owned(), count: directions.len() }),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Up,
+    Down,
+}
+
+fn direction(whole: &str, text: &str, way: Way, files: &mut Files<'_>) -> Result<LinkSpec, ParseError> {
+    if text.trim().is_empty() {
+        return Err(ParseError::Empty { text: whole.to_owned() });
+    }
+    let mut spec = LinkSpec::default();
+    let mut seen: Vec<&'static str> = Vec::new();
+    let mut jitter = None;
+    for (index, part) in text.split(',').map(str::trim).enumerate() {
+        let Some((key, value)) = part.split_once('=') else {
+            if index > 0 {
+                return Err(ParseError::NoValue { part: part.to_owned() });
+            }
+            let preset = preset::find(part)?;
+            spec = match way {
+                Way::Up => (preset.up)(),
+                Way::Down => (preset.down)(),
+            };
+            continue;
+        };
+        let value = value.trim();
+        let key = match key.trim() {
+            "rate" => {
+                spec.rate = model(part, "rate", rate::ALL, value, files)?;
+                "rate"
+            }
+            "delay" => {
+                spec.delay = model(part, "delay", delay::ALL, value, files)?;
+                "delay"
+            }
+            "loss" => {
+                spec.loss = model(part, "loss", loss::ALL, value, files)?;
+                "loss"
+            }
+            "queue" => {
+                spec.queue = model(part, "queue", queue::ALL, value, files)?;
+                "queue"
+            }
+            "jitter" => {
+                let read = quantity::duration(value);
+                jitter = Some(read.map_err(|reason| ParseError::Jitter { part: part.to_owned(), reason })?);
+                "jitter"
+            }
+            key => return Err(ParseError::UnknownKey { part: part.to_owned(), key: key.to_owned() }),
+        };
+        if seen.contains(&key) {
+            return Err(ParseError::Twice { part: part.to_owned(), key });
+        }
+        seen.push(key);
+    }
+    if let Some(sd) = jitter {
+        if spec.delay.name() != delay::ALL[0].name {
+            let (jitter, found) = (quantity::show_duration(sd), format!("delay={}", spec.delay));
+            return Err(ParseError::JitterWithout { jitter, found });
+        }
+        // A constant delay's least is the delay.
+        spec.delay = delay::normal(spec.least_delay(), sd);
+    }
+    Ok(spec)
+}
+
+/// `name:parameters` by its registry, or `parameters` by the registry's first entry.
+fn model<M: ?Sized>(
+    part: &str,
+    key: &'static str,
+    all: &'static [Entry<M>],
+    value: &str,
+    files: &mut Files<'_>,
+) -> Result<Spec<M>, ParseError> {
+    let (name, parameters) = value.split_once(':').unwrap_or((value, ""));
+    let named = all.iter().find(|entry| entry.name == name.trim());
+    let (entry, parameters) = match named {
+        Some(entry) => (entry, parameters),
+        None => (&all[0], value),
+    };
+    (entry.parse)(parameters.trim(), files).map_err(|reason| ParseError::Model {
+        part: part.to_owned(),
+        key,
+        reason: Box::new(reason),
+        known: forms(all),
+    })
+}
+
+fn forms<M: ?Sized>(all: &[Entry<M>]) -> String {
+    let form = |entry: &Entry<M>| match entry.parameters {
+        "" => entry.name.to_owned(),
+        parameters => format!("{}:{parameters}", entry.name),
+    };
+    all.iter().map(form).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::time::Duration;
+    use proptest::prelude::*;
+
+    fn told(text: &str) -> String {
+        parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_short_forms_mean_the_first_model_of_each_registry() {
+        let (up, down) = parse("rate=100mbit, delay=15ms, loss=1%, queue=100p").unwrap();
+        assert_eq!(up, down);
+        let expected = LinkSpec::constant(100_000_000, Duration::from_millis(15))
+            .with_loss(loss::bernoulli(0.01))
+            .with_queue(queue::drop_tail(Some(100), None));
+        assert_eq!(up, expected);
+        assert_eq!(
+            up.to_string(),
+            "rate=constant:100mbit,delay=constant:15ms,loss=bernoulli:0.01,queue=drop-tail:100p"
+        );
+    }
+
+    #[test]
+    fn jitter_turns_the_delay_into_a_normal_one_wherever_it_stands() {
+        let (up, _) = parse("jitter=2ms,delay=15ms").unwrap();
+        assert_eq!(up.delay, delay::normal(Duration::from_millis(15), Duration::from_millis(2)));
+        assert_eq!(
+            told("delay=uniform:1ms:2ms,jitter=1ms"),
+            "jitter=1ms needs a plain delay such as delay=15ms, not delay=uniform:1ms:2ms: or write delay=normal:MEAN:SD"
+        );
+    }
+
+    #[test]
+    fn two_directions_are_up_and_down() {
+        let (up, down) = parse("rate=20mbit;rate=129mbit,queue=infinite").unwrap();
+        assert_eq!(up.rate, rate::constant(20_000_000));
+        assert_eq!(down.rate, rate::constant(129_000_000));
+        assert_eq!(down.queue, queue::infinite());
+    }
+
+    #[test]
+    fn a_preset_can_be_changed() {
+        let (up, down) = parse("good,loss=none").unwrap();
+        let good = preset::find("good").unwrap();
+        assert_eq!(up, (good.up)().with_loss(loss::none()));
+        assert_eq!(down, (good.down)().with_loss(loss::none()));
+    }
+
+    #[test]
+    fn the_messages_name_the_bad_part_and_list_what_exists() {
+        assert!(told("lten").starts_with("unknown preset `lten`: the presets are "), "{}", told("lten"));
+        assert!(told("lten").contains("lte, "));
+        assert_eq!(
+            told("rate=1mbit,dealy=3ms"),
+            "unknown key `dealy` in `dealy=3ms`: the keys are rate, delay, jitter, loss, queue"
+        );
+        assert_eq!(told("rate=1mbit,rate=2mbit"), "`rate=2mbit`: rate is given twice for one direction");
+        assert_eq!(
+            told("rate=1mbit,lte"),
+            "`lte` has no value: write KEY=VALUE with one of rate, delay, jitter, loss, queue"
+        );
+        assert!(told("loss=often").starts_with("`loss=often`: `often` is not a share: write a percentage"));
+        assert!(
+            told("loss=often")
+                .ends_with("; loss is one of bernoulli:SHARE, gilbert-elliott:P:R[:LOSS-IN-BAD[:LOSS-IN-GOOD]], none")
+        );
+        assert_eq!(told("a;b;c"), "3 directions in `a;b;c`: write one for both, or two as `up;down`");
+        assert!(told("lte;").starts_with("an empty link in `lte;`"));
+        assert!(told("rate=trace:a.trace").contains("cannot read `a.trace`: trace files are not read here"));
+    }
+
+    #[test]
+    fn a_trace_is_read_through_the_callers_reader_and_told_apart_by_its_content() {
+        let read = |content: &str| {
+            parse_with_files("rate=trace:up.trace", &mut |path| Ok(format!("{content}{}", path.len()))).unwrap().0
+        };
+        assert_eq!(read("1\n"), read("1\n"));
+        assert_ne!(read("1\n"), read("2\n"));
+        assert_eq!(read("1\n").rate.to_string(), "trace:up.trace");
+        let bad = parse_with_files("rate=trace:up.trace", &mut |_| Ok("5\n4\n".into())).unwrap_err();
+        assert!(bad.to_string().contains("up.trace:2: 4 comes after 5"), "{bad}");
+    }
+
+    #[test]
+    fn every_preset_and_every_example_prints_as_text_that_reads_back() {
+        for preset in preset::ALL {
+            let (up, down) = ((preset.up)(), (preset.down)());
+            assert_eq!(parse(&format!("{up};{down}")), Ok((up, down)), "{}", preset.name);
+        }
+        for entry in delay::ALL {
+            let (up, _) = parse(&format!("delay={}:{}", entry.name, entry.example)).unwrap();
+            assert_eq!(parse(&up.to_string()).unwrap().0, up);
+        }
+        for entry in loss::ALL {
+            let (up, _) = parse(&format!("loss={}:{}", entry.name, entry.example)).unwrap();
+            assert_eq!(parse(&up.to_string()).unwrap().0, up);
+        }
+        for entry in queue::ALL {
+            let (up, _) = parse(&format!("queue={}:{}", entry.name, entry.example)).unwrap();
+            assert_eq!(parse(&up.to_string()).unwrap().0, up);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "\\PC{0,60}") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn no_near_miss_makes_the_reader_panic(
+            parts in proptest::collection::vec(
+                "(rate|delay|jitter|loss|queue|lte|x)=?(constant|trace|normal|uniform|empirical|gilbert-elliott|drop-tail)?:?[0-9.:%;]{0,12}(mbit|ms|s|p|kib|%)?:?[0-9]{0,3}(ms|p|b|%)?",
+                0..5,
+            ),
+        ) {
+            if let Ok((up, down)) = parse(&parts.join(",")) {
+                // What reads also prints as text that reads back.
+                prop_assert_eq!(parse(&format!("{up};{down}")), Ok((up, down)));
+            }
+        }
+
+        #[test]
+        fn rates_and_delays_read_back_exactly(bits in 1u64.., nanos in 0u64..) {
+            let spec = LinkSpec::constant(bits, Duration::from_nanos(nanos));
+            prop_assert_eq!(parse(&spec.to_string()).unwrap().0, spec);
+        }
+    }
+}
