@@ -1,0 +1,287 @@
+//! DNS transport: queries over UDP, one socket and random id each, and over TCP when an answer does not fit (RFC 7766).
+//! When and to whom to send is decided by the connector; what an answer means, by `core::wire::dns`.
+
+use crate::poll::{Interest, Poll};
+use headstart_core::connect::{LookupResult, QueryId};
+use headstart_core::path::Family;
+use headstart_core::wire::dns::{Answer, BadName, decode_answer, encode_query};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// The longest UDP answer that is read; more than was announced (1232) marks itself as truncated by the kernel.
+const MAX_ANSWER: usize = 4096;
+
+/// One question to one server.
+#[derive(Debug)]
+struct Exchange {
+    query: QueryId,
+    id: u16,
+    name: Arc<str>,
+    family: Family,
+    server: SocketAddr,
+    socket: OwnedFd,
+    over_tcp: Option<Stream>,
+}
+
+/// A TCP exchange: what is still to be written, what has been read.
+#[derive(Debug)]
+struct Stream {
+    unsent: Vec<u8>,
+    received: Vec<u8>,
+}
+
+/// All questions under way.
+#[derive(Debug, Default)]
+pub struct Transport {
+    open: BTreeMap<u64, Exchange>,
+    next: u64,
+    /// Messages that were no answer to what was asked (malformed, forged, late).
+    pub ignored: u64,
+}
+
+impl Transport {
+    /// Sends a query for `name` in `family` to `server`. Events of its socket come under `token(n)`, n for [`Self::event`].
+    pub fn send(
+        &mut self,
+        poll: &Poll,
+        token: impl Fn(u64) -> u64,
+        query: QueryId,
+        (name, family): (Arc<str>, Family),
+        server: SocketAddr,
+    ) -> Result<(), SendError> {
+        let id = random_id();
+        let message = encode_query(id, &name, family)?;
+        let socket = open(server, SocketType::DGRAM)?;
+        send(&socket, &message, SendFlags::NOSIGNAL).map_err(io::Error::from)?;
+        poll.add(&socket, token(self.next), Interest::Read)?;
+        self.open.insert(self.next, Exchange { query, id, name, family, server, socket, over_tcp: None });
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Something happened to exchange `n`; the outcome, if that was it. Refused is also what an ICMP error means.
+    pub fn event(&mut self, poll: &Poll, token: impl Fn(u64) -> u64, n: u64) -> Option<(QueryId, LookupResult)> {
+        let exchange = self.open.get_mut(&n)?;
+        let answer = match &mut exchange.over_tcp {
+            None => receive_datagram(exchange, &mut self.ignored),
+            Some(_) => receive_stream(exchange, poll, token(n)),
+        };
+        let query = exchange.query;
+        let result = match answer {
+            Ok(None) => return None,
+            Ok(Some(Answer::Truncated)) if exchange.over_tcp.is_none() => match over_tcp(exchange, poll, token(n)) {
+                Ok(()) => return None,
+                Err(_) => LookupResult::Refused,
+            },
+            Ok(Some(Answer::Addresses(list, ttl))) => LookupResult::Addresses(list, ttl),
+            Ok(Some(Answer::NoData(ttl))) => LookupResult::NoData(ttl),
+            Ok(Some(Answer::NxDomain(ttl))) => LookupResult::NxDomain(ttl),
+            Ok(Some(Answer::Refused | Answer::Truncated)) | Err(_) => LookupResult::Refused,
+        };
+        self.open.remove(&n);
+        Some((query, result))
+    }
+
+    /// No answer to `query` is awaited any more.
+    pub fn forget(&mut self, query: QueryId) {
+        self.open.retain(|_, e| e.query != query);
+    }
+
+    /// Questions under way.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether no question is under way.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+}
+
+/// Why a query could not be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// The name cannot be asked.
+    #[error(transparent)]
+    BadName(#[from] BadName),
+    /// The server cannot be sent to.
+    #[error("a query could not be sent: {0}")]
+    Io(#[from] io::Error),
+}
+
+fn random_id() -> u16 {
+    let mut bytes = [0u8; 2];
+    // The kernel's generator does not fail for two bytes once it is seeded, which it is before programs run.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    u16::from_ne_bytes(bytes)
+}
+
+fn open(server: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
+    let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+    match connect(&socket, &server) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn receive_datagram(exchange: &Exchange, ignored: &mut u64) -> io::Result<Option<Answer>> {
+    let mut buf = [0u8; MAX_ANSWER];
+    loop {
+        match recv(&exchange.socket, &mut buf[..], RecvFlags::empty()) {
+            Ok((_, n)) => {
+                match decode_answer(&buf[..n.min(MAX_ANSWER)], exchange.id, &exchange.name, exchange.family) {
+                    Ok(answer) => return Ok(Some(answer)),
+                    // Forged or broken: the true answer may still come.
+                    Err(_) => *ignored += 1,
+                }
+            }
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+fn over_tcp(exchange: &mut Exchange, poll: &Poll, token: u64) -> io::Result<()> {
+    let message = encode_query(exchange.id, &exchange.name, exchange.family).map_err(io::Error::other)?;
+    let length = u16::try_from(message.len()).map_err(io::Error::other)?;
+    let unsent = [&length.to_be_bytes()[..], &message].concat();
+    poll.remove(&exchange.socket);
+    exchange.socket = open(exchange.server, SocketType::STREAM)?;
+    poll.add(&exchange.socket, token, Interest::Write)?;
+    exchange.over_tcp = Some(Stream { unsent, received: Vec::new() });
+    Ok(())
+}
+
+fn receive_stream(exchange: &mut Exchange, poll: &Poll, token: u64) -> io::Result<Option<Answer>> {
+    let Some(stream) = &mut exchange.over_tcp else { return Ok(None) };
+    while !stream.unsent.is_empty() {
+        match send(&exchange.socket, &stream.unsent, SendFlags::NOSIGNAL) {
+            Ok(n) => drop(stream.unsent.drain(..n)),
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        }
+        if stream.unsent.is_empty() {
+            poll.change(&exchange.socket, token, Interest::Read)?;
+        }
+    }
+    let mut buf = [0u8; MAX_ANSWER];
+    loop {
+        match recv(&exchange.socket, &mut buf[..], RecvFlags::empty()) {
+            Ok((_, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((_, n)) => stream.received.extend_from_slice(&buf[..n]),
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        }
+        if let Some((length, rest)) = stream.received.split_first_chunk::<2>() {
+            let length = usize::from(u16::from_be_bytes(*length));
+            if let Some(message) = rest.get(..length) {
+                let answer = decode_answer(message, exchange.id, &exchange.name, exchange.family);
+                return answer.map(Some).map_err(io::Error::other);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use headstart_core::time::Duration;
+    use std::io::{Read, Write};
+    use std::net::{IpAddr, TcpListener, UdpSocket};
+
+    /// The answer to `query` with one A record, or with the truncation bit.
+    fn answer(query: &[u8], truncated: bool) -> Vec<u8> {
+        let question_end = 12 + query[12..].iter().position(|b| *b == 0).unwrap() + 5;
+        let mut m = query[..question_end].to_vec();
+        m[2] = 0x81 | if truncated { 0x02 } else { 0 };
+        m[3] = 0x80;
+        m[6..12].copy_from_slice(&[0, u8::from(!truncated), 0, 0, 0, 0]);
+        if !truncated {
+            m.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 9]);
+        }
+        m
+    }
+
+    fn ask(server: SocketAddr, serve: impl FnOnce() + Send) -> (Option<(QueryId, LookupResult)>, u64) {
+        let clock = Clock::new();
+        let mut poll = Poll::new().unwrap();
+        let mut transport = Transport::default();
+        let question = (Arc::from("www.example"), Family::V4);
+        transport.send(&poll, |n| n, QueryId(5), question, server).unwrap();
+        std::thread::scope(|s| {
+            s.spawn(serve);
+            let mut tokens = Vec::new();
+            let until = clock.now() + Duration::from_secs(20);
+            while clock.now() < until {
+                poll.wait(&clock, Some(until), &mut tokens).unwrap();
+                for n in tokens.clone() {
+                    if let Some(result) = transport.event(&poll, |n| n, n) {
+                        assert!(transport.is_empty());
+                        return (Some(result), transport.ignored);
+                    }
+                }
+            }
+            (None, transport.ignored)
+        })
+    }
+
+    fn found() -> Option<(QueryId, LookupResult)> {
+        let addr = IpAddr::from([192, 0, 2, 9]);
+        Some((QueryId(5), LookupResult::Addresses(vec![addr], Duration::from_secs(60))))
+    }
+
+    #[test]
+    fn the_true_answer_is_taken_after_garbage_and_forgeries_were_not() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addr = server.local_addr().unwrap();
+        let (result, ignored) = ask(addr, move || {
+            let mut buf = [0u8; 512];
+            let (n, peer) = server.recv_from(&mut buf).unwrap();
+            let good = answer(&buf[..n], false);
+            let mut forged = good.clone();
+            forged[0] ^= 0xff;
+            for message in [&b"garbage"[..], &forged, &good] {
+                server.send_to(message, peer).unwrap();
+            }
+        });
+        assert_eq!((result, ignored), (found(), 2));
+    }
+
+    #[test]
+    fn a_truncated_answer_is_fetched_over_tcp() {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addr = udp.local_addr().unwrap();
+        let tcp = TcpListener::bind(addr).unwrap();
+        let (result, _) = ask(addr, move || {
+            let mut buf = [0u8; 512];
+            let (n, peer) = udp.recv_from(&mut buf).unwrap();
+            udp.send_to(&answer(&buf[..n], true), peer).unwrap();
+            let (mut stream, _) = tcp.accept().unwrap();
+            let mut head = [0u8; 2];
+            stream.read_exact(&mut head).unwrap();
+            let mut query = vec![0; usize::from(u16::from_be_bytes(head))];
+            stream.read_exact(&mut query).unwrap();
+            let whole = answer(&query, false);
+            // In two pieces, since streams come as they like.
+            let framed = [&(whole.len() as u16).to_be_bytes()[..], &whole].concat();
+            stream.write_all(&framed[..7]).unwrap();
+            stream.flush().unwrap();
+            stream.write_all(&framed[7..]).unwrap();
+            let _ = stream.read(&mut head);
+        });
+        assert_eq!(result, found());
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_has_refused() {
+        let addr = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert_eq!(ask(addr, || {}).0, Some((QueryId(5), LookupResult::Refused)));
+    }
+}

@@ -1,0 +1,284 @@
+//! The folder of one run: the preloaded library, the supervisor's socket, the filter of known addresses. It is 0700,
+//! belongs to one user, and is gone after the run; what a killed run left is swept by the next one.
+
+use crate::sys::lease::is_used_elsewhere;
+use headstart_core::wire::shim::FILTER_BYTES;
+use rustix::fs::{FlockOperation, Mode, StatVfsMountFlags, flock, mkdir, statvfs};
+use rustix::net::SocketAddrUnix;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const LIBRARY: &str = "libheadstart.so";
+const SOCKET: &str = "socket";
+const FILTER: &str = "filter";
+const LOCK: &str = "lock";
+/// Runs of the same process number at once; each is in a PID namespace of its own.
+const MAX_NAMESAKES: u32 = 1000;
+
+/// The folder of a run, removed when dropped unless a program still has the library mapped.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// Why there is no folder.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// No place was found that is the user's own and allows libraries to be loaded.
+    #[error(
+        "no folder for the preloaded library: tried {tried}; set XDG_RUNTIME_DIR to a folder of your own that is not \
+         mounted noexec and has neither spaces nor colons in its path"
+    )]
+    NoPlace {
+        /// What was tried, and what was wrong with it.
+        tried: String,
+    },
+    /// A file in it could not be written.
+    #[error("{path} could not be written: {source}")]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl Folder {
+    /// Makes a folder with `library` in it, after sweeping what dead runs left.
+    pub fn create(library: &[u8]) -> Result<Self, FolderError> {
+        let mut tried = Vec::new();
+        for place in places() {
+            match Self::create_in(&place, library) {
+                Ok(folder) => return Ok(folder),
+                Err(e) => tried.push(format!("{} ({e})", place.display())),
+            }
+        }
+        Err(FolderError::NoPlace { tried: tried.join(", ") })
+    }
+
+    fn create_in(place: &Path, library: &[u8]) -> io::Result<Self> {
+        suitable(place)?;
+        let parent = place.join(format!("headstart-{}", rustix::process::getuid().as_raw()));
+        let _gate = enter(&parent)?;
+        sweep(&parent);
+        let path = fresh(&parent)?;
+        let lock = private(&path.join(LOCK))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        private(&path.join(LIBRARY))?.write_all(library)?;
+        private(&path.join(FILTER))?.set_len(FILTER_BYTES as u64)?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Path of the library, for LD_PRELOAD.
+    pub fn library(&self) -> PathBuf {
+        self.path.join(LIBRARY)
+    }
+
+    /// Path of the supervisor's socket.
+    pub fn socket(&self) -> PathBuf {
+        self.path.join(SOCKET)
+    }
+
+    /// Opens the filter for writing.
+    pub fn filter(&self) -> Result<File, FolderError> {
+        let path = self.path.join(FILTER);
+        OpenOptions::new().write(true).open(&path).map_err(|source| FolderError::Write { path, source })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A program that outlives the run may start others, whose loader would complain about a library that is gone.
+        if is_mapped_anywhere(&self.library()) {
+            return;
+        }
+        let Some(parent) = self.path.parent() else { return };
+        let gate = enter(parent);
+        remove(&self.path);
+        // The last one out removes the common folder too: it is empty but for the gate.
+        if gate.is_ok() && fs::read_dir(parent).is_ok_and(|entries| entries.count() == 1) {
+            remove(parent);
+        }
+    }
+}
+
+/// Makes the folder of this run in `parent`. Its name is not always that of the process: another PID namespace may have
+/// one of that number, and so may a program that outlived an earlier run.
+fn fresh(parent: &Path) -> io::Result<PathBuf> {
+    let pid = std::process::id();
+    for n in 0..MAX_NAMESAKES {
+        let name = if n == 0 { format!("run-{pid}") } else { format!("run-{pid}-{n}") };
+        let path = parent.join(name);
+        // The address of a socket has room for 108 bytes (unix(7)).
+        SocketAddrUnix::new(path.join(SOCKET)).map_err(|_| io::Error::other("path too long for a socket"))?;
+        match mkdir(&path, Mode::RWXU) {
+            Ok(()) => return Ok(path),
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(io::Error::other(format!("{} is full of folders of processes {pid}", parent.display())))
+}
+
+/// Makes `parent` if need be and takes its gate. While it is held nobody else sweeps, makes or removes folders in there,
+/// so none is ever seen half made.
+fn enter(parent: &Path) -> io::Result<File> {
+    loop {
+        match mkdir(parent, Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let meta = match fs::symlink_metadata(parent) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        if !meta.is_dir() || meta.uid() != rustix::process::getuid().as_raw() || meta.mode() & 0o077 != 0 {
+            return Err(io::Error::other(format!("{} is not a private folder of this user", parent.display())));
+        }
+        let gate = match private(&parent.join(LOCK)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        flock(&gate, FlockOperation::LockExclusive)?;
+        // Whoever held it before may have removed it, and the folder with it.
+        if gate.metadata()?.nlink() > 0 {
+            return Ok(gate);
+        }
+    }
+}
+
+/// Where the folder may be, best first.
+fn places() -> Vec<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let home = variable("HOME").map(|h| h.join(".cache"));
+    let places =
+        [variable("XDG_RUNTIME_DIR"), Some("/dev/shm".into()), Some("/tmp".into()), variable("XDG_CACHE_HOME"), home];
+    places.into_iter().flatten().collect()
+}
+
+fn suitable(place: &Path) -> io::Result<()> {
+    let text = place.to_str().ok_or_else(|| io::Error::other("path is not UTF-8"))?;
+    if !place.is_absolute() || text.contains([' ', ':', ';', '$', '%']) {
+        // ld.so(8) splits LD_PRELOAD at spaces and colons and expands $ and %.
+        return Err(io::Error::other("path cannot stand in LD_PRELOAD"));
+    }
+    if statvfs(place)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err(io::Error::other("mounted noexec"));
+    }
+    Ok(())
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Removes the folders of runs whose supervisor is gone and whose library nobody has mapped any more.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Ok(lock) = File::open(path.join(LOCK)) else { continue };
+        if path.is_dir()
+            && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && !is_mapped_anywhere(&path.join(LIBRARY))
+        {
+            remove(&path);
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    for file in [LIBRARY, SOCKET, FILTER, LOCK] {
+        // What is not there need not be removed; what cannot be, is left for the next sweep.
+        let _ = fs::remove_file(path.join(file));
+    }
+    let _ = fs::remove_dir(path);
+}
+
+/// Whether a process has `library` mapped: the kernel knows; where it will not say, /proc is searched for processes of
+/// this user (all, for root).
+fn is_mapped_anywhere(library: &Path) -> bool {
+    let Ok(file) = OpenOptions::new().read(true).write(true).open(library) else { return false };
+    if let Ok(used) = is_used_elsewhere(&file) {
+        return used;
+    }
+    let Some(library) = library.to_str() else { return false };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbered = processes.filter(|p| p.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()));
+    numbered.map(|p| p.path().join("maps")).any(|maps| fs::read_to_string(maps).is_ok_and(|m| m.contains(library)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("headstart-test-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_folder_is_private_complete_and_gone_afterwards() {
+        let place = scratch("folder");
+        let folder = Folder::create_in(&place, b"library").unwrap();
+        let mode = |p: &Path| fs::metadata(p).unwrap().mode() & 0o777;
+        assert_eq!((mode(folder.path()), mode(&folder.library())), (0o700, 0o600));
+        assert_eq!(fs::read(folder.library()).unwrap(), b"library");
+        assert_eq!(fs::metadata(folder.path().join(FILTER)).unwrap().len(), FILTER_BYTES as u64);
+        let path = folder.path().to_owned();
+        drop(folder);
+        assert!(!path.exists() && !path.parent().unwrap().exists(), "not even the common folder is left");
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn runs_of_the_same_process_number_have_folders_of_their_own() {
+        let place = scratch("namesakes");
+        let (one, other) =
+            (Folder::create_in(&place, b"library").unwrap(), Folder::create_in(&place, b"library").unwrap());
+        assert!(one.path() != other.path() && one.library().exists() && other.library().exists());
+        drop((one, other));
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_no_socket_can_have_is_refused() {
+        let place = scratch("long").join("x".repeat(100));
+        fs::create_dir_all(&place).unwrap();
+        assert!(Folder::create_in(&place, b"library").unwrap_err().to_string().contains("too long"));
+        fs::remove_dir_all(place.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn the_next_run_sweeps_what_a_killed_one_left_and_nothing_that_lives() {
+        let place = scratch("sweep");
+        let alive = Folder::create_in(&place, b"library").unwrap();
+        assert!(alive.library().exists());
+        let parent = alive.path().parent().unwrap().to_owned();
+        let dead = parent.join("run-dead");
+        fs::create_dir(&dead).unwrap();
+        for file in [LIBRARY, SOCKET, FILTER, LOCK] {
+            fs::write(dead.join(file), b"left over").unwrap();
+        }
+        sweep(&parent);
+        assert!(!dead.exists() && alive.path().exists());
+        drop(alive);
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn places_that_the_loader_cannot_be_told_are_refused() {
+        for bad in ["relative", "/tmp/with space", "/tmp/with:colon", "/nonexistent/folder"] {
+            assert!(suitable(Path::new(bad)).is_err(), "{bad}");
+        }
+        assert!(suitable(Path::new("/proc")).is_err() || suitable(&std::env::temp_dir()).is_ok());
+    }
+}

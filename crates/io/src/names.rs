@@ -1,0 +1,217 @@
+//! The host's own rules about names: which are DNS's business, and which server is asked (hosts(5), resolv.conf(5),
+//! nsswitch.conf(5)). What these files decide otherwise is left to the C library, which reads them too.
+
+use headstart_core::wire::shim::Pass;
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Servers that are asked at most: MAXNS of resolv.conf(5).
+const MAX_SERVERS: usize = 3;
+/// Sources of nsswitch.conf(5) that say nothing of names with a dot that DNS knows, or are DNS.
+const SOURCES_UNDERSTOOD: [&str; 9] = [
+    "files",
+    "dns",
+    "resolve",
+    "myhostname",
+    "mymachines",
+    "mdns_minimal",
+    "mdns4_minimal",
+    "mdns6_minimal",
+    "libvirt",
+];
+
+/// The three files, read again when they change.
+#[derive(Debug)]
+pub struct Names {
+    files: [(PathBuf, Option<SystemTime>); 3],
+    rules: Rules,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rules {
+    hosts: HashSet<String>,
+    servers: Vec<SocketAddr>,
+    searches: bool,
+    ndots: usize,
+    dns_only: bool,
+}
+
+impl Names {
+    /// The rules of this host, from /etc.
+    pub fn of_host() -> Self {
+        Self::from_folder(Path::new("/etc"))
+    }
+
+    /// The rules in the files `hosts`, `resolv.conf` and `nsswitch.conf` of `folder`; a missing file has no rules.
+    pub fn from_folder(folder: &Path) -> Self {
+        let files = ["hosts", "resolv.conf", "nsswitch.conf"].map(|f| (folder.join(f), None));
+        let mut names = Self { files, rules: Rules::default() };
+        names.read();
+        names
+    }
+
+    /// Reads the files again if one has changed. Returns whether one had.
+    pub fn refresh(&mut self) -> bool {
+        let changed = self.files.iter().any(|(path, known)| modified(path) != *known);
+        if changed {
+            self.read();
+        }
+        changed
+    }
+
+    fn read(&mut self) {
+        let texts = self.files.each_mut().map(|(path, known)| {
+            *known = modified(path);
+            std::fs::read(&*path).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
+        });
+        let hostname = rustix::system::uname();
+        let has_domain = hostname.nodename().to_bytes().contains(&b'.');
+        self.rules = Rules::parse(&texts[0], &texts[1], &texts[2], has_domain);
+    }
+
+    /// The servers to ask, in order.
+    pub fn servers(&self) -> &[SocketAddr] {
+        &self.rules.servers
+    }
+
+    /// Whether `name` is for DNS as it stands; else why it is left to the C library.
+    pub fn check(&self, name: &str) -> Result<(), Pass> {
+        self.rules.check(name)
+    }
+
+    /// Whether the C library would try search domains after DNS has no addresses for `name`.
+    pub fn would_search(&self, name: &str) -> bool {
+        self.rules.searches && !name.ends_with('.')
+    }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|m| m.modified()).ok()
+}
+
+impl Rules {
+    fn parse(hosts: &str, resolv: &str, nsswitch: &str, has_domain: bool) -> Self {
+        let mut rules = Self { ndots: 1, dns_only: true, searches: has_domain, ..Self::default() };
+        let words = |line: &str, comments: &[char]| -> Vec<String> {
+            let line = line.split(comments).next().unwrap_or_default();
+            line.split_ascii_whitespace().map(str::to_ascii_lowercase).collect()
+        };
+        for line in hosts.lines() {
+            rules.hosts.extend(words(line, &['#']).into_iter().skip(1));
+        }
+        for line in resolv.lines().map(|l| words(l, &['#', ';'])) {
+            match line.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["nameserver", addr, ..] if rules.servers.len() < MAX_SERVERS => {
+                    rules.servers.extend(addr.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 53)));
+                }
+                ["search" | "domain", ref list @ ..] => rules.searches = !matches!(list, [] | ["."]),
+                ["options", ref list @ ..] => {
+                    let ndots = list.iter().filter_map(|o| o.strip_prefix("ndots:")).filter_map(|n| n.parse().ok());
+                    rules.ndots = ndots.fold(rules.ndots, |_, n| n);
+                }
+                _ => {}
+            }
+        }
+        if rules.servers.is_empty() {
+            // resolv.conf(5): without a nameserver line, the one on this host.
+            rules.servers.push(SocketAddr::from(([127, 0, 0, 1], 53)));
+        }
+        let line = nsswitch.lines().map(|l| words(l, &['#'])).find(|l| l.first().is_some_and(|w| w == "hosts:"));
+        if let Some(line) = line {
+            let mut sources = line[1..].iter().filter(|w| !w.starts_with('[') && !w.ends_with(']'));
+            let all_understood = sources.clone().all(|s| SOURCES_UNDERSTOOD.contains(&s.as_str()));
+            rules.dns_only = all_understood && sources.any(|s| s == "dns" || s == "resolve");
+        }
+        rules
+    }
+
+    fn check(&self, name: &str) -> Result<(), Pass> {
+        let absolute = name.ends_with('.');
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let dots = name.matches('.').count();
+        let last = name.rsplit('.').next().unwrap_or_default();
+        if !is_hostname(&name) {
+            Err(Pass::BadName)
+        } else if self.hosts.contains(&name) {
+            Err(Pass::HostsFile)
+        } else if dots == 0 || ["local", "localhost", "onion", "internal", "home", "lan"].contains(&last) {
+            Err(Pass::LocalName)
+        } else if dots < self.ndots && !absolute && self.searches {
+            Err(Pass::SearchDomain)
+        } else if !self.dns_only {
+            Err(Pass::NameService)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Whether `name` is spelled as names of hosts are (RFC 1123, section 2.1, and the underscore, which the C library lets
+/// pass). What it makes of others it knows best.
+fn is_hostname(name: &str) -> bool {
+    let good = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    let label =
+        |l: &str| (1..=63).contains(&l.len()) && l.bytes().all(good) && !l.starts_with('-') && !l.ends_with('-');
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(hosts: &str, resolv: &str, nsswitch: &str) -> Rules {
+        Rules::parse(hosts, resolv, nsswitch, false)
+    }
+    const PLAIN: &str = "nameserver 192.0.2.53\n";
+
+    #[test]
+    fn names_in_etc_hosts_are_left_alone_whatever_their_case() {
+        let r = rules("192.0.2.1 Intranet.example.org intranet # the.old.one\n", PLAIN, "");
+        assert_eq!(r.check("intranet.EXAMPLE.org."), Err(Pass::HostsFile));
+        assert_eq!(r.check("the.old.one"), Ok(()));
+    }
+
+    #[test]
+    fn names_that_no_host_may_have_are_left_to_the_c_library() {
+        let r = rules("", PLAIN, "");
+        let long = format!("{}.example", "x".repeat(64));
+        for name in ["a..b", "with space.example", "-dash.example", "dash-.example", "a.exam*le", ".", "", &long] {
+            assert_eq!(r.check(name), Err(Pass::BadName), "{name:?}");
+        }
+        assert_eq!(r.check("under_score.xn--bcher-kva.example."), Ok(()));
+    }
+
+    #[test]
+    fn names_that_are_not_for_dns_are_left_alone() {
+        let r = rules("", PLAIN, "");
+        for name in ["printer", "printer.local", "x.onion", "a.localhost", "router.lan"] {
+            assert_eq!(r.check(name), Err(Pass::LocalName), "{name}");
+        }
+        assert_eq!(r.check("www.example.org"), Ok(()));
+    }
+
+    #[test]
+    fn servers_options_and_search_lists_are_read_as_the_c_library_reads_them() {
+        let text = "# comment\nnameserver 192.0.2.1\nnameserver 2001:db8::1 ; second\nnameserver bad\nnameserver fe80::1%eth0\n\
+                    nameserver 192.0.2.2\nnameserver 192.0.2.3\nsearch example.org\noptions timeout:1 ndots:2\n";
+        let r = rules("", text, "");
+        let servers: Vec<String> = r.servers.iter().map(ToString::to_string).collect();
+        assert_eq!(servers, ["192.0.2.1:53", "[2001:db8::1]:53", "192.0.2.2:53"]);
+        assert_eq!(r.check("www.example"), Err(Pass::SearchDomain), "one dot is fewer than two");
+        assert_eq!(r.check("www.example."), Ok(()), "absolute");
+        assert_eq!(r.check("a.b.example"), Ok(()));
+        assert_eq!(rules("", "", "").servers, [SocketAddr::from(([127, 0, 0, 1], 53))]);
+        assert!(!rules("", "search .\n", "").searches);
+    }
+
+    #[test]
+    fn other_name_services_keep_their_names() {
+        let ours = |line| rules("", PLAIN, line).check("www.example.org");
+        assert_eq!(ours("hosts: files mdns4_minimal [NOTFOUND=return] dns myhostname"), Ok(()));
+        assert_eq!(ours("hosts: files ldap dns"), Err(Pass::NameService));
+        assert_eq!(ours("hosts: files"), Err(Pass::NameService));
+        assert_eq!(ours("passwd: files"), Ok(()), "no line: the default has dns");
+    }
+}

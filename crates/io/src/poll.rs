@@ -1,0 +1,114 @@
+//! The event loop's ear: epoll with tokens, level-triggered, waiting until a moment of the clock.
+
+use crate::clock::Clock;
+use headstart_core::time::Instant;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// What to listen for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Bytes, a connection to accept, or the end.
+    Read,
+    /// Room to write, or the end of a connection attempt.
+    Write,
+    /// Only the other side's going away.
+    HangUp,
+}
+
+impl Interest {
+    fn flags(self) -> EventFlags {
+        match self {
+            Self::Read => EventFlags::IN | EventFlags::RDHUP,
+            Self::Write => EventFlags::OUT,
+            Self::HangUp => EventFlags::RDHUP,
+        }
+    }
+}
+
+/// A set of descriptors to listen to, each under a token.
+pub struct Poll {
+    epoll: OwnedFd,
+    ready: Vec<epoll::Event>,
+}
+
+impl std::fmt::Debug for Poll {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Poll").finish_non_exhaustive()
+    }
+}
+
+impl Poll {
+    /// An empty set.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, ready: Vec::with_capacity(64) })
+    }
+
+    /// Listens to `source` under `token` until it is closed or removed.
+    pub fn add(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, source, EventData::new_u64(token), interest.flags())?)
+    }
+
+    /// Listens to `source` for something else.
+    pub fn change(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, source, EventData::new_u64(token), interest.flags())?)
+    }
+
+    /// Stops listening to `source`. A descriptor whose file another process holds too must be removed before it is
+    /// closed, or epoll goes on reporting it.
+    pub fn remove(&self, source: impl AsFd) {
+        // Not being there is what was wanted.
+        let _ = epoll::delete(&self.epoll, source);
+    }
+
+    /// Waits for events until `until` (for ever if `None`) and writes their tokens into `tokens`.
+    pub fn wait(&mut self, clock: &Clock, until: Option<Instant>, tokens: &mut Vec<u64>) -> io::Result<()> {
+        tokens.clear();
+        self.ready.clear();
+        let timeout = until.map(|at| {
+            let left = at.since(clock.now());
+            Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() }
+        });
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.ready), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        tokens.extend(self.ready.iter().map(|e| e.data.u64()));
+        Ok(())
+    }
+}
+
+impl AsFd for Poll {
+    /// The epoll instance itself, which can be listened to like any descriptor.
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::time::Duration;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_wait_ends_with_the_token_that_is_ready_or_with_its_moment() {
+        let clock = Clock::new();
+        let mut poll = Poll::new().unwrap();
+        let (mut here, there) = UnixStream::pair().unwrap();
+        poll.add(&there, 42, Interest::Read).unwrap();
+        let mut tokens = vec![7];
+        let until = clock.now() + Duration::from_millis(2);
+        poll.wait(&clock, Some(until), &mut tokens).unwrap();
+        assert!(tokens.is_empty() && clock.now() >= until);
+        here.write_all(b"x").unwrap();
+        poll.wait(&clock, None, &mut tokens).unwrap();
+        assert_eq!(tokens, [42]);
+        poll.remove(&there);
+        poll.wait(&clock, Some(clock.now()), &mut tokens).unwrap();
+        assert!(tokens.is_empty());
+    }
+}

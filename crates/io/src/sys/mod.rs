@@ -1,0 +1,15 @@
+//! What only the kernel can do, and the only modules where `unsafe` is allowed.
+//!
+//! Each module wraps one kernel interface in safe types; each unsafe block does one thing. No policy in here.
+
+pub mod call_cost;
+pub mod ethtool;
+pub mod lease;
+pub mod libc_client;
+pub mod netlink;
+pub mod netns;
+pub mod packet;
+pub mod reexec;
+pub mod schedule;
+pub mod signal;
+pub mod tcp_info;
