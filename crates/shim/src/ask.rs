@@ -1,0 +1,156 @@
+//! One question to the supervisor, one answer, perhaps with a descriptor. The socket lives as long as the question, so
+//! nothing is left in the program's descriptor table, and nothing has to be put right after fork or closefrom.
+
+use crate::{original, start::Session};
+use headstart_core::wire::shim::{MAX_MESSAGE, Reply, Request};
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// What came of a question.
+pub(crate) enum Asked {
+    /// The supervisor's answer.
+    Reply(Reply, Option<OwnedFd>),
+    /// A signal handler ran (without SA_RESTART) while we waited.
+    Interrupted,
+    /// No answer within the time given.
+    TimedOut,
+}
+
+/// How long to wait for an answer, and what a signal does meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) enum Patience {
+    /// At most this long; signal handlers run, and the wait goes on.
+    Seconds(i64),
+    /// At most this long, as a socket with a timeout waits: any signal handler ends it (signal(7)).
+    Timeout(libc::timeval),
+    /// As a blocking system call waits: until the end, or until a signal handler without SA_RESTART has run. The
+    /// supervisor's answer has bounds of its own, and its end ends the wait.
+    AsBlocking,
+}
+
+/// Signals that a wait survives: one every 100 us throughout the longest wait.
+const MAX_INTERRUPTIONS: u32 = 200_000;
+/// Longest wait for the supervisor to take a connection or a question; it takes microseconds unless it is gone.
+const REACHING: libc::timeval = libc::timeval { tv_sec: 1, tv_usec: 0 };
+
+/// Asks `request` and waits for the answer; `None` when there is no supervisor to answer.
+pub(crate) fn ask(session: &Session, request: &Request, patience: Patience) -> Option<Asked> {
+    let line = Line::open(session)?;
+    line.send(request)?;
+    line.receive(patience)
+}
+
+/// A way to the supervisor, for one question.
+///
+/// The supervisor takes some 20 us from [`Self::send`] on: time for the caller to find out what it needs to know anyway.
+/// Sending follows at once upon opening, which wakes the supervisor: it would go back to sleep in between.
+pub(crate) struct Line(OwnedFd);
+
+impl Line {
+    /// Connects to the supervisor.
+    pub(crate) fn open(session: &Session) -> Option<Self> {
+        let fd = original::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
+        if fd < 0 {
+            return None;
+        }
+        // SAFETY: `fd` was just opened and is ours alone.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: `sockaddr_un` is plain data; all zeroes is a valid value.
+        let mut addr: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+        addr.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        if session.socket.len() > addr.sun_path.len() {
+            return None;
+        }
+        for (to, from) in addr.sun_path.iter_mut().zip(&session.socket) {
+            *to = *from as libc::c_char;
+        }
+        // It bounds connect, too.
+        limit(fd, libc::SO_SNDTIMEO, REACHING);
+        // SAFETY: `addr` is a whole sockaddr_un.
+        let rc = unsafe {
+            original::connect(fd, (&raw const addr).cast(), size_of::<libc::sockaddr_un>() as libc::socklen_t)
+        };
+        (rc == 0).then_some(Self(socket))
+    }
+
+    /// Asks; the answer is for [`Self::receive`].
+    pub(crate) fn send(&self, request: &Request) -> Option<()> {
+        let message = request.encode();
+        let bytes = message.as_ref();
+        // SAFETY: `bytes` is valid for its length.
+        let sent = unsafe { libc::send(self.0.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        (usize::try_from(sent).ok()? == bytes.len()).then_some(())
+    }
+
+    /// Waits for the answer.
+    pub(crate) fn receive(&self, patience: Patience) -> Option<Asked> {
+        match patience {
+            Patience::Seconds(seconds) => {
+                limit(self.0.as_raw_fd(), libc::SO_RCVTIMEO, libc::timeval { tv_sec: seconds, tv_usec: 0 });
+            }
+            Patience::Timeout(timeout) => limit(self.0.as_raw_fd(), libc::SO_RCVTIMEO, timeout),
+            // Calls on a socket with a timeout are never restarted, whatever SA_RESTART says (signal(7)).
+            Patience::AsBlocking => {}
+        }
+        let mut asked = receive(&self.0);
+        if matches!(patience, Patience::Seconds(_)) {
+            for _ in 0..MAX_INTERRUPTIONS {
+                if !matches!(asked, Some(Asked::Interrupted)) {
+                    break;
+                }
+                asked = receive(&self.0);
+            }
+        }
+        asked
+    }
+}
+
+/// Bounds the waiting of calls on `fd`.
+fn limit(fd: c_int, option: c_int, time: libc::timeval) {
+    let size = size_of::<libc::timeval>() as libc::socklen_t;
+    // SAFETY: `time` is valid for `size` bytes.
+    unsafe { original::setsockopt(fd, libc::SOL_SOCKET, option, (&raw const time).cast(), size) };
+}
+
+fn receive(socket: &OwnedFd) -> Option<Asked> {
+    let mut bytes = [0u8; MAX_MESSAGE];
+    // Room for one descriptor, aligned for its header.
+    let mut control = [0u64; 4];
+    let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: `msghdr` is plain data; all zeroes is a valid value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &mut iov;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: `message` points to buffers of the lengths that it gives.
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) };
+    if got < 0 {
+        return match original::errno() {
+            libc::EINTR => Some(Asked::Interrupted),
+            libc::EAGAIN => Some(Asked::TimedOut),
+            _ => None,
+        };
+    }
+    let descriptor = passed(&message);
+    let reply = Reply::decode(bytes.get(..usize::try_from(got).ok()?)?)?;
+    Some(Asked::Reply(reply, descriptor))
+}
+
+/// The descriptor that came with a message.
+fn passed(message: &libc::msghdr) -> Option<OwnedFd> {
+    // SAFETY: `message` was filled in by recvmsg.
+    let header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    if header.is_null() {
+        return None;
+    }
+    // SAFETY: CMSG_FIRSTHDR returns null or a whole header.
+    let header = unsafe { &*header };
+    if header.cmsg_level != libc::SOL_SOCKET || header.cmsg_type != libc::SCM_RIGHTS {
+        return None;
+    }
+    // SAFETY: SCM_RIGHTS carries at least one int.
+    let fd = unsafe { libc::CMSG_DATA(header).cast::<c_int>().read_unaligned() };
+    // SAFETY: the kernel has just opened `fd` for us.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}

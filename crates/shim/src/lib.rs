@@ -1,0 +1,179 @@
+//! `libheadstart.so`: the shim of paper 1 (section III-A), preloaded between a program and its C library.
+//!
+//! It wraps getaddrinfo and connect, and, to keep its bookkeeping right, socket, setsockopt, epoll_ctl, dup* and fcntl. Names and
+//! connections live in the supervisor; this library asks it over a socket that is opened and closed for each question,
+//! so that a program may fork, close all descriptors and exec as it likes. No threads, no runtime, no state but a page
+//! of marks. Whatever it does not understand, and whatever fails, becomes the call that the program made: a panic stops
+//! at the edge, a supervisor that is gone is not missed.
+#![warn(unsafe_op_in_unsafe_fn)]
+
+mod answers;
+mod ask;
+mod connect;
+mod marks;
+mod options;
+mod original;
+mod start;
+
+use std::ffi::{c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+// The wrappers of calls at which a thread may be cancelled are "C-unwind": pthread_cancel(3) unwinds the stack through
+// them while they wait in the C library's own function, with nothing of ours on it.
+
+/// Runs `f`, and takes a panic for "not accelerated". A cancellation of the thread has to wait until it is done.
+fn guarded<T>(f: impl FnOnce() -> Option<T>) -> Option<T> {
+    let before = original::set_cancellation(original::CANCEL_DISABLE);
+    let result = catch_unwind(AssertUnwindSafe(f)).ok().flatten();
+    original::set_cancellation(before);
+    result
+}
+
+/// getaddrinfo(3): answered by the supervisor's cache and race, else by the C library.
+///
+/// # Safety
+/// As getaddrinfo(3): `node` and `service` null or C strings, `hints` null or valid, `res` valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn getaddrinfo(
+    node: *const c_char,
+    service: *const c_char,
+    hints: *const libc::addrinfo,
+    res: *mut *mut libc::addrinfo,
+) -> c_int {
+    let errno = original::errno();
+    // SAFETY: the caller keeps the contract of getaddrinfo(3), which is that of `answers::resolve`.
+    if let Some(code) = guarded(|| unsafe { answers::resolve(node, service, hints, res) }) {
+        return code;
+    }
+    original::set_errno(errno);
+    // SAFETY: the caller's own arguments, unchanged.
+    unsafe { original::getaddrinfo(node, service, hints, res) }
+}
+
+/// connect(2): the supervisor's connection in place of the program's socket, else the kernel's connect.
+///
+/// # Safety
+/// As connect(2): `addr` valid for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const libc::sockaddr, len: libc::socklen_t) -> c_int {
+    let errno = original::errno();
+    // SAFETY: the caller keeps the contract of connect(2), which is that of `connect::accelerate`.
+    let result = match guarded(|| unsafe { connect::accelerate(fd, addr, len) }) {
+        Some(Ok(())) => {
+            original::set_errno(errno);
+            return 0;
+        }
+        Some(Err(errno)) => Err(errno),
+        None => Ok(()),
+    };
+    match result {
+        Err(code) => {
+            original::set_errno(code);
+            -1
+        }
+        Ok(()) => {
+            original::set_errno(errno);
+            // SAFETY: the caller's own arguments, unchanged.
+            unsafe { original::connect(fd, addr, len) }
+        }
+    }
+}
+
+/// socket(2): a new socket, which nothing else holds and on which nothing has been set.
+#[unsafe(no_mangle)]
+pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let fd = original::socket(domain, kind, protocol);
+    marks::is_new(fd);
+    if fd >= 0 {
+        marks::touched(fd);
+        // The type is in the low four bits, flags are above (net.h: SOCK_TYPE_MASK).
+        let stream = matches!(domain, libc::AF_INET | libc::AF_INET6) && kind & 0xf == libc::SOCK_STREAM;
+        if stream && matches!(protocol, 0 | libc::IPPROTO_TCP) {
+            let errno = original::errno();
+            let cookie = guarded(|| start::session().and_then(|_| options::cookie(fd)));
+            original::set_errno(errno);
+            marks::untouched(fd, cookie.unwrap_or(0));
+        }
+    }
+    fd
+}
+
+/// setsockopt(2): the socket has to be looked at closely before it is exchanged.
+///
+/// # Safety
+/// As setsockopt(2): `value` valid for `len` bytes, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: libc::socklen_t,
+) -> c_int {
+    marks::touched(fd);
+    // SAFETY: the caller's own arguments, unchanged.
+    unsafe { original::setsockopt(fd, level, name, value, len) }
+}
+
+/// epoll_ctl(2): a descriptor that is watched before it connects must keep its file (epoll watches files).
+///
+/// # Safety
+/// As epoll_ctl(2): `event` null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut libc::epoll_event) -> c_int {
+    // One that is taken out of the set again may be in another.
+    if op == libc::EPOLL_CTL_ADD {
+        marks::is_shared(fd);
+    }
+    // SAFETY: the caller's own arguments, unchanged.
+    unsafe { original::epoll_ctl(epfd, op, fd, event) }
+}
+
+/// dup(2): both descriptors name one file now, and exchanging one would part them.
+#[unsafe(no_mangle)]
+pub extern "C" fn dup(fd: c_int) -> c_int {
+    shared(fd, original::dup(fd))
+}
+
+/// dup2(2), as dup(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+    shared(fd, original::dup2(fd, to))
+}
+
+/// dup3(2), as dup(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    shared(fd, original::dup3(fd, to, flags))
+}
+
+/// fcntl(2), for F_DUPFD: as dup(2). Variadic in C: the third argument, if there is one, is an int or a pointer, which
+/// every calling convention that we are built for passes as if it had been declared; if there is none, what is passed on
+/// is as arbitrary as what the C library would have read.
+///
+/// # Safety
+/// As fcntl(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: the caller's own arguments, unchanged.
+    let result = unsafe { original::fcntl(fd, command, argument) };
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { shared(fd, result) } else { result }
+}
+
+/// fcntl(2) under the name that programs with 64-bit file offsets call it by.
+///
+/// # Safety
+/// As fcntl(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: the caller's own arguments, unchanged.
+    unsafe { fcntl(fd, command, argument) }
+}
+
+fn shared(one: c_int, other: c_int) -> c_int {
+    if other >= 0 && one != other {
+        marks::is_shared(one);
+        marks::is_shared(other);
+    }
+    other
+}

@@ -1,0 +1,164 @@
+//! The functions that ours stand before, found by dlsym(RTLD_NEXT), and errno.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A function of the next library in line.
+struct Next {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Next {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Its address; looked up at first use, since other libraries' constructors may call us before ours has run.
+    fn get(&self) -> Option<*mut c_void> {
+        let known = self.found.load(Ordering::Relaxed);
+        if !known.is_null() {
+            return Some(known);
+        }
+        // SAFETY: `name` is a C string; RTLD_NEXT is a valid handle.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.found.store(found, Ordering::Relaxed);
+        (!found.is_null()).then_some(found)
+    }
+}
+
+static GETADDRINFO: Next = Next::new(c"getaddrinfo");
+static CONNECT: Next = Next::new(c"connect");
+static FCNTL: Next = Next::new(c"fcntl64");
+
+/// Finds the originals ahead of time.
+pub(crate) fn find() {
+    let _ = (GETADDRINFO.get(), CONNECT.get(), FCNTL.get());
+}
+
+/// The C library's getaddrinfo.
+///
+/// # Safety
+/// As getaddrinfo(3).
+pub(crate) unsafe fn getaddrinfo(
+    node: *const c_char,
+    service: *const c_char,
+    hints: *const libc::addrinfo,
+    res: *mut *mut libc::addrinfo,
+) -> c_int {
+    type F = unsafe extern "C-unwind" fn(
+        *const c_char,
+        *const c_char,
+        *const libc::addrinfo,
+        *mut *mut libc::addrinfo,
+    ) -> c_int;
+    let Some(found) = GETADDRINFO.get() else { return libc::EAI_FAIL };
+    // SAFETY: the symbol getaddrinfo has this type in every C library.
+    let next = unsafe { std::mem::transmute::<*mut c_void, F>(found) };
+    // SAFETY: the caller keeps the contract.
+    unsafe { next(node, service, hints, res) }
+}
+
+/// The C library's connect (a cancellation point, so not merely the system call).
+///
+/// # Safety
+/// As connect(2).
+pub(crate) unsafe fn connect(fd: c_int, addr: *const libc::sockaddr, len: libc::socklen_t) -> c_int {
+    type F = unsafe extern "C-unwind" fn(c_int, *const libc::sockaddr, libc::socklen_t) -> c_int;
+    let Some(found) = CONNECT.get() else {
+        // SAFETY: the caller keeps the contract of connect(2).
+        return unsafe { libc::syscall(libc::SYS_connect, fd, addr, len) as c_int };
+    };
+    // SAFETY: the symbol connect has this type in every C library.
+    let next = unsafe { std::mem::transmute::<*mut c_void, F>(found) };
+    // SAFETY: the caller keeps the contract.
+    unsafe { next(fd, addr, len) }
+}
+
+/// The C library's fcntl (a cancellation point for some commands).
+///
+/// # Safety
+/// As fcntl(2).
+pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+    type F = unsafe extern "C-unwind" fn(c_int, c_int, ...) -> c_int;
+    let Some(found) = FCNTL.get() else {
+        // SAFETY: the caller keeps the contract of fcntl(2).
+        return unsafe { libc::syscall(libc::SYS_fcntl, fd, command, argument) as c_int };
+    };
+    // SAFETY: the symbol fcntl64 has this type in the GNU C library, on machines of 64 bits as on others.
+    let next = unsafe { std::mem::transmute::<*mut c_void, F>(found) };
+    // SAFETY: the caller keeps the contract.
+    unsafe { next(fd, command, argument) }
+}
+
+/// Asks that a cancellation of this thread wait (`PTHREAD_CANCEL_DISABLE` of pthread.h).
+pub(crate) const CANCEL_DISABLE: c_int = 1;
+
+/// Whether this thread may be cancelled from now on; what was before.
+pub(crate) fn set_cancellation(state: c_int) -> c_int {
+    unsafe extern "C" {
+        fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    }
+    let mut old = 0;
+    // SAFETY: `old` is valid for a write; no cancellation is acted upon in here.
+    unsafe { pthread_setcancelstate(state, &mut old) };
+    old
+}
+
+// The rest are plain system calls in every C library; nothing is to be gained by asking for the next in line.
+
+pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // SAFETY: no pointers.
+    unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) as c_int }
+}
+
+/// # Safety
+/// As setsockopt(2).
+pub(crate) unsafe fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: libc::socklen_t,
+) -> c_int {
+    // SAFETY: the caller keeps the contract.
+    unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, value, len) as c_int }
+}
+
+/// # Safety
+/// As epoll_ctl(2).
+pub(crate) unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut libc::epoll_event) -> c_int {
+    // SAFETY: the caller keeps the contract.
+    unsafe { libc::syscall(libc::SYS_epoll_ctl, epfd, op, fd, event) as c_int }
+}
+
+pub(crate) fn dup(fd: c_int) -> c_int {
+    // SAFETY: no pointers.
+    unsafe { libc::syscall(libc::SYS_dup, fd) as c_int }
+}
+
+pub(crate) fn dup2(fd: c_int, to: c_int) -> c_int {
+    if fd == to {
+        // dup3 refuses what dup2 answers with the descriptor itself, if it is open.
+        // SAFETY: no pointers.
+        return if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 { -1 } else { to };
+    }
+    dup3(fd, to, 0)
+}
+
+pub(crate) fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    // SAFETY: no pointers.
+    unsafe { libc::syscall(libc::SYS_dup3, fd, to, flags) as c_int }
+}
+
+/// errno of this thread.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the C library's errno of this thread is always valid.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets errno of this thread.
+pub(crate) fn set_errno(errno: c_int) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}

@@ -1,0 +1,109 @@
+//! What happens once, when the library is loaded: find the originals, the supervisor's folder and the shared filter.
+//! A few tens of microseconds; without HEADSTART_DIR, or with HEADSTART=off, nothing at all.
+
+use crate::{marks, original};
+use headstart_core::wire::shim::{FILTER_BYTES, MAX_APP, filter_bit};
+use std::ffi::{CStr, OsStr};
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// What is known for the whole life of the process.
+pub(crate) struct Session {
+    /// Path of the supervisor's socket, with its final zero.
+    pub socket: Vec<u8>,
+    /// The program's file name.
+    pub app: String,
+    filter: &'static [AtomicU8],
+}
+
+static SESSION: OnceLock<Option<Session>> = OnceLock::new();
+
+/// The session, if this process is to be accelerated.
+pub(crate) fn session() -> Option<&'static Session> {
+    SESSION.get()?.as_ref()
+}
+
+impl Session {
+    /// Whether a lookup of ours may have given `addr`; no false negatives, few false positives.
+    pub fn may_know(&self, addr: IpAddr) -> bool {
+        let bit = filter_bit(addr);
+        self.filter.get(bit / 8).is_some_and(|b| b.load(Ordering::Relaxed) & (1 << (bit % 8)) != 0)
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    let errno = original::errno();
+    crate::guarded(|| {
+        original::find();
+        let session = open();
+        if session.is_some() {
+            // A panic of ours is not the program's business.
+            std::panic::set_hook(Box::new(|_| {}));
+            // SAFETY: a function that lives as long as the process, and does nothing but store.
+            unsafe { libc::pthread_atfork(None, Some(marks::all_are_shared), Some(marks::all_are_shared)) };
+        }
+        SESSION.set(session).ok()
+    });
+    original::set_errno(errno);
+}
+
+fn variable(name: &CStr) -> Option<&'static OsStr> {
+    // SAFETY: `name` is a C string; constructors run before any thread could change the environment.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: getenv returns a C string; it is read before the program gets to run.
+    Some(OsStr::from_bytes(unsafe { CStr::from_ptr(value) }.to_bytes()))
+}
+
+fn open() -> Option<Session> {
+    if variable(c"HEADSTART").is_some_and(|v| v == "off") {
+        return None;
+    }
+    let dir = variable(c"HEADSTART_DIR")?;
+    let path = |name: &str| [dir.as_bytes(), b"/", name.as_bytes(), b"\0"].concat();
+    Some(Session { socket: path("socket"), app: app_name(), filter: map(&path("filter"))? })
+}
+
+fn app_name() -> String {
+    let file = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let mut name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    while name.len() > MAX_APP {
+        name.pop();
+    }
+    name
+}
+
+/// Maps the supervisor's filter, read-only; it stays mapped for the life of the process.
+fn map(path: &[u8]) -> Option<&'static [AtomicU8]> {
+    // SAFETY: `path` ends with a zero.
+    let fd = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: `stat` is plain data; all zeroes is a valid value.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `fd` is open and `stat` is valid for a write.
+    let whole = unsafe { libc::fstat(fd, &mut stat) } == 0 && stat.st_size == FILTER_BYTES as libc::off_t;
+    let mapped = if whole {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        unsafe { libc::mmap(std::ptr::null_mut(), FILTER_BYTES, libc::PROT_READ, libc::MAP_SHARED, fd, 0) }
+    } else {
+        libc::MAP_FAILED
+    };
+    // SAFETY: `fd` is ours.
+    unsafe { libc::close(fd) };
+    if mapped == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the mapping is FILTER_BYTES long, is never unmapped, and its file is never shortened: the supervisor makes it
+    // at its full size and only ever sets bits. Atomics are for another process writing meanwhile.
+    Some(unsafe { std::slice::from_raw_parts(mapped.cast::<AtomicU8>(), FILTER_BYTES) })
+}
