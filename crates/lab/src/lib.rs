@@ -1,0 +1,12 @@
+//! The floor that proves: emulated networks, experiments and reports.
+#![forbid(unsafe_code)]
+
+pub mod condition;
+pub mod device;
+pub mod experiment;
+pub mod netns;
+pub mod report;
+pub mod server;
+pub mod sim;
+pub mod stats;
+pub mod world;

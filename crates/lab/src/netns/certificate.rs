@@ -1,0 +1,247 @@
+//! How well the emulator kept its word: the lateness of every packet, and what it dropped and why.
+//!
+//! Lateness is the moment at which the send call for a packet returned, less the moment at which the packet was due.
+//! A run is valid if the 99th percentile of that, with nothing subtracted, is at most the larger of 0.5 ms and 2 % of the
+//! delay that was emulated, and if no packet was lost other than by the models. The histogram's buckets are 3 % wide and
+//! percentiles are the upper edges of their buckets: never flattering.
+
+use headstart_core::time::{Duration, Instant};
+use headstart_link::Dropped;
+use serde::{Deserialize, Serialize};
+
+/// 0.5 ms: lateness that is always tolerated.
+const TOLERATED: Duration = Duration::from_micros(500);
+/// 2 % of the delay is tolerated too, where that is more.
+const TOLERATED_PART: f64 = 0.02;
+
+/// Packets that did not come out, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drops {
+    /// The loss model took them.
+    pub lost: u64,
+    /// The queue model refused them.
+    pub queue_full: u64,
+    /// Their peer is a black hole.
+    pub black_hole: u64,
+    /// The kernel dropped them before the emulator read them. Not modelled: makes a run invalid.
+    pub overflow: u64,
+    /// Larger than any frame that the emulator takes in. Not modelled: makes a run invalid.
+    pub oversize: u64,
+    /// The kernel refused to send them. Not modelled: makes a run invalid.
+    pub send_failed: u64,
+}
+
+/// Percentiles of a lateness, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Median.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// The latest packet.
+    pub max_us: f64,
+}
+
+/// The emulator's account of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// Whether measurements made over this emulator may be believed; see the module.
+    pub valid: bool,
+    /// Emulated packets that came out.
+    pub packets: u64,
+    /// Packets that passed without emulation (ARP, neighbour discovery, multicast).
+    pub passed: u64,
+    /// Packets that left before their moment. Zero, or the emulator is broken.
+    pub early: u64,
+    /// Packets that did not come out.
+    pub drops: Drops,
+    /// Gross lateness.
+    pub lateness: Lateness,
+    /// The largest 99th percentile with which a run is valid, in microseconds.
+    pub allowed_us: f64,
+    /// The shortest delay that a packet was due to have, in microseconds; what the allowance is computed from.
+    pub least_delay_us: f64,
+    /// Median lateness of probes sent through an idle emulator at the start, in microseconds: part of every delay.
+    pub bias_us: f64,
+    /// Lateness less the bias.
+    pub net_lateness: Lateness,
+    /// Whether the emulator ran with real-time priority.
+    pub real_time_priority: bool,
+}
+
+/// Counts while the emulator runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    lateness: Histogram,
+    probes: Histogram,
+    least_delay: Option<Duration>,
+    early: u64,
+    pub passed: u64,
+    pub drops: Drops,
+    pub real_time_priority: bool,
+}
+
+impl Tally {
+    /// A packet that came in at `arrived` and was due at `due` has left at `left`.
+    pub fn left(&mut self, arrived: Instant, due: Instant, left: Instant) {
+        self.early += u64::from(left < due);
+        self.lateness.add(left - due);
+        let delay = due - arrived;
+        self.least_delay = Some(self.least_delay.map_or(delay, |least| least.min(delay)));
+    }
+
+    /// A probe that was due at `due` has left at `left`.
+    pub fn probe(&mut self, due: Instant, left: Instant) {
+        self.probes.add(left - due);
+    }
+
+    /// The link dropped a packet.
+    pub fn dropped(&mut self, reason: Dropped) {
+        match reason {
+            Dropped::Lost => self.drops.lost += 1,
+            Dropped::QueueFull => self.drops.queue_full += 1,
+        }
+    }
+
+    /// The account as of now.
+    pub fn certificate(&self) -> Certificate {
+        let bias = self.probes.percentile(0.5);
+        let of = |less: Duration| {
+            let us = |d: Duration| d.saturating_sub(less).as_nanos() as f64 / 1e3;
+            Lateness {
+                p50_us: us(self.lateness.percentile(0.5)),
+                p99_us: us(self.lateness.percentile(0.99)),
+                max_us: us(self.lateness.max),
+            }
+        };
+        let least = self.least_delay.unwrap_or_default();
+        let allowed = TOLERATED.max(least.mul_f64(TOLERATED_PART));
+        let Drops { overflow, oversize, send_failed, .. } = self.drops;
+        let kept = self.early + overflow + oversize + send_failed == 0;
+        Certificate {
+            valid: kept && self.lateness.percentile(0.99) <= allowed,
+            packets: self.lateness.count,
+            passed: self.passed,
+            early: self.early,
+            drops: self.drops,
+            lateness: of(Duration::ZERO),
+            allowed_us: allowed.as_nanos() as f64 / 1e3,
+            least_delay_us: least.as_nanos() as f64 / 1e3,
+            bias_us: bias.as_nanos() as f64 / 1e3,
+            net_lateness: of(bias),
+            real_time_priority: self.real_time_priority,
+        }
+    }
+}
+
+/// Sub-buckets of a power of two; 32 make buckets 3 % wide.
+const FINE: u64 = 32;
+const FINE_BITS: u32 = FINE.trailing_zeros();
+/// Up to 2^40 ns, 18 minutes; what is later counts in the last bucket.
+const BUCKETS: usize = (40 - FINE_BITS as usize + 1) * FINE as usize;
+
+/// Durations in buckets whose width grows with their value.
+#[derive(Clone, Debug)]
+struct Histogram {
+    buckets: Vec<u64>,
+    count: u64,
+    max: Duration,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: vec![0; BUCKETS], count: 0, max: Duration::ZERO }
+    }
+}
+
+impl Histogram {
+    fn add(&mut self, d: Duration) {
+        let nanos = u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let shift = (u64::BITS - nanos.leading_zeros()).saturating_sub(FINE_BITS + 1);
+        let bucket = u64::from(shift) * FINE + (nanos >> shift);
+        self.buckets[(bucket as usize).min(BUCKETS - 1)] += 1;
+        self.count += 1;
+        self.max = self.max.max(d);
+    }
+
+    /// The value that at least the share `q` of the durations do not exceed; zero if there are none.
+    fn percentile(&self, q: f64) -> Duration {
+        let wanted = ((self.count as f64 * q).ceil() as u64).max(1);
+        let mut seen = 0;
+        let found = self.buckets.iter().position(|n| {
+            seen += n;
+            seen >= wanted
+        });
+        found.map_or(Duration::ZERO, |bucket| upper_edge(bucket as u64).min(self.max))
+    }
+}
+
+/// The largest value that falls into `bucket`.
+fn upper_edge(bucket: u64) -> Duration {
+    let shift = (bucket / FINE).saturating_sub(1);
+    let fine = bucket - shift * FINE;
+    Duration::from_nanos(((fine + 1) << shift) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(n: u64) -> Instant {
+        Instant::from_nanos(n * 1000)
+    }
+
+    #[test]
+    fn every_duration_lies_in_a_bucket_whose_edge_is_at_most_one_part_in_32_above_it() {
+        for nanos in (0..70).chain((0..39).flat_map(|e| [(1u64 << e) - 1, 1 << e, (1 << e) + (1 << e) / 3])) {
+            let mut histogram = Histogram::default();
+            histogram.add(Duration::from_nanos(nanos));
+            let bucket = histogram.buckets.iter().position(|n| *n == 1).unwrap() as u64;
+            let edge = upper_edge(bucket).as_nanos() as u64;
+            assert!(edge >= nanos && edge - nanos <= nanos / 32, "{nanos} in a bucket up to {edge}");
+        }
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_packets() {
+        let mut tally = Tally::default();
+        for n in 1..=100 {
+            tally.left(us(0), us(15_000), us(15_000 + n));
+        }
+        let certificate = tally.certificate();
+        assert!((50.0..52.0).contains(&certificate.lateness.p50_us), "{certificate:?}");
+        assert!((99.0..=100.0).contains(&certificate.lateness.p99_us), "{certificate:?}");
+        assert_eq!((certificate.packets, certificate.lateness.max_us), (100, 100.0));
+        assert!(certificate.valid);
+    }
+
+    #[test]
+    fn the_allowance_grows_with_the_delay() {
+        for (delay_us, late_us, valid) in [(15_000, 600, false), (15_000, 480, true), (50_000, 900, true)] {
+            let mut tally = Tally::default();
+            tally.left(us(0), us(delay_us), us(delay_us + late_us));
+            assert_eq!(tally.certificate().valid, valid, "{late_us} us late over {delay_us} us");
+        }
+    }
+
+    #[test]
+    fn a_packet_lost_by_anything_but_the_models_spoils_the_run() {
+        let mut tally = Tally::default();
+        tally.dropped(Dropped::Lost);
+        tally.drops.black_hole += 1;
+        assert!(tally.certificate().valid);
+        tally.drops.overflow += 1;
+        assert!(!tally.certificate().valid);
+    }
+
+    #[test]
+    fn the_bias_is_reported_beside_the_gross_figure_never_instead_of_it() {
+        let mut tally = Tally::default();
+        tally.probe(us(0), us(20));
+        tally.left(us(0), us(1000), us(1050));
+        let certificate = tally.certificate();
+        assert!((certificate.bias_us - 20.0).abs() < 1.0);
+        assert!((certificate.lateness.p50_us - 50.0).abs() < 1.0);
+        assert!((certificate.net_lateness.p50_us - 30.0).abs() < 1.0);
+    }
+}

@@ -1,0 +1,246 @@
+//! A [`World`] out of the kernel's own networking: namespaces, real packets, real sockets, unmodified programs.
+//!
+//! [`Entry::enter`] starts the program again where it may do as it likes; [`Network::build`] then makes a client, an
+//! emulated access link with black holes and distant peers behind it, a DNS server and web servers. No external program
+//! is run, no root is needed where user namespaces are allowed, and nothing is left behind however it ends.
+
+mod addressing;
+mod certificate;
+mod emulator;
+mod enter;
+mod frame;
+mod private_files;
+mod shell;
+mod switch;
+mod topology;
+mod visitor;
+
+pub use addressing::{Block, DNS_V4, DNS_V6, NotABlock};
+pub use certificate::{Certificate, Drops, Lateness};
+pub use enter::{Entered, Entry};
+pub use shell::{default_world, shell};
+pub use visitor::{Visited, Visitor};
+
+use crate::server::dns::{DnsServer, Query};
+use crate::server::web::{Accepted, WebServer};
+use crate::world::{Fate, Host, Site, World};
+use emulator::Emulator;
+use headstart_io::clock::Clock;
+use headstart_io::sys::netlink::{Netlink, NetlinkError};
+use headstart_io::sys::reexec::ReexecError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use switch::{Peer, Peers, Switch};
+use topology::{Far, Wires};
+
+/// Why there is no network.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel grants no namespaces.
+    #[error("the lab needs network namespaces, which this host refuses ({source}); {advice}")]
+    Refused {
+        /// What the kernel said.
+        source: ReexecError,
+        /// What to do.
+        advice: String,
+    },
+    /// The files of name resolution could not be replaced.
+    #[error("setting up the lab's private files: {what}{}", source.as_ref().map(|e| format!(": {e}")).unwrap_or_default())]
+    Files {
+        /// The step.
+        what: String,
+        /// What the kernel said.
+        source: Option<io::Error>,
+    },
+    /// An interface, an address or a route.
+    #[error("{0}; if that is a lack of permission, call it inside Entry::enter")]
+    Netlink(#[from] NetlinkError),
+    /// Any other system call.
+    #[error("{what}: {source}")]
+    Io {
+        /// The step.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The link is not one.
+    #[error(transparent)]
+    Link(#[from] headstart_link::ParseError),
+    /// The world contradicts itself or the lab's own addresses.
+    #[error("the world cannot be built: {0}")]
+    World(String),
+    /// Labs are nested too deeply.
+    #[error("labs can be nested five deep, and this would be the sixth: leave the innermost shell first")]
+    TooDeep,
+    /// Too many labs in one client.
+    #[error("seven labs run inside this one already: end one of them first")]
+    TooMany,
+}
+
+/// A running network: client, emulator and servers. All of it ends when this is dropped.
+pub struct Network {
+    // Dropped in this order: servers first, so that they do not see their namespace go.
+    web: WebServer,
+    dns: DnsServer,
+    emulator: Emulator,
+    wires: Wires,
+    sites: Mutex<Vec<Site>>,
+    clock: Clock,
+}
+
+impl Network {
+    /// Builds `world` and starts its servers. Call it inside (see [`Entry::enter`]).
+    pub fn build(world: &World) -> Result<Self, Error> {
+        check(&world.sites)?;
+        let (up, down) = headstart_link::parse(&world.link)?;
+        let clock = Clock::new();
+        let addresses: Vec<IpAddr> = hosts(&world.sites).map(|host| host.addr).collect();
+        let (wires, ports) = topology::lay(Far::Servers(&addresses))?;
+        let switch = Switch::new(&up, &down, world.seed);
+        let io = |what: &str| {
+            let what = what.to_owned();
+            move |source| Error::Io { what, source }
+        };
+        let dns = topology::in_ns(&wires.far, || {
+            DnsServer::start(&[DNS_V4.into(), DNS_V6.into()], &world.sites, clock)
+                .map_err(io("starting the DNS server"))
+        })?;
+        let web = topology::in_ns(&wires.far, || {
+            WebServer::start(topology::PREFERRED_CONGESTION_CONTROL).map_err(io("starting the web server"))
+        })?;
+        for host in hosts(&world.sites).filter(|host| host.fate != Fate::Refuses) {
+            topology::in_ns(&wires.far, || web.listen(host.addr).map_err(io("listening for a site")))?;
+        }
+        let emulator =
+            Emulator::start(switch, ports, peers(&world.sites), clock).map_err(io("starting the emulator"))?;
+        Ok(Self { web, dns, emulator, wires, sites: Mutex::new(world.sites.clone()), clock })
+    }
+
+    /// A command that will run on the client. Its descendants cannot tell that they are in a lab.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Result<Command, Error> {
+        let mut command = Command::new(program);
+        self.adopt(&mut command)?;
+        Ok(command)
+    }
+
+    /// Makes `command` run on the client.
+    pub fn adopt(&self, command: &mut Command) -> Result<(), Error> {
+        self.wires.client.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
+        command.env_remove(enter::INSIDE).env(shell::BLOCK, self.wires.block.to_string());
+        Ok(())
+    }
+
+    /// Runs `f` on the client, in a thread of its own; its sockets stay the client's wherever they are used later.
+    pub fn on_client<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        topology::in_ns(&self.wires.client, || Ok(f()))
+    }
+
+    /// The clock of this network; the DNS server's log uses it.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The emulator's account of itself so far.
+    pub fn certificate(&self) -> Certificate {
+        self.emulator.certificate()
+    }
+
+    /// Whether the emulator is still at work; it ends early only if the kernel takes its sockets away.
+    pub fn emulator_running(&self) -> bool {
+        self.emulator.running()
+    }
+
+    /// All queries that reached the DNS server so far.
+    pub fn dns_log(&self) -> Vec<Query> {
+        self.dns.log()
+    }
+
+    /// Queries for `name` (without the trailing dot) of type `rtype` ("A", "AAAA", "HTTPS", ...) so far.
+    pub fn dns_count(&self, name: &str, rtype: &str) -> usize {
+        self.dns.log().iter().filter(|query| query.name == name && query.rtype == rtype).count()
+    }
+
+    /// What each address has accepted so far.
+    pub fn accepted(&self) -> BTreeMap<IpAddr, Accepted> {
+        self.web.accepted()
+    }
+
+    /// Congestion control that the client's connections begin with; a program that wants another has to ask for it after
+    /// connecting.
+    pub fn client_congestion_control(&self) -> &str {
+        &self.wires.client_congestion_control
+    }
+
+    /// Congestion control of the web server's sockets.
+    pub fn server_congestion_control(&self) -> String {
+        self.web.congestion_control()
+    }
+
+    /// Replaces the site of that name, or adds one: its DNS records, distances and fates. In force when this returns,
+    /// for packets that reach the emulator and connections that begin from then on.
+    pub fn set_site(&self, site: Site) -> Result<(), Error> {
+        let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = sites.clone();
+        match next.iter_mut().find(|old| old.name == site.name) {
+            Some(old) => *old = site,
+            None => next.push(site),
+        }
+        check(&next)?;
+        let owned = |sites: &[Site]| hosts(sites).map(|host| host.addr).collect::<BTreeSet<_>>();
+        let listening = |sites: &[Site]| {
+            hosts(sites).filter(|host| host.fate != Fate::Refuses).map(|host| host.addr).collect::<BTreeSet<_>>()
+        };
+        let what = || "changing a site".to_owned();
+        topology::in_ns(&self.wires.far, || {
+            let mut netlink = Netlink::open()?;
+            let (before, after) = (owned(&sites), owned(&next));
+            after.difference(&before).try_for_each(|ip| topology::own(&mut netlink, *ip))?;
+            let (open, wanted) = (listening(&sites), listening(&next));
+            let io = |source| Error::Io { what: what(), source };
+            open.difference(&wanted).try_for_each(|ip| self.web.close(*ip)).map_err(io)?;
+            wanted.difference(&open).try_for_each(|ip| self.web.listen(*ip)).map_err(io)?;
+            before.difference(&after).try_for_each(|ip| topology::disown(&mut netlink, *ip))?;
+            Ok(())
+        })?;
+        self.dns.set_sites(&next);
+        self.emulator.set_peers(peers(&next)).map_err(|source| Error::Io { what: what(), source })?;
+        *sites = next;
+        Ok(())
+    }
+}
+
+fn hosts(sites: &[Site]) -> impl Iterator<Item = &Host> {
+    sites.iter().flat_map(|site| site.v4.iter().chain(&site.v6))
+}
+
+fn peers(sites: &[Site]) -> Peers {
+    let peer = |host: &Host| {
+        let black_hole = host.fate == Fate::BlackHole;
+        (host.addr, Peer { one_way: host.extra_rtt / 2, black_hole })
+    };
+    hosts(sites).map(peer).collect()
+}
+
+/// Every address belongs to one host, to the family that it is listed under, and not to the lab itself.
+fn check(sites: &[Site]) -> Result<(), Error> {
+    let mut seen = BTreeSet::new();
+    for site in sites {
+        let families = site.v4.iter().map(|host| (host, true)).chain(site.v6.iter().map(|host| (host, false)));
+        for (host, v4) in families {
+            let complaint = if host.addr.is_ipv4() != v4 {
+                "is listed under the other family"
+            } else if !addressing::free_for_hosts(host.addr) {
+                "is one that the lab needs itself; use 198.19.0.0/16 (but not 198.19.255.53) and 2001:db8::/33"
+            } else if !seen.insert(host.addr) {
+                "belongs to two hosts"
+            } else {
+                continue;
+            };
+            return Err(Error::World(format!("the address {} of {} {complaint}", host.addr, site.name)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! `headstart lab shell --link LTE -- CMD`: a program behind an emulated link, with DNS and a few sites to talk to.
+//!
+//! Nested at will: inside another lab's client it adds its link in series to that lab's network, whose client becomes a
+//! router, as users of mm-delay and mm-link (Mahimahi) expect. Terminal, signals and exit statuses pass through.
+
+use super::emulator::Emulator;
+use super::switch::{Peers, Switch};
+use super::topology::{self, Far};
+use super::{Block, Entered, Entry, Error, Network};
+use crate::world::{Fate, Host, Record, Reply, Site, World};
+use headstart_core::time::Duration;
+use headstart_io::clock::Clock;
+use headstart_io::sys::signal;
+use std::ffi::OsString;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+/// Environment variable by which a lab's client knows that it is one, and which addresses are left for labs inside it.
+pub(super) const BLOCK: &str = "HEADSTART_LAB_BLOCK";
+
+/// Lifetime of the default world's records, in seconds: long enough that caches matter.
+const TTL: u32 = 300;
+/// 150 ms further than the rest: enough for Happy Eyeballs (RFC 8305: 50 ms resolution delay) to show.
+const SLOW: Duration = Duration::from_millis(150);
+
+/// Runs `command` (the user's `$SHELL` if empty) behind the link that `link` describes: a preset ("lte") or a text such
+/// as "rate=100mbit,delay=15ms". Its exit status: 128 + n if signal n ended it, 127 if there is no such command, 126 if
+/// it cannot be executed.
+///
+/// Starts this program again with the same arguments, so it must be reached again by the same way; what the caller did
+/// before is done twice.
+pub fn shell(link: &str, command: &[OsString]) -> Result<i32, Error> {
+    // Said outside, before anything is started.
+    let (up, down) = headstart_link::parse(link)?;
+    let outer = outer_block()?;
+    match Entry::this_command().keep_network(outer.is_some()).pass_signals().enter()? {
+        Entered::Ended(status) => return Ok(status),
+        Entered::Inside => {}
+    }
+    let Some(outer) = outer else {
+        let network = Network::build(&default_world(link))?;
+        let status = run(command, |command| network.adopt(command))?;
+        vouch(&network.certificate());
+        return Ok(status);
+    };
+    let seed = default_world(link).seed.wrapping_add(u64::from(outer.depth()) + 1);
+    let (wires, ports) = topology::lay(Far::OuterClient(outer))?;
+    let emulator = Emulator::start(Switch::new(&up, &down, seed), ports, Peers::new(), Clock::new())
+        .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
+    let status = run(command, |command| {
+        wires.client.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
+        command.env_remove(super::enter::INSIDE).env(BLOCK, wires.block.to_string());
+        Ok(())
+    })?;
+    vouch(&emulator.certificate());
+    Ok(status)
+}
+
+/// The block of the lab whose client this process is, if any.
+fn outer_block() -> Result<Option<Block>, Error> {
+    let Ok(text) = std::env::var(BLOCK) else { return Ok(None) };
+    text.parse().map(Some).map_err(|e| Error::World(format!("{BLOCK} is set, but {e}; unset it")))
+}
+
+/// Runs the command to its end. 126, 127 and 128 + n as shells have it.
+fn run(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Result<(), Error>) -> Result<i32, Error> {
+    let shell = || std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+    let (program, args) = match command {
+        [] => (shell(), &[][..]),
+        [program, args @ ..] => (program.clone(), args),
+    };
+    let mut command = Command::new(&program);
+    command.args(args);
+    adopt(&mut command)?;
+    // From before the start: the keyboard's signals are the command's business alone.
+    let signals = |pid| signal::pass_on_to(pid).map_err(|source| Error::Io { what: "handling signals".into(), source });
+    signals(0)?;
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(e) => {
+            eprintln!("headstart: {}: {e}", program.to_string_lossy());
+            return Ok(if e.kind() == io::ErrorKind::NotFound || !exists(&program) { 127 } else { 126 });
+        }
+    };
+    signals(i32::try_from(child.id()).unwrap_or(0))?;
+    let status = child.wait().map_err(|source| Error::Io { what: "waiting for the command".into(), source })?;
+    Ok(status.code().or(status.signal().map(|n| 128 + n)).unwrap_or(1))
+}
+
+/// Whether there is such a program. A directory of `PATH` that may not be searched makes the kernel say "permission denied"
+/// for a command that is nowhere; shells say "not found".
+fn exists(program: &OsString) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    program.as_encoded_bytes().contains(&b'/') || std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+/// Says so if what was measured behind this link may not be believed; else stays silent.
+fn vouch(certificate: &super::Certificate) {
+    if !certificate.valid {
+        eprintln!(
+            "headstart: the emulated link could not keep its times: p99 {:.0} us late (allowed: {:.0} us), drops {:?}; \
+             close other programs and try again",
+            certificate.lateness.p99_us, certificate.allowed_us, certificate.drops
+        );
+    }
+}
+
+/// A few sites, dual-stack and troubled, behind the link called `link`.
+pub fn default_world(link: &str) -> World {
+    let record = |reply| Record { delay: Duration::ZERO, reply, ttl: TTL };
+    let host = |addr: IpAddr, extra_rtt, fate| Host { addr, extra_rtt, fate };
+    let site = |name: &str, n: u16, families: (bool, bool)| {
+        let [high, low] = n.to_be_bytes();
+        let v4 = host([198, 19, high, low].into(), Duration::ZERO, Fate::Answers);
+        let v6 = host([0x2001, 0xdb8, n, 0, 0, 0, 0, 1].into(), Duration::ZERO, Fate::Answers);
+        Site {
+            name: format!("{name}.lab.example"),
+            v4: families.0.then_some(v4).into_iter().collect(),
+            v6: families.1.then_some(v6).into_iter().collect(),
+            a: record(Reply::Records),
+            aaaa: record(Reply::Records),
+        }
+    };
+    let both = |name, n| site(name, n, (true, true));
+    let mut slow = both("slow-v6", 4);
+    slow.v6.iter_mut().for_each(|host| host.extra_rtt = SLOW);
+    let mut lost = both("aaaa-lost", 5);
+    lost.aaaa.reply = Reply::Lost;
+    let mut hole = both("black-hole-v6", 6);
+    hole.v6.iter_mut().for_each(|host| host.fate = Fate::BlackHole);
+    let mut refused = both("refused-v6", 7);
+    refused.v6.iter_mut().for_each(|host| host.fate = Fate::Refuses);
+    let sites =
+        vec![both("www", 1), site("v4", 2, (true, false)), site("v6", 3, (false, true)), slow, lost, hole, refused];
+    World { link: link.to_owned(), seed: 1, sites }
+}

@@ -1,0 +1,151 @@
+//! A client process in a network, told which names to visit: `headstart client`, bare or under `headstart run`.
+
+use super::{Error, Network};
+use headstart_core::connect::cache::Lifetime;
+use headstart_core::connect::race;
+use headstart_core::path::Family;
+use headstart_core::time::Duration;
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// What a visit came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Visited {
+    /// Time in getaddrinfo.
+    pub lookup: Duration,
+    /// Time in connect; none if nobody was reached.
+    pub connect: Option<Duration>,
+    /// Who was reached.
+    pub peer: Option<std::net::IpAddr>,
+}
+
+/// A client process that waits for names. It is ended when this is dropped.
+#[derive(Debug)]
+pub struct Visitor {
+    child: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    /// For the race that knows the truth; removed with the visitor.
+    truth: Option<PathBuf>,
+}
+
+impl Visitor {
+    /// A client without headstart.
+    pub fn bare(network: &Network) -> Result<Self, Error> {
+        let program = own_program()?;
+        let mut command = network.command(&program)?;
+        command.arg("client");
+        Self::start(command, None)
+    }
+
+    /// A client under `headstart run` with this race. `truth` is the faster family of each name, for races that need it.
+    pub fn with_race(
+        network: &Network,
+        race: &race::Entry,
+        lifetime: Lifetime,
+        truth: impl IntoIterator<Item = (String, Family)>,
+    ) -> Result<Self, Error> {
+        let program = own_program()?;
+        let mut command = network.command(&program)?;
+        let lifetime = match lifetime {
+            Lifetime::Ttl => "ttl".to_owned(),
+            Lifetime::Off => "off".to_owned(),
+            Lifetime::Fixed(time) => format!("{}s", time.as_secs()),
+        };
+        command.args(["run", "--quiet", "--race", race.name, "--cache-lifetime", &lifetime]);
+        let mut file = None;
+        if race.lab_only {
+            let lines: String = truth
+                .into_iter()
+                .map(|(name, family)| format!("{name} {}\n", if family == Family::V4 { 4 } else { 6 }))
+                .collect();
+            let path = std::env::temp_dir().join(format!("headstart-truth-{}-{}", std::process::id(), race.name));
+            std::fs::write(&path, lines).map_err(|source| io_error("writing what the oracle knows", source))?;
+            command.arg("--faster").arg(&path);
+            file = Some(path);
+        }
+        command.arg("--").arg(&program).arg("client");
+        Self::start(command, file)
+    }
+
+    fn start(mut command: Command, truth: Option<PathBuf>) -> Result<Self, Error> {
+        let failed = |source| io_error("starting a client", source);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let requests = child.stdin.take();
+        let answers = child.stdout.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
+        Ok(Self { child, requests, answers: BufReader::new(answers), truth })
+    }
+
+    /// Visits `name` over `family` (both if `None`), for at most about `patience` an address.
+    pub fn visit(&mut self, name: &str, family: Option<Family>, patience: Duration) -> Result<Visited, Error> {
+        self.ask(name, family, patience)?;
+        self.answer().map(|(_, visited)| visited)
+    }
+
+    /// Visits `names` all at once, over both families; the answers in the order of the names.
+    pub fn visit_all(&mut self, names: &[&str], patience: Duration) -> Result<Vec<Visited>, Error> {
+        for name in names {
+            self.ask(name, None, patience)?;
+        }
+        let mut answers = HashMap::new();
+        for _ in names {
+            let (name, visited) = self.answer()?;
+            answers.insert(name, visited);
+        }
+        let missing = || io_error("hearing a client", io::ErrorKind::InvalidData.into());
+        names.iter().map(|name| answers.remove(*name).ok_or_else(missing)).collect()
+    }
+
+    fn ask(&mut self, name: &str, family: Option<Family>, patience: Duration) -> Result<(), Error> {
+        let family = match family {
+            None => '-',
+            Some(Family::V4) => '4',
+            Some(Family::V6) => '6',
+        };
+        let requests = self.requests.as_mut().ok_or(io::ErrorKind::BrokenPipe.into());
+        requests
+            .and_then(|r| writeln!(r, "{name} 80 {family} {}", patience.as_millis()))
+            .map_err(|source| io_error("telling a client", source))
+    }
+
+    fn answer(&mut self) -> Result<(String, Visited), Error> {
+        let mut line = String::new();
+        let failed = |source| io_error("hearing a client", source);
+        if self.answers.read_line(&mut line).map_err(failed)? == 0 {
+            return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let said: serde_json::Value = serde_json::from_str(&line).map_err(|e| failed(e.into()))?;
+        let time = |key: &str| said[key].as_f64().map(|ms| Duration::from_secs_f64(ms / 1e3));
+        let visited = Visited {
+            lookup: time("lookup_ms").unwrap_or_default(),
+            connect: time("connect_ms"),
+            peer: said["peer"].as_str().and_then(|p| p.parse().ok()),
+        };
+        Ok((said["name"].as_str().unwrap_or_default().to_owned(), visited))
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        // A client ends with its standard input; one that still waits for a dead host is not waited for.
+        self.requests = None;
+        let ended = rustix::process::Pid::from_child(&self.child);
+        let ended = rustix::process::kill_process(ended, rustix::process::Signal::TERM);
+        if ended.is_ok() {
+            let _ = self.child.wait();
+        }
+        if let Some(path) = &self.truth {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn own_program() -> Result<PathBuf, Error> {
+    std::env::current_exe().map_err(|source| io_error("finding this program", source))
+}
+
+fn io_error(what: &str, source: io::Error) -> Error {
+    Error::Io { what: what.into(), source }
+}

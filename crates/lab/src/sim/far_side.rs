@@ -1,0 +1,85 @@
+//! The far side of the access link: the DNS server and the hosts of a world, and what each answers to a packet.
+//!
+//! Answers are a function of the world alone. Hosts and server take no time but what the world says, hold no state, and
+//! never speak first. `netns` builds the same far side out of real sockets; the two must not differ.
+
+use super::packet::{Body, Packet, Says};
+use crate::world::{Fate, Host, Record, Reply, Site, World};
+use headstart_core::connect::LookupResult;
+use headstart_core::path::Family;
+use headstart_core::time::Duration;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Seconds that a negative answer may be kept where no record says otherwise: the lab's SOA minimum.
+const NEGATIVE_TTL: u32 = 60;
+
+/// All that is beyond the gateway.
+#[derive(Debug)]
+pub(super) struct FarSide {
+    sites: Vec<Site>,
+    names: HashMap<String, usize>,
+    hosts: HashMap<IpAddr, (Duration, Fate)>,
+}
+
+impl FarSide {
+    pub fn new(world: &World) -> Self {
+        let host = |h: &Host| (h.addr, (h.extra_rtt, h.fate));
+        Self {
+            names: world.sites.iter().enumerate().map(|(i, s)| (s.name.to_ascii_lowercase(), i)).collect(),
+            hosts: world.sites.iter().flat_map(|s| s.v4.iter().chain(&s.v6)).map(host).collect(),
+            sites: world.sites.clone(),
+        }
+    }
+
+    /// The index of the site called `name`.
+    pub fn site(&self, name: &str) -> Option<usize> {
+        self.names.get(name).copied()
+    }
+
+    /// What comes back to a packet that has reached the gateway, and how much later it is back there.
+    pub fn answer(&self, packet: &Packet) -> Option<(Duration, Packet)> {
+        match packet.body {
+            Body::Question { query, site, family, over_tcp } => {
+                let (delay, says) = match site.and_then(|i| self.sites.get(i)) {
+                    None => (Duration::ZERO, Says::Result(LookupResult::NxDomain(seconds(NEGATIVE_TTL)))),
+                    Some(site) => says(site, family, over_tcp)?,
+                };
+                Some((delay, Packet::response(query, packet.bytes, says)))
+            }
+            Body::DnsSyn { query } => Some((Duration::ZERO, Packet::dns_syn_ack(query))),
+            Body::Syn { socket, to } => match self.hosts.get(&to)? {
+                (extra, Fate::Answers) => Some((*extra, Packet::syn_ack(socket, to))),
+                (extra, Fate::Refuses) => Some((*extra, Packet::rst(socket, to))),
+                (_, Fate::BlackHole) => None,
+            },
+            Body::Ack | Body::Response { .. } | Body::DnsSynAck { .. } | Body::SynAck { .. } | Body::Rst { .. } => None,
+        }
+    }
+}
+
+/// What the server says about `site`, and how long it takes over it; nothing if the query is swallowed.
+fn says(site: &Site, family: Family, over_tcp: bool) -> Option<(Duration, Says)> {
+    let (Record { delay, reply, ttl }, hosts) = match family {
+        Family::V4 => (site.a, &site.v4),
+        Family::V6 => (site.aaaa, &site.v6),
+    };
+    let records = || match hosts.is_empty() {
+        true => Says::Result(LookupResult::NoData(seconds(ttl))),
+        false => Says::Result(LookupResult::Addresses(hosts.iter().map(|h| h.addr).collect(), seconds(ttl))),
+    };
+    let says = match reply {
+        Reply::Records => records(),
+        Reply::Truncated if over_tcp => records(),
+        Reply::Truncated => Says::Truncated,
+        Reply::NxDomain => Says::Result(LookupResult::NxDomain(seconds(ttl))),
+        Reply::ServFail => Says::Result(LookupResult::Refused),
+        Reply::Malformed => Says::Malformed,
+        Reply::Lost => return None,
+    };
+    Some((delay, says))
+}
+
+fn seconds(n: u32) -> Duration {
+    Duration::from_secs(n.into())
+}

@@ -1,0 +1,360 @@
+//! The client's machine in virtual time: its kernel's TCP handshakes, its DNS transport, and the access link.
+//!
+//! TCP behaves as Linux 6.5 and later does: the SYN is repeated after a second, four times at that distance
+//! (`tcp_syn_linear_timeouts`), then at doubling ones, and given up after `tcp_syn_retries` more. DNS goes over UDP, a
+//! truncated answer is asked for again over TCP, what does not parse is dropped and counted. Time passes only in
+//! [`Stack::step`]. There is no data transfer: a connection is over, for this model, when it is open.
+
+use super::far_side::FarSide;
+use super::packet::{Body, Packet, Says};
+use crate::world::World;
+use headstart_core::connect::LookupResult;
+use headstart_core::path::Family;
+use headstart_core::time::{Duration, Instant};
+use headstart_link::network::{LinkId, NodeId};
+use headstart_link::{Network, ParseError, parse};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
+
+/// First retransmission timeout of a SYN: RFC 6298, section 2.1.
+const INITIAL_RTO: Duration = Duration::from_secs(1);
+/// Timeouts after which the distance of SYNs begins to double: `net.ipv4.tcp_syn_linear_timeouts`, default 4.
+const SYN_LINEAR_TIMEOUTS: u32 = 4;
+/// Retransmissions beyond the linear ones: `net.ipv4.tcp_syn_retries`, default 6.
+const SYN_RETRIES: u32 = 6;
+
+const ECONNREFUSED: i32 = 111;
+const ETIMEDOUT: i32 = 110;
+
+/// Something that the client's programs notice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A query was answered.
+    Answer { query: u64, result: LookupResult },
+    /// A connection is open; how long its handshake took.
+    Connected { socket: u64, took: Duration },
+    /// A connection attempt has failed, with this errno.
+    Failed { socket: u64, errno: i32 },
+}
+
+/// What was sent and received, counted at the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// DNS queries, repetitions and those over TCP included.
+    pub queries: u64,
+    /// First SYNs to hosts: connection attempts.
+    pub syns: u64,
+    /// Repeated SYNs.
+    pub syn_retransmissions: u64,
+    /// Responses that were no DNS message.
+    pub malformed: u64,
+    /// Bytes of IP packets, up.
+    pub bytes_up: u64,
+    /// Bytes of IP packets, down.
+    pub bytes_down: u64,
+}
+
+#[derive(Debug)]
+struct Socket {
+    to: IpAddr,
+    began: Instant,
+    timeouts: u32,
+    rto: Duration,
+    timer: (Instant, u64),
+}
+
+#[derive(Debug)]
+struct Query {
+    site: Option<usize>,
+    name_len: usize,
+    family: Family,
+}
+
+/// The client's machine.
+pub(super) struct Stack {
+    now: Instant,
+    far: FarSide,
+    net: Network<Packet>,
+    client: NodeId,
+    gateway: NodeId,
+    links: (LinkId, LinkId),
+    /// Answers of the far side, by the time at which they enter the link.
+    answers: BTreeMap<(Instant, u64), Packet>,
+    /// Retransmission timers: the socket of each.
+    timers: BTreeMap<(Instant, u64), u64>,
+    order: u64,
+    sockets: HashMap<u64, Socket>,
+    queries: HashMap<u64, Query>,
+    noticed: VecDeque<Event>,
+    traffic: Traffic,
+}
+
+impl Stack {
+    pub fn new(world: &World) -> Result<Self, ParseError> {
+        let (up, down) = parse(&world.link)?;
+        let mut net = Network::new();
+        let (client, gateway) = (net.add_node("client"), net.add_node("gateway"));
+        let links = net.connect(client, gateway, &up, &down, world.seed);
+        Ok(Self {
+            now: Instant::ZERO,
+            far: FarSide::new(world),
+            net,
+            client,
+            gateway,
+            links,
+            answers: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            order: 0,
+            sockets: HashMap::new(),
+            queries: HashMap::new(),
+            noticed: VecDeque::new(),
+            traffic: Traffic::default(),
+        })
+    }
+
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    pub fn traffic(&self) -> Traffic {
+        let (up, down) = (self.net.counters(self.links.0), self.net.counters(self.links.1));
+        Traffic { bytes_up: up.bytes_in, bytes_down: down.bytes_out, ..self.traffic }
+    }
+
+    /// Sends query number `query`; the same number again is a repetition.
+    pub fn ask(&mut self, query: u64, name: &str, family: Family) {
+        let site = self.far.site(name);
+        self.queries.insert(query, Query { site, name_len: name.len(), family });
+        self.traffic.queries += 1;
+        self.send(Packet::question(query, site, name.len(), family, false));
+    }
+
+    /// No answer to this query is awaited any more.
+    pub fn forget(&mut self, query: u64) {
+        self.queries.remove(&query);
+    }
+
+    /// Begins to connect.
+    pub fn connect(&mut self, socket: u64, to: IpAddr) {
+        self.traffic.syns += 1;
+        let timer = self.arm(socket, INITIAL_RTO);
+        self.sockets.insert(socket, Socket { to, began: self.now, timeouts: 0, rto: INITIAL_RTO, timer });
+        self.send(Packet::syn(socket, to));
+    }
+
+    /// Ends an attempt; nothing more is heard of it.
+    pub fn close(&mut self, socket: u64) {
+        if let Some(closed) = self.sockets.remove(&socket) {
+            self.timers.remove(&closed.timer);
+        }
+        let about = |e: &Event| matches!(e, Event::Connected { socket: s, .. } | Event::Failed { socket: s, .. } if *s == socket);
+        self.noticed.retain(|e| !about(e));
+    }
+
+    /// Lets time pass until something is noticed, at most until `until`.
+    pub fn step(&mut self, until: Instant) -> Option<Event> {
+        loop {
+            if let Some(event) = self.noticed.pop_front() {
+                return Some(event);
+            }
+            let link = self.net.poll_timeout().map(|d| d.at);
+            let answer = self.answers.keys().next().map(|key| key.0);
+            let timer = self.timers.keys().next().map(|key| key.0);
+            let next = [link, answer, timer].into_iter().flatten().min().filter(|at| *at <= until);
+            let Some(at) = next else {
+                if until < Instant::FAR_FUTURE {
+                    self.now = self.now.max(until);
+                }
+                return None;
+            };
+            self.now = self.now.max(at);
+            if answer == Some(at) {
+                if let Some((_, packet)) = self.answers.pop_first() {
+                    // A drop is counted by the link.
+                    let _ = self.net.send(at, self.gateway, self.client, packet);
+                }
+            } else if timer == Some(at) {
+                if let Some((_, socket)) = self.timers.pop_first() {
+                    self.timed_out(socket);
+                }
+            } else if let Some((at, node, packet)) = self.net.poll(at) {
+                if node == self.client {
+                    self.receive(packet);
+                } else if let Some((delay, reply)) = self.far.answer(&packet) {
+                    self.order += 1;
+                    self.answers.insert((at + delay, self.order), reply);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, packet: Packet) {
+        // A drop is counted by the link; the sender hears nothing of it, as in life.
+        let _ = self.net.send(self.now, self.client, self.gateway, packet);
+    }
+
+    fn arm(&mut self, socket: u64, after: Duration) -> (Instant, u64) {
+        self.order += 1;
+        let key = (self.now + after, self.order);
+        self.timers.insert(key, socket);
+        key
+    }
+
+    fn receive(&mut self, packet: Packet) {
+        match packet.body {
+            Body::Response { query, says } => self.told(query, says),
+            Body::DnsSynAck { query } => {
+                let Some(Query { site, name_len, family }) = self.queries.get(&query) else { return };
+                let question = Packet::question(query, *site, *name_len, *family, true);
+                self.traffic.queries += 1;
+                self.send(question);
+            }
+            Body::SynAck { socket, from } => {
+                // To a socket that was closed meanwhile: the kernel resets it. (A second SYN-ACK to an open connection
+                // would be acknowledged instead; the sizes differ by 12 bytes.)
+                let Some(open) = self.sockets.remove(&socket) else { return self.send(Packet::rst(socket, from)) };
+                self.timers.remove(&open.timer);
+                self.send(Packet::ack(open.to));
+                self.noticed.push_back(Event::Connected { socket, took: self.now - open.began });
+            }
+            Body::Rst { socket } => {
+                if let Some(refused) = self.sockets.remove(&socket) {
+                    self.timers.remove(&refused.timer);
+                    self.noticed.push_back(Event::Failed { socket, errno: ECONNREFUSED });
+                }
+            }
+            Body::Ack | Body::Question { .. } | Body::DnsSyn { .. } | Body::Syn { .. } => {}
+        }
+    }
+
+    fn told(&mut self, query: u64, says: Says) {
+        if !self.queries.contains_key(&query) {
+            return;
+        }
+        match says {
+            Says::Result(result) => {
+                self.queries.remove(&query);
+                self.noticed.push_back(Event::Answer { query, result });
+            }
+            Says::Truncated => self.send(Packet::dns_syn(query)),
+            Says::Malformed => self.traffic.malformed += 1,
+        }
+    }
+
+    /// The retransmission timer of a SYN has run out: `tcp_write_timeout` and `tcp_retransmit_timer` of Linux.
+    fn timed_out(&mut self, socket: u64) {
+        let Some(open) = self.sockets.get_mut(&socket) else { return };
+        if open.timeouts >= SYN_RETRIES + SYN_LINEAR_TIMEOUTS {
+            self.sockets.remove(&socket);
+            return self.noticed.push_back(Event::Failed { socket, errno: ETIMEDOUT });
+        }
+        open.timeouts += 1;
+        if open.timeouts > SYN_LINEAR_TIMEOUTS {
+            open.rto *= 2;
+        }
+        let (to, rto) = (open.to, open.rto);
+        let timer = self.arm(socket, rto);
+        if let Some(open) = self.sockets.get_mut(&socket) {
+            open.timer = timer;
+        }
+        self.traffic.syn_retransmissions += 1;
+        self.send(Packet::syn(socket, to));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::tests::{ms, site, world};
+    use crate::world::{Fate, Reply};
+
+    /// Everything noticed until nothing more can come, with its time in milliseconds.
+    fn heard(stack: &mut Stack) -> Vec<(u64, Event)> {
+        std::iter::from_fn(|| stack.step(Instant::FAR_FUTURE).map(|e| (stack.now().as_nanos() / 1_000_000, e)))
+            .collect()
+    }
+
+    #[test]
+    fn a_handshake_takes_the_link_and_the_hosts_own_distance() {
+        let world = world(vec![site(1).rtts(40, 25)]);
+        let mut stack = Stack::new(&world).unwrap();
+        stack.connect(7, world.sites[0].v4[0].addr);
+        stack.connect(8, world.sites[0].v6[0].addr);
+        let took = |ms| Duration::from_millis(ms);
+        assert_eq!(
+            heard(&mut stack),
+            [
+                (35, Event::Connected { socket: 8, took: took(35) }),
+                (50, Event::Connected { socket: 7, took: took(50) })
+            ]
+        );
+        assert_eq!((stack.traffic().bytes_up, stack.traffic().bytes_down), (60 + 80 + 52 + 72, 60 + 80));
+    }
+
+    #[test]
+    fn a_refusal_takes_one_round_trip_and_a_black_hole_131_seconds_and_11_syns() {
+        let world = world(vec![site(1).fates(Fate::Refuses, Fate::BlackHole)]);
+        let mut stack = Stack::new(&world).unwrap();
+        stack.connect(4, world.sites[0].v4[0].addr);
+        stack.connect(6, world.sites[0].v6[0].addr);
+        assert_eq!(
+            heard(&mut stack),
+            [(20, Event::Failed { socket: 4, errno: 111 }), (131_000, Event::Failed { socket: 6, errno: 110 })]
+        );
+        assert_eq!((stack.traffic().syns, stack.traffic().syn_retransmissions), (2, 10));
+    }
+
+    #[test]
+    fn syns_are_repeated_four_times_a_second_apart_then_at_doubling_distances() {
+        let world = world(vec![site(1).fates(Fate::Answers, Fate::BlackHole)]);
+        let mut stack = Stack::new(&world).unwrap();
+        stack.connect(6, world.sites[0].v6[0].addr);
+        let mut at = Vec::new();
+        for second in 0..130 {
+            let before = stack.traffic().syn_retransmissions;
+            stack.step(ms(second * 1000 + 500));
+            if stack.traffic().syn_retransmissions > before {
+                at.push(second);
+            }
+        }
+        assert_eq!(at, [1, 2, 3, 4, 5, 7, 11, 19, 35, 67]);
+    }
+
+    #[test]
+    fn a_truncated_answer_costs_a_handshake_and_a_second_question() {
+        let world = world(vec![site(1).dns(5, 5).replies(Reply::Truncated, Reply::Records)]);
+        let mut stack = Stack::new(&world).unwrap();
+        stack.ask(1, &world.sites[0].name, Family::V4);
+        let all = heard(&mut stack);
+        // Two questions of 10 + 5 ms each, and a handshake of 10 ms between them.
+        assert!(
+            matches!(&all[..], [(40, Event::Answer { query: 1, result: LookupResult::Addresses(list, _) })] if list.len() == 1)
+        );
+        assert_eq!(stack.traffic().queries, 2);
+    }
+
+    #[test]
+    fn what_does_not_parse_is_dropped_and_counted_and_what_is_lost_stays_so() {
+        let world = world(vec![site(1).replies(Reply::Malformed, Reply::Lost)]);
+        let mut stack = Stack::new(&world).unwrap();
+        stack.ask(1, &world.sites[0].name, Family::V4);
+        stack.ask(2, &world.sites[0].name, Family::V6);
+        assert_eq!(heard(&mut stack), []);
+        assert_eq!(stack.traffic().malformed, 1);
+        stack.ask(3, "nowhere.lab.example", Family::V4);
+        assert!(matches!(heard(&mut stack)[..], [(_, Event::Answer { query: 3, result: LookupResult::NxDomain(_) })]));
+    }
+
+    #[test]
+    fn nothing_is_heard_of_what_was_closed_or_forgotten() {
+        let world = world(vec![site(1)]);
+        let mut stack = Stack::new(&world).unwrap();
+        stack.connect(7, world.sites[0].v4[0].addr);
+        stack.ask(1, &world.sites[0].name, Family::V4);
+        stack.close(7);
+        stack.forget(1);
+        assert_eq!(heard(&mut stack), []);
+        let question = Packet::question(1, Some(0), world.sites[0].name.len(), Family::V4, false).bytes as u64;
+        assert_eq!(stack.traffic().bytes_up, 60 + question + 40, "the SYN-ACK to the closed socket is reset");
+    }
+}

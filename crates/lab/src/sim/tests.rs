@@ -1,0 +1,190 @@
+//! Stories of whole visits, with every number derivable by hand: a wire of 5 ms each way, nothing random.
+
+use super::*;
+use crate::world::{Fate, Host, Record, Reply, Site, World};
+use headstart_core::connect::Want;
+use headstart_core::path::Family;
+use headstart_core::time::{Duration, Instant};
+use std::net::IpAddr;
+
+pub(super) fn ms(n: u64) -> Instant {
+    Instant::from_millis(n)
+}
+
+/// A dual-stack site whose hosts are as far as the wire and whose records come at once.
+#[derive(Clone)]
+pub(super) struct Draft(Site);
+
+pub(super) fn site(n: u8) -> Draft {
+    let host = |addr| Host { addr, extra_rtt: Duration::from_millis(10), fate: Fate::Answers };
+    let record = Record { delay: Duration::ZERO, reply: Reply::Records, ttl: 300 };
+    Draft(Site {
+        name: format!("n{n}.lab.example"),
+        v4: vec![host(IpAddr::from([198, 19, 0, n]))],
+        v6: vec![host(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()]))],
+        a: record,
+        aaaa: record,
+    })
+}
+
+impl Draft {
+    /// Round trips beyond the wire, in ms.
+    pub fn rtts(mut self, v4: u64, v6: u64) -> Self {
+        self.0.v4[0].extra_rtt = Duration::from_millis(v4);
+        self.0.v6[0].extra_rtt = Duration::from_millis(v6);
+        self
+    }
+
+    pub fn fates(mut self, v4: Fate, v6: Fate) -> Self {
+        (self.0.v4[0].fate, self.0.v6[0].fate) = (v4, v6);
+        self
+    }
+
+    /// Delays of the records beyond the wire, in ms.
+    pub fn dns(mut self, a: u64, aaaa: u64) -> Self {
+        self.0.a.delay = Duration::from_millis(a);
+        self.0.aaaa.delay = Duration::from_millis(aaaa);
+        self
+    }
+
+    pub fn replies(mut self, a: Reply, aaaa: Reply) -> Self {
+        (self.0.a.reply, self.0.aaaa.reply) = (a, aaaa);
+        self
+    }
+}
+
+/// 5 ms each way, no limit to the rate.
+pub(super) fn world(drafts: Vec<Draft>) -> World {
+    World { link: "delay=5ms".into(), seed: 1, sites: drafts.into_iter().map(|d| d.0).collect() }
+}
+
+fn session(arm: &str, lifetime: Lifetime, world: &World) -> Session {
+    Session::new(world, Settings { arm: Arm::find(arm).unwrap(), lifetime, seed: 1 }).unwrap()
+}
+
+/// Lookup, connect, getaddrinfo and total in ms, and the family that was reached.
+fn told(visit: &Visit) -> ([u64; 4], Option<Family>) {
+    let times = [visit.lookup, visit.connect, visit.getaddrinfo, visit.total];
+    (times.map(|d| u64::try_from(d.as_millis()).unwrap()), visit.reached.map(Family::of))
+}
+
+fn cold(arm: &str, draft: Draft) -> ([u64; 4], Option<Family>) {
+    told(&session(arm, Lifetime::Off, &world(vec![draft])).visit(0, Want::Both))
+}
+
+#[test]
+fn each_arm_takes_the_time_that_its_rules_say() {
+    // A after 30 ms, AAAA after 50; IPv4 is 60 ms away, IPv6 100.
+    let draft = || site(1).dns(20, 40).rtts(50, 90);
+    assert_eq!(cold("sequential", draft()), ([80, 100, 80, 180], Some(Family::V6)), "50 + 30, then IPv6");
+    // Goes when AAAA is there and tells the program then, since both are known.
+    assert_eq!(cold("happy-eyeballs-v2", draft()), ([50, 100, 50, 150], Some(Family::V6)));
+    // IPv4 is connected at 30 + 60, both answers are there at 50.
+    assert_eq!(cold("simultaneous", draft()), ([30, 60, 50, 90], Some(Family::V4)));
+    assert_eq!(cold("oracle", draft()), ([30, 60, 30, 90], Some(Family::V4)));
+    assert_eq!(cold("bare", draft()), ([50, 100, 50, 150], Some(Family::V6)));
+}
+
+#[test]
+fn glibc_waits_15_seconds_for_a_lost_aaaa_and_fails_after_15_for_a_lost_a() {
+    let (times, family) = cold("bare", site(1).replies(Reply::Records, Reply::Lost));
+    assert_eq!((times, family), ([15_020, 20, 15_020, 15_040], Some(Family::V4)));
+    let (times, family) = cold("bare", site(1).replies(Reply::Lost, Reply::Records));
+    assert_eq!((times, family), ([15_000, 0, 15_000, 15_000], None));
+}
+
+#[test]
+fn without_headstart_an_ipv6_black_hole_costs_131_seconds_and_a_refusal_one_round_trip() {
+    let (times, family) = cold("bare", site(1).fates(Fate::Answers, Fate::BlackHole));
+    assert_eq!((times, family), ([10, 131_020, 10, 131_030], Some(Family::V4)));
+    let (times, family) = cold("bare", site(1).fates(Fate::Answers, Fate::Refuses));
+    assert_eq!((times, family), ([10, 40, 10, 50], Some(Family::V4)));
+}
+
+#[test]
+fn the_races_get_past_a_lost_aaaa_within_their_resolution_delay() {
+    for arm in ["happy-eyeballs-v2", "adaptive"] {
+        let (times, family) = cold(arm, site(1).replies(Reply::Records, Reply::Lost));
+        assert_eq!(family, Some(Family::V4), "{arm}");
+        assert!(times[3] <= 10 + 50 + 20, "{arm}: {times:?}");
+    }
+}
+
+#[test]
+fn a_name_without_any_address_fails_in_every_arm() {
+    for arm in Arm::all() {
+        let draft = site(1).replies(Reply::NxDomain, Reply::NxDomain);
+        let visit = session(arm.name(), Lifetime::Off, &world(vec![draft])).visit(0, Want::Both);
+        assert!(!visit.lookup_ok && visit.reached.is_none(), "{arm}");
+    }
+}
+
+#[test]
+fn the_program_goes_on_to_the_next_address_when_headstart_reports_a_failure() {
+    for arm in Arm::all() {
+        let mut w = world(vec![site(1).fates(Fate::Refuses, Fate::Refuses)]);
+        let mut second = w.sites[0].v4[0].clone();
+        second.addr = IpAddr::from([198, 19, 0, 200]);
+        second.fate = Fate::Answers;
+        w.sites[0].v4.push(second.clone());
+        let visit = session(arm.name(), Lifetime::Off, &w).visit(0, Want::Both);
+        assert_eq!(visit.reached, Some(second.addr), "{arm}");
+    }
+}
+
+#[test]
+fn cached_answers_cost_no_query_and_no_time() {
+    let w = world(vec![site(1).dns(20, 40).rtts(50, 90)]);
+    for arm in ["sequential", "happy-eyeballs-v2", "simultaneous", "adaptive", "oracle"] {
+        let mut s = session(arm, Lifetime::Fixed(Duration::from_secs(3600)), &w);
+        s.visit(0, Want::Only(Family::V4));
+        s.visit(0, Want::Only(Family::V6));
+        s.idle(Duration::from_secs(10));
+        let before = s.spent();
+        let visit = s.visit(0, Want::Both);
+        assert_eq!((visit.lookup, s.spent().traffic.queries), (Duration::ZERO, before.traffic.queries), "{arm}");
+        assert_eq!(s.spent().connections, 3, "{arm}");
+    }
+}
+
+#[test]
+fn with_a_warm_history_adaptive_goes_straight_to_the_faster_family() {
+    let w = world(vec![site(1).dns(20, 40).rtts(50, 90)]);
+    let mut s = session("adaptive", Lifetime::Off, &w);
+    s.visit(0, Want::Only(Family::V4));
+    s.visit(0, Want::Only(Family::V6));
+    s.idle(Duration::from_secs(10));
+    assert_eq!(told(&s.visit(0, Want::Both)).0[3], 90);
+}
+
+#[test]
+fn a_program_without_patience_goes_away_and_the_next_visit_is_not_disturbed() {
+    let w = world(vec![site(1).fates(Fate::Answers, Fate::BlackHole), site(2)]);
+    for arm in Arm::all() {
+        let mut s = session(arm.name(), Lifetime::Off, &w);
+        let visit = s.visit_within(0, Want::Only(Family::V6), Some(Duration::from_secs(5)));
+        assert_eq!((visit.reached, visit.total), (None, Duration::from_millis(5010)), "{arm}");
+        s.idle(Duration::from_secs(1));
+        assert!(s.visit(1, Want::Both).reached.is_some(), "{arm}");
+    }
+}
+
+#[test]
+fn a_session_is_the_same_to_the_nanosecond_each_time() {
+    let mut w = world((1..40).map(|n| site(n).dns(n.into(), 40).rtts(50, 2 * u64::from(n))).collect());
+    w.link = "lte".into();
+    for arm in Arm::all() {
+        let run = || {
+            let mut s = session(arm.name(), Lifetime::Off, &w);
+            let visits: Vec<Visit> = (0..39).map(|i| s.visit(i, Want::Both)).collect();
+            (visits, s.spent())
+        };
+        assert_eq!(run(), run(), "{arm}");
+    }
+}
+
+#[test]
+fn an_unknown_arm_is_named_and_the_existing_ones_are_listed() {
+    let text = Arm::find("telegraph").unwrap_err().to_string();
+    assert!(text.contains("'telegraph'") && Arm::all().all(|a| text.contains(a.name())), "{text}");
+}

@@ -1,0 +1,83 @@
+//! A world: which names exist, where their hosts are, how their DNS records behave, and the access link to all of it.
+//!
+//! One world has two readings: `sim` plays it in virtual time, `netns` builds it out of namespaces, real sockets and
+//! the emulator. Both must give the same answers, so nothing in here may depend on how it is played.
+
+use headstart_core::time::Duration;
+use std::net::IpAddr;
+
+/// What becomes of a TCP connection attempt to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// The host completes the handshake.
+    Answers,
+    /// The host answers with a reset.
+    Refuses,
+    /// Packets to the host vanish: no answer of any kind.
+    BlackHole,
+}
+
+/// One address of a site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// Its address; unique in the world.
+    pub addr: IpAddr,
+    /// Round-trip time beyond the access link; half of it is spent each way.
+    pub extra_rtt: Duration,
+    /// What happens to connection attempts.
+    pub fate: Fate,
+}
+
+/// How the DNS server treats one record type of one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reply {
+    /// The addresses of the site in that family; an empty answer (NODATA) if it has none.
+    Records,
+    /// RCODE 3.
+    NxDomain,
+    /// RCODE 2.
+    ServFail,
+    /// The query is swallowed: no answer ever.
+    Lost,
+    /// Bytes that do not parse as a DNS message.
+    Malformed,
+    /// An answer with the truncation bit over UDP, whole over TCP.
+    Truncated,
+}
+
+/// The behaviour of the DNS server for one name and record type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Time that the server takes before it answers, beyond the access link.
+    pub delay: Duration,
+    /// What it answers.
+    pub reply: Reply,
+    /// Lifetime of the records, in seconds.
+    pub ttl: u32,
+}
+
+/// A name with its hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Site {
+    /// Fully qualified, without the trailing dot.
+    pub name: String,
+    /// IPv4 addresses, in the order of the answer.
+    pub v4: Vec<Host>,
+    /// IPv6 addresses, in the order of the answer.
+    pub v6: Vec<Host>,
+    /// How the A query is answered.
+    pub a: Record,
+    /// How the AAAA query is answered.
+    pub aaaa: Record,
+}
+
+/// A client behind an access link, a DNS server, and the sites.
+#[derive(Clone, Debug, PartialEq)]
+pub struct World {
+    /// Name of a link preset of `headstart_link` (see `headstart list links`).
+    pub link: String,
+    /// Seed of everything random in the network (jitter, loss).
+    pub seed: u64,
+    /// The names that resolve.
+    pub sites: Vec<Site>,
+}

@@ -1,0 +1,354 @@
+//! The lab's namespaces, with the kernel's own TCP and real packets.
+//!
+//! Every test runs inside: it starts this program again in fresh namespaces (`Entry`), with itself as the only test.
+//! Nothing is sent outside namespaces made here. Lower bounds of times hold on any machine; upper bounds are not tested.
+#![forbid(unsafe_code)]
+
+use headstart_core::time::Duration;
+use headstart_io::sys::tcp_info::tcp_info;
+use headstart_lab::netns::{DNS_V4, DNS_V6, Entered, Entry, Network, default_world};
+use headstart_lab::world::{Fate, Reply, Site, World};
+use hickory_proto::op::{Message, Query, ResponseCode};
+use hickory_proto::rr::{Name, RecordType};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+const LINK: &str = "rate=100mbit,delay=15ms";
+const RTT: Duration = Duration::from_millis(30);
+/// Far longer than any answer takes: waiting it out means that none came.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Runs `body` inside namespaces, in a process of its own. `test` is the name of the calling test.
+fn inside(test: &str, body: impl FnOnce()) {
+    match Entry::with_arguments(alone(test)).enter() {
+        Ok(Entered::Inside) => body(),
+        Ok(Entered::Ended(0)) => {}
+        Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// Arguments that make this program run one test.
+fn alone(test: &str) -> [&str; 5] {
+    [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]
+}
+
+fn build(world: &World) -> Network {
+    Network::build(world).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn site<'a>(world: &'a mut World, name: &str) -> &'a mut Site {
+    let name = format!("{name}.lab.example");
+    world.sites.iter_mut().find(|site| site.name == name).expect("a site of the default world")
+}
+
+/// Connects from the client; the stream and how long it took.
+fn connect(network: &Network, ip: IpAddr) -> (io::Result<TcpStream>, Duration) {
+    let clock = network.clock();
+    let attempt = || (clock.now(), TcpStream::connect_timeout(&SocketAddr::new(ip, 80), LONG));
+    let (before, result) = network.on_client(attempt).unwrap();
+    (result, clock.now() - before)
+}
+
+/// Asks the lab's DNS server; `None` if no answer came within `patience`.
+fn ask(network: &Network, server: IpAddr, name: &str, rtype: RecordType, patience: Duration) -> Option<Message> {
+    let mut query = Message::query();
+    query.add_query(Query::query(Name::from_ascii(name).unwrap(), rtype));
+    let any: IpAddr = if server.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    let socket = network.on_client(|| UdpSocket::bind((any, 0)).unwrap()).unwrap();
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.send_to(&query.to_vec().unwrap(), (server, 53)).unwrap();
+    let mut answer = [0; 1500];
+    let len = socket.recv(&mut answer).ok()?;
+    Some(Message::from_vec(&answer[..len]).unwrap())
+}
+
+/// One request on an open connection; the body.
+fn get(stream: &mut TcpStream, path: &str) -> String {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: www.lab.example\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        match line.trim_end().split_once(": ") {
+            Some(("Content-Length", n)) => length = n.parse().unwrap(),
+            None if line.trim_end().is_empty() => break,
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    String::from_utf8(body).unwrap()
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_connection_takes_a_round_trip_and_is_never_early() {
+    inside("a_connection_takes_a_round_trip_and_is_never_early", || {
+        let mut world = default_world(LINK);
+        let www = site(&mut world, "www").clone();
+        let network = build(&world);
+        for ip in [www.v4[0].addr, www.v6[0].addr] {
+            for _ in 0..5 {
+                let (stream, took) = connect(&network, ip);
+                let info = tcp_info(stream.unwrap()).unwrap();
+                // The kernel measures between the same two events as the test, but inside.
+                assert!(took >= RTT && info.rtt >= RTT && info.rtt <= took, "{ip} in {took:?}, {info:?}");
+            }
+        }
+        let stream = connect(&network, www.v6[0].addr).0.unwrap();
+        assert_eq!(rustix::net::sockopt::tcp_congestion(&stream).unwrap(), network.client_congestion_control());
+        let certificate = network.certificate();
+        println!("{certificate:?}");
+        // A handshake is at least three packets.
+        assert!(certificate.packets >= 30 && certificate.early == 0, "{certificate:?}");
+        assert!(certificate.least_delay_us >= 15_000.0, "{certificate:?}");
+        assert!(network.emulator_running());
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_distant_host_is_further_away_by_its_own_round_trip() {
+    inside("a_distant_host_is_further_away_by_its_own_round_trip", || {
+        let mut world = default_world(LINK);
+        let slow = site(&mut world, "slow-v6").clone();
+        let network = build(&world);
+        let (near, far) = (&slow.v4[0], &slow.v6[0]);
+        assert!(far.extra_rtt > near.extra_rtt);
+        for host in [near, far] {
+            let (stream, took) = connect(&network, host.addr);
+            let rtt = tcp_info(stream.unwrap()).unwrap().rtt;
+            assert!(took >= RTT + host.extra_rtt && rtt >= RTT + host.extra_rtt, "{took:?}, {rtt:?}");
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_black_hole_never_answers_and_a_refusal_does() {
+    inside("a_black_hole_never_answers_and_a_refusal_does", || {
+        let mut world = default_world(LINK);
+        let hole = site(&mut world, "black-hole-v6").v6[0].addr;
+        let refused = site(&mut world, "refused-v6").v6[0].addr;
+        let network = build(&world);
+        let (stream, took) = connect(&network, refused);
+        assert_eq!(stream.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert!(took >= RTT, "a refusal takes a round trip: {took:?}");
+        let patience = Duration::from_millis(700);
+        let result = network.on_client(|| TcpStream::connect_timeout(&SocketAddr::new(hole, 80), patience)).unwrap();
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(network.certificate().drops.black_hole >= 1);
+        assert_eq!(network.accepted()[&hole].connections, 0);
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn getaddrinfo_puts_ipv6_first_as_on_a_host_with_both_families() {
+    inside("getaddrinfo_puts_ipv6_first_as_on_a_host_with_both_families", || {
+        let network = build(&default_world(LINK));
+        let resolve = |name: &'static str| {
+            network.on_client(move || name.to_socket_addrs().map(|all| all.collect::<Vec<_>>())).unwrap()
+        };
+        let found = resolve("www.lab.example:80").unwrap();
+        assert!(found.len() == 2 && found[0].is_ipv6() && found[1].is_ipv4(), "{found:?}");
+        assert!(network.dns_count("www.lab.example", "A") >= 1 && network.dns_count("www.lab.example", "AAAA") >= 1);
+        assert!(resolve("nowhere.example:80").is_err());
+        let localhost = resolve("localhost:80").unwrap();
+        assert!(localhost.iter().all(|address| address.ip().is_loopback()), "{localhost:?}");
+        assert_eq!(network.dns_count("localhost", "A"), 0, "localhost comes from the private hosts file");
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_lost_aaaa_answer_is_lost_and_the_a_answer_is_not() {
+    inside("a_lost_aaaa_answer_is_lost_and_the_a_answer_is_not", || {
+        let network = build(&default_world(LINK));
+        let name = "aaaa-lost.lab.example";
+        for server in [IpAddr::from(DNS_V4), IpAddr::from(DNS_V6)] {
+            assert!(ask(&network, server, name, RecordType::A, LONG).is_some_and(|m| m.answers.len() == 1));
+            assert_eq!(ask(&network, server, name, RecordType::AAAA, Duration::from_millis(400)), None);
+        }
+        // Asked and answered after them, by the same sockets: the lost questions did reach the server.
+        assert!(ask(&network, DNS_V6.into(), name, RecordType::A, LONG).is_some());
+        assert_eq!(network.dns_count(name, "AAAA"), 2);
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn an_answer_waits_for_the_delay_of_its_record() {
+    inside("an_answer_waits_for_the_delay_of_its_record", || {
+        let mut world = default_world(LINK);
+        let delay = Duration::from_millis(80);
+        site(&mut world, "www").aaaa.delay = delay;
+        let network = build(&world);
+        let before = network.clock().now();
+        ask(&network, DNS_V4.into(), "www.lab.example", RecordType::AAAA, LONG).unwrap();
+        assert!(network.clock().now() - before >= RTT + delay);
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_truncated_answer_is_asked_for_again_over_tcp() {
+    inside("a_truncated_answer_is_asked_for_again_over_tcp", || {
+        let mut world = default_world(LINK);
+        site(&mut world, "v4").a.reply = Reply::Truncated;
+        let network = build(&world);
+        let found = network.on_client(|| "v4.lab.example:80".to_socket_addrs().unwrap().count()).unwrap();
+        assert_eq!(found, 1);
+        assert!(network.dns_log().iter().any(|query| query.rtype == "A" && query.over_tcp));
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn connections_that_nobody_used_are_told_from_those_that_carried_requests() {
+    inside("connections_that_nobody_used_are_told_from_those_that_carried_requests", || {
+        let mut world = default_world(LINK);
+        let www = site(&mut world, "www").clone();
+        let network = build(&world);
+        let (v4, v6) = (www.v4[0].addr, www.v6[0].addr);
+        let unused = [v6, v6, v4].map(|ip| connect(&network, ip).0.unwrap());
+        let mut used = connect(&network, v6).0.unwrap();
+        assert!(get(&mut used, "/").contains("host: www.lab.example\nfamily: IPv6\n"));
+        assert_eq!(get(&mut used, "/bytes/200000").len(), 200_000);
+        let accepted = network.accepted();
+        // Requests came last over the same link, so the connections before them have been accepted.
+        let counts = |ip| (accepted[&ip].connections, accepted[&ip].used, accepted[&ip].requests);
+        assert_eq!((counts(v6), counts(v4)), ((3, 1, 2), (1, 0, 0)));
+        drop(unused);
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_download_is_never_faster_than_its_link() {
+    inside("a_download_is_never_faster_than_its_link", || {
+        let mut world = default_world("rate=20mbit,delay=5ms");
+        let www = site(&mut world, "www").v6[0].addr;
+        let network = build(&world);
+        let mut stream = connect(&network, www).0.unwrap();
+        let before = network.clock().now();
+        assert_eq!(get(&mut stream, "/bytes/1000000").len(), 1_000_000);
+        // 8 Mbit of payload alone take 400 ms at 20 Mbit/s, and the request a round trip.
+        let took = network.clock().now() - before;
+        assert!(took >= Duration::from_millis(400 + 10), "{took:?}");
+        assert!(network.certificate().packets >= 1_000_000 / 1500);
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_link_that_loses_everything_lets_nothing_through_and_says_so() {
+    inside("a_link_that_loses_everything_lets_nothing_through_and_says_so", || {
+        let mut world = default_world("delay=1ms,loss=100%");
+        let www = site(&mut world, "www").v6[0].addr;
+        let network = build(&world);
+        let patience = Duration::from_millis(500);
+        let result = network.on_client(|| TcpStream::connect_timeout(&SocketAddr::new(www, 80), patience)).unwrap();
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let certificate = network.certificate();
+        assert!(certificate.drops.lost >= 1 && certificate.packets == 0 && certificate.valid, "{certificate:?}");
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_site_can_change_while_the_network_runs() {
+    inside("a_site_can_change_while_the_network_runs", || {
+        let mut world = default_world(LINK);
+        let network = build(&world);
+        let mut www = site(&mut world, "www").clone();
+        let (v4, v6) = (www.v4[0].addr, www.v6[0].addr);
+        let elsewhere: IpAddr = [198, 19, 9, 9].into();
+        assert!(connect(&network, v6).0.is_ok());
+        www.v6[0].fate = Fate::Refuses;
+        www.v4[0].extra_rtt = Duration::from_millis(100);
+        www.a.reply = Reply::NxDomain;
+        network.set_site(www.clone()).unwrap();
+        assert_eq!(connect(&network, v6).0.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        let (stream, took) = connect(&network, v4);
+        assert!(stream.is_ok() && took >= RTT + Duration::from_millis(100), "{took:?}");
+        let answer = ask(&network, DNS_V4.into(), &www.name, RecordType::A, LONG).unwrap();
+        assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain);
+        www.v6[0].fate = Fate::Answers;
+        www.v4[0].addr = elsewhere;
+        network.set_site(www).unwrap();
+        assert!(connect(&network, v6).0.is_ok() && connect(&network, elsewhere).0.is_ok());
+        let patience = Duration::from_millis(500);
+        let old = network.on_client(|| TcpStream::connect_timeout(&SocketAddr::new(v4, 80), patience)).unwrap();
+        assert!(old.is_err(), "the old address belongs to nobody now");
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_world_that_contradicts_itself_is_refused_with_its_fault() {
+    inside("a_world_that_contradicts_itself_is_refused_with_its_fault", || {
+        let fault = |change: &dyn Fn(&mut World)| {
+            let mut world = default_world(LINK);
+            change(&mut world);
+            Network::build(&world).err().expect("no such world").to_string()
+        };
+        assert!(fault(&|w| w.sites[0].v4[0].addr = [198, 18, 0, 9].into()).contains("the lab needs itself"));
+        assert!(fault(&|w| w.sites[0].v4[0].addr = w.sites[1].v4[0].addr).contains("belongs to two hosts"));
+        assert!(fault(&|w| w.sites[0].v6[0].addr = [198, 19, 7, 7].into()).contains("other family"));
+        assert!(fault(&|w| w.link = "no-such-link".into()).contains("no-such-link"));
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn two_labs_side_by_side_do_not_meet() {
+    inside("two_labs_side_by_side_do_not_meet", || {
+        let mut world = default_world(LINK);
+        let www = site(&mut world, "www").v6[0].addr;
+        let (one, other) = (build(&world), build(&default_world("delay=40ms")));
+        let (a, b) = std::thread::scope(|scope| {
+            let a = scope.spawn(|| connect(&one, www));
+            let b = scope.spawn(|| connect(&other, www));
+            (a.join().unwrap(), b.join().unwrap())
+        });
+        assert!(a.0.is_ok() && a.1 >= RTT, "{:?}", a.1);
+        assert!(b.0.is_ok() && b.1 >= Duration::from_millis(80), "{:?}", b.1);
+        get(&mut b.0.unwrap(), "/");
+        assert_eq!((one.accepted()[&www].requests, other.accepted()[&www].requests), (0, 1));
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn an_ordinary_user_needs_no_root() {
+    const TEST: &str = "an_ordinary_user_needs_no_root";
+    const NOBODY: u32 = 65534;
+    let root = rustix::process::geteuid().is_root();
+    if root && std::process::id() != 2 {
+        // Descend to an ordinary user, who then runs this test from the start.
+        let program = std::env::current_exe().unwrap();
+        match Command::new(&program).args(alone(TEST)).uid(NOBODY).gid(NOBODY).current_dir("/").status() {
+            Ok(status) => assert!(status.success(), "{TEST} failed as user {NOBODY}; see above"),
+            Err(e) => println!("skipped: cannot run {} as user {NOBODY}: {e}", program.display()),
+        }
+        return;
+    }
+    inside(TEST, || {
+        let mut world = default_world(LINK);
+        let www = site(&mut world, "www").clone();
+        let network = build(&world);
+        let (stream, took) = connect(&network, www.v6[0].addr);
+        assert!(took >= RTT && get(&mut stream.unwrap(), "/").contains("IPv6"));
+        let found = network.on_client(|| "www.lab.example:80".to_socket_addrs().unwrap().count()).unwrap();
+        assert_eq!(found, 2);
+        let certificate = network.certificate();
+        assert_eq!(certificate.early, 0);
+        let (client, server) = (network.client_congestion_control(), network.server_congestion_control());
+        println!("as an ordinary user: client {client}, server {server}, {certificate:?}");
+    });
+}
