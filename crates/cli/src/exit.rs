@@ -1,0 +1,73 @@
+//! How a verb ends: exit codes, and errors in one line on standard error.
+
+use std::process::ExitCode;
+
+/// Writes a line to standard output. Whoever has stopped reading (`| head`) is not told more, and nothing else stops.
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
+/// Writes a line to standard error; see [`say`].
+#[macro_export]
+macro_rules! complain {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
+/// All went well.
+pub const OK: u8 = 0;
+/// It failed.
+pub const FAILURE: u8 = 1;
+/// The arguments were off (clap's code, too).
+pub const USAGE: u8 = 2;
+/// The kernel or the host does not permit it.
+pub const NOT_PERMITTED: u8 = 4;
+/// The result is invalid: the machine was too busy.
+pub const INVALID: u8 = 7;
+/// The command was found but could not be run, as env(1) says it.
+pub const CANNOT_RUN: u8 = 126;
+/// The command was not found, as env(1) says it.
+pub const NOT_FOUND: u8 = 127;
+
+/// An error of usage: something was named that does not exist.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Turns what a verb came to into an exit code, and says what went wrong.
+pub fn code(result: anyhow::Result<u8>) -> ExitCode {
+    match result {
+        Ok(code) => code.into(),
+        Err(e) => {
+            crate::complain!("headstart: {e:#}");
+            let refused = |e: &headstart_lab::netns::Error| matches!(e, headstart_lab::netns::Error::Refused { .. });
+            if e.chain().any(|cause| cause.is::<Usage>()) {
+                USAGE.into()
+            } else if e.chain().filter_map(|cause| cause.downcast_ref()).any(refused) {
+                NOT_PERMITTED.into()
+            } else {
+                FAILURE.into()
+            }
+        }
+    }
+}
+
+/// The exit status of a child as one byte: 128 + n for signal n.
+pub fn of_child(status: std::process::ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    u8::try_from(code).unwrap_or(FAILURE)
+}

@@ -1,0 +1,77 @@
+//! `headstart lab`: emulated networks, experiments, reports.
+
+pub mod progress;
+mod report;
+pub mod run;
+
+use crate::exit;
+use headstart_lab::experiment;
+use headstart_lab::netns;
+use std::ffi::OsString;
+
+/// Verbs of `headstart lab`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    /// List the experiments.
+    List(List),
+    /// Run an experiment; its results go into a folder with a report.
+    Run(run::Args),
+    /// Make one report out of several results folders.
+    Report(report::Args),
+    /// Run a shell or a program behind an emulated link.
+    Shell(Shell),
+}
+
+/// Arguments of `headstart lab list`.
+#[derive(Debug, clap::Args)]
+pub struct List {
+    /// As one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `headstart lab shell`.
+#[derive(Debug, clap::Args)]
+pub struct Shell {
+    /// A preset (see `headstart list links`) or a text such as "rate=100mbit,delay=15ms,loss=1%".
+    #[arg(long, default_value = "lte")]
+    link: String,
+    /// The program and its arguments; your shell if there is none.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs a verb of the lab.
+pub fn run(verb: Verb) -> anyhow::Result<u8> {
+    match verb {
+        Verb::List(args) => {
+            list(args.json);
+            Ok(exit::OK)
+        }
+        Verb::Run(args) => run::run(&args),
+        Verb::Report(args) => report::run(&args),
+        Verb::Shell(args) => {
+            headstart_link::parse(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
+            let status = netns::shell(&args.link, &args.command)?;
+            Ok(u8::try_from(status).unwrap_or(exit::FAILURE))
+        }
+    }
+}
+
+fn list(json: bool) {
+    if json {
+        let experiments: Vec<_> = experiment::ALL
+            .iter()
+            .map(|e| {
+                let (name, shows, claims, conditions) = (e.name, e.shows, e.claims, e.conditions);
+                serde_json::json!({ "name": name, "shows": shows, "claims": claims, "conditions": conditions })
+            })
+            .collect();
+        crate::say!("{}", serde_json::json!({ "version": 1, "experiments": experiments }));
+        return;
+    }
+    for e in experiment::ALL {
+        let claims = if e.claims.is_empty() { String::new() } else { format!(" ({})", e.claims.join(", ")) };
+        crate::say!("{}{claims}\n  {}\n  conditions: {}", e.name, e.shows, e.conditions.join(", "));
+    }
+}

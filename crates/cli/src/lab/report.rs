@@ -1,0 +1,35 @@
+//! `headstart lab report`: one report out of several results folders.
+
+use crate::exit;
+use anyhow::Context as _;
+use headstart_lab::experiment::{Claims, Outcome};
+use headstart_lab::report;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `headstart lab report`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Results folders, or result.json files.
+    #[arg(required = true, value_name = "DIR")]
+    results: Vec<PathBuf>,
+    /// Folder for the report.
+    #[arg(long, value_name = "DIR", default_value = "headstart-results")]
+    out: PathBuf,
+}
+
+/// Writes the report.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let outcomes = args.results.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let page = report::write_readable(&args.out, &outcomes, &Claims::built_in()?)?;
+    crate::say!("{}", page.display());
+    Ok(exit::OK)
+}
+
+fn read(path: &Path) -> anyhow::Result<Outcome> {
+    let file = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
+    let text = std::fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
+    let outcome: Outcome = serde_json::from_slice(&text)
+        .with_context(|| format!("{} is not a result of this version; run the experiment again", file.display()))?;
+    outcome.check().with_context(|| format!("{} contradicts itself", file.display()))?;
+    Ok(outcome)
+}

@@ -1,0 +1,115 @@
+//! `headstart lab run NAME`: one experiment, its results folder, and the object that other programs read.
+
+use super::progress::Line;
+use crate::exit;
+use headstart_io::clock::{Clock, wall};
+use headstart_lab::device::{DeviceState, Snapshot};
+use headstart_lab::experiment::{self, Claims, Context, Outcome, Speeds};
+use headstart_lab::netns::{Entered, Entry};
+use headstart_lab::report;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// How long the machine is looked at before a run: long enough for a share of 10 ms ticks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Arguments of `headstart lab run`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The experiment (see `headstart lab list`).
+    name: String,
+    /// Fewer trials: shows that it works, not what the number is.
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object, on the last line of standard output, instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Seed of everything random.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Virtual time (`sim`), real packets in namespaces (`netns`), or `both`.
+    #[arg(long, default_value = "both")]
+    speed: String,
+    /// Only this condition; may be given several times.
+    #[arg(long = "condition", value_name = "NAME")]
+    conditions: Vec<String>,
+    /// Folder for the results [default: headstart-results/NAME].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Runs the experiment.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let usage = |e: experiment::ExperimentError| exit::Usage(e.to_string());
+    let entry = experiment::find(&args.name).map_err(usage)?;
+    let speeds: Speeds = args.speed.parse().map_err(usage)?;
+    if let Some(bad) = args.conditions.iter().find(|c| !entry.conditions.contains(&c.as_str())) {
+        let known = entry.conditions.join(", ");
+        return Err(exit::Usage(format!("{} has no condition {bad:?}; it has: {known}", entry.name)).into());
+    }
+    if speeds.in_namespaces()
+        && let Entered::Ended(status) = Entry::this_command().pass_signals().enter()?
+    {
+        return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
+    }
+    let conditions = (!args.conditions.is_empty()).then(|| args.conditions.clone());
+    let outcome = observed(entry, speeds, args.quick, args.seed, conditions)?;
+    let out = args.out.clone().unwrap_or_else(|| Path::new("headstart-results").join(entry.name));
+    let page = report::write(&out, &outcome, &Claims::built_in()?)?;
+    if args.json {
+        crate::complain!("report: {}", page.display());
+        crate::say!("{}", outcome.last_line());
+    } else {
+        crate::say!("{}", report::terminal(&outcome, width(), std::io::stdout().is_terminal() && colour()));
+        crate::say!("report: {}", page.display());
+    }
+    Ok(if outcome.valid { exit::OK } else { exit::INVALID })
+}
+
+/// Runs `entry` and notes the state of the machine meanwhile.
+pub fn observed(
+    entry: &experiment::Entry,
+    speeds: Speeds,
+    quick: bool,
+    seed: u64,
+    conditions: Option<Vec<String>>,
+) -> anyhow::Result<Outcome> {
+    let root = Path::new("/");
+    let earlier = Snapshot::take(root);
+    Clock::new().sleep(LOOK);
+    let (began, before): (SystemTime, Snapshot) = (wall(), Snapshot::take(root));
+    let progress = std::sync::Arc::new(Line::begin());
+    let cx = Context { quick, speeds, conditions, progress: Box::new(Shared(progress.clone())), ..Context::new(seed) };
+    let outcome = entry.start(&cx);
+    progress.end();
+    let mut outcome = outcome?;
+    let device = DeviceState::over(root, began, earlier, before, Snapshot::take(root));
+    if speeds.in_namespaces() {
+        for doubt in device.doubts() {
+            outcome.invalidate(doubt);
+        }
+    }
+    outcome.device = Some(device);
+    Ok(outcome)
+}
+
+/// The progress line, while the experiment has it too.
+struct Shared(std::sync::Arc<Line>);
+
+impl experiment::Progress for Shared {
+    fn step(&self, done: u64, total: u64, doing: &str) {
+        self.0.step(done, total, doing);
+    }
+}
+
+/// Columns of the terminal.
+pub fn width() -> usize {
+    let told = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    told.unwrap_or_else(|| headstart_io::terminal_width().unwrap_or(100))
+}
+
+/// Whether colours are welcome (no-color.org).
+pub fn colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}

@@ -1,0 +1,57 @@
+//! `headstart list`: what there is, read from the registries.
+
+use crate::exit;
+use headstart_core::connect::race;
+use headstart_lab::{condition, experiment};
+use headstart_link::preset;
+
+/// Arguments of `headstart list`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only this: races, links, conditions, experiments.
+    what: Option<String>,
+    /// As one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A registry: its name, and name and description of each of its members.
+type Registry = (&'static str, Vec<(&'static str, &'static str)>);
+
+fn registries() -> [Registry; 4] {
+    [
+        ("races", race::ALL.iter().map(|e| (e.name, e.what)).collect()),
+        ("links", preset::ALL.iter().map(|e| (e.name, e.why)).collect()),
+        ("conditions", condition::ALL.iter().map(|c| (c.name, c.what)).collect()),
+        ("experiments", experiment::ALL.iter().map(|e| (e.name, e.shows)).collect()),
+    ]
+}
+
+/// Prints the registries.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let all = registries();
+    if let Some(what) = &args.what
+        && !all.iter().any(|(name, _)| name == what)
+    {
+        let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
+        return Err(exit::Usage(format!("there is no list of {what:?}; there are: {}", names.join(", "))).into());
+    }
+    let wanted = all.into_iter().filter(|(name, _)| args.what.as_ref().is_none_or(|w| w == name));
+    if args.json {
+        let mut object = serde_json::Map::from_iter([("version".to_owned(), 1.into())]);
+        for (name, members) in wanted {
+            let members = members.iter().map(|(name, what)| serde_json::json!({ "name": name, "what": what }));
+            object.insert(name.to_owned(), members.collect());
+        }
+        crate::say!("{}", serde_json::Value::Object(object));
+        return Ok(exit::OK);
+    }
+    for (name, members) in wanted {
+        crate::say!("{name}:");
+        let width = members.iter().map(|(n, _)| n.len()).max().unwrap_or_default();
+        for (name, what) in members {
+            crate::say!("  {name:width$}  {what}");
+        }
+    }
+    Ok(exit::OK)
+}

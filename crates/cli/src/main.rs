@@ -1,0 +1,50 @@
+//! The command `headstart`.
+//!
+//! Each verb is a file: its arguments, and what it does by calling the floors below. What verbs share of speaking to
+//! people (exit codes, streams) is in [`exit`].
+#![forbid(unsafe_code)]
+
+mod client;
+mod demo;
+mod exit;
+mod lab;
+mod list;
+mod run;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Takes the waiting out of a host's network, and proves it.
+#[derive(Debug, Parser)]
+#[command(name = "headstart", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run a program with its names resolved and its connections opened ahead of time.
+    Run(run::Args),
+    /// Emulated networks and experiments.
+    #[command(subcommand)]
+    Lab(lab::Verb),
+    /// A quick tour: real programs through an emulated dual-stack network, with and without headstart.
+    Demo(demo::Args),
+    /// What there is: races, links, conditions, experiments.
+    List(list::Args),
+    /// Connect to names read from standard input (for measuring).
+    #[command(hide = true)]
+    Client(client::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().verb {
+        Verb::Run(args) => run::run(args),
+        Verb::Lab(verb) => lab::run(verb),
+        Verb::Demo(args) => demo::run(&args),
+        Verb::List(args) => list::run(&args),
+        Verb::Client(args) => client::run(&args),
+    };
+    exit::code(result)
+}

@@ -1,0 +1,117 @@
+//! Programs that a preloaded library does not reach: they run as they are, and one line says that they are not covered.
+
+use crate::lab::{Ended, HEADSTART, Lab, compiled, found, inside};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs a program that is not covered: it does what it does, and one line names it and gives the reason.
+fn not_covered(lab: &Lab, program: &Path, reason: &str, code: i32) {
+    let words = [program.to_str().unwrap()];
+    let (bare, ours) = (lab.bare(&words), lab.ours(&words));
+    assert_eq!((ours.code, &ours.out), (Some(code), &bare.out), "{ours:?}");
+    assert_eq!(ours.err.lines().count(), 1, "{ours:?}");
+    let name = words[0];
+    assert!(
+        ours.err.starts_with(&format!("headstart: {name} is not covered: ")) && ours.err.contains(reason),
+        "{ours:?}"
+    );
+    let quiet = lab.ours_with(&["--quiet"], &words);
+    assert_eq!((quiet.code, quiet.err.as_str()), (Some(code), ""));
+    assert!(lab.scratch.left_behind().is_empty());
+}
+
+inside!(a_static_c_program_runs_and_is_said_not_to_be_covered, || {
+    let lab = Lab::new();
+    // The linker warns of getaddrinfo in static programs, which is what is being tried here.
+    let Some(program) = compiled(&lab.scratch, "hello.c", &["-static"]) else { return };
+    not_covered(&lab, &program, "statically linked", 7);
+});
+
+inside!(a_go_program_without_the_c_library_runs_and_is_said_not_to_be_covered, || {
+    let lab = Lab::new();
+    let Some(go) = found("go", "golang-go") else { return };
+    let (source, program) = (lab.scratch.path("fetch.go"), lab.scratch.path("fetch"));
+    fs::write(
+        &source,
+        "package main\nimport (\"io\"; \"net/http\"; \"os\")\nfunc main() {\n\
+         r, err := http.Get(\"http://v4.lab.example/\")\nif err != nil { panic(err) }\n\
+         io.Copy(os.Stdout, r.Body)\nos.Exit(7)\n}\n",
+    )
+    .unwrap();
+    let mut build = Command::new(go);
+    build.args(["build", "-o"]).arg(&program).arg(&source).env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=mod");
+    build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").env("GOCACHE", lab.scratch.path("go-cache"));
+    let output = build.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    not_covered(&lab, &program, "statically linked", 7);
+});
+
+inside!(a_set_user_id_program_runs_and_is_said_not_to_be_covered, || {
+    let lab = Lab::new();
+    let Some(program) = compiled(&lab.scratch, "hello.c", &[]) else { return };
+    // In a user namespace there is only one user to give it to.
+    let Ok(()) = chown(&program, Some(12_345), None) else {
+        println!("skipped: only root may give a file to another user");
+        return;
+    };
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    fs::set_permissions(program.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    not_covered(&lab, &program, "set-user-ID", 7);
+});
+
+inside!(a_program_of_another_loader_is_said_not_to_be_covered, || {
+    let lab = Lab::new();
+    // The loader of this machine under the name of another C library's.
+    let loaders = fs::read_dir("/lib64").into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_loader = |file: &PathBuf| file.file_name().is_some_and(|n| n.to_string_lossy().starts_with("ld-linux"));
+    let Some(real) = loaders.into_iter().find(is_loader) else {
+        println!("skipped: no loader of the GNU C library in /lib64 (Debian package: libc6)");
+        return;
+    };
+    let musl = lab.scratch.path("ld-musl-x86_64.so.1");
+    fs::copy(real, &musl).unwrap();
+    let flag = format!("-Wl,--dynamic-linker={}", musl.display());
+    let Some(program) = compiled(&lab.scratch, "hello.c", &[&flag]) else { return };
+    not_covered(&lab, &program, "ld-musl-x86_64.so.1", 7);
+});
+
+inside!(switched_off_nothing_is_preloaded, || {
+    let lab = Lab::new();
+    let mut command = lab.command(HEADSTART);
+    let script = "echo \"${LD_PRELOAD-none} ${HEADSTART_DIR-none}\"; exit 3";
+    command.args(["run", "--", "sh", "-c", script]).env("HEADSTART", "off");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "none none\n");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("not covered: HEADSTART=off"), "{said}");
+});
+
+inside!(switched_off_further_down_a_program_is_left_alone, || {
+    let lab = Lab::new();
+    let Some(program) = compiled(&lab.scratch, "inert.c", &[]) else { return };
+    let run: Ended = lab.ours(&["env", "HEADSTART=off", program.to_str().unwrap(), "blocking"]);
+    assert!(run.code == Some(0) && run.count("processes") == 0, "{run:?}");
+    assert!(run.err.contains("nothing to gain"), "{run:?}");
+});
+
+inside!(a_static_program_started_by_a_covered_one_does_no_harm, || {
+    let lab = Lab::new();
+    let Some(program) = compiled(&lab.scratch, "hello.c", &["-static"]) else { return };
+    let run = lab.ours(&["sh", "-c", &format!("{}; echo then $?", program.display())]);
+    assert_eq!((run.code, run.out.as_str()), (Some(0), "connect: 0\nthen 7\n"), "{run:?}");
+});
+
+inside!(the_users_own_preloads_are_kept, || {
+    let lab = Lab::new();
+    let Some(found) = found("cc", "gcc") else { return };
+    let (source, library) = (lab.scratch.path("mine.c"), lab.scratch.path("mine.so"));
+    fs::write(&source, "#include <unistd.h>\n__attribute__((constructor)) static void f(void) {\nif (write(1, \"mine\\n\", 5)) {}\n}\n").unwrap();
+    let built = Command::new(found).args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status().unwrap();
+    assert!(built.success());
+    let mut command = lab.command(HEADSTART);
+    command.args(["run", "-q", "--", "true"]).env("LD_PRELOAD", &library);
+    assert_eq!(String::from_utf8_lossy(&command.output().unwrap().stdout).lines().filter(|l| *l == "mine").count(), 2);
+});

@@ -1,0 +1,102 @@
+//! Headstart changes when connections are there, never what calls mean: a C program of many behaviours sees the same
+//! with and without it.
+
+use crate::lab::{Ended, Lab, compiled, inside};
+
+/// One behaviour of `inert.c`, bare and through headstart: what both printed is the same. `None` without a compiler.
+fn same(behaviour: &str) -> Option<Ended> {
+    let lab = Lab::new();
+    // Lookups fill a program of their own.
+    let source = if behaviour == "lookups" { "lookups.c" } else { "inert.c" };
+    let program = compiled(&lab.scratch, source, &[])?;
+    let words = [program.to_str().unwrap(), behaviour];
+    let bare = lab.bare(&words);
+    assert!(bare.code == Some(0) && !bare.out.is_empty(), "{bare:?}");
+    let ours = lab.ours(&words);
+    assert_eq!(differences(&bare, &ours), Vec::<String>::new(), "{ours:?}");
+    assert_eq!(ours.code, Some(0), "{ours:?}");
+    assert_eq!(lab.scratch.left_behind(), Vec::<std::path::PathBuf>::new());
+    Some(ours)
+}
+
+/// The lines in which two runs differ.
+pub fn differences(bare: &Ended, ours: &Ended) -> Vec<String> {
+    let count = bare.out.lines().count().max(ours.out.lines().count());
+    let (mut one, mut other) = (bare.out.lines(), ours.out.lines());
+    let pairs = (0..count).map(|_| (one.next().unwrap_or("(nothing)"), other.next().unwrap_or("(nothing)")));
+    pairs.filter(|(bare, ours)| bare != ours).map(|(bare, ours)| format!("bare {bare:?} ours {ours:?}")).collect()
+}
+
+/// What may not be accelerated: no connection was handed over, and so every call was the program's own.
+fn left_alone(behaviour: &str) {
+    if let Some(ours) = same(behaviour) {
+        assert_eq!(ours.count("handed_over") + ours.count("handed_over_in_progress"), 0, "{ours:?}");
+    }
+}
+
+/// What may be accelerated, and was: this many connections at least.
+fn accelerated(behaviour: &str, connections: u64) {
+    if let Some(ours) = same(behaviour) {
+        assert!(ours.count("handed_over") + ours.count("handed_over_in_progress") >= connections, "{ours:?}");
+    }
+}
+
+inside!(a_blocking_connect_is_handed_over_with_the_names_flags_and_errno_of_the_kernels, || accelerated("blocking", 2));
+inside!(an_ipv6_socket_reaches_a_mapped_address_unless_it_is_for_ipv6_only, || {
+    same("mapped");
+});
+inside!(a_udp_connect_is_the_kernels, || left_alone("udp"));
+inside!(a_connect_to_a_local_socket_is_the_kernels, || {
+    if let Some(ours) = same("local") {
+        assert_eq!(ours.count("processes"), 0, "nobody was asked anything: {ours:?}");
+    }
+});
+inside!(a_connect_to_an_address_in_figures_is_the_kernels, || {
+    if let Some(ours) = same("numeric") {
+        assert_eq!(ours.count("processes"), 0, "nobody was asked anything: {ours:?}");
+    }
+});
+inside!(a_connect_to_an_address_from_no_lookup_is_the_kernels, || left_alone("unknown"));
+inside!(a_bound_socket_keeps_its_port, || left_alone("bound"));
+inside!(socket_options_read_the_same_whether_they_are_carried_over_or_bind_the_socket, || accelerated("options", 8));
+inside!(epoll_reports_a_socket_that_was_watched_before_it_connected, || left_alone("epoll_before"));
+inside!(a_duplicate_of_a_socket_is_connected_with_it, || left_alone("dup_before"));
+inside!(parent_and_child_of_a_fork_both_connect, || accelerated("fork_between", 1));
+inside!(a_socket_from_before_a_fork_is_connected_in_both_processes, || {
+    same("fork_with_socket");
+});
+inside!(sixteen_threads_connect_fifty_times_each, || accelerated("threads", 400));
+inside!(closing_every_descriptor_before_connecting_loses_nothing, || accelerated("closefrom_before", 1));
+inside!(a_non_blocking_connect_becomes_writable_and_tells_no_error, || {
+    same("nonblocking");
+});
+inside!(a_refusal_is_told_to_blocking_and_non_blocking_callers, || {
+    same("refused");
+});
+inside!(connecting_again_says_already_and_is_connected, || {
+    same("again");
+});
+inside!(a_signal_interrupts_a_blocking_connect_which_then_completes, || {
+    same("eintr");
+});
+inside!(a_signal_with_sa_restart_does_not_interrupt_a_blocking_connect, || {
+    same("sa_restart");
+});
+inside!(signals_are_not_reported_by_getaddrinfo_and_non_blocking_connects, || {
+    same("signals_everywhere");
+});
+inside!(a_send_timeout_bounds_a_blocking_connect, || {
+    same("sndtimeo");
+});
+inside!(a_cancelled_thread_ends_alone, || {
+    same("cancelled");
+});
+inside!(getaddrinfo_answers_as_the_c_library_does, || {
+    same("lookups");
+});
+inside!(calls_that_make_no_sense_fail_as_ever, || {
+    same("nonsense");
+});
+inside!(a_program_in_another_network_namespace_is_not_given_connections_of_this_one, || {
+    same("elsewhere");
+});

@@ -1,0 +1,17 @@
+//! `headstart run`, end to end: the built command, unmodified programs, the kernel's own TCP, in the lab's namespaces.
+//!
+//! What needs a network runs inside (see [`lab`]); the rest runs where the tests run. Everything a program does through
+//! headstart is compared with what it does without. Nothing is sent outside namespaces made here, and no upper bound of
+//! a time is tested but where the program alone would take many times as long.
+#![forbid(unsafe_code)]
+
+mod content;
+mod coverage;
+mod descriptors;
+mod endings;
+mod inertness;
+mod lab;
+mod names;
+mod processes;
+mod side_by_side;
+mod supervisor_gone;

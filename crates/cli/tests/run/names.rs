@@ -1,0 +1,89 @@
+//! Names: which are headstart's business, and what bad answers of servers come to.
+
+use crate::lab::{Ended, Lab, found, inside, python, site, world};
+use headstart_lab::world::Reply;
+use std::io::Write;
+
+/// Prints what getaddrinfo says of each name: its addresses, or its error's number.
+const RESOLVE: &str = "import socket, sys\n\
+    for name in sys.argv[1:]:\n\
+    \x20   try: print(name, sorted({a[4][0] for a in socket.getaddrinfo(name, 80)}))\n\
+    \x20   except socket.gaierror as e: print(name, e.errno)";
+
+/// What both make of names; ours, after seeing that it is the same.
+fn same(lab: &Lab, names: &[&str]) -> Option<Ended> {
+    let python = python()?;
+    let words: Vec<&str> = [python.as_str(), "-c", RESOLVE].into_iter().chain(names.iter().copied()).collect();
+    let (bare, ours) = (lab.bare(&words), lab.ours(&words));
+    assert!(bare.code == Some(0) && bare.out.lines().count() == names.len(), "{bare:?}");
+    assert_eq!(ours.out, bare.out, "{ours:?}");
+    Some(ours)
+}
+
+inside!(names_of_etc_hosts_single_labels_and_local_names_are_the_c_librarys, || {
+    let lab = Lab::new();
+    // The lab's own file, which only this mount namespace sees.
+    let mut hosts = std::fs::OpenOptions::new().append(true).open("/etc/hosts").unwrap();
+    writeln!(hosts, "198.19.0.2 intranet.lab.example intranet # by hand").unwrap();
+    let asked_before = lab.network.dns_log().len();
+    let names = ["intranet.lab.example", "INTRANET.lab.example", "intranet", "localhost"];
+    let Some(ours) = same(&lab, &names) else { return };
+    assert_eq!(lab.network.dns_log().len(), asked_before, "nothing of the hosts file is anybody else's business");
+    assert_eq!((ours.count("queries"), ours.count("resolved")), (0, 0), "{ours:?}");
+    let Some(ours) = same(&lab, &["intranet.lab.example.", "nowhere", "printer.local", "router.lan"]) else { return };
+    assert_eq!((ours.count("queries"), ours.count("resolved")), (0, 0), "{ours:?}");
+});
+
+inside!(a_name_that_does_not_exist_or_has_no_address_gives_the_same_error, || {
+    let mut world = world();
+    let without = site(&mut world, "v4");
+    without.a.reply = Reply::NxDomain;
+    without.aaaa.reply = Reply::NxDomain;
+    let empty = site(&mut world, "v6");
+    empty.v6.clear();
+    let lab = Lab::of(&world);
+    let names = ["v4.lab.example", "v6.lab.example", "nowhere.lab.example", "nowhere.lab.example."];
+    let Some(ours) = same(&lab, &names) else { return };
+    assert_eq!(ours.count("unresolved"), 4, "{ours:?}");
+});
+
+inside!(a_server_failure_of_one_type_leaves_the_other, || {
+    let mut world = world();
+    site(&mut world, "www").aaaa.reply = Reply::ServFail;
+    site(&mut world, "slow-v6").a.reply = Reply::ServFail;
+    let lab = Lab::of(&world);
+    same(&lab, &["www.lab.example", "slow-v6.lab.example"]);
+});
+
+inside!(malformed_answers_are_ignored_and_counted, || {
+    let Some(curl) = found("curl", "curl") else { return };
+    let mut world = world();
+    site(&mut world, "www").aaaa.reply = Reply::Malformed;
+    let lab = Lab::of(&world);
+    let ours = lab.ours(&[curl.to_str().unwrap(), "-sS", "http://www.lab.example/"]);
+    assert!(ours.code == Some(0) && ours.out.contains("family: IPv4"), "{ours:?}");
+    assert!(ours.count("ignored_dns_messages") >= 1, "{ours:?}");
+});
+
+inside!(only_malformed_answers_end_in_an_error_as_ever, || {
+    let Some(python) = python() else { return };
+    let mut world = world();
+    let bad = site(&mut world, "www");
+    (bad.a.reply, bad.aaaa.reply) = (Reply::Malformed, Reply::Malformed);
+    let lab = Lab::of(&world);
+    // Bare, the C library waits for 20 s.
+    let ours = lab.ours(&[python.as_str(), "-c", RESOLVE, "www.lab.example"]);
+    assert!(ours.code == Some(0), "{ours:?}");
+    assert_eq!(ours.out, format!("www.lab.example {}\n", -3), "EAI_AGAIN: {ours:?}");
+    assert!(ours.count("ignored_dns_messages") >= 2, "{ours:?}");
+});
+
+inside!(truncated_answers_are_fetched_over_tcp, || {
+    let mut world = world();
+    let long = site(&mut world, "www");
+    (long.a.reply, long.aaaa.reply) = (Reply::Truncated, Reply::Truncated);
+    let lab = Lab::of(&world);
+    let Some(ours) = same(&lab, &["www.lab.example"]) else { return };
+    assert_eq!(ours.count("resolved"), 1, "{ours:?}");
+    assert!(lab.network.dns_log().iter().filter(|query| query.over_tcp).count() >= 2);
+});

@@ -1,0 +1,43 @@
+//! Signals to processes that a test has started, and to those alone.
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+fn pid(number: u32) -> Pid {
+    i32::try_from(number).ok().and_then(Pid::from_raw).unwrap()
+}
+
+/// Sends a signal to one process.
+pub fn send(child: &Child, signal: Signal) {
+    kill_process(pid(child.id()), signal).unwrap();
+}
+
+/// Makes a command lead a process group of its own, as a shell does with its jobs.
+pub fn lead_a_group(command: &mut Command) {
+    command.process_group(0);
+}
+
+/// Sends a signal to the group that a child leads, as a terminal does.
+pub fn send_to_group(leader: &Child, signal: Signal) {
+    kill_process_group(pid(leader.id()), signal).unwrap();
+}
+
+/// Whether the process `number` is there; dead ones that nobody has waited for are not.
+pub fn is_alive(number: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    test_kill_process(pid(number)).is_ok() && !matches!(state, Some('Z' | 'X') | None)
+}
+
+/// Processes whose parent is `parent`.
+pub fn children(parent: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let of = |number: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        let parent_of = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<u32>().ok());
+        parent_of == Some(parent)
+    };
+    all.filter(of).collect()
+}
