@@ -1,0 +1,144 @@
+//! The project's own chores: `cargo xtask CHORE`.
+//!
+//! One file a chore and one line in [`ALL`]. Nothing here is part of what users run, and no chore changes the host
+//! unless it was asked to (`cargo xtask test --install`).
+#![forbid(unsafe_code)]
+
+mod ci;
+mod claims;
+mod packages;
+mod source;
+mod step;
+mod test;
+mod tidy;
+mod toml_lines;
+mod tree;
+
+use std::process::ExitCode;
+
+/// How a chore ended, when it did not end well.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The chore was called with words that it does not know: exit code 2.
+    Usage(String),
+    /// The chore ran, and found something wrong: exit code 1.
+    Failed(String),
+}
+
+/// A chore of the project.
+struct Chore {
+    /// The word on the command line.
+    name: &'static str,
+    /// Its arguments, as usage shows them.
+    arguments: &'static str,
+    /// One line on what it does.
+    summary: &'static str,
+    /// Does it; the arguments are those after the name.
+    run: fn(&[String]) -> Result<(), Failure>,
+}
+
+/// Every chore.
+const ALL: &[Chore] = &[
+    Chore {
+        name: "test",
+        arguments: "[--install] [--quick]",
+        summary: "all tests, those in network namespaces too; --quick leaves these out, --install first installs the \
+                  Debian packages that tests need",
+        run: test::run,
+    },
+    Chore {
+        name: "ci",
+        arguments: "[--install] [--quick]",
+        summary: "format, clippy, documentation, tidy, claims, then test (with the same arguments)",
+        run: ci::run,
+    },
+    Chore {
+        name: "tidy",
+        arguments: "",
+        summary: "the rules of the house that can be checked: floors, columns, file length, names, ...",
+        run: tidy::run,
+    },
+    Chore {
+        name: "claims",
+        arguments: "",
+        summary: "every claim of docs/claims.toml has its experiment, every experiment its claim",
+        run: claims::run,
+    },
+];
+
+fn usage() -> String {
+    let mut text = String::from("usage: cargo xtask CHORE\n\n");
+    for chore in ALL {
+        let call = format!("{} {}", chore.name, chore.arguments);
+        text += &format!("  {}\n      {}\n", call.trim_end(), chore.summary);
+    }
+    text + "  help\n      this text\n\nExit codes: 0 all is well, 1 something is wrong, 2 the call was not understood.\n"
+}
+
+/// Refuses arguments that a chore does not know.
+fn only_flags(arguments: &[String], known: &[&str]) -> Result<(), Failure> {
+    match arguments.iter().find(|argument| !known.contains(&argument.as_str())) {
+        None => Ok(()),
+        Some(stranger) if known.is_empty() => {
+            Err(Failure::Usage(format!("`{stranger}`: this chore takes no arguments")))
+        }
+        Some(stranger) => Err(Failure::Usage(format!("`{stranger}` is not one of: {}", known.join(", ")))),
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result<(), Failure> {
+    let Some((name, rest)) = arguments.split_first() else {
+        return Err(Failure::Usage("name a chore".into()));
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        print!("{}", usage());
+        return Ok(());
+    }
+    match ALL.iter().find(|chore| chore.name == name) {
+        Some(chore) => (chore.run)(rest),
+        None => Err(Failure::Usage(format!("there is no chore `{name}`"))),
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Failed(why)) => {
+            eprintln!("xtask: {why}");
+            ExitCode::from(1)
+        }
+        Err(Failure::Usage(why)) => {
+            eprintln!("xtask: {why}\n\n{}", usage().trim_end());
+            ExitCode::from(2)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn an_unknown_chore_or_no_chore_is_a_usage_error() {
+        assert!(matches!(dispatch(&words("frobnicate")), Err(Failure::Usage(_))));
+        assert!(matches!(dispatch(&[]), Err(Failure::Usage(_))));
+    }
+
+    #[test]
+    fn every_chore_refuses_an_argument_that_it_does_not_know() {
+        for chore in ALL {
+            let line = format!("{} --frobnicate", chore.name);
+            assert!(matches!(dispatch(&words(&line)), Err(Failure::Usage(_))), "{}", chore.name);
+        }
+    }
+
+    #[test]
+    fn usage_names_every_chore() {
+        assert!(ALL.iter().all(|chore| usage().contains(&format!("\n  {}", chore.name))));
+    }
+}

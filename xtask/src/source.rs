@@ -1,0 +1,192 @@
+//! Enough of Rust's grammar to read a source without being fooled by its comments and literals.
+//!
+//! Not a parser: it masks comments, strings and character literals, finds where tests begin, and lists the heads of
+//! paths. It never looks at types or macros.
+
+/// The text with comments, strings and character literals replaced by spaces; lines keep their numbers.
+pub fn code_only(text: &str) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while at < chars.len() {
+        let end = literal_end(&chars, at);
+        if end == at {
+            out.push(chars[at]);
+            at += 1;
+        } else {
+            out.extend(chars[at..end].iter().map(|c| if *c == '\n' { '\n' } else { ' ' }));
+            at = end;
+        }
+    }
+    out
+}
+
+/// Where the comment or literal that starts at `at` ends; `at` itself if none starts there.
+fn literal_end(chars: &[char], at: usize) -> usize {
+    let peek = |ahead: usize| chars.get(at + ahead).copied().unwrap_or('\0');
+    let inside_word = at > 0 && is_word(chars[at - 1]);
+    match (chars[at], peek(1)) {
+        ('/', '/') => (at..chars.len()).find(|&i| chars[i] == '\n').unwrap_or(chars.len()),
+        ('/', '*') => block_comment_end(chars, at),
+        ('"', _) => string_end(chars, at + 1),
+        ('\'', '\\') => (at + 3..chars.len()).find(|&i| chars[i] == '\'').map_or(chars.len(), |i| i + 1),
+        ('\'', _) if peek(2) == '\'' => at + 3,
+        ('r', '"' | '#') if !inside_word => raw_string_end(chars, at + 1).unwrap_or(at),
+        ('b' | 'c', 'r') if !inside_word => raw_string_end(chars, at + 2).unwrap_or(at),
+        _ => at,
+    }
+}
+
+fn block_comment_end(chars: &[char], start: usize) -> usize {
+    let (mut at, mut depth) = (start, 0);
+    while at < chars.len() {
+        match (chars[at], chars.get(at + 1)) {
+            ('/', Some('*')) => (depth, at) = (depth + 1, at + 2),
+            ('*', Some('/')) if depth == 1 => return at + 2,
+            ('*', Some('/')) => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+    }
+    chars.len()
+}
+
+fn string_end(chars: &[char], mut at: usize) -> usize {
+    while at < chars.len() {
+        match chars[at] {
+            '\\' => at += 2,
+            '"' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    chars.len()
+}
+
+/// `at` is just after the `r`; `None` if this is a raw identifier (`r#type`) and no string.
+fn raw_string_end(chars: &[char], at: usize) -> Option<usize> {
+    let hashes = chars[at..].iter().take_while(|c| **c == '#').count();
+    if chars.get(at + hashes) != Some(&'"') {
+        return None;
+    }
+    let body = at + hashes + 1;
+    let closes = |i: &usize| chars[*i] == '"' && chars[i + 1..].iter().take_while(|c| **c == '#').count() >= hashes;
+    Some((body..chars.len()).find(closes).map_or(chars.len(), |i| i + 1 + hashes))
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// How many lines stand before the inline test module at the end; all of them if there is none.
+///
+/// A single function or import under `#[cfg(test)]` does not end the production code: only `mod NAME {` does.
+pub fn production_lines(code: &str) -> usize {
+    let lines: Vec<&str> = code.lines().collect();
+    let opens_tests = |i: &usize| {
+        let next =
+            lines[i + 1..].iter().map(|line| line.trim()).find(|line| !line.is_empty() && !line.starts_with("#["));
+        lines[*i].trim_end() == "#[cfg(test)]"
+            && next.is_some_and(|line| line.split_whitespace().any(|word| word == "mod") && line.ends_with('{'))
+    };
+    (0..lines.len()).find(opens_tests).unwrap_or(lines.len())
+}
+
+/// The lines of production code, numbered from 1.
+pub fn production(code: &str) -> impl Iterator<Item = (usize, &str)> {
+    (1..).zip(code.lines()).take(production_lines(code))
+}
+
+/// Every name that directly follows `prefix` (such as `crate::`) in masked code, with its line from 1; the names of
+/// a group, `crate::{a, b::c}`, are listed one by one.
+pub fn heads_after(code: &str, prefix: &str) -> Vec<(usize, String)> {
+    let mut heads = Vec::new();
+    for (start, _) in code.match_indices(prefix) {
+        if code[..start].chars().next_back().is_some_and(|c| is_word(c) || c == ':') {
+            continue;
+        }
+        let line = 1 + code[..start].matches('\n').count();
+        let rest = &code[start + prefix.len()..];
+        match rest.strip_prefix('{') {
+            None => heads.extend(leading_word(rest).map(|word| (line, word))),
+            Some(group) => heads.extend(group_heads(group).into_iter().map(|(down, word)| (line + down, word))),
+        }
+    }
+    heads
+}
+
+/// The first words of the members of a group whose brace was just opened, with how many lines further down each is.
+fn group_heads(group: &str) -> Vec<(usize, String)> {
+    let (mut heads, mut depth, mut line, mut member_starts) = (Vec::new(), 0, 0, true);
+    for (at, c) in group.char_indices() {
+        match c {
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            '{' => depth += 1,
+            ',' if depth == 0 => member_starts = true,
+            '\n' => line += 1,
+            c if member_starts && is_word(c) => {
+                heads.extend(leading_word(&group[at..]).map(|word| (line, word)));
+                member_starts = false;
+            }
+            _ => {}
+        }
+    }
+    heads
+}
+
+fn leading_word(text: &str) -> Option<String> {
+    let word: String = text.trim_start().chars().take_while(|c| is_word(*c)).collect();
+    (!word.is_empty()).then_some(word)
+}
+
+/// Whether `word` stands in `line` as a whole word, and what follows it, trimmed, at each place.
+pub fn word_followed_by<'a>(line: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+    line.match_indices(word).filter_map(move |(at, _)| {
+        let after = &line[at + word.len()..];
+        let starts = !line[..at].chars().next_back().is_some_and(is_word);
+        (starts && !after.chars().next().is_some_and(is_word)).then(|| after.trim_start())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_literals_are_masked_and_lifetimes_are_not() {
+        let text = "a /* x /* y */ z */ b // c\n\"d \\\" e\" f r#\"g \" h\"# 'i' '\\'' &'j k b\"l\" br\"m\"";
+        let code = code_only(text);
+        let left: Vec<&str> = code.split_whitespace().collect();
+        assert_eq!(left, ["a", "b", "f", "&'j", "k", "b"]);
+        assert_eq!(code.lines().count(), 2);
+    }
+
+    #[test]
+    fn a_raw_identifier_is_no_string() {
+        assert_eq!(code_only("r#type + for\"x\"").trim_end(), "r#type + for");
+    }
+
+    #[test]
+    fn an_escaped_backslash_as_a_character_ends_where_it_should() {
+        assert_eq!(code_only(r"'\\' x '\u{41}' y").split_whitespace().collect::<Vec<_>>(), ["x", "y"]);
+    }
+
+    #[test]
+    fn production_code_ends_at_the_inline_test_module_and_not_at_a_helper_of_tests() {
+        let helper = "fn a() {}\n#[cfg(test)]\nfn only_for_tests() {}\n";
+        assert_eq!(production_lines(helper), 3);
+        assert_eq!(production_lines(&format!("{helper}\n#[cfg(test)]\n#[allow(x)]\nmod tests {{\n}}\n")), 4);
+        assert_eq!(production_lines("#[cfg(test)]\nmod tests;\nfn a() {}\n"), 3);
+    }
+
+    #[test]
+    fn heads_of_single_paths_and_of_groups_are_found_with_their_lines() {
+        let code = "use crate::a::b;\nuse crate::{\n  c::{d, e},\n  f,\n};\nother::crate::g; mycrate::h";
+        let heads = heads_after(code, "crate::");
+        assert_eq!(heads, [(1, "a".into()), (3, "c".into()), (4, "f".into())]);
+    }
+
+    #[test]
+    fn whole_words_only() {
+        assert_eq!(word_followed_by("unsafe_code unsafe { unsafely", "unsafe").collect::<Vec<_>>(), ["{ unsafely"]);
+    }
+}

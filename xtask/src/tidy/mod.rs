@@ -1,0 +1,105 @@
+//! `cargo xtask tidy`: the rules of the house that a program can check.
+//!
+//! A rule is a pure function over paths and texts, one file and one line in [`ALL`] each; what clippy can hold
+//! (clocks, safety comments) it holds too, and tidy says where such things may be at all.
+
+mod architecture;
+mod columns;
+mod crate_table;
+mod floors;
+mod headers;
+mod length;
+mod machine_paths;
+mod names;
+mod purity;
+mod unsafety;
+
+use crate::Failure;
+use crate::tree::Tree;
+
+/// One place where a rule is broken.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The file, relative to the root.
+    pub path: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong, and what to do.
+    pub what: String,
+}
+
+impl Violation {
+    /// A violation at a place.
+    pub fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, what: what.into() }
+    }
+}
+
+/// A rule of the house.
+struct Rule {
+    /// One word for it.
+    name: &'static str,
+    /// Finds every place where it is broken.
+    check: fn(&Tree) -> Vec<Violation>,
+}
+
+/// Every rule.
+const ALL: &[Rule] = &[
+    Rule { name: "floors", check: floors::check },
+    Rule { name: "columns", check: columns::check },
+    Rule { name: "purity", check: purity::check },
+    Rule { name: "length", check: length::check },
+    Rule { name: "headers", check: headers::check },
+    Rule { name: "names", check: names::check },
+    Rule { name: "unsafety", check: unsafety::check },
+    Rule { name: "experiments", check: crate::claims::untied },
+    Rule { name: "crate table", check: crate_table::check },
+    Rule { name: "machine paths", check: machine_paths::check },
+    Rule { name: "architecture", check: architecture::check },
+];
+
+/// Runs the chore.
+pub fn run(arguments: &[String]) -> Result<(), Failure> {
+    crate::only_flags(arguments, &[])?;
+    let tree = Tree::of_workspace()?;
+    let mut all = Vec::new();
+    for rule in ALL {
+        let named = (rule.check)(&tree).into_iter();
+        all.extend(named.map(|found| Violation { what: format!("{}: {}", rule.name, found.what), ..found }));
+    }
+    all.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    report("tidy", &all)?;
+    println!("tidy: {} rules hold in {} files", ALL.len(), tree.files.len());
+    Ok(())
+}
+
+/// Prints each violation as `file:line: what`, and fails if there is one.
+pub fn report(chore: &str, violations: &[Violation]) -> Result<(), Failure> {
+    for Violation { path, line, what } in violations {
+        println!("{path}:{line}: {what}");
+    }
+    match violations.len() {
+        0 => Ok(()),
+        1 => Err(Failure::Failed(format!("{chore}: 1 violation, named above"))),
+        many => Err(Failure::Failed(format!("{chore}: {many} violations, named above"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_rules_are_distinct() {
+        let mut names: Vec<&str> = ALL.iter().map(|rule| rule.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+
+    #[test]
+    fn a_report_fails_exactly_if_there_is_a_violation() {
+        assert_eq!(report("tidy", &[]), Ok(()));
+        assert!(report("tidy", &[Violation::at("a.rs", 1, "x")]).is_err());
+    }
+}
