@@ -3,8 +3,8 @@
 
 use crate::poll::{Interest, Poll};
 use headstart_core::connect::{LookupResult, QueryId};
-use headstart_core::path::Family;
 use headstart_core::wire::dns::{Answer, BadName, decode_answer, encode_query};
+use headstart_core::wire::record::RecordType;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with};
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,7 @@ struct Exchange {
     query: QueryId,
     id: u16,
     name: Arc<str>,
-    family: Family,
+    record: RecordType,
     server: SocketAddr,
     socket: OwnedFd,
     over_tcp: Option<Stream>,
@@ -44,21 +44,21 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Sends a query for `name` in `family` to `server`. Events of its socket come under `token(n)`, n for [`Self::event`].
+    /// Sends a query for the records of `name` to `server`. Events of its socket come under `token(n)`, n for [`Self::event`].
     pub fn send(
         &mut self,
         poll: &Poll,
         token: impl Fn(u64) -> u64,
         query: QueryId,
-        (name, family): (Arc<str>, Family),
+        (name, record): (Arc<str>, RecordType),
         server: SocketAddr,
     ) -> Result<(), SendError> {
         let id = random_id();
-        let message = encode_query(id, &name, family)?;
+        let message = encode_query(id, &name, record)?;
         let socket = open(server, SocketType::DGRAM)?;
         send(&socket, &message, SendFlags::NOSIGNAL).map_err(io::Error::from)?;
         poll.add(&socket, token(self.next), Interest::Read)?;
-        self.open.insert(self.next, Exchange { query, id, name, family, server, socket, over_tcp: None });
+        self.open.insert(self.next, Exchange { query, id, name, record, server, socket, over_tcp: None });
         self.next += 1;
         Ok(())
     }
@@ -78,6 +78,7 @@ impl Transport {
                 Err(_) => LookupResult::Refused,
             },
             Ok(Some(Answer::Addresses(list, ttl))) => LookupResult::Addresses(list, ttl),
+            Ok(Some(Answer::Services(list, ttl))) => LookupResult::Services(list, ttl),
             Ok(Some(Answer::NoData(ttl))) => LookupResult::NoData(ttl),
             Ok(Some(Answer::NxDomain(ttl))) => LookupResult::NxDomain(ttl),
             Ok(Some(Answer::Refused | Answer::Truncated)) | Err(_) => LookupResult::Refused,
@@ -134,7 +135,7 @@ fn receive_datagram(exchange: &Exchange, ignored: &mut u64) -> io::Result<Option
     loop {
         match recv(&exchange.socket, &mut buf[..], RecvFlags::empty()) {
             Ok((_, n)) => {
-                match decode_answer(&buf[..n.min(MAX_ANSWER)], exchange.id, &exchange.name, exchange.family) {
+                match decode_answer(&buf[..n.min(MAX_ANSWER)], exchange.id, &exchange.name, exchange.record) {
                     Ok(answer) => return Ok(Some(answer)),
                     // Forged or broken: the true answer may still come.
                     Err(_) => *ignored += 1,
@@ -148,7 +149,7 @@ fn receive_datagram(exchange: &Exchange, ignored: &mut u64) -> io::Result<Option
 }
 
 fn over_tcp(exchange: &mut Exchange, poll: &Poll, token: u64) -> io::Result<()> {
-    let message = encode_query(exchange.id, &exchange.name, exchange.family).map_err(io::Error::other)?;
+    let message = encode_query(exchange.id, &exchange.name, exchange.record).map_err(io::Error::other)?;
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
     let unsent = [&length.to_be_bytes()[..], &message].concat();
     poll.remove(&exchange.socket);
@@ -181,7 +182,7 @@ fn receive_stream(exchange: &mut Exchange, poll: &Poll, token: u64) -> io::Resul
         if let Some((length, rest)) = stream.received.split_first_chunk::<2>() {
             let length = usize::from(u16::from_be_bytes(*length));
             if let Some(message) = rest.get(..length) {
-                let answer = decode_answer(message, exchange.id, &exchange.name, exchange.family);
+                let answer = decode_answer(message, exchange.id, &exchange.name, exchange.record);
                 return answer.map(Some).map_err(io::Error::other);
             }
         }
@@ -213,7 +214,7 @@ mod tests {
         let clock = Clock::new();
         let mut poll = Poll::new().unwrap();
         let mut transport = Transport::default();
-        let question = (Arc::from("www.example"), Family::V4);
+        let question = (Arc::from("www.example"), RecordType::A);
         transport.send(&poll, |n| n, QueryId(5), question, server).unwrap();
         std::thread::scope(|s| {
             s.spawn(serve);

@@ -11,6 +11,7 @@ mod job;
 mod lookups;
 pub mod race;
 pub mod rank;
+mod service;
 mod tally;
 mod types;
 

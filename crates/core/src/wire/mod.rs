@@ -2,4 +2,6 @@
 
 #[cfg(feature = "dns")]
 pub mod dns;
+pub mod nat64;
+pub mod record;
 pub mod shim;

@@ -4,7 +4,7 @@
 //! DNS with an EDNS record (RFC 6891). Bytes themselves are never made: nothing here could be parsed.
 
 use headstart_core::connect::LookupResult;
-use headstart_core::path::Family;
+use headstart_core::wire::record::{RecordType, Service};
 use headstart_link::Packet as WirePacket;
 use std::net::IpAddr;
 
@@ -35,7 +35,7 @@ pub(super) struct Packet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     /// A question to the DNS server; `site` is its index in the world, none for a name that is not there.
-    Question { query: u64, site: Option<usize>, family: Family, over_tcp: bool },
+    Question { query: u64, site: Option<usize>, record: RecordType, over_tcp: bool },
     /// What the DNS server says.
     Response { query: u64, says: Says },
     /// The client opens a TCP connection to the DNS server for this query.
@@ -73,12 +73,21 @@ fn ip(to: IpAddr) -> usize {
     if to.is_ipv4() { IPV4 } else { IPV6 }
 }
 
+/// Bytes of an HTTPS record's data (RFC 9460, section 2.2), the configuration for ECH left out: nobody reads it here.
+fn service(service: &Service) -> usize {
+    let param = |len: usize| if len > 0 { 4 + len } else { 0 };
+    let target = service.target.as_ref().map_or(1, |t| t.len() + 2);
+    let alpn = service.alpn.iter().map(|name| 1 + name.len()).sum();
+    let hints = param(4 * service.ipv4hint.len()) + param(16 * service.ipv6hint.len());
+    2 + target + param(alpn) + if service.port.is_some() { param(2) } else { 0 } + hints
+}
+
 impl Packet {
     /// A question about a name of `name_len` characters; the server is asked over IPv4.
-    pub fn question(query: u64, site: Option<usize>, name_len: usize, family: Family, over_tcp: bool) -> Self {
+    pub fn question(query: u64, site: Option<usize>, name_len: usize, record: RecordType, over_tcp: bool) -> Self {
         // A name takes a byte more for each of its ends; over TCP a message comes behind two bytes of length.
         let bytes = IPV4 + if over_tcp { TCP + 2 } else { UDP } + DNS + name_len + 2;
-        Self { bytes, body: Body::Question { query, site, family, over_tcp } }
+        Self { bytes, body: Body::Question { query, site, record, over_tcp } }
     }
 
     /// What the server says to a question of `question` bytes.
@@ -87,6 +96,7 @@ impl Packet {
             Says::Result(LookupResult::Addresses(list, _)) => {
                 list.iter().map(|a| RECORD + if a.is_ipv4() { 4 } else { 16 }).sum()
             }
+            Says::Result(LookupResult::Services(list, _)) => list.iter().map(|s| RECORD + service(s)).sum(),
             _ => 0,
         };
         Self { bytes: question + records, body: Body::Response { query, says } }
@@ -135,7 +145,7 @@ mod tests {
         // As tcpdump shows them: a Linux SYN is 60 bytes over IPv4 and 80 over IPv6, its third packet 52 and 72.
         assert_eq!([Packet::syn(0, v4).bytes, Packet::syn(0, v6).bytes], [60, 80]);
         assert_eq!([Packet::ack(v4).bytes, Packet::ack(v6).bytes, Packet::rst(0, v4).bytes], [52, 72, 40]);
-        let asked = Packet::question(0, None, "example.org".len(), Family::V6, false);
+        let asked = Packet::question(0, None, "example.org".len(), RecordType::Aaaa, false);
         assert_eq!(asked.bytes, 28 + 12 + 13 + 4 + 11);
         let said = LookupResult::Addresses(vec![v6, v6], Duration::ZERO);
         assert_eq!(Packet::response(0, asked.bytes, Says::Result(said)).bytes, asked.bytes + 2 * 28);

@@ -298,7 +298,7 @@ impl Session {
         let Some(connector) = &mut self.connector else { return };
         while let Some(output) = connector.poll_output() {
             match &output {
-                Output::Query { id, name, family, .. } => self.stack.ask(id.0, name, *family),
+                Output::Query { id, name, record, .. } => self.stack.ask(id.0, name, *record),
                 Output::Forget(id) => self.stack.forget(id.0),
                 Output::Connect { id, to, .. } => {
                     self.targets.insert(*id, to.ip());

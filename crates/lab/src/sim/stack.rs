@@ -9,8 +9,8 @@ use super::far_side::FarSide;
 use super::packet::{Body, Packet, Says};
 use crate::world::World;
 use headstart_core::connect::LookupResult;
-use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
+use headstart_core::wire::record::RecordType;
 use headstart_link::network::{LinkId, NodeId};
 use headstart_link::{Network, ParseError, parse};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -67,7 +67,7 @@ struct Socket {
 struct Query {
     site: Option<usize>,
     name_len: usize,
-    family: Family,
+    record: RecordType,
 }
 
 /// The client's machine.
@@ -122,11 +122,12 @@ impl Stack {
     }
 
     /// Sends query number `query`; the same number again is a repetition.
-    pub fn ask(&mut self, query: u64, name: &str, family: Family) {
+    pub fn ask(&mut self, query: u64, name: &str, record: impl Into<RecordType>) {
+        let record = record.into();
         let site = self.far.site(name);
-        self.queries.insert(query, Query { site, name_len: name.len(), family });
+        self.queries.insert(query, Query { site, name_len: name.len(), record });
         self.traffic.queries += 1;
-        self.send(Packet::question(query, site, name.len(), family, false));
+        self.send(Packet::question(query, site, name.len(), record, false));
     }
 
     /// No answer to this query is awaited any more.
@@ -204,8 +205,8 @@ impl Stack {
         match packet.body {
             Body::Response { query, says } => self.told(query, says),
             Body::DnsSynAck { query } => {
-                let Some(Query { site, name_len, family }) = self.queries.get(&query) else { return };
-                let question = Packet::question(query, *site, *name_len, *family, true);
+                let Some(Query { site, name_len, record }) = self.queries.get(&query) else { return };
+                let question = Packet::question(query, *site, *name_len, *record, true);
                 self.traffic.queries += 1;
                 self.send(question);
             }
@@ -324,7 +325,7 @@ mod tests {
     fn a_truncated_answer_costs_a_handshake_and_a_second_question() {
         let world = world(vec![site(1).dns(5, 5).replies(Reply::Truncated, Reply::Records)]);
         let mut stack = Stack::new(&world).unwrap();
-        stack.ask(1, &world.sites[0].name, Family::V4);
+        stack.ask(1, &world.sites[0].name, RecordType::A);
         let all = heard(&mut stack);
         // Two questions of 10 + 5 ms each, and a handshake of 10 ms between them.
         assert!(
@@ -337,11 +338,11 @@ mod tests {
     fn what_does_not_parse_is_dropped_and_counted_and_what_is_lost_stays_so() {
         let world = world(vec![site(1).replies(Reply::Malformed, Reply::Lost)]);
         let mut stack = Stack::new(&world).unwrap();
-        stack.ask(1, &world.sites[0].name, Family::V4);
-        stack.ask(2, &world.sites[0].name, Family::V6);
+        stack.ask(1, &world.sites[0].name, RecordType::A);
+        stack.ask(2, &world.sites[0].name, RecordType::Aaaa);
         assert_eq!(heard(&mut stack), []);
         assert_eq!(stack.traffic().malformed, 1);
-        stack.ask(3, "nowhere.lab.example", Family::V4);
+        stack.ask(3, "nowhere.lab.example", RecordType::A);
         assert!(matches!(heard(&mut stack)[..], [(_, Event::Answer { query: 3, result: LookupResult::NxDomain(_) })]));
     }
 
@@ -350,11 +351,11 @@ mod tests {
         let world = world(vec![site(1)]);
         let mut stack = Stack::new(&world).unwrap();
         stack.connect(7, world.sites[0].v4[0].addr);
-        stack.ask(1, &world.sites[0].name, Family::V4);
+        stack.ask(1, &world.sites[0].name, RecordType::A);
         stack.close(7);
         stack.forget(1);
         assert_eq!(heard(&mut stack), []);
-        let question = Packet::question(1, Some(0), world.sites[0].name.len(), Family::V4, false).bytes as u64;
+        let question = Packet::question(1, Some(0), world.sites[0].name.len(), RecordType::A, false).bytes as u64;
         assert_eq!(stack.traffic().bytes_up, 60 + question + 40, "the SYN-ACK to the closed socket is reset");
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn site(n: u8) -> Draft {
         v6: vec![host(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()]))],
         a: record,
         aaaa: record,
+        https: None,
     })
 }
 

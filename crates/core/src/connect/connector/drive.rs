@@ -8,6 +8,7 @@ use crate::connect::race::{Attempt, Lookup, Next, State};
 use crate::connect::{AttemptId, Output, Resolved, rank};
 use crate::path::{Family, Outcome};
 use crate::time::Instant;
+use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -27,10 +28,11 @@ impl Connector {
             let race = &self.race;
             let next = job.with_view(now, self.path.current(), faster, |view| race.next(view));
             match next {
-                Next::Query(family) => self.query(now, &mut job, family),
+                Next::Query(record) => self.query(now, &mut job, record),
                 Next::Answer => self.answer(now, &mut job, faster),
                 Next::Attempt(addr) => self.attempt(now, &mut job, addr, false),
                 Next::Explore(addr) => self.attempt(now, &mut job, addr, true),
+                Next::GiveUp(attempt) => self.close_where(now, &mut job, |a| a.id == attempt),
                 Next::Wait(wake) => {
                     job.wake = wake;
                     break;
@@ -48,24 +50,25 @@ impl Connector {
         }
     }
 
-    fn query(&mut self, now: Instant, job: &mut Job, family: Family) {
+    fn query(&mut self, now: Instant, job: &mut Job, record: RecordType) {
         let cache = self.caches.entry(Arc::clone(&job.app)).or_default();
-        if let Some(kept) = cache.get(now, &job.name, family) {
+        if let Some(kept) = cache.get(now, &job.name, record) {
             self.tally.cache_hits += 1;
             let (lookup, lack) = match kept {
                 Kept::Addresses(list) => (Lookup::Addresses(now, list), None),
+                Kept::Services(services) => return job.settle_services(now, services),
                 Kept::NoData => (Lookup::Without(now), Some(Lack::NoData)),
                 Kept::NxDomain => (Lookup::Without(now), Some(Lack::NxDomain)),
             };
-            return job.settle(family, lookup, lack);
+            return job.settle(now, record, lookup, lack);
         }
         self.tally.cache_misses += 1;
-        let question = Question { app: Arc::clone(&job.app), name: Arc::clone(&job.name), family };
+        let question = Question { app: Arc::clone(&job.app), name: Arc::clone(&job.name), record };
         let (query, new) = self.lookups.ask(now, &question);
-        job.settle(family, Lookup::Asked(now), None);
+        job.ask(now, record);
         if new {
             self.tally.queries += 1;
-            self.outputs.push_back(Output::Query { id: query, name: question.name, family, server: 0 });
+            self.outputs.push_back(Output::Query { id: query, name: question.name, record, server: 0 });
         }
     }
 
@@ -157,10 +160,7 @@ impl Connector {
             State::InFlight => job.can_serve(a, claim),
             _ => false,
         });
-        let pending = Family::BOTH.iter().any(|f| {
-            let useful = claim.domain == *f || (*f == Family::V4 && claim.accepts_mapped);
-            useful && job.want.includes(*f) && !job.lookup(*f).is_settled()
-        });
+        let pending = job.may_learn_more(|f| claim.domain == f || (f == Family::V4 && claim.accepts_mapped));
         if hopeful || pending || claim.nonblocking || job.wake.is_some() {
             return;
         }

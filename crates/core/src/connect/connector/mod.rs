@@ -2,11 +2,13 @@
 //! history of paths.
 
 mod drive;
+mod translator;
 
 use super::cache::{Cache, Kept, Lifetime};
 use super::job::{Job, Lack, Waiting};
 use super::lookups::{Due, Lookups, Question};
 use super::race::{self, Lookup, Race, State};
+use super::service;
 use super::{
     AppId, AttemptId, AttemptResult, Claim, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved, Tally,
     Want,
@@ -53,6 +55,8 @@ pub struct Connector {
     path: PathBook,
     caches: HashMap<AppId, Cache>,
     lookups: Lookups,
+    /// The query that asks for this network's translator.
+    discovery: Option<QueryId>,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
@@ -72,6 +76,7 @@ impl Connector {
             path: PathBook::default(),
             caches: HashMap::new(),
             lookups: Lookups::default(),
+            discovery: None,
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
@@ -91,6 +96,12 @@ impl Connector {
         let mut job = Job::new(now, Arc::clone(&ask.app), Arc::clone(&name), ask.want, ask.port);
         job.resolver = Some((request, now));
         job.remembered = self.caches.get(&ask.app).map_or_else(Vec::new, |c| c.remembered(&name));
+        job.translation = self.translation(now, &ask.app, ask.want);
+        if let Ok(addr) = ask.name.parse() {
+            job.settle_own(now, &[addr]);
+        } else if self.settings.race.asks_https && ask.port == Some(service::PORT) {
+            job.https = Lookup::Unasked;
+        }
         self.start(now, job);
     }
 
@@ -120,28 +131,25 @@ impl Connector {
                 && !j.done
                 && j.claim.is_none()
                 && j.port.is_none_or(|p| p == claim.to.port())
-                && j.addresses().contains(&addr)
+                && (j.addresses().contains(&addr) || j.told.contains(&addr))
         };
         let open = self.jobs.iter().find(|(_, j)| fits(j)).map(|(id, _)| *id);
         let nonblocking = claim.nonblocking;
         let id = match open {
             Some(id) => id,
             None => {
-                let known = self.caches.get(&claim.app).and_then(|c| Some((c.name_of(addr)?, c)));
-                let Some((name, cache)) = known else { return self.pass(request, Pass::UnknownAddress) };
+                let Some((name, addresses)) = self.whose(now, &claim) else {
+                    return self.pass(request, Pass::UnknownAddress);
+                };
                 if nonblocking {
                     return self.pass(request, Pass::NothingReady);
                 }
                 // A connection beyond the first of a lookup: a race of its own over what the lookup gave.
-                let addresses = cache.remembered(&name);
                 let mut job = Job::new(now, Arc::clone(&claim.app), name, Want::Both, Some(claim.to.port()));
-                for family in Family::BOTH {
-                    let list: Vec<_> = addresses.iter().filter(|a| Family::of(**a) == family).copied().collect();
-                    let lookup = if list.is_empty() { Lookup::Without(now) } else { Lookup::Addresses(now, list) };
-                    job.settle(family, lookup, None);
-                }
+                job.translation = self.translation(now, &claim.app, Want::Both);
+                job.settle_own(now, &addresses);
                 job.answered = Some(now);
-                job.told.clone_from(&addresses);
+                job.told = job.addresses();
                 job.remembered = addresses;
                 job.claim = Some(Waiting { request, claim, since: now });
                 return self.start(now, job);
@@ -192,24 +200,36 @@ impl Connector {
         {
             let server = open.sent;
             open.sent += 1;
-            let Question { name, family, .. } = open.question.clone();
+            let Question { name, record, .. } = open.question.clone();
             self.tally.queries += 1;
-            return self.outputs.push_back(Output::Query { id: query, name, family, server });
+            return self.outputs.push_back(Output::Query { id: query, name, record, server });
         }
         let Some(open) = self.lookups.close(query) else { return };
         self.outputs.push_back(Output::Forget(query));
-        let Question { app, name, family } = open.question;
-        let history = self.path.current().family_mut(family);
-        match result {
-            // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
-            Some(_) => history.looked_up((open.sent == 1).then(|| now - open.asked)),
-            None => history.lookup_unanswered(),
+        let Question { app, name, record } = open.question;
+        if let Some(family) = record.family() {
+            let history = self.path.current().family_mut(family);
+            match result {
+                // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
+                Some(_) => history.looked_up((open.sent == 1).then(|| now - open.asked)),
+                None => history.lookup_unanswered(),
+            }
         }
+        if self.discovery == Some(query) {
+            self.discovered(now, result.as_ref());
+        }
+        let services = match &result {
+            Some(LookupResult::Services(services, _)) => services.clone(),
+            _ => Vec::new(),
+        };
         let (lookup, lack, kept) = match result {
             Some(LookupResult::Addresses(list, ttl)) if !list.is_empty() => {
                 (Lookup::Addresses(now, list.clone()), None, Some((Kept::Addresses(list), ttl)))
             }
-            Some(LookupResult::Addresses(_, ttl) | LookupResult::NoData(ttl)) => {
+            Some(LookupResult::Services(list, ttl)) if !list.is_empty() => {
+                (Lookup::Without(now), None, Some((Kept::Services(list), ttl)))
+            }
+            Some(LookupResult::Addresses(_, ttl) | LookupResult::Services(_, ttl) | LookupResult::NoData(ttl)) => {
                 (Lookup::Without(now), Some(Lack::NoData), Some((Kept::NoData, ttl)))
             }
             Some(LookupResult::NxDomain(ttl)) => {
@@ -219,13 +239,16 @@ impl Connector {
         };
         if let Some((kept, ttl)) = kept {
             let cache = self.caches.entry(Arc::clone(&app)).or_default();
-            cache.put(now, &name, family, kept, ttl, self.settings.lifetime);
+            cache.put(now, &name, record, kept, ttl, self.settings.lifetime);
         }
-        let waiting = |j: &Job| j.app == app && j.name == name && matches!(j.lookup(family), Lookup::Asked(_));
+        let waiting = |j: &Job| j.app == app && j.name == name && matches!(j.lookup(record), Lookup::Asked(_));
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| waiting(j)).map(|(id, _)| *id).collect();
         for id in ids {
             if let Some(job) = self.jobs.get_mut(&id) {
-                job.settle(family, lookup.clone(), lack);
+                match services.is_empty() {
+                    true => job.settle(now, record, lookup.clone(), lack),
+                    false => job.settle_services(now, services.clone()),
+                }
             }
             self.drive(now, id);
         }
@@ -259,14 +282,16 @@ impl Connector {
         self.drive(now, id);
     }
 
-    fn moved(&mut self, id: NetworkId, v4: bool, v6: bool) {
+    fn moved(&mut self, now: Instant, id: NetworkId, v4: bool, v6: bool) {
         if id != self.network {
+            self.discovery = None;
             self.network = id;
             self.path.move_to(id);
             self.caches.values_mut().for_each(Cache::clear);
         }
         self.path.current().family_mut(Family::V4).has_route = v4;
         self.path.current().family_mut(Family::V6).has_route = v6;
+        self.translate(now);
     }
 }
 
@@ -281,7 +306,7 @@ impl Machine for Connector {
             Input::Abandon(request) => self.abandon(now, request),
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
-            Input::Network { id, v4, v6 } => self.moved(id, v4, v6),
+            Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
         }
     }
 
@@ -290,9 +315,9 @@ impl Machine for Connector {
             match due {
                 Due::Retry(id) => {
                     let Some(open) = self.lookups.get_mut(id) else { continue };
-                    let (server, Question { name, family, .. }) = (open.sent - 1, open.question.clone());
+                    let (server, Question { name, record, .. }) = (open.sent - 1, open.question.clone());
                     self.tally.queries += 1;
-                    self.outputs.push_back(Output::Query { id, name, family, server });
+                    self.outputs.push_back(Output::Query { id, name, record, server });
                 }
                 Due::GiveUp(id) => self.lookup_ended(now, id, None),
             }
