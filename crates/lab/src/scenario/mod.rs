@@ -13,7 +13,7 @@ pub mod routes;
 mod text;
 pub mod virtual_time;
 
-pub use flow::{Flow, Measured, Traffic};
+pub use flow::{Figure, Flow, Measured, Traffic};
 pub use text::Invalid;
 
 use headstart_core::path::Family;
@@ -25,17 +25,39 @@ use headstart_link::LinkSpec;
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
+    /// What it shows, as its text says.
+    pub what: &'static str,
     /// Its text, with the picture.
     pub text: &'static str,
 }
 
 /// Every scenario of the project.
 pub const ALL: &[Entry] = &[
-    Entry { name: "one-link", text: include_str!("../../scenarios/one-link.toml") },
-    Entry { name: "dumbbell", text: include_str!("../../scenarios/dumbbell.toml") },
-    Entry { name: "dual-stack", text: include_str!("../../scenarios/dual-stack.toml") },
-    Entry { name: "two-channels", text: include_str!("../../scenarios/two-channels.toml") },
-    Entry { name: "cdn", text: include_str!("../../scenarios/cdn.toml") },
+    Entry {
+        name: "one-link",
+        what: "a client behind one LTE link: a download, a stream up, and pings beside them",
+        text: include_str!("../../scenarios/one-link.toml"),
+    },
+    Entry {
+        name: "dumbbell",
+        what: "two senders, two receivers, one bottleneck of 20 Mbit/s with a queue of one bandwidth-delay product",
+        text: include_str!("../../scenarios/dumbbell.toml"),
+    },
+    Entry {
+        name: "dual-stack",
+        what: "IPv4 on a short link, IPv6 on a longer one that loses packets, to the same server",
+        text: include_str!("../../scenarios/dual-stack.toml"),
+    },
+    Entry {
+        name: "two-channels",
+        what: "bulk on the fat channel while small messages take the fast one",
+        text: include_str!("../../scenarios/two-channels.toml"),
+    },
+    Entry {
+        name: "cdn",
+        what: "the same object from an edge, from its parent at 10 ms and from the origin at 40 ms more",
+        text: include_str!("../../scenarios/cdn.toml"),
+    },
 ];
 
 /// The scenario of the project that is called `name`.
@@ -118,6 +140,13 @@ impl Scenario {
     /// trace.
     pub fn read(origin: &str, text: &str, files: &mut headstart_link::Files<'_>) -> Result<Self, Invalid> {
         text::read(origin, text, files)
+    }
+
+    /// The place of the node called `name`; else a message that names them all.
+    pub fn node(&self, name: &str) -> Result<usize, String> {
+        let known = || self.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
+        let place = self.nodes.iter().position(|node| node.name == name);
+        place.ok_or_else(|| format!("unknown node {name:?}: the nodes are {}", known()))
     }
 
     /// The seeds of a link's two directions, first up, then down: the same in both times.

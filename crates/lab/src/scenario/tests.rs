@@ -27,7 +27,7 @@ fn pings(from: &str, to: &str, more: &str) -> String {
 fn every_shipped_scenario_reads_under_its_name_and_has_a_picture() {
     for entry in ALL {
         let scenario = read(entry.text).unwrap_or_else(|e| panic!("{}: {e}", entry.name));
-        assert_eq!(scenario.name, entry.name);
+        assert_eq!((scenario.name.as_str(), scenario.what.as_str()), (entry.name, entry.what));
         assert!(
             entry.text.lines().filter(|line| line.starts_with("#  ")).count() >= 1,
             "{} has no picture",

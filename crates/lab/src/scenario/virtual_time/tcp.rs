@@ -102,7 +102,7 @@ impl Transfer {
 
     /// The sender's program; whether it wrote anything.
     fn write(&mut self) -> bool {
-        const ZEROS: [u8; 65_536] = [0; 65_536];
+        static ZEROS: [u8; 65_536] = [0; 65_536];
         let [from, _] = &mut self.hosts;
         let socket = from.sockets.get_mut::<Socket>(from.socket);
         let left = usize::try_from(self.bytes - self.written).unwrap_or(usize::MAX).min(ZEROS.len());
