@@ -24,6 +24,8 @@
 #![forbid(unsafe_code)]
 
 pub mod delay;
+mod flight;
+mod lane;
 mod link;
 pub mod loss;
 pub mod network;
@@ -35,8 +37,8 @@ mod seed;
 mod spec;
 mod text;
 
-pub use link::{Counters, Dropped, Link, Packet};
+pub use link::{Counters, Dropped, Link, Outcome, Packet};
 pub use network::Network;
 pub use preset::{Preset, UnknownPreset};
-pub use spec::{BadModel, Entry, Files, LinkSpec, Spec};
+pub use spec::{BadModel, Entry, Files, LinkSpec, Order, Spec};
 pub use text::{ParseError, parse, parse_with_files};

@@ -143,6 +143,21 @@ pub enum BadModel {
     Trace(#[from] BadTrace),
 }
 
+/// Whether a packet may overtake the one before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// It waits for the one before it, as on a radio link with in-order delivery and in a router's queue.
+    #[default]
+    Kept,
+    /// A shorter delay overtakes a longer one, as with netem's jitter and on parallel paths.
+    Free,
+}
+
+impl Order {
+    /// Every order, by the name to write in a specification.
+    pub const ALL: &[(&str, Order)] = &[("kept", Order::Kept), ("free", Order::Free)];
+}
+
 /// One direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
@@ -154,6 +169,8 @@ pub struct LinkSpec {
     pub loss: loss::LossSpec,
     /// How many packets may wait for the rate.
     pub queue: queue::QueueSpec,
+    /// Whether a short delay may overtake a long one.
+    pub order: Order,
 }
 
 impl Default for LinkSpec {
@@ -164,6 +181,7 @@ impl Default for LinkSpec {
             delay: delay::constant(Duration::ZERO),
             loss: loss::none(),
             queue: queue::drop_tail(Some(queue::DEFAULT_PACKETS), None),
+            order: Order::Kept,
         }
     }
 }
@@ -198,12 +216,21 @@ impl LinkSpec {
     pub fn with_queue(self, queue: queue::QueueSpec) -> Self {
         Self { queue, ..self }
     }
+
+    /// The same direction with another order.
+    pub fn with_order(self, order: Order) -> Self {
+        Self { order, ..self }
+    }
 }
 
 impl fmt::Display for LinkSpec {
     /// The form that [`crate::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rate={},delay={},loss={},queue={}", self.rate, self.delay, self.loss, self.queue)
+        write!(f, "rate={},delay={},loss={},queue={}", self.rate, self.delay, self.loss, self.queue)?;
+        match self.order {
+            Order::Kept => Ok(()),
+            Order::Free => write!(f, ",order=free"),
+        }
     }
 }
 

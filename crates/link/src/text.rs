@@ -2,12 +2,13 @@
 //!
 //! Items are parted by commas. The first may be a preset, which the others then change. Each other item is
 //! `key=model:parameters`, or `key=parameters` for the first model of that key's registry. `jitter` makes the delay a
-//! truncated normal one with that standard deviation. What is not mentioned is ideal, but for a queue of 1000 packets. No
-//! file is opened here: a caller who allows `rate=trace:FILE` passes a reader to [`parse_with_files`].
+//! truncated normal one with that standard deviation; `order=free` lets short delays overtake long ones. What is not
+//! mentioned is ideal, but for a queue of 1000 packets. No file is opened here: a caller who allows `rate=trace:FILE`
+//! passes a reader to [`parse_with_files`].
 
 use crate::preset::{self, UnknownPreset};
 use crate::quantity::{self, BadQuantity};
-use crate::{BadModel, Entry, Files, LinkSpec, Spec, delay, loss, queue, rate};
+use crate::{BadModel, Entry, Files, LinkSpec, Order, Spec, delay, loss, queue, rate};
 
 /// Why a text is not a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +72,14 @@ pub enum ParseError {
         /// What is wrong.
         reason: BadQuantity,
     },
+    /// An order that does not exist.
+    #[error(
+        "`{part}`: write order=kept (a packet waits for the one before it) or order=free (a short delay overtakes)"
+    )]
+    Order {
+        /// The item.
+        part: String,
+    },
     /// `jitter` needs a plain delay to jitter about.
     #[error("jitter={jitter} needs a plain delay such as delay=15ms, not {found}: or write delay=normal:MEAN:SD")]
     JitterWithout {
@@ -81,7 +90,7 @@ pub enum ParseError {
     },
 }
 
-const KEYS: &str = "rate, delay, jitter, loss, queue";
+const KEYS: &str = "rate, delay, jitter, loss, queue, order";
 const EXAMPLE: &str = "rate=100mbit,delay=15ms,jitter=2ms,loss=1%,queue=100p";
 
 /// Reads a link: the directions up and down. See the module for the form.
@@ -146,6 +155,11 @@ fn direction(whole: &str, text: &str, way: Way, files: &mut Files<'_>) -> Result
                 let read = quantity::duration(value);
                 jitter = Some(read.map_err(|reason| ParseError::Jitter { part: part.to_owned(), reason })?);
                 "jitter"
+            }
+            "order" => {
+                let known = Order::ALL.iter().find(|(name, _)| *name == value);
+                spec.order = known.map(|(_, order)| *order).ok_or(ParseError::Order { part: part.to_owned() })?;
+                "order"
             }
             key => return Err(ParseError::UnknownKey { part: part.to_owned(), key: key.to_owned() }),
         };
@@ -251,12 +265,12 @@ mod tests {
         assert!(told("lten").contains("lte, "));
         assert_eq!(
             told("rate=1mbit,dealy=3ms"),
-            "unknown key `dealy` in `dealy=3ms`: the keys are rate, delay, jitter, loss, queue"
+            "unknown key `dealy` in `dealy=3ms`: the keys are rate, delay, jitter, loss, queue, order"
         );
         assert_eq!(told("rate=1mbit,rate=2mbit"), "`rate=2mbit`: rate is given twice for one direction");
         assert_eq!(
             told("rate=1mbit,lte"),
-            "`lte` has no value: write KEY=VALUE with one of rate, delay, jitter, loss, queue"
+            "`lte` has no value: write KEY=VALUE with one of rate, delay, jitter, loss, queue, order"
         );
         assert!(told("loss=often").starts_with("`loss=often`: `often` is not a share: write a percentage"));
         assert!(

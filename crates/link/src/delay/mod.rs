@@ -2,7 +2,7 @@
 //!
 //! A model draws one delay a packet. Order is not its business: the link holds a packet back that would overtake the one
 //! before it, as a radio link's in-order delivery and a queue in a router do. (So a dense flow over a jittery link sees
-//! the upper part of the distribution; netem, by contrast, reorders.)
+//! the upper part of the distribution; netem, by contrast, reorders, and so does a link with `order=free`.)
 
 mod constant;
 mod empirical;
@@ -14,14 +14,14 @@ pub use empirical::empirical;
 pub use normal::normal;
 pub use uniform::uniform;
 
-use headstart_core::time::Duration;
+use headstart_core::time::{Duration, Instant};
 
 use crate::{Entry, Spec};
 
 /// One delay a packet.
 pub trait Delay: Send {
-    /// The delay of the next packet.
-    fn draw(&mut self, rng: &mut fastrand::Rng) -> Duration;
+    /// The delay of the next packet, which sets out at `at`. Moments never decrease from call to call.
+    fn draw(&mut self, at: Instant, rng: &mut fastrand::Rng) -> Duration;
 
     /// No draw is below this.
     fn least(&self) -> Duration;
