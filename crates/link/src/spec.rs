@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use headstart_core::time::Duration;
 
+use crate::delay::BadDelays;
 use crate::quantity::BadQuantity;
 use crate::rate::BadTrace;
 use crate::{delay, loss, queue, rate};
@@ -141,6 +142,9 @@ pub enum BadModel {
     /// A trace file is malformed.
     #[error(transparent)]
     Trace(#[from] BadTrace),
+    /// A file of recorded delays is malformed.
+    #[error(transparent)]
+    Delays(#[from] BadDelays),
 }
 
 /// Whether a packet may overtake the one before it.
@@ -232,6 +236,12 @@ impl fmt::Display for LinkSpec {
             Order::Free => write!(f, ",order=free"),
         }
     }
+}
+
+/// FNV-1a over numbers: what tells two recordings of one name apart.
+pub(crate) fn digest(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    let bytes = numbers.into_iter().flat_map(u64::to_le_bytes);
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Splits `a:b:c` into as many parts as the model's form asks for.

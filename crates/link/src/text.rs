@@ -301,8 +301,11 @@ mod tests {
             assert_eq!(parse(&format!("{up};{down}")), Ok((up, down)), "{}", preset.name);
         }
         for entry in delay::ALL {
-            let (up, _) = parse(&format!("delay={}:{}", entry.name, entry.example)).unwrap();
-            assert_eq!(parse(&up.to_string()).unwrap().0, up);
+            let read = |text: &str| parse_with_files(text, &mut |_| Ok("1\n".to_owned()));
+            let two_columns = |text: &str| parse_with_files(text, &mut |_| Ok("0 1\n".to_owned()));
+            let read = |text: &str| read(text).or_else(|_| two_columns(text));
+            let (up, _) = read(&format!("delay={}:{}", entry.name, entry.example)).unwrap();
+            assert_eq!(read(&up.to_string()).unwrap().0, up);
         }
         for entry in loss::ALL {
             let (up, _) = parse(&format!("loss={}:{}", entry.name, entry.example)).unwrap();

@@ -7,11 +7,17 @@
 mod constant;
 mod empirical;
 mod normal;
+mod per_packet;
+mod recorded;
+mod trace;
 mod uniform;
 
 pub use constant::constant;
 pub use empirical::empirical;
 pub use normal::normal;
+pub use per_packet::per_packet;
+pub use recorded::BadDelays;
+pub use trace::trace;
 pub use uniform::uniform;
 
 use headstart_core::time::{Duration, Instant};
@@ -31,7 +37,8 @@ pub trait Delay: Send {
 pub type DelaySpec = Spec<dyn Delay>;
 
 /// All delays. The first is what a bare value means: `delay=15ms` is `delay=constant:15ms`.
-pub const ALL: &[Entry<dyn Delay>] = &[constant::ENTRY, normal::ENTRY, uniform::ENTRY, empirical::ENTRY];
+pub const ALL: &[Entry<dyn Delay>] =
+    &[constant::ENTRY, normal::ENTRY, uniform::ENTRY, empirical::ENTRY, trace::ENTRY, per_packet::ENTRY];
 
 /// A duration as a signed number of nanoseconds, for drawing in floating point.
 fn nanos(duration: Duration) -> f64 {
