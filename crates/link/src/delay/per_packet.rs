@@ -39,7 +39,7 @@ fn parse(text: &str, files: &mut Files<'_>) -> Result<DelaySpec, BadModel> {
     }
     let contents = files(text).map_err(|reason| BadModel::File { path: text.to_owned(), reason })?;
     let rows = recorded::columns::<1>(text, LINE, &contents)?;
-    Ok(per_packet(text, &rows.as_flattened().to_vec()))
+    Ok(per_packet(text, rows.as_flattened()))
 }
 
 struct PerPacket {
