@@ -153,6 +153,24 @@ impl<P: Packet> Lane<P> {
         self.flight.depart(release, packet);
     }
 
+    /// A packet that the server had taken is lost at `at`.
+    pub fn lose(&mut self, at: Instant, packet: P) {
+        self.count_lost(packet.wire_len());
+        self.fallen.push_back((at, Dropped::Lost, packet));
+    }
+
+    /// Bytes of the packet at the head of the queue.
+    pub fn head_bytes(&self) -> Option<usize> {
+        self.waiting.front().map(|(_, packet)| packet.wire_len())
+    }
+
+    /// The moment of the next end until `now` that [`Lane::end`] would tell of.
+    #[inline]
+    pub fn next_end(&self, now: Instant) -> Option<Instant> {
+        let fallen = self.fallen.front().map(|(at, ..)| *at);
+        fallen.or_else(|| self.next_release().filter(|release| *release <= now))
+    }
+
     /// The earliest release of what is under way.
     #[inline]
     pub fn next_release(&self) -> Option<Instant> {

@@ -76,7 +76,8 @@ impl Counters {
     }
 }
 
-/// One direction of a link on a wire of its own. See the module.
+/// One direction of a link on a wire of its own. See the module; two directions, whatever joins them, are a
+/// [`Duplex`](crate::Duplex).
 pub struct Link<P> {
     rate: Box<dyn Rate>,
     lane: Lane<P>,
@@ -115,11 +116,24 @@ impl<P: Packet> Link<P> {
 
     /// The next packet that has come to an end until `now`: released, or dropped after it was taken. Drops come first;
     /// releases are in the order of time.
+    #[inline]
     pub fn poll_outcome(&mut self, now: Instant) -> Option<Outcome<P>> {
+        self.work_before(now);
+        self.lane.end(now)
+    }
+
+    /// The moment of what [`Link::poll_outcome`] would tell.
+    pub(crate) fn next_end(&mut self, now: Instant) -> Option<Instant> {
+        self.work_before(now);
+        self.lane.next_end(now)
+    }
+
+    /// Works until `now` if that may change what comes out next.
+    #[inline]
+    fn work_before(&mut self, now: Instant) {
         if self.lane.overtakes() || self.lane.next_release().is_none_or(|release| release > now) {
             self.work_until(now);
         }
-        self.lane.end(now)
     }
 
     /// When to poll next; `None` while the link is empty. Polling later loses nothing.

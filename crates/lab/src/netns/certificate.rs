@@ -99,7 +99,7 @@ impl Tally {
     pub fn dropped(&mut self, reason: Dropped) {
         match reason {
             Dropped::Lost => self.drops.lost += 1,
-            Dropped::QueueFull => self.drops.queue_full += 1,
+            Dropped::QueueFull | Dropped::QueueDelay => self.drops.queue_full += 1,
         }
     }
 
