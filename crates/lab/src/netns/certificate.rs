@@ -19,7 +19,7 @@ const TOLERATED_PART: f64 = 0.02;
 pub struct Drops {
     /// The loss model took them.
     pub lost: u64,
-    /// The queue model refused them.
+    /// The queue model refused them, or dropped them from its head.
     pub queue_full: u64,
     /// Their peer is a black hole.
     pub black_hole: u64,
@@ -113,7 +113,7 @@ impl Tally {
     pub fn dropped(&mut self, reason: Dropped) {
         match reason {
             Dropped::Lost => self.drops.lost += 1,
-            Dropped::QueueFull => self.drops.queue_full += 1,
+            Dropped::QueueFull | Dropped::QueueDelay => self.drops.queue_full += 1,
         }
     }
 
