@@ -59,6 +59,8 @@ pub(super) struct Job {
     services: Vec<Service>,
     /// Set before anything is settled.
     pub translation: Translation,
+    /// The program wants IPv6 addresses alone: IPv4 ones only as a translator makes them reachable.
+    pub ipv6_alone: bool,
     /// What A has come to, while the translation is awaited.
     withheld: Option<(Lookup, Option<Lack>)>,
     pub lacks: [Option<Lack>; 2],
@@ -92,6 +94,7 @@ impl Job {
             https: Lookup::Without(now),
             services: Vec::new(),
             translation: Translation::None,
+            ipv6_alone: false,
             withheld: None,
             lacks: [None, None],
             positive: None,
@@ -135,9 +138,12 @@ impl Job {
                     }
                     self.withheld = Some((Lookup::Addresses(at, list), lack));
                 }
-                (Translation::By(prefix), Lookup::Addresses(at, list)) => {
-                    let list = list.into_iter().map(|a| translated(a, prefix)).collect();
-                    (self.v4, self.lacks[0]) = (Lookup::Addresses(at, list), lack);
+                (_, Lookup::Addresses(at, list)) => {
+                    let list = self.reachable(list);
+                    (self.v4, self.lacks[0]) = match list.is_empty() {
+                        true => (Lookup::Without(at), Some(Lack::NoData)),
+                        false => (Lookup::Addresses(at, list), lack),
+                    };
                 }
                 (_, lookup) => (self.v4, self.lacks[0]) = (lookup, lack),
             },
@@ -201,11 +207,16 @@ impl Job {
             let reachable = family == Family::V6 || self.translation != Translation::Awaited;
             self.want.includes(family) && reachable && !known && !(s.is_hint && denied)
         };
+        self.reachable(service::stand_ins(&self.services).filter(fills).map(|s| s.addr).collect())
+    }
+
+    /// `addresses` as they are reached here, without those that the program does not want.
+    fn reachable(&self, addresses: Vec<IpAddr>) -> Vec<IpAddr> {
         let through = |addr| match self.translation {
             Translation::By(prefix) => translated(addr, prefix),
             _ => addr,
         };
-        service::stand_ins(&self.services).filter(fills).map(|s| through(s.addr)).collect()
+        addresses.into_iter().map(through).filter(|a| a.is_ipv6() || !self.ipv6_alone).collect()
     }
 
     /// Every address known so far, IPv6 first.

@@ -192,6 +192,7 @@ fn start_of_authority(name: &Name, ttl: u32) -> Record {
 mod tests {
     use super::*;
     use crate::netns::default_world;
+    use headstart_core::wire::{dns, record};
     use hickory_proto::op::Query;
 
     const DELAY: Duration = Duration::from_millis(7);
@@ -230,6 +231,34 @@ mod tests {
             let (_, message) = ask(&zone(Reply::Records), name, rtype, Over::Udp);
             assert_eq!(message.metadata.response_code, ResponseCode::NoError);
             assert!(message.answers.is_empty() && message.authorities[0].record_type() == RecordType::SOA);
+        }
+    }
+
+    #[test]
+    fn https_records_say_what_the_world_says_to_whoever_reads_them_as_headstart_does() {
+        let mut world = default_world("lan");
+        let plain = Service {
+            priority: 1,
+            port: Some(443),
+            alpn: vec!["h2".into()],
+            ipv4hint: vec![[198, 19, 0, 1].into()],
+            ipv6hint: vec![[0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into()],
+            ech: true,
+            mandatory: vec![3],
+            ..Service::default()
+        };
+        let other = Service { priority: 2, target: Some("b.example".into()), no_default_alpn: true, ..plain.clone() };
+        let pool = IpAddr::from([198, 19, 0, 9]);
+        let alias = Service { target: Some("pool.example".into()), addresses: vec![pool], ..Service::default() };
+        for services in [vec![plain, other], vec![alias]] {
+            let record = Behaviour { delay: DELAY, reply: Reply::Records, ttl: 42 };
+            world.sites[0].https = Some(crate::world::Https { record, services: services.clone() });
+            let query = dns::encode_query(7, "www.lab.example", record::RecordType::Https).unwrap();
+            let answer = Zone::new(&world.sites).answer(&query, Over::Udp).unwrap();
+            assert_eq!((answer.rtype.as_str(), answer.delay), ("HTTPS", DELAY));
+            let bytes = answer.bytes.unwrap();
+            let read = dns::decode_answer(&bytes, 7, "www.lab.example", record::RecordType::Https);
+            assert_eq!(read, Ok(dns::Answer::Services(services, Duration::from_secs(42))));
         }
     }
 

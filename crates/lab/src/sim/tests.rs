@@ -1,10 +1,11 @@
 //! Stories of whole visits, with every number derivable by hand: a wire of 5 ms each way, nothing random.
 
 use super::*;
-use crate::world::{Fate, Host, Record, Reply, Site, World};
+use crate::world::{Fate, Host, Https, Record, Reply, Site, World};
 use headstart_core::connect::Want;
 use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
+use headstart_core::wire::record::Service;
 use std::net::IpAddr;
 
 pub(super) fn ms(n: u64) -> Instant {
@@ -84,6 +85,24 @@ fn each_arm_takes_the_time_that_its_rules_say() {
     assert_eq!(cold("simultaneous", draft()), ([30, 60, 50, 90], Some(Family::V4)));
     assert_eq!(cold("oracle", draft()), ([30, 60, 30, 90], Some(Family::V4)));
     assert_eq!(cold("bare", draft()), ([50, 100, 50, 150], Some(Family::V6)));
+}
+
+#[test]
+fn happy_eyeballs_v3_asks_for_https_records_and_begins_on_their_hints() {
+    let draft = || site(1).dns(20, 200).rtts(50, 90);
+    // A after 30 ms, HTTPS (that there is none) as well; the Resolution Delay from then on.
+    assert_eq!(cold("happy-eyeballs-v3", draft()), ([80, 60, 80, 140], Some(Family::V4)));
+    // HTTPS with a hint after 15 ms: 50 ms later AAAA is not there, but its address is.
+    let mut w = world(vec![draft()]);
+    let v6 = w.sites[0].v6[0].addr;
+    let IpAddr::V6(hint) = v6 else { panic!("an IPv6 address") };
+    let service = Service { priority: 1, ipv6hint: vec![hint], ..Service::default() };
+    let record = Record { delay: Duration::from_millis(5), ..w.sites[0].a };
+    w.sites[0].https = Some(Https { record, services: vec![service] });
+    let mut s = session("happy-eyeballs-v3", Lifetime::Off, &w);
+    let visit = s.visit(0, Want::Both);
+    assert_eq!((told(&visit), visit.reached), (([65, 100, 65, 165], Some(Family::V6)), Some(v6)));
+    assert_eq!((s.spent().traffic.queries, s.spent().traffic.syns), (3, 1));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod drive;
 mod translator;
 
 use super::cache::{Cache, Kept, Lifetime};
-use super::job::{Job, Lack, Waiting};
+use super::job::{Job, Lack, Translation, Waiting};
 use super::lookups::{Due, Lookups, Question};
 use super::race::{self, Lookup, Race, State};
 use super::service;
@@ -97,6 +97,10 @@ impl Connector {
         job.resolver = Some((request, now));
         job.remembered = self.caches.get(&ask.app).map_or_else(Vec::new, |c| c.remembered(&name));
         job.translation = self.translation(now, &ask.app, ask.want);
+        if job.translation != Translation::None && ask.want == Want::Only(Family::V6) {
+            // A program that wants IPv6 addresses is as well served by those of a translator.
+            (job.want, job.ipv6_alone) = (Want::Both, true);
+        }
         if let Ok(addr) = ask.name.parse() {
             job.settle_own(now, &[addr]);
         } else if self.settings.race.asks_https && ask.port == Some(service::PORT) {

@@ -24,8 +24,8 @@ impl Connector {
     pub(super) fn translation(&mut self, now: Instant, app: &AppId, want: Want) -> Translation {
         let network = self.path.current();
         let ipv6_alone = network.family(Family::V6).has_route && !network.family(Family::V4).has_route;
-        // Whoever wants addresses of one family alone would not know what to do with those of the other.
-        if !ipv6_alone || want != Want::Both {
+        // Whoever wants IPv4 addresses alone would not know what to do with others.
+        if !ipv6_alone || !want.includes(Family::V6) {
             return Translation::None;
         }
         if let Some(prefixes) = network.translators(now) {

@@ -65,8 +65,18 @@ fn nobody_asks_where_there_is_ipv4_or_no_network_or_nothing_to_look_up() {
     let mut s = ipv6_alone("adaptive");
     s.pass(10_000);
     assert_eq!(discoveries(&s), 0, "no program, no question");
-    s.resolve("curl", SITE, Want::Only(V4), None);
+    assert_eq!(s.resolve("curl", SITE, Want::Only(V4), None), Resolved::Addresses(vec![v4(1)]));
     assert_eq!(discoveries(&s), 0, "whoever wants IPv4 addresses gets IPv4 addresses");
+}
+
+#[test]
+fn a_program_that_wants_ipv6_alone_gets_what_the_translator_makes_and_nothing_else() {
+    let mut s = ipv6_alone("adaptive");
+    let want = Want::Only(V6);
+    assert_eq!(s.resolve("curl", SITE, want, Some(443)), Resolved::Addresses(vec![via(1)]));
+    let none = Dns::Says(10, LookupResult::NxDomain(Duration::from_secs(600)));
+    let mut s = ipv6_alone("adaptive").dns(NAME, V6, none);
+    assert_eq!(s.resolve("curl", SITE, want, Some(443)), Resolved::NoData);
 }
 
 #[test]
