@@ -138,6 +138,19 @@ impl Network {
         topology::in_ns(&self.wires.client, || Ok(f()))
     }
 
+    /// Runs `f` where the servers are, in a thread of its own: what it listens on is reached by the sites' addresses.
+    pub fn on_servers<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        topology::in_ns(&self.wires.far, || Ok(f()))
+    }
+
+    /// A command that will run where the servers are, for servers that are programs of their own.
+    pub fn server_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Result<Command, Error> {
+        let mut command = Command::new(program);
+        self.wires.far.adopt(&mut command).map_err(|source| Error::Io { what: "preparing a server".into(), source })?;
+        command.env_remove(enter::INSIDE);
+        Ok(command)
+    }
+
     /// The clock of this network; the DNS server's log uses it.
     pub fn clock(&self) -> Clock {
         self.clock
