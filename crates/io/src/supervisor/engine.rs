@@ -1,0 +1,202 @@
+//! What every front end shares: the connector and its hands, which send its queries and open its connections.
+//!
+//! A front end feeds inputs under request ids of its own and is told what came of them ([`Told`]). Nothing is decided
+//! here, and nothing here knows how a program is reached.
+
+use super::token::{ATTEMPT, EXCHANGE};
+use crate::clock::Clock;
+use crate::dns::Transport;
+use crate::names::Names;
+use crate::poll::{Interest, Poll};
+use crate::tcp;
+use headstart_core::connect::{
+    AttemptId, AttemptResult, Connector, Input, LookupResult, Output, RequestId, Resolved, Settings,
+};
+use headstart_core::machine::Machine;
+use headstart_core::path::{Family, NetworkId};
+use headstart_core::time::Instant;
+use headstart_core::wire::shim::Pass;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+/// What the connector says to a program that waits.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// The addresses of a name, or why there are none.
+    Answer(Resolved),
+    /// The attempt's socket is the program's; connected, or under way.
+    HandOver { attempt: AttemptId, connected: bool },
+    /// Every attempt failed.
+    Fail(i32),
+    /// The program's own call is to be made.
+    Pass(Pass),
+}
+
+#[derive(Debug)]
+struct Attempt {
+    socket: OwnedFd,
+    began: Instant,
+    /// A program holds the same socket.
+    given: bool,
+}
+
+/// The connector with what it needs of the world.
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub clock: Clock,
+    pub poll: Poll,
+    pub connector: Connector,
+    pub names: Names,
+    pub transport: Transport,
+    /// What the front ends have not been told yet.
+    told: VecDeque<(RequestId, Told)>,
+    attempts: BTreeMap<u64, Attempt>,
+    routes: Option<(bool, bool)>,
+}
+
+impl Engine {
+    pub fn new(mut settings: Settings, names: Names) -> io::Result<Self> {
+        settings.servers = u32::try_from(names.servers().len()).unwrap_or(1);
+        Ok(Self {
+            clock: Clock::new(),
+            poll: Poll::new()?,
+            connector: Connector::new(settings),
+            names,
+            transport: Transport::default(),
+            told: VecDeque::new(),
+            attempts: BTreeMap::new(),
+            routes: None,
+        })
+    }
+
+    /// Gives the connector an input and does what it wants done; what it tells programs waits for [`Self::told`].
+    pub fn feed(&mut self, input: Input) {
+        self.connector.handle_input(self.clock.now(), input);
+        self.drain();
+    }
+
+    /// The next thing that a front end is to be told.
+    pub fn told(&mut self) -> Option<(RequestId, Told)> {
+        self.told.pop_front()
+    }
+
+    /// The connector's next deadline.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.connector.poll_timeout().map(|d| d.at)
+    }
+
+    /// A deadline has come.
+    pub fn timeout(&mut self) {
+        self.connector.handle_timeout(self.clock.now());
+        self.drain();
+    }
+
+    /// Something happened on a socket of a query.
+    pub fn exchange_event(&mut self, n: u64) {
+        if let Some((query, result)) = self.transport.event(&self.poll, |n| EXCHANGE | n, n) {
+            self.feed(Input::Lookup(query, result));
+        }
+    }
+
+    /// An attempt ended.
+    pub fn attempt_event(&mut self, n: u64) {
+        let Some(attempt) = self.attempts.get(&n) else { return };
+        let elapsed = self.clock.now() - attempt.began;
+        let outcome = match attempt.given {
+            true => tcp::outcome_for_bystanders(&attempt.socket, elapsed),
+            false => tcp::outcome(&attempt.socket, elapsed),
+        };
+        let result = match outcome {
+            Ok(rtt) => AttemptResult::Connected(rtt),
+            Err(errno) => AttemptResult::Failed(errno.raw_os_error()),
+        };
+        self.poll.remove(&attempt.socket);
+        if attempt.given || matches!(result, AttemptResult::Failed(_)) {
+            self.attempts.remove(&n);
+        }
+        self.feed(Input::Attempt(AttemptId(n), result));
+    }
+
+    /// The socket of an attempt that is to be handed over; `None` if it is no longer good.
+    pub fn hand_over(&mut self, AttemptId(n): AttemptId, connected: bool) -> Option<OwnedFd> {
+        if connected {
+            // Closed by the peer since: the program's own connect will see how things stand.
+            return self.attempts.remove(&n).map(|a| a.socket).filter(|s| tcp::is_good(s));
+        }
+        let attempt = self.attempts.get_mut(&n)?;
+        attempt.given = true;
+        // The program's file and ours are one; ours goes on telling how it ends.
+        attempt.socket.try_clone().ok()
+    }
+
+    /// Sees whether the host's rules or routes have changed since the last question.
+    pub fn look_around(&mut self) {
+        self.names.refresh();
+        // RFC 5737 and RFC 3849: documentation addresses, to which nothing is sent; a UDP connect only looks for a route.
+        let v4 = has_route(SocketAddr::from(([192, 0, 2, 1], 9)));
+        let v6 = has_route(SocketAddr::new(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]), 9));
+        if self.routes != Some((v4, v6)) {
+            self.routes = Some((v4, v6));
+            self.feed(Input::Network { id: NetworkId::default(), v4, v6 });
+        }
+    }
+
+    /// Whether there are routes for IPv4 and IPv6, as of the last look around.
+    pub fn routes(&self) -> Option<(bool, bool)> {
+        self.routes
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.connector.poll_output() {
+            match output {
+                Output::Query { id, name, family, server } => {
+                    let servers = self.names.servers();
+                    let to = servers[server as usize % servers.len()];
+                    if self.transport.send(&self.poll, |n| EXCHANGE | n, id, (name, family), to).is_err() {
+                        let now = self.clock.now();
+                        self.connector.handle_input(now, Input::Lookup(id, LookupResult::Refused));
+                    }
+                }
+                Output::Forget(query) => self.transport.forget(query),
+                Output::Connect { id, to, domain } => self.begin(id, to, domain),
+                Output::Close(AttemptId(n)) => {
+                    if let Some(attempt) = self.attempts.remove(&n) {
+                        self.poll.remove(&attempt.socket);
+                    }
+                }
+                Output::Answer(request, resolved) => self.told.push_back((request, Told::Answer(resolved))),
+                Output::HandOver { request, attempt, connected } => {
+                    self.told.push_back((request, Told::HandOver { attempt, connected }));
+                }
+                Output::Fail(request, errno) => self.told.push_back((request, Told::Fail(errno))),
+                Output::Pass(request, reason) => self.told.push_back((request, Told::Pass(reason))),
+            }
+        }
+    }
+
+    fn begin(&mut self, AttemptId(n): AttemptId, to: SocketAddr, domain: Family) {
+        let began = self.clock.now();
+        let begun = tcp::begin(to, domain).and_then(|socket| {
+            let added = self.poll.add(&socket, ATTEMPT | n, Interest::Write);
+            added.map(|()| socket).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+        });
+        match begun {
+            Ok(socket) => {
+                self.attempts.insert(n, Attempt { socket, began, given: false });
+            }
+            Err(errno) => {
+                let result = AttemptResult::Failed(errno.raw_os_error());
+                self.connector.handle_input(began, Input::Attempt(AttemptId(n), result));
+            }
+        }
+    }
+}
+
+fn has_route(to: SocketAddr) -> bool {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).is_ok_and(|s| connect(s, &to).is_ok())
+}

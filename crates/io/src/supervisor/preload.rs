@@ -1,0 +1,235 @@
+//! The front end of the preloaded library: one question on a connection, one reply, with a descriptor where there is one
+//! to hand over.
+
+use super::engine::{Engine, Told};
+use super::token::{CALLER, LISTENER, split};
+use super::{Front, SupervisorError};
+use crate::folder::Folder;
+use crate::poll::Interest;
+use crate::sys::netns;
+use headstart_core::connect::{Claim, Input, RequestId, Resolve, Resolved, Want};
+use headstart_core::path::Family;
+use headstart_core::wire::shim::{FILTER_BYTES, MAX_MESSAGE, Pass, Reply, Request, filter_bit};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, accept_with, bind, listen, recv, sendmsg, socket_with, sockopt,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// Connections of libraries that may wait to be accepted.
+const BACKLOG: i32 = 512;
+/// Nobody can be counted without end.
+const MAX_COUNTED: usize = 65_536;
+
+/// A program that waits for a reply.
+#[derive(Debug)]
+struct Caller {
+    socket: OwnedFd,
+    /// The name it asked for, if it did.
+    name: Option<String>,
+    /// Its question has been read.
+    asked: bool,
+}
+
+/// The preloaded libraries of one run.
+#[derive(Debug)]
+pub(super) struct Preload {
+    listener: OwnedFd,
+    /// Given up to turn callers away when there are no more descriptors.
+    spare: Option<OwnedFd>,
+    filter: File,
+    known: Box<[u8; FILTER_BYTES]>,
+    callers: BTreeMap<u64, Caller>,
+    next_caller: u64,
+    processes: BTreeSet<i32>,
+    user: rustix::process::Uid,
+    /// Ours; `None` on kernels that do not tell (before 5.14).
+    network_namespace: Option<u64>,
+}
+
+impl Preload {
+    /// Listens in `folder`.
+    pub fn new(engine: &Engine, folder: &Folder) -> Result<Self, SupervisorError> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        bind(&listener, &SocketAddrUnix::new(folder.socket())?)?;
+        // The folder is private already; so is the socket, should anybody move it.
+        rustix::fs::chmod(folder.socket(), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+        listen(&listener, BACKLOG)?;
+        let network_namespace = netns::cookie(&listener).ok();
+        engine.poll.add(&listener, LISTENER, Interest::Read)?;
+        Ok(Self {
+            spare: listener.try_clone().ok(),
+            listener,
+            filter: folder.filter()?,
+            known: Box::new([0; FILTER_BYTES]),
+            callers: BTreeMap::new(),
+            next_caller: 0,
+            processes: BTreeSet::new(),
+            user: rustix::process::getuid(),
+            network_namespace,
+        })
+    }
+
+    /// Processes that have asked anything.
+    pub fn processes(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Somebody wants to connect.
+    pub fn accept(&mut self, engine: &mut Engine) {
+        // One at a time: whoever else waits is told of again, and most often nobody does.
+        let socket = match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            Ok(socket) => socket,
+            Err(Errno::MFILE | Errno::NFILE) => return self.turn_away(),
+            Err(_) => return,
+        };
+        let n = self.next_caller;
+        self.next_caller += 1;
+        match sockopt::socket_peercred(&socket) {
+            // The folder is private already; root may look in, others may not.
+            Ok(peer) if peer.uid == self.user || peer.uid.is_root() => {
+                if self.processes.len() < MAX_COUNTED {
+                    self.processes.insert(peer.pid.as_raw_pid());
+                }
+            }
+            _ => return,
+        }
+        // What is reached from here is not what is reached from another network namespace. The accepted end belongs to
+        // the namespace of the one that connected.
+        if netns::cookie(&socket).ok() != self.network_namespace {
+            return;
+        }
+        self.callers.insert(n, Caller { socket, name: None, asked: false });
+        // A library sends right after it has connected, so the question is most often here already.
+        self.hear(engine, n, false);
+        if let Some(caller) = self.callers.get(&n) {
+            let interest = if caller.asked { Interest::HangUp } else { Interest::Read };
+            if engine.poll.add(&caller.socket, CALLER | n, interest).is_err() {
+                self.callers.remove(&n);
+            }
+        }
+    }
+
+    /// Out of descriptors: the caller is let go, so that it helps itself, by means of one that was kept for this.
+    fn turn_away(&mut self) {
+        drop(self.spare.take());
+        drop(accept_with(&self.listener, SocketFlags::CLOEXEC));
+        self.spare = self.listener.try_clone().ok();
+    }
+
+    /// Hears a caller, which is `watched` already or has just been accepted.
+    fn hear(&mut self, engine: &mut Engine, n: u64, watched: bool) {
+        let Some(caller) = self.callers.get_mut(&n) else { return };
+        if caller.asked {
+            // Nothing is to be heard of a caller that waits but its going away.
+            self.callers.remove(&n);
+            return engine.feed(Input::Abandon(RequestId(CALLER | n)));
+        }
+        let mut bytes = [0u8; MAX_MESSAGE];
+        let request = match recv(&caller.socket, &mut bytes[..], RecvFlags::empty()) {
+            Ok((_, 0)) => None,
+            Ok((_, len)) => Request::decode(&bytes[..len.min(MAX_MESSAGE)]),
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            Err(_) => None,
+        };
+        let Some(request) = request else {
+            self.callers.remove(&n);
+            return;
+        };
+        caller.asked = true;
+        if watched {
+            // Should it fail, the caller's going away is noticed when it is replied to.
+            let _ = engine.poll.change(&caller.socket, CALLER | n, Interest::HangUp);
+        }
+        let id = RequestId(CALLER | n);
+        match request {
+            Request::Resolve { app, name, family, port, configured_only } => {
+                caller.name = Some(name.clone());
+                engine.look_around();
+                if let Err(reason) = engine.names.check(&name) {
+                    return self.reply(n, &Reply::Pass(reason), None);
+                }
+                let want = match (family, engine.routes()) {
+                    (Some(family), _) => Want::Only(family),
+                    (None, Some((true, false))) if configured_only => Want::Only(Family::V4),
+                    (None, Some((false, true))) if configured_only => Want::Only(Family::V6),
+                    (None, _) => Want::Both,
+                };
+                engine.feed(Input::Resolve(id, Resolve { app: app.into(), name, want, port }));
+            }
+            Request::Connect { app, to, domain, nonblocking, accepts_mapped } => {
+                engine.feed(Input::Claim(id, Claim { app: app.into(), to, domain, nonblocking, accepts_mapped }));
+            }
+        }
+    }
+
+    fn answer(&mut self, engine: &Engine, n: u64, resolved: Resolved) {
+        let searches = self.callers.get(&n).and_then(|c| c.name.as_ref()).is_some_and(|s| engine.names.would_search(s));
+        let reply = match resolved {
+            Resolved::Addresses(list) => {
+                list.iter().for_each(|a| self.make_known(*a));
+                Reply::Addresses(list)
+            }
+            Resolved::NxDomain | Resolved::NoData if searches => Reply::Pass(Pass::SearchDomain),
+            Resolved::NxDomain => Reply::NoName,
+            Resolved::NoData => Reply::NoData,
+            Resolved::Unanswered => Reply::TryAgain,
+        };
+        self.reply(n, &reply, None);
+    }
+
+    /// Sets the bit of `addr` in the filter that the libraries have mapped.
+    fn make_known(&mut self, addr: IpAddr) {
+        let bit = filter_bit(addr);
+        let (at, mask) = (bit / 8, 1 << (bit % 8));
+        if self.known[at] & mask == 0 {
+            self.known[at] |= mask;
+            // Should it fail, programs connect to this address themselves.
+            let _ = self.filter.write_all_at(&self.known[at..=at], at as u64);
+        }
+    }
+
+    /// Replies to a caller, which thereby has its answer and is let go.
+    fn reply(&mut self, n: u64, reply: &Reply, descriptor: Option<BorrowedFd<'_>>) {
+        let Some(caller) = self.callers.remove(&n) else { return };
+        let encoded = reply.encode();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors: &[BorrowedFd<'_>] = descriptor.as_slice();
+        if !descriptors.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        let bytes = [IoSlice::new(encoded.as_ref())];
+        // A caller that has gone needs no reply; one that cannot be replied to makes its own connect.
+        let _ = sendmsg(&caller.socket, &bytes, &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    }
+}
+
+impl Front for Preload {
+    fn event(&mut self, engine: &mut Engine, token: u64) {
+        match split(token) {
+            (CALLER, n) => self.hear(engine, n, true),
+            _ => self.accept(engine),
+        }
+    }
+
+    fn tell(&mut self, engine: &mut Engine, n: u64, told: Told) {
+        match told {
+            Told::Answer(resolved) => self.answer(engine, n, resolved),
+            Told::HandOver { attempt, connected } => match engine.hand_over(attempt, connected) {
+                Some(socket) => self.reply(n, &Reply::HandOver { connected }, Some(socket.as_fd())),
+                None => self.reply(n, &Reply::Pass(Pass::NothingReady), None),
+            },
+            Told::Fail(errno) => self.reply(n, &Reply::Failed(errno), None),
+            Told::Pass(reason) => self.reply(n, &Reply::Pass(reason), None),
+        }
+    }
+}
