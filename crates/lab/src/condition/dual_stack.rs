@@ -57,5 +57,5 @@ pub(super) const IPV6_BLACK_HOLE: Condition = Condition {
 fn world(seed: u64, sites: usize, detour: Duration, v6: Fate, a: Reply, aaaa: Reply) -> World {
     let with = |reply| Record { reply, ..record(RESOLVER) };
     let one = |n| site(n, with(a), with(aaaa), (HOST, Fate::Answers), (HOST + detour, v6));
-    World { link: "lte".into(), seed, sites: (0..sites).map(one).collect() }
+    World::new("lte", seed, (0..sites).map(one).collect())
 }
