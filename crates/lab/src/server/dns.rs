@@ -35,10 +35,13 @@ pub struct Query {
     pub over_tcp: bool,
 }
 
+/// Who is told of questions.
+type Follower = Box<dyn Fn(&Query) + Send>;
+
 struct Shared {
     zone: Mutex<Zone>,
     log: Mutex<Vec<Query>>,
-    followers: Mutex<Vec<Box<dyn Fn(&Query) + Send>>>,
+    followers: Mutex<Vec<Follower>>,
     stop: AtomicBool,
     wake: OwnedFd,
 }
