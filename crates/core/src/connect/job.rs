@@ -242,6 +242,7 @@ impl Job {
         ask: impl FnOnce(&View<'_>) -> T,
     ) -> T {
         let usable = |addr: IpAddr| self.claim.as_ref().is_none_or(|w| self.is_worth_trying(addr, &w.claim));
+        let fits = |addr: IpAddr| self.claim.as_ref().is_none_or(|w| domain_for(addr, &w.claim).is_some());
         ask(&View {
             now,
             want: self.want,
@@ -254,6 +255,7 @@ impl Job {
             done: self.done,
             attempts: &self.attempts,
             usable: &usable,
+            fits: &fits,
             path,
             remembered: &self.remembered,
             explore: self.explore,

@@ -6,7 +6,8 @@
 //!   longer than the Resolution Delay.
 //! - **In what order.** By expected round-trip time, over all addresses of both families; peers with recent failures
 //!   and suspended families last; IPv6 first where nothing is known. A silent address is a dead host or a dead family:
-//!   where the family has been seen to work, one more of its addresses may come next, else it is the other's turn.
+//!   where the family has been seen to work, or the program's socket can go nowhere else, one more of its addresses may
+//!   come next; else it is the other's turn.
 //! - **How far apart.** By when an answer should have come (smoothed round-trip time and four variations), doubling with
 //!   each attempt under way. Six at once at most: for a seventh, the oldest is given up.
 //! - **Exploring.** In the races drawn for it another address is tried beside the chosen one: of the other family, or,
@@ -67,7 +68,12 @@ fn race(view: &View<'_>) -> Next {
         return Next::Explore(addr);
     }
     let mut candidates = view.untried();
-    arrange(view, &mut candidates, has_had_its_turn(view));
+    let twice = twice(view);
+    arrange(view, &mut candidates, twice.or_else(|| unproven(view)));
+    if twice.is_none() {
+        // What the waiting program's socket cannot be exchanged for helps only when it has given up on all else.
+        candidates.sort_by_key(|a| !(view.fits)(*a));
+    }
     staggered::next(view, &candidates, attempt_delay(view))
 }
 
@@ -84,14 +90,17 @@ fn arrange(view: &View<'_>, addresses: &mut Vec<IpAddr>, done: Option<Family>) {
     addresses.append(&mut doubtful);
 }
 
-/// The family that is not to be tried next, because of what has been tried so far.
-fn has_had_its_turn(view: &View<'_>) -> Option<Family> {
-    let mut racing = view.attempts.iter().rev().filter(|a| !a.exploring).map(|a| a.addr);
+/// The family of the last two attempts, if they were of one: of a third it is the other's turn in any case.
+fn twice(view: &View<'_>) -> Option<Family> {
+    let mut racing = view.attempts.iter().rev().filter(|a| !a.exploring).map(|a| view.family(a.addr));
     let last = racing.next()?;
-    let family = view.family(last);
-    let twice = racing.next().is_some_and(|before| view.family(before) == family);
-    // One silent host says little of a family that works.
-    (twice || view.path.family(Family::of(last)).rtt.is_none()).then_some(family)
+    (racing.next() == Some(last)).then_some(last)
+}
+
+/// The family of the last attempt, if it has never been seen to work: one silent host says little of one that works.
+fn unproven(view: &View<'_>) -> Option<Family> {
+    let last = view.attempts.iter().rfind(|a| !a.exploring)?.addr;
+    view.path.family(Family::of(last)).rtt.is_none().then(|| view.family(last))
 }
 
 /// Whether an address that is known so far has answered before and has not failed since.

@@ -122,8 +122,10 @@ pub struct View<'a> {
     pub done: bool,
     /// Attempts so far, oldest first.
     pub attempts: &'a [Attempt],
-    /// Addresses that can stand in for the program's socket, as far as is known.
+    /// Addresses that are of any use to the program: what its socket can be exchanged for, and what it will try next.
     pub usable: &'a dyn Fn(IpAddr) -> bool,
+    /// Addresses that the socket of a program that waits can be exchanged for; all, as long as none does.
+    pub fits: &'a dyn Fn(IpAddr) -> bool,
     /// History of the network that the host is on.
     pub path: &'a Network,
     /// Every address that the name had last time.
@@ -176,9 +178,9 @@ impl View<'_> {
         self.attempts.iter().filter(|a| a.state == State::InFlight)
     }
 
-    /// Whether an attempt has succeeded.
+    /// Whether an attempt has succeeded that fits.
     pub fn has_ready(&self) -> bool {
-        self.attempts.iter().any(|a| matches!(a.state, State::Ready { .. }))
+        self.attempts.iter().any(|a| matches!(a.state, State::Ready { .. }) && (self.fits)(a.addr))
     }
 
     /// The next wanted lookup that has not been asked: HTTPS, then AAAA, then A (RFC 8305, section 3, and its successor).

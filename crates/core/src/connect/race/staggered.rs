@@ -98,6 +98,7 @@ mod tests {
             done: false,
             attempts: &[],
             usable: &|_| true,
+            fits: &|_| true,
             path: &Network::default(),
             remembered: &[],
             explore: false,

@@ -2,6 +2,7 @@
 
 use super::*;
 use Family::{V4, V6};
+use proptest::prelude::*;
 
 const SITE: &str = "www.example";
 
@@ -165,4 +166,55 @@ fn exploring_learns_the_other_addresses_of_the_only_family_one_after_the_other()
     s.pass(3000);
     assert_eq!(s.visit("curl", SITE), (v4(3), 20));
     assert_eq!(s.connector.tally().explorations, 3);
+}
+
+proptest! {
+    /// However many there are, however far, and whatever is known: that the one which was to be tried first is dead
+    /// costs no more than one attempt delay, and the handshake with the next.
+    #[test]
+    fn the_first_being_dead_never_costs_more_than_one_attempt_delay(
+        n4 in 0u8..6, n6 in 0u8..6, rtts in proptest::collection::vec(1u64..600, 12), warm: bool, visits in 0usize..4,
+    ) {
+        prop_assume!(n4 > 1 || n6 > 1);
+        let list4: Vec<_> = (1..=n4).map(v4).collect();
+        let list6: Vec<_> = (1..=n6).map(|n| v6(n.into())).collect();
+        let mut s = Story::of("adaptive").dns(SITE, V4, says(10, &list4)).dns(SITE, V6, says(10, &list6));
+        s.hosts = list4.iter().chain(&list6).copied().zip(rtts.iter().map(|r| Host::Answers(*r))).collect();
+        if warm {
+            s.warm("java", SITE);
+        }
+        for _ in 0..visits {
+            s.visit_either("java", SITE);
+            s.pass(3000);
+        }
+        let mut rehearsal = s.connector.path().clone();
+        s.told.clear();
+        let first = {
+            s.visit_either("java", SITE);
+            s.begun()[0].1
+        };
+        // A socket cannot change its family: it takes two addresses of one to have a first.
+        prop_assume!(s.hosts.keys().filter(|a| Family::of(**a) == Family::of(first)).count() > 1);
+        std::mem::swap(s.connector.path(), &mut rehearsal);
+        s.pass(3000);
+        s = s.host(first, Host::Silent);
+        s.told.clear();
+        let began = s.now;
+        s.visit_either("java", SITE);
+        let took = u64::try_from((s.now - began).as_millis()).unwrap();
+        let begun = s.begun();
+        prop_assert!(begun.len() > 1 && begun[0].1 == first, "{begun:?}");
+        let usual = s.hosts[&begun[1].1];
+        let Host::Answers(next) = usual else { panic!("one is dead") };
+        let Host::Answers(was) = rtts_of(&rtts, &list4, &list6, first) else { panic!("it lived") };
+        // The longest delay is the standard's, or as long as the handshake used to take.
+        let delay = begun[1].0 - begun[0].0;
+        prop_assert!(delay <= 250.max(was + 10), "{delay} ms after a host of {was} ms");
+        prop_assert!(took <= 10 + delay + next, "{took} ms: {begun:?}");
+    }
+}
+
+fn rtts_of(rtts: &[u64], list4: &[IpAddr], list6: &[IpAddr], addr: IpAddr) -> Host {
+    let at = list4.iter().chain(list6).position(|a| *a == addr).expect("one of them");
+    Host::Answers(rtts[at])
 }

@@ -239,6 +239,19 @@ impl Story {
         }
     }
 
+    /// As [`Self::visit`], by a program whose socket takes either family, like Java's.
+    pub fn visit_either(&mut self, app: &str, name: &str) -> IpAddr {
+        let Resolved::Addresses(list) = self.resolve(app, name, Want::Both, Some(443)) else {
+            panic!("{name} resolves");
+        };
+        for addr in list {
+            if let Output::HandOver { attempt, connected: true, .. } = self.connect(app, addr, false) {
+                return self.reached(attempt);
+            }
+        }
+        panic!("{name} was not reached");
+    }
+
     pub fn reached(&self, attempt: AttemptId) -> IpAddr {
         let to = self.told.iter().find_map(|(_, o)| match o {
             Output::Connect { id, to, .. } if *id == attempt => Some(to.ip()),
