@@ -3,12 +3,12 @@
 use crate::exit;
 use headstart_core::connect::race;
 use headstart_lab::{condition, experiment};
-use headstart_link::preset;
+use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
 
 /// Arguments of `headstart list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this: races, links, conditions, experiments.
+    /// Only this: races, links, the kinds of link models (rates, delays, losses, queues, media), conditions, experiments.
     what: Option<String>,
     /// As one JSON object.
     #[arg(long)]
@@ -18,10 +18,20 @@ pub struct Args {
 /// A registry: its name, and name and description of each of its members.
 type Registry = (&'static str, Vec<(&'static str, &'static str)>);
 
-fn registries() -> [Registry; 4] {
+/// The models of one kind.
+fn models<M: ?Sized>(kind: &'static str, all: &'static [Entry<M>]) -> Registry {
+    (kind, all.iter().map(|e| (e.name, e.what)).collect())
+}
+
+fn registries() -> [Registry; 9] {
     [
         ("races", race::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("links", preset::ALL.iter().map(|e| (e.name, e.why)).collect()),
+        models("rates", rate::ALL),
+        models("delays", delay::ALL),
+        models("losses", loss::ALL),
+        models("queues", queue::ALL),
+        models("media", medium::ALL),
         ("conditions", condition::ALL.iter().map(|c| (c.name, c.what)).collect()),
         ("experiments", experiment::ALL.iter().map(|e| (e.name, e.shows)).collect()),
     ]
