@@ -37,8 +37,15 @@ pub trait Delay: Send {
 pub type DelaySpec = Spec<dyn Delay>;
 
 /// All delays. The first is what a bare value means: `delay=15ms` is `delay=constant:15ms`.
-pub const ALL: &[Entry<dyn Delay>] =
-    &[constant::ENTRY, normal::ENTRY, uniform::ENTRY, empirical::ENTRY, trace::ENTRY, per_packet::ENTRY];
+pub const ALL: &[Entry<dyn Delay>] = &[
+    // One line a model.
+    constant::ENTRY,
+    normal::ENTRY,
+    uniform::ENTRY,
+    empirical::ENTRY,
+    trace::ENTRY,
+    per_packet::ENTRY,
+];
 
 /// A duration as a signed number of nanoseconds, for drawing in floating point.
 fn nanos(duration: Duration) -> f64 {
