@@ -7,6 +7,7 @@
 mod constant;
 mod empirical;
 mod normal;
+mod pareto;
 mod per_packet;
 mod recorded;
 mod trace;
@@ -15,6 +16,7 @@ mod uniform;
 pub use constant::constant;
 pub use empirical::empirical;
 pub use normal::normal;
+pub use pareto::pareto;
 pub use per_packet::per_packet;
 pub use recorded::BadDelays;
 pub use trace::trace;
@@ -43,6 +45,7 @@ pub const ALL: &[Entry<dyn Delay>] = &[
     normal::ENTRY,
     uniform::ENTRY,
     empirical::ENTRY,
+    pareto::ENTRY,
     trace::ENTRY,
     per_packet::ENTRY,
 ];
