@@ -2,13 +2,14 @@
 
 use crate::exit;
 use headstart_core::connect::race;
-use headstart_lab::{condition, experiment};
+use headstart_lab::{condition, experiment, scenario};
 use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
 
 /// Arguments of `headstart list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this: races, links, the kinds of link models (rates, delays, losses, queues, media), conditions, experiments.
+    /// Only this: races, links, the kinds of link models (rates, delays, losses, queues, media), scenarios, conditions,
+    /// experiments.
     what: Option<String>,
     /// As one JSON object.
     #[arg(long)]
@@ -23,7 +24,7 @@ fn models<M: ?Sized>(kind: &'static str, all: &'static [Entry<M>]) -> Registry {
     (kind, all.iter().map(|e| (e.name, e.what)).collect())
 }
 
-fn registries() -> [Registry; 9] {
+fn registries() -> [Registry; 10] {
     [
         ("races", race::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("links", preset::ALL.iter().map(|e| (e.name, e.why)).collect()),
@@ -32,6 +33,7 @@ fn registries() -> [Registry; 9] {
         models("losses", loss::ALL),
         models("queues", queue::ALL),
         models("media", medium::ALL),
+        ("scenarios", scenario::ALL.iter().map(|s| (s.name, s.what)).collect()),
         ("conditions", condition::ALL.iter().map(|c| (c.name, c.what)).collect()),
         ("experiments", experiment::ALL.iter().map(|e| (e.name, e.shows)).collect()),
     ]

@@ -69,6 +69,20 @@ pub struct Certificate {
     pub real_time_priority: bool,
 }
 
+impl Certificate {
+    /// Why what was measured behind these links may not be believed, with the figures and what to do; none if it may.
+    pub fn doubt(&self) -> Option<String> {
+        let why = || {
+            format!(
+                "the emulated link could not keep its times: p99 {:.0} us late (allowed: {:.0} us), drops {:?}; close other \
+                 programs and try again",
+                self.lateness.p99_us, self.allowed_us, self.drops
+            )
+        };
+        (!self.valid).then(why)
+    }
+}
+
 /// Counts while the emulator runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
