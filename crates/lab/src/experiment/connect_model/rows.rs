@@ -3,7 +3,7 @@
 use super::equations::{Way, each_family_by_itself, gain, gain_percent};
 use super::measure::Name;
 use crate::experiment::{Claims, Row, Series};
-use crate::stats::{Pairing, Statistic};
+use crate::stats::{Pairing, Statistic, StatsError};
 use headstart_core::time::Duration;
 
 /// The claim.
@@ -93,35 +93,34 @@ pub fn of(
 /// Equation 9, by the medians: whether the measured order of the three is the predicted one. And name by name.
 fn order(condition: &str, names: &[Name], claims: Option<&Claims>) -> anyhow::Result<Vec<Row>> {
     // Only names that every way reached, and that the equations say it would.
-    let complete: Vec<([f64; 3], [f64; 3])> = names
-        .iter()
-        .filter_map(|n| {
-            let measured = all(n.whole.map(|w| w.total.map(ms)))?;
-            Some((measured, all(Way::ALL.map(|way| way.overhead(&n.parts).map(ms)))?))
-        })
-        .collect();
-    if complete.is_empty() {
+    let complete = names.iter().filter_map(|n| {
+        let measured = all(n.whole.map(|w| w.total.map(ms)))?;
+        Some((measured, all(Way::ALL.map(|way| way.overhead(&n.parts).map(ms)))?))
+    });
+    let (measured, predicted): (Vec<[f64; 3]>, Vec<[f64; 3]>) = complete.unzip();
+    if measured.is_empty() {
         return Ok(Vec::new());
     }
-    let medians = |which: fn(&([f64; 3], [f64; 3])) -> &[f64; 3]| -> anyhow::Result<[f64; 3]> {
-        let median = |way: usize| Statistic::Median.of(&complete.iter().map(|n| which(n)[way]).collect::<Vec<_>>());
-        Ok([median(0)?, median(1)?, median(2)?])
-    };
-    let (measured, predicted) = (medians(|n| &n.0)?, medians(|n| &n.1)?);
     let mut rows = Vec::new();
     let mut row = |metric: &str, unit: &str, value: f64| {
         let row = Row::measured(condition, metric, unit, "all three", value);
         rows.push(Row { claim: claims.map(|_| CLAIM.to_owned()), ..row });
     };
-    let right = PAIRS.iter().filter(|pair| agree(&measured, &predicted, pair)).count();
-    row("pairs of ways whose medians are in the predicted order", "of 3", right as f64);
-    let of_names: usize = complete.iter().map(|(m, p)| PAIRS.iter().filter(|pair| agree(m, p, pair)).count()).sum();
-    let share = 100.0 * of_names as f64 / (PAIRS.len() * complete.len()) as f64;
+    let right = |m: &[f64; 3], p: &[f64; 3]| PAIRS.iter().filter(|pair| agree(m, p, pair)).count();
+    let of_medians = right(&medians(&measured)?, &medians(&predicted)?);
+    row("pairs of ways whose medians are in the predicted order", "of 3", of_medians as f64);
+    let of_names: usize = measured.iter().zip(&predicted).map(|(m, p)| right(m, p)).sum();
+    let share = 100.0 * of_names as f64 / (PAIRS.len() * measured.len()) as f64;
     row("pairs of ways in the predicted order, over all names", "%", share);
     Ok(rows)
 }
 
 const PAIRS: [[usize; 2]; 3] = [[0, 1], [1, 2], [0, 2]];
+
+fn medians(of_names: &[[f64; 3]]) -> Result<[f64; 3], StatsError> {
+    let median = |way: usize| Statistic::Median.of(&of_names.iter().map(|n| n[way]).collect::<Vec<_>>());
+    Ok([median(0)?, median(1)?, median(2)?])
+}
 
 fn all(values: [Option<f64>; 3]) -> Option<[f64; 3]> {
     let [a, b, c] = values;
