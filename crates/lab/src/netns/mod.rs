@@ -9,6 +9,7 @@ mod certificate;
 mod emulator;
 mod enter;
 mod frame;
+mod nodes;
 mod private_files;
 mod shell;
 mod switch;
@@ -19,6 +20,7 @@ mod visitor;
 pub use addressing::{Block, DNS_V4, DNS_V6, MOST_DNS_SERVERS, NotABlock, dns_server};
 pub use certificate::{Certificate, Drops, Lateness};
 pub use enter::{Entered, Entry};
+pub use nodes::{Nodes, on_node};
 pub use shell::{default_world, shell};
 pub use visitor::{Visited, Visitor};
 
