@@ -114,7 +114,8 @@ const NOTES: [&str; 3] = [
      family connects as soon as its own answer is there, and only the program waits. The measured race does the latter: \
      the arm `each-family-by-itself` is the closed form of that.",
     "Equation 3 adds the resolution delay to every A answer, also where AAAA came first and RFC 8305 goes on at once. It is \
-     an upper bound of the standard as written.",
+     an upper bound of the standard as written; where A and AAAA are within 50 ms of each other it is what puts \
+     happy-eyeballs-v2 near or above sequential in the prediction, and not in what is measured (equation 9).",
     "Equation 6 gives a refused IPv6 attempt the whole connection attempt delay; RFC 8305 goes on as soon as it has failed.",
 ];
 
@@ -127,17 +128,17 @@ mod tests {
         ENTRY.start(&Context { quick: true, conditions: Some(vec![condition.into()]), ..Context::new(3) }).unwrap()
     }
 
-    fn row<'a>(o: &'a Outcome, metric: &str, baseline: Option<&str>) -> &'a Row {
-        let is = |r: &&Row| r.metric == metric && r.baseline_arm.as_deref() == baseline;
+    fn row<'a>(o: &'a Outcome, metric: &str, baseline: &str) -> &'a Row {
+        let is = |r: &&Row| r.metric == metric && r.baseline_arm.as_deref() == Some(baseline);
         o.rows.iter().find(is).unwrap_or_else(|| panic!("no row {metric} in {:?}", o.rows))
     }
 
     #[test]
-    fn in_the_papers_network_the_medians_are_in_the_predicted_order() {
+    fn in_the_papers_network_the_measured_medians_are_in_the_order_of_equation_9() {
         let o = quick(VARIED);
-        let order = row(&o, "pairs of ways whose medians are in the predicted order", None);
+        let order = row(&o, "pairs in the order of equation 9, by the medians", "equations");
         assert_eq!((order.ours, order.claim.as_deref()), (3.0, Some("P1.10")));
-        let sequential = row(&o, "connectivity overhead of sequential, median", Some("equations"));
+        let sequential = row(&o, "connectivity overhead of sequential, median", "equations");
         assert_eq!(sequential.verdict, Some(Verdict::Reproduced), "{sequential:?}");
     }
 
@@ -146,7 +147,7 @@ mod tests {
         for condition in ["healthy", "ipv6-slower", "ipv6-refused"] {
             let o = quick(condition);
             let ratio = |way: &str, baseline| {
-                row(&o, &format!("connectivity overhead of {way}, median"), Some(baseline)).ratio.unwrap()
+                row(&o, &format!("connectivity overhead of {way}, median"), baseline).ratio.unwrap()
             };
             assert!((ratio("sequential", "equations") - 1.0).abs() < 0.05, "{condition}");
             assert!(ratio("simultaneous", "equations") < 1.05, "{condition}");

@@ -90,7 +90,8 @@ pub fn of(
     Ok((rows, samples))
 }
 
-/// Equation 9, by the medians: whether the measured order of the three is the predicted one. And name by name.
+/// Equation 9, the order of the three: how many of its pairs hold for what was measured, and how many for what the
+/// equations predict of the parts. By the medians, and name by name.
 fn order(condition: &str, names: &[Name], claims: Option<&Claims>) -> anyhow::Result<Vec<Row>> {
     // Only names that every way reached, and that the equations say it would.
     let complete = names.iter().filter_map(|n| {
@@ -101,18 +102,27 @@ fn order(condition: &str, names: &[Name], claims: Option<&Claims>) -> anyhow::Re
     if measured.is_empty() {
         return Ok(Vec::new());
     }
-    let mut rows = Vec::new();
-    let mut row = |metric: &str, unit: &str, value: f64| {
-        let row = Row::measured(condition, metric, unit, "all three", value);
-        rows.push(Row { claim: claims.map(|_| CLAIM.to_owned()), ..row });
+    let row = |metric: &str, unit: &str, ours: f64, equations: f64| Row {
+        claim: claims.map(|_| CLAIM.to_owned()),
+        baseline_arm: Some(EQUATIONS.into()),
+        baseline: Some(equations),
+        ratio: (equations > 0.0).then(|| ours / equations),
+        ..Row::measured(condition, metric, unit, "measured", ours)
     };
-    let right = |m: &[f64; 3], p: &[f64; 3]| PAIRS.iter().filter(|pair| agree(m, p, pair)).count();
-    let of_medians = right(&medians(&measured)?, &medians(&predicted)?);
-    row("pairs of ways whose medians are in the predicted order", "of 3", of_medians as f64);
-    let of_names: usize = measured.iter().zip(&predicted).map(|(m, p)| right(m, p)).sum();
-    let share = 100.0 * of_names as f64 / (PAIRS.len() * measured.len()) as f64;
-    row("pairs of ways in the predicted order, over all names", "%", share);
-    Ok(rows)
+    let share = |of_names: &[[f64; 3]]| {
+        let pairs: usize = of_names.iter().map(in_order).sum();
+        100.0 * pairs as f64 / (PAIRS.len() * of_names.len()) as f64
+    };
+    let by_medians = |of_names| medians(of_names).map(|m| in_order(&m) as f64);
+    Ok(vec![
+        row(
+            "pairs in the order of equation 9, by the medians",
+            "of 3",
+            by_medians(&measured)?,
+            by_medians(&predicted)?,
+        ),
+        row("pairs in the order of equation 9, over all names", "%", share(&measured), share(&predicted)),
+    ])
 }
 
 const PAIRS: [[usize; 2]; 3] = [[0, 1], [1, 2], [0, 2]];
@@ -130,11 +140,20 @@ fn all(values: [Option<f64>; 3]) -> Option<[f64; 3]> {
 /// Differences below this share are none: jitter alone is as much.
 const SAME: f64 = 0.05;
 
-/// Whether two ways are in the same order in both, or as good as equal in either.
-fn agree(measured: &[f64; 3], predicted: &[f64; 3], [a, b]: &[usize; 2]) -> bool {
-    let sign = |v: &[f64; 3]| match v[*a] - v[*b] {
-        d if d.abs() <= SAME * v[*a].max(v[*b]) => 0.0,
-        d => d.signum(),
-    };
-    sign(measured) * sign(predicted) >= 0.0
+/// How many pairs are in the order of equation 9, which is that of [`Way::ALL`], or as good as equal.
+fn in_order(of_ways: &[f64; 3]) -> usize {
+    PAIRS.iter().filter(|[a, b]| of_ways[*a] <= of_ways[*b] * (1.0 + SAME)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_counted_in_the_order_of_equation_9() {
+        assert_eq!(in_order(&[80.0, 100.0, 120.0]), 3);
+        assert_eq!(in_order(&[80.0, 124.0, 116.0]), 2);
+        assert_eq!(in_order(&[80.0, 120.0, 116.0]), 3, "as good as equal");
+        assert_eq!(in_order(&[120.0, 100.0, 80.0]), 0);
+    }
 }
