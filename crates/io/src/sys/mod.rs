@@ -8,6 +8,7 @@ pub mod lease;
 pub mod libc_client;
 pub mod netlink;
 pub mod netns;
+pub mod offload;
 pub mod packet;
 pub mod reexec;
 pub mod schedule;

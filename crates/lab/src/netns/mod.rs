@@ -9,16 +9,22 @@ mod certificate;
 mod emulator;
 mod enter;
 mod frame;
+mod gather;
+mod parcel;
 mod private_files;
+mod settings;
 mod shell;
+mod super_packet;
 mod switch;
 mod topology;
 mod visitor;
+mod worker;
 
 pub use addressing::{Block, DNS_V4, DNS_V6, NotABlock};
 pub use certificate::{Certificate, Drops, Lateness};
 pub use enter::{Entered, Entry};
-pub use shell::{default_world, shell};
+pub use settings::{PortKind, Settings, UnknownPortKind};
+pub use shell::{default_world, shell, shell_with};
 pub use visitor::{Visited, Visitor};
 
 use crate::server::dns::{DnsServer, Query};
@@ -94,12 +100,19 @@ pub struct Network {
 impl Network {
     /// Builds `world` and starts its servers. Call it inside (see [`Entry::enter`]).
     pub fn build(world: &World) -> Result<Self, Error> {
+        Self::build_with(world, &Settings::default())
+    }
+
+    /// As [`Self::build`], with the emulator set up by `settings`.
+    pub fn build_with(world: &World, settings: &Settings) -> Result<Self, Error> {
         check(&world.sites)?;
         let (up, down) = headstart_link::parse(&world.link)?;
+        let kind = settings.ports_for(&up, &down);
         let clock = Clock::new();
         let addresses: Vec<IpAddr> = hosts(&world.sites).map(|host| host.addr).collect();
-        let (wires, ports) = topology::lay(Far::Servers(&addresses))?;
-        let switch = Switch::new(&[Cable { ends: topology::ACCESS, up, down }], world.seed);
+        let (wires, ports) = topology::lay(Far::Servers(&addresses), kind)?;
+        let cable = Cable { ends: topology::ACCESS, up, down, ahead: kind.quantum() };
+        let switch = Switch::new(&[cable], world.seed);
         let io = |what: &str| {
             let what = what.to_owned();
             move |source| Error::Io { what, source }
@@ -114,8 +127,8 @@ impl Network {
         for host in hosts(&world.sites).filter(|host| host.fate != Fate::Refuses) {
             topology::in_ns(&wires.far, || web.listen(host.addr).map_err(io("listening for a site")))?;
         }
-        let emulator =
-            Emulator::start(switch, ports, peers(&world.sites), clock).map_err(io("starting the emulator"))?;
+        let emulator = Emulator::start(switch, ports, peers(&world.sites), clock, settings)
+            .map_err(io("starting the emulator"))?;
         Ok(Self { web, dns, emulator, wires, sites: Mutex::new(world.sites.clone()), clock })
     }
 
@@ -136,6 +149,11 @@ impl Network {
     /// Runs `f` on the client, in a thread of its own; its sockets stay the client's wherever they are used later.
     pub fn on_client<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, Error> {
         topology::in_ns(&self.wires.client, || Ok(f()))
+    }
+
+    /// Runs `f` where the servers are, in a thread of its own: for servers other than those that the lab starts.
+    pub fn on_servers<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        topology::in_ns(&self.wires.far, || Ok(f()))
     }
 
     /// The clock of this network; the DNS server's log uses it.

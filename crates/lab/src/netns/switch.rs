@@ -5,9 +5,11 @@
 //! ends of the ports, so a network of many nodes is many cables here. The default network has a single one, the access
 //! link; it is next to the client, so packets to a distant peer pass it first, and packets from a distant peer last.
 //!
-//! Pure: frames and moments come in, frames and the moments at which they are due come out.
+//! Super-packets are taken apart here: the models decide about each of their segments. Pure: frames and moments come in,
+//! packets and the moments at which they are due come out.
 
-use super::frame::{self, ETHERNET};
+use super::frame;
+use super::parcel::{Frame, Parcel};
 use headstart_core::time::{Duration, Instant};
 use headstart_link::{Dropped, Link, LinkSpec, Packet};
 use std::cmp::Reverse;
@@ -35,7 +37,12 @@ pub(super) struct Cable {
     pub up: LinkSpec,
     /// From the second end to the first.
     pub down: LinkSpec,
+    /// How far ahead of its release a packet is handed out, so that it can be told which packets leave together.
+    pub ahead: Duration,
 }
+
+/// A direction of a cable: the place of the cable in the switch's list, and the way.
+pub(super) type Way = (usize, Direction);
 
 /// One peer beyond the access link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,40 +57,62 @@ pub(super) struct Peer {
 pub(super) type Peers = HashMap<IpAddr, Peer>;
 
 /// What becomes of an arriving frame.
-#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Not emulated: forward at once by this port.
-    Passed(Port, Vec<u8>),
-    /// Taken in; it comes out of [`Switch::release`].
-    Held,
-    /// The link model dropped it.
-    Dropped(Dropped),
-    /// It went into a black hole.
-    Vanished,
+    Passed(Port, Frame),
+    /// Taken in; its packets come out of [`Switch::release`], or have gone.
+    Taken,
 }
 
-/// A frame on its way out.
-#[derive(Debug, PartialEq, Eq)]
+/// A packet on its way out.
 pub(super) struct Release {
     /// By which port.
     pub port: Port,
+    /// Over which direction of which cable.
+    pub way: Way,
     /// When it is due.
     pub due: Instant,
     /// When it came in.
     pub arrived: Instant,
-    /// The frame.
-    pub bytes: Vec<u8>,
+    /// The packet.
+    pub parcel: Parcel,
 }
 
+/// Why a packet does not come out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The link model dropped it.
+    Dropped(Dropped),
+    /// Its peer is a black hole.
+    BlackHole,
+    /// No cable is plugged in where it came in.
+    Unplugged,
+}
+
+/// A packet that does not come out.
+pub(super) struct Gone {
+    /// Over which direction of which cable it should have gone.
+    pub way: Option<Way>,
+    /// When it came in.
+    pub arrived: Instant,
+    /// When its fate was decided.
+    pub at: Instant,
+    /// The packet.
+    pub parcel: Parcel,
+    /// Why.
+    pub why: Why,
+}
+
+#[derive(Clone)]
 struct Held {
-    bytes: Vec<u8>,
+    parcel: Parcel,
     arrived: Instant,
     beyond: Duration,
 }
 
 impl Packet for Held {
     fn wire_len(&self) -> usize {
-        self.bytes.len().saturating_sub(ETHERNET)
+        self.parcel.wire_len()
     }
 }
 
@@ -129,6 +158,7 @@ struct Plugged {
     ends: [Port; 2],
     up: Link<Held>,
     down: Link<Held>,
+    ahead: Duration,
 }
 
 impl Switch {
@@ -149,6 +179,7 @@ impl Switch {
                 ends: cable.ends,
                 up: Link::new(&cable.up, seeds.u64(..)),
                 down: Link::new(&cable.down, seeds.u64(..)),
+                ahead: cable.ahead,
             }
         };
         let cables = cables.iter().enumerate().map(plug).collect();
@@ -160,62 +191,67 @@ impl Switch {
         self.peers = peers;
     }
 
-    /// A frame came in at `port` at the moment `at`. Packets that a cable drops later, on their way from a distant peer,
-    /// are told to `dropped` by [`Self::release`].
-    pub fn arrive(&mut self, port: Port, at: Instant, bytes: Vec<u8>) -> Verdict {
-        let Some((n, direction)) = self.sockets.get(port).copied().flatten() else { return Verdict::Vanished };
-        let cable = &mut self.cables[n];
-        let Some((from, to)) = frame::endpoints(&bytes) else {
-            return Verdict::Passed(cable.exit(direction), bytes);
+    /// A frame came in at `port` at the moment `at`. Packets of it that do not come out are put into `gone`; some may go
+    /// later, in [`Self::release`].
+    pub fn arrive(&mut self, port: Port, at: Instant, frame: Frame, gone: &mut Vec<Gone>) -> Verdict {
+        let all_go = |why, way| move |parcel| Gone { way, arrived: at, at, parcel, why };
+        let Some((n, direction)) = self.sockets.get(port).copied().flatten() else {
+            gone.extend(frame.parcels().map(all_go(Why::Unplugged, None)));
+            return Verdict::Taken;
+        };
+        let Some((from, to)) = frame::endpoints(frame.bytes()) else {
+            return Verdict::Passed(self.cables[n].exit(direction), frame);
         };
         let address = if direction == Direction::Up { to } else { from };
         let peer = self.peers.get(&address).copied().unwrap_or_default();
+        let way = (n, direction);
         if peer.black_hole {
-            return Verdict::Vanished;
+            gone.extend(frame.parcels().map(all_go(Why::BlackHole, Some(way))));
+            return Verdict::Taken;
         }
-        let held = Held { bytes, arrived: at, beyond: peer.one_way };
-        let pushed = match direction {
-            Direction::Up => cable.up.push(at, held),
-            Direction::Down if peer.one_way.is_zero() => cable.down.push(at, held),
-            Direction::Down => {
+        for parcel in frame.parcels() {
+            let held = Held { parcel, arrived: at, beyond: peer.one_way };
+            if direction == Direction::Down && !peer.one_way.is_zero() {
                 let beyond = self.beyond(at + peer.one_way, n, held);
                 self.inbound.push(beyond);
-                Ok(())
+            } else {
+                self.cables[n].push(way, at, held, gone);
             }
-        };
-        pushed.map_or_else(Verdict::Dropped, |()| Verdict::Held)
+        }
+        Verdict::Taken
     }
 
-    /// Puts all that is due at `now` into `out`, earliest first.
-    pub fn release(&mut self, now: Instant, out: &mut Vec<Release>, mut dropped: impl FnMut(Dropped)) {
+    /// Puts all that is due at `now` into `out`, earliest first, and over cables that look ahead also what is due soon;
+    /// packets that are dropped only now into `gone`.
+    pub fn release(&mut self, now: Instant, out: &mut Vec<Release>, gone: &mut Vec<Gone>) {
+        let before = out.len();
         for n in 0..self.cables.len() {
-            while let Some((due, held)) = self.cables[n].up.poll(now) {
+            let until = now + self.cables[n].ahead;
+            while let Some((due, held)) = self.cables[n].up.poll(until) {
                 if held.beyond.is_zero() {
-                    let port = self.cables[n].exit(Direction::Up);
-                    out.push(Release { port, due, arrived: held.arrived, bytes: held.bytes });
+                    out.push(self.cables[n].release((n, Direction::Up), due, held));
                 } else {
                     let beyond = self.beyond(due + held.beyond, n, held);
                     self.outbound.push(beyond);
                 }
             }
         }
-        while let Some(Beyond { at, cable, held, .. }) = pop_due(&mut self.outbound, now) {
-            let port = self.cables[cable].exit(Direction::Up);
-            out.push(Release { port, due: at, arrived: held.arrived, bytes: held.bytes });
+        let ahead = |beyond: &Beyond| now + self.cables[beyond.cable].ahead;
+        while let Some(Beyond { at, cable, held, .. }) = pop_due(&mut self.outbound, ahead) {
+            out.push(self.cables[cable].release((cable, Direction::Up), at, held));
         }
-        while let Some(Beyond { at, cable, held, .. }) = pop_due(&mut self.inbound, now) {
-            let _ = self.cables[cable].down.push(at, held).map_err(&mut dropped);
+        while let Some(Beyond { at, cable, held, .. }) = pop_due(&mut self.inbound, |_| now) {
+            self.cables[cable].push((cable, Direction::Down), at, held, gone);
         }
-        for cable in &mut self.cables {
-            while let Some((due, held)) = cable.down.poll(now) {
-                let port = cable.exit(Direction::Down);
-                out.push(Release { port, due, arrived: held.arrived, bytes: held.bytes });
+        for (n, cable) in self.cables.iter_mut().enumerate() {
+            while let Some((due, held)) = cable.down.poll(now + cable.ahead) {
+                out.push(cable.release((n, Direction::Down), due, held));
             }
         }
-        out.sort_by_key(|release| release.due);
+        out[before..].sort_by_key(|release| release.due);
     }
 
-    /// When to call [`Self::release`] next; `None` while nothing is held.
+    /// When to call [`Self::release`] next; `None` while nothing is held. Not earlier for cables that look ahead.
     pub fn next(&self) -> Option<Instant> {
         let links = self.cables.iter().flat_map(|cable| [cable.up.poll_timeout(), cable.down.poll_timeout()]);
         let beyond = [self.outbound.peek(), self.inbound.peek()].into_iter().flatten().map(|Reverse(b)| b.at);
@@ -229,6 +265,19 @@ impl Switch {
 }
 
 impl Plugged {
+    fn push(&mut self, way: Way, at: Instant, held: Held, gone: &mut Vec<Gone>) {
+        let link = if way.1 == Direction::Up { &mut self.up } else { &mut self.down };
+        // A copy of two handles: the link keeps what it takes, and gives back nothing that it drops.
+        let Held { parcel, arrived, .. } = held.clone();
+        if let Err(why) = link.push(at, held) {
+            gone.push(Gone { way: Some(way), arrived, at, parcel, why: Why::Dropped(why) });
+        }
+    }
+
+    fn release(&self, way: Way, due: Instant, held: Held) -> Release {
+        Release { port: self.exit(way.1), way, due, arrived: held.arrived, parcel: held.parcel }
+    }
+
     /// The port by which packets leave that go this way.
     fn exit(&self, direction: Direction) -> Port {
         match direction {
@@ -238,8 +287,9 @@ impl Plugged {
     }
 }
 
-fn pop_due(heap: &mut BinaryHeap<Reverse<Beyond>>, now: Instant) -> Option<Beyond> {
-    if heap.peek()?.0.at > now {
+fn pop_due(heap: &mut BinaryHeap<Reverse<Beyond>>, until: impl Fn(&Beyond) -> Instant) -> Option<Beyond> {
+    let first = &heap.peek()?.0;
+    if first.at > until(first) {
         return None;
     }
     heap.pop().map(|Reverse(beyond)| beyond)
@@ -248,16 +298,32 @@ fn pop_due(heap: &mut BinaryHeap<Reverse<Beyond>>, now: Instant) -> Option<Beyon
 #[cfg(test)]
 mod tests {
     use super::super::frame::tests::frame;
+    use super::super::super_packet::tests::super_packet;
     use super::*;
+    use headstart_io::sys::offload::{Offload, Transport};
 
     const CLIENT: &str = "198.18.0.2";
     const NEAR: &str = "198.19.0.1";
     const FAR: &str = "198.19.0.2";
     const HOLE: &str = "198.19.0.3";
 
-    fn packet(from: &str, to: &str) -> Vec<u8> {
+    fn packet(from: &str, to: &str) -> Frame {
         // 1000 bytes of IP: 1 ms at 8 Mbit/s.
-        frame(from.parse().unwrap(), to.parse().unwrap(), &[0; 980])
+        Frame::new(frame(from.parse().unwrap(), to.parse().unwrap(), &[0; 980]), Offload::default()).unwrap()
+    }
+
+    /// Nothing goes missing that should not.
+    fn arrive(switch: &mut Switch, port: Port, at: Instant, frame: Frame) {
+        let mut gone = Vec::new();
+        assert!(matches!(switch.arrive(port, at, frame, &mut gone), Verdict::Taken));
+        assert_eq!(gone.len(), 0);
+    }
+
+    /// Why the packets of a frame went.
+    fn why(switch: &mut Switch, port: Port, at: Instant, frame: Frame) -> Vec<Why> {
+        let mut gone = Vec::new();
+        assert!(matches!(switch.arrive(port, at, frame, &mut gone), Verdict::Taken));
+        gone.into_iter().map(|gone| gone.why).collect()
     }
 
     fn ms(n: u64) -> Instant {
@@ -271,7 +337,8 @@ mod tests {
     /// 8 Mbit/s, 10 ms each way; FAR is 20 ms further each way.
     fn switch() -> Switch {
         let spec = LinkSpec::constant(8_000_000, Duration::from_millis(10));
-        let mut switch = Switch::new(&[Cable { ends: [HOME, SERVERS], up: spec.clone(), down: spec }], 1);
+        let cable = Cable { ends: [HOME, SERVERS], up: spec.clone(), down: spec, ahead: Duration::ZERO };
+        let mut switch = Switch::new(&[cable], 1);
         let far = Peer { one_way: Duration::from_millis(20), black_hole: false };
         let hole = Peer { one_way: Duration::ZERO, black_hole: true };
         switch.set_peers([(FAR.parse().unwrap(), far), (HOLE.parse().unwrap(), hole)].into());
@@ -282,8 +349,9 @@ mod tests {
     fn play(switch: &mut Switch) -> Vec<(Port, Instant)> {
         let mut all = Vec::new();
         while let Some(at) = switch.next() {
-            let mut out = Vec::new();
-            switch.release(at, &mut out, |dropped| panic!("{dropped}"));
+            let (mut out, mut gone) = (Vec::new(), Vec::new());
+            switch.release(at, &mut out, &mut gone);
+            assert_eq!(gone.len(), 0);
             assert!(out.iter().all(|release| release.due <= at), "nothing leaves early");
             all.extend(out.into_iter().map(|release| (release.port, release.due)));
         }
@@ -293,64 +361,86 @@ mod tests {
     #[test]
     fn a_packet_to_a_near_peer_takes_the_link_and_no_more() {
         let mut switch = switch();
-        assert_eq!(switch.arrive(HOME, ms(5), packet(CLIENT, NEAR)), Verdict::Held);
+        arrive(&mut switch, HOME, ms(5), packet(CLIENT, NEAR));
         assert_eq!(play(&mut switch), [(SERVERS, ms(5 + 1 + 10))]);
     }
 
     #[test]
     fn a_distant_peer_is_as_far_on_the_way_back_as_on_the_way_out() {
         let mut switch = switch();
-        switch.arrive(HOME, ms(0), packet(CLIENT, FAR));
+        arrive(&mut switch, HOME, ms(0), packet(CLIENT, FAR));
         assert_eq!(play(&mut switch), [(SERVERS, ms(1 + 10 + 20))]);
-        switch.arrive(SERVERS, ms(31), packet(FAR, CLIENT));
+        arrive(&mut switch, SERVERS, ms(31), packet(FAR, CLIENT));
         assert_eq!(play(&mut switch), [(HOME, ms(31 + 20 + 1 + 10))]);
     }
 
     #[test]
     fn packets_from_a_distant_peer_share_the_access_link_only_when_they_get_there() {
         let mut switch = switch();
-        switch.arrive(SERVERS, ms(0), packet(FAR, CLIENT));
-        switch.arrive(SERVERS, ms(0), packet(NEAR, CLIENT));
+        arrive(&mut switch, SERVERS, ms(0), packet(FAR, CLIENT));
+        arrive(&mut switch, SERVERS, ms(0), packet(NEAR, CLIENT));
         assert_eq!(play(&mut switch), [(HOME, ms(11)), (HOME, ms(31))]);
     }
 
     #[test]
     fn a_late_caller_changes_no_due_time() {
         let mut switch = switch();
-        switch.arrive(SERVERS, ms(0), packet(FAR, CLIENT));
+        arrive(&mut switch, SERVERS, ms(0), packet(FAR, CLIENT));
         let mut out = Vec::new();
-        switch.release(ms(500), &mut out, |dropped| panic!("{dropped}"));
+        switch.release(ms(500), &mut out, &mut Vec::new());
         assert_eq!(out.iter().map(|release| release.due).collect::<Vec<_>>(), [ms(31)]);
     }
 
     #[test]
     fn a_black_hole_swallows_both_directions_and_can_be_closed() {
         let mut switch = switch();
-        assert_eq!(switch.arrive(HOME, ms(0), packet(CLIENT, HOLE)), Verdict::Vanished);
-        assert_eq!(switch.arrive(SERVERS, ms(0), packet(HOLE, CLIENT)), Verdict::Vanished);
+        assert_eq!(why(&mut switch, HOME, ms(0), packet(CLIENT, HOLE)), [Why::BlackHole]);
+        assert_eq!(why(&mut switch, SERVERS, ms(0), packet(HOLE, CLIENT)), [Why::BlackHole]);
         switch.set_peers(Peers::new());
-        assert_eq!(switch.arrive(HOME, ms(0), packet(CLIENT, HOLE)), Verdict::Held);
+        arrive(&mut switch, HOME, ms(0), packet(CLIENT, HOLE));
     }
 
     #[test]
     fn arp_passes_at_once() {
         let arp = [&[2; 12][..], &[8, 6], &[0; 28]].concat();
-        assert_eq!(switch().arrive(HOME, ms(0), arp.clone()), Verdict::Passed(SERVERS, arp));
+        let frame = Frame::new(arp.clone(), Offload::default()).unwrap();
+        let Verdict::Passed(port, frame) = switch().arrive(HOME, ms(0), frame, &mut Vec::new()) else {
+            panic!("taken")
+        };
+        assert_eq!((port, frame.bytes()), (SERVERS, &arp[..]));
     }
 
     #[test]
     fn cables_side_by_side_do_not_hear_each_other() {
         let cable = |ends, delay_ms| {
             let spec = LinkSpec::constant(8_000_000, Duration::from_millis(delay_ms));
-            Cable { ends, up: spec.clone(), down: spec }
+            Cable { ends, up: spec.clone(), down: spec, ahead: Duration::ZERO }
         };
         // Ports 3 and 0, then 1 and 4; nothing is plugged into 2.
         let mut switch = Switch::new(&[cable([3, 0], 10), cable([1, 4], 30)], 1);
         for port in [0, 1, 3, 4] {
-            assert_eq!(switch.arrive(port, ms(0), packet(CLIENT, NEAR)), Verdict::Held);
+            arrive(&mut switch, port, ms(0), packet(CLIENT, NEAR));
         }
-        assert_eq!(switch.arrive(2, ms(0), packet(CLIENT, NEAR)), Verdict::Vanished);
-        assert_eq!(switch.arrive(9, ms(0), packet(CLIENT, NEAR)), Verdict::Vanished);
+        assert_eq!(why(&mut switch, 2, ms(0), packet(CLIENT, NEAR)), [Why::Unplugged]);
+        assert_eq!(why(&mut switch, 9, ms(0), packet(CLIENT, NEAR)), [Why::Unplugged]);
         assert_eq!(play(&mut switch), [(0, ms(11)), (3, ms(11)), (4, ms(31)), (1, ms(31))]);
+    }
+
+    #[test]
+    fn the_models_decide_about_each_segment_of_a_super_packet() {
+        let up = headstart_link::parse("rate=12mbit,delay=10ms,queue=2p").unwrap().0;
+        let cable = Cable { ends: [HOME, SERVERS], up: up.clone(), down: up, ahead: Duration::from_millis(1) };
+        let mut switch = Switch::new(&[cable], 1);
+        let (bytes, segments) = super_packet(Transport::TcpV4, 5 * 1448, 1448);
+        let frame = Frame::new(bytes, Offload { checksum: None, segments: Some(segments) }).unwrap();
+        // One is on the wire, two wait, two find no room.
+        assert_eq!(why(&mut switch, HOME, ms(0), frame), [Why::Dropped(Dropped::QueueFull); 2]);
+        let mut out = Vec::new();
+        switch.release(ms(10), &mut out, &mut Vec::new());
+        let seen: Vec<_> = out.iter().map(|release| (release.parcel.segment(), release.due)).collect();
+        assert_eq!(seen, [(0, ms(11))], "a millisecond ahead, and with its own time");
+        switch.release(ms(13), &mut out, &mut Vec::new());
+        let seen: Vec<_> = out.iter().map(|release| (release.parcel.segment(), release.due)).collect();
+        assert_eq!(seen, [(0, ms(11)), (1, ms(12)), (2, ms(13))]);
     }
 }
