@@ -2,7 +2,8 @@
 //!
 //! Packets carry logical time: they arrive when the kernel had them (its receive timestamp), the models decide when they
 //! are due, and a late release shifts nothing behind it. The thread sleeps until 60 us before the next release and spins
-//! from there, as long as it gets enough sleep; nothing ever leaves early. It accounts for its own lateness (see `certificate`).
+//! from there, as long as it gets enough sleep; nothing ever leaves early. Among ports for fast links, where something is
+//! always due soon, it spins for a small part of the time only: the hosts need the processor too. It accounts for its own lateness (see `certificate`).
 
 use super::certificate::Tally;
 use super::emulator::{Ports, Shared, lock};
@@ -36,6 +37,8 @@ const AWAKE: Duration = Duration::from_millis(5);
 const NAP: Duration = Duration::from_micros(100);
 /// What each part asleep makes good for: at least one part in eleven is spent asleep.
 const RECOVERY: u32 = 10;
+/// Among ports of super-packets: at most one part in sixteen is spun away, and at most this much of it at a stretch.
+const SPARING: (u32, Duration) = (16, Duration::from_millis(1));
 /// IEEE 802 local experimental EtherType: the kernel at the other end drops it.
 const PROBE_TYPE: [u8; 2] = [0x88, 0xb5];
 
@@ -55,6 +58,8 @@ pub(super) struct Worker {
     /// Time awake that no sleep has made good for, as of `counted`.
     awake: Duration,
     counted: Instant,
+    /// Among ports of super-packets: time that may be spun away.
+    spare: Option<Duration>,
 }
 
 /// Packets that leave as one frame.
@@ -69,6 +74,7 @@ struct Group {
 impl Worker {
     pub fn new(switch: Switch, ports: Ports, clock: Clock, shared: Arc<Shared>) -> Self {
         Self {
+            spare: ports.gather.iter().any(|quantum| !quantum.is_zero()).then_some(SPARING.1),
             leaving: ports.gather.iter().map(|quantum| Gather::new(*quantum)).collect(),
             ready: vec![true; ports.sockets.len()],
             pool: Pool::default(),
@@ -238,24 +244,32 @@ impl Worker {
     fn wait(&mut self) -> io::Result<()> {
         let at = self.next();
         let now = self.clock.now();
-        self.awake += now - self.counted;
+        let passed = now - self.counted;
+        self.awake += passed;
         self.counted = now;
+        if let Some(spare) = &mut self.spare {
+            *spare = (*spare + passed / SPARING.0).min(SPARING.1);
+        }
+        let spin = if self.spare.is_some_and(|spare| spare < SPIN) { Duration::ZERO } else { SPIN };
         let left = at.map(|at| at - now);
         match left {
             _ if self.awake > AWAKE => {
                 self.clock.sleep(NAP);
                 self.ready.fill(true);
             }
-            Some(left) if left <= SPIN => {
+            Some(left) if left <= spin => {
                 while self.clock.now() < now + left {
                     std::hint::spin_loop();
                 }
+                self.spare = self.spare.map(|spare| spare.saturating_sub(left));
                 return self.poll(Some(Duration::ZERO));
             }
-            _ => self.poll(left.map(|left| left - SPIN))?,
+            _ => self.poll(left.map(|left| left - spin))?,
         }
         let woken = self.clock.now();
-        self.awake = self.awake.saturating_sub((woken - now) * RECOVERY);
+        let asleep = woken - now;
+        self.awake = self.awake.saturating_sub(asleep * RECOVERY);
+        self.spare = self.spare.map(|spare| (spare + asleep / SPARING.0).min(SPARING.1));
         self.counted = woken;
         lock(&self.shared.tally).cpu = thread_time();
         Ok(())
