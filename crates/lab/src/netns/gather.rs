@@ -78,9 +78,9 @@ impl Gather {
 mod tests {
     use super::super::parcel::{Frame, Parcel};
     use super::super::super_packet::tests::super_packet;
-    use super::super::switch::Direction;
     use super::*;
     use headstart_io::sys::offload::{Offload, Transport};
+    use headstart_link::medium::Way;
 
     fn us(n: u64) -> Instant {
         Instant::from_nanos(n * 1000)
@@ -93,7 +93,8 @@ mod tests {
 
     fn add(gather: &mut Gather, parcel: &Parcel, due: u64) {
         let parcel = parcel.clone();
-        gather.add(Release { port: 0, way: (0, Direction::Up), due: us(due), arrived: us(0), parcel });
+        let (way, arrived, dequeued) = (Way::Up, us(0), None);
+        gather.add(Release { port: 0, cable: 0, way, due: us(due), arrived, dequeued, parcel });
     }
 
     /// The groups that leave until `now`, each with the places of its packets.

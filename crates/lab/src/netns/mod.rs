@@ -10,6 +10,7 @@ mod emulator;
 mod enter;
 mod frame;
 mod gather;
+mod nodes;
 mod parcel;
 mod private_files;
 mod settings;
@@ -23,6 +24,7 @@ mod worker;
 pub use addressing::{Block, DNS_V4, DNS_V6, NotABlock};
 pub use certificate::{Certificate, Drops, Lateness};
 pub use enter::{Entered, Entry};
+pub use nodes::{Nodes, on_node};
 pub use settings::{PortKind, Settings, UnknownPortKind};
 pub use shell::{default_world, shell, shell_with};
 pub use visitor::{Visited, Visitor};
@@ -106,12 +108,12 @@ impl Network {
     /// As [`Self::build`], with the emulator set up by `settings`.
     pub fn build_with(world: &World, settings: &Settings) -> Result<Self, Error> {
         check(&world.sites)?;
-        let (up, down) = headstart_link::parse(&world.link)?;
-        let kind = settings.ports_for(&up, &down);
+        let link = headstart_link::parse_duplex(&world.link)?;
+        let kind = settings.ports_for(&link);
         let clock = Clock::new();
         let addresses: Vec<IpAddr> = hosts(&world.sites).map(|host| host.addr).collect();
         let (wires, ports) = topology::lay(Far::Servers(&addresses), kind)?;
-        let cable = Cable { ends: topology::ACCESS, up, down, ahead: kind.quantum() };
+        let cable = Cable { ends: topology::ACCESS, link, ahead: kind.quantum() };
         let switch = Switch::new(&[cable], world.seed);
         let io = |what: &str| {
             let what = what.to_owned();

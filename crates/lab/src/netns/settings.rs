@@ -2,7 +2,7 @@
 
 use super::gather::QUANTUM;
 use headstart_core::time::{Duration, Instant};
-use headstart_link::LinkSpec;
+use headstart_link::{DuplexSpec, LinkSpec};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -24,9 +24,10 @@ impl PortKind {
     const SINGLE_PACKETS_UP_TO: f64 = 500e6;
 
     /// The kind for a link: super-packets if either direction is faster than single packets are good for.
-    pub fn of(up: &LinkSpec, down: &LinkSpec) -> Self {
-        let fast = [up, down].into_iter().any(|spec| rate(spec) > Self::SINGLE_PACKETS_UP_TO);
-        if fast { Self::SuperPackets } else { Self::SinglePackets }
+    pub fn of(link: &DuplexSpec) -> Self {
+        let fast = |spec| rate(spec) > Self::SINGLE_PACKETS_UP_TO;
+        // A shared medium takes the place of the rates, and none comes near 500 Mbit/s.
+        if link.is_wire() && (fast(&link.up) || fast(&link.down)) { Self::SuperPackets } else { Self::SinglePackets }
     }
 
     /// The time within which segments leave together.
@@ -95,8 +96,8 @@ impl Default for Settings {
 
 impl Settings {
     /// The kind of port for a link.
-    pub(super) fn ports_for(&self, up: &LinkSpec, down: &LinkSpec) -> PortKind {
-        self.ports.unwrap_or_else(|| PortKind::of(up, down))
+    pub(super) fn ports_for(&self, link: &DuplexSpec) -> PortKind {
+        self.ports.unwrap_or_else(|| PortKind::of(link))
     }
 }
 
@@ -114,9 +115,10 @@ mod tests {
             ("rate=10mbit;rate=1gbit", SuperPackets),
             ("lte", SinglePackets),
             ("embb", SuperPackets),
+            ("wlan-strong", SinglePackets),
         ] {
-            let (up, down) = headstart_link::parse(link).unwrap();
-            assert_eq!(PortKind::of(&up, &down), kind, "{link}");
+            let spec = headstart_link::parse_duplex(link).unwrap();
+            assert_eq!(PortKind::of(&spec), kind, "{link}");
         }
     }
 
@@ -126,10 +128,11 @@ mod tests {
             let trace = headstart_link::rate::Trace::parse("t", line).unwrap();
             LinkSpec::default().with_rate(headstart_link::rate::trace(trace))
         };
+        let unhurried = || headstart_link::rate::constant(1_000_000);
         // 60 packets of 1500 bytes each millisecond are 720 Mbit/s, 12 are 144.
         for (packets, kind) in [(60, SuperPackets), (12, SinglePackets)] {
             let spec = spec(&"1\n".repeat(packets));
-            assert_eq!(PortKind::of(&spec, &spec), kind);
+            assert_eq!(PortKind::of(&DuplexSpec::wire(LinkSpec::default().with_rate(unhurried()), spec)), kind);
         }
     }
 

@@ -39,7 +39,7 @@ pub fn shell(link: &str, command: &[OsString]) -> Result<i32, Error> {
 /// As [`shell`], with the emulator set up by `settings`.
 pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Result<i32, Error> {
     // Said outside, before anything is started.
-    let (up, down) = headstart_link::parse(link)?;
+    let spec = headstart_link::parse_duplex(link)?;
     let outer = outer_block()?;
     match Entry::this_command().keep_network(outer.is_some()).pass_signals().enter()? {
         Entered::Ended(status) => return Ok(status),
@@ -52,9 +52,9 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Resu
         return Ok(status);
     };
     let seed = default_world(link).seed.wrapping_add(u64::from(outer.depth()) + 1);
-    let kind = settings.ports_for(&up, &down);
+    let kind = settings.ports_for(&spec);
     let (wires, ports) = topology::lay(Far::OuterClient(outer), kind)?;
-    let switch = Switch::new(&[Cable { ends: topology::ACCESS, up, down, ahead: kind.quantum() }], seed);
+    let switch = Switch::new(&[Cable { ends: topology::ACCESS, link: spec, ahead: kind.quantum() }], seed);
     let emulator = Emulator::start(switch, ports, Peers::new(), Clock::new(), settings)
         .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
     let status = run(command, |command| {
@@ -73,7 +73,7 @@ fn outer_block() -> Result<Option<Block>, Error> {
 }
 
 /// Runs the command to its end. 126, 127 and 128 + n as shells have it.
-fn run(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Result<(), Error>) -> Result<i32, Error> {
+pub(super) fn run(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Result<(), Error>) -> Result<i32, Error> {
     let shell = || std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
     let (program, args) = match command {
         [] => (shell(), &[][..]),
@@ -105,13 +105,9 @@ fn exists(program: &OsString) -> bool {
 }
 
 /// Says so if what was measured behind this link may not be believed; else stays silent.
-fn vouch(certificate: &super::Certificate) {
-    if !certificate.valid {
-        eprintln!(
-            "headstart: the emulated link could not keep its times: p99 {:.0} us late (allowed: {:.0} us), drops {:?}; \
-             close other programs and try again",
-            certificate.lateness.p99_us, certificate.allowed_us, certificate.drops
-        );
+pub(super) fn vouch(certificate: &super::Certificate) {
+    if let Some(doubt) = certificate.doubt() {
+        eprintln!("headstart: {doubt}");
     }
 }
 

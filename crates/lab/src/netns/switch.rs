@@ -11,19 +11,11 @@
 use super::frame;
 use super::parcel::{Frame, Parcel};
 use headstart_core::time::{Duration, Instant};
-use headstart_link::{Dropped, Link, LinkSpec, Packet};
+use headstart_link::medium::Way;
+use headstart_link::{Dropped, Duplex, DuplexSpec, Outcome, Packet};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
-
-/// Which way a packet goes over its cable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Direction {
-    /// From the first end to the second: in the default network from the client.
-    Up,
-    /// From the second end to the first: in the default network to the client.
-    Down,
-}
 
 /// A port: its place in the emulator's list of ports.
 pub(super) type Port = usize;
@@ -33,16 +25,11 @@ pub(super) type Port = usize;
 pub(super) struct Cable {
     /// The ports that it joins; no two cables share one.
     pub ends: [Port; 2],
-    /// From the first end to the second.
-    pub up: LinkSpec,
-    /// From the second end to the first.
-    pub down: LinkSpec,
+    /// What it does to packets: up is from the first end to the second, in the default network from the client.
+    pub link: DuplexSpec,
     /// How far ahead of its release a packet is handed out, so that it can be told which packets leave together.
     pub ahead: Duration,
 }
-
-/// A direction of a cable: the place of the cable in the switch's list, and the way.
-pub(super) type Way = (usize, Direction);
 
 /// One peer beyond the access link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,12 +55,16 @@ pub(super) enum Verdict {
 pub(super) struct Release {
     /// By which port.
     pub port: Port,
-    /// Over which direction of which cable.
+    /// Over which cable: its place in the switch's list.
+    pub cable: usize,
+    /// Which way.
     pub way: Way,
     /// When it is due.
     pub due: Instant,
     /// When it came in.
     pub arrived: Instant,
+    /// When the link took it out of its queue.
+    pub dequeued: Option<Instant>,
     /// The packet.
     pub parcel: Parcel,
 }
@@ -91,10 +82,12 @@ pub(super) enum Why {
 
 /// A packet that does not come out.
 pub(super) struct Gone {
-    /// Over which direction of which cable it should have gone.
-    pub way: Option<Way>,
+    /// Over which cable it should have gone, and which way.
+    pub course: Option<(usize, Way)>,
     /// When it came in.
     pub arrived: Instant,
+    /// When the link took it out of its queue, if it did.
+    pub dequeued: Option<Instant>,
     /// When its fate was decided.
     pub at: Instant,
     /// The packet.
@@ -107,12 +100,17 @@ pub(super) struct Gone {
 struct Held {
     parcel: Parcel,
     arrived: Instant,
+    dequeued: Option<Instant>,
     beyond: Duration,
 }
 
 impl Packet for Held {
     fn wire_len(&self) -> usize {
         self.parcel.wire_len()
+    }
+
+    fn dequeued(&mut self, at: Instant) {
+        self.dequeued = Some(at);
     }
 }
 
@@ -145,7 +143,7 @@ impl Ord for Beyond {
 pub(super) struct Switch {
     cables: Vec<Plugged>,
     /// By port: the cable that is plugged in, and the way that a packet takes which comes in here.
-    sockets: Vec<Option<(usize, Direction)>>,
+    sockets: Vec<Option<(usize, Way)>>,
     /// Past its cable, on the way to a distant peer.
     outbound: BinaryHeap<Reverse<Beyond>>,
     /// From a distant peer, not yet at its cable.
@@ -156,31 +154,25 @@ pub(super) struct Switch {
 
 struct Plugged {
     ends: [Port; 2],
-    up: Link<Held>,
-    down: Link<Held>,
+    link: Duplex<Held>,
     ahead: Duration,
 }
 
 impl Switch {
-    /// A switch for these cables. Each direction of each draws a seed of its own from `seed`, in their order.
+    /// A switch for these cables. Each draws a seed of its own from `seed`, in their order.
     ///
     /// A port that no cable joins swallows what comes in. Of two cables at one port the later has it.
     pub fn new(cables: &[Cable], seed: u64) -> Self {
         let mut seeds = fastrand::Rng::with_seed(seed);
         let mut sockets = Vec::new();
         let plug = |(n, cable): (usize, &Cable)| {
-            for (port, direction) in cable.ends.into_iter().zip([Direction::Up, Direction::Down]) {
+            for (port, way) in cable.ends.into_iter().zip(Way::BOTH) {
                 if sockets.len() <= port {
                     sockets.resize(port + 1, None);
                 }
-                sockets[port] = Some((n, direction));
+                sockets[port] = Some((n, way));
             }
-            Plugged {
-                ends: cable.ends,
-                up: Link::new(&cable.up, seeds.u64(..)),
-                down: Link::new(&cable.down, seeds.u64(..)),
-                ahead: cable.ahead,
-            }
+            Plugged { ends: cable.ends, link: Duplex::new(&cable.link, seeds.u64(..)), ahead: cable.ahead }
         };
         let cables = cables.iter().enumerate().map(plug).collect();
         Self { cables, sockets, outbound: BinaryHeap::new(), inbound: BinaryHeap::new(), order: 0, peers: Peers::new() }
@@ -194,28 +186,27 @@ impl Switch {
     /// A frame came in at `port` at the moment `at`. Packets of it that do not come out are put into `gone`; some may go
     /// later, in [`Self::release`].
     pub fn arrive(&mut self, port: Port, at: Instant, frame: Frame, gone: &mut Vec<Gone>) -> Verdict {
-        let all_go = |why, way| move |parcel| Gone { way, arrived: at, at, parcel, why };
-        let Some((n, direction)) = self.sockets.get(port).copied().flatten() else {
+        let all_go = |why, course| move |parcel| Gone { course, arrived: at, dequeued: None, at, parcel, why };
+        let Some((n, way)) = self.sockets.get(port).copied().flatten() else {
             gone.extend(frame.parcels().map(all_go(Why::Unplugged, None)));
             return Verdict::Taken;
         };
         let Some((from, to)) = frame::endpoints(frame.bytes()) else {
-            return Verdict::Passed(self.cables[n].exit(direction), frame);
+            return Verdict::Passed(self.cables[n].exit(way), frame);
         };
-        let address = if direction == Direction::Up { to } else { from };
+        let address = if way == Way::Up { to } else { from };
         let peer = self.peers.get(&address).copied().unwrap_or_default();
-        let way = (n, direction);
         if peer.black_hole {
-            gone.extend(frame.parcels().map(all_go(Why::BlackHole, Some(way))));
+            gone.extend(frame.parcels().map(all_go(Why::BlackHole, Some((n, way)))));
             return Verdict::Taken;
         }
         for parcel in frame.parcels() {
-            let held = Held { parcel, arrived: at, beyond: peer.one_way };
-            if direction == Direction::Down && !peer.one_way.is_zero() {
+            let held = Held { parcel, arrived: at, dequeued: None, beyond: peer.one_way };
+            if way == Way::Down && !peer.one_way.is_zero() {
                 let beyond = self.beyond(at + peer.one_way, n, held);
                 self.inbound.push(beyond);
             } else {
-                self.cables[n].push(way, at, held, gone);
+                self.cables[n].push(n, way, at, held, gone);
             }
         }
         Verdict::Taken
@@ -225,35 +216,45 @@ impl Switch {
     /// packets that are dropped only now into `gone`.
     pub fn release(&mut self, now: Instant, out: &mut Vec<Release>, gone: &mut Vec<Gone>) {
         let before = out.len();
-        for n in 0..self.cables.len() {
-            let until = now + self.cables[n].ahead;
-            while let Some((due, held)) = self.cables[n].up.poll(until) {
-                if held.beyond.is_zero() {
-                    out.push(self.cables[n].release((n, Direction::Up), due, held));
-                } else {
-                    let beyond = self.beyond(due + held.beyond, n, held);
-                    self.outbound.push(beyond);
-                }
-            }
-        }
+        self.drain(now, out, gone);
         let ahead = |beyond: &Beyond| now + self.cables[beyond.cable].ahead;
         while let Some(Beyond { at, cable, held, .. }) = pop_due(&mut self.outbound, ahead) {
-            out.push(self.cables[cable].release((cable, Direction::Up), at, held));
+            out.push(self.cables[cable].release(cable, Way::Up, at, held));
         }
+        let mut arrived = false;
         while let Some(Beyond { at, cable, held, .. }) = pop_due(&mut self.inbound, |_| now) {
-            self.cables[cable].push((cable, Direction::Down), at, held, gone);
+            self.cables[cable].push(cable, Way::Down, at, held, gone);
+            arrived = true;
         }
-        for (n, cable) in self.cables.iter_mut().enumerate() {
-            while let Some((due, held)) = cable.down.poll(now + cable.ahead) {
-                out.push(cable.release((n, Direction::Down), due, held));
-            }
+        if arrived {
+            self.drain(now, out, gone);
         }
         out[before..].sort_by_key(|release| release.due);
     }
 
+    /// Takes all that the links let go.
+    fn drain(&mut self, now: Instant, out: &mut Vec<Release>, gone: &mut Vec<Gone>) {
+        for n in 0..self.cables.len() {
+            let until = now + self.cables[n].ahead;
+            while let Some((way, outcome)) = self.cables[n].link.poll_outcome(until) {
+                match outcome {
+                    Outcome::Released(due, held) if way == Way::Up && !held.beyond.is_zero() => {
+                        let beyond = self.beyond(due + held.beyond, n, held);
+                        self.outbound.push(beyond);
+                    }
+                    Outcome::Released(due, held) => out.push(self.cables[n].release(n, way, due, held)),
+                    Outcome::Dropped(at, why, Held { parcel, arrived, dequeued, .. }) => {
+                        let why = Why::Dropped(why);
+                        gone.push(Gone { course: Some((n, way)), arrived, dequeued, at, parcel, why });
+                    }
+                }
+            }
+        }
+    }
+
     /// When to call [`Self::release`] next; `None` while nothing is held. Not earlier for cables that look ahead.
     pub fn next(&self) -> Option<Instant> {
-        let links = self.cables.iter().flat_map(|cable| [cable.up.poll_timeout(), cable.down.poll_timeout()]);
+        let links = self.cables.iter().map(|cable| cable.link.poll_timeout());
         let beyond = [self.outbound.peek(), self.inbound.peek()].into_iter().flatten().map(|Reverse(b)| b.at);
         links.flatten().map(|deadline| deadline.at).chain(beyond).min()
     }
@@ -265,24 +266,25 @@ impl Switch {
 }
 
 impl Plugged {
-    fn push(&mut self, way: Way, at: Instant, held: Held, gone: &mut Vec<Gone>) {
-        let link = if way.1 == Direction::Up { &mut self.up } else { &mut self.down };
-        // A copy of two handles: the link keeps what it takes, and gives back nothing that it drops.
+    fn push(&mut self, n: usize, way: Way, at: Instant, held: Held, gone: &mut Vec<Gone>) {
+        // Handles, not bytes: the link keeps what it takes, and gives back nothing that it drops.
         let Held { parcel, arrived, .. } = held.clone();
-        if let Err(why) = link.push(at, held) {
-            gone.push(Gone { way: Some(way), arrived, at, parcel, why: Why::Dropped(why) });
+        if let Err(why) = self.link.push(at, way, held) {
+            let course = Some((n, way));
+            gone.push(Gone { course, arrived, dequeued: None, at, parcel, why: Why::Dropped(why) });
         }
     }
 
-    fn release(&self, way: Way, due: Instant, held: Held) -> Release {
-        Release { port: self.exit(way.1), way, due, arrived: held.arrived, parcel: held.parcel }
+    fn release(&self, cable: usize, way: Way, due: Instant, held: Held) -> Release {
+        let Held { parcel, arrived, dequeued, .. } = held;
+        Release { port: self.exit(way), cable, way, due, arrived, dequeued, parcel }
     }
 
     /// The port by which packets leave that go this way.
-    fn exit(&self, direction: Direction) -> Port {
-        match direction {
-            Direction::Up => self.ends[1],
-            Direction::Down => self.ends[0],
+    fn exit(&self, way: Way) -> Port {
+        match way {
+            Way::Up => self.ends[1],
+            Way::Down => self.ends[0],
         }
     }
 }
@@ -336,8 +338,8 @@ mod tests {
 
     /// 8 Mbit/s, 10 ms each way; FAR is 20 ms further each way.
     fn switch() -> Switch {
-        let spec = LinkSpec::constant(8_000_000, Duration::from_millis(10));
-        let cable = Cable { ends: [HOME, SERVERS], up: spec.clone(), down: spec, ahead: Duration::ZERO };
+        let link = headstart_link::parse_duplex("rate=8mbit,delay=10ms").unwrap();
+        let cable = Cable { ends: [HOME, SERVERS], link, ahead: Duration::ZERO };
         let mut switch = Switch::new(&[cable], 1);
         let far = Peer { one_way: Duration::from_millis(20), black_hole: false };
         let hole = Peer { one_way: Duration::ZERO, black_hole: true };
@@ -412,9 +414,9 @@ mod tests {
 
     #[test]
     fn cables_side_by_side_do_not_hear_each_other() {
-        let cable = |ends, delay_ms| {
-            let spec = LinkSpec::constant(8_000_000, Duration::from_millis(delay_ms));
-            Cable { ends, up: spec.clone(), down: spec, ahead: Duration::ZERO }
+        let cable = |ends, delay_ms: u64| {
+            let link = headstart_link::parse_duplex(&format!("rate=8mbit,delay={delay_ms}ms")).unwrap();
+            Cable { ends, link, ahead: Duration::ZERO }
         };
         // Ports 3 and 0, then 1 and 4; nothing is plugged into 2.
         let mut switch = Switch::new(&[cable([3, 0], 10), cable([1, 4], 30)], 1);
@@ -428,8 +430,8 @@ mod tests {
 
     #[test]
     fn the_models_decide_about_each_segment_of_a_super_packet() {
-        let up = headstart_link::parse("rate=12mbit,delay=10ms,queue=2p").unwrap().0;
-        let cable = Cable { ends: [HOME, SERVERS], up: up.clone(), down: up, ahead: Duration::from_millis(1) };
+        let link = headstart_link::parse_duplex("rate=12mbit,delay=10ms,queue=2p").unwrap();
+        let cable = Cable { ends: [HOME, SERVERS], link, ahead: Duration::from_millis(1) };
         let mut switch = Switch::new(&[cable], 1);
         let (bytes, segments) = super_packet(Transport::TcpV4, 5 * 1448, 1448);
         let frame = Frame::new(bytes, Offload { checksum: None, segments: Some(segments) }).unwrap();

@@ -34,7 +34,7 @@ const SERVER_PORT: &str = "server";
 const CLIENT_LINK: &str = "eth0";
 
 /// Settings of every namespace that packets end in. Reverse path filters would drop what a nested lab sends.
-const ENDPOINT: &[(&str, &str)] = &[
+pub(super) const ENDPOINT: &[(&str, &str)] = &[
     ("net/ipv4/conf/all/rp_filter", "0"),
     ("net/ipv4/conf/default/rp_filter", "0"),
     ("net/ipv6/conf/all/accept_dad", "0"),
@@ -46,14 +46,14 @@ const ENDPOINT: &[(&str, &str)] = &[
 /// The server binds addresses that are local by route only.
 const SERVER: &[(&str, &str)] = &[("net/ipv4/ip_nonlocal_bind", "1"), ("net/ipv6/ip_nonlocal_bind", "1")];
 /// The emulator's kernel must not speak.
-const EMULATOR: &[(&str, &str)] =
+pub(super) const EMULATOR: &[(&str, &str)] =
     &[("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")];
 /// Hosts on a link that carries super-packets, those of more than 500 Mbit/s: their windows may grow to 64 MiB, several
 /// products of rate and delay. The kernel's own limits, 6 and 4 MiB, are one at 1.5 Gbit/s and 30 ms.
-const FAST: &[(&str, &str)] =
+pub(super) const FAST: &[(&str, &str)] =
     &[("net/ipv4/tcp_rmem", "4096 131072 67108864"), ("net/ipv4/tcp_wmem", "4096 65536 67108864")];
 /// The client of the outer lab becomes a router for the inner one.
-const ROUTER: &[(&str, &str)] = &[("net/ipv4/ip_forward", "1"), ("net/ipv6/conf/all/forwarding", "1")];
+pub(super) const ROUTER: &[(&str, &str)] = &[("net/ipv4/ip_forward", "1"), ("net/ipv6/conf/all/forwarding", "1")];
 
 const CONGESTION_CONTROL: &str = "net/ipv4/tcp_congestion_control";
 /// What the papers' servers used; the kernel's default may be another.
@@ -189,7 +189,7 @@ fn join_far(name: &str, ends: [Ends; 2], kind: PortKind) -> Result<(), Error> {
 }
 
 /// Switches an interface on, and its offloads off unless the emulator takes super-packets; its index.
-fn plug(netlink: &mut Netlink, name: &str, kind: PortKind) -> Result<u32, Error> {
+pub(super) fn plug(netlink: &mut Netlink, name: &str, kind: PortKind) -> Result<u32, Error> {
     if kind == PortKind::SinglePackets {
         offloads_off(name).map_err(|source| Error::Io { what: format!("switching off offloads of {name}"), source })?;
     }
@@ -198,14 +198,14 @@ fn plug(netlink: &mut Netlink, name: &str, kind: PortKind) -> Result<u32, Error>
     Ok(index)
 }
 
-fn port(name: &str, kind: PortKind) -> Result<PacketSocket, Error> {
+pub(super) fn port(name: &str, kind: PortKind) -> Result<PacketSocket, Error> {
     let mut netlink = Netlink::open()?;
     let index = plug(&mut netlink, name, kind)?;
     PacketSocket::bind(index, kind == PortKind::SuperPackets)
         .map_err(|source| Error::Io { what: format!("opening a packet socket on {name}"), source })
 }
 
-fn creating(source: io::Error) -> Error {
+pub(super) fn creating(source: io::Error) -> Error {
     Error::Io { what: "making a network namespace".into(), source }
 }
 
@@ -233,7 +233,7 @@ fn congestion_control(ends: [Ends; 2]) -> Result<String, Error> {
     Ok(fs::read_to_string(&path).map_or_else(|_| "unknown".into(), |text| text.trim().to_owned()))
 }
 
-fn sysctls(settings: &[(&str, &str)]) -> Result<(), Error> {
+pub(super) fn sysctls(settings: &[(&str, &str)]) -> Result<(), Error> {
     settings.iter().try_for_each(|(name, value)| match fs::write(format!("/proc/sys/{name}"), value) {
         Ok(()) => Ok(()),
         Err(source) => Err(Error::Io { what: format!("setting {} to {value}", name.replace('/', ".")), source }),
