@@ -127,7 +127,9 @@ impl<P: Packet> Lane<P> {
     #[inline]
     pub fn take(&mut self, now: Instant) -> Option<P> {
         self.judged = false;
-        self.leave(now).map(|(_, packet)| packet)
+        let (_, mut packet) = self.leave(now)?;
+        packet.dequeued(now);
+        Some(packet)
     }
 
     #[inline]

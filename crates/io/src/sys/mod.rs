@@ -9,6 +9,7 @@ pub mod libc_client;
 pub mod mountns;
 pub mod netlink;
 pub mod netns;
+pub mod offload;
 pub mod packet;
 pub mod reexec;
 pub mod schedule;
