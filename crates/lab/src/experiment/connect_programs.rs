@@ -118,7 +118,7 @@ impl Case<'_> {
 
     fn with_headstart(&self, network: &Network, headstart: &Path) -> anyhow::Result<Option<f64>> {
         let mut command = network.command(headstart)?;
-        let command = command.args(["run", "--quiet", "--"]).arg(&self.program.path);
+        let command = command.args(["run", "--private", "--quiet", "--"]).arg(&self.program.path);
         timed(command.args((self.program.args)(self.place.host)))
     }
 }
