@@ -55,25 +55,17 @@ impl Link {
     }
 
     fn to(socket: OwnedFd) -> Self {
-        Self { socket, child: None, registered: true }
+        Self { socket, child: None, registered: false }
     }
 
     /// The connection of a run to the user's supervisor, which is started by what `supervise` makes if there is none: a
     /// command that takes the path of its home as last argument, its socket as standard input and its lock as standard
     /// output, and detaches itself. See [`crate::home::Home::inherited`].
-    pub fn shared(supervise: impl Fn() -> Command, run: &Registration) -> Result<Self, LinkError> {
-        /// A supervisor that ends just as it is found makes room for the next; one is enough of a coincidence.
-        const TRIES: usize = 3;
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let link = Self::find_or_start(supervise())?;
-            match link.register(run).and_then(|()| link.hear()) {
-                Ok(_) => return Ok(link),
-                Err(ControlError::HungUp) if tries < TRIES => {}
-                Err(why) => return Err(why.into()),
-            }
-        }
+    pub fn shared(supervise: Command, run: &Registration) -> Result<Self, LinkError> {
+        let link = Self::find_or_start(supervise)?;
+        // Its answer is not waited for. Should there be none, the program goes on alone.
+        link.register(run)?;
+        Ok(link)
     }
 
     fn find_or_start(supervise: Command) -> Result<Self, LinkError> {
@@ -98,7 +90,6 @@ impl Link {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, theirs) = pair.map_err(|e| LinkError::Start(e.into()))?;
         let child = fork::apart(theirs, serve).map_err(LinkError::Start)?;
-        // Not waited for: this one cannot be of another version.
         let link = Self { socket, child: Some(child), registered: false };
         link.register(run)?;
         Ok(link)

@@ -109,7 +109,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     }
     command.env("LD_PRELOAD", preload).env("HEADSTART_DIR", folder.path());
     let (code, started) = supervised(command, Some(&link), program)?;
-    if started {
+    if started && (!args.quiet || args.summary.is_some()) {
         report(&args, link.summary())?;
     }
     Ok(code)
@@ -153,7 +153,7 @@ fn attach(args: &Args, settings: Settings, folder: &Folder) -> anyhow::Result<Li
         filter: folder.filter()?.into(),
     };
     if !is_private(args, &settings) {
-        match Link::shared(supervise::command, &registration) {
+        match Link::shared(supervise::command(), &registration) {
             Ok(link) => return Ok(link),
             Err(why) if !args.quiet => crate::complain!("headstart: {why}; this run has a supervisor of its own"),
             Err(_) => {}
