@@ -101,6 +101,8 @@ pub enum Input {
     Resolve(RequestId, Resolve),
     /// connect was called.
     Claim(RequestId, Claim),
+    /// A call about this host was left to the program before it got here.
+    LeftAlone(RequestId, String, Pass),
     /// The caller has gone; its answer is not awaited any more.
     Abandon(RequestId),
     /// An answer to a query arrived.
