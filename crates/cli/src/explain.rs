@@ -174,7 +174,9 @@ fn list(addresses: &[IpAddr]) -> String {
 }
 
 fn why(errno: i32) -> String {
-    std::io::Error::from_raw_os_error(errno).to_string()
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    // The number is in the JSON.
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// A time that people read.
@@ -201,7 +203,7 @@ mod tests {
             (0.012, Event::Query { record: "AAAA".into(), before: 0 }),
             (21.3, Event::Answer { record: "AAAA".into(), says: "addresses".into(), addresses: vec![v6, v6, v4, v4] }),
             (22.0, Event::Attempt { to: v6, exploring: true }),
-            (44.4, Event::Failed { to: v6, errno: 111 }),
+            (44.4, Event::Failed { to: v4, errno: 111 }),
             (50.0, Event::HandedOver { to: v6, connected: false }),
         ];
         let explanation = Explanation {
