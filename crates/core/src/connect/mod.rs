@@ -7,11 +7,13 @@
 
 pub mod cache;
 mod connector;
+pub mod explain;
 mod job;
 mod lookups;
 pub mod race;
 pub mod rank;
 mod tally;
+pub mod timeline;
 mod types;
 
 pub use connector::{Connector, Settings};

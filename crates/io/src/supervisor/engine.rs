@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::dns::Transport;
 use crate::names::Names;
 use crate::poll::{Interest, Poll};
+use crate::sys::netns;
 use crate::tcp;
 use headstart_core::connect::{
     AttemptId, AttemptResult, Connector, Input, LookupResult, Output, RequestId, Resolved, Settings,
@@ -56,6 +57,8 @@ pub(super) struct Engine {
     told: VecDeque<(RequestId, Told)>,
     attempts: BTreeMap<u64, Attempt>,
     routes: Option<(bool, bool)>,
+    /// The one that queries and attempts go to; `None` on kernels that do not tell (before 5.14).
+    pub network_namespace: Option<u64>,
 }
 
 impl Engine {
@@ -70,6 +73,7 @@ impl Engine {
             told: VecDeque::new(),
             attempts: BTreeMap::new(),
             routes: None,
+            network_namespace: netns::own_cookie().ok(),
         })
     }
 

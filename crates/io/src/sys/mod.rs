@@ -4,6 +4,7 @@
 
 pub mod call_cost;
 pub mod ethtool;
+pub mod fork;
 pub mod lease;
 pub mod libc_client;
 pub mod mountns;

@@ -1,6 +1,7 @@
 //! Conversations between programs, the connector and a scripted network, in virtual time.
 
 mod contract;
+mod explained;
 mod stories;
 
 use super::*;
