@@ -10,6 +10,7 @@ pub mod netlink;
 pub mod netns;
 pub mod packet;
 pub mod reexec;
+pub mod room;
 pub mod schedule;
 pub mod signal;
 pub mod tcp_info;
