@@ -2,4 +2,6 @@
 
 #[cfg(feature = "dns")]
 pub mod dns;
+pub mod options;
 pub mod shim;
+pub mod sockaddr;

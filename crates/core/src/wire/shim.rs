@@ -95,11 +95,25 @@ pub enum Pass {
     Unsuitable = 9,
     /// Headstart is switched off for this program.
     SwitchedOff = 10,
+    /// An option is set on the socket that another one cannot take over.
+    SocketOption = 11,
+    /// The socket is not new: bound, connected, or on its way.
+    NotNew = 12,
+    /// The socket is in use under another descriptor, or in another process.
+    SharedSocket = 13,
+    /// The socket is in an epoll set that cannot be repaired.
+    EventSet = 14,
+    /// The process cannot be looked into.
+    OutOfReach = 15,
+    /// A signal came while the call was waiting.
+    Signal = 16,
+    /// The supervisor has no descriptors left.
+    OutOfDescriptors = 17,
 }
 
 impl Pass {
     /// Every reason, in order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 17] = [
         Self::HostsFile,
         Self::LocalName,
         Self::SearchDomain,
@@ -110,6 +124,13 @@ impl Pass {
         Self::NothingReady,
         Self::Unsuitable,
         Self::SwitchedOff,
+        Self::SocketOption,
+        Self::NotNew,
+        Self::SharedSocket,
+        Self::EventSet,
+        Self::OutOfReach,
+        Self::Signal,
+        Self::OutOfDescriptors,
     ];
 
     /// The reason in words, for people.
@@ -125,6 +146,13 @@ impl Pass {
             Self::NothingReady => "non-blocking, nothing ready",
             Self::Unsuitable => "socket of another family",
             Self::SwitchedOff => "switched off",
+            Self::SocketOption => "socket option that cannot be carried over",
+            Self::NotNew => "socket bound or connected before",
+            Self::SharedSocket => "socket shared with another descriptor or process",
+            Self::EventSet => "socket in an epoll set that cannot be repaired",
+            Self::OutOfReach => "process cannot be looked into",
+            Self::Signal => "a signal came",
+            Self::OutOfDescriptors => "out of descriptors",
         }
     }
 }
