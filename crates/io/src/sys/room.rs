@@ -10,16 +10,15 @@
 
 use super::netlink::{LOOPBACK, Netlink, NetlinkError, Via};
 use super::netns;
-use rustix::net::sockopt::set_socket_timeout;
-use rustix::net::sockopt::Timeout;
+use rustix::net::sockopt::{Timeout, set_ipv6_freebind, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType, recvmsg,
-    send, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType, bind,
+    recvmsg, send, socketpair,
 };
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 /// A child that does not answer within this time has been stopped by somebody; the room is then of no use.
@@ -113,6 +112,21 @@ impl Drop for Room {
     }
 }
 
+/// Binds a socket of a room to any address.
+pub fn bind_anywhere(socket: impl AsFd, to: SocketAddr) -> io::Result<()> {
+    // Unlike IPv4, IPv6 binds only to addresses that an interface has, whatever the routes say.
+    let needs_leave = to.is_ipv6() && !to.ip().is_unspecified();
+    if needs_leave {
+        set_ipv6_freebind(&socket, true)?;
+    }
+    bind(&socket, &to)?;
+    if needs_leave {
+        // The program that will have this socket has not set it.
+        set_ipv6_freebind(&socket, false)?;
+    }
+    Ok(())
+}
+
 /// Starts the child in new namespaces.
 fn start(namespaces: libc::c_int, control: &OwnedFd) -> io::Result<Pid> {
     let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
@@ -184,8 +198,7 @@ unsafe fn reply(control: RawFd, made: RawFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::{bind, connect, getsockname, recvfrom};
-    use std::net::SocketAddr;
+    use rustix::net::{connect, getsockname, recvfrom};
 
     /// A room, or a line that says why this host has none.
     fn room() -> Option<Room> {
@@ -199,9 +212,9 @@ mod tests {
             let (server, me): (SocketAddr, SocketAddr) = (server.parse().unwrap(), me.parse().unwrap());
             let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
             let Ok(there) = room.datagrams(family) else { continue };
-            bind(&there, &server).unwrap();
+            bind_anywhere(&there, server).unwrap();
             let here = room.datagrams(family).unwrap();
-            bind(&here, &me).unwrap();
+            bind_anywhere(&here, me).unwrap();
             connect(&here, &server).unwrap();
             send(&here, b"question", SendFlags::empty()).unwrap();
             let mut buf = [0u8; 16];
