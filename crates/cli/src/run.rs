@@ -204,7 +204,7 @@ fn summary(supervisor: &Supervisor) -> serde_json::Value {
         lookup_wait,
         connect_wait,
         handshakes,
-    } = supervisor.tally();
+    } = &supervisor.tally();
     let passed: serde_json::Map<_, _> = passed.iter().map(|(p, n)| (p.describe().to_owned(), (*n).into())).collect();
     serde_json::json!({
         "version": SUMMARY_VERSION,

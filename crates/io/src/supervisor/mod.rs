@@ -57,7 +57,7 @@ impl Supervisor {
     }
 
     /// What was gained and what it cost so far.
-    pub fn tally(&self) -> &Tally {
+    pub fn tally(&self) -> Tally {
         self.engine.connector.tally()
     }
 
