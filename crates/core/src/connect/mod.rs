@@ -5,6 +5,7 @@
 //! over the connection that [`rank`] finds best. Whether, when and to whom packets are sent is decided here; nothing
 //! here sends one.
 
+mod asks;
 pub mod cache;
 mod connector;
 mod job;
@@ -14,10 +15,12 @@ pub mod rank;
 mod tally;
 mod types;
 
+pub use asks::Answered;
 pub use connector::{Connector, Settings};
 pub use tally::Tally;
 pub use types::{
-    AppId, AttemptId, AttemptResult, Claim, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved, Want,
+    AppId, Ask, AttemptId, AttemptResult, Claim, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved,
+    Want,
 };
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What goes into the [`Connector`](super::Connector) and what comes out.
 
+use super::Answered;
 use crate::path::{Family, NetworkId};
 use crate::time::Duration;
 use crate::wire::shim::Pass;
@@ -57,6 +58,19 @@ pub struct Resolve {
     pub port: Option<u16>,
 }
 
+/// A program asks DNS itself, for one family of a name.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Who asks.
+    pub app: AppId,
+    /// The name; case and a final dot do not matter.
+    pub name: String,
+    /// The family whose records are asked for.
+    pub family: Family,
+    /// The server that it asks, as in [`Output::Query`]; the first that is asked if one must be.
+    pub server: u32,
+}
+
 /// A program asks for a connection to an address that a lookup gave it.
 #[derive(Clone, Debug)]
 pub struct Claim {
@@ -99,6 +113,8 @@ pub enum AttemptResult {
 pub enum Input {
     /// getaddrinfo was called.
     Resolve(RequestId, Resolve),
+    /// A question was asked over DNS.
+    Ask(RequestId, Ask),
     /// connect was called.
     Claim(RequestId, Claim),
     /// The caller has gone; its answer is not awaited any more.
@@ -160,6 +176,8 @@ pub enum Output {
     Close(AttemptId),
     /// Answer a getaddrinfo.
     Answer(RequestId, Resolved),
+    /// Answer a question that was asked over DNS.
+    Answered(RequestId, Answered),
     /// Give the attempt's socket to the program; if not yet `connected` it is in progress, and its end is still to be
     /// reported.
     HandOver {

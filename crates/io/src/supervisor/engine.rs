@@ -10,7 +10,7 @@ use crate::names::Names;
 use crate::poll::{Interest, Poll};
 use crate::tcp;
 use headstart_core::connect::{
-    AttemptId, AttemptResult, Connector, Input, LookupResult, Output, RequestId, Resolved, Settings,
+    Answered, AttemptId, AttemptResult, Connector, Input, LookupResult, Output, RequestId, Resolved, Settings,
 };
 use headstart_core::machine::Machine;
 use headstart_core::path::{Family, NetworkId};
@@ -28,6 +28,8 @@ use std::os::fd::OwnedFd;
 pub(super) enum Told {
     /// The addresses of a name, or why there are none.
     Answer(Resolved),
+    /// What is said to a question that was asked over DNS.
+    Answered(Answered),
     /// The attempt's socket is the program's; connected, or under way.
     HandOver { attempt: AttemptId, connected: bool },
     /// Every attempt failed.
@@ -169,6 +171,7 @@ impl Engine {
                     }
                 }
                 Output::Answer(request, resolved) => self.told.push_back((request, Told::Answer(resolved))),
+                Output::Answered(request, answered) => self.told.push_back((request, Told::Answered(answered))),
                 Output::HandOver { request, attempt, connected } => {
                     self.told.push_back((request, Told::HandOver { attempt, connected }));
                 }

@@ -238,7 +238,8 @@ mod tests {
         let Some(room) = room() else { return };
         let child = room.child;
         rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
-        let failed = std::iter::repeat_with(|| room.datagrams(AddressFamily::INET)).take(1000).any(|made| made.is_err());
+        let failed =
+            std::iter::repeat_with(|| room.datagrams(AddressFamily::INET)).take(1000).any(|made| made.is_err());
         assert!(failed);
         drop(room);
         assert!(rustix::process::test_kill_process(child).is_err(), "it has been waited for");

@@ -1,8 +1,10 @@
 //! The connector: a name and a port in, one connected socket out. One for each user; programs share nothing but the
 //! history of paths.
 
+mod asking;
 mod drive;
 
+use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
 use super::job::{Job, Lack, Waiting};
 use super::lookups::{Due, Lookups, Question};
@@ -54,6 +56,7 @@ pub struct Connector {
     path: PathBook,
     caches: HashMap<AppId, Cache>,
     lookups: Lookups,
+    asks: Asks,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
@@ -73,6 +76,7 @@ impl Connector {
             path: PathBook::default(),
             caches: HashMap::new(),
             lookups: Lookups::default(),
+            asks: Asks::default(),
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
@@ -188,6 +192,7 @@ impl Connector {
     }
 
     fn abandon(&mut self, now: Instant, request: RequestId) {
+        self.asks.abandon(request);
         let mut touched = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.resolver.is_some_and(|(r, _)| r == request) {
@@ -215,6 +220,14 @@ impl Connector {
         }
         let Some(open) = self.lookups.close(query) else { return };
         self.outputs.push_back(Output::Forget(query));
+        let outcome = (
+            matches!(&result, Some(LookupResult::Addresses(list, _)) if !list.is_empty()),
+            match result {
+                None | Some(LookupResult::Refused) => false,
+                Some(_) => true,
+            },
+        );
+        self.tell_askers(now, query, &open.question, result.is_some(), outcome);
         let Question { app, name, family } = open.question;
         let history = self.path.current().family_mut(family);
         match result {
@@ -281,9 +294,11 @@ impl Connector {
             self.network = id;
             self.path.move_to(id);
             self.caches.values_mut().for_each(Cache::clear);
+            self.asks.forget();
         }
         self.path.current().family_mut(Family::V4).has_route = v4;
         self.path.current().family_mut(Family::V6).has_route = v6;
+        self.asks.routed(v4, v6);
     }
 }
 
@@ -294,6 +309,7 @@ impl Machine for Connector {
     fn handle_input(&mut self, now: Instant, input: Input) {
         match input {
             Input::Resolve(request, ask) => self.resolve(now, request, ask),
+            Input::Ask(request, ask) => self.ask(now, request, ask),
             Input::Claim(request, claim) => self.claim(now, request, claim),
             Input::Abandon(request) => self.abandon(now, request),
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
@@ -315,6 +331,7 @@ impl Machine for Connector {
                 Due::GiveUp(id) => self.lookup_ended(now, id, None),
             }
         }
+        self.asks.release(now, &self.lookups, &mut self.outputs);
         let due = |j: &Job| deadline(j).is_some_and(|d| d.at <= now);
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| due(j)).map(|(id, _)| *id).collect();
         for id in ids {
@@ -328,7 +345,9 @@ impl Machine for Connector {
 
     fn poll_timeout(&self) -> Option<Deadline> {
         let retry = self.lookups.next_due().map(|at| Deadline { at, why: "query retry" });
-        self.jobs.values().filter_map(deadline).chain(retry).min_by_key(|d| d.at)
+        let release =
+            self.asks.next_release(&self.lookups).map(|at| Deadline { at, why: "resolution delay of a question" });
+        self.jobs.values().filter_map(deadline).chain(retry).chain(release).min_by_key(|d| d.at)
     }
 }
 
