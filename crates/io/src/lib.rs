@@ -9,6 +9,7 @@ pub mod folder;
 pub mod names;
 pub mod poll;
 pub mod program;
+pub mod replies;
 pub mod supervisor;
 #[allow(unsafe_code)]
 pub mod sys;

@@ -3,6 +3,8 @@
 
 mod engine;
 mod preload;
+#[cfg_attr(not(test), allow(dead_code, reason = "it is called by the front end that hears system calls"))]
+mod stub;
 mod token;
 
 use crate::folder::{Folder, FolderError};
@@ -14,7 +16,8 @@ use preload::Preload;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
-use token::{ATTEMPT, CALLER, EXCHANGE, LISTENER, STOP, split};
+use stub::Stub;
+use token::{ATTEMPT, CALLER, EXCHANGE, FORWARD, LISTENER, POST, QUESTION, STOP, split};
 
 /// A way in which programs are heard and answered. The ids of its requests carry its kind (see `token`).
 trait Front {
@@ -29,6 +32,7 @@ trait Front {
 pub struct Supervisor {
     engine: Engine,
     preload: Preload,
+    stub: Stub,
 }
 
 /// Why a supervisor could not be set up.
@@ -53,7 +57,7 @@ impl Supervisor {
     pub fn new(folder: &Folder, settings: Settings, names: Names) -> Result<Self, SupervisorError> {
         let engine = Engine::new(settings, names)?;
         let preload = Preload::new(&engine, folder)?;
-        Ok(Self { engine, preload })
+        Ok(Self { engine, preload, stub: Stub::new() })
     }
 
     /// What was gained and what it cost so far.
@@ -68,7 +72,7 @@ impl Supervisor {
 
     /// DNS messages that were ignored: malformed, forged or late.
     pub fn ignored_messages(&self) -> u64 {
-        self.engine.transport.ignored
+        self.engine.transport.ignored + self.stub.ignored_messages()
     }
 
     /// Serves until `stop` becomes readable.
@@ -86,6 +90,7 @@ impl Supervisor {
                         return Ok(());
                     }
                     (0, LISTENER) | (CALLER, _) => self.preload.event(&mut self.engine, token),
+                    (POST | FORWARD, _) => self.stub.event(&mut self.engine, token),
                     (EXCHANGE, n) => self.engine.exchange_event(n),
                     (ATTEMPT, n) => self.engine.attempt_event(n),
                     _ => {}
@@ -102,8 +107,10 @@ impl Supervisor {
     /// Tells the front ends what the connector has for them.
     fn tell(&mut self) {
         while let Some((RequestId(id), told)) = self.engine.told() {
-            if let (CALLER, n) = split(id) {
-                self.preload.tell(&mut self.engine, n, told);
+            match split(id) {
+                (CALLER, n) => self.preload.tell(&mut self.engine, n, told),
+                (QUESTION, n) => self.stub.tell(&mut self.engine, n, told),
+                _ => {}
             }
         }
     }

@@ -229,6 +229,7 @@ impl Front for Preload {
                 None => self.reply(n, &Reply::Pass(Pass::NothingReady), None),
             },
             Told::Fail(errno) => self.reply(n, &Reply::Failed(errno), None),
+            Told::Answered(_) => {}
             Told::Pass(reason) => self.reply(n, &Reply::Pass(reason), None),
         }
     }

@@ -13,6 +13,13 @@ pub(super) const EXCHANGE: u64 = 2 << SHIFT;
 /// A connection attempt.
 pub(super) const ATTEMPT: u64 = 3 << SHIFT;
 
+/// A post of the stub.
+pub(super) const POST: u64 = 0x10 << SHIFT;
+/// A question that was asked at one.
+pub(super) const QUESTION: u64 = 0x11 << SHIFT;
+/// A question that is taken to its server as it is.
+pub(super) const FORWARD: u64 = 0x12 << SHIFT;
+
 const SHIFT: u32 = 56;
 
 /// The kind and the number of a token.
