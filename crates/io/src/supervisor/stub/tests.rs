@@ -23,7 +23,7 @@ const NO_QUESTION: &[u8] = b"no question at all";
 type Script = dyn Fn(&[u8]) -> Vec<Vec<u8>> + Send + Sync;
 
 /// What happens on a host whose servers have been asked this; whether sockets are redirected in place.
-type Story = dyn Fn(Host, &Mutex<Vec<Vec<u8>>>, bool) + Sync;
+type Story<'a> = dyn Fn(Host, &Mutex<Vec<Vec<u8>>>, bool) + Sync + 'a;
 
 /// The supervisor's half of a story.
 struct Host {
@@ -137,7 +137,7 @@ fn address(query: &[u8]) -> Vec<u8> {
 
 /// Runs `story` in a network namespace with servers on 127.0.0.1 and ::1 that do as `script` says, once by a room and once
 /// in place. It is given what the servers have been asked.
-fn with_servers(script: &Script, story: &Story) {
+fn with_servers(script: &Script, story: &Story<'_>) {
     for in_place in [false, true] {
         let Ok(ns) = NetNs::create() else { return println!("skipped: only root makes a network namespace here") };
         ns.run(|| {
