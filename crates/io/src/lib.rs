@@ -13,6 +13,7 @@ pub mod supervisor;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod tcp;
+pub mod watchdog;
 
 /// A descriptor that becomes readable when process `pid` ends (pidfd_open(2)).
 pub fn process_end(pid: i32) -> std::io::Result<std::os::fd::OwnedFd> {

@@ -15,7 +15,7 @@ use headstart_core::connect::{
 use headstart_core::machine::Machine;
 use headstart_core::path::{Family, NetworkId};
 use headstart_core::time::Instant;
-use headstart_core::wire::shim::Pass;
+use headstart_core::wire::shim::{FILTER_BYTES, Pass, filter_bit};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use std::collections::{BTreeMap, VecDeque};
@@ -56,6 +56,8 @@ pub(super) struct Engine {
     told: VecDeque<(RequestId, Told)>,
     attempts: BTreeMap<u64, Attempt>,
     routes: Option<(bool, bool)>,
+    /// Addresses that programs were told, by `filter_bit`.
+    told_addresses: Vec<u8>,
 }
 
 impl Engine {
@@ -70,6 +72,7 @@ impl Engine {
             told: VecDeque::new(),
             attempts: BTreeMap::new(),
             routes: None,
+            told_addresses: vec![0; FILTER_BYTES],
         })
     }
 
@@ -150,6 +153,17 @@ impl Engine {
         self.routes
     }
 
+    /// Whether a program may have been told `addr`. If not, the connector knows nothing of it, and need not be asked.
+    pub fn may_know(&self, addr: IpAddr) -> bool {
+        let bit = filter_bit(addr);
+        self.told_addresses[bit / 8] & (1 << (bit % 8)) != 0
+    }
+
+    fn make_known(&mut self, addr: IpAddr) {
+        let bit = filter_bit(addr);
+        self.told_addresses[bit / 8] |= 1 << (bit % 8);
+    }
+
     fn drain(&mut self) {
         while let Some(output) = self.connector.poll_output() {
             match output {
@@ -168,7 +182,12 @@ impl Engine {
                         self.poll.remove(&attempt.socket);
                     }
                 }
-                Output::Answer(request, resolved) => self.told.push_back((request, Told::Answer(resolved))),
+                Output::Answer(request, resolved) => {
+                    if let Resolved::Addresses(list) = &resolved {
+                        list.iter().for_each(|addr| self.make_known(*addr));
+                    }
+                    self.told.push_back((request, Told::Answer(resolved)));
+                }
                 Output::HandOver { request, attempt, connected } => {
                     self.told.push_back((request, Told::HandOver { attempt, connected }));
                 }

@@ -3,18 +3,24 @@
 
 mod engine;
 mod preload;
+mod seccomp;
 mod token;
 
 use crate::folder::{Folder, FolderError};
 use crate::names::Names;
 use crate::poll::Interest;
+use crate::sys::seccomp::Listener;
 use engine::{Engine, Told};
 use headstart_core::connect::{RequestId, Settings, Tally};
+use headstart_core::wire::shim::Pass;
 use preload::Preload;
 use rustix::io::Errno;
+pub use seccomp::Outstanding;
+use seccomp::Seccomp;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
-use token::{ATTEMPT, CALLER, EXCHANGE, LISTENER, STOP, split};
+use token::{ATTEMPT, CALLER, EXCHANGE, HEARD, HELD, LISTENER, STOP, split};
 
 /// A way in which programs are heard and answered. The ids of its requests carry its kind (see `token`).
 trait Front {
@@ -29,6 +35,7 @@ trait Front {
 pub struct Supervisor {
     engine: Engine,
     preload: Preload,
+    seccomp: Seccomp,
 }
 
 /// Why a supervisor could not be set up.
@@ -53,7 +60,22 @@ impl Supervisor {
     pub fn new(folder: &Folder, settings: Settings, names: Names) -> Result<Self, SupervisorError> {
         let engine = Engine::new(settings, names)?;
         let preload = Preload::new(&engine, folder)?;
-        Ok(Self { engine, preload })
+        Ok(Self { engine, preload, seccomp: Seccomp::new() })
+    }
+
+    /// Hears the connects of programs under a seccomp filter as well. `outstanding` is shared with their watchdog.
+    pub fn hear(&mut self, listener: Listener, outstanding: Outstanding) -> io::Result<()> {
+        self.seccomp.hear(&self.engine, listener, outstanding)
+    }
+
+    /// System calls that were left to the kernel without asking the connector, by reason.
+    pub fn passed(&self) -> &BTreeMap<Pass, u64> {
+        self.seccomp.passed()
+    }
+
+    /// Filters under which programs still run.
+    pub fn filters(&self) -> usize {
+        self.seccomp.filters()
     }
 
     /// What was gained and what it cost so far.
@@ -76,7 +98,7 @@ impl Supervisor {
         self.engine.poll.add(&stop, STOP, Interest::Read)?;
         let mut tokens = Vec::new();
         loop {
-            let deadline = self.engine.deadline();
+            let deadline = [self.engine.deadline(), self.seccomp.deadline()].into_iter().flatten().min();
             self.engine.poll.wait(&self.engine.clock, deadline, &mut tokens)?;
             let now = self.engine.clock.now();
             for token in tokens.iter().copied() {
@@ -86,6 +108,7 @@ impl Supervisor {
                         return Ok(());
                     }
                     (0, LISTENER) | (CALLER, _) => self.preload.event(&mut self.engine, token),
+                    (HEARD, _) => self.seccomp.event(&mut self.engine, token),
                     (EXCHANGE, n) => self.engine.exchange_event(n),
                     (ATTEMPT, n) => self.engine.attempt_event(n),
                     _ => {}
@@ -94,6 +117,7 @@ impl Supervisor {
             }
             if deadline.is_some_and(|at| at <= now) {
                 self.engine.timeout();
+                self.seccomp.timeout(&mut self.engine);
                 self.tell();
             }
         }
@@ -102,8 +126,10 @@ impl Supervisor {
     /// Tells the front ends what the connector has for them.
     fn tell(&mut self) {
         while let Some((RequestId(id), told)) = self.engine.told() {
-            if let (CALLER, n) = split(id) {
-                self.preload.tell(&mut self.engine, n, told);
+            match split(id) {
+                (CALLER, n) => self.preload.tell(&mut self.engine, n, told),
+                (HELD, n) => self.seccomp.tell(&mut self.engine, n, told),
+                _ => {}
             }
         }
     }

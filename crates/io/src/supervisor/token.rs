@@ -12,6 +12,10 @@ pub(super) const CALLER: u64 = 1 << SHIFT;
 pub(super) const EXCHANGE: u64 = 2 << SHIFT;
 /// A connection attempt.
 pub(super) const ATTEMPT: u64 = 3 << SHIFT;
+/// A listener of system calls.
+pub(super) const HEARD: u64 = 4 << SHIFT;
+/// A system call that waits for its answer.
+pub(super) const HELD: u64 = 5 << SHIFT;
 
 const SHIFT: u32 = 56;
 

@@ -122,7 +122,8 @@ impl Connector {
                 && j.port.is_none_or(|p| p == claim.to.port())
                 && j.addresses().contains(&addr)
         };
-        let open = self.jobs.iter().find(|(_, j)| fits(j)).map(|(id, _)| *id);
+        // Where the port is known, connections may be under way.
+        let open = self.jobs.iter().filter(|(_, j)| fits(j)).min_by_key(|(_, j)| j.port.is_none()).map(|(id, _)| *id);
         let nonblocking = claim.nonblocking;
         let id = match open {
             Some(id) => id,
