@@ -4,8 +4,11 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+pub mod control;
 pub mod dns;
 pub mod folder;
+pub mod home;
+pub mod link;
 pub mod names;
 pub mod poll;
 pub mod program;

@@ -9,9 +9,18 @@ use std::sync::Arc;
 /// The program that a cache entry or a connection belongs to: its file's name. Nothing is shared between two.
 pub type AppId = Arc<str>;
 
-/// A call of a program that waits for its answer; chosen by the caller.
+/// A call of a program that waits for its answer; chosen by the caller. Bits 32 to 55 are the account that it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
+
+impl RequestId {
+    /// The account that this call and what is done for it are on: the run of a supervisor that has several. See
+    /// [`Connector::tally_of`](super::Connector::tally_of).
+    pub fn account(self) -> u32 {
+        (self.0 >> 32) as u32 & 0x00ff_ffff
+    }
+}
+
 /// A DNS query; chosen by the connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueryId(pub u64);
@@ -94,6 +103,8 @@ pub enum Input {
     Claim(RequestId, Claim),
     /// The caller has gone; its answer is not awaited any more.
     Abandon(RequestId),
+    /// A call was left to the kernel before it became a claim, or after; to be counted.
+    Passed(RequestId, Pass),
     /// An answer to a query arrived.
     Lookup(QueryId, LookupResult),
     /// An attempt ended.

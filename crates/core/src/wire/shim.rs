@@ -74,6 +74,7 @@ pub enum Reply {
 /// Why a call was left to the C library or the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Pass {
     /// The name is in /etc/hosts.
     HostsFile = 1,

@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::dns::Transport;
 use crate::names::Names;
 use crate::poll::{Interest, Poll};
+use crate::sys::netns;
 use crate::tcp;
 use headstart_core::connect::{
     AttemptId, AttemptResult, Connector, Input, LookupResult, Output, RequestId, Resolved, Settings,
@@ -58,6 +59,8 @@ pub(super) struct Engine {
     routes: Option<(bool, bool)>,
     /// Addresses that programs were told, by `filter_bit`.
     told_addresses: Vec<u8>,
+    /// The one that queries and attempts go to; `None` on kernels that do not tell (before 5.14).
+    pub network_namespace: Option<u64>,
 }
 
 impl Engine {
@@ -73,6 +76,7 @@ impl Engine {
             attempts: BTreeMap::new(),
             routes: None,
             told_addresses: vec![0; FILTER_BYTES],
+            network_namespace: netns::own_cookie().ok(),
         })
     }
 

@@ -5,6 +5,7 @@
 pub mod call_cost;
 pub mod epoll;
 pub mod ethtool;
+pub mod fork;
 pub mod lease;
 pub mod libc_client;
 pub mod netlink;

@@ -6,14 +6,13 @@
 
 use super::{Condition, Context, Entry, Outcome, Row, Series};
 use crate::netns::{Network, default_world};
+use crate::program::{self, Folder, Program, Scheme, Url};
 use crate::stats::{Pairing, Statistic};
 use anyhow::Context as _;
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
-use headstart_io::program;
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// The experiment.
 pub const ENTRY: Entry = Entry {
@@ -37,6 +36,9 @@ pub const ENTRY: Entry = Entry {
     needs_namespaces: true,
     run,
 };
+
+/// Whom the tour shows; `connect-faults` has them all.
+const PROGRAMS: [&str; 4] = ["client", "curl", "wget", "python"];
 
 const METRIC: &str = "time to fetch a page";
 /// A bare program that needs longer is cut; the cut is what is reported.
@@ -68,34 +70,6 @@ const PLACES: [Place; 3] = [
     },
 ];
 
-/// A program that fetches a page.
-struct Program {
-    name: &'static str,
-    path: PathBuf,
-    args: Arguments,
-}
-
-/// The arguments with which a program fetches the page of a host.
-type Arguments = fn(&str) -> Vec<OsString>;
-
-const FETCH: &str = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1]).read()";
-
-fn programs(own: &Path) -> Vec<Program> {
-    let mut programs =
-        vec![Program { name: "client", path: own.to_owned(), args: |host| vec!["client".into(), host.into()] }];
-    let others: [(&str, &str, Arguments); 3] = [
-        ("curl", "curl", |host| vec!["-sS".into(), "-o".into(), "/dev/null".into(), format!("http://{host}/").into()]),
-        ("wget", "wget", |host| vec!["-q".into(), "-O".into(), "/dev/null".into(), format!("http://{host}/").into()]),
-        ("python3", "python", |host| vec!["-c".into(), FETCH.into(), format!("http://{host}/").into()]),
-    ];
-    for (file, name, args) in others {
-        if let Some(path) = program::find(OsStr::new(file), std::env::var_os("PATH").as_deref()) {
-            programs.push(Program { name, path, args });
-        }
-    }
-    programs
-}
-
 /// A program in a place: one condition.
 struct Case<'a> {
     place: &'a Place,
@@ -104,22 +78,29 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn name(&self) -> String {
-        format!("{}-{}", self.place.network, self.program.name)
+        format!("{}-{}", self.place.network, self.program.entry.name)
     }
 
     fn about(&self) -> String {
-        let program = if self.program.name == "client" { "headstart's own client" } else { self.program.name };
-        format!("{} The program: {program}.", self.place.about)
+        format!("{} The program: {}.", self.place.about, self.program.entry.what)
+    }
+
+    fn url(&self) -> Url {
+        Url::new(Scheme::Http, self.place.host)
     }
 
     fn bare(&self, network: &Network) -> anyhow::Result<Option<f64>> {
-        timed(network.command(&self.program.path)?.args((self.program.args)(self.place.host)))
+        let mut command = self.program.command(&self.url());
+        network.adopt(&mut command)?;
+        timed(&mut command)
     }
 
     fn with_headstart(&self, network: &Network, headstart: &Path) -> anyhow::Result<Option<f64>> {
-        let mut command = network.command(headstart)?;
-        let command = command.args(["run", "--quiet", "--"]).arg(&self.program.path);
-        timed(command.args((self.program.args)(self.place.host)))
+        let mut run = Command::new(headstart);
+        run.args(["run", "--private", "--quiet", "--"]);
+        let mut command = self.program.command_behind(run, &self.url());
+        network.adopt(&mut command)?;
+        timed(&mut command)
     }
 }
 
@@ -127,7 +108,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     let network = Network::build(&default_world("lte"))?;
     let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
-    let programs = programs(&headstart);
+    let folder = Folder::new().context("making a folder for the programs' files")?;
+    let programs = PROGRAMS.iter().filter_map(|name| program::prepare(name, &headstart, &folder).transpose());
+    let programs = programs.collect::<anyhow::Result<Vec<_>>>()?;
     let cases = PLACES.iter().flat_map(|place| programs.iter().map(move |program| Case { place, program }));
     let cases: Vec<Case<'_>> = cases.filter(|c| cx.wants(&c.name())).collect();
     let rounds = if cx.quick { 6 } else { 20 };
@@ -186,7 +169,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 }
 
 /// Runs `command` to its end, but not longer than [`CUT`]: the time in milliseconds, none if it failed.
-fn timed(command: &mut std::process::Command) -> anyhow::Result<Option<f64>> {
+fn timed(command: &mut Command) -> anyhow::Result<Option<f64>> {
     let clock = Clock::new();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("starting a program")?;
     loop {

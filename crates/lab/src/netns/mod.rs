@@ -33,7 +33,7 @@ use std::io;
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use switch::{Peer, Peers, Switch};
+use switch::{Cable, Peer, Peers, Switch};
 use topology::{Far, Wires};
 
 /// Why there is no network.
@@ -99,7 +99,7 @@ impl Network {
         let clock = Clock::new();
         let addresses: Vec<IpAddr> = hosts(&world.sites).map(|host| host.addr).collect();
         let (wires, ports) = topology::lay(Far::Servers(&addresses))?;
-        let switch = Switch::new(&up, &down, world.seed);
+        let switch = Switch::new(&[Cable { ends: topology::ACCESS, up, down }], world.seed);
         let io = |what: &str| {
             let what = what.to_owned();
             move |source| Error::Io { what, source }

@@ -4,7 +4,7 @@
 //! router, as users of mm-delay and mm-link (Mahimahi) expect. Terminal, signals and exit statuses pass through.
 
 use super::emulator::Emulator;
-use super::switch::{Peers, Switch};
+use super::switch::{Cable, Peers, Switch};
 use super::topology::{self, Far};
 use super::{Block, Entered, Entry, Error, Network};
 use crate::world::{Fate, Host, Record, Reply, Site, World};
@@ -47,7 +47,8 @@ pub fn shell(link: &str, command: &[OsString]) -> Result<i32, Error> {
     };
     let seed = default_world(link).seed.wrapping_add(u64::from(outer.depth()) + 1);
     let (wires, ports) = topology::lay(Far::OuterClient(outer))?;
-    let emulator = Emulator::start(Switch::new(&up, &down, seed), ports, Peers::new(), Clock::new())
+    let switch = Switch::new(&[Cable { ends: topology::ACCESS, up, down }], seed);
+    let emulator = Emulator::start(switch, ports, Peers::new(), Clock::new())
         .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
     let status = run(command, |command| {
         wires.client.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;

@@ -8,6 +8,7 @@
 use super::Error;
 use super::addressing::{Block, DNS_V4, DNS_V6, Ends};
 use super::emulator::Ports;
+use super::switch::Port;
 use headstart_io::sys::ethtool::offloads_off;
 use headstart_io::sys::netlink::{LOOPBACK, Mac, Netlink, NetlinkError, VethEnd, Via};
 use headstart_io::sys::netns::NetNs;
@@ -21,6 +22,9 @@ const CLIENT_MAC: Mac = [0x02, 0x68, 0x73, 0, 0, 1];
 const CLIENT_PORT_MAC: Mac = [0x02, 0x68, 0x73, 0, 0, 2];
 const SERVER_MAC: Mac = [0x02, 0x68, 0x73, 0, 0, 3];
 const SERVER_PORT_MAC: Mac = [0x02, 0x68, 0x73, 0, 0, 4];
+
+/// Places of the two ports among the emulator's: the client's, and that of the servers or of the lab around this one.
+pub(super) const ACCESS: [Port; 2] = [0, 1];
 
 /// Names in the emulator's namespace.
 const CLIENT_PORT: &str = "client";
@@ -117,7 +121,7 @@ pub(super) fn lay(far: Far<'_>) -> Result<(Wires, Ports), Error> {
     })?;
     in_ns(&far_ns, || join_far(&far_name, ends))?;
     let ports = in_ns(&emulator, || {
-        Ok(Ports { client: port(CLIENT_PORT)?, server: port(SERVER_PORT)?, server_mac: SERVER_MAC })
+        Ok(Ports { sockets: vec![port(CLIENT_PORT)?, port(SERVER_PORT)?], probe: (ACCESS[1], SERVER_MAC) })
     })?;
     Ok((Wires { client, far: far_ns, _emulator: emulator, block, client_congestion_control }, ports))
 }

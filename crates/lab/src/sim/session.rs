@@ -109,6 +109,7 @@ impl Session {
     /// What the session has cost so far.
     pub fn spent(&self) -> Spent {
         let tally = self.connector.as_ref().map(Connector::tally);
+        let tally = tally.as_ref();
         Spent {
             traffic: self.stack.traffic(),
             connections: self.connections,
@@ -118,7 +119,7 @@ impl Session {
     }
 
     /// The connector's own counters; none without headstart.
-    pub fn tally(&self) -> Option<&Tally> {
+    pub fn tally(&self) -> Option<Tally> {
         self.connector.as_ref().map(Connector::tally)
     }
 

@@ -51,7 +51,7 @@ impl Connector {
     fn query(&mut self, now: Instant, job: &mut Job, family: Family) {
         let cache = self.caches.entry(Arc::clone(&job.app)).or_default();
         if let Some(kept) = cache.get(now, &job.name, family) {
-            self.tally.cache_hits += 1;
+            self.tally.of(job.account).cache_hits += 1;
             let (lookup, lack) = match kept {
                 Kept::Addresses(list) => (Lookup::Addresses(now, list), None),
                 Kept::NoData => (Lookup::Without(now), Some(Lack::NoData)),
@@ -59,12 +59,12 @@ impl Connector {
             };
             return job.settle(family, lookup, lack);
         }
-        self.tally.cache_misses += 1;
+        self.tally.of(job.account).cache_misses += 1;
         let question = Question { app: Arc::clone(&job.app), name: Arc::clone(&job.name), family };
-        let (query, new) = self.lookups.ask(now, &question);
+        let (query, new) = self.lookups.ask(now, job.account, &question);
         job.settle(family, Lookup::Asked(now), None);
         if new {
-            self.tally.queries += 1;
+            self.tally.of(job.account).queries += 1;
             self.outputs.push_back(Output::Query { id: query, name: question.name, family, server: 0 });
         }
     }
@@ -76,9 +76,9 @@ impl Connector {
         let race = &self.race;
         job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
         job.lead_with_what_is_under_way(&mut list);
-        self.tally.lookup_wait += now - since;
+        self.tally.of(job.account).lookup_wait += now - since;
         let resolved = if list.is_empty() {
-            self.tally.unresolved += 1;
+            self.tally.of(job.account).unresolved += 1;
             let lacks = |l| job.lacks.contains(&Some(l));
             match () {
                 () if lacks(Lack::NxDomain) => Resolved::NxDomain,
@@ -86,7 +86,7 @@ impl Connector {
                 () => Resolved::Unanswered,
             }
         } else {
-            self.tally.resolved += 1;
+            self.tally.of(job.account).resolved += 1;
             job.told.clone_from(&list);
             Resolved::Addresses(list)
         };
@@ -105,8 +105,8 @@ impl Connector {
         let domain = job.domain_for(addr, head);
         let id = AttemptId(self.next_attempt);
         self.next_attempt += 1;
-        self.tally.attempts += 1;
-        self.tally.explorations += u64::from(exploring);
+        self.tally.of(job.account).attempts += 1;
+        self.tally.of(job.account).explorations += u64::from(exploring);
         job.attempts.push(Attempt { id, addr, domain, started: now, state: State::InFlight, exploring, given: false });
         self.outputs.push_back(Output::Connect { id, to: SocketAddr::new(addr, port), domain });
     }
@@ -120,7 +120,7 @@ impl Connector {
         let best = best.map(|a| (a.id, a.state)).filter(|(_, state)| claim.nonblocking || *state != State::InFlight);
         let Some((attempt, state)) = best else {
             if job.moves_on_at().is_some_and(|at| now >= at) {
-                self.tally.failed += 1;
+                self.tally.of(waiting.request.account()).failed += 1;
                 self.outputs.push_back(Output::Fail(waiting.request, ETIMEDOUT));
                 job.claim = None;
             }
@@ -129,9 +129,9 @@ impl Connector {
         let (request, since) = (waiting.request, waiting.since);
         match state {
             State::Ready { rtt, .. } => {
-                self.tally.handed_over += 1;
-                self.tally.handshakes += rtt;
-                self.tally.connect_wait += now - since;
+                self.tally.of(request.account()).handed_over += 1;
+                self.tally.of(request.account()).handshakes += rtt;
+                self.tally.of(request.account()).connect_wait += now - since;
                 job.done = true;
                 if let Some(a) = job.attempts.iter_mut().find(|a| a.id == attempt) {
                     a.state = State::Gone;
@@ -139,7 +139,7 @@ impl Connector {
                 self.outputs.push_back(Output::HandOver { request, attempt, connected: true });
             }
             _ => {
-                self.tally.handed_over_in_progress += 1;
+                self.tally.of(request.account()).handed_over_in_progress += 1;
                 if let Some(a) = job.attempts.iter_mut().find(|a| a.id == attempt) {
                     a.given = true;
                 }
@@ -176,7 +176,7 @@ impl Connector {
         job.done = !job.attempts.iter().any(|a| matches!(a.state, State::InFlight | State::Ready { .. }));
         match errno {
             Some(errno) => {
-                self.tally.failed += 1;
+                self.tally.of(request.account()).failed += 1;
                 self.outputs.push_back(Output::Fail(request, errno));
             }
             None => self.pass(request, Pass::Unsuitable),
@@ -195,7 +195,7 @@ impl Connector {
     fn close_where(&mut self, now: Instant, job: &mut Job, which: impl Fn(&Attempt) -> bool) {
         for a in job.attempts.iter_mut().filter(|a| which(a)) {
             match a.state {
-                State::Ready { .. } => self.tally.unused += 1,
+                State::Ready { .. } => self.tally.of(job.account).unused += 1,
                 State::InFlight => self.path.current().record(now, a.addr, Outcome::Abandoned(now - a.started)),
                 State::Failed(_) | State::Gone => continue,
             }

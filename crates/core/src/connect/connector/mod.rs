@@ -7,6 +7,7 @@ use super::cache::{Cache, Kept, Lifetime};
 use super::job::{Job, Lack, Waiting};
 use super::lookups::{Due, Lookups, Question};
 use super::race::{self, Lookup, Race, State};
+use super::tally::Tallies;
 use super::{
     AppId, AttemptId, AttemptResult, Claim, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved, Tally,
     Want,
@@ -58,7 +59,7 @@ pub struct Connector {
     next_attempt: u64,
     network: NetworkId,
     rng: fastrand::Rng,
-    tally: Tally,
+    tally: Tallies,
     outputs: VecDeque<Output>,
 }
 
@@ -76,19 +77,33 @@ impl Connector {
             next_job: 0,
             next_attempt: 0,
             network: NetworkId::default(),
-            tally: Tally::default(),
+            tally: Tallies::default(),
             outputs: VecDeque::new(),
         }
     }
 
-    /// What was gained and what it cost so far.
-    pub fn tally(&self) -> &Tally {
-        &self.tally
+    /// What was gained and what it cost so far, over all accounts.
+    pub fn tally(&self) -> Tally {
+        self.tally.total()
+    }
+
+    /// The same for one account (see [`RequestId::account`]).
+    pub fn tally_of(&self, account: u32) -> Tally {
+        self.tally.read(account)
+    }
+
+    /// Nobody will ask about `account` any more, and its number may be given to another. What is still done for it is
+    /// counted on account 0.
+    pub fn close_account(&mut self, account: u32) {
+        self.jobs.values_mut().filter(|j| j.account == account).for_each(|j| j.account = 0);
+        self.lookups.disown(account);
+        self.tally.close(account);
     }
 
     fn resolve(&mut self, now: Instant, request: RequestId, ask: Resolve) {
         let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
         let mut job = Job::new(now, Arc::clone(&ask.app), Arc::clone(&name), ask.want, ask.port);
+        job.account = request.account();
         job.resolver = Some((request, now));
         job.remembered = self.caches.get(&ask.app).map_or_else(Vec::new, |c| c.remembered(&name));
         self.start(now, job);
@@ -117,6 +132,7 @@ impl Connector {
         let addr = claim.to.ip();
         let fits = |j: &Job| {
             j.app == claim.app
+                && j.account == request.account()
                 && !j.done
                 && j.claim.is_none()
                 && j.port.is_none_or(|p| p == claim.to.port())
@@ -136,6 +152,7 @@ impl Connector {
                 // A connection beyond the first of a lookup: a race of its own over what the lookup gave.
                 let addresses = cache.remembered(&name);
                 let mut job = Job::new(now, Arc::clone(&claim.app), name, Want::Both, Some(claim.to.port()));
+                job.account = request.account();
                 for family in Family::BOTH {
                     let list: Vec<_> = addresses.iter().filter(|a| Family::of(**a) == family).copied().collect();
                     let lookup = if list.is_empty() { Lookup::Without(now) } else { Lookup::Addresses(now, list) };
@@ -166,8 +183,12 @@ impl Connector {
         }
     }
 
+    fn count_pass(&mut self, request: RequestId, reason: Pass) {
+        *self.tally.of(request.account()).passed.entry(reason).or_default() += 1;
+    }
+
     fn pass(&mut self, request: RequestId, reason: Pass) {
-        *self.tally.passed.entry(reason).or_default() += 1;
+        self.count_pass(request, reason);
         self.outputs.push_back(Output::Pass(request, reason));
     }
 
@@ -193,8 +214,8 @@ impl Connector {
         {
             let server = open.sent;
             open.sent += 1;
-            let Question { name, family, .. } = open.question.clone();
-            self.tally.queries += 1;
+            let (account, Question { name, family, .. }) = (open.account, open.question.clone());
+            self.tally.of(account).queries += 1;
             return self.outputs.push_back(Output::Query { id: query, name, family, server });
         }
         let Some(open) = self.lookups.close(query) else { return };
@@ -280,6 +301,7 @@ impl Machine for Connector {
             Input::Resolve(request, ask) => self.resolve(now, request, ask),
             Input::Claim(request, claim) => self.claim(now, request, claim),
             Input::Abandon(request) => self.abandon(now, request),
+            Input::Passed(request, reason) => self.count_pass(request, reason),
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Network { id, v4, v6 } => self.moved(id, v4, v6),
@@ -291,8 +313,9 @@ impl Machine for Connector {
             match due {
                 Due::Retry(id) => {
                     let Some(open) = self.lookups.get_mut(id) else { continue };
-                    let (server, Question { name, family, .. }) = (open.sent - 1, open.question.clone());
-                    self.tally.queries += 1;
+                    let (server, account) = (open.sent - 1, open.account);
+                    let Question { name, family, .. } = open.question.clone();
+                    self.tally.of(account).queries += 1;
                     self.outputs.push_back(Output::Query { id, name, family, server });
                 }
                 Due::GiveUp(id) => self.lookup_ended(now, id, None),

@@ -1,9 +1,10 @@
 //! The front end of system calls: connects that wait for an answer by seccomp user notification, of any program, static or
-//! not, and of all that it starts.
+//! not, and of all that it starts. It serves until the last of them has ended: their calls have nobody else to wait for but
+//! the [watchdog](crate::watchdog), which leaves with its run.
 //!
 //! A call is looked at from outside: the address in the program's memory, the socket behind its descriptor. Most are let go
 //! within microseconds, as the kernel's own business. One that the connector may have something for is claimed as those of
-//! the preloaded library are; a connection that comes of it is put in the place of the program's socket ([`exchange`]).
+//! the preloaded library are; a connection that comes of it is put in the place of the program's socket ([`exchange()`]).
 //! A non-blocking caller is answered at once, whatever there is. A blocking one may wait, as it would in the kernel; the
 //! kernel holds back its signals meanwhile (see [`sys::seccomp`](crate::sys::seccomp)), so they are looked for, and one that
 //! waits sends the call to the kernel, which begins the connection and ends the call as connect(2) says.
@@ -15,11 +16,12 @@ mod outstanding;
 
 use super::Front;
 use super::engine::{Engine, Told};
-use super::token::{HEARD, HELD, split};
+use super::token::{HEARD, HELD, of_run};
 use crate::poll::Interest;
 use crate::sys::process;
 use crate::sys::seccomp::{Listener, Notification};
 use app_socket::{AppSocket, Fresh, Look, look};
+use exchange::exchange;
 use headstart_core::connect::{AppId, Claim, Input, RequestId};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::shim::{MAX_APP, Pass};
@@ -30,23 +32,15 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 
 /// How often a program that waits is looked at for signals, and for whether it still waits. A tenth of what people notice,
 /// and nothing beside a handshake; nobody is looked at while nobody waits.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A filter whose calls are heard.
-#[derive(Debug)]
-struct Heard {
-    listener: Listener,
-    outstanding: Outstanding,
-}
-
 /// A call that waits.
 #[derive(Debug)]
 struct Held {
-    heard: Arc<Heard>,
     call: Notification,
     socket: AppSocket,
     to: SocketAddr,
@@ -54,49 +48,45 @@ struct Held {
     until: Option<Instant>,
 }
 
-/// Every program that is heard by its system calls.
+/// The programs of one run, heard by their system calls.
 #[derive(Debug)]
 pub(super) struct Seccomp {
-    filters: BTreeMap<u64, Arc<Heard>>,
-    next_filter: u64,
+    listener: Listener,
+    outstanding: Outstanding,
+    run: u32,
     held: BTreeMap<u64, Held>,
-    next_held: u64,
+    next_held: u32,
     look_at: Option<Instant>,
     fresh: Fresh,
-    passed: BTreeMap<Pass, u64>,
+    heard: u64,
+    over: bool,
 }
 
 impl Seccomp {
-    /// Hears nobody yet.
-    pub fn new() -> Self {
-        Self {
-            filters: BTreeMap::new(),
-            next_filter: 0,
+    /// Hears the calls of run `run` that arrive at `listener`, until the last process under its filter has ended.
+    pub fn new(engine: &Engine, run: u32, listener: OwnedFd, outstanding: OwnedFd) -> io::Result<Self> {
+        engine.poll.add(&listener, HEARD | of_run(run), Interest::Read)?;
+        Ok(Self {
+            listener: listener.into(),
+            outstanding: outstanding.into(),
+            run,
             held: BTreeMap::new(),
             next_held: 0,
             look_at: None,
             fresh: Fresh::read(),
-            passed: BTreeMap::new(),
-        }
+            heard: 0,
+            over: false,
+        })
     }
 
-    /// Hears the calls that arrive at `listener` until the last process under its filter has ended.
-    pub fn hear(&mut self, engine: &Engine, listener: Listener, outstanding: Outstanding) -> io::Result<()> {
-        let n = self.next_filter;
-        engine.poll.add(&listener, HEARD | n, Interest::Read)?;
-        self.next_filter += 1;
-        self.filters.insert(n, Arc::new(Heard { listener, outstanding }));
-        Ok(())
+    /// Connects that were heard.
+    pub fn heard(&self) -> u64 {
+        self.heard
     }
 
-    /// Calls that were left to the kernel before the connector was asked, by reason.
-    pub fn passed(&self) -> &BTreeMap<Pass, u64> {
-        &self.passed
-    }
-
-    /// Filters under which programs still run.
-    pub fn filters(&self) -> usize {
-        self.filters.len()
+    /// Whether the last process under the filter has ended.
+    pub fn is_over(&self) -> bool {
+        self.over
     }
 
     /// When those who wait are to be looked at.
@@ -113,53 +103,55 @@ impl Seccomp {
         let mut ended = Vec::new();
         for (n, held) in &self.held {
             let id = held.call.id;
-            if !held.heard.listener.waits(id) {
+            if !self.listener.waits(id) {
                 ended.push((*n, None));
             } else if process::signal_waits(held.call.thread) {
-                let _ = held.heard.listener.resume(id);
+                let _ = self.listener.resume(id);
                 ended.push((*n, Some(Pass::Signal)));
             } else if held.until.is_some_and(|until| until <= now) {
                 // socket(7): SO_SNDTIMEO has run out; the connection goes on and EINPROGRESS says so.
                 let errno = held.socket.begin(held.to);
-                let _ = held.heard.listener.answer(id, if errno == 0 { Ok(()) } else { Err(errno) });
+                let _ = self.listener.answer(id, if errno == 0 { Ok(()) } else { Err(errno) });
                 ended.push((*n, None));
             }
         }
         for (n, reason) in ended {
             self.held.remove(&n);
-            reason.into_iter().for_each(|reason| self.count(reason));
-            engine.feed(Input::Abandon(RequestId(HELD | n)));
+            let request = RequestId(HELD | n);
+            reason.into_iter().for_each(|reason| engine.feed(Input::Passed(request, reason)));
+            engine.feed(Input::Abandon(request));
         }
         self.look_at = (!self.held.is_empty()).then(|| now + LOOK_EVERY);
     }
 
-    /// Something arrived at a listener.
-    fn receive(&mut self, engine: &mut Engine, n: u64) {
-        let Some(heard) = self.filters.get(&n).map(Arc::clone) else { return };
+    /// Something arrived, or the end.
+    fn receive(&mut self, engine: &mut Engine) {
         // To receive what is not there would wait for it.
-        match state(&heard.listener) {
+        match state(&self.listener) {
             flags if flags.contains(PollFlags::IN) => {}
             flags if flags.intersects(PollFlags::HUP | PollFlags::ERR) => {
-                engine.poll.remove(&heard.listener);
-                self.filters.remove(&n);
+                engine.poll.remove(&self.listener);
+                self.over = true;
                 return;
             }
             _ => return,
         }
-        let Ok(Some(call)) = heard.listener.receive() else { return };
-        let oldest = self.held.values().filter(|h| Arc::ptr_eq(&h.heard, &heard)).map(|h| h.call.id);
+        let Ok(Some(call)) = self.listener.receive() else { return };
+        self.heard += 1;
         // Ids count up and may wrap around.
-        let oldest = oldest.max_by_key(|id| call.id.wrapping_sub(*id)).unwrap_or(call.id);
-        heard.outstanding.note(oldest, call.id);
-        if let Err(reason) = self.serve(engine, &heard, call) {
+        let oldest = self.held.values().map(|held| held.call.id).max_by_key(|id| call.id.wrapping_sub(*id));
+        self.outstanding.note(oldest.unwrap_or(call.id), call.id);
+        let n = of_run(self.run) | u64::from(self.next_held);
+        self.next_held = self.next_held.wrapping_add(1);
+        if let Err(reason) = self.serve(engine, n, call) {
             // Whoever has gone needs no answer.
-            let _ = heard.listener.resume(call.id);
-            reason.into_iter().for_each(|reason| self.count(reason));
+            let _ = self.listener.resume(call.id);
+            reason.into_iter().for_each(|reason| engine.feed(Input::Passed(RequestId(HELD | n), reason)));
         }
     }
 
     /// Claims a connection for a call. An error, with the reason if it is worth counting, is a call that is the kernel's.
-    fn serve(&mut self, engine: &mut Engine, heard: &Arc<Heard>, call: Notification) -> Result<(), Option<Pass>> {
+    fn serve(&mut self, engine: &mut Engine, n: u64, call: Notification) -> Result<(), Option<Pass>> {
         let (number, address, len) = call.connect;
         let mut bytes = [0u8; MAX_BYTES];
         let bytes = bytes.get_mut(..len).ok_or(None)?;
@@ -172,63 +164,61 @@ impl Seccomp {
         let Look::Tcp(socket) = look(file, &self.fresh).map_err(Some)? else { return Err(None) };
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
         // All of this was read of whoever has the number of this thread now: of the caller, if it still waits.
-        if !heard.listener.waits(call.id) {
+        if !self.listener.waits(call.id) {
             return Err(None);
         }
-        let n = self.next_held;
-        self.next_held += 1;
         let now = engine.clock.now();
         let nonblocking = socket.nonblocking();
         let claim = Claim { app, to, domain: socket.domain, nonblocking, accepts_mapped: socket.accepts_mapped };
         let until = socket.patience.map(|patience| now + patience);
-        self.held.insert(n, Held { heard: Arc::clone(heard), call, socket, to, until });
+        self.held.insert(n, Held { call, socket, to, until });
         let look_at = now + LOOK_EVERY;
         self.look_at = Some(self.look_at.map_or(look_at, |at| at.min(look_at)));
         engine.feed(Input::Claim(RequestId(HELD | n), claim));
         Ok(())
     }
-
-    fn count(&mut self, reason: Pass) {
-        *self.passed.entry(reason).or_default() += 1;
-    }
 }
 
 impl Front for Seccomp {
-    fn event(&mut self, engine: &mut Engine, token: u64) {
-        let (_, n) = split(token);
-        self.receive(engine, n);
+    fn event(&mut self, engine: &mut Engine, _: u64) {
+        self.receive(engine);
     }
 
     fn tell(&mut self, engine: &mut Engine, n: u64, told: Told) {
-        let Some(Held { heard, call, socket, .. }) = self.held.remove(&n) else { return };
+        let Some(Held { call, socket, .. }) = self.held.remove(&n) else { return };
         if self.held.is_empty() {
             self.look_at = None;
         }
-        let listener = &heard.listener;
         let exchanged = match told {
             Told::HandOver { attempt, connected } => match engine.hand_over(attempt, connected) {
-                Some(new) => exchange::exchange(listener, &call, socket, &self.fresh, &new).map(|()| match connected {
+                Some(new) => exchange(&self.listener, &call, socket, &self.fresh, &new).map(|()| match connected {
                     true => Ok(()),
                     false => Err(Errno::INPROGRESS.raw_os_error()),
                 }),
                 None => Err(Pass::NothingReady),
             },
             Told::Fail(errno) => Ok(Err(errno)),
-            // The connector has counted it.
-            Told::Pass(_) | Told::Answer(_) => {
-                let _ = listener.resume(call.id);
-                return;
-            }
+            // The connector has counted it. Whoever has gone needs no answer; so below.
+            Told::Pass(_) | Told::Answer(_) => return drop(self.listener.resume(call.id)),
         };
-        // Whoever has gone needs no answer.
         let _ = match exchanged {
-            Ok(result) => listener.answer(call.id, result),
+            Ok(result) => self.listener.answer(call.id, result),
             Err(reason) => {
-                let resumed = listener.resume(call.id);
-                self.count(reason);
+                let resumed = self.listener.resume(call.id);
+                engine.feed(Input::Passed(RequestId(HELD | n), reason));
                 resumed
             }
         };
+    }
+
+    fn close(&mut self, engine: &mut Engine) {
+        if !self.over {
+            engine.poll.remove(&self.listener);
+        }
+        for (n, held) in std::mem::take(&mut self.held) {
+            let _ = self.listener.resume(held.call.id);
+            engine.feed(Input::Abandon(RequestId(HELD | n)));
+        }
     }
 }
 

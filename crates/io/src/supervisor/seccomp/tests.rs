@@ -2,16 +2,19 @@
 //! Each script connects to a server of the test's and prints what became of it.
 
 use super::*;
+use crate::control::Descriptor;
 use crate::folder::Folder;
 use crate::names::Names;
 use crate::supervisor::Supervisor;
+use crate::supervisor::run::Run;
 use crate::supervisor::token::CALLER;
 use crate::sys::seccomp::Trap;
-use headstart_core::connect::{LookupResult, QueryId, Resolve, Settings, Want, race};
+use headstart_core::connect::{LookupResult, QueryId, Resolve, Settings, Tally, Want, race};
 use headstart_core::path::Family;
 use headstart_core::wire::shim::Request;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
@@ -43,10 +46,14 @@ def hello(s):
     return s.recv(1) == b"y"
 "#;
 
+/// The number of the run that scripts are.
+const RUN: u32 = 1;
+
 struct Outcome {
     said: String,
-    passed: BTreeMap<Pass, u64>,
-    supervisor: Supervisor,
+    tally: Tally,
+    /// Calls that still wait.
+    held: usize,
 }
 
 /// A server that answers `x` with `y`, on a port of its own, and a program that is to visit it.
@@ -119,7 +126,7 @@ impl Visit {
         std::fs::write(self.rules.join("resolv.conf"), "nameserver 127.0.0.1\n").unwrap();
         let names = Names::from_folder(&self.rules);
         let settings = Settings::of(race::find(race::DEFAULT).unwrap());
-        let mut supervisor = Supervisor::new(&self.folder, settings, names).unwrap();
+        let mut supervisor = Supervisor::new(settings, names).unwrap();
         let engine = &mut supervisor.engine;
         let name = "server.example".into();
         let told = Resolve { app: self.app(), name, want: Want::Only(Family::V4), port: None };
@@ -132,19 +139,28 @@ impl Visit {
 
     /// Runs a script under a supervisor.
     fn of(self, script: &str) -> Outcome {
+        let listening = self.folder.listen().unwrap();
         let (mut child, listener) = self.start(script);
         let mut supervisor = self.supervisor();
-        supervisor.hear(listener, Outstanding::new().unwrap()).unwrap();
-        let server = self.server.try_clone().unwrap();
-        let serving = serve(server);
+        let mut run = Run::new(&supervisor.engine, RUN);
+        let outstanding = Outstanding::new().unwrap();
+        let descriptors = vec![
+            (Descriptor::PreloadListener, listening),
+            (Descriptor::PreloadFilter, self.folder.filter().unwrap().into()),
+            (Descriptor::SeccompListener, listener.as_fd().try_clone_to_owned().unwrap()),
+            (Descriptor::Outstanding, outstanding.as_fd().try_clone_to_owned().unwrap()),
+        ];
+        run.add(&supervisor.engine, descriptors).unwrap();
+        supervisor.runs.insert(RUN, run);
+        let serving = serve(self.server.try_clone().unwrap());
         let ended = crate::process_end(child.id() as i32).unwrap();
-        supervisor.run_until(&ended).unwrap();
+        supervisor.serve(&ended, Duration::ZERO).unwrap();
         let mut said = String::new();
         child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
         assert!(child.wait().unwrap().success(), "{said}");
         serving.stop(self.port());
-        let passed = supervisor.passed().clone();
-        Outcome { said: said.trim().to_owned(), passed, supervisor }
+        let held = supervisor.runs[&RUN].seccomp.as_ref().unwrap().held.len();
+        Outcome { said: said.trim().to_owned(), tally: supervisor.engine.connector.tally_of(RUN), held }
     }
 }
 
@@ -195,8 +211,8 @@ for x in (s, t):
         x.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 77, x.getpeername()[1] == PORT)
 "#);
     assert_eq!(outcome.said, "exchanged ok True False True 1 1 True True\nexchanged ok True True True 0 0 False True");
-    assert!(outcome.passed.is_empty(), "{:?}", outcome.passed);
-    assert_eq!(outcome.supervisor.tally().handed_over, 2);
+    assert!(outcome.tally.passed.is_empty(), "{:?}", outcome.tally.passed);
+    assert_eq!(outcome.tally.handed_over, 2);
 }
 
 #[test]
@@ -251,7 +267,7 @@ u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 say(*connect(u), u.getpeername()[1] == PORT)
 "#);
     assert_eq!(outcome.said, "own ok True\nown ok True\nown ECONNREFUSED\nown ok True");
-    let reasons: Vec<_> = outcome.passed.into_iter().collect();
+    let reasons: Vec<_> = outcome.tally.passed.into_iter().collect();
     assert_eq!(reasons, [(Pass::UnknownAddress, 1), (Pass::SocketOption, 1), (Pass::NotNew, 1)]);
 }
 
@@ -297,7 +313,7 @@ a.send(b"x")
 say(os.waitstatus_to_exitcode(os.wait()[1]))
 "#);
     assert_eq!(outcome.said, "own ok True\nown ok True\nown ok\n0\nown ok\n0");
-    assert_eq!(outcome.passed.into_iter().collect::<Vec<_>>(), [(Pass::SharedSocket, 4)]);
+    assert_eq!(outcome.tally.passed.into_iter().collect::<Vec<_>>(), [(Pass::SharedSocket, 4)]);
 }
 
 #[test]
@@ -322,7 +338,7 @@ sets[0].register(t.fileno(), select.EPOLLIN | 1 << 28)
 say(*connect(t))
 "#);
     assert_eq!(outcome.said, "exchanged ok\nTrue\nTrue\nTrue\nown ok");
-    assert_eq!(outcome.passed.into_iter().collect::<Vec<_>>(), [(Pass::EventSet, 1)]);
+    assert_eq!(outcome.tally.passed.into_iter().collect::<Vec<_>>(), [(Pass::EventSet, 1)]);
 }
 
 /// Fills the queue of a server of the script's own, so that a connect to it waits.
@@ -371,7 +387,7 @@ say(s.getsockname()[1] != 0)
 "#
     ));
     assert_eq!(outcome.said, "signal\nTrue", "and the connection is on its way in the program's own socket");
-    assert_eq!(outcome.passed.get(&Pass::Signal), Some(&1));
+    assert_eq!(outcome.tally.passed.get(&Pass::Signal), Some(&1));
 }
 
 #[test]
@@ -392,7 +408,7 @@ time.sleep(0.5)
 "#
     ));
     assert_eq!(outcome.said, "-9");
-    assert!(outcome.supervisor.seccomp.held.is_empty());
+    assert_eq!(outcome.held, 0);
 }
 
 #[test]

@@ -1,0 +1,199 @@
+//! Third-party programs that fetch a page, unmodified: whom experiments and tests run bare and under headstart.
+//!
+//! One file a program, one line in [`ALL`]. An [`Entry`] says what the program is and how it is asked for a page;
+//! [`Entry::prepare`] finds it on this machine and makes what it needs in a work folder; the [`Program`] that comes out
+//! gives a [`Command`] for a [`Url`], which prints the page on standard output and ends. Nothing here starts the program,
+//! measures it or touches the network, and nothing is ever installed.
+
+mod client;
+mod curl;
+mod folder;
+mod python;
+mod url;
+mod wget;
+
+pub use folder::Folder;
+pub use url::{Scheme, Url};
+
+use anyhow::Context as _;
+use headstart_io::program::find;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Every program, in the order of tables.
+pub const ALL: &[Entry] = &[client::ENTRY, curl::ENTRY, wget::ENTRY, python::ENTRY];
+
+/// A program as the registry knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its name in tables and at the end of conditions, hyphenated.
+    pub name: &'static str,
+    /// What it is, for a report: one sentence without a full stop.
+    pub what: &'static str,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The schemes that it fetches.
+    pub schemes: &'static [Scheme],
+    /// How it looks names up and connects, as far as that decides what can be done for it.
+    pub manner: Manner,
+    /// Whether its standard output is the page, byte for byte.
+    pub prints_page: bool,
+    /// Makes what the program needs in the work folder (a script, a compiled file) and says which file is started with it.
+    /// Called once before any command; the folder is its own.
+    prepare: fn(found: &Path, workdir: &Path) -> anyhow::Result<PathBuf>,
+    /// Gives `command` (already that of the file that `prepare` named) the arguments and the environment that make it fetch
+    /// `url`.
+    fetch: fn(command: &mut Command, url: &Url, workdir: &Path),
+}
+
+/// Where a program comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It is a part of headstart itself.
+    Own,
+    /// A file on the PATH.
+    Path {
+        /// The file's name.
+        file: &'static str,
+        /// The Debian package that brings it.
+        package: &'static str,
+    },
+}
+
+/// How a program looks names up and connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Its connect(2) waits for the handshake.
+    pub blocks: bool,
+    /// It looks names up by the C library's getaddrinfo.
+    pub resolves_through_libc: bool,
+    /// It is linked statically: no preloaded library reaches it.
+    pub is_static: bool,
+}
+
+/// A program that only calls the C library, one address after the other.
+pub const PLAIN: Manner = Manner { blocks: true, resolves_through_libc: true, is_static: false };
+
+impl Entry {
+    /// Whether it fetches pages of this scheme.
+    pub fn covers(&self, scheme: Scheme) -> bool {
+        self.schemes.contains(&scheme)
+    }
+
+    /// The file that the program is, if it is on this machine: on `path` (a value of the variable PATH), or `own`, the
+    /// program `headstart`.
+    pub fn find(&self, own: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
+        match self.origin {
+            Origin::Own => Some(own.to_owned()),
+            Origin::Path { file, .. } => find(OsStr::new(file), path),
+        }
+    }
+
+    /// Makes the program ready in `workdir`, a folder that exists and is its own; none if it is not on this machine.
+    ///
+    /// `own` is the program `headstart`. `Err` if the program is there and what it needs could not be made.
+    pub fn prepare(&'static self, own: &Path, workdir: &Path) -> anyhow::Result<Option<Program>> {
+        let Some(found) = self.find(own, std::env::var_os("PATH").as_deref()) else { return Ok(None) };
+        let file = (self.prepare)(&found, workdir)?;
+        Ok(Some(Program { entry: self, file, workdir: workdir.to_owned() }))
+    }
+}
+
+/// The program called `name`, made ready in a folder of its own within `folder`; none if it is not on this machine.
+///
+/// `own` is the program `headstart`.
+pub fn prepare(name: &str, own: &Path, folder: &Folder) -> anyhow::Result<Option<Program>> {
+    let entry = find_entry(name)?;
+    let workdir = folder.of(name).with_context(|| format!("making a folder for {name}"))?;
+    entry.prepare(own, &workdir).with_context(|| format!("preparing {name}"))
+}
+
+/// The entry called `name`.
+pub fn find_entry(name: &str) -> Result<&'static Entry, UnknownProgram> {
+    ALL.iter().find(|e| e.name == name).ok_or_else(|| UnknownProgram(name.into()))
+}
+
+/// No program of that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no program '{0}': choose one of {names}", names = ALL.iter().map(|e| e.name).collect::<Vec<_>>().join(", "))]
+pub struct UnknownProgram(pub String);
+
+/// A program that is ready to be started.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// What it is.
+    pub entry: &'static Entry,
+    file: PathBuf,
+    workdir: PathBuf,
+}
+
+impl Program {
+    /// The command that fetches `url`, prints the page on standard output and fails if it cannot.
+    pub fn command(&self, url: &Url) -> Command {
+        self.told(Command::new(&self.file), url)
+    }
+
+    /// The same command behind another: `wrapper` (`headstart run --`, say) with the program and its arguments at the end.
+    pub fn command_behind(&self, mut wrapper: Command, url: &Url) -> Command {
+        wrapper.arg(&self.file);
+        self.told(wrapper, url)
+    }
+
+    fn told(&self, mut command: Command, url: &Url) -> Command {
+        (self.entry.fetch)(&mut command, url, &self.workdir);
+        command
+    }
+}
+
+/// The program as it was found, with nothing to make.
+fn as_found(found: &Path, _: &Path) -> anyhow::Result<PathBuf> {
+    Ok(found.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_fit_at_the_end_of_a_condition() {
+        for (i, entry) in ALL.iter().enumerate() {
+            assert!(entry.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'));
+            assert!(ALL[..i].iter().all(|other| other.name != entry.name), "{} twice", entry.name);
+            assert!(!entry.what.is_empty() && !entry.schemes.is_empty(), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_not_on_the_path_is_missing_and_our_own_is_always_there() {
+        let own = Path::new("/somewhere/headstart");
+        for entry in ALL {
+            let found = entry.find(own, Some(OsStr::new("/no/such/folder")));
+            assert_eq!(found.is_some(), entry.origin == Origin::Own, "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn every_program_is_told_the_url_and_the_same_behind_a_wrapper() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = Path::new("/somewhere/headstart");
+        for entry in ALL {
+            let Some(program) = entry.prepare(own, folder.path()).unwrap() else {
+                println!("skipped: {} is not on this machine", entry.name);
+                continue;
+            };
+            let url = Url::new(entry.schemes[0], "www.lab.example");
+            let bare = program.command(&url);
+            let mut wrapper = Command::new("wrapper");
+            wrapper.args(["run", "--"]);
+            let wrapped = program.command_behind(wrapper, &url);
+            let words = |command: &Command| {
+                let args = command.get_args().map(OsStr::to_owned);
+                [command.get_program().to_owned()].into_iter().chain(args).collect::<Vec<_>>()
+            };
+            assert!(words(&bare).iter().any(|w| w.to_string_lossy().contains("www.lab.example")), "{bare:?}");
+            assert_eq!(words(&wrapped)[..3], ["wrapper", "run", "--"]);
+            assert_eq!(words(&wrapped)[3..], words(&bare));
+        }
+    }
+}
