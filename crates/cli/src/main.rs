@@ -10,6 +10,7 @@ mod exit;
 mod lab;
 mod list;
 mod run;
+mod supervise;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -33,6 +34,9 @@ enum Verb {
     Demo(demo::Args),
     /// What there is: races, links, conditions, experiments.
     List(list::Args),
+    /// Serve this user's runs (`headstart run` starts it).
+    #[command(hide = true)]
+    Supervise(supervise::Args),
     /// Connect to names read from standard input (for measuring).
     #[command(hide = true)]
     Client(client::Args),
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::List(args) => list::run(&args),
+        Verb::Supervise(args) => supervise::run(args),
         Verb::Client(args) => client::run(&args),
     };
     exit::code(result)

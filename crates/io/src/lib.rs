@@ -4,8 +4,11 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+pub mod control;
 pub mod dns;
 pub mod folder;
+pub mod home;
+pub mod link;
 pub mod names;
 pub mod poll;
 pub mod program;
@@ -14,6 +17,7 @@ pub mod supervisor;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod tcp;
+pub mod watchdog;
 
 /// A descriptor that becomes readable when process `pid` ends (pidfd_open(2)).
 pub fn process_end(pid: i32) -> std::io::Result<std::os::fd::OwnedFd> {

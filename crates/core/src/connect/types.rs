@@ -119,6 +119,8 @@ pub enum Input {
     Claim(RequestId, Claim),
     /// The caller has gone; its answer is not awaited any more.
     Abandon(RequestId),
+    /// A call was left to the kernel before it became a claim, or after; to be counted.
+    Passed(RequestId, Pass),
     /// An answer to a query arrived.
     Lookup(QueryId, LookupResult),
     /// An attempt ended.

@@ -3,7 +3,9 @@
 //! Each module wraps one kernel interface in safe types; each unsafe block does one thing. No policy in here.
 
 pub mod call_cost;
+pub mod epoll;
 pub mod ethtool;
+pub mod fork;
 pub mod lease;
 pub mod libc_client;
 pub mod netlink;

@@ -2,7 +2,9 @@
 //! from us. One filter, no policy: what is heard, and how it is answered.
 //!
 //! The filter hears connect(2) of this machine's own system calls, and of those only the address lengths that internet
-//! addresses have, so that nearly all Unix sockets pass unheard. Other calls, and programs of another word size, pass.
+//! addresses have, so that nearly all Unix sockets pass unheard. Of sendto(2) it hears what looks as DNS questions of musl
+//! do, whose resolver never connects: MSG_NOSIGNAL and no other flag, an internet address, the length of a question. Other
+//! calls, and programs of another word size, pass.
 //! Out of its reach are connects of io_uring, which make no system call of their own, and set-user-ID programs, which lose
 //! their rights under a filter that an ordinary user has set (no_new_privs).
 //!
@@ -21,6 +23,11 @@ use std::process::Command;
 
 /// Lengths of an internet address: `sockaddr_in`, `sockaddr_in6` without and with its scope, `sockaddr_storage`.
 const LENGTHS: [u32; 4] = [16, 24, 28, 128];
+
+/// The shortest DNS question: a header, a name of one letter, its type and class (RFC 1035, section 4).
+const MIN_QUESTION: u32 = 19;
+/// The longest that is sent without EDNS: RFC 1035, section 4.2.1.
+const MAX_QUESTION: u32 = 512;
 
 /// AUDIT_ARCH of linux/audit.h: the ELF machine, 64 bits, little endian.
 #[cfg(target_arch = "x86_64")]
@@ -107,6 +114,7 @@ impl Trap {
 fn filter() -> Vec<libc::sock_filter> {
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
     const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
     let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let at = |offset: usize| op(LOAD, 0, 0, offset as u32);
@@ -118,12 +126,27 @@ fn filter() -> Vec<libc::sock_filter> {
         op(EQUAL, 0, lengths + 3, ARCH),
         // Calls of x32 have a bit set in their numbers, and so are not this one.
         at(offset_of!(libc::seccomp_data, nr)),
-        op(EQUAL, 0, lengths + 1, libc::SYS_connect as u32),
+        op(EQUAL, 0, lengths + 3, libc::SYS_connect as u32),
         at(length),
     ];
     program.extend((0..lengths).map(|i| op(EQUAL, lengths - i, 0, LENGTHS[usize::from(i)])));
     program.push(op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
     program.push(op(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF));
+    // Here begins what is not connect: the number is still loaded.
+    let (flags, address_len) = (length + size_of::<u64>(), length + 3 * size_of::<u64>());
+    program.extend([
+        op(EQUAL, 0, 9, libc::SYS_sendto as u32),
+        at(flags),
+        op(EQUAL, 0, 7, libc::MSG_NOSIGNAL as u32),
+        at(address_len),
+        op(EQUAL, 1, 0, LENGTHS[0]),
+        op(EQUAL, 0, 4, LENGTHS[2]),
+        at(length),
+        op(ABOVE, 2, 0, MAX_QUESTION),
+        op(ABOVE, 0, 1, MIN_QUESTION - 1),
+        op(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF),
+        op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]);
     program
 }
 
@@ -200,8 +223,11 @@ pub struct Notification {
     pub id: u64,
     /// The thread that made it, as this process sees it; 0 if it cannot see it.
     pub thread: i32,
-    /// The arguments of connect(2): descriptor, where the address is in the program's memory, its length.
+    /// The arguments of connect(2): descriptor, where the address is in the program's memory, its length. Those of sendto(2)
+    /// that mean the same, if it is one.
     pub connect: (RawFd, u64, usize),
+    /// It is sendto(2), not connect(2).
+    pub sends: bool,
 }
 
 /// Where calls arrive. Readable when one waits; hangs up when the last process under the filter has ended.
@@ -240,9 +266,13 @@ impl Listener {
                 e => Err(e),
             };
         }
-        let [fd, addr, len, ..] = heard.data.args;
+        let sends = i64::from(heard.data.nr) == libc::SYS_sendto;
+        let [fd, mut addr, mut len, ..] = heard.data.args;
+        if sends {
+            [.., addr, len] = heard.data.args;
+        }
         let connect = (fd as RawFd, addr, len as u32 as usize);
-        Ok(Some(Notification { id: heard.id, thread: heard.pid as i32, connect }))
+        Ok(Some(Notification { id: heard.id, thread: heard.pid as i32, connect, sends }))
     }
 
     /// Lets the kernel make the call as the program wants it.
@@ -293,6 +323,21 @@ mod tests {
         data[..4].copy_from_slice(&nr.to_ne_bytes());
         data[4..8].copy_from_slice(&arch.to_ne_bytes());
         data[32..40].copy_from_slice(&len.to_ne_bytes());
+        run(&data)
+    }
+
+    /// The same of sendto(2).
+    fn verdict_on_sending(len: u64, flags: i32, address_len: u64) -> u32 {
+        let mut data = [0u8; size_of::<libc::seccomp_data>()];
+        data[..4].copy_from_slice(&(libc::SYS_sendto as u32).to_ne_bytes());
+        data[4..8].copy_from_slice(&ARCH.to_ne_bytes());
+        data[32..40].copy_from_slice(&len.to_ne_bytes());
+        data[40..44].copy_from_slice(&flags.to_ne_bytes());
+        data[56..64].copy_from_slice(&address_len.to_ne_bytes());
+        run(&data)
+    }
+
+    fn run(data: &[u8]) -> u32 {
         let (program, mut at, mut a) = (filter(), 0, 0u32);
         loop {
             let op = program[at];
@@ -300,9 +345,31 @@ mod tests {
             at += 1;
             match u32::from(op.code) & 7 {
                 0 => a = u32::from_ne_bytes(data[k..k + 4].try_into().unwrap()),
-                5 => at += usize::from(if a == op.k { op.jt } else { op.jf }),
+                5 => {
+                    let holds = if u32::from(op.code) & 0xf0 == libc::BPF_JGT { a > op.k } else { a == op.k };
+                    at += usize::from(if holds { op.jt } else { op.jf });
+                }
                 _ => return op.k,
             }
+        }
+    }
+
+    #[test]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn only_what_looks_like_a_question_of_musl_is_heard_of_what_is_sent() {
+        for (len, flags, address_len, heard) in [
+            (33, libc::MSG_NOSIGNAL, 16, true),
+            (19, libc::MSG_NOSIGNAL, 28, true),
+            (512, libc::MSG_NOSIGNAL, 16, true),
+            (18, libc::MSG_NOSIGNAL, 16, false),
+            (513, libc::MSG_NOSIGNAL, 16, false),
+            (33, 0, 16, false),
+            (33, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT, 16, false),
+            (33, libc::MSG_NOSIGNAL, 0, false),
+            (33, libc::MSG_NOSIGNAL, 110, false),
+        ] {
+            let expected = if heard { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
+            assert_eq!(verdict_on_sending(len, flags, address_len), expected, "{len} {flags} {address_len}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use headstart_core::wire::options::{ATTACHED_FILTER, SocketOption};
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// The longest value that is read; TCP_CONGESTION and SO_BINDTODEVICE take 16 bytes.
 const MAX: usize = 64;
@@ -25,6 +26,13 @@ impl Value {
     pub fn int(&self) -> Option<i32> {
         (self.len == 4).then(|| i32::from_ne_bytes([self.bytes[0], self.bytes[1], self.bytes[2], self.bytes[3]]))
     }
+
+    /// The time that it is, if it is a `struct timeval` other than zero (which means: without end).
+    pub fn timeout(&self) -> Option<Duration> {
+        let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| self.bytes[at + i]));
+        let time = Duration::from_secs(word(0)).saturating_add(Duration::from_micros(word(8)));
+        (self.len == 16 && !time.is_zero()).then_some(time)
+    }
 }
 
 /// Reads an option; `None` if the kernel does not tell.
@@ -46,6 +54,12 @@ pub fn get(socket: impl AsFd, option: SocketOption) -> Option<Value> {
 pub fn set(socket: impl AsFd, (level, name): SocketOption, value: &Value) -> bool {
     // SAFETY: the kernel reads `len` bytes, which are there.
     unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value.bytes.as_ptr().cast(), value.len) == 0 }
+}
+
+/// Whether a process is to be signalled about `file` (F_SETOWN of fcntl(2)).
+pub fn has_owner(file: impl AsFd) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_GETOWN) != 0 }
 }
 
 #[cfg(test)]

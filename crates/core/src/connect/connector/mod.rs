@@ -142,7 +142,8 @@ impl Connector {
                 && j.port.is_none_or(|p| p == claim.to.port())
                 && j.addresses().contains(&addr)
         };
-        let open = self.jobs.iter().find(|(_, j)| fits(j)).map(|(id, _)| *id);
+        // Where the port is known, connections may be under way.
+        let open = self.jobs.iter().filter(|(_, j)| fits(j)).min_by_key(|(_, j)| j.port.is_none()).map(|(id, _)| *id);
         let nonblocking = claim.nonblocking;
         let id = match open {
             Some(id) => id,
@@ -186,8 +187,12 @@ impl Connector {
         }
     }
 
-    fn pass(&mut self, request: RequestId, reason: Pass) {
+    fn count_pass(&mut self, request: RequestId, reason: Pass) {
         *self.tally.of(request.account()).passed.entry(reason).or_default() += 1;
+    }
+
+    fn pass(&mut self, request: RequestId, reason: Pass) {
+        self.count_pass(request, reason);
         self.outputs.push_back(Output::Pass(request, reason));
     }
 
@@ -312,6 +317,7 @@ impl Machine for Connector {
             Input::Ask(request, ask) => self.ask(now, request, ask),
             Input::Claim(request, claim) => self.claim(now, request, claim),
             Input::Abandon(request) => self.abandon(now, request),
+            Input::Passed(request, reason) => self.count_pass(request, reason),
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Network { id, v4, v6 } => self.moved(id, v4, v6),

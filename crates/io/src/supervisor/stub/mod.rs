@@ -12,7 +12,6 @@ mod redirect;
 #[cfg(test)]
 mod tests;
 
-use super::Front;
 use super::engine::{Engine, Told};
 use super::token::{FORWARD, POST, QUESTION, split};
 use askers::Askers;
@@ -84,11 +83,6 @@ impl Stub {
         Some(redirected)
     }
 
-    /// Messages that came back from servers and were no replies.
-    pub fn ignored_messages(&self) -> u64 {
-        self.forwards.ignored
-    }
-
     fn read(&mut self, engine: &mut Engine, post: usize) {
         let mut buf = [0u8; MAX_QUESTION];
         for _ in 0..AT_A_TIME {
@@ -148,8 +142,10 @@ impl Stub {
     }
 }
 
-impl Front for Stub {
-    fn event(&mut self, engine: &mut Engine, token: u64) {
+/// The two ends: what arrives, and what the connector says to it.
+impl Stub {
+    /// Something arrived at a post, or came back from a server.
+    pub fn event(&mut self, engine: &mut Engine, token: u64) {
         match split(token) {
             (POST, n) => self.read(engine, usize::try_from(n).unwrap_or(usize::MAX)),
             (_, n) => match self.forwards.event(n, &mut self.buf) {
@@ -163,9 +159,11 @@ impl Front for Stub {
                 None => {}
             },
         }
+        engine.transport.ignored += std::mem::take(&mut self.forwards.ignored);
     }
 
-    fn tell(&mut self, engine: &mut Engine, n: u64, told: Told) {
+    /// The connector answers question `n`.
+    pub fn tell(&mut self, engine: &mut Engine, n: u64, told: Told) {
         let (Some(Pending { asker, query, question }), Told::Answered(answered)) = (self.pending.remove(&n), told)
         else {
             return;

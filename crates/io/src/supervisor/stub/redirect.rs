@@ -108,8 +108,6 @@ pub(super) struct Post {
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     room: Option<Option<Room>>,
-    /// Ours; `None` on kernels that do not tell (before 5.14).
-    network_namespace: Option<u64>,
 }
 
 /// What came of it: the post and the port that the socket asks from, if it is to be remembered; any post if none is named.
@@ -119,7 +117,7 @@ impl Ways {
     /// As on a host where no room can be made.
     #[cfg(test)]
     pub fn without_room() -> Self {
-        Self { room: Some(None), ..Self::default() }
+        Self { room: Some(None) }
     }
 
     /// Whether only programs that were given a socket can reach the posts.
@@ -140,9 +138,12 @@ impl Ways {
         if !is_udp {
             return None;
         }
-        engine.names.refresh();
         let server = SocketAddr::new(to.ip().to_canonical(), to.port());
-        let is_server = to.port() == DNS && engine.names.servers().contains(&server) && !is_scoped(to);
+        let to = as_seen_by(socket, server)?;
+        let is_server = to.port() == DNS && {
+            engine.names.refresh();
+            engine.names.servers().contains(&server)
+        };
         let ours = self.room.as_ref().and_then(Option::as_ref).is_some_and(|room| room.holds(socket));
         match (ours, is_server, call) {
             // It leads here already.
@@ -158,7 +159,7 @@ impl Ways {
                 connect(&stand_in, &to).ok()?;
                 Some((Redirected::Exchange(stand_in), None, None))
             }
-            (false, true, _) => self.bring_in(engine, posts, to, socket, call),
+            (false, true, _) => self.bring_in(engine, posts, (server, to), socket, call),
             _ => None,
         }
     }
@@ -167,15 +168,13 @@ impl Ways {
         &mut self,
         engine: &mut Engine,
         posts: &mut Vec<Post>,
-        to: SocketAddr,
+        (server, to): (SocketAddr, SocketAddr),
         socket: BorrowedFd<'_>,
         call: Call,
     ) -> Option<Outcome> {
-        let here = *self.network_namespace.get_or_insert(netns::cookie(&datagrams(AddressFamily::INET).ok()?).ok()?);
-        if netns::cookie(socket).ok() != Some(here) {
+        if engine.network_namespace.is_none() || netns::cookie(socket).ok() != engine.network_namespace {
             return None;
         }
-        let server = SocketAddr::new(to.ip().to_canonical(), to.port());
         let post = self.post(engine, posts, server)?;
         match self.room() {
             Some(room) => {
@@ -275,17 +274,13 @@ fn checks_no_sender(socket: BorrowedFd<'_>) -> bool {
     OF_LIBC.into_iter().any(is_set) || is_set(OF_GO)
 }
 
-/// `post` as a socket of this domain has to name it.
-fn as_seen_by(socket: BorrowedFd<'_>, post: SocketAddr) -> Option<SocketAddr> {
-    match (sockopt::socket_domain(socket).ok()?, post.ip()) {
-        (AddressFamily::INET6, IpAddr::V4(ip)) => Some(SocketAddr::new(ip.to_ipv6_mapped().into(), post.port())),
+/// `to` as a socket of this domain has to name it.
+fn as_seen_by(socket: BorrowedFd<'_>, to: SocketAddr) -> Option<SocketAddr> {
+    match (sockopt::socket_domain(socket).ok()?, to.ip()) {
+        (AddressFamily::INET6, IpAddr::V4(ip)) => Some(SocketAddr::new(ip.to_ipv6_mapped().into(), to.port())),
         (AddressFamily::INET, IpAddr::V6(_)) => None,
-        _ => Some(post),
+        _ => Some(to),
     }
-}
-
-fn is_scoped(to: SocketAddr) -> bool {
-    matches!(to, SocketAddr::V6(to) if to.scope_id() != 0)
 }
 
 fn local(socket: impl AsFd) -> Option<SocketAddr> {

@@ -1,23 +1,25 @@
 //! `headstart run -- CMD`: a program whose names are resolved and whose connections are opened ahead of time.
 //!
-//! The supervisor is this process; the program is its child, with the library preloaded. Standard input, output and
-//! error are the program's; headstart says one line on standard error afterwards.
+//! This process finds or starts the user's supervisor (see [`crate::supervise`]), registers the run with it, and waits for
+//! the program, its child, which has the library preloaded. Standard input, output and error are the program's; headstart
+//! says one line on standard error afterwards.
 
-use crate::exit;
+mod summary;
+
+use crate::{exit, supervise};
 use anyhow::Context as _;
 use clap::ValueEnum;
 use headstart_core::connect::cache::Lifetime;
-use headstart_core::connect::{Settings, Tally, race};
+use headstart_core::connect::{Settings, race};
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
+use headstart_io::control::{ControlError, Summary};
 use headstart_io::folder::Folder;
-use headstart_io::names::Names;
+use headstart_io::link::{Link, Registration};
 use headstart_io::program::{self, Reach};
-use headstart_io::supervisor::Supervisor;
 use headstart_io::sys::signal;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -39,6 +41,10 @@ pub struct Args {
     /// How the program is reached.
     #[arg(long, value_enum, default_value_t = Via::Preload)]
     via: Via,
+    /// Serve this run by a supervisor of its own, which knows nothing of earlier runs and ends with it. Also by
+    /// HEADSTART=private, and where other settings than the default ones are given.
+    #[arg(long)]
+    private: bool,
     /// Do not say what was gained.
     #[arg(short, long)]
     quiet: bool,
@@ -79,19 +85,7 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// Runs the program; its exit code.
 pub fn run(args: Args) -> anyhow::Result<u8> {
-    let entry = race::find(&args.race).map_err(|e| exit::Usage(e.to_string()))?;
-    if entry.lab_only && args.faster.is_none() {
-        return Err(
-            exit::Usage(format!("race {:?} knows what no host can know; only the lab runs it", entry.name)).into()
-        );
-    }
-    let mut settings = Settings::of(entry);
-    settings.lifetime = args.cache_lifetime;
-    settings.explore = args.explore;
-    settings.seed = u64::from(std::process::id());
-    if let Some(file) = &args.faster {
-        settings.faster = faster(file)?;
-    }
+    let settings = settings(&args)?;
     let program = &args.command[0];
     let off = std::env::var_os("HEADSTART").is_some_and(|v| v == "off");
     let uncovered = if off { Some("HEADSTART=off".into()) } else { why_not(program) };
@@ -107,32 +101,86 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     // From before there is anything to leave behind.
     signal::pass_on_to(0).context("handling signals")?;
     let folder = Folder::create(LIBRARY)?;
-    let supervisor = Supervisor::new(&folder, settings, Names::of_host())?;
+    let link = attach(&args, settings, &folder)?;
     let mut preload = folder.library().into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
         preload.push(":");
         preload.push(others);
     }
     command.env("LD_PRELOAD", preload).env("HEADSTART_DIR", folder.path());
-    let (code, supervisor) = supervised(command, Some(supervisor), program)?;
-    if let Some(supervisor) = supervisor {
-        if let Some(file) = &args.summary {
-            let text = summary(&supervisor).to_string();
-            std::fs::write(file, text).with_context(|| format!("writing the summary to {}", file.display()))?;
-        }
-        if !args.quiet {
-            crate::complain!("headstart: {}", in_words(&supervisor));
-        }
+    let (code, started) = supervised(command, Some(&link), program)?;
+    if started {
+        report(&args, link.summary())?;
     }
     Ok(code)
 }
 
-/// Starts `command`, serves it until it ends, and says how it ended.
-fn supervised(
-    mut command: Command,
-    mut supervisor: Option<Supervisor>,
-    program: &OsStr,
-) -> anyhow::Result<(u8, Option<Supervisor>)> {
+fn settings(args: &Args) -> anyhow::Result<Settings> {
+    let entry = race::find(&args.race).map_err(|e| exit::Usage(e.to_string()))?;
+    if entry.lab_only && args.faster.is_none() {
+        return Err(
+            exit::Usage(format!("race {:?} knows what no host can know; only the lab runs it", entry.name)).into()
+        );
+    }
+    let mut settings = Settings::of(entry);
+    settings.lifetime = args.cache_lifetime;
+    settings.explore = args.explore;
+    settings.seed = u64::from(std::process::id());
+    if let Some(file) = &args.faster {
+        settings.faster = faster(file)?;
+    }
+    Ok(settings)
+}
+
+/// Whether this run wants a supervisor of its own: it says so, or it wants what the user's supervisor does not do.
+fn is_private(args: &Args, settings: &Settings) -> bool {
+    let asked = args.private || std::env::var_os("HEADSTART").is_some_and(|v| v == "private");
+    let usual = supervise::settings();
+    asked
+        || settings.race.name != usual.race.name
+        || settings.lifetime != usual.lifetime
+        || settings.explore != usual.explore
+        || args.faster.is_some()
+}
+
+/// Registers the run with the user's supervisor, or with one of its own.
+fn attach(args: &Args, settings: Settings, folder: &Folder) -> anyhow::Result<Link> {
+    let words = args.command.iter().map(|word| word.to_string_lossy().into_owned());
+    let registration = Registration {
+        command: words.collect(),
+        via: "preload".to_owned(),
+        listener: folder.listen().context("listening for the program")?,
+        filter: folder.filter()?.into(),
+    };
+    if !is_private(args, &settings) {
+        match Link::shared(supervise::command, &registration) {
+            Ok(link) => return Ok(link),
+            Err(why) if !args.quiet => crate::complain!("headstart: {why}; this run has a supervisor of its own"),
+            Err(_) => {}
+        }
+    }
+    Ok(Link::private(|connection| supervise::alone(connection, settings), &registration)?)
+}
+
+/// Says what was gained.
+fn report(args: &Args, summary: Result<Summary, ControlError>) -> anyhow::Result<()> {
+    let gained = match &summary {
+        Ok(gained) => summary::in_words(gained),
+        Err(why) => format!("what was gained is not known, for {why}; the program went on alone"),
+    };
+    if let Some(file) = &args.summary {
+        let text = summary.as_ref().map(|s| summary::json(s).to_string());
+        let text = text.map_err(|why| anyhow::anyhow!("{why}")).context("asking for the summary")?;
+        std::fs::write(file, text).with_context(|| format!("writing the summary to {}", file.display()))?;
+    }
+    if !args.quiet {
+        crate::complain!("headstart: {gained}");
+    }
+    Ok(())
+}
+
+/// Starts `command` and waits until it ends; how it ended, and whether it was ever started.
+fn supervised(mut command: Command, link: Option<&Link>, program: &OsStr) -> anyhow::Result<(u8, bool)> {
     // What comes from now on is kept for the program.
     signal::pass_on_to(0).context("handling signals")?;
     let mut child = match command.spawn() {
@@ -140,25 +188,20 @@ fn supervised(
         Err(e) => {
             crate::complain!("headstart: {}: {e}", program.to_string_lossy());
             let code = if e.kind() == std::io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::CANNOT_RUN };
-            return Ok((code, None));
+            return Ok((code, false));
         }
     };
     // What is sent to headstart is meant for the program; what the keyboard sends, the program gets itself.
     let pid = i32::try_from(child.id()).context("the child's process id")?;
     signal::pass_on_to(pid).context("handling signals")?;
-    if let Some(supervisor) = &mut supervisor {
-        let ended = ended(pid)?;
-        supervisor.run_until(&ended).context("serving the program")?;
+    if let Some(link) = link {
+        // Should the supervisor have gone, the program goes on alone.
+        let _ = link.watch(&headstart_io::process_end(pid).context("watching the program")?);
     }
     let status = child.wait().context("waiting for the program")?;
     // Its number may be another's from now on.
     signal::pass_on_to(0).context("handling signals")?;
-    Ok((exit::of_child(status), supervisor))
-}
-
-/// A descriptor that becomes readable when process `pid` ends.
-fn ended(pid: i32) -> anyhow::Result<OwnedFd> {
-    headstart_io::process_end(pid).context("watching the program")
+    Ok((exit::of_child(status), true))
 }
 
 fn why_not(program: &OsStr) -> Option<String> {
@@ -178,88 +221,6 @@ fn faster(file: &std::path::Path) -> anyhow::Result<HashMap<String, Family>> {
         _ => Err(exit::Usage(format!("{}:{}: {line:?} is not NAME 4 or NAME 6", file.display(), n + 1)).into()),
     };
     text.lines().enumerate().map(line).collect()
-}
-
-fn ms(d: Duration) -> f64 {
-    (d.as_secs_f64() * 1e6).round() / 1e3
-}
-
-/// Version of the summary's format.
-const SUMMARY_VERSION: u32 = 1;
-
-fn summary(supervisor: &Supervisor) -> serde_json::Value {
-    let Tally {
-        resolved,
-        unresolved,
-        cache_hits,
-        cache_misses,
-        queries,
-        attempts,
-        explorations,
-        handed_over,
-        handed_over_in_progress,
-        failed,
-        unused,
-        passed,
-        lookup_wait,
-        connect_wait,
-        handshakes,
-    } = &supervisor.tally();
-    let passed: serde_json::Map<_, _> = passed.iter().map(|(p, n)| (p.describe().to_owned(), (*n).into())).collect();
-    serde_json::json!({
-        "version": SUMMARY_VERSION,
-        "processes": supervisor.processes(),
-        "resolved": resolved,
-        "unresolved": unresolved,
-        "cache_hits": cache_hits,
-        "cache_misses": cache_misses,
-        "queries": queries,
-        "attempts": attempts,
-        "explorations": explorations,
-        "handed_over": handed_over,
-        "handed_over_in_progress": handed_over_in_progress,
-        "failed": failed,
-        "unused": unused,
-        "passed": passed,
-        "lookup_wait_ms": ms(*lookup_wait),
-        "connect_wait_ms": ms(*connect_wait),
-        "handshakes_ms": ms(*handshakes),
-        "ignored_dns_messages": supervisor.ignored_messages(),
-    })
-}
-
-fn in_words(supervisor: &Supervisor) -> String {
-    let t = supervisor.tally();
-    if supervisor.processes() == 0 {
-        return "the program never looked up a name or connected through its C library; nothing to gain here".into();
-    }
-    let plural = |n: u64, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
-    let mut parts = vec![format!(
-        "{} resolved ({} of {} lookups from the cache) in {:.1} ms",
-        plural(t.resolved, "name"),
-        t.cache_hits,
-        t.cache_hits + t.cache_misses,
-        ms(t.lookup_wait)
-    )];
-    if t.handed_over > 0 {
-        parts.push(format!(
-            "{} handed over after {:.1} ms of waiting for {:.1} ms of handshakes",
-            plural(t.handed_over, "connection"),
-            ms(t.connect_wait),
-            ms(t.handshakes)
-        ));
-    }
-    if t.handed_over_in_progress > 0 {
-        parts.push(format!("{} handed over under way", plural(t.handed_over_in_progress, "connection")));
-    }
-    if t.unused > 0 {
-        parts.push(format!("{} opened and not used", t.unused));
-    }
-    if !t.passed.is_empty() {
-        let reasons: Vec<_> = t.passed.iter().map(|(p, n)| format!("{n} {}", p.describe())).collect();
-        parts.push(format!("left alone: {}", reasons.join(", ")));
-    }
-    parts.join("; ")
 }
 
 #[cfg(test)]
