@@ -9,7 +9,7 @@ use headstart_core::connect::{Settings, race};
 use headstart_core::time::Duration;
 use headstart_io::home::Home;
 use headstart_io::names::Names;
-use headstart_io::supervisor::Supervisor;
+use headstart_io::supervisor::{Ended, Supervisor};
 use headstart_io::sys::{fork, signal};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::fs::OpenOptions;
@@ -59,12 +59,22 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     // It serves many programs, each of which has descriptors of its own.
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
-    let served = Supervisor::new(settings(), Names::of_host()).map_err(anyhow::Error::from).and_then(|mut all| {
-        all.open(door)?;
-        Ok(all.serve(stop, Duration::from_secs(args.linger))?)
-    });
+    let made = Supervisor::new(settings(), Names::of_host()).and_then(|mut all| all.open(door).map(|()| all));
+    let mut all = match made {
+        Ok(all) => all,
+        Err(why) => {
+            home.remove();
+            return Err(why.into());
+        }
+    };
+    let ended = all.serve(&stop, Duration::from_secs(args.linger));
+    // From now on the next run starts another; whoever has come in time is still served.
     home.remove();
-    served.map(|()| crate::exit::OK)
+    if ended? == Ended::Idle {
+        all.close_the_door();
+        all.serve(&stop, Duration::ZERO)?;
+    }
+    Ok(crate::exit::OK)
 }
 
 /// Serves the run whose control connection this is; what the process ends with.
@@ -72,7 +82,8 @@ pub fn alone(connection: OwnedFd, settings: Settings) -> u8 {
     let served = settle().and_then(|stop| {
         let mut one = Supervisor::new(settings, Names::of_host())?;
         one.admit(connection)?;
-        Ok(one.serve(stop, Duration::ZERO)?)
+        one.serve(stop, Duration::ZERO)?;
+        Ok(())
     });
     served.map_or(crate::exit::FAILURE, |()| crate::exit::OK)
 }

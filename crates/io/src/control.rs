@@ -8,7 +8,7 @@ use headstart_core::connect::Tally;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    SendFlags, recv, recvmsg, sendmsg,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -160,7 +160,9 @@ pub fn send(
 
 /// Receives a message and what came along; `flags` say whether to wait for one.
 pub fn receive<T: DeserializeOwned>(socket: impl AsFd, flags: RecvFlags) -> Result<(T, Vec<OwnedFd>), ControlError> {
-    let mut bytes = vec![0; MAX_MESSAGE];
+    // With TRUNC the kernel tells how long it is.
+    let (_, len) = recv(&socket, &mut [0u8; 0], flags | RecvFlags::PEEK | RecvFlags::TRUNC)?;
+    let mut bytes = vec![0; len.clamp(1, MAX_MESSAGE)];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let got = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags | RecvFlags::CMSG_CLOEXEC)?;
@@ -176,7 +178,7 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd, flags: RecvFlags) -> Resu
     if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(ControlError::Malformed("it is too long".into()));
     }
-    Ok((decode(&bytes[..got.bytes.min(MAX_MESSAGE)])?, descriptors))
+    Ok((decode(&bytes[..got.bytes.min(bytes.len())])?, descriptors))
 }
 
 #[cfg(test)]

@@ -11,8 +11,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// What names of supervisors' folders begin with (see [`crate::home`]).
+pub(crate) const HOME: &str = "user-";
 const LIBRARY: &str = "libheadstart.so";
-pub(crate) const SOCKET: &str = "socket";
+const SOCKET: &str = "socket";
 const FILTER: &str = "filter";
 pub(crate) const LOCK: &str = "lock";
 /// Runs of the same process number at once; each is in a PID namespace of its own.
@@ -38,6 +40,14 @@ pub enum FolderError {
     NoPlace {
         /// What was tried, and what was wrong with it.
         tried: String,
+    },
+    /// A supervisor lives there with which nothing can be done.
+    #[error("the supervisor in {path} {why}")]
+    Occupied {
+        /// Its folder.
+        path: PathBuf,
+        /// What it is or does.
+        why: &'static str,
     },
     /// A file in it could not be written.
     #[error("{path} could not be written: {source}")]
@@ -225,11 +235,19 @@ pub(crate) fn sweep(parent: &Path) {
     }
 }
 
+/// Removes the folder of a run or a supervisor, the lock last: what is removed by half can be swept.
 pub(crate) fn remove(path: &Path) {
-    for file in [LIBRARY, SOCKET, FILTER, LOCK] {
-        // What is not there need not be removed; what cannot be, is left for the next sweep.
+    // What is not there need not be removed; what cannot be, is left for the next sweep.
+    for file in [LIBRARY, SOCKET, FILTER] {
         let _ = fs::remove_file(path.join(file));
     }
+    if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(HOME.as_bytes())) {
+        // The name of a supervisor's socket tells its version.
+        for entry in fs::read_dir(path).into_iter().flatten().flatten().filter(|entry| entry.file_name() != LOCK) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    let _ = fs::remove_file(path.join(LOCK));
     let _ = fs::remove_dir(path);
 }
 

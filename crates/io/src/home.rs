@@ -4,8 +4,9 @@
 //! The lock in it is held as long as the supervisor lives, by whoever holds the descriptor, so that what a killed one
 //! left is swept by the next run (see [`crate::folder`]).
 
-use crate::folder::{FolderError, LOCK, SOCKET, common, enter, leave, places, private, remove, sweep, usable};
+use crate::folder::{FolderError, HOME, LOCK, common, enter, leave, places, private, remove, sweep, usable};
 use rustix::fs::{FlockOperation, Mode, flock, mkdir};
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use std::fs::File;
@@ -14,6 +15,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The name of the socket: whoever speaks otherwise is not even connected to.
+const SOCKET: &str = concat!("socket-", env!("CARGO_PKG_VERSION"), "-1");
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 /// How long a supervisor may take to answer before it counts as stuck. It does nothing that takes a thousandth of it,
@@ -43,6 +46,9 @@ impl Home {
             match Self::make_in(&place, &name) {
                 Ok(Made::Here(home, listener)) => return Ok((home, listener)),
                 Ok(Made::Taken(connection)) => return Err(Ok(connection)),
+                Ok(Made::Occupied(why)) => {
+                    return Err(Err(FolderError::Occupied { path: common(&place).join(name), why }));
+                }
                 Err(e) => tried.push(format!("{} ({e})", place.display())),
             }
         }
@@ -62,7 +68,10 @@ impl Home {
         // The address of a socket has room for 108 bytes (unix(7)).
         let address =
             SocketAddrUnix::new(path.join(SOCKET)).map_err(|_| io::Error::other("path too long for a socket"))?;
-        mkdir(&path, Mode::RWXU)?;
+        match mkdir(&path, Mode::RWXU) {
+            Err(Errno::EXIST) => return Ok(Made::Occupied(occupied(&path))),
+            made => made?,
+        }
         let furnished = furnish(&path, &address);
         if furnished.is_err() {
             remove(&path);
@@ -89,6 +98,15 @@ impl Home {
 enum Made {
     Here(Home, OwnedFd),
     Taken(OwnedFd),
+    /// Somebody lives there who is of no use, and why.
+    Occupied(&'static str),
+}
+
+/// Why the folder at `path`, whose lock somebody holds, is of no use.
+fn occupied(path: &Path) -> &'static str {
+    let is_other = |name: &std::ffi::OsStr| name != SOCKET && name.as_encoded_bytes().starts_with(b"socket");
+    let other = std::fs::read_dir(path).is_ok_and(|list| list.flatten().any(|entry| is_other(&entry.file_name())));
+    if other { "is of another version" } else { "does not answer" }
 }
 
 /// Takes the lock in the folder at `path` and listens there.
@@ -122,7 +140,7 @@ fn name() -> io::Result<String> {
         number.ok_or_else(|| io::Error::other(format!("{} is no namespace", link.display())))
     };
     let [net, mnt, pid, user] = [number("net")?, number("mnt")?, number("pid")?, number("user")?];
-    Ok(format!("user-{net:x}-{mnt:x}-{pid:x}-{user:x}"))
+    Ok(format!("{HOME}{net:x}-{mnt:x}-{pid:x}-{user:x}"))
 }
 
 #[cfg(test)]
@@ -140,7 +158,7 @@ mod tests {
     fn made(made: io::Result<Made>) -> (Home, OwnedFd) {
         match made.unwrap() {
             Made::Here(home, listener) => (home, listener),
-            Made::Taken(_) => panic!("somebody was quicker"),
+            Made::Taken(_) | Made::Occupied(_) => panic!("somebody was quicker"),
         }
     }
 
@@ -162,10 +180,31 @@ mod tests {
         let (killed, listener) = made(Home::make_in(&place, "user-1"));
         drop(listener);
         let stuck = Home::make_in(&place, "user-1");
-        assert!(stuck.is_err(), "it is there and does not listen: {:?}", stuck.map(|_| ()));
+        assert!(matches!(stuck, Ok(Made::Occupied(why)) if why.contains("does not answer")));
         drop(killed);
         let (home, _listener) = made(Home::make_in(&place, "user-1"));
         home.remove();
+        std::fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn the_sockets_name_tells_the_version_of_the_messages() {
+        let mut words = crate::control::VERSION.split(' ');
+        let (number, control) = (words.nth(1).unwrap(), words.nth(1).unwrap());
+        assert_eq!(SOCKET, format!("socket-{number}-{control}"));
+    }
+
+    #[test]
+    fn one_of_another_version_is_left_alone_while_it_lives() {
+        let place = scratch("version");
+        let (other, listener) = made(Home::make_in(&place, "user-1"));
+        let (path, _) = other.parts();
+        std::fs::rename(path.join(SOCKET), path.join("socket-0.0.0-9")).unwrap();
+        assert!(matches!(Home::make_in(&place, "user-1"), Ok(Made::Occupied(why)) if why.contains("another version")));
+        drop((other, listener));
+        let (home, _listener) = made(Home::make_in(&place, "user-1"));
+        home.remove();
+        assert!(!common(&place).exists());
         std::fs::remove_dir_all(place).unwrap();
     }
 

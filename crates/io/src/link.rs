@@ -3,7 +3,9 @@
 use crate::control::{ControlError, Descriptor, Reply, Request, Summary, receive, send};
 use crate::folder::FolderError;
 use crate::home::{Home, find};
+use crate::supervisor::Outstanding;
 use crate::sys::fork;
+use crate::sys::seccomp::Listener;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::io;
@@ -42,7 +44,14 @@ pub struct Registration {
     pub command: Vec<String>,
     /// How the program is reached.
     pub via: String,
-    /// The socket on which preloaded libraries connect.
+    /// What its preloaded libraries need, if there are to be any.
+    pub preload: Option<Preloaded>,
+}
+
+/// What the preloaded libraries of a run need.
+#[derive(Debug)]
+pub struct Preloaded {
+    /// The socket on which they connect.
     pub listener: OwnedFd,
     /// The filter of known addresses, open for writing.
     pub filter: OwnedFd,
@@ -55,25 +64,17 @@ impl Link {
     }
 
     fn to(socket: OwnedFd) -> Self {
-        Self { socket, child: None, registered: true }
+        Self { socket, child: None, registered: false }
     }
 
     /// The connection of a run to the user's supervisor, which is started by what `supervise` makes if there is none: a
     /// command that takes the path of its home as last argument, its socket as standard input and its lock as standard
     /// output, and detaches itself. See [`crate::home::Home::inherited`].
-    pub fn shared(supervise: impl Fn() -> Command, run: &Registration) -> Result<Self, LinkError> {
-        /// A supervisor that ends just as it is found makes room for the next; one is enough of a coincidence.
-        const TRIES: usize = 3;
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let link = Self::find_or_start(supervise())?;
-            match link.register(run).and_then(|()| link.hear()) {
-                Ok(_) => return Ok(link),
-                Err(ControlError::HungUp) if tries < TRIES => {}
-                Err(why) => return Err(why.into()),
-            }
-        }
+    pub fn shared(supervise: Command, run: &Registration) -> Result<Self, LinkError> {
+        let link = Self::find_or_start(supervise)?;
+        // Its answer is not waited for. Should there be none, the program goes on alone.
+        link.register(run)?;
+        Ok(link)
     }
 
     fn find_or_start(supervise: Command) -> Result<Self, LinkError> {
@@ -98,20 +99,37 @@ impl Link {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, theirs) = pair.map_err(|e| LinkError::Start(e.into()))?;
         let child = fork::apart(theirs, serve).map_err(LinkError::Start)?;
-        // Not waited for: this one cannot be of another version.
         let link = Self { socket, child: Some(child), registered: false };
         link.register(run)?;
         Ok(link)
     }
 
     fn register(&self, run: &Registration) -> Result<(), ControlError> {
+        let (what, descriptors) = match &run.preload {
+            Some(Preloaded { listener, filter }) => {
+                (vec![Descriptor::PreloadListener, Descriptor::PreloadFilter], vec![listener.as_fd(), filter.as_fd()])
+            }
+            None => (Vec::new(), Vec::new()),
+        };
         let request = Request::Run {
             command: run.command.clone(),
             via: run.via.clone(),
             pid: std::process::id(),
-            descriptors: vec![Descriptor::PreloadListener, Descriptor::PreloadFilter],
+            descriptors: what,
         };
-        self.ask(&request, &[run.listener.as_fd(), run.filter.as_fd()])
+        self.ask(&request, &descriptors)
+    }
+
+    /// Lets the supervisor hear the program's system calls, which wait until it does; it notes in `outstanding` which ones it
+    /// has not answered.
+    pub fn hear_calls(&self, listener: &Listener, outstanding: &Outstanding) -> Result<(), ControlError> {
+        let request = Request::Add { descriptors: vec![Descriptor::SeccompListener, Descriptor::Outstanding] };
+        self.ask(&request, &[listener.as_fd(), outstanding.as_fd()])
+    }
+
+    /// Hangs up and leaves a private supervisor to those that it still serves.
+    pub fn leave(mut self) {
+        self.child = None;
     }
 
     /// Lets the supervisor watch the program, by a descriptor from pidfd_open(2).
@@ -120,7 +138,7 @@ impl Link {
     }
 
     /// What the run has gained so far.
-    pub fn summary(mut self) -> Result<Summary, ControlError> {
+    pub fn summary(&mut self) -> Result<Summary, ControlError> {
         self.ask(&Request::Summarise, &[])?;
         if !std::mem::replace(&mut self.registered, true) {
             self.hear()?;

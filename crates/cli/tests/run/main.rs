@@ -12,6 +12,7 @@ mod endings;
 mod inertness;
 mod lab;
 mod names;
+mod one_supervisor;
 mod processes;
 mod side_by_side;
 mod supervisor_gone;

@@ -56,6 +56,15 @@ pub struct Supervisor {
     idle_since: Instant,
 }
 
+/// Why a supervisor has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// There was nobody left to serve.
+    Idle,
+    /// It was told to.
+    Stopped,
+}
+
 /// Why a supervisor could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[error("the supervisor could not be set up: {0}")]
@@ -88,9 +97,28 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Lets nobody in any more but those that have come already.
+    pub fn close_the_door(&mut self) {
+        // No more than the kernel lets wait.
+        const MAX_WAITING: usize = 128;
+        for _ in 0..MAX_WAITING {
+            self.answer_the_door();
+        }
+        if let Some(door) = self.door.take() {
+            self.engine.poll.remove(&door);
+        }
+        self.spare = None;
+    }
+
     /// Serves until `stop` becomes readable, or for `linger` after the last run has ended.
-    pub fn serve(&mut self, stop: impl AsFd, linger: Duration) -> io::Result<()> {
+    pub fn serve(&mut self, stop: impl AsFd, linger: Duration) -> io::Result<Ended> {
         self.engine.poll.add(&stop, STOP, Interest::Read)?;
+        let ended = self.serve_until_stopped(linger);
+        self.engine.poll.remove(&stop);
+        ended
+    }
+
+    fn serve_until_stopped(&mut self, linger: Duration) -> io::Result<Ended> {
         self.idle_since = self.engine.clock.now();
         let mut tokens = Vec::new();
         loop {
@@ -105,7 +133,7 @@ impl Supervisor {
             }
             for token in tokens.iter().copied() {
                 match split(token) {
-                    (0, STOP) => return Ok(()),
+                    (0, STOP) => return Ok(Ended::Stopped),
                     (0, DOOR) => self.answer_the_door(),
                     (CONTROL, n) => self.hear(n),
                     (PROGRAM, n) => self.program_ended(run_of(n)),
@@ -136,7 +164,7 @@ impl Supervisor {
                 self.tell();
             }
             if tokens.is_empty() && self.is_idle() && end.is_some_and(|at| at <= now) {
-                return Ok(());
+                return Ok(Ended::Idle);
             }
         }
     }

@@ -8,6 +8,7 @@ pub mod ethtool;
 pub mod fork;
 pub mod lease;
 pub mod libc_client;
+pub mod mountns;
 pub mod netlink;
 pub mod netns;
 pub mod packet;

@@ -175,6 +175,9 @@ impl Seccomp {
         }
         let file = process::descriptor(call.thread, number).map_err(|e| reason_of(&e))?;
         let Look::Tcp(socket) = look(file, &self.fresh).map_err(Some)? else { return Err(None) };
+        if is_switched_off(call.thread) {
+            return Err(Some(Pass::SwitchedOff));
+        }
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
         // All of this was read of whoever has the number of this thread now: of the caller, if it still waits.
         if !self.listener.waits(call.id) {
@@ -284,6 +287,12 @@ fn reason_of(e: &io::Error) -> Option<Pass> {
         Some(Errno::BADF | Errno::FAULT | Errno::SRCH) => None,
         _ => Some(Pass::OutOfReach),
     }
+}
+
+/// Whether the environment that the process of `thread` was started with says so, as it does to the preloaded library.
+fn is_switched_off(thread: i32) -> bool {
+    let environment = std::fs::read(format!("/proc/{thread}/environ")).unwrap_or_default();
+    environment.split(|b| *b == 0).any(|variable| variable == b"HEADSTART=off")
 }
 
 /// The name of the file that the process of `thread` runs, as the preloaded library tells it.
