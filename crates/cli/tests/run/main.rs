@@ -9,6 +9,7 @@ mod content;
 mod coverage;
 mod descriptors;
 mod endings;
+mod explain;
 mod inertness;
 mod lab;
 mod names;
