@@ -16,4 +16,5 @@ mod names;
 mod one_supervisor;
 mod processes;
 mod side_by_side;
+mod stub;
 mod supervisor_gone;

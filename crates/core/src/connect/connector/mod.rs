@@ -207,7 +207,7 @@ impl Connector {
 
     /// A call about `host` was left alone before it got here.
     fn left_alone(&mut self, now: Instant, request: RequestId, host: &str, reason: Pass) {
-        *self.tally.of(request.account()).passed.entry(reason).or_default() += 1;
+        self.count_pass(request, reason);
         self.timelines.left(now, &host.trim_end_matches('.').to_ascii_lowercase(), reason);
     }
 
