@@ -40,6 +40,17 @@ pub enum Kept {
     NxDomain,
 }
 
+impl Kept {
+    /// The addresses in it: those of the name, or those that stand in for them.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        match self {
+            Self::Addresses(list) => list.clone(),
+            Self::Services(services) => service::stand_ins(services).map(|s| s.addr).collect(),
+            Self::NoData | Self::NxDomain => Vec::new(),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Entry {
     kept: Kept,
@@ -63,8 +74,9 @@ impl Name {
         if let Some(Kept::Addresses(list)) = self.kept(family) {
             return list.clone();
         }
-        let Some(Kept::Services(services)) = self.kept(RecordType::Https) else { return Vec::new() };
-        service::stand_ins(services).map(|s| s.addr).filter(|a| Family::of(*a) == family).collect()
+        let mut stand_ins = self.kept(RecordType::Https).map_or_else(Vec::new, Kept::addresses);
+        stand_ins.retain(|a| Family::of(*a) == family);
+        stand_ins
     }
 }
 
@@ -80,6 +92,12 @@ impl Cache {
         let known = self.names.get_mut(name)?;
         known.used = now;
         known.entries[record.into() as usize].as_ref().filter(|e| now < e.expires).map(|e| e.kept.clone())
+    }
+
+    /// What is kept of `name` and this record type, and how long it still holds (not at all: zero). Being looked at is no
+    /// use.
+    pub fn peek(&self, now: Instant, name: &str, record: RecordType) -> Option<(&Kept, Duration)> {
+        self.names.get(name)?.entries[record as usize].as_ref().map(|e| (&e.kept, e.expires - now))
     }
 
     /// Keeps an answer whose TTL is `ttl`, as long as `lifetime` says.

@@ -31,6 +31,17 @@ impl RecordType {
     }
 }
 
+impl RecordType {
+    /// Its name in zone files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Https => "HTTPS",
+            Self::Aaaa => "AAAA",
+            Self::A => "A",
+        }
+    }
+}
+
 impl From<Family> for RecordType {
     fn from(family: Family) -> Self {
         match family {
@@ -42,11 +53,7 @@ impl From<Family> for RecordType {
 
 impl fmt::Display for RecordType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Https => "HTTPS",
-            Self::Aaaa => "AAAA",
-            Self::A => "A",
-        })
+        f.pad(self.name())
     }
 }
 

@@ -34,10 +34,10 @@ impl Connector {
         if self.discovery.is_none() {
             let question =
                 Question { app: Arc::clone(app), name: Arc::from(WELL_KNOWN_NAME), record: RecordType::Aaaa };
-            let (id, new) = self.lookups.ask(now, &question);
+            let (id, new) = self.lookups.ask(now, 0, &question);
             self.discovery = Some(id);
             if new {
-                self.tally.queries += 1;
+                self.tally.of(0).queries += 1;
                 self.outputs.push_back(Output::Query { id, name: question.name, record: question.record, server: 0 });
             }
         }
