@@ -17,6 +17,7 @@ pub const ENTRY: Entry = Entry {
     manner: Manner { blocks: false, resolves_through_libc: false, is_static: true },
     prints_page: true,
     sends: true,
+    within: "",
     prepare,
     fetch: |command, asked| {
         asked.trust_by_environment(command);
