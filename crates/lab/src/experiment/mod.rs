@@ -8,6 +8,7 @@ mod claims;
 pub mod connect_overhead;
 pub mod connect_programs;
 pub mod emulator;
+pub mod interposition;
 mod outcome;
 pub mod shim_cost;
 mod target;
@@ -22,7 +23,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Every experiment, in the order in which `headstart lab list` shows them.
-pub const ALL: &[Entry] = &[connect_overhead::ENTRY, connect_programs::ENTRY, emulator::ENTRY, shim_cost::ENTRY];
+pub const ALL: &[Entry] = &[
+    connect_overhead::ENTRY,
+    connect_programs::ENTRY,
+    emulator::ENTRY,
+    interposition::ENTRY,
+    shim_cost::ENTRY,
+];
 
 /// An experiment as the registry knows it.
 ///
