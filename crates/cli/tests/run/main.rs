@@ -10,6 +10,7 @@ mod coverage;
 mod descriptors;
 mod endings;
 mod inertness;
+mod interposition;
 mod lab;
 mod names;
 mod processes;

@@ -37,6 +37,8 @@ pub struct Compared {
     pub covered: bool,
     /// What was not as it is without headstart; nothing if all is, byte for byte.
     pub differences: Vec<String>,
+    /// What headstart said of visits that it had no part in, each remark once.
+    pub remarks: Vec<String>,
     /// The counters of all visits, added up: what headstart did.
     pub counts: BTreeMap<String, u64>,
 }
@@ -101,7 +103,11 @@ impl Scene<'_> {
                 None => difference(&visit.bare, &trial.out).map(|difference| format!("{described}: {difference}")),
             });
             let counts = counters(summary.as_deref().unwrap_or(b"{}"))?;
-            compared.covered &= PARTS.iter().any(|part| counts.get(*part).is_some_and(|n| *n > 0));
+            let had_a_part = PARTS.iter().any(|part| counts.get(*part).is_some_and(|n| *n > 0));
+            compared.covered &= had_a_part;
+            if let Some(remark) = trial.remark.filter(|r| !had_a_part && !compared.remarks.contains(r)) {
+                compared.remarks.push(remark);
+            }
             for (name, n) in counts {
                 *compared.counts.entry(name).or_default() += n;
             }
@@ -124,7 +130,7 @@ impl Scene<'_> {
             Some(front_end) => {
                 let summary: PathBuf = home.join("summary.json");
                 let mut run = Command::new(self.headstart);
-                run.args(["run", "--quiet", "--via", front_end, "--summary"]).arg(&summary).arg("--");
+                run.args(["run", "--via", front_end, "--summary"]).arg(&summary).arg("--");
                 (program.command_behind(run, &url), Some(summary))
             }
         };

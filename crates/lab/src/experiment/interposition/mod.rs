@@ -111,7 +111,8 @@ fn report(outcome: &mut Outcome, name: &str, compared: Vec<(&'static str, Compar
     for (arm, compared) in compared {
         outcome.rows.push(row(COVERED, arm, compared.covered));
         outcome.rows.push(row(IDENTICAL, arm, compared.differences.is_empty()));
-        outcome.notes.extend(compared.differences.iter().map(|what| format!("{name} under {arm}, {what}")));
+        let notes = compared.differences.iter().chain(&compared.remarks);
+        outcome.notes.extend(notes.map(|what| format!("{name} under {arm}, {what}")));
         for what in ["resolved", "queries", "attempts", "handed_over", "handed_over_in_progress", "unused"] {
             let Some(n) = compared.counts.get(what) else { continue };
             outcome.prices.push(Price {
@@ -143,7 +144,8 @@ mod tests {
     fn a_program_is_covered_if_one_front_end_covers_it_and_a_difference_is_told() {
         let mut outcome = Outcome::new(ENTRY.name, 1);
         let with = Compared { covered: true, differences: vec!["a page: other".into()], ..Compared::default() };
-        report(&mut outcome, "curl", vec![("one", Compared::default()), ("two", with)]);
+        let without = Compared { remarks: vec!["not covered".into()], ..Compared::default() };
+        report(&mut outcome, "curl", vec![("one", without), ("two", with)]);
         outcome.check().unwrap();
         let ours: Vec<_> = outcome.rows.iter().map(|r| (r.arm.as_str(), r.metric.as_str(), r.ours)).collect();
         assert_eq!(
@@ -156,6 +158,6 @@ mod tests {
                 ("any", BY_ANY, 1.0)
             ]
         );
-        assert_eq!(outcome.notes, ["curl under two, a page: other"]);
+        assert_eq!(outcome.notes, ["curl under one, not covered", "curl under two, a page: other"]);
     }
 }

@@ -41,6 +41,8 @@ const NOT_PASSED_ON: [&str; 14] = [
 pub(super) struct Trial {
     /// What it printed.
     pub out: Vec<u8>,
+    /// What headstart said of it, in its line at the end; none if it was not there.
+    pub remark: Option<String>,
     /// Why it did not do what it was asked for; none if all was well.
     pub fault: Option<String>,
 }
@@ -58,7 +60,7 @@ impl Trial {
         let status = wait(&mut child)?;
         let read = |file: &Path| fs::read(file).with_context(|| format!("reading {}", file.display()));
         let (out, err) = (read(&out)?, read(&err)?);
-        Ok(Self { out, fault: fault(status, &err) })
+        Ok(Self { out, remark: remark(&err), fault: fault(status, &err) })
     }
 }
 
@@ -80,6 +82,11 @@ fn wait(child: &mut Child) -> anyhow::Result<Option<ExitStatus>> {
         }
         clock.sleep(LOOK);
     }
+}
+
+fn remark(err: &[u8]) -> Option<String> {
+    let err = String::from_utf8_lossy(err);
+    err.lines().rev().find_map(|line| line.strip_prefix("headstart: ")).map(str::to_owned)
 }
 
 fn fault(status: Option<ExitStatus>, complaint: &[u8]) -> Option<String> {
@@ -105,5 +112,11 @@ mod tests {
         let text = fault(Some(ExitStatus::from_raw(7 << 8)), &long).unwrap();
         assert!(text.contains('7') && text.ends_with("early no such host") && text.len() < 400, "{text}");
         assert_eq!(fault(None, b"").unwrap(), "was not done after 120 s");
+    }
+
+    #[test]
+    fn headstarts_last_line_is_told_from_the_programs() {
+        assert_eq!(remark(b"headstart: early\nfoo\nheadstart: 1 name resolved\n").unwrap(), "1 name resolved");
+        assert_eq!(remark(b"curl: headstart: no\n"), None);
     }
 }
