@@ -42,8 +42,10 @@ impl Brings {
     /// Whether it is on this machine.
     pub fn is_there(self) -> bool {
         match self {
-            Self::Program(program) => is_executable_in(&std::env::var_os("PATH").unwrap_or_default(), program)
-                || is_executable_in(OsStr::new("/usr/sbin:/sbin"), program),
+            Self::Program(program) => {
+                is_executable_in(&std::env::var_os("PATH").unwrap_or_default(), program)
+                    || is_executable_in(OsStr::new("/usr/sbin:/sbin"), program)
+            }
             Self::Module(module) => PYTHONS.iter().any(|python| imports(python, module)),
         }
     }

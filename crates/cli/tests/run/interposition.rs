@@ -75,7 +75,8 @@ fn the_experiment_has_a_row_for_each_front_end_and_the_price_of_a_connect() {
     let result: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     let rows = result["rows"].as_array().unwrap();
     let value = |condition: &str, arm: &str, metric: &str| {
-        let is = |row: &&serde_json::Value| row["condition"] == condition && row["arm"] == arm && row["metric"] == metric;
+        let is =
+            |row: &&serde_json::Value| row["condition"] == condition && row["arm"] == arm && row["metric"] == metric;
         rows.iter().find(is).and_then(|row| row["ours"].as_f64())
     };
     for front_end in FRONT_ENDS {

@@ -23,13 +23,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Every experiment, in the order in which `headstart lab list` shows them.
-pub const ALL: &[Entry] = &[
-    connect_overhead::ENTRY,
-    connect_programs::ENTRY,
-    emulator::ENTRY,
-    interposition::ENTRY,
-    shim_cost::ENTRY,
-];
+pub const ALL: &[Entry] =
+    &[connect_overhead::ENTRY, connect_programs::ENTRY, emulator::ENTRY, interposition::ENTRY, shim_cost::ENTRY];
 
 /// An experiment as the registry knows it.
 ///

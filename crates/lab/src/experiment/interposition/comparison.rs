@@ -115,13 +115,7 @@ impl Scene<'_> {
         Ok(compared)
     }
 
-    fn visit(
-        &self,
-        program: &Program,
-        content: Content,
-        host: &str,
-        front_end: Option<&str>,
-    ) -> anyhow::Result<Ended> {
+    fn visit(&self, program: &Program, content: Content, host: &str, front_end: Option<&str>) -> anyhow::Result<Ended> {
         let program = self.suite.introduce(program.clone(), content);
         let url = self.suite.url(program.entry, content, host).context("a content that nobody can be asked for")?;
         let home = self.folder.of("home")?;
@@ -150,7 +144,11 @@ struct Ended {
 
 fn counters(summary: &[u8]) -> anyhow::Result<BTreeMap<String, u64>> {
     let Summary(all) = serde_json::from_slice(summary).context("reading headstart's summary")?;
-    Ok(all.into_iter().filter(|(name, _)| name != "version").filter_map(|(name, n)| Some((name, n.as_u64()?))).collect())
+    Ok(all
+        .into_iter()
+        .filter(|(name, _)| name != "version")
+        .filter_map(|(name, n)| Some((name, n.as_u64()?)))
+        .collect())
 }
 
 fn difference(bare: &[u8], ours: &[u8]) -> Option<String> {

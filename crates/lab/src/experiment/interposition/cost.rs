@@ -25,12 +25,7 @@ const CALLS: usize = 200;
 const WARM_UP: usize = 20;
 
 /// Measures all arms in turns, and reports.
-pub(super) fn measure(
-    cx: &Context,
-    network: &Network,
-    headstart: &Path,
-    outcome: &mut Outcome,
-) -> anyhow::Result<()> {
+pub(super) fn measure(cx: &Context, network: &Network, headstart: &Path, outcome: &mut Outcome) -> anyhow::Result<()> {
     let mut arms = vec![("bare", Client::start(network, headstart, Arm::Bare, &[])?, Vec::new())];
     for front_end in FRONT_ENDS {
         let client = Client::start(network, headstart, Arm::Headstart, &["--via", front_end])?;
