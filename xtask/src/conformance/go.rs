@@ -14,8 +14,9 @@ const BUILDS: [(&str, &str); 2] = [("with the C library", "1"), ("static", "0")]
 fn find(scratch: &Path) -> Result<Vec<Found>, String> {
     let go = |words: &[&str], cgo: &str| {
         let mut command = Command::new("go");
-        // No other toolchain than the one that is here, no module around, nothing downloaded.
-        command.args(words).env("CGO_ENABLED", cgo).env("GOTOOLCHAIN", "local").env("GO111MODULE", "off");
+        // No other toolchain than the one that is here, nothing downloaded. Modules on: without them the program would have
+        // the defaults of old versions of Go (GODEBUG), and fail tests by that.
+        command.args(words).env("CGO_ENABLED", cgo).env("GOTOOLCHAIN", "local").env("GO111MODULE", "on");
         let output = command.env("GOFLAGS", "").current_dir(scratch).stdin(Stdio::null()).output();
         let output = output.map_err(|e| format!("go cannot be run: {e} (Debian package: golang-go)"))?;
         if !output.status.success() {
