@@ -2,13 +2,13 @@
 
 use crate::exit;
 use headstart_core::connect::race;
-use headstart_lab::{condition, experiment};
+use headstart_lab::{condition, experiment, scenario};
 use headstart_link::preset;
 
 /// Arguments of `headstart list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this: races, links, conditions, experiments.
+    /// Only this: races, links, scenarios, conditions, experiments.
     what: Option<String>,
     /// As one JSON object.
     #[arg(long)]
@@ -18,10 +18,11 @@ pub struct Args {
 /// A registry: its name, and name and description of each of its members.
 type Registry = (&'static str, Vec<(&'static str, &'static str)>);
 
-fn registries() -> [Registry; 4] {
+fn registries() -> [Registry; 5] {
     [
         ("races", race::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("links", preset::ALL.iter().map(|e| (e.name, e.why)).collect()),
+        ("scenarios", scenario::ALL.iter().map(|s| (s.name, s.what)).collect()),
         ("conditions", condition::ALL.iter().map(|c| (c.name, c.what)).collect()),
         ("experiments", experiment::ALL.iter().map(|e| (e.name, e.shows)).collect()),
     ]

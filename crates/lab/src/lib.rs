@@ -7,6 +7,7 @@ pub mod experiment;
 pub mod netns;
 pub mod program;
 pub mod report;
+pub mod scenario;
 pub mod server;
 pub mod sim;
 pub mod stats;

@@ -2,8 +2,9 @@
 //!
 //! A [`Link`] is one direction of a link: loss, then a queue, then a rate, then a delay, in that order, first in, first
 //! out. Each of the four is a model from a registry ([`loss::ALL`], [`queue::ALL`], [`rate::ALL`], [`delay::ALL`]); a
-//! [`LinkSpec`] names one of each, [`parse`] reads them from text, [`preset`] keeps the ones with a published source.
-//! [`Network`] joins links into a topology with routes.
+//! [`LinkSpec`] names one of each, [`parse`] reads them from text, [`preset`] keeps the ones with a published source. A
+//! [`Duplex`] is both directions and the medium that joins them ([`medium::ALL`]): two wires, or a channel that they share
+//! instead of having a rate each. [`Network`] joins links into a topology with routes.
 //!
 //! ```
 //! use headstart_core::time::Instant;
@@ -23,9 +24,14 @@
 //! gives the same releases bit for bit, in the simulator and under real packets.
 #![forbid(unsafe_code)]
 
+mod air;
 pub mod delay;
+mod duplex;
+mod flight;
+mod lane;
 mod link;
 pub mod loss;
+pub mod medium;
 pub mod network;
 pub mod preset;
 pub mod quantity;
@@ -35,8 +41,9 @@ mod seed;
 mod spec;
 mod text;
 
-pub use link::{Counters, Dropped, Link, Packet};
+pub use duplex::{Duplex, DuplexSpec};
+pub use link::{Counters, Dropped, Link, Outcome, Packet};
 pub use network::Network;
 pub use preset::{Preset, UnknownPreset};
-pub use spec::{BadModel, Entry, Files, LinkSpec, Spec};
-pub use text::{ParseError, parse, parse_with_files};
+pub use spec::{BadModel, Entry, Files, LinkSpec, Order, Spec};
+pub use text::{ParseError, parse, parse_duplex, parse_duplex_with_files, parse_with_files};

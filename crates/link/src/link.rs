@@ -2,19 +2,16 @@
 //!
 //! A packet meets loss, then the queue, then the rate, then the delay. All four work in the logical time that the packet
 //! carries, not in the time at which the caller gets round to asking, so that a late caller changes nothing but its own
-//! lateness. First in, first out: a packet that drew a short delay waits for the one before it. What never happens here:
-//! a packet is never released early, altered, copied or reordered.
-
-use std::collections::VecDeque;
+//! lateness. First in, first out: a packet that drew a short delay waits for the one before it, unless the specification
+//! says `order=free`. What never happens here: a packet is never released early, altered or copied.
 
 use headstart_core::machine::Deadline;
 use headstart_core::time::Instant;
 
-use crate::delay::Delay;
-use crate::loss::Loss;
-use crate::queue::{Backlog, Queue};
+use crate::LinkSpec;
+use crate::lane::Lane;
+use crate::queue::Backlog;
 use crate::rate::Rate;
-use crate::{LinkSpec, seed};
 
 /// What a link carries.
 pub trait Packet {
@@ -28,15 +25,27 @@ impl Packet for Vec<u8> {
     }
 }
 
-/// Why a packet was not taken.
+/// Why a packet was not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Dropped {
-    /// The loss model chose it.
+    /// The loss model chose it, or the medium gave it up.
     #[error("lost on the link")]
     Lost,
-    /// The queue model refused it.
+    /// The queue model refused it on arrival.
     #[error("dropped: the queue is full")]
     QueueFull,
+    /// The queue model dropped it from its head, because packets wait too long.
+    #[error("dropped: packets wait too long in the queue")]
+    QueueDelay,
+}
+
+/// What has become of a packet that a link had taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<P> {
+    /// It comes out, at this moment.
+    Released(Instant, P),
+    /// It was dropped on the way, at this moment.
+    Dropped(Instant, Dropped, P),
 }
 
 /// What one direction has carried so far. Bytes are those of the IP packets.
@@ -50,13 +59,13 @@ pub struct Counters {
     pub packets_out: u64,
     /// Bytes released.
     pub bytes_out: u64,
-    /// Packets that the loss model took.
+    /// Packets that the loss model or the medium took.
     pub packets_lost: u64,
-    /// Bytes that the loss model took.
+    /// Bytes that the loss model or the medium took.
     pub bytes_lost: u64,
-    /// Packets that the queue refused.
+    /// Packets that the queue refused or dropped.
     pub packets_dropped: u64,
-    /// Bytes that the queue refused.
+    /// Bytes that the queue refused or dropped.
     pub bytes_dropped: u64,
 }
 
@@ -67,142 +76,108 @@ impl Counters {
     }
 }
 
-/// One direction of a link. See the module.
+/// One direction of a link on a wire of its own. See the module; two directions, whatever joins them, are a
+/// [`Duplex`](crate::Duplex).
 pub struct Link<P> {
     rate: Box<dyn Rate>,
-    delay: Box<dyn Delay>,
-    loss: Box<dyn Loss>,
-    queue: Box<dyn Queue>,
-    delay_rng: fastrand::Rng,
-    loss_rng: fastrand::Rng,
-    /// Packets that wait for the rate, each with its arrival.
-    waiting: VecDeque<(Instant, P)>,
-    backlog: Backlog,
-    /// Starts and sizes of packets that left `waiting` later than the last arrival: a late caller polled past it.
-    begun: VecDeque<(Instant, usize)>,
-    /// Packets that the rate has begun to work on, each with its release; sorted, since order is kept.
-    leaving: VecDeque<(Instant, P)>,
-    last_arrival: Instant,
-    last_release: Instant,
-    counters: Counters,
+    lane: Lane<P>,
 }
 
 impl<P: Packet> Link<P> {
     /// An empty link. The same `spec`, `seed` and pushes give the same releases.
     pub fn new(spec: &LinkSpec, seed: u64) -> Self {
-        Self {
-            rate: spec.rate.build(),
-            delay: spec.delay.build(),
-            loss: spec.loss.build(),
-            queue: spec.queue.build(),
-            delay_rng: seed::stage(seed, 0),
-            loss_rng: seed::stage(seed, 1),
-            waiting: VecDeque::new(),
-            backlog: Backlog::default(),
-            begun: VecDeque::new(),
-            leaving: VecDeque::new(),
-            last_arrival: Instant::ZERO,
-            last_release: Instant::ZERO,
-            counters: Counters::default(),
-        }
+        Self { rate: spec.rate.build(), lane: Lane::new(spec, seed) }
     }
 
     /// A packet arrives. `at` is its logical arrival, which may be earlier than the caller's now; one that is earlier
     /// than the arrival before it counts as simultaneous with that. Whether the caller has polled past `at` already makes
-    /// no difference to what is dropped or released.
+    /// no difference to what is dropped or released, unless the queue drops from its head
+    /// ([`Queue::drops_heads`](crate::queue::Queue::drops_heads)): it cannot know of packets that it has not been shown.
     pub fn push(&mut self, at: Instant, packet: P) -> Result<(), Dropped> {
-        let at = at.max(self.last_arrival);
-        self.last_arrival = at;
-        let bytes = packet.wire_len();
-        self.counters.packets_in += 1;
-        self.counters.bytes_in += bytes as u64;
-        if self.loss.loses(&mut self.loss_rng) {
-            self.counters.packets_lost += 1;
-            self.counters.bytes_lost += bytes as u64;
-            return Err(Dropped::Lost);
-        }
+        let at = self.lane.arrive(at, packet.wire_len())?;
         self.work_until(at);
         // A packet that finds the server idle never waits, so the smallest queue still passes it.
-        let at_once = self.waiting.is_empty() && self.rate.start(at) <= at;
-        let backlog = self.backlog_at(at);
-        if !at_once && !self.queue.admits(at, bytes, backlog) {
-            self.counters.packets_dropped += 1;
-            self.counters.bytes_dropped += bytes as u64;
-            return Err(Dropped::QueueFull);
-        }
-        self.backlog.packets += 1;
-        self.backlog.bytes += bytes;
-        self.waiting.push_back((at, packet));
+        let at_once = self.lane.head().is_none() && self.rate.start(at) <= at;
+        self.lane.join(at, packet, at_once)?;
         self.work_until(at);
         Ok(())
     }
 
-    /// The next packet whose release is not later than `now`, with its exact logical release.
+    /// The next packet whose release is not later than `now`, with its exact logical release. Packets that were dropped
+    /// on the way are passed over; [`Link::poll_outcome`] hands them out too.
     pub fn poll(&mut self, now: Instant) -> Option<(Instant, P)> {
-        let due = |leaving: &VecDeque<(Instant, P)>| leaving.front().is_some_and(|(release, _)| *release <= now);
-        if !due(&self.leaving) {
-            self.work_until(now);
-            if !due(&self.leaving) {
-                return None;
+        loop {
+            match self.poll_outcome(now)? {
+                Outcome::Released(release, packet) => return Some((release, packet)),
+                Outcome::Dropped(..) => {}
             }
         }
-        let (release, packet) = self.leaving.pop_front()?;
-        self.counters.packets_out += 1;
-        self.counters.bytes_out += packet.wire_len() as u64;
-        Some((release, packet))
+    }
+
+    /// The next packet that has come to an end until `now`: released, or dropped after it was taken. Drops come first;
+    /// releases are in the order of time.
+    #[inline]
+    pub fn poll_outcome(&mut self, now: Instant) -> Option<Outcome<P>> {
+        self.work_before(now);
+        self.lane.end(now)
+    }
+
+    /// The moment of what [`Link::poll_outcome`] would tell.
+    pub(crate) fn next_end(&mut self, now: Instant) -> Option<Instant> {
+        self.work_before(now);
+        self.lane.next_end(now)
+    }
+
+    /// Works until `now` if that may change what comes out next.
+    #[inline]
+    fn work_before(&mut self, now: Instant) {
+        if self.lane.overtakes() || self.lane.next_release().is_none_or(|release| release > now) {
+            self.work_until(now);
+        }
     }
 
     /// When to poll next; `None` while the link is empty. Polling later loses nothing.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        // What still waits can only leave after what is already leaving.
-        match (self.leaving.front(), self.waiting.front()) {
-            (Some((release, _)), _) => Some(Deadline { at: *release, why: "link release" }),
-            (None, Some((arrival, _))) => Some(Deadline { at: self.rate.start(*arrival), why: "link start" }),
-            (None, None) => None,
+        let release = self.lane.next_release().map(|at| Deadline { at, why: "link release" });
+        if release.is_some() && !self.lane.overtakes() {
+            // What still waits can only leave after what is already leaving.
+            return release;
         }
+        let start = self.lane.head().map(|arrival| Deadline { at: self.rate.start(arrival), why: "link start" });
+        [release, start].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
     /// What was carried so far.
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.lane.counters()
     }
 
     /// What waits for the rate, as of the last push or poll.
     pub fn backlog(&self) -> Backlog {
-        self.backlog
-    }
-
-    /// What waits at `at`, the time of the newest arrival: also what has begun since, if the caller polled past it.
-    fn backlog_at(&mut self, at: Instant) -> Backlog {
-        while self.begun.front().is_some_and(|(start, _)| *start <= at) {
-            self.begun.pop_front();
-        }
-        let mut backlog = self.backlog;
-        for (_, bytes) in &self.begun {
-            backlog.packets += 1;
-            backlog.bytes += bytes;
-        }
-        backlog
+        self.lane.backlog()
     }
 
     /// Lets the rate begin all the work that it begins until `now`.
+    #[inline]
     fn work_until(&mut self, now: Instant) {
-        while let Some((arrival, _)) = self.waiting.front() {
-            let start = self.rate.start(*arrival);
+        while let Some(arrival) = self.lane.head() {
+            let mut start = self.rate.start(arrival);
             if start > now {
                 return;
             }
-            let Some((_, packet)) = self.waiting.pop_front() else { return };
-            let bytes = packet.wire_len();
-            self.backlog.packets -= 1;
-            self.backlog.bytes -= bytes;
-            if start > self.last_arrival {
-                self.begun.push_back((start, bytes));
+            self.lane.cull(start);
+            // The packet that is at the head now may have come too late for this start.
+            match self.lane.head() {
+                Some(next) if next != arrival => start = self.rate.start(next),
+                Some(_) => {}
+                None => return,
             }
-            let through = self.rate.serve(start, bytes);
-            let release = (through + self.delay.draw(&mut self.delay_rng)).max(self.last_release);
-            self.last_release = release;
-            self.leaving.push_back((release, packet));
+            if start > now {
+                return;
+            }
+            let Some(packet) = self.lane.take(start) else { return };
+            let through = self.rate.serve(start, packet.wire_len());
+            self.lane.depart(through, packet);
         }
     }
 }
@@ -276,6 +251,65 @@ mod tests {
         assert!(out.is_sorted_by_key(|(at, _)| *at));
         assert!(out.iter().enumerate().all(|(k, (_, packet))| *packet == (k as u64).to_be_bytes()));
         assert_eq!(out.len(), 500);
+    }
+
+    #[test]
+    fn with_free_order_a_short_delay_overtakes_and_no_packet_is_early_or_missing() {
+        let mut link = link("delay=uniform:1ms:50ms,order=free");
+        for k in 0..500u64 {
+            link.push(ms(k), k.to_be_bytes().to_vec()).unwrap();
+        }
+        let out: Vec<(Instant, u64)> = std::iter::from_fn(|| link.poll(ms(10_000)))
+            .map(|(at, packet)| (at, u64::from_be_bytes(packet.try_into().unwrap())))
+            .collect();
+        assert!(out.is_sorted_by_key(|(at, _)| *at));
+        assert!(!out.is_sorted_by_key(|(_, number)| *number));
+        assert!(out.iter().all(|(at, number)| (ms(number + 1)..=ms(number + 50)).contains(at)));
+        let mut numbers: Vec<u64> = out.iter().map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..500));
+    }
+
+    #[test]
+    fn a_controlled_queue_holds_the_delay_of_a_flow_that_heeds_drops_and_says_what_it_dropped() {
+        // 12 Mbit/s is a packet each millisecond. The sender slows down by a tenth for each drop, and else speeds up.
+        let run = |queue: &str| {
+            let mut link = link(&format!("rate=12mbit,queue={queue}"));
+            let (mut now, mut gap, mut drops, mut waits) = (Instant::ZERO, 900_000.0, 0, Vec::new());
+            while now < ms(30_000) {
+                while let Some(outcome) = link.poll_outcome(now) {
+                    match outcome {
+                        Outcome::Released(at, packet) => {
+                            let sent = u64::from_be_bytes(packet[..8].try_into().unwrap());
+                            waits.push((at - Instant::from_nanos(sent)).as_millis());
+                        }
+                        Outcome::Dropped(at, why, _) => {
+                            assert!(at <= now);
+                            assert_eq!(why, Dropped::QueueDelay);
+                            gap *= 1.1;
+                            drops += 1;
+                        }
+                    }
+                }
+                let mut packet = now.as_nanos().to_be_bytes().to_vec();
+                packet.resize(1500, 0);
+                link.push(now, packet).unwrap();
+                gap = f64::max(gap * 0.9998, 500_000.0);
+                now += Duration::from_nanos(gap as u64);
+            }
+            let counters = link.counters();
+            assert_eq!(counters.packets_dropped, drops);
+            assert_eq!(counters.packets_in, counters.packets_out + drops + counters.packets_held());
+            let later = &mut waits[10_000..];
+            later.sort_unstable();
+            (drops, later[later.len() / 2])
+        };
+        let (drops, median) = run("codel:5ms:100ms:100000p");
+        assert!(drops > 5, "{drops}");
+        assert!(median < 20, "{median} ms");
+        let (drops, median) = run("infinite");
+        assert_eq!(drops, 0);
+        assert!(median > 1000, "{median} ms");
     }
 
     #[test]

@@ -11,7 +11,8 @@ use std::collections::{BTreeSet, VecDeque};
 use headstart_core::machine::Deadline;
 use headstart_core::time::Instant;
 
-use crate::{Counters, Dropped, Link, LinkSpec, Packet, seed};
+use crate::medium::Way;
+use crate::{Counters, Dropped, Duplex, DuplexSpec, LinkSpec, Packet};
 
 /// A node of one network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,20 +50,34 @@ impl<P: Packet> Packet for Routed<P> {
     }
 }
 
-struct Edge<P> {
-    from: NodeId,
-    to: NodeId,
-    link: Link<Routed<P>>,
+/// Two nodes joined: up leads from the first to the second.
+struct Cable<P> {
+    ends: [NodeId; 2],
+    duplex: Duplex<Routed<P>>,
     /// Its entry in the agenda.
     due: Option<Instant>,
+}
+
+impl LinkId {
+    fn new(cable: usize, way: Way) -> Self {
+        Self(2 * cable + way.index())
+    }
+
+    fn cable(self) -> usize {
+        self.0 / 2
+    }
+
+    fn way(self) -> Way {
+        Way::BOTH[self.0 % 2]
+    }
 }
 
 /// A network. See the module.
 pub struct Network<P> {
     names: Vec<String>,
-    edges: Vec<Edge<P>>,
-    /// Links by the time of their next event.
-    agenda: BTreeSet<(Instant, LinkId)>,
+    cables: Vec<Cable<P>>,
+    /// Cables by the time of their next event.
+    agenda: BTreeSet<(Instant, usize)>,
     /// `routes[to][from]`: the first link of the way; rows are made when first asked for.
     routes: Vec<Option<Vec<Option<LinkId>>>>,
     /// Packets that were sent to their own node.
@@ -73,7 +88,7 @@ impl<P> Default for Network<P> {
     fn default() -> Self {
         Self {
             names: Vec::new(),
-            edges: Vec::new(),
+            cables: Vec::new(),
             agenda: BTreeSet::new(),
             routes: Vec::new(),
             local: VecDeque::new(),
@@ -99,8 +114,8 @@ impl<P: Packet> Network<P> {
         self.names.get(node.0).map_or("", String::as_str)
     }
 
-    /// Joins two nodes by one link a direction, and names the two. Packets that are under way take the new routes from
-    /// their next node on.
+    /// Joins two nodes by one link a direction, which share nothing, and names the two. Packets that are under way take the
+    /// new routes from their next node on.
     pub fn connect(
         &mut self,
         a: NodeId,
@@ -109,12 +124,15 @@ impl<P: Packet> Network<P> {
         b_to_a: &LinkSpec,
         seed: u64,
     ) -> (LinkId, LinkId) {
-        let first = LinkId(self.edges.len());
-        for (from, to, spec, part) in [(a, b, a_to_b, 0), (b, a, b_to_a, 1)] {
-            self.edges.push(Edge { from, to, link: Link::new(spec, seed::mix(seed, part)), due: None });
-        }
+        self.join(a, b, &DuplexSpec::wire(a_to_b.clone(), b_to_a.clone()), seed)
+    }
+
+    /// As [`Network::connect`], by two directions and what joins them; up leads from `a` to `b`.
+    pub fn join(&mut self, a: NodeId, b: NodeId, spec: &DuplexSpec, seed: u64) -> (LinkId, LinkId) {
+        let cable = self.cables.len();
+        self.cables.push(Cable { ends: [a, b], duplex: Duplex::new(spec, seed), due: None });
         self.forget_routes();
-        (first, LinkId(first.0 + 1))
+        (LinkId::new(cable, Way::Up), LinkId::new(cable, Way::Down))
     }
 
     /// A packet leaves `from` for `to` at `now`. An error is what the first link says; what happens later shows in the
@@ -139,10 +157,11 @@ impl<P: Packet> Network<P> {
                 return Some((at, node, packet));
             }
             let (due, id) = next.filter(|(due, _)| *due <= now)?;
-            let edge = self.edges.get_mut(id.0)?;
-            let (node, released) = (edge.to, edge.link.poll(due));
+            let cable = self.cables.get_mut(id)?;
+            let (ends, released) = (cable.ends, cable.duplex.poll(due));
             self.reschedule(id);
-            let Some((at, routed)) = released else { continue };
+            let Some((at, way, routed)) = released else { continue };
+            let node = ends[1 - way.index()];
             if routed.to == node {
                 return Some((at, node, routed.packet));
             }
@@ -163,12 +182,12 @@ impl<P: Packet> Network<P> {
 
     /// What one direction has carried so far; zeros for a link of another network.
     pub fn counters(&self, link: LinkId) -> Counters {
-        self.edges.get(link.0).map(|edge| edge.link.counters()).unwrap_or_default()
+        self.cables.get(link.cable()).map(|cable| cable.duplex.counters(link.way())).unwrap_or_default()
     }
 
     /// Every direction: its id, where it leads from and to, and what it has carried.
     pub fn links(&self) -> impl Iterator<Item = (LinkId, NodeId, NodeId, Counters)> + '_ {
-        self.edges.iter().enumerate().map(|(k, edge)| (LinkId(k), edge.from, edge.to, edge.link.counters()))
+        self.edges().map(|(link, from, to)| (link, from, to, self.counters(link)))
     }
 
     /// The links of the way from `from` to `to`, in order; `None` if there is no way, empty if they are one node.
@@ -177,29 +196,37 @@ impl<P: Packet> Network<P> {
         while node != to {
             let link = self.first_link(node, to)?;
             way.push(link);
-            node = self.edges.get(link.0)?.to;
+            node = self.cables.get(link.cable())?.ends[1 - link.way().index()];
         }
         Some(way)
     }
 
     fn enter(&mut self, at: Instant, link: LinkId, routed: Routed<P>) -> Result<(), Dropped> {
-        let Some(edge) = self.edges.get_mut(link.0) else { return Ok(()) };
-        let taken = edge.link.push(at, routed);
-        self.reschedule(link);
+        let Some(cable) = self.cables.get_mut(link.cable()) else { return Ok(()) };
+        let taken = cable.duplex.push(at, link.way(), routed);
+        self.reschedule(link.cable());
         taken
     }
 
-    fn reschedule(&mut self, id: LinkId) {
-        let Some(edge) = self.edges.get_mut(id.0) else { return };
-        let due = edge.link.poll_timeout().map(|deadline| deadline.at);
-        if due != edge.due {
-            if let Some(at) = edge.due {
+    /// Every direction: its id, where it leads from and to.
+    fn edges(&self) -> impl Iterator<Item = (LinkId, NodeId, NodeId)> + '_ {
+        self.cables.iter().enumerate().flat_map(|(k, cable)| {
+            let [a, b] = cable.ends;
+            [(LinkId::new(k, Way::Up), a, b), (LinkId::new(k, Way::Down), b, a)]
+        })
+    }
+
+    fn reschedule(&mut self, id: usize) {
+        let Some(cable) = self.cables.get_mut(id) else { return };
+        let due = cable.duplex.poll_timeout().map(|deadline| deadline.at);
+        if due != cable.due {
+            if let Some(at) = cable.due {
                 self.agenda.remove(&(at, id));
             }
             if let Some(at) = due {
                 self.agenda.insert((at, id));
             }
-            edge.due = due;
+            cable.due = due;
         }
     }
 
@@ -223,8 +250,8 @@ impl<P: Packet> Network<P> {
         let mut hops = vec![usize::MAX; self.names.len()];
         hops[to.0] = 0;
         let mut into: Vec<Vec<NodeId>> = vec![Vec::new(); self.names.len()];
-        for edge in &self.edges {
-            into[edge.to.0].push(edge.from);
+        for (_, from, to) in self.edges() {
+            into[to.0].push(from);
         }
         let mut frontier = VecDeque::from([to]);
         while let Some(node) = frontier.pop_front() {
@@ -236,10 +263,10 @@ impl<P: Packet> Network<P> {
             }
         }
         let mut first = vec![None; self.names.len()];
-        for (k, edge) in self.edges.iter().enumerate() {
-            let nearer = hops[edge.to.0] != usize::MAX && hops[edge.to.0] + 1 == hops[edge.from.0];
-            if nearer && first[edge.from.0].is_none() {
-                first[edge.from.0] = Some(LinkId(k));
+        for (link, from, to) in self.edges() {
+            let nearer = hops[to.0] != usize::MAX && hops[to.0] + 1 == hops[from.0];
+            if nearer && first[from.0].is_none() {
+                first[from.0] = Some(link);
             }
         }
         first
@@ -346,6 +373,30 @@ mod tests {
         assert_eq!(network.route(a, a), Some(vec![]));
         let refused = network.send(ms(0), a, alone, vec![0]).unwrap_err();
         assert_eq!(refused, Unsent::NoRoute { from: a, to: alone });
+    }
+
+    #[test]
+    fn a_hop_on_a_shared_medium_slows_one_way_by_what_goes_the_other() {
+        let last = |answers: usize| {
+            let mut network = Network::new();
+            let [station, point, server] = ["station", "point", "server"].map(|name| network.add_node(name));
+            let air = crate::parse_duplex("medium=wlan:65mbit").unwrap();
+            let (up, down) = network.join(station, point, &air, 1);
+            network.connect(point, server, &spec("delay=1ms"), &spec("delay=1ms"), 2);
+            for _ in 0..100 {
+                network.send(ms(0), station, server, vec![0; 1500]).unwrap();
+            }
+            for _ in 0..answers {
+                network.send(ms(0), server, station, vec![0; 1500]).unwrap();
+            }
+            let arrived = drain(&mut network);
+            assert_eq!(arrived.len(), 100 + answers);
+            assert_eq!(network.counters(up).packets_out, 100);
+            assert_eq!(network.counters(down).packets_out, answers as u64);
+            arrived.iter().filter(|(_, node, _)| *node == server).map(|(at, ..)| *at).max().unwrap()
+        };
+        let (alone, shared) = (last(0), last(100));
+        assert!(shared - ms(0) > (alone - ms(0)).mul_f64(1.5), "{alone:?} alone, {shared:?} shared");
     }
 
     #[test]

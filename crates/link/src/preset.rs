@@ -5,7 +5,9 @@
 
 use headstart_core::time::Duration;
 
-use crate::{LinkSpec, delay, loss, queue, rate};
+use crate::medium::wlan::Wlan;
+use crate::medium::{self, MediumSpec};
+use crate::{DuplexSpec, LinkSpec, delay, loss, queue, rate};
 
 /// A link with a name.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +20,15 @@ pub struct Preset {
     pub up: fn() -> LinkSpec,
     /// The direction towards the host.
     pub down: fn() -> LinkSpec,
+    /// What joins them.
+    pub medium: fn() -> MediumSpec,
+}
+
+impl Preset {
+    /// Both directions and what joins them.
+    pub fn spec(&self) -> DuplexSpec {
+        DuplexSpec { up: (self.up)(), down: (self.down)(), medium: (self.medium)() }
+    }
 }
 
 /// A preset that does not exist.
@@ -39,15 +50,17 @@ pub const ALL: &[Preset] = &[
               base stations keep deep buffers.",
         up: || lte(20_000_000),
         down: || lte(129_000_000),
+        medium: medium::wire,
     },
     Preset {
         name: "3g",
         why: "5.4 Mbit/s down, 2.4 up: means measured in a commercial 3G network (paper 2, section 3, Fig. 4). 75 ms each \
-              way with 10 ms of jitter: paper 2 gives no 3G delay; 150 ms of RTT is what WebPageTest's profile 3GFast \
-              uses, the jitter is one transmission interval of HSPA (10 ms). No loss of its own: the radio link control \
+              way with 10 ms of jitter: no paper gives a 3G delay (paper 2, section 3: tens of ms to Korean sites, LTE and \
+              3G alike); 150 ms of RTT is what WebPageTest's profile 3GFast uses, the jitter is one transmission interval of HSPA (10 ms). No loss of its own: the radio link control \
               retransmits. Queues of 1000 packets: Linux's default, deep as cellular buffers are.",
         up: || umts(2_400_000),
         down: || umts(5_400_000),
+        medium: medium::wire,
     },
     Preset {
         name: "good",
@@ -56,18 +69,21 @@ pub const ALL: &[Preset] = &[
               default limit.",
         up: || table_1(38, 0.0),
         down: || table_1(38, 0.01),
+        medium: medium::wire,
     },
     Preset {
         name: "average",
         why: "100 Mbit/s, RTT 50 ms, 2 % loss: paper 2, Table 1. Directions, loss and queue as in `good`.",
         up: || table_1(50, 0.0),
         down: || table_1(50, 0.02),
+        medium: medium::wire,
     },
     Preset {
         name: "bad",
         why: "100 Mbit/s, RTT 188 ms, 8 % loss: paper 2, Table 1. Directions, loss and queue as in `good`.",
         up: || table_1(188, 0.0),
         down: || table_1(188, 0.08),
+        medium: medium::wire,
     },
     Preset {
         name: "embb",
@@ -76,6 +92,7 @@ pub const ALL: &[Preset] = &[
               builds on Mahimahi, whose default that is.",
         up: embb,
         down: embb,
+        medium: medium::wire,
     },
     Preset {
         name: "urllc",
@@ -83,6 +100,36 @@ pub const ALL: &[Preset] = &[
               An endless queue, as in `embb`: what is sent too much of here waits.",
         up: urllc,
         down: urllc,
+        medium: medium::wire,
+    },
+    Preset {
+        name: "wlan-strong",
+        why: "An 802.11n channel at 65 Mbit/s (MCS 7, one antenna, 20 MHz), which both directions share with one \
+              neighbour: paper 4's receiver at -40 dBm, 24 dB above what MCS 7 wants (IEEE 802.11-2012, table 20-23). No \
+              frame fails but by collision. The neighbour is on and off for 400 ms each on average: ours. The hop \
+              alone, without delay beyond the air. Queues of 1000 packets: Linux's default.",
+        up: LinkSpec::default,
+        down: LinkSpec::default,
+        medium: || medium::wlan(Wlan::STRONG),
+    },
+    Preset {
+        name: "wlan-weak",
+        why: "As `wlan-strong`, at 26 Mbit/s (MCS 3): paper 4's receiver at -58 dBm is 16 dB above what MCS 3 wants, a \
+              margin for delays that move as much as the paper says (section 7). 5 % of the frames fail, and 90 % in \
+              fades of 60 ms each 2 s on average: ours, for the paper gives the signal and no more.",
+        up: LinkSpec::default,
+        down: LinkSpec::default,
+        medium: || medium::wlan(Wlan::WEAK),
+    },
+    Preset {
+        name: "geo",
+        why: "20 Mbit/s down, 2 up, RTT 600 ms: the geostationary link on which Endres et al. compare implementations of \
+              QUIC (arXiv 2202.08228). Half of the delay each way; 240 to 279 ms of it are the way to the satellite and \
+              back to earth (RFC 2488, section 2), the rest is access and coding. No loss: forward error correction. \
+              Queues of 1000 packets: the product of rate and RTT on the way down.",
+        up: || geo(2_000_000),
+        down: || geo(20_000_000),
+        medium: medium::wire,
     },
     Preset {
         name: "yardstick",
@@ -90,6 +137,7 @@ pub const ALL: &[Preset] = &[
               certified. Queue of 1000 packets: four products of rate and RTT (375 kB), so that one flow fills the link.",
         up: yardstick,
         down: yardstick,
+        medium: medium::wire,
     },
     Preset {
         name: "lan",
@@ -97,6 +145,7 @@ pub const ALL: &[Preset] = &[
               No loss; nothing queues where no rate limits.",
         up: lan,
         down: lan,
+        medium: medium::wire,
     },
 ];
 
@@ -134,6 +183,10 @@ fn urllc() -> LinkSpec {
     LinkSpec::constant(2_000_000, Duration::from_micros(2500)).with_queue(queue::infinite())
 }
 
+fn geo(bits_per_second: u64) -> LinkSpec {
+    LinkSpec::constant(bits_per_second, Duration::from_millis(300))
+}
+
 fn yardstick() -> LinkSpec {
     LinkSpec::constant(100_000_000, Duration::from_millis(15))
 }
@@ -159,7 +212,13 @@ mod tests {
     /// A table of numbers: a change of a preset shows up in review as a change of this text.
     #[test]
     fn the_numbers_are_those_of_the_papers() {
-        let table: Vec<String> = ALL.iter().map(|p| format!("{}: {} / {}", p.name, (p.up)(), (p.down)())).collect();
+        let table: Vec<String> = ALL
+            .iter()
+            .map(|p| match p.spec() {
+                spec if spec.is_wire() => format!("{}: {} / {}", p.name, spec.up, spec.down),
+                spec => format!("{}: {} / {} / {}", p.name, spec.up, spec.down, spec.medium),
+            })
+            .collect();
         let expected = [
             "lte: rate=constant:20mbit,delay=normal:9ms:500us,loss=none,queue=drop-tail:1000p / \
              rate=constant:129mbit,delay=normal:9ms:500us,loss=none,queue=drop-tail:1000p",
@@ -175,6 +234,14 @@ mod tests {
              rate=constant:1500mbit,delay=constant:15ms,loss=none,queue=infinite",
             "urllc: rate=constant:2mbit,delay=constant:2500us,loss=none,queue=infinite / \
              rate=constant:2mbit,delay=constant:2500us,loss=none,queue=infinite",
+            "wlan-strong: rate=unlimited,delay=constant:0ms,loss=none,queue=drop-tail:1000p / \
+             rate=unlimited,delay=constant:0ms,loss=none,queue=drop-tail:1000p / \
+             wlan:65mbit:1:400ms:400ms:0:0ms:0ms:0",
+            "wlan-weak: rate=unlimited,delay=constant:0ms,loss=none,queue=drop-tail:1000p / \
+             rate=unlimited,delay=constant:0ms,loss=none,queue=drop-tail:1000p / \
+             wlan:26mbit:1:400ms:400ms:0.05:60ms:2s:0.9",
+            "geo: rate=constant:2mbit,delay=constant:300ms,loss=none,queue=drop-tail:1000p / \
+             rate=constant:20mbit,delay=constant:300ms,loss=none,queue=drop-tail:1000p",
             "yardstick: rate=constant:100mbit,delay=constant:15ms,loss=none,queue=drop-tail:1000p / \
              rate=constant:100mbit,delay=constant:15ms,loss=none,queue=drop-tail:1000p",
             "lan: rate=unlimited,delay=constant:200us,loss=none,queue=drop-tail:1000p / \

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use headstart_core::time::Duration;
 
+use crate::delay::BadDelays;
 use crate::quantity::BadQuantity;
 use crate::rate::BadTrace;
 use crate::{delay, loss, queue, rate};
@@ -141,6 +142,24 @@ pub enum BadModel {
     /// A trace file is malformed.
     #[error(transparent)]
     Trace(#[from] BadTrace),
+    /// A file of recorded delays is malformed.
+    #[error(transparent)]
+    Delays(#[from] BadDelays),
+}
+
+/// Whether a packet may overtake the one before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// It waits for the one before it, as on a radio link with in-order delivery and in a router's queue.
+    #[default]
+    Kept,
+    /// A shorter delay overtakes a longer one, as with netem's jitter and on parallel paths.
+    Free,
+}
+
+impl Order {
+    /// Every order, by the name to write in a specification.
+    pub const ALL: &[(&str, Order)] = &[("kept", Order::Kept), ("free", Order::Free)];
 }
 
 /// One direction of a link.
@@ -154,6 +173,8 @@ pub struct LinkSpec {
     pub loss: loss::LossSpec,
     /// How many packets may wait for the rate.
     pub queue: queue::QueueSpec,
+    /// Whether a short delay may overtake a long one.
+    pub order: Order,
 }
 
 impl Default for LinkSpec {
@@ -164,6 +185,7 @@ impl Default for LinkSpec {
             delay: delay::constant(Duration::ZERO),
             loss: loss::none(),
             queue: queue::drop_tail(Some(queue::DEFAULT_PACKETS), None),
+            order: Order::Kept,
         }
     }
 }
@@ -198,13 +220,28 @@ impl LinkSpec {
     pub fn with_queue(self, queue: queue::QueueSpec) -> Self {
         Self { queue, ..self }
     }
+
+    /// The same direction with another order.
+    pub fn with_order(self, order: Order) -> Self {
+        Self { order, ..self }
+    }
 }
 
 impl fmt::Display for LinkSpec {
     /// The form that [`crate::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rate={},delay={},loss={},queue={}", self.rate, self.delay, self.loss, self.queue)
+        write!(f, "rate={},delay={},loss={},queue={}", self.rate, self.delay, self.loss, self.queue)?;
+        match self.order {
+            Order::Kept => Ok(()),
+            Order::Free => write!(f, ",order=free"),
+        }
     }
+}
+
+/// FNV-1a over numbers: what tells two recordings of one name apart.
+pub(crate) fn digest(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    let bytes = numbers.into_iter().flat_map(u64::to_le_bytes);
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Splits `a:b:c` into as many parts as the model's form asks for.

@@ -2,12 +2,14 @@
 //!
 //! Items are parted by commas. The first may be a preset, which the others then change. Each other item is
 //! `key=model:parameters`, or `key=parameters` for the first model of that key's registry. `jitter` makes the delay a
-//! truncated normal one with that standard deviation. What is not mentioned is ideal, but for a queue of 1000 packets. No
-//! file is opened here: a caller who allows `rate=trace:FILE` passes a reader to [`parse_with_files`].
+//! truncated normal one with that standard deviation; `order=free` lets short delays overtake long ones. What is not
+//! mentioned is ideal, but for a queue of 1000 packets. `medium=wlan:strong` in either direction joins both. No file is opened here: a caller who allows `rate=trace:FILE`
+//! passes a reader to [`parse_with_files`].
 
+use crate::medium::{self, MediumSpec, Way};
 use crate::preset::{self, UnknownPreset};
 use crate::quantity::{self, BadQuantity};
-use crate::{BadModel, Entry, Files, LinkSpec, Spec, delay, loss, queue, rate};
+use crate::{BadModel, DuplexSpec, Entry, Files, LinkSpec, Order, Spec, delay, loss, queue, rate};
 
 /// Why a text is not a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +73,38 @@ pub enum ParseError {
         /// What is wrong.
         reason: BadQuantity,
     },
+    /// An order that does not exist.
+    #[error(
+        "`{part}`: write order=kept (a packet waits for the one before it) or order=free (a short delay overtakes)"
+    )]
+    Order {
+        /// The item.
+        part: String,
+    },
+    /// A rate beside a medium that has its own.
+    #[error(
+        "rate={rate} with medium={medium}: that medium is the rate of both directions; leave the rate out, or write rate=unlimited after a preset"
+    )]
+    RateAndMedium {
+        /// The rate.
+        rate: String,
+        /// The medium.
+        medium: String,
+    },
+    /// Two directions that name different media.
+    #[error("medium={up} one way and medium={down} the other: a link has one medium, named in either direction")]
+    TwoMedia {
+        /// What the first direction says.
+        up: String,
+        /// What the second says.
+        down: String,
+    },
+    /// A shared medium where only independent directions can be driven.
+    #[error("medium={medium} joins both directions, but here each is driven by itself: use a link without a medium")]
+    Joined {
+        /// The medium.
+        medium: String,
+    },
     /// `jitter` needs a plain delay to jitter about.
     #[error("jitter={jitter} needs a plain delay such as delay=15ms, not {found}: or write delay=normal:MEAN:SD")]
     JitterWithout {
@@ -81,37 +115,68 @@ pub enum ParseError {
     },
 }
 
-const KEYS: &str = "rate, delay, jitter, loss, queue";
+const KEYS: &str = "rate, delay, jitter, loss, queue, order, medium";
 const EXAMPLE: &str = "rate=100mbit,delay=15ms,jitter=2ms,loss=1%,queue=100p";
 
-/// Reads a link: the directions up and down. See the module for the form.
+/// Reads a link whose directions share nothing: up and down. See the module for the form.
 pub fn parse(text: &str) -> Result<(LinkSpec, LinkSpec), ParseError> {
-    parse_with_files(text, &mut |_| Err("trace files are not read here".to_owned()))
+    parse_with_files(text, &mut no_files)
 }
 
-/// Reads a link whose text may name trace files, which `files` reads.
+/// As [`parse`], for a text that may name trace files, which `files` reads.
 pub fn parse_with_files(text: &str, files: &mut Files<'_>) -> Result<(LinkSpec, LinkSpec), ParseError> {
+    let spec = parse_duplex_with_files(text, files)?;
+    if spec.is_wire() { Ok((spec.up, spec.down)) } else { Err(ParseError::Joined { medium: spec.medium.to_string() }) }
+}
+
+/// Reads a link: both directions and what joins them. See the module for the form.
+pub fn parse_duplex(text: &str) -> Result<DuplexSpec, ParseError> {
+    parse_duplex_with_files(text, &mut no_files)
+}
+
+/// As [`parse_duplex`], for a text that may name trace files, which `files` reads.
+pub fn parse_duplex_with_files(text: &str, files: &mut Files<'_>) -> Result<DuplexSpec, ParseError> {
     let directions: Vec<&str> = text.split(';').collect();
-    match directions[..] {
-        [both] => Ok((direction(text, both, Way::Up, files)?, direction(text, both, Way::Down, files)?)),
-        [up, down] => Ok((direction(text, up, Way::Up, files)?, direction(text, down, Way::Down, files)?)),
-        _ => Err(ParseError::Directions { text: text.to_owned(), count: directions.len() }),
+    let (first, second) = match directions[..] {
+        [both] => (both, both),
+        [up, down] => (up, down),
+        _ => return Err(ParseError::Directions { text: text.to_owned(), count: directions.len() }),
+    };
+    let (up, up_medium) = direction(text, first, Way::Up, files)?;
+    let (down, down_medium) = direction(text, second, Way::Down, files)?;
+    let medium = match (up_medium, down_medium) {
+        (Some(up), Some(down)) if up != down => {
+            return Err(ParseError::TwoMedia { up: up.to_string(), down: down.to_string() });
+        }
+        (up, down) => up.or(down).unwrap_or_else(medium::wire),
+    };
+    let spec = DuplexSpec { up, down, medium };
+    if !spec.is_wire()
+        && let Some(way) = Way::BOTH.into_iter().find(|&way| spec.way(way).rate != rate::unlimited())
+    {
+        let (rate, medium) = (spec.way(way).rate.to_string(), spec.medium.to_string());
+        return Err(ParseError::RateAndMedium { rate, medium });
     }
+    Ok(spec)
 }
 
-#[derive(Clone, Copy)]
-enum Way {
-    Up,
-    Down,
+fn no_files(_: &str) -> Result<String, String> {
+    Err("trace files are not read here".to_owned())
 }
 
-fn direction(whole: &str, text: &str, way: Way, files: &mut Files<'_>) -> Result<LinkSpec, ParseError> {
+/// One direction, and the medium if it names one.
+fn direction(
+    whole: &str,
+    text: &str,
+    way: Way,
+    files: &mut Files<'_>,
+) -> Result<(LinkSpec, Option<MediumSpec>), ParseError> {
     if text.trim().is_empty() {
         return Err(ParseError::Empty { text: whole.to_owned() });
     }
     let mut spec = LinkSpec::default();
     let mut seen: Vec<&'static str> = Vec::new();
-    let mut jitter = None;
+    let (mut jitter, mut medium) = (None, None);
     for (index, part) in text.split(',').map(str::trim).enumerate() {
         let Some((key, value)) = part.split_once('=') else {
             if index > 0 {
@@ -122,6 +187,7 @@ fn direction(whole: &str, text: &str, way: Way, files: &mut Files<'_>) -> Result
                 Way::Up => (preset.up)(),
                 Way::Down => (preset.down)(),
             };
+            medium = Some((preset.medium)());
             continue;
         };
         let value = value.trim();
@@ -147,6 +213,15 @@ fn direction(whole: &str, text: &str, way: Way, files: &mut Files<'_>) -> Result
                 jitter = Some(read.map_err(|reason| ParseError::Jitter { part: part.to_owned(), reason })?);
                 "jitter"
             }
+            "medium" => {
+                medium = Some(model(part, "medium", medium::ALL, value, files)?);
+                "medium"
+            }
+            "order" => {
+                let known = Order::ALL.iter().find(|(name, _)| *name == value);
+                spec.order = known.map(|(_, order)| *order).ok_or(ParseError::Order { part: part.to_owned() })?;
+                "order"
+            }
             key => return Err(ParseError::UnknownKey { part: part.to_owned(), key: key.to_owned() }),
         };
         if seen.contains(&key) {
@@ -162,7 +237,7 @@ fn direction(whole: &str, text: &str, way: Way, files: &mut Files<'_>) -> Result
         // A constant delay's least is the delay.
         spec.delay = delay::normal(spec.least_delay(), sd);
     }
-    Ok(spec)
+    Ok((spec, medium))
 }
 
 /// `name:parameters` by its registry, or `parameters` by the registry's first entry.
@@ -238,6 +313,26 @@ mod tests {
     }
 
     #[test]
+    fn a_medium_in_either_direction_joins_both_and_takes_the_place_of_the_rate() {
+        let wlan = |text: &str| parse_duplex(text).unwrap();
+        let both = wlan("medium=wlan:strong:3,loss=1%");
+        assert_eq!(both.medium, medium::wlan(medium::wlan::Wlan { contenders: 3, ..medium::wlan::Wlan::STRONG }));
+        assert_eq!((both.up.loss.clone(), both.down.loss.clone()), (loss::bernoulli(0.01), loss::bernoulli(0.01)));
+        assert_eq!(
+            wlan("medium=wlan:weak,delay=1ms;delay=2ms").medium,
+            wlan("delay=1ms;delay=2ms,medium=wlan:weak").medium
+        );
+        assert_eq!(wlan("wlan-weak,delay=3ms").down.delay, delay::constant(Duration::from_millis(3)));
+        assert!(wlan("lte,medium=wire").is_wire());
+        let told = |text: &str| parse_duplex(text).unwrap_err().to_string();
+        assert!(told("lte,medium=wlan:strong").starts_with("rate=constant:20mbit with medium=wlan:65mbit:1:"));
+        assert!(parse_duplex("lte,rate=unlimited,medium=wlan:strong").is_ok());
+        assert!(told("wlan-strong;wlan-weak").starts_with("medium=wlan:65mbit:1:"));
+        assert!(told("medium=air").starts_with("`medium=air`: 1 parameters given to `wire`"), "{}", told("medium=air"));
+        assert!(super::tests::told("wlan-weak").contains("joins both directions, but here each is driven by itself"));
+    }
+
+    #[test]
     fn a_preset_can_be_changed() {
         let (up, down) = parse("good,loss=none").unwrap();
         let good = preset::find("good").unwrap();
@@ -251,12 +346,12 @@ mod tests {
         assert!(told("lten").contains("lte, "));
         assert_eq!(
             told("rate=1mbit,dealy=3ms"),
-            "unknown key `dealy` in `dealy=3ms`: the keys are rate, delay, jitter, loss, queue"
+            "unknown key `dealy` in `dealy=3ms`: the keys are rate, delay, jitter, loss, queue, order, medium"
         );
         assert_eq!(told("rate=1mbit,rate=2mbit"), "`rate=2mbit`: rate is given twice for one direction");
         assert_eq!(
             told("rate=1mbit,lte"),
-            "`lte` has no value: write KEY=VALUE with one of rate, delay, jitter, loss, queue"
+            "`lte` has no value: write KEY=VALUE with one of rate, delay, jitter, loss, queue, order, medium"
         );
         assert!(told("loss=often").starts_with("`loss=often`: `often` is not a share: write a percentage"));
         assert!(
@@ -283,12 +378,19 @@ mod tests {
     #[test]
     fn every_preset_and_every_example_prints_as_text_that_reads_back() {
         for preset in preset::ALL {
-            let (up, down) = ((preset.up)(), (preset.down)());
-            assert_eq!(parse(&format!("{up};{down}")), Ok((up, down)), "{}", preset.name);
+            let spec = preset.spec();
+            assert_eq!(parse_duplex(&spec.to_string()), Ok(spec), "{}", preset.name);
         }
         for entry in delay::ALL {
-            let (up, _) = parse(&format!("delay={}:{}", entry.name, entry.example)).unwrap();
-            assert_eq!(parse(&up.to_string()).unwrap().0, up);
+            let read = |text: &str| parse_with_files(text, &mut |_| Ok("1\n".to_owned()));
+            let two_columns = |text: &str| parse_with_files(text, &mut |_| Ok("0 1\n".to_owned()));
+            let read = |text: &str| read(text).or_else(|_| two_columns(text));
+            let (up, _) = read(&format!("delay={}:{}", entry.name, entry.example)).unwrap();
+            assert_eq!(read(&up.to_string()).unwrap().0, up);
+        }
+        for entry in medium::ALL {
+            let spec = parse_duplex(&format!("medium={}:{}", entry.name, entry.example)).unwrap();
+            assert_eq!(parse_duplex(&spec.to_string()), Ok(spec));
         }
         for entry in loss::ALL {
             let (up, _) = parse(&format!("loss={}:{}", entry.name, entry.example)).unwrap();
@@ -309,13 +411,13 @@ mod tests {
         #[test]
         fn no_near_miss_makes_the_reader_panic(
             parts in proptest::collection::vec(
-                "(rate|delay|jitter|loss|queue|lte|x)=?(constant|trace|normal|uniform|empirical|gilbert-elliott|drop-tail)?:?[0-9.:%;]{0,12}(mbit|ms|s|p|kib|%)?:?[0-9]{0,3}(ms|p|b|%)?",
+                "(rate|delay|jitter|loss|queue|medium|lte|x)=?(constant|trace|normal|uniform|empirical|gilbert-elliott|drop-tail|codel|wlan)?:?[0-9.:%;]{0,12}(mbit|ms|s|p|kib|%)?:?[0-9]{0,3}(ms|p|b|%)?",
                 0..5,
             ),
         ) {
-            if let Ok((up, down)) = parse(&parts.join(",")) {
+            if let Ok(spec) = parse_duplex(&parts.join(",")) {
                 // What reads also prints as text that reads back.
-                prop_assert_eq!(parse(&format!("{up};{down}")), Ok((up, down)));
+                prop_assert_eq!(parse_duplex(&spec.to_string()), Ok(spec));
             }
         }
 

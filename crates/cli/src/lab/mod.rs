@@ -3,6 +3,7 @@
 pub mod progress;
 mod report;
 pub mod run;
+mod scenario;
 
 use crate::exit;
 use headstart_lab::experiment;
@@ -18,6 +19,8 @@ pub enum Verb {
     Run(run::Args),
     /// Make one report out of several results folders.
     Report(report::Args),
+    /// Play a network and its traffic from a TOML file, in virtual time and in namespaces.
+    Scenario(scenario::Args),
     /// Run a shell or a program behind an emulated link.
     Shell(Shell),
 }
@@ -50,6 +53,7 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
         }
         Verb::Run(args) => run::run(&args),
         Verb::Report(args) => report::run(&args),
+        Verb::Scenario(args) => scenario::run(&args),
         Verb::Shell(args) => {
             headstart_link::parse(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
             let status = netns::shell(&args.link, &args.command)?;

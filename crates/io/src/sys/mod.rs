@@ -6,6 +6,7 @@ pub mod call_cost;
 pub mod ethtool;
 pub mod lease;
 pub mod libc_client;
+pub mod mountns;
 pub mod netlink;
 pub mod netns;
 pub mod packet;

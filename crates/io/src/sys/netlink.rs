@@ -55,6 +55,12 @@ impl NetlinkError {
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
+
+    /// Whether what was to be removed is not there (ESRCH, ENOENT, EADDRNOTAVAIL: each kind of object has its own).
+    pub fn is_missing(&self) -> bool {
+        let missing = [rustix::io::Errno::SRCH, rustix::io::Errno::NOENT, rustix::io::Errno::ADDRNOTAVAIL];
+        self.source.raw_os_error().is_some_and(|n| missing.iter().any(|e| e.raw_os_error() == n))
+    }
 }
 
 /// A request socket.
@@ -143,6 +149,17 @@ impl Netlink {
         }
         let what = format!("giving {ip}/{prefix} to interface {index}");
         self.request(NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewAddress(message), what)
+    }
+
+    /// Takes an address from an interface, and with it the route to its own prefix.
+    pub fn delete_address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> Result<(), NetlinkError> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(ip);
+        message.header.prefix_len = prefix;
+        message.header.index = index;
+        message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
+        let what = format!("taking {ip}/{prefix} from interface {index}");
+        self.request(0, RouteNetlinkMessage::DelAddress(message), what)
     }
 
     /// Adds or replaces a route.

@@ -19,7 +19,7 @@ const TOLERATED_PART: f64 = 0.02;
 pub struct Drops {
     /// The loss model took them.
     pub lost: u64,
-    /// The queue model refused them.
+    /// The queue model refused them, or dropped them from its head.
     pub queue_full: u64,
     /// Their peer is a black hole.
     pub black_hole: u64,
@@ -69,6 +69,20 @@ pub struct Certificate {
     pub real_time_priority: bool,
 }
 
+impl Certificate {
+    /// Why what was measured behind these links may not be believed, with the figures and what to do; none if it may.
+    pub fn doubt(&self) -> Option<String> {
+        let why = || {
+            format!(
+                "the emulated link could not keep its times: p99 {:.0} us late (allowed: {:.0} us), drops {:?}; close other \
+                 programs and try again",
+                self.lateness.p99_us, self.allowed_us, self.drops
+            )
+        };
+        (!self.valid).then(why)
+    }
+}
+
 /// Counts while the emulator runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
@@ -99,7 +113,7 @@ impl Tally {
     pub fn dropped(&mut self, reason: Dropped) {
         match reason {
             Dropped::Lost => self.drops.lost += 1,
-            Dropped::QueueFull => self.drops.queue_full += 1,
+            Dropped::QueueFull | Dropped::QueueDelay => self.drops.queue_full += 1,
         }
     }
 

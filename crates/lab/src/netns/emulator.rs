@@ -1,4 +1,4 @@
-//! The emulator: one thread between two AF_PACKET sockets, which plays the link models in real time.
+//! The emulator: one thread among its ports, AF_PACKET sockets, which plays the link models in real time.
 //!
 //! Packets carry logical time: they arrive when the kernel had them (its receive timestamp), the models decide when they
 //! are due, and a late release shifts nothing behind it. The thread sleeps until 60 us before the next release and spins
@@ -6,7 +6,7 @@
 
 use super::certificate::{Certificate, Tally};
 use super::frame::ETHERNET;
-use super::switch::{Direction, Peers, Release, Switch, Verdict};
+use super::switch::{Peers, Port, Release, Switch, Verdict};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::{Clock, SPIN};
 use headstart_io::sys::netlink::Mac;
@@ -37,14 +37,12 @@ const RECOVERY: u32 = 10;
 /// IEEE 802 local experimental EtherType: the kernel at the other end drops it.
 const PROBE_TYPE: [u8; 2] = [0x88, 0xb5];
 
-/// What the emulator stands between.
+/// What the emulator stands between: at least one port. The cables of its [`Switch`] name them by their places.
 pub(super) struct Ports {
-    /// Towards the client.
-    pub client: PacketSocket,
-    /// Towards the servers.
-    pub server: PacketSocket,
-    /// Ethernet address at the far end of the server port, for probes.
-    pub server_mac: Mac,
+    /// A socket for each port.
+    pub sockets: Vec<PacketSocket>,
+    /// A port, and the Ethernet address at its far end, for probes.
+    pub probe: (Port, Mac),
 }
 
 struct Shared {
@@ -71,9 +69,11 @@ impl Emulator {
             stop: AtomicBool::new(false),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
         });
+        let ready = vec![true; ports.sockets.len()];
         let mut worker = Worker {
             switch,
             ports,
+            ready,
             clock,
             shared: shared.clone(),
             out: Vec::new(),
@@ -144,6 +144,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Worker {
     switch: Switch,
     ports: Ports,
+    /// By port: whether frames may wait there.
+    ready: Vec<bool>,
     clock: Clock,
     shared: Arc<Shared>,
     out: Vec<Release>,
@@ -172,8 +174,11 @@ impl Worker {
             if let Some(peers) = lock(&self.shared.peers).take() {
                 self.switch.set_peers(peers);
             }
-            self.take_in(Direction::Up)?;
-            self.take_in(Direction::Down)?;
+            for port in 0..self.ports.sockets.len() {
+                if self.ready[port] {
+                    self.take_in(port)?;
+                }
+            }
             self.let_out();
             self.wait(self.switch.next())?;
         }
@@ -182,7 +187,8 @@ impl Worker {
 
     /// Sends probes that meet no model, to learn how late a packet leaves at the least.
     fn measure_bias(&mut self) -> io::Result<()> {
-        let mut probe = self.ports.server_mac.to_vec();
+        let (port, mac) = self.ports.probe;
+        let mut probe = mac.to_vec();
         probe.extend([0x02, 0, 0, 0, 0, 0]);
         probe.extend(PROBE_TYPE);
         probe.resize(ETHERNET + 46, 0);
@@ -190,7 +196,7 @@ impl Worker {
             let due = self.clock.now() + PROBE_GAP;
             // Not through poll: packets of the client may wait already, and would wake it.
             self.clock.wait_until(due);
-            self.ports.server.send(&[&probe])?;
+            self.ports.sockets[port].send(&[&probe])?;
             let left = self.clock.now();
             if n >= PROBES.0 {
                 lock(&self.shared.tally).probe(due, left);
@@ -200,46 +206,48 @@ impl Worker {
     }
 
     /// Reads one batch and hands it to the models.
-    fn take_in(&mut self, direction: Direction) -> io::Result<()> {
+    fn take_in(&mut self, port: Port) -> io::Result<()> {
         let Self { switch, ports, clock, shared, .. } = self;
-        let (from, to) = match direction {
-            Direction::Up => (&mut ports.client, &ports.server),
-            Direction::Down => (&mut ports.server, &ports.client),
-        };
         let mut tally = None;
+        let mut passed = Vec::new();
+        let from = &mut ports.sockets[port];
         let received = from.receive(|frame, stamp| {
             let at = stamp.map_or_else(|| clock.now(), |stamp| clock.moment_of(stamp));
             let tally = tally.get_or_insert_with(|| lock(&shared.tally));
-            match switch.arrive(direction, at, frame.to_vec()) {
+            match switch.arrive(port, at, frame.to_vec()) {
                 Verdict::Held => {}
                 Verdict::Dropped(reason) => tally.dropped(reason),
                 Verdict::Vanished => tally.drops.black_hole += 1,
-                Verdict::Passed(frame) => match to.send(&[&frame]) {
-                    Ok(_) => tally.passed += 1,
-                    Err(_) => tally.drops.send_failed += 1,
-                },
+                Verdict::Passed(to, frame) => passed.push((to, frame)),
             }
         })?;
+        for (to, frame) in passed {
+            let tally = tally.get_or_insert_with(|| lock(&shared.tally));
+            match ports.sockets[to].send(&[&frame]) {
+                Ok(_) => tally.passed += 1,
+                Err(_) => tally.drops.send_failed += 1,
+            }
+        }
         if received.oversize > 0 {
             tally.get_or_insert_with(|| lock(&shared.tally)).drops.oversize += received.oversize as u64;
         }
         // A full batch hints at a backlog, the only time when the kernel may have dropped something.
         if received.frames == BATCH {
-            let overflowed = u64::from(from.overflowed()?);
+            let overflowed = u64::from(ports.sockets[port].overflowed()?);
             tally.get_or_insert_with(|| lock(&shared.tally)).drops.overflow += overflowed;
         }
         Ok(())
     }
 
-    /// Sends all that is due, in runs of one direction.
+    /// Sends all that is due, in runs by one port.
     fn let_out(&mut self) {
         let Self { switch, ports, clock, shared, out, .. } = self;
         switch.release(clock.now(), out, |reason| lock(&shared.tally).dropped(reason));
         if out.is_empty() {
             return;
         }
-        for run in out.chunk_by(|a, b| a.direction == b.direction) {
-            let port = if run[0].direction == Direction::Up { &ports.server } else { &ports.client };
+        for run in out.chunk_by(|a, b| a.port == b.port) {
+            let port = &ports.sockets[run[0].port];
             let mut rest = run;
             while !rest.is_empty() {
                 let frames: Vec<&[u8]> = rest.iter().take(BATCH).map(|release| release.bytes.as_slice()).collect();
@@ -270,12 +278,15 @@ impl Worker {
         self.counted = now;
         let left = at.map(|at| at - now);
         match left {
-            _ if self.awake > AWAKE => self.clock.sleep(NAP),
+            _ if self.awake > AWAKE => {
+                self.clock.sleep(NAP);
+                self.ready.fill(true);
+            }
             Some(left) if left <= SPIN => {
                 while self.clock.now() < now + left {
                     std::hint::spin_loop();
                 }
-                return Ok(());
+                return self.poll(Some(Duration::ZERO));
             }
             _ => self.poll(left.map(|left| left - SPIN))?,
         }
@@ -285,19 +296,21 @@ impl Worker {
         Ok(())
     }
 
-    /// Sleeps until a frame, a command, or for `longest`.
-    fn poll(&self, longest: Option<Duration>) -> io::Result<()> {
+    /// Sleeps until a frame, a command, or for `longest`; notes which ports have frames.
+    fn poll(&mut self, longest: Option<Duration>) -> io::Result<()> {
         let timeout = longest.map(|d| Timespec { tv_sec: d.as_secs() as i64, tv_nsec: i64::from(d.subsec_nanos()) });
         let wake = PollFd::new(&self.shared.wake, PollFlags::IN);
-        let mut fds = [self.ports.client.readable(), self.ports.server.readable(), wake];
+        let mut fds: Vec<PollFd<'_>> = self.ports.sockets.iter().map(PacketSocket::readable).chain([wake]).collect();
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) if fds[2].revents().contains(PollFlags::IN) => {
-                let mut count = [0; 8];
-                let _ = rustix::io::read(&self.shared.wake, &mut count);
-            }
-            Ok(_) => {}
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
+        }
+        for (ready, fd) in self.ready.iter_mut().zip(&fds) {
+            *ready = !fd.revents().is_empty();
+        }
+        if fds.last().is_some_and(|wake| wake.revents().contains(PollFlags::IN)) {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.shared.wake, &mut count);
         }
         Ok(())
     }

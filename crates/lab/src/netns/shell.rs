@@ -4,7 +4,7 @@
 //! router, as users of mm-delay and mm-link (Mahimahi) expect. Terminal, signals and exit statuses pass through.
 
 use super::emulator::Emulator;
-use super::switch::{Peers, Switch};
+use super::switch::{Cable, Peers, Switch};
 use super::topology::{self, Far};
 use super::{Block, Entered, Entry, Error, Network};
 use crate::world::{Fate, Host, Record, Reply, Site, World};
@@ -47,7 +47,8 @@ pub fn shell(link: &str, command: &[OsString]) -> Result<i32, Error> {
     };
     let seed = default_world(link).seed.wrapping_add(u64::from(outer.depth()) + 1);
     let (wires, ports) = topology::lay(Far::OuterClient(outer))?;
-    let emulator = Emulator::start(Switch::new(&up, &down, seed), ports, Peers::new(), Clock::new())
+    let switch = Switch::new(&[Cable { ends: topology::ACCESS, up, down }], seed);
+    let emulator = Emulator::start(switch, ports, Peers::new(), Clock::new())
         .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
     let status = run(command, |command| {
         wires.client.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
@@ -65,7 +66,7 @@ fn outer_block() -> Result<Option<Block>, Error> {
 }
 
 /// Runs the command to its end. 126, 127 and 128 + n as shells have it.
-fn run(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Result<(), Error>) -> Result<i32, Error> {
+pub(super) fn run(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Result<(), Error>) -> Result<i32, Error> {
     let shell = || std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
     let (program, args) = match command {
         [] => (shell(), &[][..]),
@@ -97,13 +98,9 @@ fn exists(program: &OsString) -> bool {
 }
 
 /// Says so if what was measured behind this link may not be believed; else stays silent.
-fn vouch(certificate: &super::Certificate) {
-    if !certificate.valid {
-        eprintln!(
-            "headstart: the emulated link could not keep its times: p99 {:.0} us late (allowed: {:.0} us), drops {:?}; \
-             close other programs and try again",
-            certificate.lateness.p99_us, certificate.allowed_us, certificate.drops
-        );
+pub(super) fn vouch(certificate: &super::Certificate) {
+    if let Some(doubt) = certificate.doubt() {
+        eprintln!("headstart: {doubt}");
     }
 }
 
@@ -134,5 +131,5 @@ pub fn default_world(link: &str) -> World {
     refused.v6.iter_mut().for_each(|host| host.fate = Fate::Refuses);
     let sites =
         vec![both("www", 1), site("v4", 2, (true, false)), site("v6", 3, (false, true)), slow, lost, hole, refused];
-    World { link: link.to_owned(), seed: 1, sites }
+    World::new(link, 1, sites)
 }

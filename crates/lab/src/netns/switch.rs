@@ -1,8 +1,11 @@
-//! What happens to packets between the client and the servers, in logical time: the access link both ways, each peer's
-//! own distance beyond it, and black holes.
+//! What happens to packets between the ports, in logical time: links both ways, and beyond them each peer's own distance
+//! and black holes.
 //!
-//! Pure: frames and moments come in, frames and the moments at which they are due come out. The access link is next to
-//! the client, so packets to a peer pass it first, and packets from a peer last.
+//! A [`Cable`] joins two ports: what comes in at one leaves by the other. Routes are the business of the kernels at the far
+//! ends of the ports, so a network of many nodes is many cables here. The default network has a single one, the access
+//! link; it is next to the client, so packets to a distant peer pass it first, and packets from a distant peer last.
+//!
+//! Pure: frames and moments come in, frames and the moments at which they are due come out.
 
 use super::frame::{self, ETHERNET};
 use headstart_core::time::{Duration, Instant};
@@ -11,13 +14,27 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 
-/// Which way a packet goes.
+/// Which way a packet goes over its cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Direction {
-    /// From the client.
+    /// From the first end to the second: in the default network from the client.
     Up,
-    /// To the client.
+    /// From the second end to the first: in the default network to the client.
     Down,
+}
+
+/// A port: its place in the emulator's list of ports.
+pub(super) type Port = usize;
+
+/// A link between two ports.
+#[derive(Clone, Debug)]
+pub(super) struct Cable {
+    /// The ports that it joins; no two cables share one.
+    pub ends: [Port; 2],
+    /// From the first end to the second.
+    pub up: LinkSpec,
+    /// From the second end to the first.
+    pub down: LinkSpec,
 }
 
 /// One peer beyond the access link.
@@ -35,8 +52,8 @@ pub(super) type Peers = HashMap<IpAddr, Peer>;
 /// What becomes of an arriving frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Not emulated: forward at once.
-    Passed(Vec<u8>),
+    /// Not emulated: forward at once by this port.
+    Passed(Port, Vec<u8>),
     /// Taken in; it comes out of [`Switch::release`].
     Held,
     /// The link model dropped it.
@@ -48,8 +65,8 @@ pub(super) enum Verdict {
 /// A frame on its way out.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Release {
-    /// Which way.
-    pub direction: Direction,
+    /// By which port.
+    pub port: Port,
     /// When it is due.
     pub due: Instant,
     /// When it came in.
@@ -74,6 +91,7 @@ impl Packet for Held {
 struct Beyond {
     at: Instant,
     order: u64,
+    cable: usize,
     held: Held,
 }
 
@@ -96,28 +114,45 @@ impl Ord for Beyond {
 
 /// See the module.
 pub(super) struct Switch {
-    up: Link<Held>,
-    down: Link<Held>,
-    /// Past the access link, on the way to a distant peer.
+    cables: Vec<Plugged>,
+    /// By port: the cable that is plugged in, and the way that a packet takes which comes in here.
+    sockets: Vec<Option<(usize, Direction)>>,
+    /// Past its cable, on the way to a distant peer.
     outbound: BinaryHeap<Reverse<Beyond>>,
-    /// From a distant peer, not yet at the access link.
+    /// From a distant peer, not yet at its cable.
     inbound: BinaryHeap<Reverse<Beyond>>,
     order: u64,
     peers: Peers,
 }
 
+struct Plugged {
+    ends: [Port; 2],
+    up: Link<Held>,
+    down: Link<Held>,
+}
+
 impl Switch {
-    /// A switch for an access link of two directions.
-    pub fn new(up: &LinkSpec, down: &LinkSpec, seed: u64) -> Self {
+    /// A switch for these cables. Each direction of each draws a seed of its own from `seed`, in their order.
+    ///
+    /// A port that no cable joins swallows what comes in. Of two cables at one port the later has it.
+    pub fn new(cables: &[Cable], seed: u64) -> Self {
         let mut seeds = fastrand::Rng::with_seed(seed);
-        Self {
-            up: Link::new(up, seeds.u64(..)),
-            down: Link::new(down, seeds.u64(..)),
-            outbound: BinaryHeap::new(),
-            inbound: BinaryHeap::new(),
-            order: 0,
-            peers: Peers::new(),
-        }
+        let mut sockets = Vec::new();
+        let plug = |(n, cable): (usize, &Cable)| {
+            for (port, direction) in cable.ends.into_iter().zip([Direction::Up, Direction::Down]) {
+                if sockets.len() <= port {
+                    sockets.resize(port + 1, None);
+                }
+                sockets[port] = Some((n, direction));
+            }
+            Plugged {
+                ends: cable.ends,
+                up: Link::new(&cable.up, seeds.u64(..)),
+                down: Link::new(&cable.down, seeds.u64(..)),
+            }
+        };
+        let cables = cables.iter().enumerate().map(plug).collect();
+        Self { cables, sockets, outbound: BinaryHeap::new(), inbound: BinaryHeap::new(), order: 0, peers: Peers::new() }
     }
 
     /// Replaces the peers; packets that are on their way stay on it.
@@ -125,10 +160,14 @@ impl Switch {
         self.peers = peers;
     }
 
-    /// A frame came in at the moment `at`. Packets that the access link drops later, on their way from a distant peer,
+    /// A frame came in at `port` at the moment `at`. Packets that a cable drops later, on their way from a distant peer,
     /// are told to `dropped` by [`Self::release`].
-    pub fn arrive(&mut self, direction: Direction, at: Instant, bytes: Vec<u8>) -> Verdict {
-        let Some((from, to)) = frame::endpoints(&bytes) else { return Verdict::Passed(bytes) };
+    pub fn arrive(&mut self, port: Port, at: Instant, bytes: Vec<u8>) -> Verdict {
+        let Some((n, direction)) = self.sockets.get(port).copied().flatten() else { return Verdict::Vanished };
+        let cable = &mut self.cables[n];
+        let Some((from, to)) = frame::endpoints(&bytes) else {
+            return Verdict::Passed(cable.exit(direction), bytes);
+        };
         let address = if direction == Direction::Up { to } else { from };
         let peer = self.peers.get(&address).copied().unwrap_or_default();
         if peer.black_hole {
@@ -136,10 +175,10 @@ impl Switch {
         }
         let held = Held { bytes, arrived: at, beyond: peer.one_way };
         let pushed = match direction {
-            Direction::Up => self.up.push(at, held),
-            Direction::Down if peer.one_way.is_zero() => self.down.push(at, held),
+            Direction::Up => cable.up.push(at, held),
+            Direction::Down if peer.one_way.is_zero() => cable.down.push(at, held),
             Direction::Down => {
-                let beyond = self.beyond(at + peer.one_way, held);
+                let beyond = self.beyond(at + peer.one_way, n, held);
                 self.inbound.push(beyond);
                 Ok(())
             }
@@ -149,36 +188,53 @@ impl Switch {
 
     /// Puts all that is due at `now` into `out`, earliest first.
     pub fn release(&mut self, now: Instant, out: &mut Vec<Release>, mut dropped: impl FnMut(Dropped)) {
-        while let Some((due, held)) = self.up.poll(now) {
-            if held.beyond.is_zero() {
-                out.push(Release { direction: Direction::Up, due, arrived: held.arrived, bytes: held.bytes });
-            } else {
-                let beyond = self.beyond(due + held.beyond, held);
-                self.outbound.push(beyond);
+        for n in 0..self.cables.len() {
+            while let Some((due, held)) = self.cables[n].up.poll(now) {
+                if held.beyond.is_zero() {
+                    let port = self.cables[n].exit(Direction::Up);
+                    out.push(Release { port, due, arrived: held.arrived, bytes: held.bytes });
+                } else {
+                    let beyond = self.beyond(due + held.beyond, n, held);
+                    self.outbound.push(beyond);
+                }
             }
         }
-        while let Some(Beyond { at, held, .. }) = pop_due(&mut self.outbound, now) {
-            out.push(Release { direction: Direction::Up, due: at, arrived: held.arrived, bytes: held.bytes });
+        while let Some(Beyond { at, cable, held, .. }) = pop_due(&mut self.outbound, now) {
+            let port = self.cables[cable].exit(Direction::Up);
+            out.push(Release { port, due: at, arrived: held.arrived, bytes: held.bytes });
         }
-        while let Some(Beyond { at, held, .. }) = pop_due(&mut self.inbound, now) {
-            let _ = self.down.push(at, held).map_err(&mut dropped);
+        while let Some(Beyond { at, cable, held, .. }) = pop_due(&mut self.inbound, now) {
+            let _ = self.cables[cable].down.push(at, held).map_err(&mut dropped);
         }
-        while let Some((due, held)) = self.down.poll(now) {
-            out.push(Release { direction: Direction::Down, due, arrived: held.arrived, bytes: held.bytes });
+        for cable in &mut self.cables {
+            while let Some((due, held)) = cable.down.poll(now) {
+                let port = cable.exit(Direction::Down);
+                out.push(Release { port, due, arrived: held.arrived, bytes: held.bytes });
+            }
         }
         out.sort_by_key(|release| release.due);
     }
 
     /// When to call [`Self::release`] next; `None` while nothing is held.
     pub fn next(&self) -> Option<Instant> {
-        let links = [self.up.poll_timeout(), self.down.poll_timeout()].into_iter().flatten().map(|d| d.at);
+        let links = self.cables.iter().flat_map(|cable| [cable.up.poll_timeout(), cable.down.poll_timeout()]);
         let beyond = [self.outbound.peek(), self.inbound.peek()].into_iter().flatten().map(|Reverse(b)| b.at);
-        links.chain(beyond).min()
+        links.flatten().map(|deadline| deadline.at).chain(beyond).min()
     }
 
-    fn beyond(&mut self, at: Instant, held: Held) -> Reverse<Beyond> {
+    fn beyond(&mut self, at: Instant, cable: usize, held: Held) -> Reverse<Beyond> {
         self.order += 1;
-        Reverse(Beyond { at, order: self.order, held })
+        Reverse(Beyond { at, order: self.order, cable, held })
+    }
+}
+
+impl Plugged {
+    /// The port by which packets leave that go this way.
+    fn exit(&self, direction: Direction) -> Port {
+        match direction {
+            Direction::Up => self.ends[1],
+            Direction::Down => self.ends[0],
+        }
     }
 }
 
@@ -208,10 +264,14 @@ mod tests {
         Instant::from_millis(n)
     }
 
+    /// Ports of the access link, the client's first.
+    const HOME: Port = 0;
+    const SERVERS: Port = 1;
+
     /// 8 Mbit/s, 10 ms each way; FAR is 20 ms further each way.
     fn switch() -> Switch {
         let spec = LinkSpec::constant(8_000_000, Duration::from_millis(10));
-        let mut switch = Switch::new(&spec, &spec, 1);
+        let mut switch = Switch::new(&[Cable { ends: [HOME, SERVERS], up: spec.clone(), down: spec }], 1);
         let far = Peer { one_way: Duration::from_millis(20), black_hole: false };
         let hole = Peer { one_way: Duration::ZERO, black_hole: true };
         switch.set_peers([(FAR.parse().unwrap(), far), (HOLE.parse().unwrap(), hole)].into());
@@ -219,13 +279,13 @@ mod tests {
     }
 
     /// Drives the switch from deadline to deadline until it is empty.
-    fn play(switch: &mut Switch) -> Vec<(Direction, Instant)> {
+    fn play(switch: &mut Switch) -> Vec<(Port, Instant)> {
         let mut all = Vec::new();
         while let Some(at) = switch.next() {
             let mut out = Vec::new();
             switch.release(at, &mut out, |dropped| panic!("{dropped}"));
             assert!(out.iter().all(|release| release.due <= at), "nothing leaves early");
-            all.extend(out.into_iter().map(|release| (release.direction, release.due)));
+            all.extend(out.into_iter().map(|release| (release.port, release.due)));
         }
         all
     }
@@ -233,31 +293,31 @@ mod tests {
     #[test]
     fn a_packet_to_a_near_peer_takes_the_link_and_no_more() {
         let mut switch = switch();
-        assert_eq!(switch.arrive(Direction::Up, ms(5), packet(CLIENT, NEAR)), Verdict::Held);
-        assert_eq!(play(&mut switch), [(Direction::Up, ms(5 + 1 + 10))]);
+        assert_eq!(switch.arrive(HOME, ms(5), packet(CLIENT, NEAR)), Verdict::Held);
+        assert_eq!(play(&mut switch), [(SERVERS, ms(5 + 1 + 10))]);
     }
 
     #[test]
     fn a_distant_peer_is_as_far_on_the_way_back_as_on_the_way_out() {
         let mut switch = switch();
-        switch.arrive(Direction::Up, ms(0), packet(CLIENT, FAR));
-        assert_eq!(play(&mut switch), [(Direction::Up, ms(1 + 10 + 20))]);
-        switch.arrive(Direction::Down, ms(31), packet(FAR, CLIENT));
-        assert_eq!(play(&mut switch), [(Direction::Down, ms(31 + 20 + 1 + 10))]);
+        switch.arrive(HOME, ms(0), packet(CLIENT, FAR));
+        assert_eq!(play(&mut switch), [(SERVERS, ms(1 + 10 + 20))]);
+        switch.arrive(SERVERS, ms(31), packet(FAR, CLIENT));
+        assert_eq!(play(&mut switch), [(HOME, ms(31 + 20 + 1 + 10))]);
     }
 
     #[test]
     fn packets_from_a_distant_peer_share_the_access_link_only_when_they_get_there() {
         let mut switch = switch();
-        switch.arrive(Direction::Down, ms(0), packet(FAR, CLIENT));
-        switch.arrive(Direction::Down, ms(0), packet(NEAR, CLIENT));
-        assert_eq!(play(&mut switch), [(Direction::Down, ms(11)), (Direction::Down, ms(31))]);
+        switch.arrive(SERVERS, ms(0), packet(FAR, CLIENT));
+        switch.arrive(SERVERS, ms(0), packet(NEAR, CLIENT));
+        assert_eq!(play(&mut switch), [(HOME, ms(11)), (HOME, ms(31))]);
     }
 
     #[test]
     fn a_late_caller_changes_no_due_time() {
         let mut switch = switch();
-        switch.arrive(Direction::Down, ms(0), packet(FAR, CLIENT));
+        switch.arrive(SERVERS, ms(0), packet(FAR, CLIENT));
         let mut out = Vec::new();
         switch.release(ms(500), &mut out, |dropped| panic!("{dropped}"));
         assert_eq!(out.iter().map(|release| release.due).collect::<Vec<_>>(), [ms(31)]);
@@ -266,15 +326,31 @@ mod tests {
     #[test]
     fn a_black_hole_swallows_both_directions_and_can_be_closed() {
         let mut switch = switch();
-        assert_eq!(switch.arrive(Direction::Up, ms(0), packet(CLIENT, HOLE)), Verdict::Vanished);
-        assert_eq!(switch.arrive(Direction::Down, ms(0), packet(HOLE, CLIENT)), Verdict::Vanished);
+        assert_eq!(switch.arrive(HOME, ms(0), packet(CLIENT, HOLE)), Verdict::Vanished);
+        assert_eq!(switch.arrive(SERVERS, ms(0), packet(HOLE, CLIENT)), Verdict::Vanished);
         switch.set_peers(Peers::new());
-        assert_eq!(switch.arrive(Direction::Up, ms(0), packet(CLIENT, HOLE)), Verdict::Held);
+        assert_eq!(switch.arrive(HOME, ms(0), packet(CLIENT, HOLE)), Verdict::Held);
     }
 
     #[test]
     fn arp_passes_at_once() {
         let arp = [&[2; 12][..], &[8, 6], &[0; 28]].concat();
-        assert_eq!(switch().arrive(Direction::Up, ms(0), arp.clone()), Verdict::Passed(arp));
+        assert_eq!(switch().arrive(HOME, ms(0), arp.clone()), Verdict::Passed(SERVERS, arp));
+    }
+
+    #[test]
+    fn cables_side_by_side_do_not_hear_each_other() {
+        let cable = |ends, delay_ms| {
+            let spec = LinkSpec::constant(8_000_000, Duration::from_millis(delay_ms));
+            Cable { ends, up: spec.clone(), down: spec }
+        };
+        // Ports 3 and 0, then 1 and 4; nothing is plugged into 2.
+        let mut switch = Switch::new(&[cable([3, 0], 10), cable([1, 4], 30)], 1);
+        for port in [0, 1, 3, 4] {
+            assert_eq!(switch.arrive(port, ms(0), packet(CLIENT, NEAR)), Verdict::Held);
+        }
+        assert_eq!(switch.arrive(2, ms(0), packet(CLIENT, NEAR)), Verdict::Vanished);
+        assert_eq!(switch.arrive(9, ms(0), packet(CLIENT, NEAR)), Verdict::Vanished);
+        assert_eq!(play(&mut switch), [(0, ms(11)), (3, ms(11)), (4, ms(31)), (1, ms(31))]);
     }
 }

@@ -6,8 +6,10 @@
 //! long as the handles in [`Wires`] and the processes inside.
 
 use super::Error;
-use super::addressing::{Block, DNS_V4, DNS_V6, Ends};
+use super::addressing::{Block, Ends, MOST_DNS_SERVERS, dns_server};
 use super::emulator::Ports;
+use super::switch::Port;
+use headstart_core::path::Family;
 use headstart_io::sys::ethtool::offloads_off;
 use headstart_io::sys::netlink::{LOOPBACK, Mac, Netlink, NetlinkError, VethEnd, Via};
 use headstart_io::sys::netns::NetNs;
@@ -22,6 +24,9 @@ const CLIENT_PORT_MAC: Mac = [0x02, 0x68, 0x73, 0, 0, 2];
 const SERVER_MAC: Mac = [0x02, 0x68, 0x73, 0, 0, 3];
 const SERVER_PORT_MAC: Mac = [0x02, 0x68, 0x73, 0, 0, 4];
 
+/// Places of the two ports among the emulator's: the client's, and that of the servers or of the lab around this one.
+pub(super) const ACCESS: [Port; 2] = [0, 1];
+
 /// Names in the emulator's namespace.
 const CLIENT_PORT: &str = "client";
 const SERVER_PORT: &str = "server";
@@ -29,7 +34,7 @@ const SERVER_PORT: &str = "server";
 const CLIENT_LINK: &str = "eth0";
 
 /// Settings of every namespace that packets end in. Reverse path filters would drop what a nested lab sends.
-const ENDPOINT: &[(&str, &str)] = &[
+pub(super) const ENDPOINT: &[(&str, &str)] = &[
     ("net/ipv4/conf/all/rp_filter", "0"),
     ("net/ipv4/conf/default/rp_filter", "0"),
     ("net/ipv6/conf/all/accept_dad", "0"),
@@ -41,10 +46,10 @@ const ENDPOINT: &[(&str, &str)] = &[
 /// The server binds addresses that are local by route only.
 const SERVER: &[(&str, &str)] = &[("net/ipv4/ip_nonlocal_bind", "1"), ("net/ipv6/ip_nonlocal_bind", "1")];
 /// The emulator's kernel must not speak.
-const EMULATOR: &[(&str, &str)] =
+pub(super) const EMULATOR: &[(&str, &str)] =
     &[("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")];
 /// The client of the outer lab becomes a router for the inner one.
-const ROUTER: &[(&str, &str)] = &[("net/ipv4/ip_forward", "1"), ("net/ipv6/conf/all/forwarding", "1")];
+pub(super) const ROUTER: &[(&str, &str)] = &[("net/ipv4/ip_forward", "1"), ("net/ipv6/conf/all/forwarding", "1")];
 
 const CONGESTION_CONTROL: &str = "net/ipv4/tcp_congestion_control";
 /// What the papers' servers used; the kernel's default may be another.
@@ -98,8 +103,9 @@ pub(super) fn lay(far: Far<'_>) -> Result<(Wires, Ports), Error> {
             in_ns(&far_ns, || {
                 let mut netlink = Netlink::open()?;
                 netlink.up(LOOPBACK)?;
-                let names = [IpAddr::V4(DNS_V4), IpAddr::V6(DNS_V6)];
-                addresses.iter().chain(&names).try_for_each(|ip| own(&mut netlink, *ip))?;
+                let dns = |family| (0..MOST_DNS_SERVERS).map(move |n| dns_server(n, family));
+                let dns: Vec<IpAddr> = Family::BOTH.into_iter().flat_map(dns).collect();
+                addresses.iter().chain(&dns).try_for_each(|ip| own(&mut netlink, *ip))?;
                 Ok(())
             })?;
             (block, CLIENT_LINK.to_owned())
@@ -117,7 +123,7 @@ pub(super) fn lay(far: Far<'_>) -> Result<(Wires, Ports), Error> {
     })?;
     in_ns(&far_ns, || join_far(&far_name, ends))?;
     let ports = in_ns(&emulator, || {
-        Ok(Ports { client: port(CLIENT_PORT)?, server: port(SERVER_PORT)?, server_mac: SERVER_MAC })
+        Ok(Ports { sockets: vec![port(CLIENT_PORT)?, port(SERVER_PORT)?], probe: (ACCESS[1], SERVER_MAC) })
     })?;
     Ok((Wires { client, far: far_ns, _emulator: emulator, block, client_congestion_control }, ports))
 }
@@ -155,12 +161,63 @@ fn join_client(ends: [Ends; 2]) -> Result<(), Error> {
     let mut netlink = Netlink::open()?;
     netlink.up(LOOPBACK)?;
     let index = plug(&mut netlink, CLIENT_LINK)?;
-    for end in ends {
-        netlink.address(index, end.client, end.prefix)?;
-        netlink.neighbour(index, end.gateway, SERVER_MAC)?;
-        netlink.route(anywhere(end), 0, Via::Gateway(end.gateway, index))?;
+    Ok(ends.into_iter().try_for_each(|end| join(&mut netlink, index, end))?)
+}
+
+/// Gives the client its address and its default route in a family.
+fn join(netlink: &mut Netlink, index: u32, end: Ends) -> Result<(), NetlinkError> {
+    netlink.address(index, end.client, end.prefix)?;
+    netlink.neighbour(index, end.gateway, SERVER_MAC)?;
+    netlink.route(anywhere(end), 0, Via::Gateway(end.gateway, index))
+}
+
+/// The client's own connectivity, which a world may change while programs run. Stays in the client's namespace, wherever
+/// it is used.
+pub(super) struct Attachment {
+    netlink: Netlink,
+    index: u32,
+    ends: [Ends; 2],
+    congestion_control: String,
+}
+
+impl Attachment {
+    /// That of these wires.
+    pub fn of(wires: &Wires) -> Result<Self, Error> {
+        let netlink = in_ns(&wires.client, || {
+            let mut netlink = Netlink::open()?;
+            let index = netlink.index(CLIENT_LINK)?;
+            Ok((netlink, index))
+        });
+        let (netlink, index) = netlink?;
+        let congestion_control = wires.client_congestion_control.clone();
+        Ok(Self { netlink, index, ends: wires.block.ends(), congestion_control })
     }
-    Ok(())
+
+    /// Takes the client's default route and address in `family`.
+    pub fn leave(&mut self, family: Family) -> Result<(), NetlinkError> {
+        let end = self.end(family);
+        // First the address, at which the kernel itself may take the route away.
+        self.netlink.delete_address(self.index, end.client, end.prefix)?;
+        match self.netlink.delete_route(anywhere(end), 0, Via::Gateway(end.gateway, self.index)) {
+            Err(e) if e.is_missing() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Gives both back, as they were.
+    pub fn come(&mut self, family: Family) -> Result<(), NetlinkError> {
+        let end = self.end(family);
+        join(&mut self.netlink, self.index, end)?;
+        let via = Via::Gateway(end.gateway, self.index);
+        // Where the namespace's default does it, the route need not, and may not be allowed to.
+        let _ = self.netlink.route_with_congestion_control(anywhere(end), 0, via, &self.congestion_control);
+        Ok(())
+    }
+
+    fn end(&self, family: Family) -> Ends {
+        let [v4, v6] = self.ends;
+        if family == Family::V4 { v4 } else { v6 }
+    }
 }
 
 fn join_far(name: &str, ends: [Ends; 2]) -> Result<(), Error> {
@@ -175,20 +232,20 @@ fn join_far(name: &str, ends: [Ends; 2]) -> Result<(), Error> {
 }
 
 /// Switches an interface on, its offloads off; its index.
-fn plug(netlink: &mut Netlink, name: &str) -> Result<u32, Error> {
+pub(super) fn plug(netlink: &mut Netlink, name: &str) -> Result<u32, Error> {
     offloads_off(name).map_err(|source| Error::Io { what: format!("switching off offloads of {name}"), source })?;
     let index = netlink.index(name)?;
     netlink.up(index)?;
     Ok(index)
 }
 
-fn port(name: &str) -> Result<PacketSocket, Error> {
+pub(super) fn port(name: &str) -> Result<PacketSocket, Error> {
     let mut netlink = Netlink::open()?;
     let index = plug(&mut netlink, name)?;
     PacketSocket::bind(index).map_err(|source| Error::Io { what: format!("opening a packet socket on {name}"), source })
 }
 
-fn creating(source: io::Error) -> Error {
+pub(super) fn creating(source: io::Error) -> Error {
     Error::Io { what: "making a network namespace".into(), source }
 }
 
@@ -216,7 +273,7 @@ fn congestion_control(ends: [Ends; 2]) -> Result<String, Error> {
     Ok(fs::read_to_string(&path).map_or_else(|_| "unknown".into(), |text| text.trim().to_owned()))
 }
 
-fn sysctls(settings: &[(&str, &str)]) -> Result<(), Error> {
+pub(super) fn sysctls(settings: &[(&str, &str)]) -> Result<(), Error> {
     settings.iter().try_for_each(|(name, value)| match fs::write(format!("/proc/sys/{name}"), value) {
         Ok(()) => Ok(()),
         Err(source) => Err(Error::Io { what: format!("setting {} to {value}", name.replace('/', ".")), source }),

@@ -1,6 +1,6 @@
 //! What no host can know and the lab does: which family of each name is faster, by the world's own numbers.
 
-use crate::world::{Fate, Host, Record, Reply, Site, World};
+use crate::world::{Change, Event, Fate, Host, Record, Reply, Site, When, World};
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
@@ -15,7 +15,11 @@ pub fn faster(world: &World, lifetime: Lifetime) -> Result<HashMap<String, Famil
     let (up, down) = parse(&world.link)?;
     let round_trip = up.least_delay() + down.least_delay();
     let lookups = if lifetime == Lifetime::Off { 1 } else { 0 };
-    let time = |record: &Record, hosts: &[Host]| -> Option<Duration> {
+    let absent = |family| world.timeline.contains(&Change { when: When::AtFirst, event: Event::Leaves(family) });
+    let time = |family, record: &Record, hosts: &[Host]| -> Option<Duration> {
+        if absent(family) {
+            return None;
+        }
         let lookup = match record.reply {
             Reply::Records => round_trip + record.delay,
             Reply::Truncated => (round_trip + record.delay) * 2 + round_trip,
@@ -24,7 +28,7 @@ pub fn faster(world: &World, lifetime: Lifetime) -> Result<HashMap<String, Famil
         let nearest = hosts.iter().filter(|h| h.fate == Fate::Answers).map(|h| h.extra_rtt).min()?;
         Some(lookup * lookups + round_trip + nearest)
     };
-    let favourite = |site: &Site| match (time(&site.a, &site.v4), time(&site.aaaa, &site.v6)) {
+    let favourite = |site: &Site| match (time(Family::V4, &site.a, &site.v4), time(Family::V6, &site.aaaa, &site.v6)) {
         (Some(v4), Some(v6)) if v4 < v6 => Family::V4,
         (Some(_), None) => Family::V4,
         _ => Family::V6,

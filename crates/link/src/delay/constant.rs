@@ -1,6 +1,6 @@
 //! The same delay for every packet.
 
-use headstart_core::time::Duration;
+use headstart_core::time::{Duration, Instant};
 
 use super::{Delay, DelaySpec};
 use crate::quantity;
@@ -32,7 +32,7 @@ fn parse(text: &str, _: &mut Files<'_>) -> Result<DelaySpec, BadModel> {
 struct Constant(Duration);
 
 impl Delay for Constant {
-    fn draw(&mut self, _: &mut fastrand::Rng) -> Duration {
+    fn draw(&mut self, _: Instant, _: &mut fastrand::Rng) -> Duration {
         self.0
     }
 
@@ -49,6 +49,6 @@ mod tests {
     fn every_packet_takes_the_same_time() {
         let mut model = constant(Duration::from_micros(200)).build();
         let mut rng = fastrand::Rng::with_seed(1);
-        assert!((0..10).all(|_| model.draw(&mut rng) == Duration::from_micros(200)));
+        assert!((0..10).all(|_| model.draw(Instant::ZERO, &mut rng) == Duration::from_micros(200)));
     }
 }

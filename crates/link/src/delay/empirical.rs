@@ -4,7 +4,7 @@
 //! neighbours, linearly. So five numbers are the box plot: minimum, lower quartile, median, upper quartile, maximum. What
 //! is never drawn: a delay outside the list.
 
-use headstart_core::time::Duration;
+use headstart_core::time::{Duration, Instant};
 
 use super::{Delay, DelaySpec, from_nanos, nanos};
 use crate::quantity;
@@ -44,7 +44,7 @@ fn parse(text: &str, _: &mut Files<'_>) -> Result<DelaySpec, BadModel> {
 struct Empirical(Vec<Duration>);
 
 impl Delay for Empirical {
-    fn draw(&mut self, rng: &mut fastrand::Rng) -> Duration {
+    fn draw(&mut self, _: Instant, rng: &mut fastrand::Rng) -> Duration {
         let place = rng.f64() * self.0.len().saturating_sub(1) as f64;
         let index = place as usize;
         match (self.0.get(index), self.0.get(index + 1)) {
@@ -68,7 +68,7 @@ mod tests {
         let given: Vec<_> = [8, 9, 10, 12, 30].map(Duration::from_millis).into();
         let mut model = empirical(&given).build();
         let mut rng = fastrand::Rng::with_seed(5);
-        let mut draws: Vec<f64> = (0..40_001).map(|_| nanos(model.draw(&mut rng)) / 1e6).collect();
+        let mut draws: Vec<f64> = (0..40_001).map(|_| nanos(model.draw(Instant::ZERO, &mut rng)) / 1e6).collect();
         draws.sort_by(f64::total_cmp);
         for (quarter, wanted) in [(1, 9.0), (2, 10.0), (3, 12.0)] {
             let found = draws[quarter * 10_000];
@@ -80,7 +80,10 @@ mod tests {
     #[test]
     fn one_quantile_is_a_constant_and_none_is_no_delay() {
         let mut rng = fastrand::Rng::with_seed(5);
-        assert_eq!(empirical(&[Duration::from_millis(3)]).build().draw(&mut rng), Duration::from_millis(3));
-        assert_eq!(empirical(&[]).build().draw(&mut rng), Duration::ZERO);
+        assert_eq!(
+            empirical(&[Duration::from_millis(3)]).build().draw(Instant::ZERO, &mut rng),
+            Duration::from_millis(3)
+        );
+        assert_eq!(empirical(&[]).build().draw(Instant::ZERO, &mut rng), Duration::ZERO);
     }
 }

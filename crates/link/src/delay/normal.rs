@@ -3,7 +3,7 @@
 //! The cut keeps one packet in a million from stopping all that follow it, since order is kept. What is never drawn: a
 //! delay below zero or outside mean ± 3 sd.
 
-use headstart_core::time::Duration;
+use headstart_core::time::{Duration, Instant};
 
 use super::{Delay, DelaySpec, from_nanos, nanos};
 use crate::quantity;
@@ -43,7 +43,7 @@ struct Normal {
 }
 
 impl Delay for Normal {
-    fn draw(&mut self, rng: &mut fastrand::Rng) -> Duration {
+    fn draw(&mut self, _: Instant, rng: &mut fastrand::Rng) -> Duration {
         loop {
             // At least 49 % of the draws are kept, since the mean is not negative.
             let z = standard(rng);
@@ -78,7 +78,7 @@ mod tests {
     fn draws(mean_ms: u64, sd_ms: u64, count: usize) -> Vec<f64> {
         let mut model = normal(Duration::from_millis(mean_ms), Duration::from_millis(sd_ms)).build();
         let mut rng = fastrand::Rng::with_seed(7);
-        (0..count).map(|_| nanos(model.draw(&mut rng)) / 1e6).collect()
+        (0..count).map(|_| nanos(model.draw(Instant::ZERO, &mut rng)) / 1e6).collect()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A delay that is equally likely anywhere between two bounds.
 
-use headstart_core::time::Duration;
+use headstart_core::time::{Duration, Instant};
 
 use super::{Delay, DelaySpec};
 use crate::quantity;
@@ -44,7 +44,7 @@ struct Uniform {
 }
 
 impl Delay for Uniform {
-    fn draw(&mut self, rng: &mut fastrand::Rng) -> Duration {
+    fn draw(&mut self, _: Instant, rng: &mut fastrand::Rng) -> Duration {
         Duration::from_nanos(rng.u64(self.least..=self.most))
     }
 
@@ -63,7 +63,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut counts = [0u32; 4];
         for _ in 0..40_000 {
-            let nanos = model.draw(&mut rng).as_nanos() as u64 - 10_000_000;
+            let nanos = model.draw(Instant::ZERO, &mut rng).as_nanos() as u64 - 10_000_000;
             counts[(nanos / 2_500_001) as usize] += 1;
         }
         // Binomial, 40000 draws at 1/4: five standard deviations are 433.

@@ -4,8 +4,8 @@
 //! several opportunities. The file repeats after its last timestamp. A packet that does not fit takes the next
 //! opportunities too, and what it leaves over goes to the packets that were already waiting; an opportunity that finds
 //! nothing waiting is lost (mahimahi, `LinkQueue::rationalize`). Bytes are those of the IP packet (mahimahi's
-//! own unit is 1504: the packet and the 4 bytes of its TUN header). The trace starts at the origin of time. What is never done: no file is opened here, and an opportunity is never used by a packet that came at
-//! or after it.
+//! own unit is 1504: the packet and the 4 bytes of its TUN header). The trace starts at the origin of time. What is never
+//! done: no file is opened here, and an opportunity is never used by a packet that came at or after it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use headstart_core::time::Instant;
 
 use super::{Rate, RateSpec};
+use crate::spec::digest;
 use crate::{BadModel, Entry, Files};
 
 const NAME: &str = "trace";
@@ -108,11 +109,38 @@ impl Trace {
                 _ => millis.push(value),
             }
         }
+        Self::checked(name, millis)
+    }
+
+    /// `millis` are sorted.
+    fn checked(name: &str, millis: Vec<u64>) -> Result<Self, BadTrace> {
         match millis.last() {
             None => Err(BadTrace::Empty { name: name.to_owned() }),
             Some(0) => Err(BadTrace::ZeroLength { name: name.to_owned(), line: millis.len() }),
             Some(_) => Ok(Self { name: name.to_owned(), millis }),
         }
+    }
+
+    /// The trace of these opportunities, milliseconds since the start of a recording; they are sorted first. It is an error
+    /// if there is none above zero.
+    pub fn of_millis(name: &str, millis: impl IntoIterator<Item = u64>) -> Result<Self, BadTrace> {
+        let mut millis: Vec<u64> = millis.into_iter().map(|value| value.min(MAX_MILLIS)).collect();
+        millis.sort_unstable();
+        Self::checked(name, millis)
+    }
+
+    /// The trace of what a saturated link delivered: moments and bytes of its packets, in the order of time. Each
+    /// [`OPPORTUNITY`] bytes make a line at the millisecond, rounded up, at which the last of them came; a rest makes none.
+    /// It is an error if that leaves no line above zero.
+    pub fn of_deliveries(name: &str, deliveries: impl IntoIterator<Item = (Instant, usize)>) -> Result<Self, BadTrace> {
+        let (mut millis, mut bytes) = (Vec::new(), 0);
+        for (at, delivered) in deliveries {
+            bytes += delivered;
+            let line = at.as_nanos().div_ceil(MILLISECOND).min(MAX_MILLIS);
+            millis.extend(std::iter::repeat_n(line, bytes / OPPORTUNITY));
+            bytes %= OPPORTUNITY;
+        }
+        Self::of_millis(name, millis)
     }
 
     /// The trace of a constant rate, as long as it must be to repeat exactly, at most a second (then rounded to a whole
@@ -149,12 +177,6 @@ impl Trace {
     fn period(&self) -> u64 {
         self.millis.last().map_or(MILLISECOND, |last| last * MILLISECOND)
     }
-
-    /// FNV-1a over the timestamps: what tells two files of one name apart.
-    fn digest(&self) -> u64 {
-        let bytes = self.millis.iter().flat_map(|millis| millis.to_le_bytes());
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-    }
 }
 
 fn whole_millis(name: &str, line: usize, digits: &str) -> Result<u64, BadTrace> {
@@ -173,7 +195,7 @@ fn whole_millis(name: &str, line: usize, digits: &str) -> Result<u64, BadTrace> 
 
 /// A rate that follows `trace`.
 pub fn trace(trace: Trace) -> RateSpec {
-    let (name, digest) = (trace.name.clone(), trace.digest());
+    let (name, digest) = (trace.name.clone(), digest(trace.millis.iter().copied()));
     let trace = Arc::new(trace);
     RateSpec::new(NAME, name, move || {
         Box::new(Follow { trace: Arc::clone(&trace), current: None, left: 0 }) // nothing used yet
@@ -338,6 +360,24 @@ mod tests {
         assert_eq!(trace.millis().len(), 1000);
         assert_eq!(trace.bits_per_second(), 12_000_000.0);
         assert_eq!(trace.millis()[0], 1);
+    }
+
+    #[test]
+    fn what_a_followed_trace_delivers_is_that_trace() {
+        let text = "1\n1\n4\n7\n7\n7\n12\n";
+        let ends = served(text, &[(0, 1500); 7]);
+        let delivered = ends.iter().map(|us| (Instant::from_nanos(us * 1000), 1500));
+        assert_eq!(Trace::of_deliveries("up", delivered).unwrap().to_text(), text);
+        // Small packets fill an opportunity together; a third of one is left.
+        let small = (1..=10).map(|k| (Instant::from_nanos(k * 300_000), 500));
+        assert_eq!(Trace::of_deliveries("up", small).unwrap().millis(), [1, 2, 3]);
+        assert!(matches!(Trace::of_deliveries("up", []), Err(BadTrace::Empty { .. })));
+    }
+
+    #[test]
+    fn opportunities_are_sorted_when_they_are_made_into_a_trace_and_refused_if_they_last_nothing() {
+        assert_eq!(Trace::of_millis("up", [5, 0, 3]).unwrap().to_text(), "0\n3\n5\n");
+        assert!(matches!(Trace::of_millis("up", [0, 0]), Err(BadTrace::ZeroLength { line: 2, .. })));
     }
 
     proptest! {

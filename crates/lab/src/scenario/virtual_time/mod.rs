@@ -1,0 +1,160 @@
+//! A scenario in virtual time: its links are the models themselves, its hosts smoltcp's TCP and plain datagrams.
+//!
+//! Same file, same figures, bit for bit. Nodes take no time. What is not modelled: TCP beyond what smoltcp does (it has no
+//! selective acknowledgements), so that transfers over links with losses take longer than with the kernel's TCP; `real_time`
+//! shows by how much.
+
+mod datagrams;
+mod tcp;
+
+use super::routes::{End, Routes, owner};
+use super::{Measured, Scenario, Traffic};
+use headstart_core::path::Family;
+use headstart_core::time::Instant;
+use headstart_link::{Counters, Link, Packet};
+
+/// A packet on its way to one end of a flow.
+struct Parcel {
+    flow: usize,
+    /// Whether it goes to the flow's `to`, or back to its `from`.
+    forth: bool,
+    load: Load,
+}
+
+/// What is in a packet.
+enum Load {
+    /// An IP packet of smoltcp's.
+    Tcp(Vec<u8>),
+    /// A datagram.
+    Datagram { number: u64, sent: Instant, wire_len: usize },
+}
+
+impl Packet for Parcel {
+    fn wire_len(&self) -> usize {
+        match &self.load {
+            Load::Tcp(bytes) => bytes.len(),
+            Load::Datagram { wire_len, .. } => *wire_len,
+        }
+    }
+}
+
+/// Both ends of a flow.
+trait Actor {
+    /// A packet has arrived at one end: `forth` at `to`. What it sends goes into `out`.
+    fn receive(&mut self, at: Instant, forth: bool, load: Load, out: &mut Vec<(bool, Load)>);
+    /// Does what is due at `now`.
+    fn poll(&mut self, now: Instant, out: &mut Vec<(bool, Load)>);
+    /// When to poll next.
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// What has come of it so far.
+    fn measured(&self) -> Measured;
+    /// Whether nothing more will come of it.
+    fn done(&self) -> bool;
+}
+
+/// What a scenario came to.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// By flow, in the order of the file.
+    pub flows: Vec<Measured>,
+    /// By link, up and down.
+    pub links: Vec<[Counters; 2]>,
+}
+
+struct Engine<'a> {
+    scenario: &'a Scenario,
+    routes: Routes,
+    /// By link: up, down.
+    links: Vec<[Link<Parcel>; 2]>,
+    /// By flow: the ends of `from` and `to`.
+    ends: Vec<[End; 2]>,
+    actors: Vec<Box<dyn Actor>>,
+}
+
+/// Plays it to the end of its last flow, or to its limit.
+pub fn play(scenario: &Scenario) -> Result<Played, String> {
+    let routes = Routes::of(scenario).map_err(|(_, reason)| reason)?;
+    let ends = scenario.flows.iter().map(|flow| routes.ends(scenario, flow)).collect::<Result<Vec<_>, _>>()?;
+    let links = scenario
+        .wires
+        .iter()
+        .zip(scenario.seeds())
+        .map(|(wire, [up, down])| [Link::new(&wire.up, up), Link::new(&wire.down, down)])
+        .collect();
+    let actor = |(flow, ends): (&super::Flow, &[End; 2])| -> Box<dyn Actor> {
+        let start = Instant::ZERO + flow.start;
+        match flow.traffic {
+            Traffic::Tcp { bytes } => {
+                Box::new(tcp::Transfer::new(start, bytes, ends.map(|end| end.address(flow.family))))
+            }
+            Traffic::Datagrams { .. } | Traffic::Ping { .. } => Box::new(datagrams::Datagrams::new(start, flow)),
+        }
+    };
+    let actors = scenario.flows.iter().zip(&ends).map(actor).collect();
+    let mut engine = Engine { scenario, routes, links, ends, actors };
+    engine.run();
+    Ok(Played {
+        flows: engine.actors.iter().map(|actor| actor.measured()).collect(),
+        links: engine.links.iter().map(|[up, down]| [up.counters(), down.counters()]).collect(),
+    })
+}
+
+impl Engine<'_> {
+    fn run(&mut self) {
+        let limit = Instant::ZERO + self.scenario.limit;
+        while let Some(now) = self.next().filter(|now| *now <= limit) {
+            for wire in 0..self.links.len() {
+                for way in 0..2 {
+                    while let Some((at, parcel)) = self.links[wire][way].poll(now) {
+                        let node = self.scenario.wires[wire].ends[1 - way];
+                        self.arrive(at, node, parcel);
+                    }
+                }
+            }
+            for flow in 0..self.actors.len() {
+                if self.actors[flow].poll_timeout().is_some_and(|at| at <= now) {
+                    let mut out = Vec::new();
+                    self.actors[flow].poll(now, &mut out);
+                    self.send(now, flow, out);
+                }
+            }
+            if self.actors.iter().all(|actor| actor.done()) {
+                return;
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let links = self.links.iter().flatten().filter_map(|link| Some(link.poll_timeout()?.at));
+        links.chain(self.actors.iter().filter_map(|actor| actor.poll_timeout())).min()
+    }
+
+    fn family(&self, flow: usize) -> Family {
+        self.scenario.flows[flow].family
+    }
+
+    fn arrive(&mut self, at: Instant, node: usize, parcel: Parcel) {
+        let to = self.ends[parcel.flow][usize::from(parcel.forth)];
+        if owner(self.scenario, to) != node {
+            return self.forward(at, node, parcel);
+        }
+        let mut out = Vec::new();
+        self.actors[parcel.flow].receive(at, parcel.forth, parcel.load, &mut out);
+        self.send(at, parcel.flow, out);
+    }
+
+    fn send(&mut self, at: Instant, flow: usize, loads: Vec<(bool, Load)>) {
+        for (forth, load) in loads {
+            let node = owner(self.scenario, self.ends[flow][usize::from(!forth)]);
+            self.forward(at, node, Parcel { flow, forth, load });
+        }
+    }
+
+    /// Onto the next link of its way; a drop is counted by the link.
+    fn forward(&mut self, at: Instant, node: usize, parcel: Parcel) {
+        let to = self.ends[parcel.flow][usize::from(parcel.forth)];
+        let Some(wire) = self.routes.next(self.family(parcel.flow), node, to) else { return };
+        let Some(side) = self.scenario.wires[wire].side(node) else { return };
+        let _ = self.links[wire][side].push(at, parcel);
+    }
+}
