@@ -63,9 +63,8 @@ impl Work<'_> {
             command.arg(self.headstart).args(["run", "--quiet"]).args(flags).arg("--");
         }
         command.arg(program);
-        for variable in ["HEADSTART", "HEADSTART_DIR", "LD_PRELOAD"] {
-            command.env_remove(variable);
-        }
+        // Both arms in the same surroundings, and a supervisor for this run alone.
+        command.env_remove("HEADSTART_DIR").env_remove("LD_PRELOAD").env("HEADSTART", "private");
         command
     }
 

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(2);
 const COMPLAINT: usize = 300;
 
 /// Variables that would lead a program elsewhere, or change what it runs under.
-const NOT_PASSED_ON: [&str; 14] = [
+const NOT_PASSED_ON: [&str; 13] = [
     "http_proxy",
     "https_proxy",
     "all_proxy",
@@ -32,7 +32,6 @@ const NOT_PASSED_ON: [&str; 14] = [
     "GODEBUG",
     "NODE_OPTIONS",
     "JAVA_TOOL_OPTIONS",
-    "HEADSTART",
     "HEADSTART_DIR",
     "LD_PRELOAD",
 ];
@@ -51,6 +50,8 @@ impl Trial {
     /// Runs `command` on the client of `network`, with its home and its output in `folder`.
     pub fn run(network: &Network, folder: &Path, mut command: Command) -> anyhow::Result<Self> {
         NOT_PASSED_ON.iter().for_each(|name| _ = command.env_remove(name));
+        // No run learns from another: each has a supervisor of its own. Bare programs do not read this.
+        command.env("HEADSTART", "private");
         command.env("HOME", folder).env("XDG_RUNTIME_DIR", folder).env("LC_ALL", "C.UTF-8");
         network.adopt(&mut command)?;
         let [out, err] = ["out", "err"].map(|name| folder.join(name));
