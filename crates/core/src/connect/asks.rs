@@ -140,8 +140,9 @@ impl Asks {
     /// When this program is told not to wait any longer: only if it has asked for the other family too, that has
     /// addresses, and there is a way to them.
     fn release_at(&self, waiting: &Waiting, lookups: &Lookups) -> Option<Instant> {
-        let other = Question { family: waiting.question.family.other(), ..waiting.question.clone() };
-        let has_route = self.routes[usize::from(other.family == Family::V6)];
+        let family = waiting.question.record.family()?.other();
+        let other = Question { record: family.into(), ..waiting.question.clone() };
+        let has_route = self.routes[usize::from(family == Family::V6)];
         let known = self.said.get(&other).filter(|s| s.addresses && has_route && !lookups.is_open(&other))?;
         let (_, asked) = self.recent.iter().find(|(q, _)| *q == other)?;
         let apart = waiting.since.since(*asked).max(asked.since(waiting.since));

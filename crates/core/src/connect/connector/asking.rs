@@ -10,10 +10,10 @@ use std::sync::Arc;
 impl Connector {
     pub(super) fn ask(&mut self, now: Instant, request: RequestId, ask: Ask) {
         let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
-        let question = Question { app: ask.app, name, family: ask.family };
+        let question = Question { app: ask.app, name, record: ask.family.into() };
         let said = self.asks.ask(now, &question);
         let cache = self.caches.entry(Arc::clone(&question.app)).or_default();
-        let holds = cache.get(now, &question.name, question.family).is_some();
+        let holds = cache.get(now, &question.name, question.record).is_some();
         if let Some(said) = said.filter(|_| holds) {
             self.tally.of(request.account()).cache_hits += 1;
             return self.outputs.push_back(Output::Answered(request, said));
@@ -22,8 +22,8 @@ impl Connector {
         let (query, new) = self.lookups.ask(now, request.account(), &question);
         if new {
             self.tally.of(request.account()).queries += 1;
-            let (name, family) = (Arc::clone(&question.name), question.family);
-            self.outputs.push_back(Output::Query { id: query, name, family, server: ask.server });
+            let (name, record) = (Arc::clone(&question.name), question.record);
+            self.outputs.push_back(Output::Query { id: query, name, record, server: ask.server });
         }
         if let Some(oldest) = self.asks.wait(now, request, question) {
             self.outputs.push_back(Output::Answered(oldest, Answered::Unanswered));

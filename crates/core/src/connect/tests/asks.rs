@@ -20,9 +20,9 @@ impl Story {
         self.told.iter().filter_map(answered).collect()
     }
 
-    fn queries(&self) -> Vec<Family> {
+    fn queries(&self) -> Vec<RecordType> {
         let query = |(_, o): &(u64, Output)| match o {
-            Output::Query { family, .. } => Some(*family),
+            Output::Query { record, .. } => Some(*record),
             _ => None,
         };
         self.told.iter().filter_map(query).collect()
@@ -132,7 +132,7 @@ fn questions_that_are_repeated_share_one_query_and_each_is_answered() {
     (1..=3).for_each(|n| s.ask(n, "musl", V4));
     s.input(Input::Abandon(RequestId(2)));
     s.pass(100);
-    assert_eq!(s.queries(), [V4]);
+    assert_eq!(s.queries(), [RecordType::A]);
     assert_eq!(s.answers(), [(20, 1, said(0, 0)), (20, 3, said(0, 0))]);
 }
 
