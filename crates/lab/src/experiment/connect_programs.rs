@@ -95,7 +95,7 @@ impl Case<'_> {
 
     fn with_headstart(&self, network: &Network, headstart: &Path) -> anyhow::Result<Option<f64>> {
         let mut run = Command::new(headstart);
-        run.args(["run", "--quiet", "--"]);
+        run.args(["run", "--private", "--quiet", "--"]);
         let mut command = self.program.command_behind(run, &self.url());
         network.adopt(&mut command)?;
         timed(&mut command)

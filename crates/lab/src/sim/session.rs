@@ -113,6 +113,7 @@ impl Session {
     /// What the session has cost so far.
     pub fn spent(&self) -> Spent {
         let tally = self.connector.as_ref().map(Connector::tally);
+        let tally = tally.as_ref();
         Spent {
             traffic: self.stack.traffic(),
             connections: self.connections,
@@ -122,7 +123,7 @@ impl Session {
     }
 
     /// The connector's own counters; none without headstart.
-    pub fn tally(&self) -> Option<&Tally> {
+    pub fn tally(&self) -> Option<Tally> {
         self.connector.as_ref().map(Connector::tally)
     }
 
@@ -320,7 +321,11 @@ impl Session {
                     self.stack.connect(id.0, to.ip());
                 }
                 Output::Close(id) => self.stack.close(id.0),
-                Output::Answer(..) | Output::HandOver { .. } | Output::Fail(..) | Output::Pass(..) => {}
+                Output::Answer(..)
+                | Output::Answered(..)
+                | Output::HandOver { .. }
+                | Output::Fail(..)
+                | Output::Pass(..) => {}
             }
             self.told.push(output);
         }
