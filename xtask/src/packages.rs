@@ -24,6 +24,7 @@ pub const ALL: &[Package] = &[
     Package { name: "wget", program: "wget", why: "an unmodified client that tries addresses one by one" },
     Package { name: "git", program: "git", why: "an unmodified client that runs others, over http" },
     Package { name: "python3", program: "python3", why: "an unmodified client in an interpreter, over the C library" },
+    Package { name: "tshark", program: "tshark", why: "opens the emulator's captures and checks what is in them" },
 ];
 
 /// The packages whose program is not there.

@@ -13,6 +13,7 @@ mod gather;
 mod nodes;
 mod parcel;
 mod private_files;
+mod record;
 mod settings;
 mod shell;
 mod super_packet;
@@ -41,7 +42,7 @@ use std::io;
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use switch::{Cable, Peer, Peers, Switch};
+use switch::{Cable, Peer, Peers};
 use topology::{Far, Wires};
 
 /// Why there is no network.
@@ -113,8 +114,7 @@ impl Network {
         let clock = Clock::new();
         let addresses: Vec<IpAddr> = hosts(&world.sites).map(|host| host.addr).collect();
         let (wires, ports) = topology::lay(Far::Servers(&addresses), kind)?;
-        let cable = Cable { ends: topology::ACCESS, link, ahead: kind.quantum() };
-        let switch = Switch::new(&[cable], world.seed);
+        let cable = Cable { name: topology::ACCESS_NAME.into(), ends: topology::ACCESS, link, ahead: kind.quantum() };
         let io = |what: &str| {
             let what = what.to_owned();
             move |source| Error::Io { what, source }
@@ -129,7 +129,7 @@ impl Network {
         for host in hosts(&world.sites).filter(|host| host.fate != Fate::Refuses) {
             topology::in_ns(&wires.far, || web.listen(host.addr).map_err(io("listening for a site")))?;
         }
-        let emulator = Emulator::start(switch, ports, peers(&world.sites), clock, settings)
+        let emulator = Emulator::start(&[cable], world.seed, ports, peers(&world.sites), clock, settings)
             .map_err(io("starting the emulator"))?;
         Ok(Self { web, dns, emulator, wires, sites: Mutex::new(world.sites.clone()), clock })
     }
