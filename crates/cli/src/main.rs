@@ -7,9 +7,11 @@
 mod client;
 mod demo;
 mod exit;
+mod explain;
 mod lab;
 mod list;
 mod run;
+mod supervise;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -26,6 +28,8 @@ struct Cli {
 enum Verb {
     /// Run a program with its names resolved and its connections opened ahead of time.
     Run(run::Args),
+    /// Why connections to a host were as fast or slow as they were: its last race, what is cached, what is known.
+    Explain(explain::Args),
     /// Emulated networks and experiments.
     #[command(subcommand)]
     Lab(lab::Verb),
@@ -33,6 +37,9 @@ enum Verb {
     Demo(demo::Args),
     /// What there is: races, links, conditions, experiments.
     List(list::Args),
+    /// Serve this user's runs (`headstart run` starts it).
+    #[command(hide = true)]
+    Supervise(supervise::Args),
     /// Connect to names read from standard input (for measuring).
     #[command(hide = true)]
     Client(client::Args),
@@ -41,9 +48,11 @@ enum Verb {
 fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Run(args) => run::run(args),
+        Verb::Explain(args) => explain::run(&args),
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::List(args) => list::run(&args),
+        Verb::Supervise(args) => supervise::run(args),
         Verb::Client(args) => client::run(&args),
     };
     exit::code(result)

@@ -4,18 +4,23 @@
 use crate::sys::lease::is_used_elsewhere;
 use headstart_core::wire::shim::FILTER_BYTES;
 use rustix::fs::{FlockOperation, Mode, StatVfsMountFlags, flock, mkdir, statvfs};
-use rustix::net::SocketAddrUnix;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// What names of supervisors' folders begin with (see [`crate::home`]).
+pub(crate) const HOME: &str = "user-";
 const LIBRARY: &str = "libheadstart.so";
 const SOCKET: &str = "socket";
 const FILTER: &str = "filter";
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 /// Runs of the same process number at once; each is in a PID namespace of its own.
 const MAX_NAMESAKES: u32 = 1000;
+/// Connections of libraries that may wait to be accepted.
+const BACKLOG: i32 = 512;
 
 /// The folder of a run, removed when dropped unless a program still has the library mapped.
 #[derive(Debug)]
@@ -35,6 +40,14 @@ pub enum FolderError {
     NoPlace {
         /// What was tried, and what was wrong with it.
         tried: String,
+    },
+    /// A supervisor lives there with which nothing can be done.
+    #[error("the supervisor in {path} {why}")]
+    Occupied {
+        /// Its folder.
+        path: PathBuf,
+        /// What it is or does.
+        why: &'static str,
     },
     /// A file in it could not be written.
     #[error("{path} could not be written: {source}")]
@@ -61,7 +74,7 @@ impl Folder {
 
     fn create_in(place: &Path, library: &[u8]) -> io::Result<Self> {
         suitable(place)?;
-        let parent = place.join(format!("headstart-{}", rustix::process::getuid().as_raw()));
+        let parent = common(place);
         let _gate = enter(&parent)?;
         sweep(&parent);
         let path = fresh(&parent)?;
@@ -87,6 +100,17 @@ impl Folder {
         self.path.join(SOCKET)
     }
 
+    /// Listens on the socket, for the libraries of the run's programs.
+    pub fn listen(&self) -> io::Result<OwnedFd> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        bind(&listener, &SocketAddrUnix::new(self.socket())?)?;
+        // The folder is private already; so is the socket, should anybody move it.
+        rustix::fs::chmod(self.socket(), Mode::RUSR | Mode::WUSR)?;
+        listen(&listener, BACKLOG)?;
+        Ok(listener)
+    }
+
     /// Opens the filter for writing.
     pub fn filter(&self) -> Result<File, FolderError> {
         let path = self.path.join(FILTER);
@@ -100,13 +124,23 @@ impl Drop for Folder {
         if is_mapped_anywhere(&self.library()) {
             return;
         }
-        let Some(parent) = self.path.parent() else { return };
-        let gate = enter(parent);
-        remove(&self.path);
-        // The last one out removes the common folder too: it is empty but for the gate.
-        if gate.is_ok() && fs::read_dir(parent).is_ok_and(|entries| entries.count() == 1) {
-            remove(parent);
-        }
+        leave(&self.path);
+    }
+}
+
+/// The folder of all runs and supervisors of this user in `place`.
+pub(crate) fn common(place: &Path) -> PathBuf {
+    place.join(format!("headstart-{}", rustix::process::getuid().as_raw()))
+}
+
+/// Removes the folder at `path`.
+pub(crate) fn leave(path: &Path) {
+    let Some(parent) = path.parent() else { return };
+    let gate = enter(parent);
+    remove(path);
+    // The last one out removes the common folder too: it is empty but for the gate.
+    if gate.is_ok() && fs::read_dir(parent).is_ok_and(|entries| entries.count() == 1) {
+        remove(parent);
     }
 }
 
@@ -130,7 +164,7 @@ fn fresh(parent: &Path) -> io::Result<PathBuf> {
 
 /// Makes `parent` if need be and takes its gate. While it is held nobody else sweeps, makes or removes folders in there,
 /// so none is ever seen half made.
-fn enter(parent: &Path) -> io::Result<File> {
+pub(crate) fn enter(parent: &Path) -> io::Result<File> {
     loop {
         match mkdir(parent, Mode::RWXU) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
@@ -156,7 +190,7 @@ fn enter(parent: &Path) -> io::Result<File> {
 }
 
 /// Where the folder may be, best first.
-fn places() -> Vec<PathBuf> {
+pub(crate) fn places() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let home = variable("HOME").map(|h| h.join(".cache"));
     let places =
@@ -164,9 +198,16 @@ fn places() -> Vec<PathBuf> {
     places.into_iter().flatten().collect()
 }
 
+/// Whether a supervisor may live in `place`.
+pub(crate) fn usable(place: &Path) -> io::Result<()> {
+    if place.is_absolute() { Ok(()) } else { Err(io::Error::other("path is not absolute")) }
+}
+
+/// Whether the folder of a run may be in `place`.
 fn suitable(place: &Path) -> io::Result<()> {
+    usable(place)?;
     let text = place.to_str().ok_or_else(|| io::Error::other("path is not UTF-8"))?;
-    if !place.is_absolute() || text.contains([' ', ':', ';', '$', '%']) {
+    if text.contains([' ', ':', ';', '$', '%']) {
         // ld.so(8) splits LD_PRELOAD at spaces and colons and expands $ and %.
         return Err(io::Error::other("path cannot stand in LD_PRELOAD"));
     }
@@ -176,12 +217,12 @@ fn suitable(place: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn private(path: &Path) -> io::Result<File> {
+pub(crate) fn private(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Removes the folders of runs whose supervisor is gone and whose library nobody has mapped any more.
-fn sweep(parent: &Path) {
+/// Removes the folders of runs and supervisors whose process is gone and whose library nobody has mapped any more.
+pub(crate) fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
         let Ok(lock) = File::open(path.join(LOCK)) else { continue };
@@ -194,11 +235,19 @@ fn sweep(parent: &Path) {
     }
 }
 
-fn remove(path: &Path) {
-    for file in [LIBRARY, SOCKET, FILTER, LOCK] {
-        // What is not there need not be removed; what cannot be, is left for the next sweep.
+/// Removes the folder of a run or a supervisor, the lock last: what is removed by half can be swept.
+pub(crate) fn remove(path: &Path) {
+    // What is not there need not be removed; what cannot be, is left for the next sweep.
+    for file in [LIBRARY, SOCKET, FILTER] {
         let _ = fs::remove_file(path.join(file));
     }
+    if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(HOME.as_bytes())) {
+        // The name of a supervisor's socket tells its version.
+        for entry in fs::read_dir(path).into_iter().flatten().flatten().filter(|entry| entry.file_name() != LOCK) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    let _ = fs::remove_file(path.join(LOCK));
     let _ = fs::remove_dir(path);
 }
 

@@ -3,6 +3,7 @@
 //! One world has two readings: `sim` plays it in virtual time, `netns` builds it out of namespaces, real sockets and
 //! the emulator. Both must give the same answers, so nothing in here may depend on how it is played.
 
+use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use std::net::IpAddr;
 
@@ -71,7 +72,54 @@ pub struct Site {
     pub aaaa: Record,
 }
 
-/// A client behind an access link, a DNS server, and the sites.
+/// A DNS server, as the client's resolv.conf lists it. All of them know the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Resolver {
+    /// The family of its address.
+    pub family: Family,
+    /// Whether it answers, sends its client away (a closed port), or is silent.
+    pub fate: Fate,
+}
+
+impl Resolver {
+    /// One over IPv4 that answers: all that most worlds have.
+    pub const ORDINARY: Self = Self { family: Family::V4, fate: Fate::Answers };
+}
+
+/// What happens to the client's own connectivity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The client loses its address and its default route in a family: packets to the old address find nobody, attempts
+    /// under way hear nothing more, and new ones fail at once.
+    Leaves(Family),
+    /// The client gets the same address and route back.
+    Comes(Family),
+}
+
+/// When a change is due. Nothing here depends on how fast a program is: it may be told by what the program does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum When {
+    /// From the start: nobody has seen the network otherwise.
+    AtFirst,
+    /// This long after the first question about a name (of either family) has reached a DNS server.
+    Asked {
+        /// The name: a site's.
+        name: String,
+        /// How long after.
+        later: Duration,
+    },
+}
+
+/// Something that happens once while programs run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Change {
+    /// When.
+    pub when: When,
+    /// What.
+    pub event: Event,
+}
+
+/// A client behind an access link, DNS servers, the sites, and what changes meanwhile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
     /// Name of a link preset of `headstart_link` (see `headstart list links`).
@@ -80,4 +128,15 @@ pub struct World {
     pub seed: u64,
     /// The names that resolve.
     pub sites: Vec<Site>,
+    /// The DNS servers, in the order in which clients ask them; at least one.
+    pub resolvers: Vec<Resolver>,
+    /// What changes, in the order in which changes that are due at once happen.
+    pub timeline: Vec<Change>,
+}
+
+impl World {
+    /// A world with one ordinary DNS server, in which nothing changes.
+    pub fn new(link: impl Into<String>, seed: u64, sites: Vec<Site>) -> Self {
+        Self { link: link.into(), seed, sites, resolvers: vec![Resolver::ORDINARY], timeline: Vec::new() }
+    }
 }

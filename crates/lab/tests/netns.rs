@@ -4,10 +4,11 @@
 //! Nothing is sent outside namespaces made here. Lower bounds of times hold on any machine; upper bounds are not tested.
 #![forbid(unsafe_code)]
 
+use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use headstart_io::sys::tcp_info::tcp_info;
 use headstart_lab::netns::{DNS_V4, DNS_V6, Entered, Entry, Network, PortKind, Settings, default_world};
-use headstart_lab::world::{Fate, Reply, Site, World};
+use headstart_lab::world::{Change, Event, Fate, Reply, Resolver, Site, When, World};
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -323,6 +324,94 @@ fn two_labs_side_by_side_do_not_meet() {
     });
 }
 
+/// What `getent ahosts` says on the client about a name, and how long it took; none if it found nothing.
+fn getent(network: &Network, name: &str) -> (Option<String>, Duration) {
+    let clock = network.clock();
+    let before = clock.now();
+    let out = network.command("getent").unwrap().args(["ahosts", name]).output().unwrap();
+    (out.status.success().then(|| String::from_utf8(out.stdout).unwrap()), clock.now() - before)
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn programs_ask_the_dns_servers_of_their_world_one_after_the_other() {
+    inside("programs_ask_the_dns_servers_of_their_world_one_after_the_other", || {
+        let world = |fates: &[Fate]| {
+            let resolver = |fate: &Fate| Resolver { fate: *fate, ..Resolver::ORDINARY };
+            World { resolvers: fates.iter().map(resolver).collect(), ..default_world(LINK) }
+        };
+        let name = "www.lab.example";
+        let silent = build(&world(&[Fate::BlackHole, Fate::Answers]));
+        let refusing = build(&world(&[Fate::Refuses, Fate::Answers]));
+        let ordinary = build(&default_world(LINK));
+        let (found, took) = getent(&silent, name);
+        // The C library waits 5 s for a server.
+        assert!(found.is_some() && took >= Duration::from_secs(5), "{took:?}");
+        assert!(silent.dns_count(name, "A") == 1 && silent.certificate().drops.black_hole >= 2);
+        assert!(getent(&refusing, name).0.is_some() && refusing.dns_count(name, "A") == 1);
+        assert!(getent(&ordinary, name).0.is_some(), "worlds do not meet");
+        let (found, took) = getent(&build(&world(&[Fate::BlackHole])), name);
+        assert!(found.is_none() && took >= Duration::from_secs(10), "two attempts of 5 s: {took:?}");
+        let none = Network::build(&world(&[])).err().expect("no such world").to_string();
+        assert!(none.contains("0 DNS servers"), "{none}");
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_family_that_leaves_takes_attempts_under_way_with_it_and_comes_back_when_rewound() {
+    inside("a_family_that_leaves_takes_attempts_under_way_with_it_and_comes_back_when_rewound", || {
+        let mut world = default_world(LINK);
+        let www = site(&mut world, "www");
+        // The answer to the attempt would be back after 2 s; the address is gone after one.
+        www.v6[0].extra_rtt = Duration::from_secs(2);
+        let (v4, v6) = (www.v4[0].addr, www.v6[0].addr);
+        let asked = When::Asked { name: "WWW.lab.example".into(), later: Duration::from_secs(1) };
+        world.timeline.push(Change { when: asked, event: Event::Leaves(Family::V6) });
+        let network = build(&world);
+        for _ in 0..2 {
+            let begin = || {
+                "www.lab.example:80".to_socket_addrs().unwrap();
+                TcpStream::connect_timeout(&SocketAddr::new(v6, 80), Duration::from_secs(4))
+            };
+            let lost = network.on_client(begin).unwrap().unwrap_err();
+            assert!(matches!(lost.kind(), io::ErrorKind::TimedOut | io::ErrorKind::NetworkUnreachable), "{lost}");
+            let gone = connect(&network, v6).0.unwrap_err();
+            assert_eq!(gone.kind(), io::ErrorKind::NetworkUnreachable, "{gone}");
+            assert!(connect(&network, v4).0.is_ok(), "the other family stays");
+            network.rewind().unwrap();
+            assert!(connect(&network, v6).0.is_ok(), "back, and not asked about since");
+        }
+        let mut unasked = default_world(LINK);
+        let when = When::Asked { name: "elsewhere.example".into(), later: Duration::ZERO };
+        unasked.timeline.push(Change { when, event: Event::Leaves(Family::V4) });
+        assert!(Network::build(&unasked).err().expect("no such world").to_string().contains("elsewhere.example"));
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_family_that_is_not_there_at_first_comes_some_time_after_the_first_question() {
+    inside("a_family_that_is_not_there_at_first_comes_some_time_after_the_first_question", || {
+        let mut world = default_world(LINK);
+        let www = site(&mut world, "www").v4[0].addr;
+        world.timeline.push(Change { when: When::AtFirst, event: Event::Leaves(Family::V4) });
+        let asked = When::Asked { name: "www.lab.example".into(), later: Duration::from_millis(10) };
+        world.timeline.push(Change { when: asked, event: Event::Comes(Family::V4) });
+        world.resolvers = vec![Resolver { family: Family::V6, ..Resolver::ORDINARY }];
+        let network = build(&world);
+        for _ in 0..2 {
+            assert_eq!(connect(&network, www).0.unwrap_err().kind(), io::ErrorKind::NetworkUnreachable);
+            assert!(getent(&network, "www.lab.example").0.is_some(), "DNS goes over IPv6 here");
+            // Whenever that is, it comes.
+            while connect(&network, www).0.is_err() {
+                network.clock().sleep(Duration::from_millis(10));
+            }
+            network.rewind().unwrap();
+        }
+    });
+}
+
 #[test]
 #[ignore = "needs network namespaces: cargo xtask test"]
 fn an_ordinary_user_needs_no_root() {
@@ -349,6 +438,11 @@ fn an_ordinary_user_needs_no_root() {
         let certificate = network.certificate();
         assert_eq!(certificate.early, 0);
         let (client, server) = (network.client_congestion_control(), network.server_congestion_control());
+        // A timeline needs no more than that.
+        let change = Change { when: When::AtFirst, event: Event::Leaves(Family::V6) };
+        let resolvers = vec![Resolver::ORDINARY; 2];
+        let lacking = build(&World { timeline: vec![change], resolvers, ..default_world(LINK) });
+        assert!(connect(&lacking, www.v6[0].addr).0.is_err() && getent(&lacking, "www.lab.example").0.is_some());
         println!("as an ordinary user: client {client}, server {server}, {certificate:?}");
     });
 }

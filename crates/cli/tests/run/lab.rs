@@ -70,7 +70,9 @@ impl Scratch {
     pub fn settle(&self, command: &mut Command) {
         command.env("XDG_RUNTIME_DIR", self.path("run")).env("HOME", &self.0).env("LC_ALL", "C");
         PROXIES.iter().for_each(|name| _ = command.env_remove(name));
-        command.env_remove("HEADSTART").env_remove("HEADSTART_DIR").env_remove("LD_PRELOAD");
+        command.env_remove("HEADSTART_DIR").env_remove("LD_PRELOAD").env_remove("HEADSTART_LINGER");
+        // A supervisor that no other test has told anything, and that ends with the run.
+        command.env("HEADSTART", "private");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     }
 
@@ -169,6 +171,16 @@ impl Lab {
         let summary = fs::read(&summary).map(|text| serde_json::from_slice(&text).expect("valid JSON"));
         Ended::of(output, summary.unwrap_or(Value::Null))
     }
+}
+
+/// The supervisors of users that are running: inside, only those that the test has started.
+pub fn supervisors() -> Vec<u32> {
+    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let is_one = |number: &u32| {
+        let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).nth(1) == Some(b"supervise") && crate::processes::is_alive(*number)
+    };
+    all.filter(is_one).collect()
 }
 
 /// Changes one site of a world.

@@ -31,6 +31,26 @@ pub fn is_alive(number: u32) -> bool {
     test_kill_process(pid(number)).is_ok() && !matches!(state, Some('Z' | 'X') | None)
 }
 
+/// The program of a run, by the process of its `headstart run`, and its private supervisor.
+pub fn program_and_supervisor(run: u32) -> (u32, u32) {
+    let name = |number: &u32| fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
+    // The name that it gives itself; before that it has that of its parent, as a program has before it is executed.
+    crate::lab::until("program and supervisor are there", || {
+        let all = children(run);
+        all.len() == 2
+            && all.iter().filter(|number| name(number) == "headstart-super\n").count() == 1
+            && !all.iter().any(|number| name(number) == "headstart\n")
+    });
+    let (supervisor, program) = children(run).into_iter().partition(|number| name(number) == "headstart-super\n");
+    let only = |list: Vec<u32>| list[0];
+    (only(program), only(supervisor))
+}
+
+/// Sends a signal to the process `number`, which a test has started.
+pub fn send_to(number: u32, signal: Signal) {
+    kill_process(pid(number), signal).unwrap();
+}
+
 /// Processes whose parent is `parent`.
 pub fn children(parent: u32) -> Vec<u32> {
     let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());

@@ -34,6 +34,10 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(super) struct Job {
     pub app: AppId,
+    /// Its number; no two have the same.
+    pub number: u64,
+    /// Whose tally its lookups and attempts are counted in.
+    pub account: u32,
     pub name: Arc<str>,
     pub want: Want,
     pub port: Option<u16>,
@@ -59,6 +63,8 @@ impl Job {
     pub fn new(now: Instant, app: AppId, name: Arc<str>, want: Want, port: Option<u16>) -> Self {
         Self {
             app,
+            number: 0,
+            account: 0,
             name,
             want,
             port,

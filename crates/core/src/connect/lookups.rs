@@ -24,6 +24,8 @@ pub(super) struct Question {
 pub(super) struct Open {
     pub question: Question,
     pub asked: Instant,
+    /// Whose tally its queries are counted in: that of who asked first.
+    pub account: u32,
     /// Queries sent so far.
     pub sent: u32,
     /// Retries done because their time came; retries after a refusal are not counted.
@@ -52,14 +54,19 @@ pub(super) struct Lookups {
 
 impl Lookups {
     /// The query for `question`, and whether it is new and must be sent.
-    pub fn ask(&mut self, now: Instant, question: &Question) -> (QueryId, bool) {
+    pub fn ask(&mut self, now: Instant, account: u32, question: &Question) -> (QueryId, bool) {
         if let Some((id, _)) = self.open.iter().find(|(_, o)| o.question == *question) {
             return (*id, false);
         }
         let id = QueryId(self.next);
         self.next += 1;
-        self.open.insert(id, Open { question: question.clone(), asked: now, sent: 1, timed: 0 });
+        self.open.insert(id, Open { question: question.clone(), asked: now, account, sent: 1, timed: 0 });
         (id, true)
+    }
+
+    /// Whether the answer to `question` is awaited.
+    pub fn is_open(&self, question: &Question) -> bool {
+        self.open.values().any(|o| o.question == *question)
     }
 
     pub fn get_mut(&mut self, id: QueryId) -> Option<&mut Open> {
@@ -68,6 +75,11 @@ impl Lookups {
 
     pub fn close(&mut self, id: QueryId) -> Option<Open> {
         self.open.remove(&id)
+    }
+
+    /// Counts the queries of `account` on account 0 from now on.
+    pub fn disown(&mut self, account: u32) {
+        self.open.values_mut().filter(|o| o.account == account).for_each(|o| o.account = 0);
     }
 
     pub fn next_due(&self) -> Option<Instant> {
@@ -95,8 +107,8 @@ mod tests {
     fn a_query_is_repeated_twice_and_given_up_after_five_seconds() {
         let mut l = Lookups::default();
         let q = Question { app: "curl".into(), name: "a.example".into(), family: Family::V4 };
-        let (id, new) = l.ask(Instant::ZERO, &q);
-        assert!(new && !l.ask(Instant::ZERO, &q).1, "asked once, however many wait");
+        let (id, new) = l.ask(Instant::ZERO, 0, &q);
+        assert!(new && !l.ask(Instant::ZERO, 0, &q).1, "asked once, however many wait");
         let mut story = Vec::new();
         while let Some(at) = l.next_due() {
             match l.due(at).unwrap() {

@@ -1,4 +1,4 @@
-//! What was gained and what it cost, counted.
+//! What was gained and what it cost, counted, for each account apart.
 
 use crate::time::Duration;
 use crate::wire::shim::Pass;
@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 /// Counters of a [`Connector`](super::Connector) since it began. The price of every race is read from here.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tally {
     /// getaddrinfo calls answered with addresses.
     pub resolved: u64,
@@ -48,5 +49,93 @@ impl Tally {
     /// Attempts begun for each connection handed over; `None` before the first.
     pub fn attempts_per_connection(&self) -> Option<f64> {
         (self.connections() > 0).then(|| self.attempts as f64 / self.connections() as f64)
+    }
+
+    fn add(&mut self, other: &Self) {
+        // Taken apart, so that no counter can be forgotten.
+        let Self {
+            resolved,
+            unresolved,
+            cache_hits,
+            cache_misses,
+            queries,
+            attempts,
+            explorations,
+            handed_over,
+            handed_over_in_progress,
+            failed,
+            unused,
+            passed,
+            lookup_wait,
+            connect_wait,
+            handshakes,
+        } = other;
+        self.resolved += resolved;
+        self.unresolved += unresolved;
+        self.cache_hits += cache_hits;
+        self.cache_misses += cache_misses;
+        self.queries += queries;
+        self.attempts += attempts;
+        self.explorations += explorations;
+        self.handed_over += handed_over;
+        self.handed_over_in_progress += handed_over_in_progress;
+        self.failed += failed;
+        self.unused += unused;
+        for (reason, n) in passed {
+            *self.passed.entry(*reason).or_default() += n;
+        }
+        self.lookup_wait += *lookup_wait;
+        self.connect_wait += *connect_wait;
+        self.handshakes += *handshakes;
+    }
+}
+
+/// The tallies of all accounts. What is done for nobody in particular is on account 0.
+#[derive(Debug, Default)]
+pub(super) struct Tallies {
+    open: BTreeMap<u32, Tally>,
+    closed: Tally,
+}
+
+impl Tallies {
+    /// The tally of `account`, to be counted on.
+    pub fn of(&mut self, account: u32) -> &mut Tally {
+        self.open.entry(account).or_default()
+    }
+
+    /// The tally of `account` so far.
+    pub fn read(&self, account: u32) -> Tally {
+        self.open.get(&account).cloned().unwrap_or_default()
+    }
+
+    /// All that was ever counted.
+    pub fn total(&self) -> Tally {
+        let mut total = self.closed.clone();
+        self.open.values().for_each(|tally| total.add(tally));
+        total
+    }
+
+    /// `account` is not asked about any more; what it counted stays in the total.
+    pub fn close(&mut self, account: u32) {
+        if let Some(tally) = self.open.remove(&account) {
+            self.closed.add(&tally);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_counted_apart_and_all_are_in_the_total_after_their_end_too() {
+        let mut tallies = Tallies::default();
+        tallies.of(1).queries += 2;
+        tallies.of(2).queries += 3;
+        *tallies.of(2).passed.entry(Pass::LocalName).or_default() += 1;
+        assert_eq!((tallies.read(1).queries, tallies.read(2).queries, tallies.read(3).queries), (2, 3, 0));
+        tallies.close(2);
+        assert_eq!((tallies.read(2), tallies.total().queries), (Tally::default(), 5));
+        assert_eq!(tallies.total().passed[&Pass::LocalName], 1);
     }
 }

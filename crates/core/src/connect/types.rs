@@ -1,5 +1,6 @@
 //! What goes into the [`Connector`](super::Connector) and what comes out.
 
+use super::Answered;
 use crate::path::{Family, NetworkId};
 use crate::time::Duration;
 use crate::wire::shim::Pass;
@@ -9,9 +10,18 @@ use std::sync::Arc;
 /// The program that a cache entry or a connection belongs to: its file's name. Nothing is shared between two.
 pub type AppId = Arc<str>;
 
-/// A call of a program that waits for its answer; chosen by the caller.
+/// A call of a program that waits for its answer; chosen by the caller. Bits 32 to 55 are the account that it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
+
+impl RequestId {
+    /// The account that this call and what is done for it are on: the run of a supervisor that has several. See
+    /// [`Connector::tally_of`](super::Connector::tally_of).
+    pub fn account(self) -> u32 {
+        (self.0 >> 32) as u32 & 0x00ff_ffff
+    }
+}
+
 /// A DNS query; chosen by the connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueryId(pub u64);
@@ -46,6 +56,19 @@ pub struct Resolve {
     pub want: Want,
     /// The TCP port to connect to, if a connection is to be expected: attempts then begin before it is asked for.
     pub port: Option<u16>,
+}
+
+/// A program asks DNS itself, for one family of a name.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Who asks.
+    pub app: AppId,
+    /// The name; case and a final dot do not matter.
+    pub name: String,
+    /// The family whose records are asked for.
+    pub family: Family,
+    /// The server that it asks, as in [`Output::Query`]; the first that is asked if one must be.
+    pub server: u32,
 }
 
 /// A program asks for a connection to an address that a lookup gave it.
@@ -90,10 +113,16 @@ pub enum AttemptResult {
 pub enum Input {
     /// getaddrinfo was called.
     Resolve(RequestId, Resolve),
+    /// A question was asked over DNS.
+    Ask(RequestId, Ask),
     /// connect was called.
     Claim(RequestId, Claim),
+    /// A call about this host was left to the program before it got here.
+    LeftAlone(RequestId, String, Pass),
     /// The caller has gone; its answer is not awaited any more.
     Abandon(RequestId),
+    /// A call was left to the kernel before it became a claim, or after; to be counted.
+    Passed(RequestId, Pass),
     /// An answer to a query arrived.
     Lookup(QueryId, LookupResult),
     /// An attempt ended.
@@ -151,6 +180,8 @@ pub enum Output {
     Close(AttemptId),
     /// Answer a getaddrinfo.
     Answer(RequestId, Resolved),
+    /// Answer a question that was asked over DNS.
+    Answered(RequestId, Answered),
     /// Give the attempt's socket to the program; if not yet `connected` it is in progress, and its end is still to be
     /// reported.
     HandOver {

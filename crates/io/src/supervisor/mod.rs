@@ -1,109 +1,212 @@
 //! The supervisor: the connector's hands. It hears programs through its front ends, sends what the connector wants sent,
 //! opens what it wants opened, and gives away what is ready. One thread, one epoll set; no decision is made here.
+//!
+//! One for a user (and set of namespaces, see [`crate::home`]) serves all runs and stays for a while after the last, so
+//! that the next finds what is known; a private one serves a single run and ends with it. Either way it is a process of
+//! its own: the runs go on if it dies, and it goes on if one of them does.
 
+mod control;
 mod engine;
 mod preload;
+mod run;
+mod seccomp;
+mod stub;
 mod token;
 
-use crate::folder::{Folder, FolderError};
 use crate::names::Names;
 use crate::poll::Interest;
 use engine::{Engine, Told};
-use headstart_core::connect::{RequestId, Settings, Tally};
-use preload::Preload;
-use rustix::io::Errno;
+use headstart_core::connect::{RequestId, Settings};
+use headstart_core::time::{Duration, Instant};
+use run::Run;
+pub use seccomp::Outstanding;
+use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::AsFd;
-use token::{ATTEMPT, CALLER, EXCHANGE, LISTENER, STOP, split};
+use std::os::fd::{AsFd, OwnedFd};
+use stub::Stub;
+use token::{
+    ATTEMPT, CALLER, CONTROL, DOOR, EXCHANGE, FORWARD, HEARD, HELD, LISTENER, POST, PROGRAM, QUESTION, STOP, run_of,
+    split,
+};
 
-/// A way in which programs are heard and answered. The ids of its requests carry its kind (see `token`).
+/// A way in which programs are heard and answered. The ids of its requests carry its kind and its run (see `token`).
 trait Front {
-    /// Something happened on a descriptor that it listens to.
-    fn event(&mut self, engine: &mut Engine, token: u64);
-    /// The connector answers its request `n`.
+    /// Something happened on a descriptor that it listens to. Programs that turn to DNS servers are the stub's.
+    fn event(&mut self, engine: &mut Engine, stub: &mut Stub, token: u64);
+    /// The connector answers its request `n`, whose kind is one of its own.
     fn tell(&mut self, engine: &mut Engine, n: u64, told: Told);
+    /// The run is over: lets go of whoever waits.
+    fn close(&mut self, engine: &mut Engine);
 }
 
-/// The supervisor of one run.
+/// The supervisor.
 #[derive(Debug)]
 pub struct Supervisor {
     engine: Engine,
-    preload: Preload,
+    stub: Stub,
+    /// Where runs connect; a private supervisor has none.
+    door: Option<OwnedFd>,
+    /// Given up to turn runs away when there are no more descriptors.
+    spare: Option<OwnedFd>,
+    links: BTreeMap<u64, control::Link>,
+    next_link: u64,
+    runs: BTreeMap<u32, Run>,
+    last_run: u32,
+    /// Since when there has been nobody.
+    idle_since: Instant,
+}
+
+/// Why a supervisor has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// There was nobody left to serve.
+    Idle,
+    /// It was told to.
+    Stopped,
 }
 
 /// Why a supervisor could not be set up.
 #[derive(Debug, thiserror::Error)]
-pub enum SupervisorError {
-    /// Its folder is not usable.
-    #[error(transparent)]
-    Folder(#[from] FolderError),
-    /// A system call failed.
-    #[error("the supervisor could not be set up: {0}")]
-    Io(#[from] io::Error),
-}
-
-impl From<Errno> for SupervisorError {
-    fn from(e: Errno) -> Self {
-        Self::Io(e.into())
-    }
-}
+#[error("the supervisor could not be set up: {0}")]
+pub struct SupervisorError(#[from] io::Error);
 
 impl Supervisor {
-    /// A supervisor that is heard of in `folder`.
-    pub fn new(folder: &Folder, settings: Settings, names: Names) -> Result<Self, SupervisorError> {
+    /// A supervisor that knows nobody yet.
+    pub fn new(settings: Settings, names: Names) -> Result<Self, SupervisorError> {
         let engine = Engine::new(settings, names)?;
-        let preload = Preload::new(&engine, folder)?;
-        Ok(Self { engine, preload })
+        let idle_since = engine.clock.now();
+        let (links, runs) = (BTreeMap::new(), BTreeMap::new());
+        let stub = Stub::new();
+        Ok(Self { engine, stub, door: None, spare: None, links, next_link: 0, runs, last_run: 0, idle_since })
     }
 
-    /// What was gained and what it cost so far.
-    pub fn tally(&self) -> &Tally {
-        self.engine.connector.tally()
+    /// Lets runs in that connect to `door`.
+    pub fn open(&mut self, door: OwnedFd) -> Result<(), SupervisorError> {
+        rustix::io::ioctl_fionbio(&door, true).map_err(io::Error::from)?;
+        self.engine.poll.add(&door, DOOR, Interest::Read)?;
+        self.spare = door.try_clone().ok();
+        self.door = Some(door);
+        Ok(())
     }
 
-    /// Processes that have asked anything.
-    pub fn processes(&self) -> usize {
-        self.preload.processes()
+    /// Lets one run in, whose control connection this is.
+    pub fn admit(&mut self, connection: OwnedFd) -> Result<(), SupervisorError> {
+        self.engine.poll.add(&connection, CONTROL | self.next_link, Interest::Read)?;
+        self.links.insert(self.next_link, control::Link::new(connection));
+        self.next_link += 1;
+        Ok(())
     }
 
-    /// DNS messages that were ignored: malformed, forged or late.
-    pub fn ignored_messages(&self) -> u64 {
-        self.engine.transport.ignored
+    /// Lets nobody in any more but those that have come already.
+    pub fn close_the_door(&mut self) {
+        // No more than the kernel lets wait.
+        const MAX_WAITING: usize = 128;
+        for _ in 0..MAX_WAITING {
+            self.answer_the_door();
+        }
+        if let Some(door) = self.door.take() {
+            self.engine.poll.remove(&door);
+        }
+        self.spare = None;
     }
 
-    /// Serves until `stop` becomes readable.
-    pub fn run_until(&mut self, stop: impl AsFd) -> io::Result<()> {
+    /// Serves until `stop` becomes readable, or for `linger` after the last run has ended.
+    pub fn serve(&mut self, stop: impl AsFd, linger: Duration) -> io::Result<Ended> {
         self.engine.poll.add(&stop, STOP, Interest::Read)?;
+        let ended = self.serve_until_stopped(linger);
+        self.engine.poll.remove(&stop);
+        ended
+    }
+
+    fn serve_until_stopped(&mut self, linger: Duration) -> io::Result<Ended> {
+        self.idle_since = self.engine.clock.now();
         let mut tokens = Vec::new();
         loop {
-            let deadline = self.engine.deadline();
-            self.engine.poll.wait(&self.engine.clock, deadline, &mut tokens)?;
-            let now = self.engine.clock.now();
+            let waiting = self.runs.values().filter_map(|run| run.seccomp.as_ref()?.deadline());
+            let work = self.engine.deadline().into_iter().chain(waiting).min();
+            let end = self.is_idle().then(|| self.idle_since + linger);
+            let deadline = work.into_iter().chain(end).min();
+            if deadline.is_none_or(|at| at > self.engine.clock.now()) {
+                self.engine.poll.wait(&self.engine.clock, deadline, &mut tokens)?;
+            } else {
+                tokens.clear();
+            }
             for token in tokens.iter().copied() {
                 match split(token) {
-                    (0, STOP) => {
-                        self.engine.poll.remove(&stop);
-                        return Ok(());
+                    (0, STOP) => return Ok(Ended::Stopped),
+                    (0, DOOR) => self.answer_the_door(),
+                    (CONTROL, n) => self.hear(n),
+                    (PROGRAM, n) => self.program_ended(run_of(n)),
+                    (LISTENER | CALLER, n) => {
+                        if let Some(front) = self.runs.get_mut(&run_of(n)).and_then(|r| r.preload.as_mut()) {
+                            front.event(&mut self.engine, &mut self.stub, token);
+                        }
                     }
-                    (0, LISTENER) | (CALLER, _) => self.preload.event(&mut self.engine, token),
+                    (HEARD, n) => {
+                        if let Some(front) = self.runs.get_mut(&run_of(n)).and_then(|r| r.seccomp.as_mut()) {
+                            front.event(&mut self.engine, &mut self.stub, token);
+                        }
+                        self.end_if_over(run_of(n));
+                    }
+                    (POST | FORWARD, _) => self.stub.event(&mut self.engine, token),
                     (EXCHANGE, n) => self.engine.exchange_event(n),
                     (ATTEMPT, n) => self.engine.attempt_event(n),
                     _ => {}
                 }
                 self.tell();
             }
-            if deadline.is_some_and(|at| at <= now) {
+            let now = self.engine.clock.now();
+            if work.is_some_and(|at| at <= now) {
                 self.engine.timeout();
+                for front in self.runs.values_mut().filter_map(|run| run.seccomp.as_mut()) {
+                    front.timeout(&mut self.engine);
+                }
                 self.tell();
             }
+            if tokens.is_empty() && self.is_idle() && end.is_some_and(|at| at <= now) {
+                return Ok(Ended::Idle);
+            }
         }
+    }
+
+    /// Whether there is nobody to serve.
+    fn is_idle(&self) -> bool {
+        self.runs.is_empty() && self.links.is_empty()
+    }
+
+    fn program_ended(&mut self, number: u32) {
+        if let Some(run) = self.runs.get_mut(&number) {
+            run.program_ended(&self.engine);
+            self.end_if_over(number);
+        }
+    }
+
+    /// Ends run `number` if nobody is left of it.
+    fn end_if_over(&mut self, number: u32) {
+        if self.runs.get(&number).is_some_and(Run::is_over)
+            && let Some(run) = self.runs.remove(&number)
+        {
+            run.close(&mut self.engine);
+        }
+        self.idle_since = self.engine.clock.now();
     }
 
     /// Tells the front ends what the connector has for them.
     fn tell(&mut self) {
         while let Some((RequestId(id), told)) = self.engine.told() {
-            if let (CALLER, n) = split(id) {
-                self.preload.tell(&mut self.engine, n, told);
+            let (kind, n) = split(id);
+            if kind == QUESTION {
+                self.stub.tell(&mut self.engine, n, told);
+                continue;
+            }
+            let Some(run) = self.runs.get_mut(&run_of(n)) else { continue };
+            let front: Option<&mut dyn Front> = match kind {
+                CALLER => run.preload.as_mut().map(|front| front as _),
+                HELD => run.seccomp.as_mut().map(|front| front as _),
+                _ => None,
+            };
+            if let Some(front) = front {
+                front.tell(&mut self.engine, n, told);
             }
         }
     }

@@ -1,10 +1,10 @@
 //! The front end of the preloaded library: one question on a connection, one reply, with a descriptor where there is one
 //! to hand over.
 
+use super::Front;
 use super::engine::{Engine, Told};
-use super::token::{CALLER, LISTENER, split};
-use super::{Front, SupervisorError};
-use crate::folder::Folder;
+use super::stub::Stub;
+use super::token::{CALLER, LISTENER, of_run, split};
 use crate::poll::Interest;
 use crate::sys::netns;
 use headstart_core::connect::{Claim, Input, RequestId, Resolve, Resolved, Want};
@@ -12,19 +12,16 @@ use headstart_core::path::Family;
 use headstart_core::wire::shim::{FILTER_BYTES, MAX_MESSAGE, Pass, Reply, Request, filter_bit};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, accept_with, bind, listen, recv, sendmsg, socket_with, sockopt,
+    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, accept_with, recv, sendmsg, sockopt,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// Connections of libraries that may wait to be accepted.
-const BACKLOG: i32 = 512;
 /// Nobody can be counted without end.
 const MAX_COUNTED: usize = 65_536;
 
@@ -47,7 +44,8 @@ pub(super) struct Preload {
     filter: File,
     known: Box<[u8; FILTER_BYTES]>,
     callers: BTreeMap<u64, Caller>,
-    next_caller: u64,
+    run: u32,
+    next_caller: u32,
     processes: BTreeSet<i32>,
     user: rustix::process::Uid,
     /// Ours; `None` on kernels that do not tell (before 5.14).
@@ -55,22 +53,17 @@ pub(super) struct Preload {
 }
 
 impl Preload {
-    /// Listens in `folder`.
-    pub fn new(engine: &Engine, folder: &Folder) -> Result<Self, SupervisorError> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        bind(&listener, &SocketAddrUnix::new(folder.socket())?)?;
-        // The folder is private already; so is the socket, should anybody move it.
-        rustix::fs::chmod(folder.socket(), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
-        listen(&listener, BACKLOG)?;
+    /// Listens to the libraries of run `run` on `listener`, and tells them through `filter` which addresses are known.
+    pub fn new(engine: &Engine, run: u32, listener: OwnedFd, filter: File) -> io::Result<Self> {
         let network_namespace = netns::cookie(&listener).ok();
-        engine.poll.add(&listener, LISTENER, Interest::Read)?;
+        engine.poll.add(&listener, LISTENER | of_run(run), Interest::Read)?;
         Ok(Self {
             spare: listener.try_clone().ok(),
             listener,
-            filter: folder.filter()?,
+            filter,
             known: Box::new([0; FILTER_BYTES]),
             callers: BTreeMap::new(),
+            run,
             next_caller: 0,
             processes: BTreeSet::new(),
             user: rustix::process::getuid(),
@@ -91,8 +84,8 @@ impl Preload {
             Err(Errno::MFILE | Errno::NFILE) => return self.turn_away(),
             Err(_) => return,
         };
-        let n = self.next_caller;
-        self.next_caller += 1;
+        let n = of_run(self.run) | u64::from(self.next_caller);
+        self.next_caller = self.next_caller.wrapping_add(1);
         match sockopt::socket_peercred(&socket) {
             // The folder is private already; root may look in, others may not.
             Ok(peer) if peer.uid == self.user || peer.uid.is_root() => {
@@ -155,6 +148,7 @@ impl Preload {
                 caller.name = Some(name.clone());
                 engine.look_around();
                 if let Err(reason) = engine.names.check(&name) {
+                    engine.feed(Input::LeftAlone(id, name, reason));
                     return self.reply(n, &Reply::Pass(reason), None);
                 }
                 let want = match (family, engine.routes()) {
@@ -214,10 +208,17 @@ impl Preload {
 }
 
 impl Front for Preload {
-    fn event(&mut self, engine: &mut Engine, token: u64) {
+    fn event(&mut self, engine: &mut Engine, _: &mut Stub, token: u64) {
         match split(token) {
             (CALLER, n) => self.hear(engine, n, true),
             _ => self.accept(engine),
+        }
+    }
+
+    fn close(&mut self, engine: &mut Engine) {
+        engine.poll.remove(&self.listener);
+        for n in std::mem::take(&mut self.callers).into_keys() {
+            engine.feed(Input::Abandon(RequestId(CALLER | n)));
         }
     }
 
@@ -229,6 +230,7 @@ impl Front for Preload {
                 None => self.reply(n, &Reply::Pass(Pass::NothingReady), None),
             },
             Told::Fail(errno) => self.reply(n, &Reply::Failed(errno), None),
+            Told::Answered(_) => {}
             Told::Pass(reason) => self.reply(n, &Reply::Pass(reason), None),
         }
     }

@@ -17,7 +17,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
@@ -55,6 +55,12 @@ impl NetlinkError {
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
+
+    /// Whether what was to be removed is not there (ESRCH, ENOENT, EADDRNOTAVAIL: each kind of object has its own).
+    pub fn is_missing(&self) -> bool {
+        let missing = [rustix::io::Errno::SRCH, rustix::io::Errno::NOENT, rustix::io::Errno::ADDRNOTAVAIL];
+        self.source.raw_os_error().is_some_and(|n| missing.iter().any(|e| e.raw_os_error() == n))
+    }
 }
 
 /// A request socket.
@@ -70,8 +76,19 @@ pub const LOOPBACK: u32 = 1;
 impl Netlink {
     /// Opens a socket in the calling thread's network namespace.
     pub fn open() -> Result<Self, NetlinkError> {
+        let socket = Socket::new(NETLINK_ROUTE);
+        Self::with(socket)
+    }
+
+    /// Speaks for the namespace in which `socket`, a fresh one of NETLINK_ROUTE, was made.
+    pub fn over(socket: OwnedFd) -> Result<Self, NetlinkError> {
+        // SAFETY: the descriptor is owned, and handed on.
+        Self::with(Ok(unsafe { Socket::from_raw_fd(socket.into_raw_fd()) }))
+    }
+
+    fn with(socket: io::Result<Socket>) -> Result<Self, NetlinkError> {
         let open = || {
-            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            let mut socket = socket?;
             socket.bind_auto()?;
             socket.connect(&SocketAddr::new(0, 0))?;
             // Text for errors; old kernels do without.
@@ -143,6 +160,17 @@ impl Netlink {
         }
         let what = format!("giving {ip}/{prefix} to interface {index}");
         self.request(NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewAddress(message), what)
+    }
+
+    /// Takes an address from an interface, and with it the route to its own prefix.
+    pub fn delete_address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> Result<(), NetlinkError> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(ip);
+        message.header.prefix_len = prefix;
+        message.header.index = index;
+        message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
+        let what = format!("taking {ip}/{prefix} from interface {index}");
+        self.request(0, RouteNetlinkMessage::DelAddress(message), what)
     }
 
     /// Adds or replaces a route.

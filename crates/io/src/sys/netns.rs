@@ -3,6 +3,7 @@
 //!
 //! A namespace belongs to a thread, not to a process: [`NetNs::enter`] moves the calling thread only.
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use std::fs::File;
 use std::io;
@@ -85,6 +86,11 @@ pub fn cookie(socket: impl AsFd) -> io::Result<u64> {
         )
     };
     if rc == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The same for the network namespace of the calling thread.
+pub fn own_cookie() -> io::Result<u64> {
+    cookie(socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
 impl AsFd for NetNs {

@@ -6,6 +6,7 @@
 //! started with as ignored stay ignored.
 
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// Process to send signals on to; 0 while there is none.
@@ -64,4 +65,28 @@ pub fn pass_on_to(pid: i32) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A descriptor that becomes readable when somebody wants this process to end (SIGTERM, SIGINT, SIGHUP, SIGQUIT), which
+/// from now on interrupts nothing. For a process of one thread: others have masks of their own.
+pub fn ending() -> io::Result<OwnedFd> {
+    // SAFETY: `sigset_t` is plain data; sigemptyset makes it a valid empty set.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is a valid place for a set.
+    unsafe { libc::sigemptyset(&mut set) };
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+        // SAFETY: `set` is an initialised set.
+        unsafe { libc::sigaddset(&mut set, signal) };
+    }
+    // SAFETY: `set` is an initialised set; the old mask is not asked for.
+    if unsafe { libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `set` is an initialised set; -1 asks for a new descriptor.
+    let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

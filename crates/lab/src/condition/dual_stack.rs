@@ -2,11 +2,11 @@
 //! fault and nothing else. Only the jitter of the link is random.
 
 use super::{Condition, record, site};
-use crate::world::{Fate, Record, Reply, World};
+use crate::world::{Fate, Record, Reply, Site, World};
 use headstart_core::time::Duration;
 
 /// Round trip to a host beyond the LTE link (18 ms): 30 ms in all, the RTT of the lab's yardstick.
-const HOST: Duration = Duration::from_millis(12);
+pub(super) const HOST: Duration = Duration::from_millis(12);
 /// What a resolver takes over an answer that it has cached, in the operator's network: a few milliseconds.
 const RESOLVER: Duration = Duration::from_millis(2);
 /// What IPv6 is slower by in `ipv6-slower`: a detour over another continent's tunnel end, below the 250 ms after which
@@ -54,8 +54,14 @@ pub(super) const IPV6_BLACK_HOLE: Condition = Condition {
     world: |seed, sites| world(seed, sites, Duration::ZERO, Fate::BlackHole, Reply::Records, Reply::Records),
 };
 
+/// Site number `n` of `healthy`.
+pub(super) fn healthy_site(n: usize) -> Site {
+    let record = record(RESOLVER);
+    site(n, record, record, (HOST, Fate::Answers), (HOST, Fate::Answers))
+}
+
 fn world(seed: u64, sites: usize, detour: Duration, v6: Fate, a: Reply, aaaa: Reply) -> World {
     let with = |reply| Record { reply, ..record(RESOLVER) };
     let one = |n| site(n, with(a), with(aaaa), (HOST, Fate::Answers), (HOST + detour, v6));
-    World { link: "lte".into(), seed, sites: (0..sites).map(one).collect() }
+    World::new("lte", seed, (0..sites).map(one).collect())
 }

@@ -2,13 +2,16 @@
 //! [`ALL`].
 //!
 //! A condition draws a world from a seed and a number of sites; the same two give the same world bit for bit, in virtual
-//! time and in namespaces. No condition was chosen by looking at how one of our races does in it.
+//! time and in namespaces. No condition was chosen by looking at how one of our races does in it. [`fault`] has those in
+//! which one thing is broken, with a list of its own.
 
 mod dual_stack;
+pub mod fault;
 mod normal;
 mod paper1_lte;
 
 use crate::world::{Fate, Host, Record, Reply, Site, World};
+use dual_stack::{A_LOST, AAAA_LOST, HEALTHY, IPV6_BLACK_HOLE, IPV6_SLOWER};
 use headstart_core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -26,14 +29,7 @@ pub struct Condition {
 }
 
 /// Every condition, in the order of tables.
-pub const ALL: &[Condition] = &[
-    paper1_lte::CONDITION,
-    dual_stack::HEALTHY,
-    dual_stack::IPV6_SLOWER,
-    dual_stack::AAAA_LOST,
-    dual_stack::A_LOST,
-    dual_stack::IPV6_BLACK_HOLE,
-];
+pub const ALL: &[Condition] = &[paper1_lte::CONDITION, HEALTHY, IPV6_SLOWER, AAAA_LOST, A_LOST, IPV6_BLACK_HOLE];
 
 /// No condition of that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -67,7 +67,7 @@ fn world(seed: u64, sites: usize, likeness: f64) -> World {
             (far(V6_MEDIAN, v6[n]), v6_fate),
         )
     };
-    World { link: "lte".into(), seed, sites: (0..sites).map(one).collect() }
+    World::new("lte", seed, (0..sites).map(one).collect())
 }
 
 #[cfg(test)]

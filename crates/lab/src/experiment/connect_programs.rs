@@ -4,15 +4,15 @@
 //! A program that is not on the machine is left out; headstart's own client always runs. Every run under headstart is a
 //! first visit: its supervisor knows nothing of the network.
 
+use super::stopwatch::{How, time};
 use super::{Condition, Context, Entry, Outcome, Row, Series};
 use crate::netns::{Network, default_world};
 use crate::program::{self, Folder, Program, Scheme, Url};
 use crate::stats::{Pairing, Statistic};
 use anyhow::Context as _;
 use headstart_core::time::Duration;
-use headstart_io::clock::Clock;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The experiment.
 pub const ENTRY: Entry = Entry {
@@ -43,8 +43,6 @@ const PROGRAMS: [&str; 4] = ["client", "curl", "wget", "python"];
 const METRIC: &str = "time to fetch a page";
 /// A bare program that needs longer is cut; the cut is what is reported.
 const CUT: Duration = Duration::from_secs(20);
-/// Between two looks at a program that runs.
-const LOOK: Duration = Duration::from_millis(1);
 
 struct Place {
     network: &'static str,
@@ -97,7 +95,7 @@ impl Case<'_> {
 
     fn with_headstart(&self, network: &Network, headstart: &Path) -> anyhow::Result<Option<f64>> {
         let mut run = Command::new(headstart);
-        run.args(["run", "--quiet", "--"]);
+        run.args(["run", "--private", "--quiet", "--"]);
         let mut command = self.program.command_behind(run, &self.url());
         network.adopt(&mut command)?;
         timed(&mut command)
@@ -170,19 +168,6 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 
 /// Runs `command` to its end, but not longer than [`CUT`]: the time in milliseconds, none if it failed.
 fn timed(command: &mut Command) -> anyhow::Result<Option<f64>> {
-    let clock = Clock::new();
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("starting a program")?;
-    loop {
-        let took = clock.now().as_millis_f64();
-        match child.try_wait().context("waiting for a program")? {
-            Some(status) => return Ok(status.success().then_some(took)),
-            None if took > CUT.as_secs_f64() * 1e3 => {
-                // It may have ended meanwhile, which is what was wanted.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Ok(Some(took));
-            }
-            None => clock.sleep(LOOK),
-        }
-    }
+    let ended = time(command, CUT)?;
+    Ok((ended.how != How::Failed).then(|| ended.millis()))
 }

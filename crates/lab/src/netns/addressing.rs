@@ -7,6 +7,7 @@
 //! Links take 198.18.0.0/16 and 2001:db8:ff00::/48. The outermost lab owns all of it as its [`Block`] and hands an
 //! eighth to each of up to seven labs inside it, so every lab routes "below me" with one route a family.
 
+use headstart_core::path::Family;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -15,6 +16,22 @@ use std::str::FromStr;
 pub const DNS_V4: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 53);
 /// The same server over IPv6.
 pub const DNS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xff01, 0, 0, 0, 0, 0x53);
+
+/// DNS servers that a client can have: what the C library reads of resolv.conf (MAXNS).
+pub const MOST_DNS_SERVERS: usize = 3;
+
+/// Address of DNS server number `n` of a client's list; number 0 is [`DNS_V4`] or [`DNS_V6`].
+///
+/// # Panics
+///
+/// If `n` is not below [`MOST_DNS_SERVERS`].
+pub fn dns_server(n: usize, family: Family) -> IpAddr {
+    assert!(n < MOST_DNS_SERVERS, "a client has at most {MOST_DNS_SERVERS} DNS servers");
+    match family {
+        Family::V4 => Ipv4Addr::from(u32::from(DNS_V4) + n as u32).into(),
+        Family::V6 => Ipv6Addr::from(u128::from(DNS_V6) + n as u128).into(),
+    }
+}
 
 /// Bits that one level of nesting takes: seven labs side by side, and zero for the link of the lab itself.
 const LEVEL: u8 = 3;
@@ -116,26 +133,26 @@ impl FromStr for Block {
 /// Whether a world may give this address to a host: not one of the links', the DNS server's, or one that no packet can
 /// be sent to.
 pub fn free_for_hosts(ip: IpAddr) -> bool {
-    let reserved = match ip {
-        IpAddr::V4(ip) => {
-            ip == DNS_V4
-                || ip.octets()[..2] == [198, 18]
-                || ip.is_loopback()
-                || ip.is_multicast()
-                || ip.is_broadcast()
-                || ip.is_link_local()
-                || ip.is_unspecified()
-        }
-        IpAddr::V6(ip) => {
-            ip == DNS_V6
-                || ip.segments()[..3] == [0x2001, 0xdb8, 0xff00]
-                || ip.is_loopback()
-                || ip.is_multicast()
-                || ip.is_unicast_link_local()
-                || ip.is_unspecified()
-                || ip.to_ipv4_mapped().is_some()
-        }
-    };
+    let for_dns = |n| [Family::V4, Family::V6].map(|family| dns_server(n, family)).contains(&ip);
+    let reserved = (0..MOST_DNS_SERVERS).any(for_dns)
+        || match ip {
+            IpAddr::V4(ip) => {
+                ip.octets()[..2] == [198, 18]
+                    || ip.is_loopback()
+                    || ip.is_multicast()
+                    || ip.is_broadcast()
+                    || ip.is_link_local()
+                    || ip.is_unspecified()
+            }
+            IpAddr::V6(ip) => {
+                ip.segments()[..3] == [0x2001, 0xdb8, 0xff00]
+                    || ip.is_loopback()
+                    || ip.is_multicast()
+                    || ip.is_unicast_link_local()
+                    || ip.is_unspecified()
+                    || ip.to_ipv4_mapped().is_some()
+            }
+        };
     !reserved
 }
 
@@ -188,7 +205,16 @@ mod tests {
 
     #[test]
     fn hosts_may_not_sit_on_the_links() {
-        for taken in ["198.18.3.4", "198.19.255.53", "2001:db8:ff00:1::9", "fe80::1", "::ffff:192.0.2.1", "127.0.0.1"] {
+        for taken in [
+            "198.18.3.4",
+            "198.19.255.53",
+            "198.19.255.55",
+            "2001:db8:ff01::54",
+            "2001:db8:ff00:1::9",
+            "fe80::1",
+            "::ffff:192.0.2.1",
+            "127.0.0.1",
+        ] {
             assert!(!free_for_hosts(taken.parse().unwrap()), "{taken}");
         }
         for free in ["198.19.0.1", "192.0.2.1", "2001:db8:1::1", "203.0.113.9"] {

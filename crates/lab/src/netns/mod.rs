@@ -18,11 +18,12 @@ mod settings;
 mod shell;
 mod super_packet;
 mod switch;
+mod timeline;
 mod topology;
 mod visitor;
 mod worker;
 
-pub use addressing::{Block, DNS_V4, DNS_V6, NotABlock};
+pub use addressing::{Block, DNS_V4, DNS_V6, MOST_DNS_SERVERS, NotABlock, dns_server};
 pub use certificate::{Certificate, Drops, Lateness};
 pub use enter::{Entered, Entry};
 pub use nodes::{Nodes, on_node};
@@ -32,9 +33,12 @@ pub use visitor::{Visited, Visitor};
 
 use crate::server::dns::{DnsServer, Query};
 use crate::server::web::{Accepted, WebServer};
-use crate::world::{Fate, Host, Site, World};
+use crate::world::{Fate, Host, Resolver, Site, When, World};
 use emulator::Emulator;
+use headstart_core::path::Family;
+use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
+use headstart_io::sys::mountns::MountNs;
 use headstart_io::sys::netlink::{Netlink, NetlinkError};
 use headstart_io::sys::reexec::ReexecError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,8 +46,14 @@ use std::io;
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+<<<<<<< HEAD
 use switch::{Cable, Peer, Peers};
 use topology::{Far, Wires};
+=======
+use switch::{Cable, Peer, Peers, Switch};
+use timeline::Timeline;
+use topology::{Attachment, Far, Wires};
+>>>>>>> 1d5bc14d05deb88368a3cf66a2b6e14bd356fb05
 
 /// Why there is no network.
 #[derive(Debug, thiserror::Error)]
@@ -92,10 +102,14 @@ pub enum Error {
 /// A running network: client, emulator and servers. All of it ends when this is dropped.
 pub struct Network {
     // Dropped in this order: servers first, so that they do not see their namespace go.
+    timeline: Option<Timeline>,
     web: WebServer,
     dns: DnsServer,
     emulator: Emulator,
     wires: Wires,
+    /// The client's own files, where it has other DNS servers than everybody.
+    files: Option<MountNs>,
+    resolvers: Vec<Resolver>,
     sites: Mutex<Vec<Site>>,
     clock: Clock,
 }
@@ -109,6 +123,8 @@ impl Network {
     /// As [`Self::build`], with the emulator set up by `settings`.
     pub fn build_with(world: &World, settings: &Settings) -> Result<Self, Error> {
         check(&world.sites)?;
+        check_resolvers(&world.resolvers)?;
+        check_timeline(world)?;
         let link = headstart_link::parse_duplex(&world.link)?;
         let kind = settings.ports_for(&link);
         let clock = Clock::new();
@@ -120,8 +136,9 @@ impl Network {
             move |source| Error::Io { what, source }
         };
         let dns = topology::in_ns(&wires.far, || {
-            DnsServer::start(&[DNS_V4.into(), DNS_V6.into()], &world.sites, clock)
-                .map_err(io("starting the DNS server"))
+            let there = (0..).zip(&world.resolvers).filter(|(_, r)| r.fate == Fate::Answers).map(|(n, _)| n);
+            let addresses: Vec<_> = there.flat_map(|n| Family::BOTH.map(|family| dns_server(n, family))).collect();
+            DnsServer::start(&addresses, &world.sites, clock).map_err(io("starting the DNS server"))
         })?;
         let web = topology::in_ns(&wires.far, || {
             WebServer::start(topology::PREFERRED_CONGESTION_CONTROL).map_err(io("starting the web server"))
@@ -129,9 +146,28 @@ impl Network {
         for host in hosts(&world.sites).filter(|host| host.fate != Fate::Refuses) {
             topology::in_ns(&wires.far, || web.listen(host.addr).map_err(io("listening for a site")))?;
         }
+<<<<<<< HEAD
         let emulator = Emulator::start(&[cable], world.seed, ports, peers(&world.sites), clock, settings)
+=======
+        let emulator = Emulator::start(switch, ports, peers(&world.sites, &world.resolvers), clock, settings)
+>>>>>>> 1d5bc14d05deb88368a3cf66a2b6e14bd356fb05
             .map_err(io("starting the emulator"))?;
-        Ok(Self { web, dns, emulator, wires, sites: Mutex::new(world.sites.clone()), clock })
+        let files = match &world.resolvers[..] {
+            [Resolver::ORDINARY] => None,
+            other => {
+                let servers = (0..).zip(other).map(|(n, resolver)| dns_server(n, resolver.family));
+                Some(private_files::asking(&servers.collect::<Vec<_>>())?)
+            }
+        };
+        let timeline = match &world.timeline[..] {
+            [] => None,
+            changes => Some(Timeline::start(changes, Attachment::of(&wires)?, clock)?),
+        };
+        if let Some(timeline) = &timeline {
+            dns.follow(timeline.listener());
+        }
+        let (sites, resolvers) = (Mutex::new(world.sites.clone()), world.resolvers.clone());
+        Ok(Self { timeline, web, dns, emulator, wires, files, resolvers, sites, clock })
     }
 
     /// A command that will run on the client. Its descendants cannot tell that they are in a lab.
@@ -143,19 +179,38 @@ impl Network {
 
     /// Makes `command` run on the client.
     pub fn adopt(&self, command: &mut Command) -> Result<(), Error> {
-        self.wires.client.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
+        let failed = |source| Error::Io { what: "preparing a command".into(), source };
+        self.wires.client.adopt(command).map_err(failed)?;
+        if let Some(files) = &self.files {
+            files.adopt(command).map_err(failed)?;
+        }
         command.env_remove(enter::INSIDE).env(shell::BLOCK, self.wires.block.to_string());
         Ok(())
     }
 
-    /// Runs `f` on the client, in a thread of its own; its sockets stay the client's wherever they are used later.
+    /// Begins the world's timeline again: the client has its addresses and routes of the beginning, and what changes is to
+    /// come. `Err` also if a change has failed since the last time. For networks in which nothing changes, nothing.
+    pub fn rewind(&self) -> Result<(), Error> {
+        self.timeline.as_ref().map_or(Ok(()), Timeline::rewind)
+    }
+
+    /// Runs `f` on the client, in a thread of its own; its sockets stay the client's wherever they are used later. Names are
+    /// looked up as in a world with one ordinary DNS server; run a command where there are others.
     pub fn on_client<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, Error> {
         topology::in_ns(&self.wires.client, || Ok(f()))
     }
 
-    /// Runs `f` where the servers are, in a thread of its own: for servers other than those that the lab starts.
+    /// Runs `f` where the servers are, in a thread of its own: what it listens on is reached by the sites' addresses.
     pub fn on_servers<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, Error> {
         topology::in_ns(&self.wires.far, || Ok(f()))
+    }
+
+    /// A command that will run where the servers are, for servers that are programs of their own.
+    pub fn server_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Result<Command, Error> {
+        let mut command = Command::new(program);
+        self.wires.far.adopt(&mut command).map_err(|source| Error::Io { what: "preparing a server".into(), source })?;
+        command.env_remove(enter::INSIDE);
+        Ok(command)
     }
 
     /// The clock of this network; the DNS server's log uses it.
@@ -226,7 +281,7 @@ impl Network {
             Ok(())
         })?;
         self.dns.set_sites(&next);
-        self.emulator.set_peers(peers(&next)).map_err(|source| Error::Io { what: what(), source })?;
+        self.emulator.set_peers(peers(&next, &self.resolvers)).map_err(|source| Error::Io { what: what(), source })?;
         *sites = next;
         Ok(())
     }
@@ -236,12 +291,36 @@ fn hosts(sites: &[Site]) -> impl Iterator<Item = &Host> {
     sites.iter().flat_map(|site| site.v4.iter().chain(&site.v6))
 }
 
-fn peers(sites: &[Site]) -> Peers {
+fn peers(sites: &[Site], resolvers: &[Resolver]) -> Peers {
     let peer = |host: &Host| {
         let black_hole = host.fate == Fate::BlackHole;
         (host.addr, Peer { one_way: host.extra_rtt / 2, black_hole })
     };
-    hosts(sites).map(peer).collect()
+    let silent = (0..).zip(resolvers).filter(|(_, r)| r.fate == Fate::BlackHole).map(|(n, _)| n);
+    let silent = silent.flat_map(|n| Family::BOTH.map(|family| dns_server(n, family)));
+    let hole = Peer { one_way: Duration::ZERO, black_hole: true };
+    hosts(sites).map(peer).chain(silent.map(|addr| (addr, hole))).collect()
+}
+
+fn check_resolvers(resolvers: &[Resolver]) -> Result<(), Error> {
+    if (1..=MOST_DNS_SERVERS).contains(&resolvers.len()) {
+        return Ok(());
+    }
+    Err(Error::World(format!("it has {} DNS servers; give it 1 to {MOST_DNS_SERVERS}", resolvers.len())))
+}
+
+/// A change that waits for a question that nobody can ask would never happen.
+fn check_timeline(world: &World) -> Result<(), Error> {
+    for change in &world.timeline {
+        if let When::Asked { name, .. } = &change.when
+            && !world.sites.iter().any(|site| site.name.eq_ignore_ascii_case(name))
+        {
+            return Err(Error::World(format!(
+                "a change waits for a question about {name}, which is none of its sites"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Every address belongs to one host, to the family that it is listed under, and not to the lab itself.

@@ -138,5 +138,5 @@ pub fn default_world(link: &str) -> World {
     refused.v6.iter_mut().for_each(|host| host.fate = Fate::Refuses);
     let sites =
         vec![both("www", 1), site("v4", 2, (true, false)), site("v6", 3, (false, true)), slow, lost, hole, refused];
-    World { link: link.to_owned(), seed: 1, sites }
+    World::new(link, 1, sites)
 }

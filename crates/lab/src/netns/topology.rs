@@ -6,10 +6,11 @@
 //! long as the handles in [`Wires`] and the processes inside.
 
 use super::Error;
-use super::addressing::{Block, DNS_V4, DNS_V6, Ends};
+use super::addressing::{Block, Ends, MOST_DNS_SERVERS, dns_server};
 use super::emulator::Ports;
 use super::settings::PortKind;
 use super::switch::Port;
+use headstart_core::path::Family;
 use headstart_io::sys::ethtool::offloads_off;
 use headstart_io::sys::netlink::{LOOPBACK, Mac, Netlink, NetlinkError, VethEnd, Via};
 use headstart_io::sys::netns::NetNs;
@@ -110,8 +111,9 @@ pub(super) fn lay(far: Far<'_>, kind: PortKind) -> Result<(Wires, Ports), Error>
             in_ns(&far_ns, || {
                 let mut netlink = Netlink::open()?;
                 netlink.up(LOOPBACK)?;
-                let names = [IpAddr::V4(DNS_V4), IpAddr::V6(DNS_V6)];
-                addresses.iter().chain(&names).try_for_each(|ip| own(&mut netlink, *ip))?;
+                let dns = |family| (0..MOST_DNS_SERVERS).map(move |n| dns_server(n, family));
+                let dns: Vec<IpAddr> = Family::BOTH.into_iter().flat_map(dns).collect();
+                addresses.iter().chain(&dns).try_for_each(|ip| own(&mut netlink, *ip))?;
                 Ok(())
             })?;
             (block, CLIENT_LINK.to_owned())
@@ -171,12 +173,63 @@ fn join_client(ends: [Ends; 2], kind: PortKind) -> Result<(), Error> {
     let mut netlink = Netlink::open()?;
     netlink.up(LOOPBACK)?;
     let index = plug(&mut netlink, CLIENT_LINK, kind)?;
-    for end in ends {
-        netlink.address(index, end.client, end.prefix)?;
-        netlink.neighbour(index, end.gateway, SERVER_MAC)?;
-        netlink.route(anywhere(end), 0, Via::Gateway(end.gateway, index))?;
+    Ok(ends.into_iter().try_for_each(|end| join(&mut netlink, index, end))?)
+}
+
+/// Gives the client its address and its default route in a family.
+fn join(netlink: &mut Netlink, index: u32, end: Ends) -> Result<(), NetlinkError> {
+    netlink.address(index, end.client, end.prefix)?;
+    netlink.neighbour(index, end.gateway, SERVER_MAC)?;
+    netlink.route(anywhere(end), 0, Via::Gateway(end.gateway, index))
+}
+
+/// The client's own connectivity, which a world may change while programs run. Stays in the client's namespace, wherever
+/// it is used.
+pub(super) struct Attachment {
+    netlink: Netlink,
+    index: u32,
+    ends: [Ends; 2],
+    congestion_control: String,
+}
+
+impl Attachment {
+    /// That of these wires.
+    pub fn of(wires: &Wires) -> Result<Self, Error> {
+        let netlink = in_ns(&wires.client, || {
+            let mut netlink = Netlink::open()?;
+            let index = netlink.index(CLIENT_LINK)?;
+            Ok((netlink, index))
+        });
+        let (netlink, index) = netlink?;
+        let congestion_control = wires.client_congestion_control.clone();
+        Ok(Self { netlink, index, ends: wires.block.ends(), congestion_control })
     }
-    Ok(())
+
+    /// Takes the client's default route and address in `family`.
+    pub fn leave(&mut self, family: Family) -> Result<(), NetlinkError> {
+        let end = self.end(family);
+        // First the address, at which the kernel itself may take the route away.
+        self.netlink.delete_address(self.index, end.client, end.prefix)?;
+        match self.netlink.delete_route(anywhere(end), 0, Via::Gateway(end.gateway, self.index)) {
+            Err(e) if e.is_missing() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Gives both back, as they were.
+    pub fn come(&mut self, family: Family) -> Result<(), NetlinkError> {
+        let end = self.end(family);
+        join(&mut self.netlink, self.index, end)?;
+        let via = Via::Gateway(end.gateway, self.index);
+        // Where the namespace's default does it, the route need not, and may not be allowed to.
+        let _ = self.netlink.route_with_congestion_control(anywhere(end), 0, via, &self.congestion_control);
+        Ok(())
+    }
+
+    fn end(&self, family: Family) -> Ends {
+        let [v4, v6] = self.ends;
+        if family == Family::V4 { v4 } else { v6 }
+    }
 }
 
 fn join_far(name: &str, ends: [Ends; 2], kind: PortKind) -> Result<(), Error> {

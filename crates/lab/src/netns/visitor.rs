@@ -54,7 +54,7 @@ impl Visitor {
             Lifetime::Off => "off".to_owned(),
             Lifetime::Fixed(time) => format!("{}s", time.as_secs()),
         };
-        command.args(["run", "--quiet", "--race", race.name, "--cache-lifetime", &lifetime]);
+        command.args(["run", "--private", "--quiet", "--race", race.name, "--cache-lifetime", &lifetime]);
         let mut file = None;
         if race.lab_only {
             let lines: String = truth

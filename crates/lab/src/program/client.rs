@@ -11,8 +11,10 @@ pub const ENTRY: Entry = Entry {
     schemes: &[Scheme::Http],
     manner: PLAIN,
     prints_page: false,
+    sends: false,
+    within: "",
     prepare: as_found,
-    fetch: |command, url, _| {
-        command.arg("client").arg(&url.host);
+    fetch: |command, asked| {
+        command.arg("client").arg(&asked.url.host);
     },
 };

@@ -11,9 +11,18 @@ pub const ENTRY: Entry = Entry {
     schemes: &[Scheme::Http, Scheme::Https],
     manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     prints_page: true,
+    sends: true,
+    within: "",
     prepare: as_found,
-    fetch: |command, url, _| {
+    fetch: |command, asked| {
         // Not the user's own settings.
-        command.args(["--disable", "--silent", "--show-error", "--fail"]).arg(url.to_string());
+        command.args(["--disable", "--silent", "--show-error", "--fail"]);
+        if let Some(file) = asked.certificate() {
+            command.arg("--cacert").arg(file);
+        }
+        if let Some(file) = asked.body {
+            command.arg("--data-binary").arg(format!("@{}", file.display()));
+        }
+        command.arg(asked.url.to_string());
     },
 };

@@ -5,24 +5,51 @@
 //! gives a [`Command`] for a [`Url`], which prints the page on standard output and ends. Nothing here starts the program,
 //! measures it or touches the network, and nothing is ever installed.
 
+mod aiohttp;
+mod asyncio;
+mod chromium;
 mod client;
 mod curl;
 mod folder;
+mod git;
+mod go;
+mod java;
+mod nginx;
+mod node;
 mod python;
+mod requests;
 mod url;
 mod wget;
 
 pub use folder::Folder;
 pub use url::{Scheme, Url};
 
+use crate::server::{authority, ssh};
 use anyhow::Context as _;
 use headstart_io::program::find;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every program, in the order of tables.
-pub const ALL: &[Entry] = &[client::ENTRY, curl::ENTRY, wget::ENTRY, python::ENTRY];
+pub const ALL: &[Entry] = &[
+    client::ENTRY,
+    curl::ENTRY,
+    wget::ENTRY,
+    python::ENTRY,
+    requests::ENTRY,
+    aiohttp::ENTRY,
+    asyncio::ENTRY,
+    node::FETCH,
+    node::RESOLVE,
+    java::ENTRY,
+    go::ENTRY,
+    git::HTTPS,
+    git::SSH,
+    nginx::AT_START,
+    nginx::RESOLVER,
+    chromium::ENTRY,
+];
 
 /// A program as the registry knows it.
 #[derive(Clone, Copy, Debug)]
@@ -39,12 +66,52 @@ pub struct Entry {
     pub manner: Manner,
     /// Whether its standard output is the page, byte for byte.
     pub prints_page: bool,
+    /// Whether it can be told to send a file (see [`Program::sending`]).
+    pub sends: bool,
+    /// The folder of a server that its pages are in: a repository for programs that clone one, nothing for others.
+    pub within: &'static str,
     /// Makes what the program needs in the work folder (a script, a compiled file) and says which file is started with it.
     /// Called once before any command; the folder is its own.
     prepare: fn(found: &Path, workdir: &Path) -> anyhow::Result<PathBuf>,
-    /// Gives `command` (already that of the file that `prepare` named) the arguments and the environment that make it fetch
-    /// `url`.
-    fetch: fn(command: &mut Command, url: &Url, workdir: &Path),
+    /// Gives `command` (already that of the file that `prepare` named) the arguments and the environment that make it do
+    /// what is asked for.
+    fetch: fn(command: &mut Command, asked: &Asked<'_>),
+}
+
+/// What a program is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The page.
+    pub url: &'a Url,
+    /// The program's own folder.
+    pub workdir: &'a Path,
+    /// Whom to believe; the host's authorities if none.
+    pub trust: Option<&'a Trust>,
+    /// A file to send there (POST), if the program sends any.
+    pub body: Option<&'a Path>,
+}
+
+/// Whom programs are to believe, beyond or instead of what their user's settings say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// The certificate authority of the lab's HTTPS servers.
+    pub https: Option<authority::Trust>,
+    /// How to log in at the lab's SSH server.
+    pub ssh: Option<ssh::Identity>,
+}
+
+impl Asked<'_> {
+    /// The file of the authority's certificate, if there is one to be told of.
+    fn certificate(&self) -> Option<&Path> {
+        Some(&self.trust?.https.as_ref()?.certificate)
+    }
+
+    /// Tells by the variable that OpenSSL, Go and our own scripts read.
+    fn trust_by_environment(&self, command: &mut Command) {
+        if let Some(file) = self.certificate() {
+            command.env("SSL_CERT_FILE", file);
+        }
+    }
 }
 
 /// Where a program comes from.
@@ -59,6 +126,26 @@ pub enum Origin {
         /// The Debian package that brings it.
         package: &'static str,
     },
+    /// A module of Python 3, with the first interpreter that has it.
+    Module {
+        /// The module's name.
+        module: &'static str,
+        /// The Debian package that brings it.
+        package: &'static str,
+    },
+}
+
+impl Origin {
+    /// What is missing where [`Entry::find`] finds nothing, and what brings it.
+    pub fn missing(&self) -> String {
+        match self {
+            Self::Own => "headstart itself is not there".into(),
+            Self::Path { file, package } => format!("{file} is not on this machine (Debian package: {package})"),
+            Self::Module { module, package } => {
+                format!("no Python here has the module {module} (Debian package: {package})")
+            }
+        }
+    }
 }
 
 /// How a program looks names up and connects.
@@ -87,6 +174,7 @@ impl Entry {
         match self.origin {
             Origin::Own => Some(own.to_owned()),
             Origin::Path { file, .. } => find(OsStr::new(file), path),
+            Origin::Module { module, .. } => python::with_module(module, path),
         }
     }
 
@@ -94,9 +182,9 @@ impl Entry {
     ///
     /// `own` is the program `headstart`. `Err` if the program is there and what it needs could not be made.
     pub fn prepare(&'static self, own: &Path, workdir: &Path) -> anyhow::Result<Option<Program>> {
-        let Some(found) = self.find(own, std::env::var_os("PATH").as_deref()) else { return Ok(None) };
+        let Some(found) = self.find(own, Some(&search_path())) else { return Ok(None) };
         let file = (self.prepare)(&found, workdir)?;
-        Ok(Some(Program { entry: self, file, workdir: workdir.to_owned() }))
+        Ok(Some(Program { entry: self, file, workdir: workdir.to_owned(), trust: None, body: None }))
     }
 }
 
@@ -107,6 +195,13 @@ pub fn prepare(name: &str, own: &Path, folder: &Folder) -> anyhow::Result<Option
     let entry = find_entry(name)?;
     let workdir = folder.of(name).with_context(|| format!("making a folder for {name}"))?;
     entry.prepare(own, &workdir).with_context(|| format!("preparing {name}"))
+}
+
+/// The PATH, and where Debian keeps what only root has on it.
+fn search_path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    path.push(":/usr/sbin:/sbin");
+    path
 }
 
 /// The entry called `name`.
@@ -126,9 +221,22 @@ pub struct Program {
     pub entry: &'static Entry,
     file: PathBuf,
     workdir: PathBuf,
+    trust: Option<Trust>,
+    body: Option<PathBuf>,
 }
 
 impl Program {
+    /// The same program, which believes these servers.
+    pub fn trusting(self, trust: &Trust) -> Self {
+        Self { trust: Some(trust.clone()), ..self }
+    }
+
+    /// The same program, which sends `file` where it would fetch a page, and prints what comes back. For those that
+    /// [send](Entry::sends).
+    pub fn sending(self, file: &Path) -> Self {
+        Self { body: Some(file.to_owned()), ..self }
+    }
+
     /// The command that fetches `url`, prints the page on standard output and fails if it cannot.
     pub fn command(&self, url: &Url) -> Command {
         self.told(Command::new(&self.file), url)
@@ -141,9 +249,18 @@ impl Program {
     }
 
     fn told(&self, mut command: Command, url: &Url) -> Command {
-        (self.entry.fetch)(&mut command, url, &self.workdir);
+        let Self { workdir, trust, body, .. } = self;
+        let body = body.as_deref().filter(|_| self.entry.sends);
+        (self.entry.fetch)(&mut command, &Asked { url, workdir, trust: trust.as_ref(), body });
         command
     }
+}
+
+/// Writes a file of ours into the work folder.
+fn write(workdir: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    let file = workdir.join(name);
+    std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    Ok(file)
 }
 
 /// The program as it was found, with nothing to make.
@@ -167,7 +284,8 @@ mod tests {
     #[test]
     fn a_program_that_is_not_on_the_path_is_missing_and_our_own_is_always_there() {
         let own = Path::new("/somewhere/headstart");
-        for entry in ALL {
+        // Modules are looked for in Debian's interpreter too, wherever the PATH leads.
+        for entry in ALL.iter().filter(|entry| !matches!(entry.origin, Origin::Module { .. })) {
             let found = entry.find(own, Some(OsStr::new("/no/such/folder")));
             assert_eq!(found.is_some(), entry.origin == Origin::Own, "{}", entry.name);
         }
@@ -178,9 +296,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let own = Path::new("/somewhere/headstart");
         for entry in ALL {
-            let Some(program) = entry.prepare(own, folder.path()).unwrap() else {
-                println!("skipped: {} is not on this machine", entry.name);
-                continue;
+            let program = match entry.prepare(own, folder.path()) {
+                Ok(Some(program)) => program,
+                Ok(None) => {
+                    println!("skipped: {}", entry.origin.missing());
+                    continue;
+                }
+                Err(e) => {
+                    println!("skipped: {} cannot be made ready: {e:#}", entry.name);
+                    continue;
+                }
             };
             let url = Url::new(entry.schemes[0], "www.lab.example");
             let bare = program.command(&url);

@@ -1,4 +1,4 @@
-//! What is fetched: a scheme, a host and a port. No path but the root: the lab's pages say who was reached, and how.
+//! What is fetched: a scheme, a host, a port and a path.
 
 use std::fmt;
 
@@ -9,6 +9,8 @@ pub enum Scheme {
     Http,
     /// HTTP over TLS, port 443.
     Https,
+    /// A repository over SSH, port 22.
+    Ssh,
 }
 
 impl Scheme {
@@ -17,6 +19,7 @@ impl Scheme {
         match self {
             Self::Http => "http",
             Self::Https => "https",
+            Self::Ssh => "ssh",
         }
     }
 
@@ -25,6 +28,7 @@ impl Scheme {
         match self {
             Self::Http => 80,
             Self::Https => 443,
+            Self::Ssh => 22,
         }
     }
 }
@@ -38,22 +42,29 @@ pub struct Url {
     pub host: String,
     /// The port.
     pub port: u16,
+    /// The path, from its `/` on.
+    pub path: String,
 }
 
 impl Url {
-    /// The page of `host` at the scheme's own port.
+    /// The front page of `host` at the scheme's own port.
     pub fn new(scheme: Scheme, host: impl Into<String>) -> Self {
-        Self { scheme, host: host.into(), port: scheme.default_port() }
+        Self { scheme, host: host.into(), port: scheme.default_port(), path: "/".into() }
+    }
+
+    /// The page at `path` of the same host; `path` begins with `/`.
+    pub fn at(self, path: impl Into<String>) -> Self {
+        Self { path: path.into(), ..self }
     }
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scheme, host, port } = self;
+        let Self { scheme, host, port, path } = self;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         match *port == scheme.default_port() {
-            true => write!(f, "{}://{host}/", scheme.name()),
-            false => write!(f, "{}://{host}:{port}/", scheme.name()),
+            true => write!(f, "{}://{host}{path}", scheme.name()),
+            false => write!(f, "{}://{host}:{port}{path}", scheme.name()),
         }
     }
 }
@@ -68,5 +79,6 @@ mod tests {
         assert_eq!(Url::new(Scheme::Https, "2001:db8::1").to_string(), "https://[2001:db8::1]/");
         let other = Url { port: 8080, ..Url::new(Scheme::Http, "www.lab.example") };
         assert_eq!(other.to_string(), "http://www.lab.example:8080/");
+        assert_eq!(other.at("/a/b").to_string(), "http://www.lab.example:8080/a/b");
     }
 }

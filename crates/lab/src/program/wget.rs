@@ -10,8 +10,17 @@ pub const ENTRY: Entry = Entry {
     schemes: &[Scheme::Http, Scheme::Https],
     manner: PLAIN,
     prints_page: true,
+    sends: true,
+    within: "",
     prepare: as_found,
-    fetch: |command, url, _| {
-        command.args(["--no-config", "--quiet", "--output-document=-"]).arg(url.to_string());
+    fetch: |command, asked| {
+        command.args(["--no-config", "--quiet", "--output-document=-"]);
+        if let Some(file) = asked.certificate() {
+            command.arg(format!("--ca-certificate={}", file.display()));
+        }
+        if let Some(file) = asked.body {
+            command.arg(format!("--post-file={}", file.display()));
+        }
+        command.arg(asked.url.to_string());
     },
 };

@@ -35,9 +35,13 @@ pub struct Query {
     pub over_tcp: bool,
 }
 
+/// Who is told of questions.
+type Follower = Box<dyn Fn(&Query) + Send>;
+
 struct Shared {
     zone: Mutex<Zone>,
     log: Mutex<Vec<Query>>,
+    followers: Mutex<Vec<Follower>>,
     stop: AtomicBool,
     wake: OwnedFd,
 }
@@ -54,6 +58,7 @@ impl DnsServer {
         let shared = Arc::new(Shared {
             zone: Mutex::new(Zone::new(sites)),
             log: Mutex::default(),
+            followers: Mutex::default(),
             stop: AtomicBool::new(false),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
         });
@@ -74,6 +79,11 @@ impl DnsServer {
     /// Replaces all names; answers that are on their way stay as they are.
     pub fn set_sites(&self, sites: &[Site]) {
         *lock(&self.shared.zone) = Zone::new(sites);
+    }
+
+    /// Tells `follower` of every question from now on, as soon as it has been read. It must not take long.
+    pub fn follow(&self, follower: impl Fn(&Query) + Send + 'static) {
+        lock(&self.shared.followers).push(Box::new(follower));
     }
 
     /// Every question so far, oldest first.
@@ -170,7 +180,9 @@ impl Worker {
         let answer = lock(&self.shared.zone).answer(message, over);
         let Some(Answer { name, rtype, delay, bytes }) = answer else { return };
         let at = self.clock.now();
-        lock(&self.shared.log).push(Query { at, name, rtype, over_tcp: over == Over::Tcp });
+        let query = Query { at, name, rtype, over_tcp: over == Over::Tcp };
+        lock(&self.shared.followers).iter().for_each(|follower| follower(&query));
+        lock(&self.shared.log).push(query);
         if let Some(bytes) = bytes {
             self.order += 1;
             self.pending.push(Reverse((at + delay, self.order, asker, bytes)));

@@ -1,9 +1,15 @@
-//! Servers of the lab: DNS and the web, on the sites' addresses, in threads of the lab's process.
+//! Servers of the lab: DNS, the web, HTTPS and SSH, on the sites' addresses, in threads of the lab's process (SSH:
+//! in a program of its own).
 //!
 //! They answer as the world says and count what reaches them. They never leave the network namespace of the thread that
 //! started them.
 
+pub mod authority;
 pub mod dns;
+mod files;
 mod http;
+pub mod https;
+pub mod ssh;
+pub mod suite;
 pub mod web;
 mod zone;

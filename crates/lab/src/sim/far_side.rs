@@ -3,8 +3,8 @@
 //! Answers are a function of the world alone. Hosts and server take no time but what the world says, hold no state, and
 //! never speak first. `netns` builds the same far side out of real sockets; the two must not differ.
 
-use super::packet::{Body, Packet, Says};
-use crate::world::{Fate, Host, Record, Reply, Site, World};
+use super::packet::{Body, Packet, Says, Server};
+use crate::world::{Fate, Host, Record, Reply, Resolver, Site, World};
 use headstart_core::connect::LookupResult;
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
@@ -20,6 +20,7 @@ pub(super) struct FarSide {
     sites: Vec<Site>,
     names: HashMap<String, usize>,
     hosts: HashMap<IpAddr, (Duration, Fate)>,
+    resolvers: Vec<Resolver>,
 }
 
 impl FarSide {
@@ -29,7 +30,26 @@ impl FarSide {
             names: world.sites.iter().enumerate().map(|(i, s)| (s.name.to_ascii_lowercase(), i)).collect(),
             hosts: world.sites.iter().flat_map(|s| s.v4.iter().chain(&s.v6)).map(host).collect(),
             sites: world.sites.clone(),
+            resolvers: world.resolvers.clone(),
         }
+    }
+
+    /// DNS server number `n` of the client's list, which begins again at its end.
+    pub fn server(&self, n: usize) -> Server {
+        let index = n % self.resolvers.len();
+        Server { index, family: self.resolvers[index].family }
+    }
+
+    /// How many DNS servers the client's list has.
+    pub fn servers(&self) -> usize {
+        self.resolvers.len()
+    }
+
+    /// The name that `packet`, which has reached the gateway, asks a DNS server that reads it about.
+    pub fn asked_about(&self, packet: &Packet) -> Option<&str> {
+        let Body::Question { site, server, .. } = packet.body else { return None };
+        let reads = self.resolvers[server.index].fate == Fate::Answers;
+        Some(self.sites.get(site.filter(|_| reads)?)?.name.as_str())
     }
 
     /// The index of the site called `name`.
@@ -40,20 +60,30 @@ impl FarSide {
     /// What comes back to a packet that has reached the gateway, and how much later it is back there.
     pub fn answer(&self, packet: &Packet) -> Option<(Duration, Packet)> {
         match packet.body {
-            Body::Question { query, site, family, over_tcp } => {
+            Body::Question { query, site, family, over_tcp, server } => {
+                match self.resolvers[server.index].fate {
+                    Fate::Answers => {}
+                    Fate::Refuses => return Some((Duration::ZERO, Packet::no_server(query, packet))),
+                    Fate::BlackHole => return None,
+                }
                 let (delay, says) = match site.and_then(|i| self.sites.get(i)) {
                     None => (Duration::ZERO, Says::Result(LookupResult::NxDomain(seconds(NEGATIVE_TTL)))),
                     Some(site) => says(site, family, over_tcp)?,
                 };
-                Some((delay, Packet::response(query, packet.bytes, says)))
+                Some((delay, Packet::response(query, packet, says)))
             }
-            Body::DnsSyn { query } => Some((Duration::ZERO, Packet::dns_syn_ack(query))),
+            Body::DnsSyn { query } => Some((Duration::ZERO, Packet::dns_syn_ack(query, packet.over))),
             Body::Syn { socket, to } => match self.hosts.get(&to)? {
                 (extra, Fate::Answers) => Some((*extra, Packet::syn_ack(socket, to))),
                 (extra, Fate::Refuses) => Some((*extra, Packet::rst(socket, to))),
                 (_, Fate::BlackHole) => None,
             },
-            Body::Ack | Body::Response { .. } | Body::DnsSynAck { .. } | Body::SynAck { .. } | Body::Rst { .. } => None,
+            Body::Ack
+            | Body::Response { .. }
+            | Body::NoServer { .. }
+            | Body::DnsSynAck { .. }
+            | Body::SynAck { .. }
+            | Body::Rst { .. } => None,
         }
     }
 }

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;
+const ICMP: usize = 8;
 /// TCP header with timestamps.
 const TCP: usize = 32;
 /// TCP header of a SYN: MSS, SACK permitted, timestamps, window scale.
@@ -22,11 +23,20 @@ const DNS: usize = 12 + 11 + 4;
 /// One record behind a compressed name, without its address.
 const RECORD: usize = 12;
 
+/// A DNS server: its place in the client's list, and the family of its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Server {
+    pub index: usize,
+    pub family: Family,
+}
+
 /// A packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     /// Bytes of the IP packet.
     pub bytes: usize,
+    /// Its IP version.
+    pub over: Family,
     /// What it means.
     pub body: Body,
 }
@@ -34,10 +44,12 @@ pub(super) struct Packet {
 /// What a packet means. Numbers are those of the client: of a query, or of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Body {
-    /// A question to the DNS server; `site` is its index in the world, none for a name that is not there.
-    Question { query: u64, site: Option<usize>, family: Family, over_tcp: bool },
+    /// A question to a DNS server; `site` is its index in the world, none for a name that is not there.
+    Question { query: u64, site: Option<usize>, family: Family, over_tcp: bool, server: Server },
     /// What the DNS server says.
     Response { query: u64, says: Says },
+    /// Nobody listens where this query was sent: ICMP, port unreachable.
+    NoServer { query: u64 },
     /// The client opens a TCP connection to the DNS server for this query.
     DnsSyn { query: u64 },
     /// The DNS server takes it.
@@ -69,57 +81,76 @@ impl WirePacket for Packet {
     }
 }
 
-fn ip(to: IpAddr) -> usize {
-    if to.is_ipv4() { IPV4 } else { IPV6 }
+/// Bytes of an IP header.
+fn ip(over: Family) -> usize {
+    match over {
+        Family::V4 => IPV4,
+        Family::V6 => IPV6,
+    }
 }
 
 impl Packet {
-    /// A question about a name of `name_len` characters; the server is asked over IPv4.
-    pub fn question(query: u64, site: Option<usize>, name_len: usize, family: Family, over_tcp: bool) -> Self {
-        // A name takes a byte more for each of its ends; over TCP a message comes behind two bytes of length.
-        let bytes = IPV4 + if over_tcp { TCP + 2 } else { UDP } + DNS + name_len + 2;
-        Self { bytes, body: Body::Question { query, site, family, over_tcp } }
+    fn new(over: Family, beyond_ip: usize, body: Body) -> Self {
+        Self { bytes: ip(over) + beyond_ip, over, body }
     }
 
-    /// What the server says to a question of `question` bytes.
-    pub fn response(query: u64, question: usize, says: Says) -> Self {
+    /// A question to `server` for the addresses in `family` of a name of `name_len` characters.
+    pub fn question(
+        query: u64,
+        (site, name_len): (Option<usize>, usize),
+        family: Family,
+        server: Server,
+        over_tcp: bool,
+    ) -> Self {
+        // A name takes a byte more for each of its ends; over TCP a message comes behind two bytes of length.
+        let bytes = if over_tcp { TCP + 2 } else { UDP } + DNS + name_len + 2;
+        Self::new(server.family, bytes, Body::Question { query, site, family, over_tcp, server })
+    }
+
+    /// What the server says to `question`.
+    pub fn response(query: u64, question: &Self, says: Says) -> Self {
         let records = match &says {
             Says::Result(LookupResult::Addresses(list, _)) => {
                 list.iter().map(|a| RECORD + if a.is_ipv4() { 4 } else { 16 }).sum()
             }
             _ => 0,
         };
-        Self { bytes: question + records, body: Body::Response { query, says } }
+        Self { bytes: question.bytes + records, over: question.over, body: Body::Response { query, says } }
+    }
+
+    /// What a host without a DNS server says to `question`: ICMP carries the packet that it is about.
+    pub fn no_server(query: u64, question: &Self) -> Self {
+        Self::new(question.over, ICMP + question.bytes, Body::NoServer { query })
     }
 
     /// The first packet of a connection to the DNS server.
-    pub fn dns_syn(query: u64) -> Self {
-        Self { bytes: IPV4 + TCP_SYN, body: Body::DnsSyn { query } }
+    pub fn dns_syn(query: u64, server: Server) -> Self {
+        Self::new(server.family, TCP_SYN, Body::DnsSyn { query })
     }
 
     /// The DNS server's answer to it.
-    pub fn dns_syn_ack(query: u64) -> Self {
-        Self { bytes: IPV4 + TCP_SYN, body: Body::DnsSynAck { query } }
+    pub fn dns_syn_ack(query: u64, over: Family) -> Self {
+        Self::new(over, TCP_SYN, Body::DnsSynAck { query })
     }
 
     /// The first packet of a connection.
     pub fn syn(socket: u64, to: IpAddr) -> Self {
-        Self { bytes: ip(to) + TCP_SYN, body: Body::Syn { socket, to } }
+        Self::new(Family::of(to), TCP_SYN, Body::Syn { socket, to })
     }
 
     /// The host's answer to it.
     pub fn syn_ack(socket: u64, from: IpAddr) -> Self {
-        Self { bytes: ip(from) + TCP_SYN, body: Body::SynAck { socket, from } }
+        Self::new(Family::of(from), TCP_SYN, Body::SynAck { socket, from })
     }
 
     /// A refusal, in the family of `peer`.
     pub fn rst(socket: u64, peer: IpAddr) -> Self {
-        Self { bytes: ip(peer) + TCP_RST, body: Body::Rst { socket } }
+        Self::new(Family::of(peer), TCP_RST, Body::Rst { socket })
     }
 
     /// The third packet of a handshake with `to`.
     pub fn ack(to: IpAddr) -> Self {
-        Self { bytes: ip(to) + TCP, body: Body::Ack }
+        Self::new(Family::of(to), TCP, Body::Ack)
     }
 }
 
@@ -135,9 +166,13 @@ mod tests {
         // As tcpdump shows them: a Linux SYN is 60 bytes over IPv4 and 80 over IPv6, its third packet 52 and 72.
         assert_eq!([Packet::syn(0, v4).bytes, Packet::syn(0, v6).bytes], [60, 80]);
         assert_eq!([Packet::ack(v4).bytes, Packet::ack(v6).bytes, Packet::rst(0, v4).bytes], [52, 72, 40]);
-        let asked = Packet::question(0, None, "example.org".len(), Family::V6, false);
+        let server = |family| Server { index: 0, family };
+        let about = (None, "example.org".len());
+        let asked = Packet::question(0, about, Family::V6, server(Family::V4), false);
         assert_eq!(asked.bytes, 28 + 12 + 13 + 4 + 11);
+        assert_eq!(Packet::question(0, about, Family::V6, server(Family::V6), false).bytes, asked.bytes + 20);
+        assert_eq!(Packet::no_server(0, &asked).bytes, 28 + asked.bytes);
         let said = LookupResult::Addresses(vec![v6, v6], Duration::ZERO);
-        assert_eq!(Packet::response(0, asked.bytes, Says::Result(said)).bytes, asked.bytes + 2 * 28);
+        assert_eq!(Packet::response(0, &asked, Says::Result(said)).bytes, asked.bytes + 2 * 28);
     }
 }

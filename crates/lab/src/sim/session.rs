@@ -10,7 +10,7 @@ use crate::world::{Site, World};
 use headstart_core::connect::{self, Claim, Connector, Input, Output, RequestId, Resolve, Resolved, Want};
 use headstart_core::connect::{AttemptId, AttemptResult, QueryId, Tally};
 use headstart_core::machine::Machine;
-use headstart_core::path::Family;
+use headstart_core::path::{Family, NetworkId};
 use headstart_core::time::{Duration, Instant};
 use headstart_link::ParseError;
 use std::collections::HashMap;
@@ -69,6 +69,8 @@ pub struct Session {
     connections: u64,
     /// Outputs of the connector for the program, oldest first.
     told: Vec<Output>,
+    /// The routes that the connector knows of: IPv4, IPv6.
+    routes: (bool, bool),
 }
 
 /// A call of the program that waits for its answer.
@@ -89,6 +91,7 @@ impl Session {
                 lifetime: settings.lifetime,
                 faster: faster(world, settings.lifetime)?,
                 seed: settings.seed,
+                servers: u32::try_from(world.resolvers.len()).unwrap_or(u32::MAX),
                 ..connect::Settings::of(race)
             })),
         };
@@ -103,12 +106,14 @@ impl Session {
             next_query: OWN_SOCKETS,
             connections: 0,
             told: Vec::new(),
+            routes: (true, true),
         })
     }
 
     /// What the session has cost so far.
     pub fn spent(&self) -> Spent {
         let tally = self.connector.as_ref().map(Connector::tally);
+        let tally = tally.as_ref();
         Spent {
             traffic: self.stack.traffic(),
             connections: self.connections,
@@ -118,7 +123,7 @@ impl Session {
     }
 
     /// The connector's own counters; none without headstart.
-    pub fn tally(&self) -> Option<&Tally> {
+    pub fn tally(&self) -> Option<Tally> {
         self.connector.as_ref().map(Connector::tally)
     }
 
@@ -147,6 +152,7 @@ impl Session {
         self.told.clear();
         let mut first_attempt = None;
         let list = if self.connector.is_some() {
+            self.look_around();
             let ask = Resolve { app: PROGRAM.into(), name, want, port: Some(PORT) };
             let request = self.request();
             self.input(Input::Resolve(request, ask));
@@ -207,6 +213,15 @@ impl Session {
                 }
                 None => {}
             }
+        }
+    }
+
+    /// Tells the connector if routes have come or gone since the last lookup, as the supervisor does.
+    fn look_around(&mut self) {
+        let routes = (self.stack.has_route(Family::V4), self.stack.has_route(Family::V6));
+        if routes != self.routes {
+            self.routes = routes;
+            self.input(Input::Network { id: NetworkId::default(), v4: routes.0, v6: routes.1 });
         }
     }
 
@@ -298,7 +313,7 @@ impl Session {
         let Some(connector) = &mut self.connector else { return };
         while let Some(output) = connector.poll_output() {
             match &output {
-                Output::Query { id, name, family, .. } => self.stack.ask(id.0, name, *family),
+                Output::Query { id, name, family, server } => self.stack.ask(id.0, name, *family, *server as usize),
                 Output::Forget(id) => self.stack.forget(id.0),
                 Output::Connect { id, to, .. } => {
                     self.targets.insert(*id, to.ip());
@@ -306,7 +321,11 @@ impl Session {
                     self.stack.connect(id.0, to.ip());
                 }
                 Output::Close(id) => self.stack.close(id.0),
-                Output::Answer(..) | Output::HandOver { .. } | Output::Fail(..) | Output::Pass(..) => {}
+                Output::Answer(..)
+                | Output::Answered(..)
+                | Output::HandOver { .. }
+                | Output::Fail(..)
+                | Output::Pass(..) => {}
             }
             self.told.push(output);
         }

@@ -2,18 +2,19 @@
 //!
 //! TCP behaves as Linux 6.5 and later does: the SYN is repeated after a second, four times at that distance
 //! (`tcp_syn_linear_timeouts`), then at doubling ones, and given up after `tcp_syn_retries` more. DNS goes over UDP, a
-//! truncated answer is asked for again over TCP, what does not parse is dropped and counted. Time passes only in
+//! truncated answer is asked for again over TCP, what does not parse is dropped and counted. A family that leaves takes
+//! the packets to its address with it: attempts under way hear nothing more, new ones fail at once. Time passes only in
 //! [`Stack::step`]. There is no data transfer: a connection is over, for this model, when it is open.
 
 use super::far_side::FarSide;
-use super::packet::{Body, Packet, Says};
-use crate::world::World;
+use super::packet::{Body, Packet, Says, Server};
+use crate::world::{Change, Event as WorldEvent, When, World};
 use headstart_core::connect::LookupResult;
 use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
 use headstart_link::network::{LinkId, NodeId};
-use headstart_link::{Network, ParseError, parse};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use headstart_link::{Network, ParseError, parse_duplex};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
 /// First retransmission timeout of a SYN: RFC 6298, section 2.1.
@@ -23,6 +24,7 @@ const SYN_LINEAR_TIMEOUTS: u32 = 4;
 /// Retransmissions beyond the linear ones: `net.ipv4.tcp_syn_retries`, default 6.
 const SYN_RETRIES: u32 = 6;
 
+const ENETUNREACH: i32 = 101;
 const ECONNREFUSED: i32 = 111;
 const ETIMEDOUT: i32 = 110;
 
@@ -68,6 +70,7 @@ struct Query {
     site: Option<usize>,
     name_len: usize,
     family: Family,
+    server: Server,
 }
 
 /// The client's machine.
@@ -82,6 +85,12 @@ pub(super) struct Stack {
     answers: BTreeMap<(Instant, u64), Packet>,
     /// Retransmission timers: the socket of each.
     timers: BTreeMap<(Instant, u64), u64>,
+    /// Changes that wait for a question.
+    waiting: Vec<Change>,
+    /// Changes that are due.
+    changes: BTreeMap<(Instant, u64), WorldEvent>,
+    /// The families without an address and a route.
+    gone: BTreeSet<Family>,
     order: u64,
     sockets: HashMap<u64, Socket>,
     queries: HashMap<u64, Query>,
@@ -91,11 +100,11 @@ pub(super) struct Stack {
 
 impl Stack {
     pub fn new(world: &World) -> Result<Self, ParseError> {
-        let (up, down) = parse(&world.link)?;
+        let link = parse_duplex(&world.link)?;
         let mut net = Network::new();
         let (client, gateway) = (net.add_node("client"), net.add_node("gateway"));
-        let links = net.connect(client, gateway, &up, &down, world.seed);
-        Ok(Self {
+        let links = net.join(client, gateway, &link, world.seed);
+        let mut stack = Self {
             now: Instant::ZERO,
             far: FarSide::new(world),
             net,
@@ -104,12 +113,22 @@ impl Stack {
             links,
             answers: BTreeMap::new(),
             timers: BTreeMap::new(),
+            waiting: Vec::new(),
+            changes: BTreeMap::new(),
+            gone: BTreeSet::new(),
             order: 0,
             sockets: HashMap::new(),
             queries: HashMap::new(),
             noticed: VecDeque::new(),
             traffic: Traffic::default(),
-        })
+        };
+        for change in &world.timeline {
+            match change.when {
+                When::AtFirst => stack.change(change.event),
+                When::Asked { .. } => stack.waiting.push(change.clone()),
+            }
+        }
+        Ok(stack)
     }
 
     pub fn now(&self) -> Instant {
@@ -121,12 +140,27 @@ impl Stack {
         Traffic { bytes_up: up.bytes_in, bytes_down: down.bytes_out, ..self.traffic }
     }
 
-    /// Sends query number `query`; the same number again is a repetition.
-    pub fn ask(&mut self, query: u64, name: &str, family: Family) {
+    /// Whether the client has an address and a route in `family`.
+    pub fn has_route(&self, family: Family) -> bool {
+        !self.gone.contains(&family)
+    }
+
+    /// How many DNS servers the client's list has.
+    pub fn servers(&self) -> usize {
+        self.far.servers()
+    }
+
+    /// Sends query number `query` to server number `server`, which the list's length is taken off as often as it takes; the
+    /// same number again is a repetition.
+    pub fn ask(&mut self, query: u64, name: &str, family: Family, server: usize) {
         let site = self.far.site(name);
-        self.queries.insert(query, Query { site, name_len: name.len(), family });
+        let server = self.far.server(server);
+        if !self.has_route(server.family) {
+            return self.noticed.push_back(Event::Answer { query, result: LookupResult::Refused });
+        }
+        self.queries.insert(query, Query { site, name_len: name.len(), family, server });
         self.traffic.queries += 1;
-        self.send(Packet::question(query, site, name.len(), family, false));
+        self.send(Packet::question(query, (site, name.len()), family, server, false));
     }
 
     /// No answer to this query is awaited any more.
@@ -136,6 +170,9 @@ impl Stack {
 
     /// Begins to connect.
     pub fn connect(&mut self, socket: u64, to: IpAddr) {
+        if !self.has_route(Family::of(to)) {
+            return self.noticed.push_back(Event::Failed { socket, errno: ENETUNREACH });
+        }
         self.traffic.syns += 1;
         let timer = self.arm(socket, INITIAL_RTO);
         self.sockets.insert(socket, Socket { to, began: self.now, timeouts: 0, rto: INITIAL_RTO, timer });
@@ -160,7 +197,8 @@ impl Stack {
             let link = self.net.poll_timeout().map(|d| d.at);
             let answer = self.answers.keys().next().map(|key| key.0);
             let timer = self.timers.keys().next().map(|key| key.0);
-            let next = [link, answer, timer].into_iter().flatten().min().filter(|at| *at <= until);
+            let change = self.changes.keys().next().map(|key| key.0);
+            let next = [link, answer, timer, change].into_iter().flatten().min().filter(|at| *at <= until);
             let Some(at) = next else {
                 if until < Instant::FAR_FUTURE {
                     self.now = self.now.max(until);
@@ -168,7 +206,11 @@ impl Stack {
                 return None;
             };
             self.now = self.now.max(at);
-            if answer == Some(at) {
+            if change == Some(at) {
+                if let Some((_, event)) = self.changes.pop_first() {
+                    self.change(event);
+                }
+            } else if answer == Some(at) {
                 if let Some((_, packet)) = self.answers.pop_first() {
                     // A drop is counted by the link.
                     let _ = self.net.send(at, self.gateway, self.client, packet);
@@ -179,8 +221,14 @@ impl Stack {
                 }
             } else if let Some((at, node, packet)) = self.net.poll(at) {
                 if node == self.client {
-                    self.receive(packet);
-                } else if let Some((delay, reply)) = self.far.answer(&packet) {
+                    // What is sent to an address that is gone finds nobody.
+                    if self.has_route(packet.over) {
+                        self.receive(packet);
+                    }
+                    continue;
+                }
+                self.asked(at, &packet);
+                if let Some((delay, reply)) = self.far.answer(&packet) {
                     self.order += 1;
                     self.answers.insert((at + delay, self.order), reply);
                 }
@@ -188,7 +236,31 @@ impl Stack {
         }
     }
 
+    /// A packet has reached the gateway: changes that waited for its question are due.
+    fn asked(&mut self, at: Instant, packet: &Packet) {
+        let Some(about) = self.far.asked_about(packet) else { return };
+        let (changes, order) = (&mut self.changes, &mut self.order);
+        self.waiting.retain(|change| match &change.when {
+            When::Asked { name, later } if name.eq_ignore_ascii_case(about) => {
+                *order += 1;
+                changes.insert((at + *later, *order), change.event);
+                false
+            }
+            _ => true,
+        });
+    }
+
+    fn change(&mut self, event: WorldEvent) {
+        match event {
+            WorldEvent::Leaves(family) => self.gone.insert(family),
+            WorldEvent::Comes(family) => self.gone.remove(&family),
+        };
+    }
+
     fn send(&mut self, packet: Packet) {
+        if !self.has_route(packet.over) {
+            return;
+        }
         // A drop is counted by the link; the sender hears nothing of it, as in life.
         let _ = self.net.send(self.now, self.client, self.gateway, packet);
     }
@@ -203,9 +275,10 @@ impl Stack {
     fn receive(&mut self, packet: Packet) {
         match packet.body {
             Body::Response { query, says } => self.told(query, says),
+            Body::NoServer { query } => self.told(query, Says::Result(LookupResult::Refused)),
             Body::DnsSynAck { query } => {
-                let Some(Query { site, name_len, family }) = self.queries.get(&query) else { return };
-                let question = Packet::question(query, *site, *name_len, *family, true);
+                let Some(Query { site, name_len, family, server }) = self.queries.get(&query) else { return };
+                let question = Packet::question(query, (*site, *name_len), *family, *server, true);
                 self.traffic.queries += 1;
                 self.send(question);
             }
@@ -228,15 +301,13 @@ impl Stack {
     }
 
     fn told(&mut self, query: u64, says: Says) {
-        if !self.queries.contains_key(&query) {
-            return;
-        }
+        let Some(Query { server, .. }) = self.queries.get(&query) else { return };
         match says {
             Says::Result(result) => {
                 self.queries.remove(&query);
                 self.noticed.push_back(Event::Answer { query, result });
             }
-            Says::Truncated => self.send(Packet::dns_syn(query)),
+            Says::Truncated => self.send(Packet::dns_syn(query, *server)),
             Says::Malformed => self.traffic.malformed += 1,
         }
     }
@@ -324,7 +395,7 @@ mod tests {
     fn a_truncated_answer_costs_a_handshake_and_a_second_question() {
         let world = world(vec![site(1).dns(5, 5).replies(Reply::Truncated, Reply::Records)]);
         let mut stack = Stack::new(&world).unwrap();
-        stack.ask(1, &world.sites[0].name, Family::V4);
+        stack.ask(1, &world.sites[0].name, Family::V4, 0);
         let all = heard(&mut stack);
         // Two questions of 10 + 5 ms each, and a handshake of 10 ms between them.
         assert!(
@@ -337,11 +408,11 @@ mod tests {
     fn what_does_not_parse_is_dropped_and_counted_and_what_is_lost_stays_so() {
         let world = world(vec![site(1).replies(Reply::Malformed, Reply::Lost)]);
         let mut stack = Stack::new(&world).unwrap();
-        stack.ask(1, &world.sites[0].name, Family::V4);
-        stack.ask(2, &world.sites[0].name, Family::V6);
+        stack.ask(1, &world.sites[0].name, Family::V4, 0);
+        stack.ask(2, &world.sites[0].name, Family::V6, 0);
         assert_eq!(heard(&mut stack), []);
         assert_eq!(stack.traffic().malformed, 1);
-        stack.ask(3, "nowhere.lab.example", Family::V4);
+        stack.ask(3, "nowhere.lab.example", Family::V4, 0);
         assert!(matches!(heard(&mut stack)[..], [(_, Event::Answer { query: 3, result: LookupResult::NxDomain(_) })]));
     }
 
@@ -350,11 +421,13 @@ mod tests {
         let world = world(vec![site(1)]);
         let mut stack = Stack::new(&world).unwrap();
         stack.connect(7, world.sites[0].v4[0].addr);
-        stack.ask(1, &world.sites[0].name, Family::V4);
+        stack.ask(1, &world.sites[0].name, Family::V4, 0);
         stack.close(7);
         stack.forget(1);
         assert_eq!(heard(&mut stack), []);
-        let question = Packet::question(1, Some(0), world.sites[0].name.len(), Family::V4, false).bytes as u64;
+        let about = (Some(0), world.sites[0].name.len());
+        let server = Server { index: 0, family: Family::V4 };
+        let question = Packet::question(1, about, Family::V4, server, false).bytes as u64;
         assert_eq!(stack.traffic().bytes_up, 60 + question + 40, "the SYN-ACK to the closed socket is reset");
     }
 }

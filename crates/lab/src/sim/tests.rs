@@ -1,7 +1,7 @@
 //! Stories of whole visits, with every number derivable by hand: a wire of 5 ms each way, nothing random.
 
 use super::*;
-use crate::world::{Fate, Host, Record, Reply, Site, World};
+use crate::world::{Change, Event, Fate, Host, Record, Reply, Resolver, Site, When, World};
 use headstart_core::connect::Want;
 use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
@@ -55,7 +55,7 @@ impl Draft {
 
 /// 5 ms each way, no limit to the rate.
 pub(super) fn world(drafts: Vec<Draft>) -> World {
-    World { link: "delay=5ms".into(), seed: 1, sites: drafts.into_iter().map(|d| d.0).collect() }
+    World::new("delay=5ms", 1, drafts.into_iter().map(|d| d.0).collect())
 }
 
 fn session(arm: &str, lifetime: Lifetime, world: &World) -> Session {
@@ -187,4 +187,84 @@ fn a_session_is_the_same_to_the_nanosecond_each_time() {
 fn an_unknown_arm_is_named_and_the_existing_ones_are_listed() {
     let text = Arm::find("telegraph").unwrap_err().to_string();
     assert!(text.contains("'telegraph'") && Arm::all().all(|a| text.contains(a.name())), "{text}");
+}
+
+fn changing(draft: Draft, timeline: Vec<Change>) -> World {
+    World { timeline, ..world(vec![draft]) }
+}
+
+fn resolved_by(fates: &[Fate]) -> World {
+    let resolvers = fates.iter().map(|fate| Resolver { fate: *fate, ..Resolver::ORDINARY }).collect();
+    World { resolvers, ..world(vec![site(1)]) }
+}
+
+/// Total time in ms and who was reached, after a first visit.
+fn first(arm: &str, world: &World) -> (u64, Option<Family>) {
+    let (times, family) = told(&session(arm, Lifetime::Off, world).visit(0, Want::Both));
+    (times[3], family)
+}
+
+#[test]
+fn a_silent_first_server_costs_glibc_5_seconds_and_headstart_one() {
+    let w = resolved_by(&[Fate::BlackHole, Fate::Answers]);
+    assert_eq!(first("bare", &w), (5_030, Some(Family::V6)));
+    for arm in ["adaptive", "happy-eyeballs-v2", "simultaneous"] {
+        let (total, family) = first(arm, &w);
+        assert!(family.is_some() && total < 1_100, "{arm}: {total}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_left_for_the_next_after_a_round_trip() {
+    let w = resolved_by(&[Fate::Refuses, Fate::Answers]);
+    for arm in Arm::all().filter(|a| a.name() != "sequential") {
+        let (total, family) = first(arm.name(), &w);
+        assert!(family.is_some() && (30..=40).contains(&total), "{arm}: {total}");
+    }
+}
+
+#[test]
+fn with_no_server_at_all_glibc_gives_up_after_10_seconds_and_nobody_is_reached() {
+    let w = resolved_by(&[Fate::BlackHole]);
+    assert_eq!(first("bare", &w), (10_000, None));
+    for arm in Arm::all() {
+        assert_eq!(first(arm.name(), &w).1, None, "{arm}");
+    }
+    assert_eq!(first("bare", &resolved_by(&[Fate::Refuses])), (20, None), "two attempts of a round trip each");
+}
+
+#[test]
+fn an_address_that_leaves_takes_the_attempt_under_way_with_it() {
+    // The answer is back at the client 5 ms after the question arrives; the handshake would be over 105 ms after that.
+    let later = Duration::from_millis(50);
+    let leaves =
+        Change { when: When::Asked { name: "n1.lab.example".into(), later }, event: Event::Leaves(Family::V6) };
+    let w = changing(site(1).rtts(10, 90), vec![leaves]);
+    assert_eq!(first("bare", &w), (131_030, Some(Family::V4)));
+    assert_eq!(first("adaptive", &w), (10 + 250 + 20, Some(Family::V4)), "after the attempt delay");
+}
+
+#[test]
+fn a_family_without_a_route_fails_at_once_and_serves_again_when_it_has_come() {
+    let at_first = Change { when: When::AtFirst, event: Event::Leaves(Family::V6) };
+    let later = Duration::from_millis(1000);
+    let comes = Change { when: When::Asked { name: "n1.lab.example".into(), later }, event: Event::Comes(Family::V6) };
+    let w = changing(site(1).rtts(90, 10), vec![at_first, comes]);
+    for arm in ["bare", "adaptive", "happy-eyeballs-v2"] {
+        let mut s = session(arm, Lifetime::Off, &w);
+        assert_eq!(told(&s.visit(0, Want::Both)).1, Some(Family::V4), "{arm}");
+        s.idle(Duration::from_secs(2));
+        assert_eq!(told(&s.visit(0, Want::Only(Family::V6))).1, Some(Family::V6), "{arm}");
+    }
+}
+
+#[test]
+fn a_change_happens_once_and_only_after_its_own_question() {
+    let about = |name: &str| When::Asked { name: name.into(), later: Duration::ZERO };
+    let leaves = Change { when: about("N2.lab.example"), event: Event::Leaves(Family::V6) };
+    let w = World { timeline: vec![leaves], ..world(vec![site(1), site(2)]) };
+    let mut s = session("bare", Lifetime::Off, &w);
+    assert_eq!(s.visit(0, Want::Both).reached.map(Family::of), Some(Family::V6));
+    assert_eq!(s.visit(1, Want::Both).reached.map(Family::of), Some(Family::V4));
+    assert_eq!(s.visit(0, Want::Both).reached.map(Family::of), Some(Family::V4));
 }

@@ -5,10 +5,12 @@ use crate::connect::cache::Kept;
 use crate::connect::job::{EXPLORING_FOR, Job, Lack};
 use crate::connect::lookups::Question;
 use crate::connect::race::{Attempt, Lookup, Next, State};
+use crate::connect::timeline::{Event, record, some};
 use crate::connect::{AttemptId, Output, Resolved, rank};
 use crate::path::{Family, Outcome};
 use crate::time::Instant;
 use crate::wire::shim::Pass;
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -37,7 +39,7 @@ impl Connector {
                 }
             }
         }
-        self.give_up(&mut job);
+        self.give_up(now, &mut job);
         if job.done {
             self.close_losers(now, &mut job);
         }
@@ -51,7 +53,10 @@ impl Connector {
     fn query(&mut self, now: Instant, job: &mut Job, family: Family) {
         let cache = self.caches.entry(Arc::clone(&job.app)).or_default();
         if let Some(kept) = cache.get(now, &job.name, family) {
-            self.tally.cache_hits += 1;
+            self.tally.of(job.account).cache_hits += 1;
+            let addresses = if let Kept::Addresses(list) = &kept { some(list) } else { Vec::new() };
+            let event = Event::FromCache { record: record(family), addresses };
+            self.timelines.note(now, job.number, &job.name, event);
             let (lookup, lack) = match kept {
                 Kept::Addresses(list) => (Lookup::Addresses(now, list), None),
                 Kept::NoData => (Lookup::Without(now), Some(Lack::NoData)),
@@ -59,12 +64,15 @@ impl Connector {
             };
             return job.settle(family, lookup, lack);
         }
-        self.tally.cache_misses += 1;
+        self.tally.of(job.account).cache_misses += 1;
         let question = Question { app: Arc::clone(&job.app), name: Arc::clone(&job.name), family };
-        let (query, new) = self.lookups.ask(now, &question);
+        let (query, new) = self.lookups.ask(now, job.account, &question);
         job.settle(family, Lookup::Asked(now), None);
+        let record = record(family);
+        let event = if new { Event::Query { record, before: 0 } } else { Event::QueryUnderWay { record } };
+        self.timelines.note(now, job.number, &job.name, event);
         if new {
-            self.tally.queries += 1;
+            self.tally.of(job.account).queries += 1;
             self.outputs.push_back(Output::Query { id: query, name: question.name, family, server: 0 });
         }
     }
@@ -76,9 +84,9 @@ impl Connector {
         let race = &self.race;
         job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
         job.lead_with_what_is_under_way(&mut list);
-        self.tally.lookup_wait += now - since;
+        self.tally.of(job.account).lookup_wait += now - since;
         let resolved = if list.is_empty() {
-            self.tally.unresolved += 1;
+            self.tally.of(job.account).unresolved += 1;
             let lacks = |l| job.lacks.contains(&Some(l));
             match () {
                 () if lacks(Lack::NxDomain) => Resolved::NxDomain,
@@ -86,11 +94,12 @@ impl Connector {
                 () => Resolved::Unanswered,
             }
         } else {
-            self.tally.resolved += 1;
+            self.tally.of(job.account).resolved += 1;
             job.told.clone_from(&list);
             Resolved::Addresses(list)
         };
         job.done |= !matches!(resolved, Resolved::Addresses(_));
+        self.timelines.note(now, job.number, &job.name, Event::Told { addresses: some(&job.told) });
         self.outputs.push_back(Output::Answer(request, resolved));
     }
 
@@ -105,8 +114,9 @@ impl Connector {
         let domain = job.domain_for(addr, head);
         let id = AttemptId(self.next_attempt);
         self.next_attempt += 1;
-        self.tally.attempts += 1;
-        self.tally.explorations += u64::from(exploring);
+        self.tally.of(job.account).attempts += 1;
+        self.tally.of(job.account).explorations += u64::from(exploring);
+        self.timelines.note(now, job.number, &job.name, Event::Attempt { to: addr, exploring });
         job.attempts.push(Attempt { id, addr, domain, started: now, state: State::InFlight, exploring, given: false });
         self.outputs.push_back(Output::Connect { id, to: SocketAddr::new(addr, port), domain });
     }
@@ -120,18 +130,23 @@ impl Connector {
         let best = best.map(|a| (a.id, a.state)).filter(|(_, state)| claim.nonblocking || *state != State::InFlight);
         let Some((attempt, state)) = best else {
             if job.moves_on_at().is_some_and(|at| now >= at) {
-                self.tally.failed += 1;
+                self.tally.of(waiting.request.account()).failed += 1;
                 self.outputs.push_back(Output::Fail(waiting.request, ETIMEDOUT));
+                self.timelines.note(now, job.number, &job.name, Event::GivenUp { errno: ETIMEDOUT });
                 job.claim = None;
             }
             return;
         };
         let (request, since) = (waiting.request, waiting.since);
+        if let Some(to) = job.attempts.iter().find(|a| a.id == attempt).map(|a| a.addr) {
+            let event = Event::HandedOver { to, connected: state != State::InFlight };
+            self.timelines.note(now, job.number, &job.name, event);
+        }
         match state {
             State::Ready { rtt, .. } => {
-                self.tally.handed_over += 1;
-                self.tally.handshakes += rtt;
-                self.tally.connect_wait += now - since;
+                self.tally.of(request.account()).handed_over += 1;
+                self.tally.of(request.account()).handshakes += rtt;
+                self.tally.of(request.account()).connect_wait += now - since;
                 job.done = true;
                 if let Some(a) = job.attempts.iter_mut().find(|a| a.id == attempt) {
                     a.state = State::Gone;
@@ -139,7 +154,7 @@ impl Connector {
                 self.outputs.push_back(Output::HandOver { request, attempt, connected: true });
             }
             _ => {
-                self.tally.handed_over_in_progress += 1;
+                self.tally.of(request.account()).handed_over_in_progress += 1;
                 if let Some(a) = job.attempts.iter_mut().find(|a| a.id == attempt) {
                     a.given = true;
                 }
@@ -150,7 +165,7 @@ impl Connector {
     }
 
     /// Tells a program that waits in vain.
-    fn give_up(&mut self, job: &mut Job) {
+    fn give_up(&mut self, now: Instant, job: &mut Job) {
         let Some(waiting) = &job.claim else { return };
         let claim = &waiting.claim;
         let hopeful = job.attempts.iter().any(|a| match a.state {
@@ -174,9 +189,14 @@ impl Connector {
         job.claim = None;
         // What the program will try next may be under way already.
         job.done = !job.attempts.iter().any(|a| matches!(a.state, State::InFlight | State::Ready { .. }));
+        let event = match errno {
+            Some(errno) => Event::GivenUp { errno },
+            None => Event::LeftAlone { reason: Cow::Borrowed(Pass::Unsuitable.describe()) },
+        };
+        self.timelines.note(now, job.number, &job.name, event);
         match errno {
             Some(errno) => {
-                self.tally.failed += 1;
+                self.tally.of(request.account()).failed += 1;
                 self.outputs.push_back(Output::Fail(request, errno));
             }
             None => self.pass(request, Pass::Unsuitable),
@@ -195,10 +215,12 @@ impl Connector {
     fn close_where(&mut self, now: Instant, job: &mut Job, which: impl Fn(&Attempt) -> bool) {
         for a in job.attempts.iter_mut().filter(|a| which(a)) {
             match a.state {
-                State::Ready { .. } => self.tally.unused += 1,
+                State::Ready { .. } => self.tally.of(job.account).unused += 1,
                 State::InFlight => self.path.current().record(now, a.addr, Outcome::Abandoned(now - a.started)),
                 State::Failed(_) | State::Gone => continue,
             }
+            let connected = matches!(a.state, State::Ready { .. });
+            self.timelines.note(now, job.number, &job.name, Event::Closed { to: a.addr, connected });
             a.state = State::Gone;
             self.outputs.push_back(Output::Close(a.id));
         }

@@ -1,12 +1,16 @@
 //! The connector: a name and a port in, one connected socket out. One for each user; programs share nothing but the
 //! history of paths.
 
+mod asking;
 mod drive;
 
+use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
 use super::job::{Job, Lack, Waiting};
 use super::lookups::{Due, Lookups, Question};
 use super::race::{self, Lookup, Race, State};
+use super::tally::Tallies;
+use super::timeline::{Event, Timelines, ms, record, some};
 use super::{
     AppId, AttemptId, AttemptResult, Claim, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved, Tally,
     Want,
@@ -15,6 +19,7 @@ use crate::machine::{Deadline, Machine};
 use crate::path::{Family, NetworkId, Outcome, PathBook};
 use crate::time::Instant;
 use crate::wire::shim::Pass;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -48,17 +53,21 @@ impl Settings {
 /// The machine of the connect column. See the module.
 #[derive(Debug)]
 pub struct Connector {
-    settings: Settings,
+    pub(super) settings: Settings,
     race: Box<dyn Race>,
-    path: PathBook,
-    caches: HashMap<AppId, Cache>,
+    pub(super) path: PathBook,
+    pub(super) caches: HashMap<AppId, Cache>,
     lookups: Lookups,
+    asks: Asks,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
+    /// When the last input came.
+    now: Instant,
     network: NetworkId,
     rng: fastrand::Rng,
-    tally: Tally,
+    tally: Tallies,
+    pub(super) timelines: Timelines,
     outputs: VecDeque<Output>,
 }
 
@@ -72,23 +81,40 @@ impl Connector {
             path: PathBook::default(),
             caches: HashMap::new(),
             lookups: Lookups::default(),
+            asks: Asks::default(),
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
+            now: Instant::ZERO,
             network: NetworkId::default(),
-            tally: Tally::default(),
+            tally: Tallies::default(),
+            timelines: Timelines::default(),
             outputs: VecDeque::new(),
         }
     }
 
-    /// What was gained and what it cost so far.
-    pub fn tally(&self) -> &Tally {
-        &self.tally
+    /// What was gained and what it cost so far, over all accounts.
+    pub fn tally(&self) -> Tally {
+        self.tally.total()
+    }
+
+    /// The same for one account (see [`RequestId::account`]).
+    pub fn tally_of(&self, account: u32) -> Tally {
+        self.tally.read(account)
+    }
+
+    /// Nobody will ask about `account` any more, and its number may be given to another. What is still done for it is
+    /// counted on account 0.
+    pub fn close_account(&mut self, account: u32) {
+        self.jobs.values_mut().filter(|j| j.account == account).for_each(|j| j.account = 0);
+        self.lookups.disown(account);
+        self.tally.close(account);
     }
 
     fn resolve(&mut self, now: Instant, request: RequestId, ask: Resolve) {
         let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
         let mut job = Job::new(now, Arc::clone(&ask.app), Arc::clone(&name), ask.want, ask.port);
+        job.account = request.account();
         job.resolver = Some((request, now));
         job.remembered = self.caches.get(&ask.app).map_or_else(Vec::new, |c| c.remembered(&name));
         self.start(now, job);
@@ -109,6 +135,14 @@ impl Connector {
         }
         let id = self.next_job;
         self.next_job += 1;
+        job.number = id;
+        self.timelines.begin(now, id, &job.app, &job.name);
+        if job.resolver.is_some() {
+            self.timelines.note(now, id, &job.name, Event::Asked { port: job.port });
+        }
+        if let Some(waiting) = &job.claim {
+            self.timelines.note(now, id, &job.name, wanted(&waiting.claim));
+        }
         self.jobs.insert(id, job);
         self.drive(now, id);
     }
@@ -117,12 +151,14 @@ impl Connector {
         let addr = claim.to.ip();
         let fits = |j: &Job| {
             j.app == claim.app
+                && j.account == request.account()
                 && !j.done
                 && j.claim.is_none()
                 && j.port.is_none_or(|p| p == claim.to.port())
                 && j.addresses().contains(&addr)
         };
-        let open = self.jobs.iter().find(|(_, j)| fits(j)).map(|(id, _)| *id);
+        // Where the port is known, connections may be under way.
+        let open = self.jobs.iter().filter(|(_, j)| fits(j)).min_by_key(|(_, j)| j.port.is_none()).map(|(id, _)| *id);
         let nonblocking = claim.nonblocking;
         let id = match open {
             Some(id) => id,
@@ -135,6 +171,7 @@ impl Connector {
                 // A connection beyond the first of a lookup: a race of its own over what the lookup gave.
                 let addresses = cache.remembered(&name);
                 let mut job = Job::new(now, Arc::clone(&claim.app), name, Want::Both, Some(claim.to.port()));
+                job.account = request.account();
                 for family in Family::BOTH {
                     let list: Vec<_> = addresses.iter().filter(|a| Family::of(**a) == family).copied().collect();
                     let lookup = if list.is_empty() { Lookup::Without(now) } else { Lookup::Addresses(now, list) };
@@ -153,6 +190,7 @@ impl Connector {
         }
         job.port = Some(claim.to.port());
         job.races_itself |= nonblocking;
+        self.timelines.note(now, id, &job.name, wanted(&claim));
         job.claim = Some(Waiting { request, claim, since: now });
         self.drive(now, id);
         // A caller that must not be blocked has had its answer by now, or gets the kernel's own connect.
@@ -161,16 +199,30 @@ impl Connector {
             && job.claim.as_ref().is_some_and(|w| w.request == request)
         {
             job.claim = None;
+            let reason = Cow::Borrowed(Pass::NothingReady.describe());
+            self.timelines.note(now, id, &job.name, Event::LeftAlone { reason });
             self.pass(request, Pass::NothingReady);
         }
     }
 
+    /// A call about `host` was left alone before it got here.
+    fn left_alone(&mut self, now: Instant, request: RequestId, host: &str, reason: Pass) {
+        self.count_pass(request, reason);
+        self.timelines.left(now, &host.trim_end_matches('.').to_ascii_lowercase(), reason);
+    }
+
+    fn count_pass(&mut self, request: RequestId, reason: Pass) {
+        *self.tally.of(request.account()).passed.entry(reason).or_default() += 1;
+    }
+
     fn pass(&mut self, request: RequestId, reason: Pass) {
-        *self.tally.passed.entry(reason).or_default() += 1;
+        self.count_pass(request, reason);
         self.outputs.push_back(Output::Pass(request, reason));
     }
 
     fn abandon(&mut self, now: Instant, request: RequestId) {
+        self.timelines.forget(request);
+        self.asks.abandon(request);
         let mut touched = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.resolver.is_some_and(|(r, _)| r == request) {
@@ -185,6 +237,14 @@ impl Connector {
         touched.into_iter().for_each(|id| self.drive(now, id));
     }
 
+    fn note_repeated(&mut self, now: Instant, question: &Question, before: u32) {
+        let concerns = |j: &Job| j.app == question.app && j.name == question.name;
+        for job in self.jobs.values().filter(|j| concerns(j)) {
+            let event = Event::Query { record: record(question.family), before };
+            self.timelines.note(now, job.number, &job.name, event);
+        }
+    }
+
     fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
         if result == Some(LookupResult::Refused)
             && let Some(open) = self.lookups.get_mut(query)
@@ -192,12 +252,22 @@ impl Connector {
         {
             let server = open.sent;
             open.sent += 1;
-            let Question { name, family, .. } = open.question.clone();
-            self.tally.queries += 1;
+            let (account, question) = (open.account, open.question.clone());
+            self.note_repeated(now, &question, server);
+            let Question { name, family, .. } = question;
+            self.tally.of(account).queries += 1;
             return self.outputs.push_back(Output::Query { id: query, name, family, server });
         }
         let Some(open) = self.lookups.close(query) else { return };
         self.outputs.push_back(Output::Forget(query));
+        let outcome = (
+            matches!(&result, Some(LookupResult::Addresses(list, _)) if !list.is_empty()),
+            match result {
+                None | Some(LookupResult::Refused) => false,
+                Some(_) => true,
+            },
+        );
+        self.tell_askers(now, query, &open.question, result.is_some(), outcome);
         let Question { app, name, family } = open.question;
         let history = self.path.current().family_mut(family);
         match result {
@@ -205,6 +275,7 @@ impl Connector {
             Some(_) => history.looked_up((open.sent == 1).then(|| now - open.asked)),
             None => history.lookup_unanswered(),
         }
+        let event = answer(family, result.as_ref());
         let (lookup, lack, kept) = match result {
             Some(LookupResult::Addresses(list, ttl)) if !list.is_empty() => {
                 (Lookup::Addresses(now, list.clone()), None, Some((Kept::Addresses(list), ttl)))
@@ -224,6 +295,7 @@ impl Connector {
         let waiting = |j: &Job| j.app == app && j.name == name && matches!(j.lookup(family), Lookup::Asked(_));
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| waiting(j)).map(|(id, _)| *id).collect();
         for id in ids {
+            self.timelines.note(now, id, &name, event.clone());
             if let Some(job) = self.jobs.get_mut(&id) {
                 job.settle(family, lookup.clone(), lack);
             }
@@ -248,12 +320,17 @@ impl Connector {
             }
         };
         let (addr, given) = (ended.addr, ended.given);
+        let event = match result {
+            AttemptResult::Connected(rtt) => Event::Connected { to: addr, rtt_ms: ms(rtt) },
+            AttemptResult::Failed(errno) => Event::Failed { to: addr, errno },
+        };
         if given {
             // It is the program's now, whatever came of it.
             ended.state = State::Gone;
         }
         self.path.current().record(now, addr, outcome);
         if let Some(job) = self.jobs.get_mut(&id) {
+            self.timelines.note(now, id, &job.name, event);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
         }
         self.drive(now, id);
@@ -264,9 +341,11 @@ impl Connector {
             self.network = id;
             self.path.move_to(id);
             self.caches.values_mut().for_each(Cache::clear);
+            self.asks.forget();
         }
         self.path.current().family_mut(Family::V4).has_route = v4;
         self.path.current().family_mut(Family::V6).has_route = v6;
+        self.asks.routed(v4, v6);
     }
 }
 
@@ -275,10 +354,17 @@ impl Machine for Connector {
     type Output = Output;
 
     fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
         match input {
             Input::Resolve(request, ask) => self.resolve(now, request, ask),
-            Input::Claim(request, claim) => self.claim(now, request, claim),
+            Input::Ask(request, ask) => self.ask(now, request, ask),
+            Input::Claim(request, claim) => {
+                self.timelines.called(request, claim.to.ip());
+                self.claim(now, request, claim);
+            }
+            Input::LeftAlone(request, host, reason) => self.left_alone(now, request, &host, reason),
             Input::Abandon(request) => self.abandon(now, request),
+            Input::Passed(request, reason) => self.count_pass(request, reason),
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Network { id, v4, v6 } => self.moved(id, v4, v6),
@@ -286,17 +372,22 @@ impl Machine for Connector {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
         while let Some(due) = self.lookups.due(now) {
             match due {
                 Due::Retry(id) => {
                     let Some(open) = self.lookups.get_mut(id) else { continue };
-                    let (server, Question { name, family, .. }) = (open.sent - 1, open.question.clone());
-                    self.tally.queries += 1;
+                    let (server, account) = (open.sent - 1, open.account);
+                    let question = open.question.clone();
+                    self.note_repeated(now, &question, server);
+                    let Question { name, family, .. } = question;
+                    self.tally.of(account).queries += 1;
                     self.outputs.push_back(Output::Query { id, name, family, server });
                 }
                 Due::GiveUp(id) => self.lookup_ended(now, id, None),
             }
         }
+        self.asks.release(now, &self.lookups, &mut self.outputs);
         let due = |j: &Job| deadline(j).is_some_and(|d| d.at <= now);
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| due(j)).map(|(id, _)| *id).collect();
         for id in ids {
@@ -305,13 +396,33 @@ impl Machine for Connector {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front()?;
+        self.timelines.said(self.now, &output);
+        Some(output)
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
         let retry = self.lookups.next_due().map(|at| Deadline { at, why: "query retry" });
-        self.jobs.values().filter_map(deadline).chain(retry).min_by_key(|d| d.at)
+        let release =
+            self.asks.next_release(&self.lookups).map(|at| Deadline { at, why: "resolution delay of a question" });
+        self.jobs.values().filter_map(deadline).chain(retry).chain(release).min_by_key(|d| d.at)
     }
+}
+
+fn wanted(claim: &Claim) -> Event {
+    Event::Wanted { to: claim.to.ip(), nonblocking: claim.nonblocking }
+}
+
+/// What an answer said, to be written down.
+fn answer(family: Family, result: Option<&LookupResult>) -> Event {
+    let (says, addresses) = match result {
+        Some(LookupResult::Addresses(list, _)) if !list.is_empty() => ("addresses", some(list)),
+        Some(LookupResult::Addresses(..) | LookupResult::NoData(_)) => ("none", Vec::new()),
+        Some(LookupResult::NxDomain(_)) => ("no such name", Vec::new()),
+        Some(LookupResult::Refused) => ("refused", Vec::new()),
+        None => ("no answer", Vec::new()),
+    };
+    Event::Answer { record: record(family), says: Cow::Borrowed(says), addresses }
 }
 
 /// When this job wants to be looked at again.

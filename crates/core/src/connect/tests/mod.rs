@@ -1,6 +1,8 @@
 //! Conversations between programs, the connector and a scripted network, in virtual time.
 
+mod asks;
 mod contract;
+mod explained;
 mod stories;
 
 use super::*;

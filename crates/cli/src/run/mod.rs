@@ -1,0 +1,301 @@
+//! `headstart run -- CMD`: a program whose names are resolved and whose connections are opened ahead of time.
+//!
+//! This process finds or starts the user's supervisor (see [`crate::supervise`]), registers the run with it, and waits for
+//! the program, its child, which has the library preloaded. Standard input, output and error are the program's; headstart
+//! says one line on standard error afterwards.
+
+mod summary;
+mod ways;
+
+use crate::{exit, supervise};
+use anyhow::Context as _;
+use headstart_core::connect::cache::Lifetime;
+use headstart_core::connect::{Settings, race};
+use headstart_core::path::Family;
+use headstart_core::time::Duration;
+use headstart_io::control::{ControlError, Summary};
+use headstart_io::folder::Folder;
+use headstart_io::link::{Link, Preloaded, Registration};
+use headstart_io::supervisor::Outstanding;
+use headstart_io::sys::seccomp::Trap;
+use headstart_io::sys::signal;
+use headstart_io::watchdog::{self, Watchdog};
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::Command;
+use ways::{Via, Ways};
+
+/// The preloaded library, as the build made it.
+const LIBRARY: &[u8] = include_bytes!(env!("HEADSTART_LIBRARY"));
+
+/// Arguments of `headstart run`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The race that orders lookups and connections (see `headstart list races`).
+    #[arg(long, value_name = "NAME", default_value = race::DEFAULT)]
+    race: String,
+    /// How long answers are kept: `ttl`, `off`, or seconds such as `3600s` (paper 1).
+    #[arg(long, value_name = "TIME", default_value = "ttl", value_parser = lifetime)]
+    cache_lifetime: Lifetime,
+    /// Share of races that try the other family too, to learn.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = share)]
+    explore: f64,
+    /// How the program is reached.
+    #[arg(long, value_enum, default_value_t = Via::Auto)]
+    via: Via,
+    /// Serve this run by a supervisor of its own, which knows nothing of earlier runs and ends with it. Also by
+    /// HEADSTART=private, and where other settings than the default ones are given.
+    #[arg(long)]
+    private: bool,
+    /// Do not say what was gained.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Write what was gained and what it cost to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    summary: Option<PathBuf>,
+    /// For the lab's `oracle`: a file of lines `NAME 4` or `NAME 6`.
+    #[arg(long, value_name = "FILE", hide = true)]
+    faster: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+fn lifetime(text: &str) -> Result<Lifetime, String> {
+    match text {
+        "ttl" => Ok(Lifetime::Ttl),
+        "off" => Ok(Lifetime::Off),
+        _ => {
+            let seconds = text.strip_suffix('s').unwrap_or(text).parse::<u64>();
+            seconds
+                .map(|s| Lifetime::Fixed(Duration::from_secs(s)))
+                .map_err(|_| "give ttl, off, or seconds such as 3600s".into())
+        }
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|s| (0.0..=1.0).contains(s)).ok_or_else(|| "give a share between 0 and 1".into())
+}
+
+/// Runs the program; its exit code.
+pub fn run(args: Args) -> anyhow::Result<u8> {
+    let settings = settings(&args)?;
+    let program = &args.command[0];
+    let ways = Ways::to(program, args.via);
+    let mut command = Command::new(program);
+    command.args(&args.command[1..]);
+    if let Some(why) = ways.why_not() {
+        complain(&args, format_args!("{} is not covered: {why}", program.to_string_lossy()));
+        return supervised(command, None, program).map(|(code, _)| code);
+    }
+    // From before there is anything to leave behind.
+    signal::pass_on_to(0).context("handling signals")?;
+    let folder = if ways.preload.is_ok() { Some(Folder::create(LIBRARY)?) } else { None };
+    let mut link = attach(&args, settings, &ways, folder.as_ref())?;
+    if let Some(folder) = &folder {
+        let mut preload = folder.library().into_os_string();
+        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
+            preload.push(":");
+            preload.push(others);
+        }
+        command.env("LD_PRELOAD", preload).env("HEADSTART_DIR", folder.path());
+    }
+    let (code, started) = supervised(command, Some((&args, &ways, &link)), program)?;
+    let Some(watchdog) = started else { return Ok(code) };
+    let summary = link.summary();
+    // What the program has left behind may connect yet.
+    if let Some(watchdog) = watchdog.filter(|watchdog| !watchdog.is_over()) {
+        if summary.is_err() {
+            watchdog.stay().context("leaving a watchdog to the programs that go on")?;
+        }
+        link.leave();
+    }
+    report(&args, summary)?;
+    Ok(code)
+}
+
+fn complain(args: &Args, what: std::fmt::Arguments<'_>) {
+    if !args.quiet {
+        crate::complain!("headstart: {what}");
+    }
+}
+
+fn settings(args: &Args) -> anyhow::Result<Settings> {
+    let entry = race::find(&args.race).map_err(|e| exit::Usage(e.to_string()))?;
+    if entry.lab_only && args.faster.is_none() {
+        return Err(
+            exit::Usage(format!("race {:?} knows what no host can know; only the lab runs it", entry.name)).into()
+        );
+    }
+    let mut settings = Settings::of(entry);
+    settings.lifetime = args.cache_lifetime;
+    settings.explore = args.explore;
+    settings.seed = u64::from(std::process::id());
+    if let Some(file) = &args.faster {
+        settings.faster = faster(file)?;
+    }
+    Ok(settings)
+}
+
+/// Whether this run wants a supervisor of its own: it says so, or it wants what the user's supervisor does not do.
+fn is_private(args: &Args, settings: &Settings) -> bool {
+    let asked = args.private || std::env::var_os("HEADSTART").is_some_and(|v| v == "private");
+    let usual = supervise::settings();
+    asked
+        || settings.race.name != usual.race.name
+        || settings.lifetime != usual.lifetime
+        || settings.explore != usual.explore
+        || args.faster.is_some()
+}
+
+/// Registers the run with the user's supervisor, or with one of its own.
+fn attach(args: &Args, settings: Settings, ways: &Ways, folder: Option<&Folder>) -> anyhow::Result<Link> {
+    let words = args.command.iter().map(|word| word.to_string_lossy().into_owned());
+    let preload = match folder {
+        Some(folder) => {
+            let listener = folder.listen().context("listening for the program")?;
+            Some(Preloaded { listener, filter: folder.filter()?.into() })
+        }
+        None => None,
+    };
+    let registration = Registration { command: words.collect(), via: ways.name().to_owned(), preload };
+    if !is_private(args, &settings) {
+        match Link::shared(supervise::command(), &registration) {
+            Ok(link) => return Ok(link),
+            Err(why) if !args.quiet => crate::complain!("headstart: {why}; this run has a supervisor of its own"),
+            Err(_) => {}
+        }
+    }
+    Ok(Link::private(|connection| supervise::alone(connection, settings), &registration)?)
+}
+
+/// Says what was gained.
+fn report(args: &Args, summary: Result<Summary, ControlError>) -> anyhow::Result<()> {
+    let gained = match &summary {
+        Ok(gained) => summary::in_words(gained),
+        Err(why) => format!("what was gained is not known, for {why}; the program went on alone"),
+    };
+    if let Some(file) = &args.summary {
+        let text = summary.as_ref().map(|s| summary::json(s).to_string());
+        let text = text.map_err(|why| anyhow::anyhow!("{why}")).context("asking for the summary")?;
+        std::fs::write(file, text).with_context(|| format!("writing the summary to {}", file.display()))?;
+    }
+    complain(args, format_args!("{gained}"));
+    Ok(())
+}
+
+/// A program that was started: the watchdog of its system calls, if they are heard.
+type Started = Option<Watchdog>;
+
+/// Starts `command` and waits until it ends; how it ended, and what was left if it was ever started.
+fn supervised(
+    mut command: Command,
+    run: Option<(&Args, &Ways, &Link)>,
+    program: &OsStr,
+) -> anyhow::Result<(u8, Option<Started>)> {
+    // What comes from now on is kept for the program.
+    signal::pass_on_to(0).context("handling signals")?;
+    let trap = run.and_then(|(args, ways, _)| trap(args, ways, &mut command, program));
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(e) => {
+            crate::complain!("headstart: {}: {e}", program.to_string_lossy());
+            let code = if e.kind() == std::io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::CANNOT_RUN };
+            return Ok((code, None));
+        }
+    };
+    // What is sent to headstart is meant for the program; what the keyboard sends, the program gets itself.
+    let pid = i32::try_from(child.id()).context("the child's process id")?;
+    let passing_on = signal::pass_on_to(pid);
+    let mut watchdog = None;
+    if let Some((args, ways, link)) = run {
+        watchdog = trap.and_then(|(trap, outstanding)| heard(args, ways, link, program, (trap, outstanding)));
+        let ended = headstart_io::process_end(pid).context("watching the program")?;
+        // Should the supervisor have gone, the program goes on alone.
+        let gone = link.watch(&ended).is_err() || !watchdog::first_of(ended.as_fd(), link.as_fd())?;
+        if let (true, Some(watchdog)) = (gone, &watchdog) {
+            watchdog.take_over(Some(ended.as_fd())).context("answering in the supervisor's place")?;
+        }
+    }
+    passing_on.context("handling signals")?;
+    let status = child.wait().context("waiting for the program")?;
+    // Its number may be another's from now on.
+    signal::pass_on_to(0).context("handling signals")?;
+    Ok((exit::of_child(status), Some(watchdog)))
+}
+
+/// Has the program put itself under a filter when it starts, if its system calls are to be heard.
+fn trap(args: &Args, ways: &Ways, command: &mut Command, program: &OsStr) -> Option<(Trap, Outstanding)> {
+    ways.calls.as_ref().ok()?;
+    // Both before there is a program: once its calls wait, somebody must be able to answer them.
+    match Outstanding::new().and_then(|outstanding| Ok((Trap::around(command)?, outstanding))) {
+        Ok(trap) => Some(trap),
+        Err(why) => {
+            not_heard(args, ways, program, &why);
+            None
+        }
+    }
+}
+
+/// Hands the program's system calls to the supervisor, and keeps what is needed should it die. Says so if they are not to be
+/// had, or if they are all that there is.
+fn heard(
+    args: &Args,
+    ways: &Ways,
+    link: &Link,
+    program: &OsStr,
+    (trap, outstanding): (Trap, Outstanding),
+) -> Option<Watchdog> {
+    let listener = match trap.listener() {
+        Ok(listener) => listener,
+        Err(why) => {
+            not_heard(args, ways, program, &why);
+            return None;
+        }
+    };
+    if let (Via::Auto, Err(why)) = (args.via, &ways.preload) {
+        complain(args, format_args!("{} is reached by its system calls only: {why}", program.to_string_lossy()));
+    }
+    // Should the supervisor have gone, the watchdog is needed at once; the end of the connection tells.
+    let _ = link.hear_calls(&listener, &outstanding);
+    Some(Watchdog::new(listener, outstanding))
+}
+
+fn not_heard(args: &Args, ways: &Ways, program: &OsStr, why: &dyn std::fmt::Display) {
+    let name = program.to_string_lossy();
+    match ways.preload {
+        Ok(()) => complain(args, format_args!("{name} is reached through its C library only: {why}")),
+        Err(_) => complain(args, format_args!("{name} is not covered: {why}")),
+    }
+}
+
+fn faster(file: &std::path::Path) -> anyhow::Result<HashMap<String, Family>> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let line = |(n, line): (usize, &str)| match line.split_once(' ') {
+        Some((name, "4")) => Ok((name.to_owned(), Family::V4)),
+        Some((name, "6")) => Ok((name.to_owned(), Family::V6)),
+        _ => Err(exit::Usage(format!("{}:{}: {line:?} is not NAME 4 or NAME 6", file.display(), n + 1)).into()),
+    };
+    text.lines().enumerate().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lifetimes_and_shares_are_read_or_explained() {
+        assert_eq!(lifetime("3600s"), Ok(Lifetime::Fixed(Duration::from_secs(3600))));
+        assert_eq!((lifetime("ttl"), lifetime("off")), (Ok(Lifetime::Ttl), Ok(Lifetime::Off)));
+        assert!(lifetime("soon").unwrap_err().contains("3600s"));
+        assert!(share("1.5").is_err() && share("x").is_err() && share("0.5") == Ok(0.5));
+    }
+
+    #[test]
+    fn the_library_is_embedded_whole() {
+        assert!(LIBRARY.starts_with(b"\x7fELF") && LIBRARY.len() > 10_000);
+    }
+}

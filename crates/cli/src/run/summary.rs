@@ -1,0 +1,99 @@
+//! What a run has gained, as JSON and in words. Nothing is counted here.
+
+use headstart_core::connect::Tally;
+use headstart_core::time::Duration;
+use headstart_io::control::Summary;
+
+fn ms(d: Duration) -> f64 {
+    (d.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// Version of the summary's format.
+const SUMMARY_VERSION: u32 = 1;
+
+/// The summary as one JSON object.
+pub fn json(summary: &Summary) -> serde_json::Value {
+    let Tally {
+        resolved,
+        unresolved,
+        cache_hits,
+        cache_misses,
+        queries,
+        attempts,
+        explorations,
+        handed_over,
+        handed_over_in_progress,
+        failed,
+        unused,
+        passed,
+        lookup_wait,
+        connect_wait,
+        handshakes,
+    } = &summary.tally;
+    let passed: serde_json::Map<_, _> = passed.iter().map(|(p, n)| (p.describe().to_owned(), (*n).into())).collect();
+    serde_json::json!({
+        "version": SUMMARY_VERSION,
+        "processes": summary.processes,
+        "connects_heard": summary.connects_heard,
+        "resolved": resolved,
+        "unresolved": unresolved,
+        "cache_hits": cache_hits,
+        "cache_misses": cache_misses,
+        "queries": queries,
+        "attempts": attempts,
+        "explorations": explorations,
+        "handed_over": handed_over,
+        "handed_over_in_progress": handed_over_in_progress,
+        "failed": failed,
+        "unused": unused,
+        "passed": passed,
+        "lookup_wait_ms": ms(*lookup_wait),
+        "connect_wait_ms": ms(*connect_wait),
+        "handshakes_ms": ms(*handshakes),
+        "ignored_dns_messages": summary.ignored_messages,
+    })
+}
+
+/// The summary in a line for people.
+pub fn in_words(summary: &Summary) -> String {
+    let t = &summary.tally;
+    let plural = |n: u64, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+    let mut parts = Vec::new();
+    match summary.processes {
+        0 if summary.connects_heard == 0 => {
+            return "the program never looked up a name or connected through its C library; nothing to gain here"
+                .into();
+        }
+        0 if t.connections() + t.failed == 0 => {
+            let heard = plural(summary.connects_heard, "connect");
+            parts.push(format!("{heard} heard, and no name looked up through the C library; nothing to gain here"));
+        }
+        0 => {}
+        _ => parts.push(format!(
+            "{} resolved ({} of {} lookups from the cache) in {:.1} ms",
+            plural(t.resolved, "name"),
+            t.cache_hits,
+            t.cache_hits + t.cache_misses,
+            ms(t.lookup_wait)
+        )),
+    }
+    if t.handed_over > 0 {
+        parts.push(format!(
+            "{} handed over after {:.1} ms of waiting for {:.1} ms of handshakes",
+            plural(t.handed_over, "connection"),
+            ms(t.connect_wait),
+            ms(t.handshakes)
+        ));
+    }
+    if t.handed_over_in_progress > 0 {
+        parts.push(format!("{} handed over under way", plural(t.handed_over_in_progress, "connection")));
+    }
+    if t.unused > 0 {
+        parts.push(format!("{} opened and not used", t.unused));
+    }
+    if !t.passed.is_empty() {
+        let reasons: Vec<_> = t.passed.iter().map(|(p, n)| format!("{n} {}", p.describe())).collect();
+        parts.push(format!("left alone: {}", reasons.join(", ")));
+    }
+    parts.join("; ")
+}

@@ -1,0 +1,256 @@
+//! The control connection: what a run, or `headstart explain`, and a supervisor say to each other, and the descriptors
+//! that go along. Each message is one datagram of a `SOCK_SEQPACKET` socket: a line that names program and version, by
+//! which supervisors of other versions are told apart, then one JSON value.
+//!
+//! The connection of a run lives as long as the run: its end tells either side that the other has ended.
+
+use headstart_core::connect::Tally;
+use headstart_core::connect::explain::Explanation;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recv, recvmsg, sendmsg,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What both sides must agree on: the version, and a number that counts up when messages change between versions.
+pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " control 1");
+/// Bytes of a message at most; below the kernel's default bound of a datagram (net.core.wmem_default, 208 KiB).
+pub const MAX_MESSAGE: usize = 128 * 1024;
+/// Descriptors that come with one message at most.
+const MAX_DESCRIPTORS: usize = 8;
+
+/// What a supervisor is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// Serve a run on these descriptors, until it ends. Answered by [`Reply::Registered`].
+    Run {
+        /// The program and its arguments, for people.
+        command: Vec<String>,
+        /// How the program is reached, for people.
+        via: String,
+        /// The process that registers it.
+        pid: u32,
+        /// What the descriptors that come along are, in order.
+        descriptors: Vec<Descriptor>,
+    },
+    /// Further descriptors of this connection's run. Not answered.
+    Add {
+        /// What they are, in order.
+        descriptors: Vec<Descriptor>,
+    },
+    /// What is known of a host. Answered by [`Reply::Explained`].
+    Explain {
+        /// Its name or address.
+        host: String,
+    },
+    /// What this connection's run has gained so far. Answered by [`Reply::Summary`].
+    Summarise,
+}
+
+/// A descriptor of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Descriptor {
+    /// The socket on which preloaded libraries connect. Comes together with the filter.
+    PreloadListener,
+    /// The filter of known addresses that preloaded libraries have mapped, open for writing.
+    PreloadFilter,
+    /// Where system calls of the program arrive (seccomp_unotify(2)). Comes together with the calls outstanding.
+    SeccompListener,
+    /// The file in which the supervisor notes calls that it has not answered, for the watchdog.
+    Outstanding,
+    /// The program (pidfd_open(2)): a run whose `headstart run` was killed goes on until it ends.
+    Program,
+}
+
+/// What a supervisor answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// The run is being served.
+    Registered,
+    /// What this connection's run has gained.
+    Summary(Summary),
+    /// What is known of a host.
+    Explained(Box<Account>),
+    /// It cannot be done.
+    Refused(String),
+}
+
+/// What a run has gained and what it cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The counters of the connector.
+    pub tally: Tally,
+    /// Processes that have asked anything.
+    pub processes: usize,
+    /// Connects that were heard as system calls.
+    pub connects_heard: u64,
+    /// DNS messages that were ignored meanwhile: malformed, forged or late.
+    pub ignored_messages: u64,
+}
+
+/// What a supervisor knows of a host, and who it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    /// Its process.
+    pub pid: u32,
+    /// How long it has been there.
+    pub up_ms: f64,
+    /// The runs that it serves, at most 16 of them.
+    pub runs: Vec<Registered>,
+    /// What it knows of the host; `None` if nothing.
+    pub explanation: Option<Explanation>,
+}
+
+/// A run that is being served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registered {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// How the program is reached.
+    pub via: String,
+    /// The process of its `headstart run`.
+    pub pid: u32,
+}
+
+/// Why a message was not received.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Nothing is there to be read, or nothing came in time.
+    #[error("the supervisor does not answer")]
+    Nothing,
+    /// The other side has hung up.
+    #[error("the supervisor has hung up")]
+    HungUp,
+    /// The other side is of another version.
+    #[error("the supervisor that is running is {0:?}, this is {VERSION:?}")]
+    OtherVersion(String),
+    /// Not a message of ours.
+    #[error("the message makes no sense: {0}")]
+    Malformed(String),
+    /// The supervisor will not.
+    #[error("the supervisor refuses: {0}")]
+    Refused(String),
+    /// A system call failed.
+    #[error("the control connection failed: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl From<Errno> for ControlError {
+    fn from(e: Errno) -> Self {
+        match e {
+            Errno::AGAIN | Errno::INTR => Self::Nothing,
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => Self::HungUp,
+            e => Self::Io(e.into()),
+        }
+    }
+}
+
+/// The bytes of `message`.
+pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, ControlError> {
+    let mut bytes = format!("{VERSION}\n").into_bytes();
+    serde_json::to_writer(&mut bytes, message).map_err(|e| ControlError::Malformed(e.to_string()))?;
+    if bytes.len() > MAX_MESSAGE {
+        return Err(ControlError::Malformed(format!("{} bytes are too many for one message", bytes.len())));
+    }
+    Ok(bytes)
+}
+
+/// The message in `bytes`.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
+    /// More would be no version of ours.
+    const MAX_VERSION: usize = 100;
+    let Some(end) = bytes.iter().take(MAX_VERSION).position(|b| *b == b'\n') else {
+        return Err(ControlError::Malformed("it names no version".into()));
+    };
+    if &bytes[..end] != VERSION.as_bytes() {
+        return Err(ControlError::OtherVersion(String::from_utf8_lossy(&bytes[..end]).into_owned()));
+    }
+    serde_json::from_slice(&bytes[end + 1..]).map_err(|e| ControlError::Malformed(e.to_string()))
+}
+
+/// Sends a message; `flags` say whether to wait for room.
+pub fn send(
+    socket: impl AsFd,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> Result<(), ControlError> {
+    let bytes = encode(message)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(ControlError::Malformed(format!("{} descriptors are too many for one message", descriptors.len())));
+    }
+    sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags | SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives a message and what came along; `flags` say whether to wait for one.
+pub fn receive<T: DeserializeOwned>(socket: impl AsFd, flags: RecvFlags) -> Result<(T, Vec<OwnedFd>), ControlError> {
+    // With TRUNC the kernel tells how long it is.
+    let (_, len) = recv(&socket, &mut [0u8; 0], flags | RecvFlags::PEEK | RecvFlags::TRUNC)?;
+    let mut bytes = vec![0; len.clamp(1, MAX_MESSAGE)];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags | RecvFlags::CMSG_CLOEXEC)?;
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(list) = message {
+            descriptors.extend(list);
+        }
+    }
+    if got.bytes == 0 {
+        return Err(ControlError::HungUp);
+    }
+    if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(ControlError::Malformed("it is too long".into()));
+    }
+    Ok((decode(&bytes[..got.bytes.min(bytes.len())])?, descriptors))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    #[test]
+    fn a_message_arrives_with_its_descriptors_and_the_end_is_told() {
+        let (here, there) = pair();
+        let request = Request::Add { descriptors: vec![Descriptor::Program] };
+        send(&here, &request, &[here.as_fd()], SendFlags::empty()).unwrap();
+        let (got, descriptors) = receive::<Request>(&there, RecvFlags::empty()).unwrap();
+        assert_eq!((got, descriptors.len()), (request, 1));
+        assert!(matches!(receive::<Request>(&there, RecvFlags::DONTWAIT), Err(ControlError::Nothing)));
+        drop((here, descriptors));
+        assert!(matches!(receive::<Request>(&there, RecvFlags::empty()), Err(ControlError::HungUp)));
+    }
+
+    #[test]
+    fn a_summary_is_the_same_after_the_journey() {
+        let mut tally = Tally { queries: 3, ..Tally::default() };
+        tally.passed.insert(headstart_core::wire::shim::Pass::LocalName, 2);
+        let reply = Reply::Summary(Summary { tally, processes: 1, connects_heard: 5, ignored_messages: 4 });
+        assert_eq!(decode::<Reply>(&encode(&reply).unwrap()).unwrap(), reply);
+    }
+
+    #[test]
+    fn another_version_is_recognised_and_anything_else_is_refused() {
+        assert!(
+            matches!(decode::<Reply>(b"headstart 9.9 control 7\n\xff"), Err(ControlError::OtherVersion(v)) if v.contains("9.9"))
+        );
+        let half = &encode(&Reply::Registered).unwrap()[..VERSION.len() + 5];
+        for bytes in [&b""[..], b"GET / HTTP/1.1", &[0xff; 300], half] {
+            assert!(matches!(decode::<Reply>(bytes), Err(ControlError::Malformed(_))), "{bytes:?}");
+        }
+        assert!(encode(&Reply::Refused("x".repeat(MAX_MESSAGE))).is_err());
+    }
+}

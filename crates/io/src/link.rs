@@ -1,0 +1,199 @@
+//! A run's end of its control connection: finds the supervisor, starts one, or forks a private one.
+
+use crate::control::{Account, ControlError, Descriptor, Reply, Request, Summary, receive, send};
+use crate::folder::FolderError;
+use crate::home::{Home, find};
+use crate::supervisor::Outstanding;
+use crate::sys::fork;
+use crate::sys::seccomp::Listener;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, WaitOptions, waitpid};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// The connection to a supervisor.
+#[derive(Debug)]
+pub struct Link {
+    socket: OwnedFd,
+    /// The private supervisor at the other end, which ends with the connection.
+    child: Option<Pid>,
+    /// The answer to the registration has been heard.
+    registered: bool,
+}
+
+/// Why there is no connection to a supervisor.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// There is no place for it.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// It could not be started.
+    #[error("the supervisor could not be started: {0}")]
+    Start(io::Error),
+    /// It does not answer as it should.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+/// What a run registers.
+#[derive(Debug)]
+pub struct Registration {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// How the program is reached.
+    pub via: String,
+    /// What its preloaded libraries need, if there are to be any.
+    pub preload: Option<Preloaded>,
+}
+
+/// What the preloaded libraries of a run need.
+#[derive(Debug)]
+pub struct Preloaded {
+    /// The socket on which they connect.
+    pub listener: OwnedFd,
+    /// The filter of known addresses, open for writing.
+    pub filter: OwnedFd,
+}
+
+impl Link {
+    /// The connection to the user's supervisor, if there is one.
+    pub fn find() -> Option<Self> {
+        find().map(Self::to)
+    }
+
+    fn to(socket: OwnedFd) -> Self {
+        Self { socket, child: None, registered: false }
+    }
+
+    /// The connection of a run to the user's supervisor, which is started by what `supervise` makes if there is none: a
+    /// command that takes the path of its home as last argument, its socket as standard input and its lock as standard
+    /// output, and detaches itself. See [`crate::home::Home::inherited`].
+    pub fn shared(supervise: Command, run: &Registration) -> Result<Self, LinkError> {
+        let link = Self::find_or_start(supervise)?;
+        // Its answer is not waited for. Should there be none, the program goes on alone.
+        link.register(run)?;
+        Ok(link)
+    }
+
+    fn find_or_start(supervise: Command) -> Result<Self, LinkError> {
+        if let Some(link) = Self::find() {
+            return Ok(link);
+        }
+        let (home, listener) = match Home::make() {
+            Ok(made) => made,
+            Err(Ok(socket)) => return Ok(Self::to(socket)),
+            Err(Err(why)) => return Err(why.into()),
+        };
+        if let Err(e) = start(supervise, &home, listener) {
+            home.remove();
+            return Err(LinkError::Start(e));
+        }
+        Self::find().ok_or_else(|| LinkError::Start(io::Error::other("it has ended at once")))
+    }
+
+    /// The connection to a supervisor of this run alone: `serve` in a process of its own, which is given the other end and
+    /// ends with what it returns. Only for a process without further threads.
+    pub fn private(serve: impl FnOnce(OwnedFd) -> u8, run: &Registration) -> Result<Self, LinkError> {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (socket, theirs) = pair.map_err(|e| LinkError::Start(e.into()))?;
+        let child = fork::apart(theirs, serve).map_err(LinkError::Start)?;
+        let link = Self { socket, child: Some(child), registered: false };
+        link.register(run)?;
+        Ok(link)
+    }
+
+    fn register(&self, run: &Registration) -> Result<(), ControlError> {
+        let (what, descriptors) = match &run.preload {
+            Some(Preloaded { listener, filter }) => {
+                (vec![Descriptor::PreloadListener, Descriptor::PreloadFilter], vec![listener.as_fd(), filter.as_fd()])
+            }
+            None => (Vec::new(), Vec::new()),
+        };
+        let request = Request::Run {
+            command: run.command.clone(),
+            via: run.via.clone(),
+            pid: std::process::id(),
+            descriptors: what,
+        };
+        self.ask(&request, &descriptors)
+    }
+
+    /// Lets the supervisor hear the program's system calls, which wait until it does; it notes in `outstanding` which ones it
+    /// has not answered.
+    pub fn hear_calls(&self, listener: &Listener, outstanding: &Outstanding) -> Result<(), ControlError> {
+        let request = Request::Add { descriptors: vec![Descriptor::SeccompListener, Descriptor::Outstanding] };
+        self.ask(&request, &[listener.as_fd(), outstanding.as_fd()])
+    }
+
+    /// Hangs up and leaves a private supervisor to those that it still serves.
+    pub fn leave(mut self) {
+        self.child = None;
+    }
+
+    /// Lets the supervisor watch the program, by a descriptor from pidfd_open(2).
+    pub fn watch(&self, program: &OwnedFd) -> Result<(), ControlError> {
+        self.ask(&Request::Add { descriptors: vec![Descriptor::Program] }, &[program.as_fd()])
+    }
+
+    /// What the run has gained so far.
+    pub fn summary(&mut self) -> Result<Summary, ControlError> {
+        self.ask(&Request::Summarise, &[])?;
+        if !std::mem::replace(&mut self.registered, true) {
+            self.hear()?;
+        }
+        match self.hear()? {
+            Reply::Summary(summary) => Ok(summary),
+            other => Err(ControlError::Malformed(format!("{other:?} is no summary"))),
+        }
+    }
+
+    /// What the supervisor knows of `host`, a name or an address.
+    pub fn explain(&self, host: &str) -> Result<Account, ControlError> {
+        self.ask(&Request::Explain { host: host.to_owned() }, &[])?;
+        match self.hear()? {
+            Reply::Explained(account) => Ok(*account),
+            other => Err(ControlError::Malformed(format!("{other:?} explains nothing"))),
+        }
+    }
+
+    /// Asks for something; the answer is to be [heard](Self::hear) where there is one.
+    pub fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
+        send(&self.socket, request, descriptors, SendFlags::empty())
+    }
+
+    /// The next answer.
+    pub fn hear(&self) -> Result<Reply, ControlError> {
+        match receive(&self.socket, RecvFlags::empty())? {
+            (Reply::Refused(why), _) => Err(ControlError::Refused(why)),
+            (reply, _) => Ok(reply),
+        }
+    }
+}
+
+impl AsFd for Link {
+    /// The connection, to be told of its end (see [`crate::poll::Interest::HangUp`]).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(child) = self.child {
+            // Its end is that of the connection: it may not be waited for while that is open.
+            let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+            while matches!(waitpid(Some(child), WaitOptions::empty()), Err(rustix::io::Errno::INTR)) {}
+        }
+    }
+}
+
+/// Runs `supervise`, which returns as soon as the supervisor proper is a process of its own.
+fn start(mut supervise: Command, home: &Home, listener: OwnedFd) -> io::Result<()> {
+    let (path, lock) = home.parts();
+    supervise.arg(path).stdin(listener).stdout(lock.try_clone_to_owned()?).stderr(Stdio::null());
+    // Nothing of the first run stays with it: neither its preloaded libraries nor its terminal.
+    let status = supervise.env_clear().current_dir("/").arg0("headstart").status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("it ended with {status}"))) }
+}

@@ -1,0 +1,59 @@
+//! A second process of this very program, without exec: the supervisor of one run, which shares nothing with the run
+//! but one socket, so that either may be killed without the other.
+
+use rustix::process::Pid;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a forked process ends with if its work panicked, as a Rust program does.
+const PANICKED: i32 = 101;
+
+/// Runs `work` in a process of its own, a child of this one, which ends with what `work` returns. No descriptor reaches
+/// it but standard input, output and error and `with`; nothing of its parent is dropped in it.
+///
+/// Fails where this process has further threads: they would be missing in the child, with whatever they had locked.
+pub fn apart(with: OwnedFd, work: impl FnOnce(OwnedFd) -> u8) -> io::Result<Pid> {
+    must_have_one_thread()?;
+    // SAFETY: this process has one thread (above), so the child is whole and may do whatever its parent may.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            close_all_but(with.as_raw_fd());
+            let ended = catch_unwind(AssertUnwindSafe(|| work(with))).map_or(PANICKED, i32::from);
+            // SAFETY: ends the process; its parent's destructors are the parent's business.
+            unsafe { libc::_exit(ended) }
+        }
+        pid => Pid::from_raw(pid).ok_or_else(|| io::Error::other("fork gave no process id")),
+    }
+}
+
+/// Goes on in a new process that nobody waits for; the present one ends with success. The same conditions as for [`apart`].
+pub fn detach() -> io::Result<()> {
+    must_have_one_thread()?;
+    // SAFETY: this process has one thread (above), so the child is whole and may do whatever its parent may.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(()),
+        // SAFETY: ends the process; what its destructors would do is the child's business.
+        _ => unsafe { libc::_exit(0) },
+    }
+}
+
+fn must_have_one_thread() -> io::Result<()> {
+    match std::fs::read_dir("/proc/self/task")?.count() {
+        1 => Ok(()),
+        n => Err(io::Error::other(format!("a process of {n} threads cannot be forked"))),
+    }
+}
+
+/// Closes every descriptor from 3 on but `kept`.
+fn close_all_but(kept: RawFd) {
+    let kept = kept as libc::c_uint;
+    for (first, last) in [(3, kept.saturating_sub(1)), (kept.saturating_add(1).max(3), libc::c_uint::MAX)] {
+        if first <= last {
+            // SAFETY: no pointers. What is closed belongs to values of the parent that the child never touches.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        }
+    }
+}

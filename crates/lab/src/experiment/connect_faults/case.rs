@@ -1,0 +1,125 @@
+//! A fault and a program: what is run, and what is known of it beforehand.
+
+use super::measure::CUT;
+use super::names;
+use crate::condition::Condition;
+use crate::experiment::stopwatch::{Ended, time_output};
+use crate::netns::{Error, Network};
+use crate::program::{Origin, Program, Scheme, Url};
+use crate::sim::{Arm, Session, Settings};
+use crate::world::World;
+use headstart_core::connect::cache::Lifetime;
+use headstart_core::connect::{Want, race};
+use headstart_core::time::Duration;
+use std::path::Path;
+use std::process::Command;
+
+/// A bare program that needs longer hangs.
+pub const HANGS: Duration = Duration::from_secs(2);
+
+/// What stands in every page of the lab's web server, and in no message of a program.
+const PAGE: &[u8] = b"family: IPv";
+
+/// A network with a fault, and what virtual time says of it.
+#[derive(Debug)]
+pub struct Place {
+    /// The fault.
+    pub fault: &'static Condition,
+    /// The network, with one site.
+    pub world: World,
+    /// A host without headstart hangs, or is turned away only after a while.
+    pub hangs: bool,
+    /// Nobody can be reached, in any way.
+    pub hopeless: bool,
+}
+
+impl Place {
+    /// The world of a fault, played once in virtual time without headstart and with its default race.
+    pub fn of(fault: &'static Condition, seed: u64) -> anyhow::Result<Self> {
+        let world = (fault.world)(seed, 1);
+        let visit = |arm| {
+            let mut session = Session::new(&world, Settings { arm, lifetime: Lifetime::Ttl, seed })?;
+            anyhow::Ok(session.visit(0, Want::Both))
+        };
+        let bare = visit(Arm::Bare)?;
+        let ours = visit(Arm::Race(race::find(race::DEFAULT)?))?;
+        let hopeless = bare.reached.is_none() && ours.reached.is_none();
+        Ok(Self { fault, hangs: bare.total > HANGS, hopeless, world })
+    }
+
+    /// Whether programs change the network by what they do, so that they cannot run beside each other.
+    pub fn changes(&self) -> bool {
+        !self.world.timeline.is_empty()
+    }
+}
+
+/// One condition.
+#[derive(Debug)]
+pub struct Case<'a> {
+    /// Its name.
+    pub name: String,
+    /// The network.
+    pub place: &'a Place,
+    /// The program.
+    pub program: &'a Program,
+    headstart: &'a Path,
+    url: Url,
+}
+
+impl<'a> Case<'a> {
+    /// The condition of a program in a place.
+    pub fn new(place: &'a Place, program: &'a Program, headstart: &'a Path) -> Self {
+        let url = Url::new(Scheme::Http, place.world.sites[0].name.clone());
+        Self { name: names::of(place.fault.name, program.entry.name), place, program, headstart, url }
+    }
+
+    /// In words, for a report.
+    pub fn about(&self) -> String {
+        format!("{}. {} The program: {}.", self.place.fault.what, self.place.fault.why, self.program.entry.what)
+    }
+
+    /// Runs a command of this condition, and sees whether it has fetched the page.
+    pub fn time(&self, command: &mut Command) -> anyhow::Result<Ended> {
+        // A browser that shows why it found nothing has done well, by its own standards. Headstart's client says whom it
+        // reached and no more.
+        let own = self.program.entry.origin == Origin::Own;
+        let has_page = |out: &[u8]| out.windows(PAGE.len()).any(|part| part == PAGE);
+        time_output(command, CUT, |out| if own { !out.is_empty() } else { has_page(out) })
+    }
+
+    /// The program alone.
+    pub fn bare(&self, network: &Network) -> Result<Command, Error> {
+        let mut command = self.program.command(&self.url);
+        network.adopt(&mut command)?;
+        Ok(command)
+    }
+
+    /// The program under headstart, behind the words of `shell`, if any.
+    pub fn with_headstart(&self, network: &Network, shell: &[&str]) -> Result<Command, Error> {
+        let mut run = Command::new(self.headstart);
+        run.args(["run", "--quiet", "--"]).args(shell);
+        let mut command = self.program.command_behind(run, &self.url);
+        network.adopt(&mut command)?;
+        Ok(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition::fault;
+
+    #[test]
+    fn virtual_time_knows_where_a_host_hangs_and_where_nobody_can_be_reached() {
+        let places: Vec<_> = fault::ALL.iter().map(|f| Place::of(f, 1).unwrap()).collect();
+        let named = |which: fn(&Place) -> bool| -> Vec<_> {
+            places.iter().filter(|p| which(p)).map(|p| p.fault.name).collect()
+        };
+        assert_eq!(
+            named(|p| p.hangs),
+            ["aaaa-lost", "a-lost", "ipv6-black-hole", "first-dead", "dns-first-dead", "dns-dead", "ipv6-leaves"]
+        );
+        assert_eq!(named(|p| p.hopeless), ["dns-dead"]);
+        assert_eq!(named(Place::changes), ["ipv6-leaves", "ipv6-comes"]);
+    }
+}

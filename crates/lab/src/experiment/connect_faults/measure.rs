@@ -1,0 +1,145 @@
+//! What programs take in a place, bare and under headstart, in turns.
+
+use super::case::{Case, Place};
+use super::waiting::Waiting;
+use crate::experiment::stopwatch::{Ended, How, SHELL, time, time_second};
+use crate::netns::Network;
+use anyhow::Context as _;
+use headstart_core::time::Duration;
+use std::ffi::OsStr;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::process::Command;
+
+/// What takes longer is cut; the cut is what is reported.
+pub const CUT: Duration = Duration::from_secs(20);
+/// What takes this long is not repeated.
+pub const LONG: Duration = Duration::from_secs(5);
+/// Between two runs in a network that they change: what the last has sent is received, or lost, by then.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// How much to measure.
+#[derive(Clone, Debug)]
+pub struct Size {
+    /// For the rounds of a condition.
+    pub budget: Duration,
+    /// Rounds, whatever the budget says.
+    pub rounds: RangeInclusive<usize>,
+    /// Second visits, as often as this.
+    pub second: usize,
+    /// Second visits of programs that need longer than this are left out.
+    pub second_up_to: Duration,
+    /// Rounds of a program that does nothing.
+    pub start_up: usize,
+}
+
+impl Size {
+    /// Shows that it works.
+    pub const QUICK: &Self = &Self {
+        budget: Duration::from_millis(700),
+        rounds: 1..=3,
+        second: 1,
+        second_up_to: Duration::from_millis(500),
+        start_up: 10,
+    };
+    /// Enough for a median and its interval.
+    pub const FULL: &Self =
+        &Self { budget: Duration::from_secs(10), rounds: 5..=20, second: 5, second_up_to: LONG, start_up: 40 };
+}
+
+/// The runs of a condition, in milliseconds; none for a run that did not do what it was to do.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Of the program alone.
+    pub bare: Vec<Option<f64>>,
+    /// Under headstart, first visits.
+    pub ours: Vec<Option<f64>>,
+    /// Under headstart, second visits.
+    pub second: Vec<Option<f64>>,
+}
+
+/// What a run says: the time until the page was there; where there is no page to be had, until the program ended, whatever
+/// it made of it.
+pub fn value(place: &Place, ended: Ended) -> Option<f64> {
+    match (ended.how, place.hopeless) {
+        (How::Cut, _) | (How::Well, false) | (_, true) => Some(ended.millis()),
+        (How::Failed, false) => None,
+    }
+}
+
+/// Measures a condition. The bare program is left out where it hangs.
+pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size: &Size) -> anyhow::Result<Measured> {
+    let again = || -> anyhow::Result<()> {
+        if case.place.changes() {
+            network.clock().sleep(SETTLE);
+            network.rewind()?;
+        }
+        Ok(())
+    };
+    let mut measured = Measured::default();
+    let mut spent = Duration::ZERO;
+    let mut longest = Duration::ZERO;
+    let in_turns = waiting.is_quick();
+    let mut round = 0;
+    loop {
+        for ours in [round % 2 == 0, round % 2 == 1] {
+            if !ours && !in_turns {
+                continue;
+            }
+            again()?;
+            let mut command = if ours { case.with_headstart(network, &[])? } else { case.bare(network)? };
+            let ended = case.time(&mut command)?;
+            if ours { &mut measured.ours } else { &mut measured.bare }.push(value(case.place, ended));
+            spent += ended.after;
+            longest = longest.max(ended.after);
+        }
+        round += 1;
+        let next = spent / round * (round + 1);
+        let enough = next > size.budget && round as usize >= *size.rounds.start();
+        if enough || longest >= LONG || round as usize >= *size.rounds.end() {
+            break;
+        }
+    }
+    // Where everything is in vain, and where the network has changed for good, there is nothing to remember.
+    if !case.place.hopeless && !case.place.changes() && longest < size.second_up_to {
+        for _ in 0..size.second {
+            let mut command = case.with_headstart(network, &SHELL)?;
+            measured.second.push(time_second(&mut command, CUT)?.and_then(|ended| value(case.place, ended)));
+        }
+    }
+    Ok(measured)
+}
+
+/// A program that does nothing, alone and under headstart.
+pub fn start_up(headstart: &Path, size: &Size) -> anyhow::Result<Measured> {
+    let program = headstart_io::program::find(OsStr::new("true"), std::env::var_os("PATH").as_deref())
+        .context("there is no program `true` in PATH: add the folder of your system's programs")?;
+    let mut measured = Measured::default();
+    for round in 0..size.start_up {
+        for ours in [round % 2 == 0, round % 2 == 1] {
+            let mut command = Command::new(if ours { headstart } else { &program });
+            if ours {
+                command.args(["run", "--quiet", "--"]).arg(&program);
+            }
+            let ended = time(&mut command, CUT)?;
+            let all = if ours { &mut measured.ours } else { &mut measured.bare };
+            all.push((ended.how == How::Well).then(|| ended.millis()));
+        }
+    }
+    Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition::fault;
+
+    #[test]
+    fn a_run_counts_where_it_did_what_there_was_to_do() {
+        let place = |name: &str| Place::of(fault::ALL.iter().find(|f| f.name == name).unwrap(), 1).unwrap();
+        let ended = |how| Ended { after: Duration::from_millis(30), how };
+        let of = |name: &str, how| value(&place(name), ended(how));
+        assert_eq!([How::Well, How::Failed, How::Cut].map(|h| of("healthy", h)), [Some(30.0), None, Some(30.0)]);
+        assert_eq!([How::Well, How::Failed, How::Cut].map(|h| of("dns-dead", h)), [Some(30.0); 3]);
+    }
+}

@@ -1,0 +1,166 @@
+//! `connect-faults`: every third-party program of the registry that is on this machine fetches a page over every fault of
+//! [`crate::condition::fault`], bare and under `headstart run`, in namespaces (issue of interposition: a program is never
+//! worse for it, and spared most of a fault).
+//!
+//! A condition is a fault and a program. Nothing here knows how a program is reached, and no program is ever told that it
+//! is measured. What a fault means to a host without headstart is known beforehand from virtual time, and is why bare
+//! programs that hang do so all at once.
+
+mod case;
+mod measure;
+mod names;
+mod rows;
+mod waiting;
+
+use super::{Condition as About, Context, Entry, Outcome};
+use crate::condition::fault;
+use crate::netns::Network;
+use crate::program::{self, Folder, Program, Scheme};
+use anyhow::Context as _;
+use case::{Case, Place};
+use measure::{Measured, Size};
+use std::path::Path;
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "connect-faults",
+    shows: "Whatever is broken, unmodified programs fetch a page as soon as if it were not, and never later than alone",
+    claims: &[],
+    conditions: names::ALL,
+    needs_namespaces: true,
+    run,
+};
+
+/// Programs that need a second of the processor to start. A quick run of all conditions has them only where there is a
+/// target for the fault itself, and where nothing is broken.
+const SLOW_STARTERS: [&str; 2] = ["java", "chromium"];
+
+/// Whether a run has a condition.
+fn has(cx: &Context, fault: &str, program: &str) -> bool {
+    let short = cx.quick && cx.conditions.is_none() && SLOW_STARTERS.contains(&program);
+    let kept = fault == "healthy" || rows::LIMITS.iter().any(|(name, _)| *name == fault);
+    cx.wants(&names::of(fault, program)) && (kept || !short)
+}
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
+    let folder = Folder::new().context("making a folder for the programs' files")?;
+    let programs = programs(cx, &headstart, &folder, &mut outcome)?;
+    let places = fault::ALL.iter().map(|f| Place::of(f, cx.seed)).collect::<anyhow::Result<Vec<_>>>()?;
+    let cases: Vec<Case<'_>> = places
+        .iter()
+        .flat_map(|place| programs.iter().map(|program| Case::new(place, program, &headstart)))
+        .filter(|case| has(cx, case.place.fault.name, case.program.entry.name))
+        .collect();
+    if cx.quick && cx.conditions.is_none() {
+        let (slow, kept) = (SLOW_STARTERS.join(" and "), rows::LIMITS.map(|(fault, _)| fault).join(", "));
+        outcome.notes.push(format!("A quick run has {slow} over healthy, {kept} alone; the whole run has all."));
+    }
+    let size = if cx.quick { Size::QUICK } else { Size::FULL };
+    let start_up = cx.wants(names::START_UP).then(|| measure::start_up(&headstart, size)).transpose()?;
+    let measured = measure_all(cx, &cases, size, &mut outcome)?;
+    for case in cases.iter().take(measured.len()) {
+        outcome.conditions.push(About { name: case.name.clone(), about: case.about() });
+    }
+    if start_up.is_some() {
+        let about = "A program that does nothing (`true`), from its start until its end has been noticed: what starting and \
+                     ending headstart costs every run. It is contained in all times of other conditions.";
+        outcome.conditions.push(About { name: names::START_UP.into(), about: about.into() });
+    }
+    let cases: Vec<(&Case<'_>, Measured)> = cases.iter().zip(measured).collect();
+    rows::report(&mut outcome, &cases, start_up.as_ref())?;
+    outcome.method.extend(method(size));
+    Ok(outcome)
+}
+
+/// Those that the wanted conditions need; says which are missing.
+fn programs(cx: &Context, headstart: &Path, folder: &Folder, outcome: &mut Outcome) -> anyhow::Result<Vec<Program>> {
+    let mut ready = Vec::new();
+    for entry in program::ALL.iter().filter(|p| p.covers(Scheme::Http)) {
+        if !fault::ALL.iter().any(|f| has(cx, f.name, entry.name)) {
+            continue;
+        }
+        match program::prepare(entry.name, headstart, folder)? {
+            Some(program) => ready.push(program),
+            None => outcome.notes.push(format!("{} was left out: {}.", entry.name, entry.origin.missing())),
+        }
+    }
+    Ok(ready)
+}
+
+/// The cases in their order; fewer if the run was stopped.
+fn measure_all(cx: &Context, cases: &[Case<'_>], size: &Size, outcome: &mut Outcome) -> anyhow::Result<Vec<Measured>> {
+    let networks = waiting::networks(cases)?;
+    std::thread::scope(|scope| {
+        let mut waiting = waiting::launch(scope, cases, &networks, cx)?;
+        let mut all: Vec<Measured> = Vec::new();
+        let mut rest = cases;
+        while let Some(first) = rest.first() {
+            let of_place = rest.iter().take_while(|case| std::ptr::eq(case.place, first.place)).count();
+            let (here, others) = rest.split_at(of_place);
+            rest = others;
+            let network = Network::build(&first.place.world).context("building the network")?;
+            for case in here {
+                if cx.progress.stop() {
+                    outcome.invalidate("it was stopped before the end");
+                    rest = &[];
+                    break;
+                }
+                cx.progress.step(all.len() as u64, cases.len() as u64, &case.name);
+                all.push(measure::case(case, &network, &waiting[all.len()], size)?);
+            }
+            let certificate = network.certificate();
+            if !certificate.valid {
+                outcome.invalidate(format!(
+                    "{}: the emulator was late: 1 % of packets by more than {:.0} us, where {:.0} are allowed",
+                    first.place.fault.name, certificate.lateness.p99_us, certificate.allowed_us
+                ));
+            }
+        }
+        // Those that were not repeated in turns are what there is of the bare program.
+        for (measured, waiting) in all.iter_mut().zip(waiting.drain(..)) {
+            let ended = waiting.join()?;
+            if measured.bare.is_empty() {
+                measured.bare.extend(ended);
+            }
+        }
+        Ok(all)
+    })
+}
+
+fn method(size: &Size) -> [String; 3] {
+    [
+        format!(
+            "Each program fetches a page of a few bytes, from its start to its end, alone and under `headstart run --quiet`, \
+             taking turns, the first one changing: as often as fits into {} s a condition, {} to {} times (once if a run \
+             takes {} s). Link: lte (18 ms round trip), hosts 30 ms away, records after 20 ms unless said otherwise. Every \
+             run under headstart has a supervisor of its own, which knows nothing of the network.",
+            size.budget.as_secs_f64(),
+            size.rounds.start(),
+            size.rounds.end(),
+            measure::LONG.as_secs(),
+        ),
+        format!(
+            "Where a host without headstart is known to hang (virtual time), the bare program runs beside the others, all \
+             of them at once; only if it does not hang is it then measured in turns. What takes {} s is cut, and the cut is \
+             what is reported. Where nobody can be reached, what counts is the time until the program gives up.",
+            measure::CUT.as_secs()
+        ),
+        "Second visit: a shell runs the program twice under one `headstart run`; the second run, from the end of the first. \
+         It is compared with the bare program, which remembers nothing."
+            .to_owned(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_no_condition_in_namespaces_is_refused_before_anything_starts() {
+        let cx = Context { conditions: Some(vec!["sunny-curl".into()]), ..Context::new(1) };
+        assert!(ENTRY.start(&cx).unwrap_err().to_string().contains("sunny-curl"));
+        assert!(ENTRY.start(&Context::new(1)).unwrap_err().to_string().contains("give netns"));
+    }
+}

@@ -1,0 +1,197 @@
+//! The comparisons, and whether the targets are met.
+
+use super::case::Case;
+use super::measure::Measured;
+use super::names::START_UP;
+use crate::experiment::target::Target;
+use crate::experiment::{Outcome, Row, Series};
+use crate::stats::{Pairing, Statistic, StatsError};
+use std::collections::BTreeMap;
+
+const OURS: &str = "headstart";
+const BARE: &str = "bare";
+const UNIT: &str = "ms";
+
+/// At most this much slower than bare, or [`SHARE`] of it if that is more.
+const SLOWER: f64 = 2.0;
+const SHARE: f64 = 0.02;
+
+/// The longest that a fault may take, by its name, in milliseconds.
+pub const LIMITS: [(&str, f64); 3] = [("aaaa-lost", 300.0), ("a-lost", 300.0), ("ipv6-black-hole", 600.0)];
+
+/// Adds rows, samples and notes of everything that was measured.
+pub fn report(
+    outcome: &mut Outcome,
+    cases: &[(&Case<'_>, Measured)],
+    start_up: Option<&Measured>,
+) -> anyhow::Result<()> {
+    let mut medians = Vec::new();
+    for (case, measured) in cases {
+        let metric = if case.place.hopeless { "time until it gives up" } else { "time to fetch a page" };
+        let both = compare(outcome, &case.name, metric, measured)?;
+        medians.push(Medians {
+            case: &case.name,
+            fault: case.place.fault.name,
+            program: case.program.entry.name,
+            both,
+        });
+    }
+    let start_up = start_up.map(|m| compare(outcome, START_UP, "time to start and end", m)).transpose()?;
+    if let Some((Some(ours), Some(bare))) = start_up {
+        outcome.notes.push(format!(
+            "Starting and ending `headstart run` takes {:.1} ms (median), which is in every time under headstart.",
+            ours - bare
+        ));
+    }
+    outcome.notes.extend(notes(&medians));
+    Ok(())
+}
+
+/// Medians of a condition: under headstart and bare.
+type Both = (Option<f64>, Option<f64>);
+
+/// Rows and samples of a condition.
+fn compare(outcome: &mut Outcome, name: &str, metric: &str, measured: &Measured) -> Result<Both, StatsError> {
+    let series = |metric: &str, arm, values: &Vec<Option<f64>>| {
+        Series::with_failures(name, metric, UNIT, arm, values.iter().copied())
+    };
+    let (ours, bare) = (series(metric, OURS, &measured.ours), series(metric, BARE, &measured.bare));
+    let second = series(&format!("{metric}, second visit"), OURS, &measured.second);
+    let median =
+        |s: &Series| if s.present().is_empty() { Ok(None) } else { Statistic::Median.of(&s.present()).map(Some) };
+    let both = (median(&ours)?, median(&bare)?);
+    for visit in [&ours, &second] {
+        match (median(visit)?, both.1) {
+            (Some(_), Some(_)) => {
+                outcome.rows.push(Row::compare(visit, &bare, Statistic::Median, Pairing::Unpaired, outcome.seed)?);
+            }
+            (Some(value), None) => {
+                let metric = format!("{}, {}", visit.metric, Statistic::Median);
+                outcome.rows.push(Row::measured(name, &metric, UNIT, OURS, value));
+            }
+            (None, _) => {}
+        }
+    }
+    if let (Some(a), Some(b)) = both {
+        let metric = format!("longer than bare: {metric}, {}", Statistic::Median);
+        outcome.rows.push(Row::measured(name, &metric, UNIT, OURS, a - b));
+    }
+    if ours.failed() + bare.failed() > 0 {
+        outcome.rows.push(Row::failures(&ours, &bare));
+    }
+    outcome.samples.extend([bare, ours, second].into_iter().filter(|s| !s.values.is_empty()));
+    Ok(both)
+}
+
+#[derive(Debug)]
+struct Medians<'a> {
+    case: &'a str,
+    fault: &'a str,
+    program: &'a str,
+    both: Both,
+}
+
+/// The targets in words.
+fn notes(all: &[Medians<'_>]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let compared = all.iter().filter_map(|m| Some((m, m.both.0?, m.both.1?)));
+    let (met, missed): (Vec<_>, Vec<_>) =
+        compared.partition(|(_, ours, bare)| ours - bare <= f64::max(SLOWER, SHARE * bare));
+    if met.len() + missed.len() > 0 {
+        let list = missed.iter().map(|(m, ours, bare)| format!("{} ({ours:.0} ms, bare {bare:.0} ms)", m.case));
+        notes.push(verdict("at most 2 ms or 2 % slower than bare at the median", met.len(), &list.collect::<Vec<_>>()));
+    }
+    // How long a program takes by itself where nothing is broken.
+    let healthy: BTreeMap<&str, f64> =
+        all.iter().filter(|m| m.fault == "healthy").filter_map(|m| Some((m.program, m.both.1?))).collect();
+    for (fault, limit) in LIMITS {
+        let here: Vec<_> = all.iter().filter(|m| m.fault == fault).filter_map(|m| Some((m, m.both.0?))).collect();
+        if here.is_empty() {
+            continue;
+        }
+        let target = Target::AtMost(limit);
+        let (met, missed): (Vec<_>, Vec<_>) = here.into_iter().partition(|(_, ours)| target.is_met(*ours));
+        let list = missed.iter().map(|(m, ours)| match healthy.get(m.program) {
+            // Slow starters cannot be sooner than themselves.
+            Some(alone) => format!("{} ({ours:.0} ms, of which the fault {:.0} ms)", m.case, ours - alone),
+            None => format!("{} ({ours:.0} ms)", m.case),
+        });
+        notes.push(verdict(
+            &format!("{fault}: {target} ms until the page is there"),
+            met.len(),
+            &list.collect::<Vec<_>>(),
+        ));
+    }
+    notes
+}
+
+fn verdict(target: &str, met: usize, missed: &[String]) -> String {
+    match missed {
+        [] => format!("Target, {target}: met in all {met} conditions."),
+        _ => {
+            let all = met + missed.len();
+            format!("Target, {target}: met in {met} of {all} conditions; MISSED in {}.", missed.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(bare: &[Option<f64>], ours: &[Option<f64>]) -> Measured {
+        Measured { bare: bare.to_vec(), ours: ours.to_vec(), second: vec![Some(50.0)] }
+    }
+
+    fn rows_of(measured: &Measured) -> (Vec<(String, f64, Option<f64>)>, Both) {
+        let mut outcome = Outcome::new("connect-faults", 1);
+        let both = compare(&mut outcome, "healthy-curl", "time to fetch a page", measured).unwrap();
+        outcome.check().unwrap();
+        (outcome.rows.into_iter().map(|r| (r.metric, r.ours, r.baseline)).collect(), both)
+    }
+
+    #[test]
+    fn first_and_second_visits_are_compared_with_the_program_alone() {
+        let (rows, both) = rows_of(&measured(&[Some(100.0), Some(102.0), Some(104.0)], &[Some(90.0)]));
+        let expected = [
+            ("time to fetch a page, median", 90.0, Some(102.0)),
+            ("time to fetch a page, second visit, median", 50.0, Some(102.0)),
+            ("longer than bare: time to fetch a page, median", -12.0, None),
+        ];
+        assert_eq!(rows, expected.map(|(m, a, b)| (m.to_owned(), a, b)));
+        assert_eq!(both, (Some(90.0), Some(102.0)));
+    }
+
+    #[test]
+    fn a_program_that_fails_alone_leaves_nothing_to_compare_with_and_is_counted() {
+        let (rows, both) = rows_of(&measured(&[None], &[Some(120.0), Some(130.0)]));
+        let names: Vec<_> = rows.iter().map(|(m, a, b)| (m.as_str(), *a, *b)).collect();
+        let failed = ("time to fetch a page, failed", 0.0, Some(100.0));
+        assert_eq!(names[0], ("time to fetch a page, median", 125.0, None));
+        assert_eq!((names.len(), *names.last().unwrap()), (3, failed));
+        assert_eq!(both, (Some(125.0), None));
+    }
+
+    #[test]
+    fn targets_are_said_to_be_missed_where_they_are() {
+        let one = |case, fault, program, ours, bare| Medians { case, fault, program, both: (Some(ours), bare) };
+        let all = [
+            one("healthy-curl", "healthy", "curl", 101.5, Some(100.0)),
+            one("healthy-java", "healthy", "java", 1019.0, Some(1000.0)),
+            one("healthy-wget", "healthy", "wget", 103.0, Some(100.0)),
+            one("aaaa-lost-curl", "aaaa-lost", "curl", 200.0, Some(15_000.0)),
+            one("aaaa-lost-java", "aaaa-lost", "java", 1100.0, Some(15_000.0)),
+            one("a-lost-curl", "a-lost", "curl", 250.0, None),
+        ];
+        assert_eq!(
+            notes(&all),
+            [
+                "Target, at most 2 ms or 2 % slower than bare at the median: met in 4 of 5 conditions; MISSED in healthy-wget \
+                 (103 ms, bare 100 ms).",
+                "Target, aaaa-lost: at most 300 ms until the page is there: met in 1 of 2 conditions; MISSED in aaaa-lost-java \
+                 (1100 ms, of which the fault 100 ms).",
+                "Target, a-lost: at most 300 ms until the page is there: met in all 1 conditions.",
+            ]
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! The lab's certificate authority: made for one run, for names that exist only in the lab.
+//!
+//! Its key never leaves this process, and its certificate is never installed on the host: programs are told of it one by
+//! one, by their own options (see [`Trust`]).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, PublicKeyData,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityError {
+    /// A key or a certificate could not be made.
+    #[error("making a certificate of the lab: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// TLS refuses what was made.
+    #[error("setting up TLS with a certificate of the lab: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The certificate could not be written where programs read it.
+    #[error("writing {path}: {source}; is the folder there, and writable?")]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// What programs are told, so that they believe the lab's servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// The authority's certificate, a PEM file.
+    pub certificate: PathBuf,
+    /// The hash of its public key (SHA-256 of SubjectPublicKeyInfo, base64), for browsers, which read no such file.
+    pub key_hash: String,
+}
+
+/// A certificate authority of one run.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    trust: Trust,
+}
+
+impl Authority {
+    /// A new authority; its certificate is written to `ca.pem` in `folder`.
+    pub fn create(folder: &Path) -> Result<Self, AuthorityError> {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(DnType::CommonName, "headstart lab, one run");
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let certificate = folder.join("ca.pem");
+        let write = || {
+            // A file of an earlier run must not stay behind a name that was there already.
+            let _ = fs::remove_file(&certificate);
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&certificate)?;
+            file.write_all(issuer.pem().as_bytes())
+        };
+        write().map_err(|source| AuthorityError::Write { path: certificate.clone(), source })?;
+        let key = ring::digest::digest(&ring::digest::SHA256, &issuer.key().subject_public_key_info());
+        let key_hash = STANDARD.encode(key);
+        Ok(Self { issuer, trust: Trust { certificate, key_hash } })
+    }
+
+    /// What programs are to be told.
+    pub fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    /// TLS for servers that go by `names` (which may begin with `*.`), with a key and a certificate of their own.
+    pub fn server(&self, names: &[&str]) -> Result<Arc<ServerConfig>, AuthorityError> {
+        let key = KeyPair::generate()?;
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name.push(DnType::CommonName, "a server of the headstart lab");
+        params.use_authority_key_identifier_extension = true;
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        // The authority's own comes along: a browser that knows its key by a hash has to see it.
+        let chain = vec![certificate.der().clone(), self.issuer.der().clone()];
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let mut config = config.with_no_client_auth().with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn each_run_has_an_authority_of_its_own_whose_certificate_only_its_user_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = Authority::create(folder.path()).unwrap().trust().clone();
+        let pem = fs::read_to_string(&first.certificate).unwrap();
+        assert!(pem.starts_with("-----BEGIN CERTIFICATE-----") && !pem.contains("PRIVATE"), "{pem}");
+        assert_eq!(fs::metadata(&first.certificate).unwrap().permissions().mode() & 0o777, 0o600);
+        let second = Authority::create(folder.path()).unwrap().trust().clone();
+        assert_ne!(first.key_hash, second.key_hash);
+        assert_eq!(STANDARD.decode(&second.key_hash).unwrap().len(), 32);
+        assert_ne!(fs::read_to_string(&second.certificate).unwrap(), pem);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let Err(error) = Authority::create(Path::new("/nowhere/at/all")) else { panic!("it was made") };
+        assert!(error.to_string().starts_with("writing /nowhere/at/all/ca.pem: "), "{error}");
+    }
+}
