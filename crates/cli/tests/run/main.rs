@@ -16,3 +16,4 @@ mod one_supervisor;
 mod processes;
 mod side_by_side;
 mod supervisor_gone;
+mod system_calls;
