@@ -7,6 +7,7 @@
 mod client;
 mod demo;
 mod exit;
+mod explain;
 mod lab;
 mod list;
 mod run;
@@ -27,6 +28,8 @@ struct Cli {
 enum Verb {
     /// Run a program with its names resolved and its connections opened ahead of time.
     Run(run::Args),
+    /// Why connections to a host were as fast or slow as they were: its last race, what is cached, what is known.
+    Explain(explain::Args),
     /// Emulated networks and experiments.
     #[command(subcommand)]
     Lab(lab::Verb),
@@ -45,6 +48,7 @@ enum Verb {
 fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Run(args) => run::run(args),
+        Verb::Explain(args) => explain::run(&args),
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::List(args) => list::run(&args),

@@ -5,6 +5,7 @@
 //! The connection of a run lives as long as the run: its end tells either side that the other has ended.
 
 use headstart_core::connect::Tally;
+use headstart_core::connect::explain::Explanation;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -42,6 +43,11 @@ pub enum Request {
         /// What they are, in order.
         descriptors: Vec<Descriptor>,
     },
+    /// What is known of a host. Answered by [`Reply::Explained`].
+    Explain {
+        /// Its name or address.
+        host: String,
+    },
     /// What this connection's run has gained so far. Answered by [`Reply::Summary`].
     Summarise,
 }
@@ -68,6 +74,8 @@ pub enum Reply {
     Registered,
     /// What this connection's run has gained.
     Summary(Summary),
+    /// What is known of a host.
+    Explained(Box<Account>),
     /// It cannot be done.
     Refused(String),
 }
@@ -83,6 +91,30 @@ pub struct Summary {
     pub connects_heard: u64,
     /// DNS messages that were ignored meanwhile: malformed, forged or late.
     pub ignored_messages: u64,
+}
+
+/// What a supervisor knows of a host, and who it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    /// Its process.
+    pub pid: u32,
+    /// How long it has been there.
+    pub up_ms: f64,
+    /// The runs that it serves, at most 16 of them.
+    pub runs: Vec<Registered>,
+    /// What it knows of the host; `None` if nothing.
+    pub explanation: Option<Explanation>,
+}
+
+/// A run that is being served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registered {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// How the program is reached.
+    pub via: String,
+    /// The process of its `headstart run`.
+    pub pid: u32,
 }
 
 /// Why a message was not received.

@@ -1,6 +1,6 @@
 //! A run's end of its control connection: finds the supervisor, starts one, or forks a private one.
 
-use crate::control::{ControlError, Descriptor, Reply, Request, Summary, receive, send};
+use crate::control::{Account, ControlError, Descriptor, Reply, Request, Summary, receive, send};
 use crate::folder::FolderError;
 use crate::home::{Home, find};
 use crate::supervisor::Outstanding;
@@ -146,6 +146,15 @@ impl Link {
         match self.hear()? {
             Reply::Summary(summary) => Ok(summary),
             other => Err(ControlError::Malformed(format!("{other:?} is no summary"))),
+        }
+    }
+
+    /// What the supervisor knows of `host`, a name or an address.
+    pub fn explain(&self, host: &str) -> Result<Account, ControlError> {
+        self.ask(&Request::Explain { host: host.to_owned() }, &[])?;
+        match self.hear()? {
+            Reply::Explained(account) => Ok(*account),
+            other => Err(ControlError::Malformed(format!("{other:?} explains nothing"))),
         }
     }
 

@@ -72,6 +72,11 @@ impl Cache {
         known.entry(family).filter(|e| now < e.expires).map(|e| e.kept.clone())
     }
 
+    /// What is kept of `name` in `family`, and how long it still holds (not at all: zero). Being looked at is no use.
+    pub fn peek(&self, now: Instant, name: &str, family: Family) -> Option<(&Kept, Duration)> {
+        self.names.get(name)?.entry(family).map(|e| (&e.kept, e.expires - now))
+    }
+
     /// Keeps an answer whose TTL is `ttl`, as long as `lifetime` says.
     pub fn put(
         &mut self,

@@ -34,6 +34,8 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(super) struct Job {
     pub app: AppId,
+    /// Its number; no two have the same.
+    pub number: u64,
     /// Whose tally its lookups and attempts are counted in.
     pub account: u32,
     pub name: Arc<str>,
@@ -61,6 +63,7 @@ impl Job {
     pub fn new(now: Instant, app: AppId, name: Arc<str>, want: Want, port: Option<u16>) -> Self {
         Self {
             app,
+            number: 0,
             account: 0,
             name,
             want,

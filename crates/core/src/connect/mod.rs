@@ -8,11 +8,13 @@
 mod asks;
 pub mod cache;
 mod connector;
+pub mod explain;
 mod job;
 mod lookups;
 pub mod race;
 pub mod rank;
 mod tally;
+pub mod timeline;
 mod types;
 
 pub use asks::Answered;

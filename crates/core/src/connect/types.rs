@@ -117,6 +117,8 @@ pub enum Input {
     Ask(RequestId, Ask),
     /// connect was called.
     Claim(RequestId, Claim),
+    /// A call about this host was left to the program before it got here.
+    LeftAlone(RequestId, String, Pass),
     /// The caller has gone; its answer is not awaited any more.
     Abandon(RequestId),
     /// A call was left to the kernel before it became a claim, or after; to be counted.

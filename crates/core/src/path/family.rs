@@ -79,6 +79,11 @@ impl FamilyHistory {
         !self.has_route || self.suspended_until.is_some_and(|until| now < until)
     }
 
+    /// How long after `now` failures keep it suspended; a missing route is not told here.
+    pub fn suspended_for(&self, now: Instant) -> Duration {
+        self.suspended_until.map_or(Duration::ZERO, |until| until - now)
+    }
+
     /// Whether a suspension has run out and a probe should find out whether the family is back.
     pub fn wants_probe(&self, now: Instant) -> bool {
         self.has_route && self.suspended_until.is_some_and(|until| now >= until)

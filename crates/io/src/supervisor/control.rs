@@ -3,10 +3,13 @@
 use super::Supervisor;
 use super::run::Run;
 use super::token::MAX_RUN;
-use crate::control::{ControlError, Descriptor, Reply, Request, receive, send};
+use crate::control::{Account, ControlError, Descriptor, Registered, Reply, Request, receive, send};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, sockopt};
 use std::os::fd::OwnedFd;
+
+/// Runs that an account names at most.
+const MAX_RUNS_TOLD: usize = 16;
 
 /// A control connection.
 #[derive(Debug)]
@@ -65,9 +68,9 @@ impl Supervisor {
         let run = self.links.get(&n).and_then(|link| link.run);
         let refused = |why: &str| Some(Reply::Refused(why.to_owned()));
         match (request, run) {
-            (Request::Run { descriptors: what, .. }, None) => {
+            (Request::Run { command, via, pid, descriptors: what }, None) => {
                 let Some(number) = self.free_number() else { return refused("there are too many runs") };
-                let mut run = Run::new(&self.engine, number);
+                let mut run = Run::new(&self.engine, number, Registered { command: short(command), via, pid });
                 if let Err(why) = matched(&what, descriptors).and_then(|all| run.add(&self.engine, all)) {
                     run.close(&mut self.engine);
                     return Some(Reply::Refused(why));
@@ -84,7 +87,19 @@ impl Supervisor {
                 None
             }
             (Request::Summarise, Some(number)) => Some(Reply::Summary(self.runs.get(&number)?.summary(&self.engine))),
+            (Request::Explain { host }, _) => Some(Reply::Explained(Box::new(self.account(&host)))),
             (Request::Add { .. } | Request::Summarise, None) => refused("this connection has no run"),
+        }
+    }
+
+    fn account(&mut self, host: &str) -> Account {
+        let now = self.engine.clock.now();
+        Account {
+            pid: std::process::id(),
+            // The clock began with the supervisor.
+            up_ms: now.as_millis_f64(),
+            runs: self.runs.values().take(MAX_RUNS_TOLD).map(|run| run.registered.clone()).collect(),
+            explanation: self.engine.connector.explain(now, host),
         }
     }
 
@@ -114,6 +129,13 @@ impl Supervisor {
             self.end_if_over(number);
         }
     }
+}
+
+/// As much of a command line as people need to recognise it.
+fn short(command: Vec<String>) -> Vec<String> {
+    const MAX_WORDS: usize = 16;
+    const MAX_CHARS: usize = 100;
+    command.into_iter().take(MAX_WORDS).map(|word| word.chars().take(MAX_CHARS).collect()).collect()
 }
 
 /// Each descriptor with what it is.

@@ -6,7 +6,7 @@ use super::engine::Engine;
 use super::preload::Preload;
 use super::seccomp::Seccomp;
 use super::token::{PROGRAM, of_run};
-use crate::control::{Descriptor, Summary};
+use crate::control::{Descriptor, Registered, Summary};
 use crate::poll::Interest;
 use crate::sys::netns;
 use std::fs::File;
@@ -16,6 +16,7 @@ use std::os::fd::OwnedFd;
 #[derive(Debug)]
 pub(super) struct Run {
     number: u32,
+    pub registered: Registered,
     pub preload: Option<Preload>,
     pub seccomp: Option<Seccomp>,
     /// Readable when the program has ended; until it has been named, the run is its control connection's.
@@ -27,9 +28,9 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub fn new(engine: &Engine, number: u32) -> Self {
+    pub fn new(engine: &Engine, number: u32, registered: Registered) -> Self {
         let ignored_before = engine.transport.ignored;
-        Self { number, preload: None, seccomp: None, program: None, attended: true, ignored_before }
+        Self { number, registered, preload: None, seccomp: None, program: None, attended: true, ignored_before }
     }
 
     /// Takes in descriptors that came from the run, each with what it is; why not, if they cannot be used.

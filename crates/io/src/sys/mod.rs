@@ -11,6 +11,7 @@ pub mod libc_client;
 pub mod mountns;
 pub mod netlink;
 pub mod netns;
+pub mod offload;
 pub mod packet;
 pub mod process;
 pub mod reexec;

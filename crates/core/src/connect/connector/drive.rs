@@ -5,10 +5,12 @@ use crate::connect::cache::Kept;
 use crate::connect::job::{EXPLORING_FOR, Job, Lack};
 use crate::connect::lookups::Question;
 use crate::connect::race::{Attempt, Lookup, Next, State};
+use crate::connect::timeline::{Event, record, some};
 use crate::connect::{AttemptId, Output, Resolved, rank};
 use crate::path::{Family, Outcome};
 use crate::time::Instant;
 use crate::wire::shim::Pass;
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -37,7 +39,7 @@ impl Connector {
                 }
             }
         }
-        self.give_up(&mut job);
+        self.give_up(now, &mut job);
         if job.done {
             self.close_losers(now, &mut job);
         }
@@ -52,6 +54,9 @@ impl Connector {
         let cache = self.caches.entry(Arc::clone(&job.app)).or_default();
         if let Some(kept) = cache.get(now, &job.name, family) {
             self.tally.of(job.account).cache_hits += 1;
+            let addresses = if let Kept::Addresses(list) = &kept { some(list) } else { Vec::new() };
+            let event = Event::FromCache { record: record(family), addresses };
+            self.timelines.note(now, job.number, &job.name, event);
             let (lookup, lack) = match kept {
                 Kept::Addresses(list) => (Lookup::Addresses(now, list), None),
                 Kept::NoData => (Lookup::Without(now), Some(Lack::NoData)),
@@ -63,6 +68,9 @@ impl Connector {
         let question = Question { app: Arc::clone(&job.app), name: Arc::clone(&job.name), family };
         let (query, new) = self.lookups.ask(now, job.account, &question);
         job.settle(family, Lookup::Asked(now), None);
+        let record = record(family);
+        let event = if new { Event::Query { record, before: 0 } } else { Event::QueryUnderWay { record } };
+        self.timelines.note(now, job.number, &job.name, event);
         if new {
             self.tally.of(job.account).queries += 1;
             self.outputs.push_back(Output::Query { id: query, name: question.name, family, server: 0 });
@@ -91,6 +99,7 @@ impl Connector {
             Resolved::Addresses(list)
         };
         job.done |= !matches!(resolved, Resolved::Addresses(_));
+        self.timelines.note(now, job.number, &job.name, Event::Told { addresses: some(&job.told) });
         self.outputs.push_back(Output::Answer(request, resolved));
     }
 
@@ -107,6 +116,7 @@ impl Connector {
         self.next_attempt += 1;
         self.tally.of(job.account).attempts += 1;
         self.tally.of(job.account).explorations += u64::from(exploring);
+        self.timelines.note(now, job.number, &job.name, Event::Attempt { to: addr, exploring });
         job.attempts.push(Attempt { id, addr, domain, started: now, state: State::InFlight, exploring, given: false });
         self.outputs.push_back(Output::Connect { id, to: SocketAddr::new(addr, port), domain });
     }
@@ -122,11 +132,16 @@ impl Connector {
             if job.moves_on_at().is_some_and(|at| now >= at) {
                 self.tally.of(waiting.request.account()).failed += 1;
                 self.outputs.push_back(Output::Fail(waiting.request, ETIMEDOUT));
+                self.timelines.note(now, job.number, &job.name, Event::GivenUp { errno: ETIMEDOUT });
                 job.claim = None;
             }
             return;
         };
         let (request, since) = (waiting.request, waiting.since);
+        if let Some(to) = job.attempts.iter().find(|a| a.id == attempt).map(|a| a.addr) {
+            let event = Event::HandedOver { to, connected: state != State::InFlight };
+            self.timelines.note(now, job.number, &job.name, event);
+        }
         match state {
             State::Ready { rtt, .. } => {
                 self.tally.of(request.account()).handed_over += 1;
@@ -150,7 +165,7 @@ impl Connector {
     }
 
     /// Tells a program that waits in vain.
-    fn give_up(&mut self, job: &mut Job) {
+    fn give_up(&mut self, now: Instant, job: &mut Job) {
         let Some(waiting) = &job.claim else { return };
         let claim = &waiting.claim;
         let hopeful = job.attempts.iter().any(|a| match a.state {
@@ -174,6 +189,11 @@ impl Connector {
         job.claim = None;
         // What the program will try next may be under way already.
         job.done = !job.attempts.iter().any(|a| matches!(a.state, State::InFlight | State::Ready { .. }));
+        let event = match errno {
+            Some(errno) => Event::GivenUp { errno },
+            None => Event::LeftAlone { reason: Cow::Borrowed(Pass::Unsuitable.describe()) },
+        };
+        self.timelines.note(now, job.number, &job.name, event);
         match errno {
             Some(errno) => {
                 self.tally.of(request.account()).failed += 1;
@@ -199,6 +219,8 @@ impl Connector {
                 State::InFlight => self.path.current().record(now, a.addr, Outcome::Abandoned(now - a.started)),
                 State::Failed(_) | State::Gone => continue,
             }
+            let connected = matches!(a.state, State::Ready { .. });
+            self.timelines.note(now, job.number, &job.name, Event::Closed { to: a.addr, connected });
             a.state = State::Gone;
             self.outputs.push_back(Output::Close(a.id));
         }

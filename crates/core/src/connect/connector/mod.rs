@@ -10,6 +10,7 @@ use super::job::{Job, Lack, Waiting};
 use super::lookups::{Due, Lookups, Question};
 use super::race::{self, Lookup, Race, State};
 use super::tally::Tallies;
+use super::timeline::{Event, Timelines, ms, record, some};
 use super::{
     AppId, AttemptId, AttemptResult, Claim, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved, Tally,
     Want,
@@ -18,6 +19,7 @@ use crate::machine::{Deadline, Machine};
 use crate::path::{Family, NetworkId, Outcome, PathBook};
 use crate::time::Instant;
 use crate::wire::shim::Pass;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -51,18 +53,21 @@ impl Settings {
 /// The machine of the connect column. See the module.
 #[derive(Debug)]
 pub struct Connector {
-    settings: Settings,
+    pub(super) settings: Settings,
     race: Box<dyn Race>,
-    path: PathBook,
-    caches: HashMap<AppId, Cache>,
+    pub(super) path: PathBook,
+    pub(super) caches: HashMap<AppId, Cache>,
     lookups: Lookups,
     asks: Asks,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
+    /// When the last input came.
+    now: Instant,
     network: NetworkId,
     rng: fastrand::Rng,
     tally: Tallies,
+    pub(super) timelines: Timelines,
     outputs: VecDeque<Output>,
 }
 
@@ -80,8 +85,10 @@ impl Connector {
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
+            now: Instant::ZERO,
             network: NetworkId::default(),
             tally: Tallies::default(),
+            timelines: Timelines::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -128,6 +135,14 @@ impl Connector {
         }
         let id = self.next_job;
         self.next_job += 1;
+        job.number = id;
+        self.timelines.begin(now, id, &job.app, &job.name);
+        if job.resolver.is_some() {
+            self.timelines.note(now, id, &job.name, Event::Asked { port: job.port });
+        }
+        if let Some(waiting) = &job.claim {
+            self.timelines.note(now, id, &job.name, wanted(&waiting.claim));
+        }
         self.jobs.insert(id, job);
         self.drive(now, id);
     }
@@ -175,6 +190,7 @@ impl Connector {
         }
         job.port = Some(claim.to.port());
         job.races_itself |= nonblocking;
+        self.timelines.note(now, id, &job.name, wanted(&claim));
         job.claim = Some(Waiting { request, claim, since: now });
         self.drive(now, id);
         // A caller that must not be blocked has had its answer by now, or gets the kernel's own connect.
@@ -183,8 +199,16 @@ impl Connector {
             && job.claim.as_ref().is_some_and(|w| w.request == request)
         {
             job.claim = None;
+            let reason = Cow::Borrowed(Pass::NothingReady.describe());
+            self.timelines.note(now, id, &job.name, Event::LeftAlone { reason });
             self.pass(request, Pass::NothingReady);
         }
+    }
+
+    /// A call about `host` was left alone before it got here.
+    fn left_alone(&mut self, now: Instant, request: RequestId, host: &str, reason: Pass) {
+        self.count_pass(request, reason);
+        self.timelines.left(now, &host.trim_end_matches('.').to_ascii_lowercase(), reason);
     }
 
     fn count_pass(&mut self, request: RequestId, reason: Pass) {
@@ -205,6 +229,7 @@ impl Connector {
     }
 
     fn abandon(&mut self, now: Instant, request: RequestId) {
+        self.timelines.forget(request);
         self.asks.abandon(request);
         let mut touched = Vec::new();
         for (id, job) in &mut self.jobs {
@@ -220,6 +245,14 @@ impl Connector {
         touched.into_iter().for_each(|id| self.drive(now, id));
     }
 
+    fn note_repeated(&mut self, now: Instant, question: &Question, before: u32) {
+        let concerns = |j: &Job| j.app == question.app && j.name == question.name;
+        for job in self.jobs.values().filter(|j| concerns(j)) {
+            let event = Event::Query { record: record(question.family), before };
+            self.timelines.note(now, job.number, &job.name, event);
+        }
+    }
+
     fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
         if result == Some(LookupResult::Refused)
             && let Some(open) = self.lookups.get_mut(query)
@@ -227,7 +260,9 @@ impl Connector {
         {
             let server = open.sent;
             open.sent += 1;
-            let (account, Question { name, family, .. }) = (open.account, open.question.clone());
+            let (account, question) = (open.account, open.question.clone());
+            self.note_repeated(now, &question, server);
+            let Question { name, family, .. } = question;
             self.tally.of(account).queries += 1;
             return self.outputs.push_back(Output::Query { id: query, name, family, server });
         }
@@ -248,6 +283,7 @@ impl Connector {
             Some(_) => history.looked_up((open.sent == 1).then(|| now - open.asked)),
             None => history.lookup_unanswered(),
         }
+        let event = answer(family, result.as_ref());
         let (lookup, lack, kept) = match result {
             Some(LookupResult::Addresses(list, ttl)) if !list.is_empty() => {
                 (Lookup::Addresses(now, list.clone()), None, Some((Kept::Addresses(list), ttl)))
@@ -267,6 +303,7 @@ impl Connector {
         let waiting = |j: &Job| j.app == app && j.name == name && matches!(j.lookup(family), Lookup::Asked(_));
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| waiting(j)).map(|(id, _)| *id).collect();
         for id in ids {
+            self.timelines.note(now, id, &name, event.clone());
             if let Some(job) = self.jobs.get_mut(&id) {
                 job.settle(family, lookup.clone(), lack);
             }
@@ -291,12 +328,17 @@ impl Connector {
             }
         };
         let (addr, given) = (ended.addr, ended.given);
+        let event = match result {
+            AttemptResult::Connected(rtt) => Event::Connected { to: addr, rtt_ms: ms(rtt) },
+            AttemptResult::Failed(errno) => Event::Failed { to: addr, errno },
+        };
         if given {
             // It is the program's now, whatever came of it.
             ended.state = State::Gone;
         }
         self.path.current().record(now, addr, outcome);
         if let Some(job) = self.jobs.get_mut(&id) {
+            self.timelines.note(now, id, &job.name, event);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
         }
         self.drive(now, id);
@@ -320,10 +362,15 @@ impl Machine for Connector {
     type Output = Output;
 
     fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
         match input {
             Input::Resolve(request, ask) => self.resolve(now, request, ask),
             Input::Ask(request, ask) => self.ask(now, request, ask),
-            Input::Claim(request, claim) => self.claim(now, request, claim),
+            Input::Claim(request, claim) => {
+                self.timelines.called(request, claim.to.ip());
+                self.claim(now, request, claim);
+            }
+            Input::LeftAlone(request, host, reason) => self.left_alone(now, request, &host, reason),
             Input::Abandon(request) => self.abandon(now, request),
             Input::Passed(request, reason) => self.count_pass(request, reason),
             Input::NotTaken { request, connected, reason } => self.not_taken(request, connected, reason),
@@ -334,12 +381,15 @@ impl Machine for Connector {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
         while let Some(due) = self.lookups.due(now) {
             match due {
                 Due::Retry(id) => {
                     let Some(open) = self.lookups.get_mut(id) else { continue };
                     let (server, account) = (open.sent - 1, open.account);
-                    let Question { name, family, .. } = open.question.clone();
+                    let question = open.question.clone();
+                    self.note_repeated(now, &question, server);
+                    let Question { name, family, .. } = question;
                     self.tally.of(account).queries += 1;
                     self.outputs.push_back(Output::Query { id, name, family, server });
                 }
@@ -355,7 +405,9 @@ impl Machine for Connector {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front()?;
+        self.timelines.said(self.now, &output);
+        Some(output)
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
@@ -364,6 +416,22 @@ impl Machine for Connector {
             self.asks.next_release(&self.lookups).map(|at| Deadline { at, why: "resolution delay of a question" });
         self.jobs.values().filter_map(deadline).chain(retry).chain(release).min_by_key(|d| d.at)
     }
+}
+
+fn wanted(claim: &Claim) -> Event {
+    Event::Wanted { to: claim.to.ip(), nonblocking: claim.nonblocking }
+}
+
+/// What an answer said, to be written down.
+fn answer(family: Family, result: Option<&LookupResult>) -> Event {
+    let (says, addresses) = match result {
+        Some(LookupResult::Addresses(list, _)) if !list.is_empty() => ("addresses", some(list)),
+        Some(LookupResult::Addresses(..) | LookupResult::NoData(_)) => ("none", Vec::new()),
+        Some(LookupResult::NxDomain(_)) => ("no such name", Vec::new()),
+        Some(LookupResult::Refused) => ("refused", Vec::new()),
+        None => ("no answer", Vec::new()),
+    };
+    Event::Answer { record: record(family), says: Cow::Borrowed(says), addresses }
 }
 
 /// When this job wants to be looked at again.

@@ -2,6 +2,7 @@
 
 mod asks;
 mod contract;
+mod explained;
 mod stories;
 
 use super::*;
