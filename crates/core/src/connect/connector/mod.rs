@@ -148,6 +148,7 @@ impl Connector {
     }
 
     fn claim(&mut self, now: Instant, request: RequestId, claim: Claim) {
+        self.note_where_it_goes(&claim);
         let addr = claim.to.ip();
         let fits = |j: &Job| {
             j.app == claim.app
