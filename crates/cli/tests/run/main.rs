@@ -11,6 +11,7 @@ mod descriptors;
 mod endings;
 mod explain;
 mod inertness;
+mod interposition;
 mod lab;
 mod names;
 mod one_supervisor;

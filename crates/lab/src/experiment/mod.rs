@@ -10,6 +10,7 @@ pub mod connect_model;
 pub mod connect_overhead;
 pub mod connect_programs;
 pub mod emulator;
+pub mod interposition;
 mod outcome;
 pub mod shim_cost;
 mod stopwatch;
@@ -30,6 +31,7 @@ pub const ALL: &[Entry] = &[
     connect_programs::ENTRY,
     connect_faults::ENTRY,
     connect_model::ENTRY,
+    interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,
 ];

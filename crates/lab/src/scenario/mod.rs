@@ -54,6 +54,11 @@ pub const ALL: &[Entry] = &[
         text: include_str!("../../scenarios/two-channels.toml"),
     },
     Entry {
+        name: "wlan-relay",
+        what: "small messages every 30 ms from one WLAN over a relay to another, beside a bulk flow in the sender's",
+        text: include_str!("../../scenarios/wlan-relay.toml"),
+    },
+    Entry {
         name: "cdn",
         what: "the same object from an edge, from its parent at 10 ms and from the origin at 40 ms more",
         text: include_str!("../../scenarios/cdn.toml"),

@@ -222,8 +222,8 @@ impl Connector {
     }
 
     fn abandon(&mut self, now: Instant, request: RequestId) {
-        self.asks.abandon(request);
         self.timelines.forget(request);
+        self.asks.abandon(request);
         let mut touched = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.resolver.is_some_and(|(r, _)| r == request) {

@@ -2,7 +2,7 @@
 //! Each script connects to a server of the test's and prints what became of it.
 
 use super::*;
-use crate::control::Descriptor;
+use crate::control::{Descriptor, Registered};
 use crate::folder::Folder;
 use crate::names::Names;
 use crate::supervisor::Supervisor;
@@ -142,7 +142,8 @@ impl Visit {
         let listening = self.folder.listen().unwrap();
         let (mut child, listener) = self.start(script);
         let mut supervisor = self.supervisor();
-        let mut run = Run::new(&supervisor.engine, RUN);
+        let registered = Registered { command: Vec::new(), via: "auto".into(), pid: std::process::id() };
+        let mut run = Run::new(&supervisor.engine, RUN, registered);
         let outstanding = Outstanding::new().unwrap();
         let descriptors = vec![
             (Descriptor::PreloadListener, listening),
