@@ -7,7 +7,7 @@
 //! A program that has not asked for the other family gets no such answer, for it may have no use for it.
 
 use super::lookups::{Lookups, Question};
-use super::{AppId, Output, QueryId, RequestId, Want};
+use super::{AppId, QueryId, RequestId, Want};
 use crate::path::Family;
 use crate::time::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
@@ -159,16 +159,12 @@ impl Asks {
         self.waiting.iter().filter_map(|w| self.release_at(w, lookups)).min()
     }
 
-    /// Tells those whose time has come.
-    pub fn release(&mut self, now: Instant, lookups: &Lookups, outputs: &mut VecDeque<Output>) {
-        let due: Vec<RequestId> = {
-            let due = |w: &&Waiting| self.release_at(w, lookups).is_some_and(|at| at <= now);
-            self.waiting.iter().filter(due).map(|w| w.request).collect()
-        };
-        for request in due {
-            self.abandon(request);
-            outputs.push_back(Output::Answered(request, Answered::NotWaitedFor));
-        }
+    /// Those whose time has come; they wait no longer.
+    pub fn release(&mut self, now: Instant, lookups: &Lookups) -> Vec<RequestId> {
+        let due = |w: &&Waiting| self.release_at(w, lookups).is_some_and(|at| at <= now);
+        let released: Vec<_> = self.waiting.iter().filter(due).map(|w| w.request).collect();
+        self.waiting.retain(|w| !released.contains(&w.request));
+        released
     }
 
     /// When this program is told not to wait any longer: only if it has asked for the other family too, that has

@@ -54,7 +54,7 @@ impl Connector {
         let holds = cache.get(now, &question.name, question.family).is_some();
         if let Some(said) = said.filter(|_| holds) {
             self.tally.of(request.account()).cache_hits += 1;
-            return self.outputs.push_back(Output::Answered(request, said));
+            return self.answer_asker(request, said);
         }
         self.tally.of(request.account()).cache_misses += 1;
         let (query, new) = self.lookups.ask(now, request.account(), question);
@@ -64,7 +64,7 @@ impl Connector {
             self.outputs.push_back(Output::Query { id: query, name, family, server });
         }
         if let Some(oldest) = self.asks.wait(now, request, question.clone()) {
-            self.outputs.push_back(Output::Answered(oldest, Answered::Unanswered));
+            self.answer_asker(oldest, Answered::Unanswered);
         }
     }
 
@@ -81,7 +81,21 @@ impl Connector {
         self.asks.heard(now, query, question, addresses, kept);
         let answer = if said { Answered::Said { query, age: Duration::ZERO } } else { Answered::Unanswered };
         for request in self.asks.take(question) {
-            self.outputs.push_back(Output::Answered(request, answer));
+            self.answer_asker(request, answer);
         }
+    }
+
+    /// Those who have waited long enough for one family are told of the other alone.
+    pub(super) fn release_askers(&mut self, now: Instant) {
+        for request in self.asks.release(now, &self.lookups) {
+            self.answer_asker(request, Answered::NotWaitedFor);
+        }
+    }
+
+    fn answer_asker(&mut self, request: RequestId, answered: Answered) {
+        let tally = self.tally.of(request.account());
+        tally.asked += u64::from(answered != Answered::Unanswered);
+        tally.not_waited_for += u64::from(answered == Answered::NotWaitedFor);
+        self.outputs.push_back(Output::Answered(request, answered));
     }
 }

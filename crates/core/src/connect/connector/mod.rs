@@ -388,7 +388,7 @@ impl Machine for Connector {
                 Due::GiveUp(id) => self.lookup_ended(now, id, None),
             }
         }
-        self.asks.release(now, &self.lookups, &mut self.outputs);
+        self.release_askers(now);
         let due = |j: &Job| deadline(j).is_some_and(|d| d.at <= now);
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| due(j)).map(|(id, _)| *id).collect();
         for id in ids {

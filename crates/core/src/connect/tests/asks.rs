@@ -49,6 +49,7 @@ fn a_lost_aaaa_is_waited_for_no_longer_than_the_resolution_delay() {
     s.ask(2, "go", V6);
     s.pass(10_000);
     assert_eq!(s.answers(), [(20, 1, said(0, 0)), (70, 2, Answered::NotWaitedFor)]);
+    assert_eq!((s.connector.tally().asked, s.connector.tally().not_waited_for), (2, 1));
 }
 
 #[test]
