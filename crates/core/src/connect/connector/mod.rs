@@ -164,6 +164,7 @@ impl Connector {
     }
 
     fn claim(&mut self, now: Instant, request: RequestId, claim: Claim) {
+        self.note_where_it_goes(&claim);
         let addr = claim.to.ip();
         let fits = |j: &Job| {
             j.app == claim.app
@@ -426,7 +427,7 @@ impl Machine for Connector {
                 Due::GiveUp(id) => self.lookup_ended(now, id, None),
             }
         }
-        self.asks.release(now, &self.lookups, &mut self.outputs);
+        self.release_askers(now);
         let due = |j: &Job| deadline(j).is_some_and(|d| d.at <= now);
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| due(j)).map(|(id, _)| *id).collect();
         for id in ids {
