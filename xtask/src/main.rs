@@ -6,6 +6,7 @@
 
 mod ci;
 mod claims;
+mod conformance;
 mod packages;
 mod source;
 mod step;
@@ -51,6 +52,12 @@ const ALL: &[Chore] = &[
         arguments: "[--install] [--quick]",
         summary: "format, clippy, documentation, tidy, claims, then test (with the same arguments)",
         run: ci::run,
+    },
+    Chore {
+        name: "conformance",
+        arguments: "[python] [go] [--via NAME] [--release]",
+        summary: "CPython's and Go's own tests of sockets, bare and under `headstart run`, test by test: differences fail",
+        run: conformance::run,
     },
     Chore {
         name: "tidy",

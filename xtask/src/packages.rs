@@ -5,39 +5,104 @@
 
 use crate::Failure;
 use crate::step::Step;
+use std::ffi::OsStr;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// A package of Debian (and Ubuntu).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Package {
-    /// Its name for apt-get.
+    /// Its name for apt-get, in Debian 12.
     pub name: &'static str,
-    /// The program that it provides; it is installed only where this is not on the PATH.
-    pub program: &'static str,
+    /// What it brings; it is installed only where this is missing.
+    pub brings: Brings,
     /// What tests want it for.
     pub why: &'static str,
 }
 
+/// What is looked for before a package is missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Brings {
+    /// A program, on the PATH or in the folders of the system's administrator.
+    Program(&'static str),
+    /// A module that an interpreter of Python 3 has: the one on the PATH, or the system's own.
+    Module(&'static str),
+}
+
+impl std::fmt::Display for Brings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Program(program) => write!(f, "`{program}`"),
+            Self::Module(module) => write!(f, "Python's module `{module}`"),
+        }
+    }
+}
+
+impl Brings {
+    /// Whether it is on this machine.
+    pub fn is_there(self) -> bool {
+        match self {
+            Self::Program(program) => {
+                is_executable_in(&std::env::var_os("PATH").unwrap_or_default(), program)
+                    || is_executable_in(OsStr::new("/usr/sbin:/sbin"), program)
+            }
+            Self::Module(module) => PYTHONS.iter().any(|python| imports(python, module)),
+        }
+    }
+}
+
+/// The interpreters that are asked for modules: the first may be none of Debian's, which only has Debian's modules itself.
+pub const PYTHONS: [&str; 2] = ["python3", "/usr/bin/python3"];
+
+const fn program(name: &'static str, program: &'static str, why: &'static str) -> Package {
+    Package { name, brings: Brings::Program(program), why }
+}
+
+const fn module(name: &'static str, module: &'static str, why: &'static str) -> Package {
+    Package { name, brings: Brings::Module(module), why }
+}
+
 /// Every package that a test wants.
 pub const ALL: &[Package] = &[
-    Package { name: "curl", program: "curl", why: "an unmodified client with its own Happy Eyeballs" },
-    Package { name: "wget", program: "wget", why: "an unmodified client that tries addresses one by one" },
-    Package { name: "git", program: "git", why: "an unmodified client that runs others, over http" },
-    Package { name: "python3", program: "python3", why: "an unmodified client in an interpreter, over the C library" },
+    program("curl", "curl", "an unmodified client with its own Happy Eyeballs"),
+    program("wget", "wget", "an unmodified client that tries addresses one by one"),
+    program("git", "git", "an unmodified client that runs others, over https and ssh"),
+    program("python3", "python3", "an unmodified client in an interpreter, over the C library"),
+    module("python3-requests", "requests", "an unmodified client that most scripts use"),
+    module("python3-aiohttp", "aiohttp", "an unmodified client whose sockets do not wait"),
+    module("libpython3.11-testsuite", "test.test_socket", "CPython's own tests of sockets"),
+    program("openssh-client", "ssh", "what git runs over ssh"),
+    program("openssh-server", "sshd", "the server of git over ssh, inside the lab only"),
+    program("nodejs", "node", "unmodified clients with fetch and with a resolver of their own"),
+    program("default-jdk-headless", "javac", "an unmodified client that uses IPv6 sockets for both families"),
+    program("golang-go", "go", "a static client without the C library, and Go's own tests of its network code"),
+    program("nginx", "nginx", "an unmodified client that registers sockets before it connects"),
+    program("chromium", "chromium", "an unmodified client in many processes"),
 ];
 
-/// The packages whose program is not there.
-pub fn missing(is_there: impl Fn(&str) -> bool) -> Vec<&'static Package> {
-    ALL.iter().filter(|package| !is_there(package.program)).collect()
+/// The packages of what is not there.
+pub fn missing(is_there: impl Fn(Brings) -> bool) -> Vec<&'static Package> {
+    ALL.iter().filter(|package| !is_there(package.brings)).collect()
 }
 
 /// Whether a program is on the PATH and may be executed.
-pub fn on_path(program: &str) -> bool {
+fn on_path(program: &str) -> bool {
+    is_executable_in(&std::env::var_os("PATH").unwrap_or_default(), program)
+}
+
+fn is_executable_in(folders: &OsStr, program: &str) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let executable =
         |file: &Path| file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).any(|folder| executable(&folder.join(program)))
+    std::env::split_paths(folders).any(|folder| executable(&folder.join(program)))
+}
+
+/// Whether an interpreter of Python has a module. Asks it: where modules are is its own business.
+pub fn imports(python: &str, module: &str) -> bool {
+    let mut command = Command::new(python);
+    command.args(["-c", &format!("import {module}")]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 /// The two commands that install `packages`; `prefix` is empty for root and `sudo` for others.
@@ -61,7 +126,7 @@ pub fn line_for(packages: &[&Package]) -> String {
 /// Installs `packages` with apt-get, through sudo for those who are not root.
 pub fn install(packages: &[&Package]) -> Result<(), Failure> {
     if !on_path("apt-get") {
-        let names: Vec<&str> = packages.iter().map(|package| package.program).collect();
+        let names: Vec<String> = packages.iter().map(|package| package.brings.to_string()).collect();
         let names = names.join(", ");
         return Err(Failure::Failed(format!(
             "this host has no apt-get: install {names} by its own means, then run without --install"
@@ -87,7 +152,7 @@ mod tests {
 
     #[test]
     fn only_what_is_missing_is_installed() {
-        let absent = missing(|program| program != "wget");
+        let absent = missing(|brings| brings != Brings::Program("wget"));
         assert_eq!(absent.iter().map(|package| package.name).collect::<Vec<_>>(), ["wget"]);
         let [update, install] = commands(&absent, &["sudo"]);
         assert!(update.line().starts_with("sudo env DEBIAN_FRONTEND=noninteractive apt-get "), "{}", update.line());
@@ -103,7 +168,20 @@ mod tests {
 
     #[test]
     fn a_program_is_found_on_the_path_and_an_invented_one_is_not() {
-        assert!(on_path("sh"));
-        assert!(!on_path("no-such-program-here"));
+        assert!(on_path("sh") && Brings::Program("sh").is_there());
+        assert!(!on_path("no-such-program-here") && !Brings::Program("no-such-program-here").is_there());
+    }
+
+    #[test]
+    fn a_module_that_nobody_has_is_missing_and_so_is_one_of_no_interpreter() {
+        assert!(!Brings::Module("no_such_module_here").is_there());
+        assert!(!imports("/no/such/python", "sys"));
+    }
+
+    #[test]
+    fn nothing_is_listed_twice() {
+        for (i, package) in ALL.iter().enumerate() {
+            assert!(ALL[..i].iter().all(|p| p.name != package.name && p.brings != package.brings), "{}", package.name);
+        }
     }
 }

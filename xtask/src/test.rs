@@ -14,12 +14,12 @@ pub const FLAGS: &[&str] = &["--install", "--quick"];
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     crate::only_flags(arguments, FLAGS)?;
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
-    let missing = packages::missing(packages::on_path);
+    let missing = packages::missing(packages::Brings::is_there);
     if has("--install") && !missing.is_empty() {
         packages::install(&missing)?;
     } else if !missing.is_empty() {
         for package in &missing {
-            eprintln!("xtask: `{}` is missing ({}): tests that run it will skip", package.program, package.why);
+            eprintln!("xtask: {} is missing ({}): tests that want it will skip", package.brings, package.why);
         }
         eprintln!("xtask: to have them: cargo xtask test --install, or: {}", packages::line_for(&missing));
     }

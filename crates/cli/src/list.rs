@@ -3,12 +3,13 @@
 use crate::exit;
 use headstart_core::connect::race;
 use headstart_lab::{condition, experiment, scenario};
-use headstart_link::preset;
+use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
 
 /// Arguments of `headstart list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this: races, links, scenarios, conditions, experiments.
+    /// Only this: races, links, the kinds of link models (rates, delays, losses, queues, media), scenarios, conditions,
+    /// experiments.
     what: Option<String>,
     /// As one JSON object.
     #[arg(long)]
@@ -18,10 +19,20 @@ pub struct Args {
 /// A registry: its name, and name and description of each of its members.
 type Registry = (&'static str, Vec<(&'static str, &'static str)>);
 
-fn registries() -> [Registry; 5] {
+/// The models of one kind.
+fn models<M: ?Sized>(kind: &'static str, all: &'static [Entry<M>]) -> Registry {
+    (kind, all.iter().map(|e| (e.name, e.what)).collect())
+}
+
+fn registries() -> [Registry; 10] {
     [
         ("races", race::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("links", preset::ALL.iter().map(|e| (e.name, e.why)).collect()),
+        models("rates", rate::ALL),
+        models("delays", delay::ALL),
+        models("losses", loss::ALL),
+        models("queues", queue::ALL),
+        models("media", medium::ALL),
         ("scenarios", scenario::ALL.iter().map(|s| (s.name, s.what)).collect()),
         ("conditions", condition::ALL.iter().map(|c| (c.name, c.what)).collect()),
         ("experiments", experiment::ALL.iter().map(|e| (e.name, e.shows)).collect()),

@@ -80,6 +80,12 @@ pub fn wall() -> SystemTime {
     SystemTime::now()
 }
 
+/// Time that the calling thread has spent on a processor, in its own code and in the kernel's.
+pub fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -59,6 +59,10 @@ pub enum Descriptor {
     PreloadListener,
     /// The filter of known addresses that preloaded libraries have mapped, open for writing.
     PreloadFilter,
+    /// Where system calls of the program arrive (seccomp_unotify(2)). Comes together with the calls outstanding.
+    SeccompListener,
+    /// The file in which the supervisor notes calls that it has not answered, for the watchdog.
+    Outstanding,
     /// The program (pidfd_open(2)): a run whose `headstart run` was killed goes on until it ends.
     Program,
 }
@@ -83,6 +87,8 @@ pub struct Summary {
     pub tally: Tally,
     /// Processes that have asked anything.
     pub processes: usize,
+    /// Connects that were heard as system calls.
+    pub connects_heard: u64,
     /// DNS messages that were ignored meanwhile: malformed, forged or late.
     pub ignored_messages: u64,
 }
@@ -232,7 +238,7 @@ mod tests {
     fn a_summary_is_the_same_after_the_journey() {
         let mut tally = Tally { queries: 3, ..Tally::default() };
         tally.passed.insert(headstart_core::wire::shim::Pass::LocalName, 2);
-        let reply = Reply::Summary(Summary { tally, processes: 1, ignored_messages: 4 });
+        let reply = Reply::Summary(Summary { tally, processes: 1, connects_heard: 5, ignored_messages: 4 });
         assert_eq!(decode::<Reply>(&encode(&reply).unwrap()).unwrap(), reply);
     }
 

@@ -2,6 +2,7 @@
 //! When and to whom to send is decided by the connector; what an answer means, by `core::wire::dns`.
 
 use crate::poll::{Interest, Poll};
+use crate::replies::Replies;
 use headstart_core::connect::{LookupResult, QueryId};
 use headstart_core::path::Family;
 use headstart_core::wire::dns::{Answer, BadName, decode_answer, encode_query};
@@ -25,6 +26,8 @@ struct Exchange {
     server: SocketAddr,
     socket: OwnedFd,
     over_tcp: Option<Stream>,
+    /// The answer, as it came.
+    reply: Vec<u8>,
 }
 
 /// A TCP exchange: what is still to be written, what has been read.
@@ -41,6 +44,8 @@ pub struct Transport {
     next: u64,
     /// Messages that were no answer to what was asked (malformed, forged, late).
     pub ignored: u64,
+    /// What servers said, by query.
+    pub replies: Replies,
 }
 
 impl Transport {
@@ -58,7 +63,8 @@ impl Transport {
         let socket = open(server, SocketType::DGRAM)?;
         send(&socket, &message, SendFlags::NOSIGNAL).map_err(io::Error::from)?;
         poll.add(&socket, token(self.next), Interest::Read)?;
-        self.open.insert(self.next, Exchange { query, id, name, family, server, socket, over_tcp: None });
+        self.open
+            .insert(self.next, Exchange { query, id, name, family, server, socket, over_tcp: None, reply: Vec::new() });
         self.next += 1;
         Ok(())
     }
@@ -82,7 +88,9 @@ impl Transport {
             Ok(Some(Answer::NxDomain(ttl))) => LookupResult::NxDomain(ttl),
             Ok(Some(Answer::Refused | Answer::Truncated)) | Err(_) => LookupResult::Refused,
         };
-        self.open.remove(&n);
+        if let Some(exchange) = self.open.remove(&n).filter(|e| !e.reply.is_empty()) {
+            self.replies.keep(query, &exchange.reply);
+        }
         Some((query, result))
     }
 
@@ -129,13 +137,16 @@ fn open(server: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     }
 }
 
-fn receive_datagram(exchange: &Exchange, ignored: &mut u64) -> io::Result<Option<Answer>> {
+fn receive_datagram(exchange: &mut Exchange, ignored: &mut u64) -> io::Result<Option<Answer>> {
     let mut buf = [0u8; MAX_ANSWER];
     loop {
         match recv(&exchange.socket, &mut buf[..], RecvFlags::empty()) {
             Ok((_, n)) => {
                 match decode_answer(&buf[..n.min(MAX_ANSWER)], exchange.id, &exchange.name, exchange.family) {
-                    Ok(answer) => return Ok(Some(answer)),
+                    Ok(answer) => {
+                        exchange.reply = buf[..n.min(MAX_ANSWER)].to_vec();
+                        return Ok(Some(answer));
+                    }
                     // Forged or broken: the true answer may still come.
                     Err(_) => *ignored += 1,
                 }
@@ -182,6 +193,7 @@ fn receive_stream(exchange: &mut Exchange, poll: &Poll, token: u64) -> io::Resul
             let length = usize::from(u16::from_be_bytes(*length));
             if let Some(message) = rest.get(..length) {
                 let answer = decode_answer(message, exchange.id, &exchange.name, exchange.family);
+                exchange.reply = message.to_vec();
                 return answer.map(Some).map_err(io::Error::other);
             }
         }

@@ -12,10 +12,12 @@ pub mod link;
 pub mod names;
 pub mod poll;
 pub mod program;
+pub mod replies;
 pub mod supervisor;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod tcp;
+pub mod watchdog;
 
 /// A descriptor that becomes readable when process `pid` ends (pidfd_open(2)).
 pub fn process_end(pid: i32) -> std::io::Result<std::os::fd::OwnedFd> {

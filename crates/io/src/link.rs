@@ -3,7 +3,9 @@
 use crate::control::{Account, ControlError, Descriptor, Reply, Request, Summary, receive, send};
 use crate::folder::FolderError;
 use crate::home::{Home, find};
+use crate::supervisor::Outstanding;
 use crate::sys::fork;
+use crate::sys::seccomp::Listener;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::io;
@@ -42,7 +44,14 @@ pub struct Registration {
     pub command: Vec<String>,
     /// How the program is reached.
     pub via: String,
-    /// The socket on which preloaded libraries connect.
+    /// What its preloaded libraries need, if there are to be any.
+    pub preload: Option<Preloaded>,
+}
+
+/// What the preloaded libraries of a run need.
+#[derive(Debug)]
+pub struct Preloaded {
+    /// The socket on which they connect.
     pub listener: OwnedFd,
     /// The filter of known addresses, open for writing.
     pub filter: OwnedFd,
@@ -96,13 +105,31 @@ impl Link {
     }
 
     fn register(&self, run: &Registration) -> Result<(), ControlError> {
+        let (what, descriptors) = match &run.preload {
+            Some(Preloaded { listener, filter }) => {
+                (vec![Descriptor::PreloadListener, Descriptor::PreloadFilter], vec![listener.as_fd(), filter.as_fd()])
+            }
+            None => (Vec::new(), Vec::new()),
+        };
         let request = Request::Run {
             command: run.command.clone(),
             via: run.via.clone(),
             pid: std::process::id(),
-            descriptors: vec![Descriptor::PreloadListener, Descriptor::PreloadFilter],
+            descriptors: what,
         };
-        self.ask(&request, &[run.listener.as_fd(), run.filter.as_fd()])
+        self.ask(&request, &descriptors)
+    }
+
+    /// Lets the supervisor hear the program's system calls, which wait until it does; it notes in `outstanding` which ones it
+    /// has not answered.
+    pub fn hear_calls(&self, listener: &Listener, outstanding: &Outstanding) -> Result<(), ControlError> {
+        let request = Request::Add { descriptors: vec![Descriptor::SeccompListener, Descriptor::Outstanding] };
+        self.ask(&request, &[listener.as_fd(), outstanding.as_fd()])
+    }
+
+    /// Hangs up and leaves a private supervisor to those that it still serves.
+    pub fn leave(mut self) {
+        self.child = None;
     }
 
     /// Lets the supervisor watch the program, by a descriptor from pidfd_open(2).
@@ -111,7 +138,7 @@ impl Link {
     }
 
     /// What the run has gained so far.
-    pub fn summary(mut self) -> Result<Summary, ControlError> {
+    pub fn summary(&mut self) -> Result<Summary, ControlError> {
         self.ask(&Request::Summarise, &[])?;
         if !std::mem::replace(&mut self.registered, true) {
             self.hear()?;

@@ -7,12 +7,12 @@
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use headstart_io::sys::tcp_info::tcp_info;
-use headstart_lab::netns::{DNS_V4, DNS_V6, Entered, Entry, Network, default_world};
+use headstart_lab::netns::{DNS_V4, DNS_V6, Entered, Entry, Network, PortKind, Settings, default_world};
 use headstart_lab::world::{Change, Event, Fate, Reply, Resolver, Site, When, World};
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -444,5 +444,89 @@ fn an_ordinary_user_needs_no_root() {
         let lacking = build(&World { timeline: vec![change], resolvers, ..default_world(LINK) });
         assert!(connect(&lacking, www.v6[0].addr).0.is_err() && getent(&lacking, "www.lab.example").0.is_some());
         println!("as an ordinary user: client {client}, server {server}, {certificate:?}");
+    });
+}
+
+/// Numbers that do not repeat within 4 GiB, so that whatever is out of place shows.
+fn telling_bytes(len: usize) -> Vec<u8> {
+    (0..len as u32 / 4).flat_map(u32::to_le_bytes).collect()
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn what_super_packets_carry_arrives_whole_although_segments_of_them_are_lost() {
+    inside("what_super_packets_carry_arrives_whole_although_segments_of_them_are_lost", || {
+        let world = default_world("rate=800mbit,delay=1ms,loss=1%,queue=200p");
+        let network = build(&world);
+        assert_eq!(network.certificate().ports, PortKind::SuperPackets, "the link is fast");
+        let sent = telling_bytes(4 << 20);
+        let site = &world.sites[0];
+        for ip in [site.v4[0].addr, site.v6[0].addr] {
+            let listener = network.on_servers(|| TcpListener::bind((ip, 4000)).unwrap()).unwrap();
+            let mut client = network.on_client(|| TcpStream::connect((ip, 4000)).unwrap()).unwrap();
+            let mut server = listener.accept().unwrap().0;
+            let got = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    server.write_all(&sent).unwrap();
+                    server.shutdown(Shutdown::Write).unwrap();
+                });
+                let mut got = Vec::new();
+                client.read_to_end(&mut got).unwrap();
+                got
+            });
+            assert!(got == sent, "{} bytes of {} over {ip}, or others", got.len(), sent.len());
+        }
+        let certificate = network.certificate();
+        println!("{certificate:?}");
+        let segments = 2 * sent.len() as u64 / 1448;
+        assert!(certificate.packets >= segments && certificate.frames < certificate.packets, "{certificate:?}");
+        // 1 % of 5800 data packets one way are 58 on average; ten times fewer would be a miracle, all of them a fault.
+        assert!((5..600).contains(&certificate.drops.lost), "{certificate:?}");
+        assert_eq!((certificate.early, certificate.drops.oversize, certificate.drops.send_failed), (0, 0, 0));
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn the_kind_of_port_can_be_chosen_and_carries_both_transports() {
+    inside("the_kind_of_port_can_be_chosen_and_carries_both_transports", || {
+        for kind in [PortKind::SinglePackets, PortKind::SuperPackets] {
+            let world = default_world(LINK);
+            let settings = Settings { ports: Some(kind), ..Settings::default() };
+            let network = Network::build_with(&world, &settings).unwrap();
+            // UDP has its checksum left undone on the ports of super-packets, and TCP has handshakes too.
+            let answer = ask(&network, DNS_V6.into(), "www.lab.example", RecordType::A, LONG).unwrap();
+            assert_eq!(answer.answers.len(), 1);
+            let (stream, took) = connect(&network, world.sites[0].v4[0].addr);
+            assert!(took >= RTT && get(&mut stream.unwrap(), "/bytes/300000").len() == 300_000);
+            let certificate = network.certificate();
+            assert_eq!((certificate.ports, certificate.early), (kind, 0));
+            assert!(certificate.least_delay_us >= 15_000.0 && certificate.bytes > 300_000, "{certificate:?}");
+            assert!(certificate.packets >= 300_000 / 1448, "{certificate:?}");
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn datagrams_that_the_kernel_joins_are_cut_apart_again() {
+    inside("datagrams_that_the_kernel_joins_are_cut_apart_again", || {
+        let world = default_world("rate=1gbit,delay=1ms");
+        let network = build(&world);
+        let ip = world.sites[0].v6[0].addr;
+        let server = network.on_servers(|| UdpSocket::bind((ip, 4000)).unwrap()).unwrap();
+        let client = network.on_client(|| UdpSocket::bind(("::", 0)).unwrap()).unwrap();
+        server.set_read_timeout(Some(LONG)).unwrap();
+        headstart_io::sys::offload::segment_datagrams(&client, 1000).unwrap();
+        let sent = telling_bytes(9500);
+        client.send_to(&sent, (ip, 4000)).unwrap();
+        let mut got: Vec<u8> = Vec::new();
+        let mut buffer = [0; 2000];
+        for size in [1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 500] {
+            assert_eq!(server.recv(&mut buffer).unwrap(), size);
+            got.extend(&buffer[..size]);
+        }
+        assert_eq!(got, sent);
+        assert!(network.certificate().packets >= 10, "{:?}", network.certificate());
     });
 }

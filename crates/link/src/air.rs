@@ -137,14 +137,14 @@ impl<P: Packet> Air<P> {
 
     pub fn poll_outcome(&mut self, now: Instant) -> Option<(Way, Outcome<P>)> {
         self.work_until(now);
-        let ends = Way::BOTH.into_iter().filter_map(|way| Some((self.sides[way.index()].lane.next_end(now)?, way)));
-        let (_, way) = ends.min()?;
+        let ends = Way::BOTH.into_iter().filter_map(|way| Some((self.sides[way.index()].lane.next_end()?, way)));
+        let (_, way) = ends.min().filter(|(at, _)| *at <= now)?;
         Some((way, self.sides[way.index()].lane.end(now)?))
     }
 
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        let releases = self.sides.iter().filter_map(|side| side.lane.next_release());
-        let release = releases.min().map(|at| Deadline { at, why: "link release" });
+        let ends = self.sides.iter().filter_map(|side| side.lane.next_end());
+        let release = ends.min().map(|at| Deadline { at, why: "link release" });
         let ready = self.ready();
         let contention = (ready != [None; 2]).then(|| Deadline { at: self.medium.next(ready), why: "link contention" });
         [release, contention].into_iter().flatten().min_by_key(|deadline| deadline.at)

@@ -127,7 +127,9 @@ impl<P: Packet> Lane<P> {
     #[inline]
     pub fn take(&mut self, now: Instant) -> Option<P> {
         self.judged = false;
-        self.leave(now).map(|(_, packet)| packet)
+        let (_, mut packet) = self.leave(now)?;
+        packet.dequeued(now);
+        Some(packet)
     }
 
     #[inline]
@@ -164,11 +166,14 @@ impl<P: Packet> Lane<P> {
         self.waiting.front().map(|(_, packet)| packet.wire_len())
     }
 
-    /// The moment of the next end until `now` that [`Lane::end`] would tell of.
+    /// The moment of the next end that is known, a release or a drop.
     #[inline]
-    pub fn next_end(&self, now: Instant) -> Option<Instant> {
-        let fallen = self.fallen.front().map(|(at, ..)| *at);
-        fallen.or_else(|| self.next_release().filter(|release| *release <= now))
+    pub fn next_end(&self) -> Option<Instant> {
+        let release = self.flight.next();
+        match self.fallen.front() {
+            None => release,
+            Some((at, ..)) => Some(release.map_or(*at, |release| release.min(*at))),
+        }
     }
 
     /// The earliest release of what is under way.
@@ -183,15 +188,18 @@ impl<P: Packet> Lane<P> {
         self.flight.overtakes()
     }
 
-    /// The next packet that has come to an end until `now`, released or dropped on the way.
+    /// The next packet that has come to an end until `now`, released or dropped on the way, in the order of time.
     #[inline]
     pub fn end(&mut self, now: Instant) -> Option<Outcome<P>> {
-        if !self.fallen.is_empty()
-            && let Some((at, why, packet)) = self.fallen.pop_front()
+        let release = self.flight.next();
+        if let Some((at, ..)) = self.fallen.front()
+            && *at <= now
+            && release.is_none_or(|release| *at <= release)
         {
+            let (at, why, packet) = self.fallen.pop_front()?;
             return Some(Outcome::Dropped(at, why, packet));
         }
-        if self.flight.next().is_none_or(|release| release > now) {
+        if release? > now {
             return None;
         }
         let (release, packet) = self.flight.pop()?;

@@ -17,6 +17,9 @@ use crate::rate::Rate;
 pub trait Packet {
     /// Bytes of the IP packet, headers included, link layer excluded.
     fn wire_len(&self) -> usize;
+
+    /// Told once, when the rate or the medium takes it out of the queue: for those who keep a record.
+    fn dequeued(&mut self, _at: Instant) {}
 }
 
 impl Packet for Vec<u8> {
@@ -114,8 +117,8 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// The next packet that has come to an end until `now`: released, or dropped after it was taken. Drops come first;
-    /// releases are in the order of time.
+    /// The next packet that has come to an end until `now`: released, or dropped after it was taken. Releases are in the
+    /// order of time, and so are drops, but a drop may be found out after a later release.
     #[inline]
     pub fn poll_outcome(&mut self, now: Instant) -> Option<Outcome<P>> {
         self.work_before(now);
@@ -125,7 +128,7 @@ impl<P: Packet> Link<P> {
     /// The moment of what [`Link::poll_outcome`] would tell.
     pub(crate) fn next_end(&mut self, now: Instant) -> Option<Instant> {
         self.work_before(now);
-        self.lane.next_end(now)
+        self.lane.next_end().filter(|at| *at <= now)
     }
 
     /// Works until `now` if that may change what comes out next.
@@ -138,7 +141,7 @@ impl<P: Packet> Link<P> {
 
     /// When to poll next; `None` while the link is empty. Polling later loses nothing.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        let release = self.lane.next_release().map(|at| Deadline { at, why: "link release" });
+        let release = self.lane.next_end().map(|at| Deadline { at, why: "link release" });
         if release.is_some() && !self.lane.overtakes() {
             // What still waits can only leave after what is already leaving.
             return release;

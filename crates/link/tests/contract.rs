@@ -7,9 +7,12 @@
 use std::collections::BTreeMap;
 
 use headstart_core::time::{Duration, Instant};
+use headstart_link::medium::Way;
 use headstart_link::{
-    Counters, Dropped, Entry, Link, LinkSpec, Order, Outcome, Packet, Spec, delay, loss, parse, preset, queue, rate,
+    Counters, Dropped, Duplex, DuplexSpec, Entry, Link, LinkSpec, Order, Outcome, Packet, Spec, delay, loss, medium,
+    parse, parse_duplex, preset, queue, rate,
 };
+use proptest::prelude::*;
 
 #[derive(Clone, Debug, PartialEq)]
 struct Numbered {
@@ -221,8 +224,174 @@ fn every_queue_keeps_the_contract() {
 #[test]
 fn every_preset_keeps_the_contract() {
     for preset in preset::ALL {
-        keeps_the_contract(preset.name, &(preset.up)());
-        keeps_the_contract(preset.name, &(preset.down)());
+        let spec = preset.spec();
+        if spec.is_wire() {
+            keeps_the_contract(preset.name, &spec.up);
+            keeps_the_contract(preset.name, &spec.down);
+        }
+        joined_keeps_the_contract(preset.name, &spec, 7);
+    }
+}
+
+#[test]
+fn every_medium_keeps_the_contract() {
+    for entry in medium::ALL {
+        for directions in ["delay=0ms", "delay=3ms,loss=2%,queue=15p;delay=normal:20ms:5ms,queue=codel:1ms:20ms:60p"] {
+            let spec = DuplexSpec { medium: example(entry), ..parse_duplex(directions).unwrap() };
+            joined_keeps_the_contract(&format!("{spec}"), &spec, 7);
+        }
+    }
+}
+
+/// The load goes up, and the same again, somewhat later, down.
+fn both_ways() -> Vec<(Instant, Way, Numbered)> {
+    let later = Duration::from_micros(1234);
+    let up = load().into_iter().map(|(at, packet)| (at, Way::Up, packet));
+    let down = load().into_iter().map(|(at, packet)| (at + later, Way::Down, packet));
+    let mut all: Vec<_> = up.chain(down).collect();
+    all.sort_by_key(|(at, way, packet)| (*at, *way, packet.number));
+    all
+}
+
+/// What became of every packet of both directions, polled as told.
+fn run_joined(spec: &DuplexSpec, seed: u64, sent: &[(Instant, Way, Numbered)], polling: Polling) -> [Story; 2] {
+    let mut duplex = Duplex::new(spec, seed);
+    let mut stories: [Story; 2] = Default::default();
+    let drain = |duplex: &mut Duplex<Numbered>, until: Instant, stories: &mut [Story; 2]| {
+        let mut last = Instant::ZERO;
+        while let Some((way, outcome)) = duplex.poll_outcome(until) {
+            if let Outcome::Released(at, _) = &outcome {
+                assert!((last..=until).contains(at), "{spec}: released out of time");
+                last = *at;
+            }
+            stories[way.index()].take(outcome);
+        }
+    };
+    let mut tick = Instant::ZERO;
+    for (at, way, packet) in sent {
+        match polling {
+            Polling::Exact => {
+                while let Some(deadline) = duplex.poll_timeout().filter(|deadline| deadline.at <= *at) {
+                    drain(&mut duplex, deadline.at, &mut stories);
+                }
+            }
+            Polling::Lazy | Polling::Ahead(_) => drain(&mut duplex, *at, &mut stories),
+            Polling::Ticking(step) => {
+                while tick + Duration::from_nanos(step) <= *at {
+                    tick += Duration::from_nanos(step);
+                    drain(&mut duplex, tick, &mut stories);
+                }
+            }
+        }
+        if let Err(why) = duplex.push(*at, *way, packet.clone()) {
+            stories[way.index()].dropped.push((packet.number, None, why));
+        }
+    }
+    let mut before = None;
+    while let Some(deadline) = duplex.poll_timeout() {
+        // Whatever a deadline brings, the next one is later.
+        assert!(before.is_none_or(|before| before < deadline.at), "{spec}: {deadline:?} again");
+        before = Some(deadline.at);
+        drain(&mut duplex, deadline.at, &mut stories);
+    }
+    drain(&mut duplex, Instant::FAR_FUTURE, &mut stories);
+    for way in Way::BOTH {
+        let story = &mut stories[way.index()];
+        story.dropped.sort_unstable_by_key(|(number, ..)| *number);
+        story.counters = duplex.counters(way);
+    }
+    stories
+}
+
+fn joined_keeps_the_contract(what: &str, spec: &DuplexSpec, seed: u64) {
+    carries_by_the_rules(what, spec, seed, &both_ways());
+}
+
+fn carries_by_the_rules(what: &str, spec: &DuplexSpec, seed: u64, sent: &[(Instant, Way, Numbered)]) {
+    let stories = run_joined(spec, seed, sent, Polling::Exact);
+    for way in Way::BOTH {
+        let (story, spec) = (&stories[way.index()], spec.way(way));
+        let sent: BTreeMap<u64, (Instant, usize)> =
+            sent.iter().filter(|(_, w, _)| *w == way).map(|(at, _, p)| (p.number, (*at, p.size))).collect();
+        let least = spec.least_delay();
+        for (release, packet) in &story.released {
+            let (arrival, size) = sent[&packet.number];
+            assert!(*release >= arrival + least, "{what}: {} was released early", packet.number);
+            assert_eq!(packet.size, size, "{what}");
+        }
+        if spec.order == Order::Kept {
+            assert!(story.released.is_sorted_by_key(|(_, packet)| packet.number), "{what}: order is lost");
+        }
+        let mut seen: Vec<u64> = story.released.iter().map(|(_, packet)| packet.number).collect();
+        seen.extend(story.dropped.iter().map(|(number, ..)| *number));
+        seen.sort_unstable();
+        assert!(seen.iter().eq(sent.keys()), "{what}: packets appear or vanish");
+        let counters = story.counters;
+        let lost = story.dropped.iter().filter(|(.., why)| *why == Dropped::Lost).count() as u64;
+        assert_eq!((counters.packets_in, counters.packets_held()), (sent.len() as u64, 0), "{what}");
+        assert_eq!(counters.packets_lost, lost, "{what}");
+        assert_eq!(counters.bytes_in, sent.values().map(|(_, size)| *size as u64).sum::<u64>(), "{what}");
+        assert_eq!(counters.bytes_out + counters.bytes_lost + counters.bytes_dropped, counters.bytes_in, "{what}");
+    }
+    for polling in [Polling::Exact, Polling::Lazy, Polling::Ticking(777_777), Polling::Ticking(50_000_000)] {
+        assert_eq!(run_joined(spec, seed, sent, polling), stories, "{what}: the same seed gave another result");
+    }
+}
+
+#[test]
+fn the_directions_of_a_wire_do_not_feel_each_other_and_those_of_a_channel_do() {
+    let all = both_ways();
+    let up: Vec<_> = all.iter().filter(|(_, way, _)| *way == Way::Up).cloned().collect();
+    let felt = |text: &str| {
+        let spec = parse_duplex(text).unwrap();
+        run_joined(&spec, 7, &all, Polling::Exact)[0] != run_joined(&spec, 7, &up, Polling::Exact)[0]
+    };
+    assert!(!felt("rate=4mbit,delay=normal:20ms:5ms,loss=5%"));
+    assert!(felt("medium=wlan:65mbit"));
+}
+
+/// A model of the kind, or of none: whatever the registries hold, in any combination.
+fn any_of<M: ?Sized>(all: &'static [Entry<M>]) -> impl Strategy<Value = Spec<M>> {
+    (0..all.len()).prop_map(|k| example(&all[k]))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Never early, no copy, no change, none lost but what is told, the same bits for the same seed: for every
+    /// combination of the models that there are.
+    #[test]
+    fn any_combination_of_models_carries_any_load_by_the_rules(
+        delays in [any_of(delay::ALL), any_of(delay::ALL)],
+        losses in [any_of(loss::ALL), any_of(loss::ALL)],
+        queues in [any_of(queue::ALL), any_of(queue::ALL)],
+        rates in [any_of(rate::ALL), any_of(rate::ALL)],
+        medium in any_of(medium::ALL),
+        free in any::<bool>(),
+        seed in any::<u64>(),
+        sends in proptest::collection::vec((0u64..5_000_000, any::<bool>(), 0usize..3000), 0..120),
+    ) {
+        let order = if free { Order::Free } else { Order::Kept };
+        let [up, down] = [0, 1].map(|k| {
+            LinkSpec {
+                rate: rates[k].clone(),
+                delay: delays[k].clone(),
+                loss: losses[k].clone(),
+                queue: queues[k].clone(),
+                order,
+            }
+        });
+        let spec = DuplexSpec { up, down, medium };
+        let mut at = Instant::ZERO;
+        let sent: Vec<_> = sends
+            .into_iter()
+            .enumerate()
+            .map(|(number, (gap, up, size))| {
+                at += Duration::from_nanos(gap);
+                (at, Way::BOTH[usize::from(!up)], Numbered { number: number as u64, size })
+            })
+            .collect();
+        carries_by_the_rules(&format!("{spec}"), &spec, seed, &sent);
     }
 }
 
@@ -237,7 +406,8 @@ fn names_are_unique_within_a_kind() {
     fn names<M: ?Sized>(all: &[Entry<M>]) -> Vec<&'static str> {
         all.iter().map(|entry| entry.name).collect()
     }
-    for mut all in [names(rate::ALL), names(delay::ALL), names(loss::ALL), names(queue::ALL)] {
+    let all = [names(rate::ALL), names(delay::ALL), names(loss::ALL), names(queue::ALL), names(medium::ALL)];
+    for mut all in all {
         let count = all.len();
         all.sort_unstable();
         all.dedup();

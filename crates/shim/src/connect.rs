@@ -4,23 +4,30 @@ use crate::ask::{Asked, Line, Patience};
 use crate::options::{Setting, Socket};
 use crate::{marks, options, original, start};
 use headstart_core::wire::shim::{Reply, Request};
+use headstart_core::wire::sockaddr::{self, MAX_BYTES};
 use std::ffi::c_int;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Longest wait of a caller that must not be blocked; the supervisor answers such a one in microseconds. A non-blocking
 /// connect does not report signals.
 const NONBLOCKING_PATIENCE: Patience = Patience::Seconds(1);
 
+/// What became of a connect that the supervisor was asked about.
+pub(crate) enum Served {
+    /// The program's descriptor is connected.
+    Connected,
+    /// It failed with this errno.
+    Failed(c_int),
+    /// It is the kernel's; the supervisor is not to be asked a second time.
+    Declined,
+}
+
 /// Serves a connect: `None` to leave it to the kernel.
 ///
 /// # Safety
 /// `addr` valid for `len` bytes.
-pub(crate) unsafe fn accelerate(
-    fd: c_int,
-    addr: *const libc::sockaddr,
-    len: libc::socklen_t,
-) -> Option<Result<(), c_int>> {
+pub(crate) unsafe fn accelerate(fd: c_int, addr: *const libc::sockaddr, len: libc::socklen_t) -> Option<Served> {
     let session = start::session()?;
     // SAFETY: the caller's contract.
     let to = unsafe { destination(addr, len) }?;
@@ -45,55 +52,54 @@ pub(crate) unsafe fn accelerate(
     line.send(&request)?;
     // The supervisor wakes up and looks for a connection meanwhile.
     let carried = options::set_by_the_program(fd, &socket);
-    match line.receive(patience)? {
-        Asked::Reply(Reply::HandOver { connected }, Some(new)) => exchange(fd, &socket, &carried?, new, connected),
-        Asked::Reply(Reply::Failed(errno), _) => Some(Err(errno)),
-        Asked::Reply(..) => None,
-        Asked::Interrupted if socket.nonblocking => None,
+    Some(match line.receive(patience)? {
+        Asked::Reply(Reply::HandOver { connected }, Some(new)) => {
+            exchange(fd, &socket, &carried?, new, connected).unwrap_or(Served::Declined)
+        }
+        Asked::Reply(Reply::Failed(errno), _) => Served::Failed(errno),
+        Asked::Reply(..) => Served::Declined,
+        Asked::Interrupted if socket.nonblocking => Served::Declined,
         // connect(2): interrupted, "the connection shall be established asynchronously".
         // SAFETY: the caller's contract.
-        Asked::Interrupted => Some(Err(unsafe { begin_in_kernel(fd, addr, len) }.unwrap_or(libc::EINTR))),
+        Asked::Interrupted => Served::Failed(unsafe { begin_in_kernel(fd, addr, len) }.unwrap_or(libc::EINTR)),
         // socket(7): SO_SNDTIMEO has run out; the connection goes on and EINPROGRESS says so.
         Asked::TimedOut if !socket.nonblocking && socket.send_timeout.is_some() => {
             // SAFETY: the caller's contract.
-            Some(Err(unsafe { begin_in_kernel(fd, addr, len) }.unwrap_or(libc::EINPROGRESS)))
+            Served::Failed(unsafe { begin_in_kernel(fd, addr, len) }.unwrap_or(libc::EINPROGRESS))
         }
-        Asked::TimedOut => None,
-    }
+        Asked::TimedOut => Served::Declined,
+    })
 }
 
-/// Where a connect goes, if it goes where TCP goes. v4-mapped addresses are unwrapped.
+/// A copy of the address for a connect that was declined, and a length that tells it from the program's own: the supervisor
+/// may listen to the system call too (by seccomp), where lengths that no program uses pass unheard. The kernel wants
+/// addresses to be long enough and takes longer ones (ip(7)).
+///
+/// # Safety
+/// `addr` valid for `len` bytes.
+pub(crate) unsafe fn declined(addr: *const libc::sockaddr, len: libc::socklen_t) -> ([u64; 4], libc::socklen_t) {
+    let mut copy = [0u64; 4];
+    let len = (len as usize).min(size_of::<libc::sockaddr_in6>());
+    // SAFETY: both are valid for `len` bytes, which is less than 32.
+    unsafe { std::ptr::copy_nonoverlapping(addr.cast::<u8>(), copy.as_mut_ptr().cast(), len) };
+    (copy, len as libc::socklen_t + 1)
+}
+
+/// Where a connect goes, if it goes where TCP goes.
 ///
 /// # Safety
 /// `addr` valid for `len` bytes.
 unsafe fn destination(addr: *const libc::sockaddr, len: libc::socklen_t) -> Option<SocketAddr> {
     let len = usize::try_from(len).ok()?;
-    if addr.is_null() || len < size_of::<libc::sa_family_t>() {
+    if addr.is_null() || len > MAX_BYTES {
         return None;
     }
-    // SAFETY: long enough for a family (above); programs may pass unaligned buffers.
-    let family = unsafe { addr.cast::<libc::sa_family_t>().read_unaligned() };
-    match c_int::from(family) {
-        libc::AF_INET if len >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: long enough (guard).
-            let sin = unsafe { addr.cast::<libc::sockaddr_in>().read_unaligned() };
-            Some(SocketAddr::new(IpAddr::from(sin.sin_addr.s_addr.to_ne_bytes()), u16::from_be(sin.sin_port)))
-        }
-        libc::AF_INET6 if len >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: long enough (guard).
-            let sin6 = unsafe { addr.cast::<libc::sockaddr_in6>().read_unaligned() };
-            if sin6.sin6_scope_id != 0 || sin6.sin6_flowinfo != 0 {
-                return None;
-            }
-            let ip = IpAddr::from(sin6.sin6_addr.s6_addr).to_canonical();
-            Some(SocketAddr::new(ip, u16::from_be(sin6.sin6_port)))
-        }
-        _ => None,
-    }
+    // SAFETY: valid for `len` bytes (the caller's contract); bytes need no alignment.
+    sockaddr::destination(unsafe { std::slice::from_raw_parts(addr.cast::<u8>(), len) })
 }
 
 /// Puts `new` in the place of the program's socket, with the program's options.
-fn exchange(fd: c_int, old: &Socket, carried: &[Setting], new: OwnedFd, connected: bool) -> Option<Result<(), c_int>> {
+fn exchange(fd: c_int, old: &Socket, carried: &[Setting], new: OwnedFd, connected: bool) -> Option<Served> {
     options::carry_over(carried, new.as_raw_fd())?;
     // SAFETY: no pointers; both descriptors are open.
     if unsafe { libc::fcntl(new.as_raw_fd(), libc::F_SETFL, old.flags) } < 0 {
@@ -104,7 +110,7 @@ fn exchange(fd: c_int, old: &Socket, carried: &[Setting], new: OwnedFd, connecte
     if original::dup3(new.as_raw_fd(), fd, if cloexec { libc::O_CLOEXEC } else { 0 }) != fd {
         return None;
     }
-    Some(if connected { Ok(()) } else { Err(libc::EINPROGRESS) })
+    Some(if connected { Served::Connected } else { Served::Failed(libc::EINPROGRESS) })
 }
 
 /// Begins the program's own connect in the kernel without waiting for it; the errno if even that failed.
@@ -117,7 +123,9 @@ unsafe fn begin_in_kernel(fd: c_int, addr: *const libc::sockaddr, len: libc::soc
     // SAFETY: no pointers.
     unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) };
     // SAFETY: the caller's contract.
-    let rc = unsafe { original::connect(fd, addr, len) };
+    let (copy, len) = unsafe { declined(addr, len) };
+    // SAFETY: the copy is longer than `len`.
+    let rc = unsafe { original::connect(fd, copy.as_ptr().cast(), len) };
     let errno = if rc == 0 { 0 } else { original::errno() };
     // SAFETY: no pointers.
     unsafe { libc::fcntl(fd, libc::F_SETFL, flags) };

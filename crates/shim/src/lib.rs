@@ -15,6 +15,7 @@ mod options;
 mod original;
 mod start;
 
+use connect::Served;
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -58,20 +59,23 @@ pub unsafe extern "C-unwind" fn getaddrinfo(
 pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const libc::sockaddr, len: libc::socklen_t) -> c_int {
     let errno = original::errno();
     // SAFETY: the caller keeps the contract of connect(2), which is that of `connect::accelerate`.
-    let result = match guarded(|| unsafe { connect::accelerate(fd, addr, len) }) {
-        Some(Ok(())) => {
+    match guarded(|| unsafe { connect::accelerate(fd, addr, len) }) {
+        Some(Served::Connected) => {
             original::set_errno(errno);
-            return 0;
+            0
         }
-        Some(Err(errno)) => Err(errno),
-        None => Ok(()),
-    };
-    match result {
-        Err(code) => {
+        Some(Served::Failed(code)) => {
             original::set_errno(code);
             -1
         }
-        Ok(()) => {
+        Some(Served::Declined) => {
+            original::set_errno(errno);
+            // SAFETY: a connect that was asked about has a valid address of `len` bytes.
+            let (copy, len) = unsafe { connect::declined(addr, len) };
+            // SAFETY: the copy is longer than `len`.
+            unsafe { original::connect(fd, copy.as_ptr().cast(), len) }
+        }
+        None => {
             original::set_errno(errno);
             // SAFETY: the caller's own arguments, unchanged.
             unsafe { original::connect(fd, addr, len) }

@@ -6,6 +6,7 @@
 
 use crate::{marks, original};
 use headstart_core::path::Family;
+use headstart_core::wire::options::{ATTACHED_FILTER, BINDING, BINDING_V6, CARRIED, CARRIED_V6};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
@@ -14,71 +15,9 @@ mod level {
     use std::ffi::c_int;
     pub(super) const SOCKET: c_int = libc::SOL_SOCKET;
     pub(super) const TCP: c_int = libc::IPPROTO_TCP;
-    pub(super) const IP: c_int = libc::IPPROTO_IP;
     pub(super) const IPV6: c_int = libc::IPPROTO_IPV6;
 }
-use level::{IP, IPV6, SOCKET, TCP};
-
-const SO_MAX_PACING_RATE: c_int = 47;
-const SO_ZEROCOPY: c_int = 60;
-const SO_GET_FILTER: c_int = 26;
-const SO_NETNS_COOKIE: c_int = 71;
-const TCP_THIN_LINEAR_TIMEOUTS: c_int = 16;
-const TCP_FASTOPEN_CONNECT: c_int = 30;
-
-/// Set again after the exchange.
-const CARRIED: &[(c_int, c_int)] = &[
-    (SOCKET, libc::SO_REUSEADDR),
-    (SOCKET, libc::SO_KEEPALIVE),
-    (SOCKET, libc::SO_OOBINLINE),
-    (SOCKET, libc::SO_PRIORITY),
-    (SOCKET, libc::SO_RCVLOWAT),
-    (SOCKET, libc::SO_LINGER),
-    (SOCKET, libc::SO_RCVTIMEO),
-    (SOCKET, libc::SO_SNDTIMEO),
-    (SOCKET, libc::SO_TIMESTAMP),
-    (SOCKET, libc::SO_TIMESTAMPNS),
-    (SOCKET, SO_MAX_PACING_RATE),
-    (SOCKET, SO_ZEROCOPY),
-    (TCP, libc::TCP_NODELAY),
-    (TCP, libc::TCP_CORK),
-    (TCP, libc::TCP_KEEPIDLE),
-    (TCP, libc::TCP_KEEPINTVL),
-    (TCP, libc::TCP_KEEPCNT),
-    (TCP, libc::TCP_LINGER2),
-    (TCP, libc::TCP_USER_TIMEOUT),
-    (TCP, libc::TCP_NOTSENT_LOWAT),
-    (TCP, TCP_THIN_LINEAR_TIMEOUTS),
-    (TCP, libc::TCP_CONGESTION),
-    (IP, libc::IP_TOS),
-    (IP, libc::IP_TTL),
-    (IP, libc::IP_RECVERR),
-];
-const CARRIED_V6: &[(c_int, c_int)] =
-    &[(IPV6, libc::IPV6_TCLASS), (IPV6, libc::IPV6_UNICAST_HOPS), (IPV6, libc::IPV6_RECVERR)];
-
-/// Set before the handshake or not at all: with one of these the program keeps its socket.
-const BINDING: &[(c_int, c_int)] = &[
-    (SOCKET, libc::SO_RCVBUF),
-    (SOCKET, libc::SO_SNDBUF),
-    (SOCKET, libc::SO_MARK),
-    (SOCKET, libc::SO_BINDTODEVICE),
-    (SOCKET, libc::SO_REUSEPORT),
-    (SOCKET, libc::SO_DONTROUTE),
-    (SOCKET, libc::SO_TIMESTAMPING),
-    (SOCKET, SO_GET_FILTER),
-    // Not an option that can be set, but it tells a socket that was made in another network namespace.
-    (SOCKET, SO_NETNS_COOKIE),
-    (TCP, libc::TCP_MAXSEG),
-    (TCP, libc::TCP_WINDOW_CLAMP),
-    (TCP, libc::TCP_SYNCNT),
-    (TCP, TCP_FASTOPEN_CONNECT),
-    (IP, libc::IP_OPTIONS),
-    (IP, libc::IP_TRANSPARENT),
-    (IP, libc::IP_FREEBIND),
-    (IP, libc::IP_MTU_DISCOVER),
-];
-const BINDING_V6: &[(c_int, c_int)] = &[(IPV6, libc::IPV6_MTU_DISCOVER), (IPV6, libc::IPV6_FREEBIND)];
+use level::{IPV6, SOCKET, TCP};
 
 /// Looked at even if libc's setsockopt was never called: what a program that makes system calls itself is likely to set.
 const LIKELY: &[(c_int, c_int)] = &[
@@ -93,9 +32,10 @@ const LIKELY: &[(c_int, c_int)] = &[
 /// The longest value of any option above (TCP_CONGESTION and SO_BINDTODEVICE take 16 bytes).
 type Value = ([u8; 64], libc::socklen_t);
 
-fn get(fd: c_int, (level, name): (c_int, c_int)) -> Option<Value> {
+fn get(fd: c_int, option: (c_int, c_int)) -> Option<Value> {
+    let (level, name) = option;
     let mut value: Value = ([0; 64], 64);
-    if name == SO_GET_FILTER && level == SOCKET {
+    if option == ATTACHED_FILTER {
         // Asked with length 0 it tells how many instructions are attached.
         value.1 = 0;
     }
@@ -312,7 +252,7 @@ mod tests {
         for (option, value) in [
             ((SOCKET, libc::SO_RCVBUF), 100_000),
             ((TCP, libc::TCP_MAXSEG), 1000),
-            ((TCP, TCP_FASTOPEN_CONNECT), 1),
+            ((TCP, libc::TCP_FASTOPEN_CONNECT), 1),
             ((TCP, libc::TCP_SYNCNT), 2),
         ] {
             let socket = tcp(libc::AF_INET);
@@ -349,7 +289,7 @@ mod tests {
             ((SOCKET, libc::SO_KEEPALIVE), 1),
             ((TCP, libc::TCP_KEEPIDLE), 77),
             ((TCP, libc::TCP_USER_TIMEOUT), 1234),
-            ((IP, libc::IP_TOS), 0x10),
+            ((libc::IPPROTO_IP, libc::IP_TOS), 0x10),
         ];
         for (option, value) in ours {
             put(&old, option, value);

@@ -55,7 +55,7 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Report(args) => report::run(&args),
         Verb::Scenario(args) => scenario::run(&args),
         Verb::Shell(args) => {
-            headstart_link::parse(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
+            headstart_link::parse_duplex(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
             let status = netns::shell(&args.link, &args.command)?;
             Ok(u8::try_from(status).unwrap_or(exit::FAILURE))
         }

@@ -5,23 +5,27 @@
 //! says one line on standard error afterwards.
 
 mod summary;
+mod ways;
 
 use crate::{exit, supervise};
 use anyhow::Context as _;
-use clap::ValueEnum;
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::{Settings, race};
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use headstart_io::control::{ControlError, Summary};
 use headstart_io::folder::Folder;
-use headstart_io::link::{Link, Registration};
-use headstart_io::program::{self, Reach};
+use headstart_io::link::{Link, Preloaded, Registration};
+use headstart_io::supervisor::Outstanding;
+use headstart_io::sys::seccomp::Trap;
 use headstart_io::sys::signal;
+use headstart_io::watchdog::{self, Watchdog};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Command;
+use ways::{Via, Ways};
 
 /// The preloaded library, as the build made it.
 const LIBRARY: &[u8] = include_bytes!(env!("HEADSTART_LIBRARY"));
@@ -39,7 +43,7 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = share)]
     explore: f64,
     /// How the program is reached.
-    #[arg(long, value_enum, default_value_t = Via::Preload)]
+    #[arg(long, value_enum, default_value_t = Via::Auto)]
     via: Via,
     /// Serve this run by a supervisor of its own, which knows nothing of earlier runs and ends with it. Also by
     /// HEADSTART=private, and where other settings than the default ones are given.
@@ -57,13 +61,6 @@ pub struct Args {
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     command: Vec<OsString>,
-}
-
-/// Ways to reach a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Via {
-    /// A library preloaded into dynamically linked programs.
-    Preload,
 }
 
 fn lifetime(text: &str) -> Result<Lifetime, String> {
@@ -87,32 +84,43 @@ fn share(text: &str) -> Result<f64, String> {
 pub fn run(args: Args) -> anyhow::Result<u8> {
     let settings = settings(&args)?;
     let program = &args.command[0];
-    let off = std::env::var_os("HEADSTART").is_some_and(|v| v == "off");
-    let uncovered = if off { Some("HEADSTART=off".into()) } else { why_not(program) };
-
+    let ways = Ways::to(program, args.via);
     let mut command = Command::new(program);
     command.args(&args.command[1..]);
-    if let Some(why) = uncovered {
-        if !args.quiet {
-            crate::complain!("headstart: {} is not covered: {why}", program.to_string_lossy());
-        }
+    if let Some(why) = ways.why_not() {
+        complain(&args, format_args!("{} is not covered: {why}", program.to_string_lossy()));
         return supervised(command, None, program).map(|(code, _)| code);
     }
     // From before there is anything to leave behind.
     signal::pass_on_to(0).context("handling signals")?;
-    let folder = Folder::create(LIBRARY)?;
-    let link = attach(&args, settings, &folder)?;
-    let mut preload = folder.library().into_os_string();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
-        preload.push(":");
-        preload.push(others);
+    let folder = if ways.preload.is_ok() { Some(Folder::create(LIBRARY)?) } else { None };
+    let mut link = attach(&args, settings, &ways, folder.as_ref())?;
+    if let Some(folder) = &folder {
+        let mut preload = folder.library().into_os_string();
+        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
+            preload.push(":");
+            preload.push(others);
+        }
+        command.env("LD_PRELOAD", preload).env("HEADSTART_DIR", folder.path());
     }
-    command.env("LD_PRELOAD", preload).env("HEADSTART_DIR", folder.path());
-    let (code, started) = supervised(command, Some(&link), program)?;
-    if started && (!args.quiet || args.summary.is_some()) {
-        report(&args, link.summary())?;
+    let (code, started) = supervised(command, Some((&args, &ways, &link)), program)?;
+    let Some(watchdog) = started else { return Ok(code) };
+    let summary = link.summary();
+    // What the program has left behind may connect yet.
+    if let Some(watchdog) = watchdog.filter(|watchdog| !watchdog.is_over()) {
+        if summary.is_err() {
+            watchdog.stay().context("leaving a watchdog to the programs that go on")?;
+        }
+        link.leave();
     }
+    report(&args, summary)?;
     Ok(code)
+}
+
+fn complain(args: &Args, what: std::fmt::Arguments<'_>) {
+    if !args.quiet {
+        crate::complain!("headstart: {what}");
+    }
 }
 
 fn settings(args: &Args) -> anyhow::Result<Settings> {
@@ -144,14 +152,16 @@ fn is_private(args: &Args, settings: &Settings) -> bool {
 }
 
 /// Registers the run with the user's supervisor, or with one of its own.
-fn attach(args: &Args, settings: Settings, folder: &Folder) -> anyhow::Result<Link> {
+fn attach(args: &Args, settings: Settings, ways: &Ways, folder: Option<&Folder>) -> anyhow::Result<Link> {
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned());
-    let registration = Registration {
-        command: words.collect(),
-        via: "preload".to_owned(),
-        listener: folder.listen().context("listening for the program")?,
-        filter: folder.filter()?.into(),
+    let preload = match folder {
+        Some(folder) => {
+            let listener = folder.listen().context("listening for the program")?;
+            Some(Preloaded { listener, filter: folder.filter()?.into() })
+        }
+        None => None,
     };
+    let registration = Registration { command: words.collect(), via: ways.name().to_owned(), preload };
     if !is_private(args, &settings) {
         match Link::shared(supervise::command(), &registration) {
             Ok(link) => return Ok(link),
@@ -173,43 +183,92 @@ fn report(args: &Args, summary: Result<Summary, ControlError>) -> anyhow::Result
         let text = text.map_err(|why| anyhow::anyhow!("{why}")).context("asking for the summary")?;
         std::fs::write(file, text).with_context(|| format!("writing the summary to {}", file.display()))?;
     }
-    if !args.quiet {
-        crate::complain!("headstart: {gained}");
-    }
+    complain(args, format_args!("{gained}"));
     Ok(())
 }
 
-/// Starts `command` and waits until it ends; how it ended, and whether it was ever started.
-fn supervised(mut command: Command, link: Option<&Link>, program: &OsStr) -> anyhow::Result<(u8, bool)> {
+/// A program that was started: the watchdog of its system calls, if they are heard.
+type Started = Option<Watchdog>;
+
+/// Starts `command` and waits until it ends; how it ended, and what was left if it was ever started.
+fn supervised(
+    mut command: Command,
+    run: Option<(&Args, &Ways, &Link)>,
+    program: &OsStr,
+) -> anyhow::Result<(u8, Option<Started>)> {
     // What comes from now on is kept for the program.
     signal::pass_on_to(0).context("handling signals")?;
+    let trap = run.and_then(|(args, ways, _)| trap(args, ways, &mut command, program));
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(e) => {
             crate::complain!("headstart: {}: {e}", program.to_string_lossy());
             let code = if e.kind() == std::io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::CANNOT_RUN };
-            return Ok((code, false));
+            return Ok((code, None));
         }
     };
     // What is sent to headstart is meant for the program; what the keyboard sends, the program gets itself.
     let pid = i32::try_from(child.id()).context("the child's process id")?;
-    signal::pass_on_to(pid).context("handling signals")?;
-    if let Some(link) = link {
+    let passing_on = signal::pass_on_to(pid);
+    let mut watchdog = None;
+    if let Some((args, ways, link)) = run {
+        watchdog = trap.and_then(|(trap, outstanding)| heard(args, ways, link, program, (trap, outstanding)));
+        let ended = headstart_io::process_end(pid).context("watching the program")?;
         // Should the supervisor have gone, the program goes on alone.
-        let _ = link.watch(&headstart_io::process_end(pid).context("watching the program")?);
+        let gone = link.watch(&ended).is_err() || !watchdog::first_of(ended.as_fd(), link.as_fd())?;
+        if let (true, Some(watchdog)) = (gone, &watchdog) {
+            watchdog.take_over(Some(ended.as_fd())).context("answering in the supervisor's place")?;
+        }
     }
+    passing_on.context("handling signals")?;
     let status = child.wait().context("waiting for the program")?;
     // Its number may be another's from now on.
     signal::pass_on_to(0).context("handling signals")?;
-    Ok((exit::of_child(status), true))
+    Ok((exit::of_child(status), Some(watchdog)))
 }
 
-fn why_not(program: &OsStr) -> Option<String> {
-    let path = program::find(program, std::env::var_os("PATH").as_deref())?;
-    match program::reach(&path) {
-        Ok(reach) => Reach::why_not(&reach),
-        // A file that cannot be read can perhaps be run; the loader will see.
-        Err(_) => None,
+/// Has the program put itself under a filter when it starts, if its system calls are to be heard.
+fn trap(args: &Args, ways: &Ways, command: &mut Command, program: &OsStr) -> Option<(Trap, Outstanding)> {
+    ways.calls.as_ref().ok()?;
+    // Both before there is a program: once its calls wait, somebody must be able to answer them.
+    match Outstanding::new().and_then(|outstanding| Ok((Trap::around(command)?, outstanding))) {
+        Ok(trap) => Some(trap),
+        Err(why) => {
+            not_heard(args, ways, program, &why);
+            None
+        }
+    }
+}
+
+/// Hands the program's system calls to the supervisor, and keeps what is needed should it die. Says so if they are not to be
+/// had, or if they are all that there is.
+fn heard(
+    args: &Args,
+    ways: &Ways,
+    link: &Link,
+    program: &OsStr,
+    (trap, outstanding): (Trap, Outstanding),
+) -> Option<Watchdog> {
+    let listener = match trap.listener() {
+        Ok(listener) => listener,
+        Err(why) => {
+            not_heard(args, ways, program, &why);
+            return None;
+        }
+    };
+    if let (Via::Auto, Err(why)) = (args.via, &ways.preload) {
+        complain(args, format_args!("{} is reached by its system calls only: {why}", program.to_string_lossy()));
+    }
+    // Should the supervisor have gone, the watchdog is needed at once; the end of the connection tells.
+    let _ = link.hear_calls(&listener, &outstanding);
+    Some(Watchdog::new(listener, outstanding))
+}
+
+fn not_heard(args: &Args, ways: &Ways, program: &OsStr, why: &dyn std::fmt::Display) {
+    let name = program.to_string_lossy();
+    match ways.preload {
+        Ok(()) => complain(args, format_args!("{name} is reached through its C library only: {why}")),
+        Err(_) => complain(args, format_args!("{name} is not covered: {why}")),
     }
 }
 

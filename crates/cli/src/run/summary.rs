@@ -34,6 +34,7 @@ pub fn json(summary: &Summary) -> serde_json::Value {
     serde_json::json!({
         "version": SUMMARY_VERSION,
         "processes": summary.processes,
+        "connects_heard": summary.connects_heard,
         "resolved": resolved,
         "unresolved": unresolved,
         "cache_hits": cache_hits,
@@ -56,17 +57,26 @@ pub fn json(summary: &Summary) -> serde_json::Value {
 /// The summary in a line for people.
 pub fn in_words(summary: &Summary) -> String {
     let t = &summary.tally;
-    if summary.processes == 0 {
-        return "the program never looked up a name or connected through its C library; nothing to gain here".into();
-    }
     let plural = |n: u64, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
-    let mut parts = vec![format!(
-        "{} resolved ({} of {} lookups from the cache) in {:.1} ms",
-        plural(t.resolved, "name"),
-        t.cache_hits,
-        t.cache_hits + t.cache_misses,
-        ms(t.lookup_wait)
-    )];
+    let mut parts = Vec::new();
+    match summary.processes {
+        0 if summary.connects_heard == 0 => {
+            return "the program never looked up a name or connected through its C library; nothing to gain here"
+                .into();
+        }
+        0 if t.connections() + t.failed == 0 => {
+            let heard = plural(summary.connects_heard, "connect");
+            parts.push(format!("{heard} heard, and no name looked up through the C library; nothing to gain here"));
+        }
+        0 => {}
+        _ => parts.push(format!(
+            "{} resolved ({} of {} lookups from the cache) in {:.1} ms",
+            plural(t.resolved, "name"),
+            t.cache_hits,
+            t.cache_hits + t.cache_misses,
+            ms(t.lookup_wait)
+        )),
+    }
     if t.handed_over > 0 {
         parts.push(format!(
             "{} handed over after {:.1} ms of waiting for {:.1} ms of handshakes",

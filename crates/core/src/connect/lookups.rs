@@ -64,6 +64,11 @@ impl Lookups {
         (id, true)
     }
 
+    /// Whether the answer to `question` is awaited.
+    pub fn is_open(&self, question: &Question) -> bool {
+        self.open.values().any(|o| o.question == *question)
+    }
+
     pub fn get_mut(&mut self, id: QueryId) -> Option<&mut Open> {
         self.open.get_mut(&id)
     }

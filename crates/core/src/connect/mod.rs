@@ -5,6 +5,7 @@
 //! over the connection that [`rank`] finds best. Whether, when and to whom packets are sent is decided here; nothing
 //! here sends one.
 
+mod asks;
 pub mod cache;
 mod connector;
 pub mod explain;
@@ -16,10 +17,12 @@ mod tally;
 pub mod timeline;
 mod types;
 
+pub use asks::Answered;
 pub use connector::{Connector, Settings};
 pub use tally::Tally;
 pub use types::{
-    AppId, AttemptId, AttemptResult, Claim, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved, Want,
+    AppId, Ask, AttemptId, AttemptResult, Claim, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved,
+    Want,
 };
 
 #[cfg(test)]

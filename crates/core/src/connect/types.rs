@@ -1,5 +1,6 @@
 //! What goes into the [`Connector`](super::Connector) and what comes out.
 
+use super::Answered;
 use crate::path::{Family, NetworkId};
 use crate::time::Duration;
 use crate::wire::shim::Pass;
@@ -57,6 +58,19 @@ pub struct Resolve {
     pub port: Option<u16>,
 }
 
+/// A program asks DNS itself, for one family of a name.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Who asks.
+    pub app: AppId,
+    /// The name; case and a final dot do not matter.
+    pub name: String,
+    /// The family whose records are asked for.
+    pub family: Family,
+    /// The server that it asks, as in [`Output::Query`]; the first that is asked if one must be.
+    pub server: u32,
+}
+
 /// A program asks for a connection to an address that a lookup gave it.
 #[derive(Clone, Debug)]
 pub struct Claim {
@@ -99,12 +113,16 @@ pub enum AttemptResult {
 pub enum Input {
     /// getaddrinfo was called.
     Resolve(RequestId, Resolve),
+    /// A question was asked over DNS.
+    Ask(RequestId, Ask),
     /// connect was called.
     Claim(RequestId, Claim),
     /// A call about this host was left to the program before it got here.
     LeftAlone(RequestId, String, Pass),
     /// The caller has gone; its answer is not awaited any more.
     Abandon(RequestId),
+    /// A call was left to the kernel before it became a claim, or after; to be counted.
+    Passed(RequestId, Pass),
     /// An answer to a query arrived.
     Lookup(QueryId, LookupResult),
     /// An attempt ended.
@@ -162,6 +180,8 @@ pub enum Output {
     Close(AttemptId),
     /// Answer a getaddrinfo.
     Answer(RequestId, Resolved),
+    /// Answer a question that was asked over DNS.
+    Answered(RequestId, Answered),
     /// Give the attempt's socket to the program; if not yet `connected` it is in progress, and its end is still to be
     /// reported.
     HandOver {

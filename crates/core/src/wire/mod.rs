@@ -2,4 +2,8 @@
 
 #[cfg(feature = "dns")]
 pub mod dns;
+pub mod options;
+#[cfg(feature = "dns")]
+pub mod relay;
 pub mod shim;
+pub mod sockaddr;

@@ -96,11 +96,25 @@ pub enum Pass {
     Unsuitable = 9,
     /// Headstart is switched off for this program.
     SwitchedOff = 10,
+    /// An option is set on the socket that another one cannot take over.
+    SocketOption = 11,
+    /// The socket is not new: bound, connected, or on its way.
+    NotNew = 12,
+    /// The socket is in use under another descriptor, or in another process.
+    SharedSocket = 13,
+    /// The socket is in an epoll set that cannot be repaired.
+    EventSet = 14,
+    /// The process cannot be looked into.
+    OutOfReach = 15,
+    /// A signal came while the call was waiting.
+    Signal = 16,
+    /// The supervisor has no descriptors left.
+    OutOfDescriptors = 17,
 }
 
 impl Pass {
     /// Every reason, in order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 17] = [
         Self::HostsFile,
         Self::LocalName,
         Self::SearchDomain,
@@ -111,6 +125,13 @@ impl Pass {
         Self::NothingReady,
         Self::Unsuitable,
         Self::SwitchedOff,
+        Self::SocketOption,
+        Self::NotNew,
+        Self::SharedSocket,
+        Self::EventSet,
+        Self::OutOfReach,
+        Self::Signal,
+        Self::OutOfDescriptors,
     ];
 
     /// The reason in words, for people.
@@ -126,6 +147,13 @@ impl Pass {
             Self::NothingReady => "non-blocking, nothing ready",
             Self::Unsuitable => "socket of another family",
             Self::SwitchedOff => "switched off",
+            Self::SocketOption => "socket option that cannot be carried over",
+            Self::NotNew => "socket bound or connected before",
+            Self::SharedSocket => "socket shared with another descriptor or process",
+            Self::EventSet => "socket in an epoll set that cannot be repaired",
+            Self::OutOfReach => "process cannot be looked into",
+            Self::Signal => "a signal came",
+            Self::OutOfDescriptors => "out of descriptors",
         }
     }
 }
@@ -143,7 +171,8 @@ pub fn filter_bit(addr: IpAddr) -> usize {
         IpAddr::V4(a) => eat(&a.octets()),
         IpAddr::V6(a) => eat(&a.octets()),
     }
-    (hash >> 16) as usize % (FILTER_BYTES * 8)
+    // The last byte of an address reaches the bits from 40 on, and hardly any below.
+    (hash >> 40) as usize % (FILTER_BYTES * 8)
 }
 
 /// Size of the shared filter: one page of 65 536 bits is 8 KiB; 1000 addresses give 1.5 % of needless questions.

@@ -11,12 +11,12 @@ use crate::poll::{Interest, Poll};
 use crate::sys::netns;
 use crate::tcp;
 use headstart_core::connect::{
-    AttemptId, AttemptResult, Connector, Input, LookupResult, Output, RequestId, Resolved, Settings,
+    Answered, AttemptId, AttemptResult, Connector, Input, LookupResult, Output, RequestId, Resolved, Settings,
 };
 use headstart_core::machine::Machine;
 use headstart_core::path::{Family, NetworkId};
 use headstart_core::time::Instant;
-use headstart_core::wire::shim::Pass;
+use headstart_core::wire::shim::{FILTER_BYTES, Pass, filter_bit};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getsockname, socket_with};
 use std::collections::{BTreeMap, VecDeque};
@@ -30,6 +30,8 @@ use std::os::fd::OwnedFd;
 pub(super) enum Told {
     /// The addresses of a name, or why there are none.
     Answer(Resolved),
+    /// What is said to a question that was asked over DNS.
+    Answered(Answered),
     /// The attempt's socket is the program's; connected, or under way.
     HandOver { attempt: AttemptId, connected: bool },
     /// Every attempt failed.
@@ -59,6 +61,8 @@ pub(super) struct Engine {
     attempts: BTreeMap<u64, Attempt>,
     routes: Option<(bool, bool)>,
     network: Option<NetworkId>,
+    /// Addresses that programs were told, by `filter_bit`.
+    told_addresses: Vec<u8>,
     /// The one that queries and attempts go to; `None` on kernels that do not tell (before 5.14).
     pub network_namespace: Option<u64>,
 }
@@ -76,6 +80,7 @@ impl Engine {
             attempts: BTreeMap::new(),
             routes: None,
             network: None,
+            told_addresses: vec![0; FILTER_BYTES],
             network_namespace: netns::own_cookie().ok(),
         })
     }
@@ -105,6 +110,10 @@ impl Engine {
     /// Something happened on a socket of a query.
     pub fn exchange_event(&mut self, n: u64) {
         if let Some((query, result)) = self.transport.event(&self.poll, |n| EXCHANGE | n, n) {
+            if let LookupResult::Addresses(list, _) = &result {
+                // Whoever asks over DNS is told what the server said, whatever became of it here.
+                list.iter().for_each(|addr| self.make_known(*addr));
+            }
             self.feed(Input::Lookup(query, result));
         }
     }
@@ -163,6 +172,17 @@ impl Engine {
         self.routes
     }
 
+    /// Whether a program may have been told `addr`. If not, the connector knows nothing of it, and need not be asked.
+    pub fn may_know(&self, addr: IpAddr) -> bool {
+        let bit = filter_bit(addr);
+        self.told_addresses[bit / 8] & (1 << (bit % 8)) != 0
+    }
+
+    fn make_known(&mut self, addr: IpAddr) {
+        let bit = filter_bit(addr);
+        self.told_addresses[bit / 8] |= 1 << (bit % 8);
+    }
+
     fn drain(&mut self) {
         while let Some(output) = self.connector.poll_output() {
             match output {
@@ -181,7 +201,13 @@ impl Engine {
                         self.poll.remove(&attempt.socket);
                     }
                 }
-                Output::Answer(request, resolved) => self.told.push_back((request, Told::Answer(resolved))),
+                Output::Answer(request, resolved) => {
+                    if let Resolved::Addresses(list) = &resolved {
+                        list.iter().for_each(|addr| self.make_known(*addr));
+                    }
+                    self.told.push_back((request, Told::Answer(resolved)));
+                }
+                Output::Answered(request, answered) => self.told.push_back((request, Told::Answered(answered))),
                 Output::HandOver { request, attempt, connected } => {
                     self.told.push_back((request, Told::HandOver { attempt, connected }));
                 }

@@ -9,6 +9,8 @@ mod control;
 mod engine;
 mod preload;
 mod run;
+mod seccomp;
+mod stub;
 mod token;
 
 use crate::names::Names;
@@ -17,15 +19,20 @@ use engine::{Engine, Told};
 use headstart_core::connect::{RequestId, Settings};
 use headstart_core::time::{Duration, Instant};
 use run::Run;
+pub use seccomp::Outstanding;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use token::{ATTEMPT, CALLER, CONTROL, DOOR, EXCHANGE, LISTENER, PROGRAM, STOP, run_of, split};
+use stub::Stub;
+use token::{
+    ATTEMPT, CALLER, CONTROL, DOOR, EXCHANGE, FORWARD, HEARD, HELD, LISTENER, POST, PROGRAM, QUESTION, STOP, run_of,
+    split,
+};
 
 /// A way in which programs are heard and answered. The ids of its requests carry its kind and its run (see `token`).
 trait Front {
-    /// Something happened on a descriptor that it listens to.
-    fn event(&mut self, engine: &mut Engine, token: u64);
+    /// Something happened on a descriptor that it listens to. Programs that turn to DNS servers are the stub's.
+    fn event(&mut self, engine: &mut Engine, stub: &mut Stub, token: u64);
     /// The connector answers its request `n`, whose kind is one of its own.
     fn tell(&mut self, engine: &mut Engine, n: u64, told: Told);
     /// The run is over: lets go of whoever waits.
@@ -36,6 +43,7 @@ trait Front {
 #[derive(Debug)]
 pub struct Supervisor {
     engine: Engine,
+    stub: Stub,
     /// Where runs connect; a private supervisor has none.
     door: Option<OwnedFd>,
     /// Given up to turn runs away when there are no more descriptors.
@@ -68,7 +76,8 @@ impl Supervisor {
         let engine = Engine::new(settings, names)?;
         let idle_since = engine.clock.now();
         let (links, runs) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { engine, door: None, spare: None, links, next_link: 0, runs, last_run: 0, idle_since })
+        let stub = Stub::new();
+        Ok(Self { engine, stub, door: None, spare: None, links, next_link: 0, runs, last_run: 0, idle_since })
     }
 
     /// Lets runs in that connect to `door`.
@@ -113,7 +122,8 @@ impl Supervisor {
         self.idle_since = self.engine.clock.now();
         let mut tokens = Vec::new();
         loop {
-            let work = self.engine.deadline();
+            let waiting = self.runs.values().filter_map(|run| run.seccomp.as_ref()?.deadline());
+            let work = self.engine.deadline().into_iter().chain(waiting).min();
             let end = self.is_idle().then(|| self.idle_since + linger);
             let deadline = work.into_iter().chain(end).min();
             if deadline.is_none_or(|at| at > self.engine.clock.now()) {
@@ -129,9 +139,16 @@ impl Supervisor {
                     (PROGRAM, n) => self.program_ended(run_of(n)),
                     (LISTENER | CALLER, n) => {
                         if let Some(front) = self.runs.get_mut(&run_of(n)).and_then(|r| r.preload.as_mut()) {
-                            front.event(&mut self.engine, token);
+                            front.event(&mut self.engine, &mut self.stub, token);
                         }
                     }
+                    (HEARD, n) => {
+                        if let Some(front) = self.runs.get_mut(&run_of(n)).and_then(|r| r.seccomp.as_mut()) {
+                            front.event(&mut self.engine, &mut self.stub, token);
+                        }
+                        self.end_if_over(run_of(n));
+                    }
+                    (POST | FORWARD, _) => self.stub.event(&mut self.engine, token),
                     (EXCHANGE, n) => self.engine.exchange_event(n),
                     (ATTEMPT, n) => self.engine.attempt_event(n),
                     _ => {}
@@ -141,6 +158,9 @@ impl Supervisor {
             let now = self.engine.clock.now();
             if work.is_some_and(|at| at <= now) {
                 self.engine.timeout();
+                for front in self.runs.values_mut().filter_map(|run| run.seccomp.as_mut()) {
+                    front.timeout(&mut self.engine);
+                }
                 self.tell();
             }
             if tokens.is_empty() && self.is_idle() && end.is_some_and(|at| at <= now) {
@@ -175,8 +195,17 @@ impl Supervisor {
     fn tell(&mut self) {
         while let Some((RequestId(id), told)) = self.engine.told() {
             let (kind, n) = split(id);
+            if kind == QUESTION {
+                self.stub.tell(&mut self.engine, n, told);
+                continue;
+            }
             let Some(run) = self.runs.get_mut(&run_of(n)) else { continue };
-            if let (CALLER, Some(front)) = (kind, &mut run.preload) {
+            let front: Option<&mut dyn Front> = match kind {
+                CALLER => run.preload.as_mut().map(|front| front as _),
+                HELD => run.seccomp.as_mut().map(|front| front as _),
+                _ => None,
+            };
+            if let Some(front) = front {
                 front.tell(&mut self.engine, n, told);
             }
         }

@@ -3,6 +3,7 @@
 
 use super::Front;
 use super::engine::{Engine, Told};
+use super::stub::Stub;
 use super::token::{CALLER, LISTENER, of_run, split};
 use crate::poll::Interest;
 use crate::sys::netns;
@@ -207,7 +208,7 @@ impl Preload {
 }
 
 impl Front for Preload {
-    fn event(&mut self, engine: &mut Engine, token: u64) {
+    fn event(&mut self, engine: &mut Engine, _: &mut Stub, token: u64) {
         match split(token) {
             (CALLER, n) => self.hear(engine, n, true),
             _ => self.accept(engine),
@@ -229,6 +230,7 @@ impl Front for Preload {
                 None => self.reply(n, &Reply::Pass(Pass::NothingReady), None),
             },
             Told::Fail(errno) => self.reply(n, &Reply::Failed(errno), None),
+            Told::Answered(_) => {}
             Told::Pass(reason) => self.reply(n, &Reply::Pass(reason), None),
         }
     }

@@ -4,6 +4,7 @@
 use super::Front;
 use super::engine::Engine;
 use super::preload::Preload;
+use super::seccomp::Seccomp;
 use super::token::{PROGRAM, of_run};
 use crate::control::{Descriptor, Registered, Summary};
 use crate::poll::Interest;
@@ -17,6 +18,7 @@ pub(super) struct Run {
     number: u32,
     pub registered: Registered,
     pub preload: Option<Preload>,
+    pub seccomp: Option<Seccomp>,
     /// Readable when the program has ended; until it has been named, the run is its control connection's.
     program: Option<OwnedFd>,
     /// Its `headstart run` is still there.
@@ -28,16 +30,19 @@ pub(super) struct Run {
 impl Run {
     pub fn new(engine: &Engine, number: u32, registered: Registered) -> Self {
         let ignored_before = engine.transport.ignored;
-        Self { number, registered, preload: None, program: None, attended: true, ignored_before }
+        Self { number, registered, preload: None, seccomp: None, program: None, attended: true, ignored_before }
     }
 
     /// Takes in descriptors that came from the run, each with what it is; why not, if they cannot be used.
     pub fn add(&mut self, engine: &Engine, descriptors: Vec<(Descriptor, OwnedFd)>) -> Result<(), String> {
         let (mut listener, mut filter) = (None, None);
+        let (mut calls, mut outstanding) = (None, None);
         for (what, descriptor) in descriptors {
             match what {
                 Descriptor::PreloadListener => listener = Some(descriptor),
                 Descriptor::PreloadFilter => filter = Some(File::from(descriptor)),
+                Descriptor::SeccompListener => calls = Some(descriptor),
+                Descriptor::Outstanding => outstanding = Some(descriptor),
                 Descriptor::Program => {
                     let token = PROGRAM | of_run(self.number);
                     let added = engine.poll.add(&descriptor, token, Interest::Read);
@@ -45,6 +50,14 @@ impl Run {
                     self.program = Some(descriptor);
                 }
             }
+        }
+        match (calls, outstanding) {
+            (Some(calls), Some(outstanding)) => {
+                let seccomp = Seccomp::new(engine, self.number, calls, outstanding);
+                self.seccomp = Some(seccomp.map_err(|e| format!("system calls cannot be heard: {e}"))?);
+            }
+            (None, None) => {}
+            _ => return Err("the listener of system calls and the page of its watchdog come together".into()),
         }
         match (listener, filter) {
             (Some(listener), Some(filter)) => {
@@ -63,7 +76,8 @@ impl Run {
 
     /// The front ends, each of which a request may be for.
     pub fn fronts(&mut self) -> impl Iterator<Item = &mut dyn Front> {
-        self.preload.iter_mut().map(|front| front as &mut dyn Front)
+        let preload = self.preload.iter_mut().map(|front| front as &mut dyn Front);
+        preload.chain(self.seccomp.iter_mut().map(|front| front as &mut dyn Front))
     }
 
     /// The program has ended.
@@ -74,15 +88,16 @@ impl Run {
     }
 
     /// Whether nobody is left to serve: `headstart run` has ended and the program too. What the program left behind goes on
-    /// alone.
+    /// alone, but for those whose system calls wait for us.
     pub fn is_over(&self) -> bool {
-        !self.attended && self.program.is_none()
+        !self.attended && self.program.is_none() && self.seccomp.as_ref().is_none_or(Seccomp::is_over)
     }
 
     pub fn summary(&self, engine: &Engine) -> Summary {
         Summary {
             tally: engine.connector.tally_of(self.number),
             processes: self.preload.as_ref().map_or(0, Preload::processes),
+            connects_heard: self.seccomp.as_ref().map_or(0, Seccomp::heard),
             ignored_messages: engine.transport.ignored - self.ignored_before,
         }
     }

@@ -20,6 +20,17 @@ pub(super) const LISTENER: u64 = 4 << SHIFT;
 pub(super) const CONTROL: u64 = 5 << SHIFT;
 /// The program of a run.
 pub(super) const PROGRAM: u64 = 6 << SHIFT;
+/// Where system calls of a run arrive.
+pub(super) const HEARD: u64 = 7 << SHIFT;
+/// A system call that waits for its answer.
+pub(super) const HELD: u64 = 8 << SHIFT;
+
+/// A post of the stub.
+pub(super) const POST: u64 = 0x10 << SHIFT;
+/// A question that was asked at one.
+pub(super) const QUESTION: u64 = 0x11 << SHIFT;
+/// A question that is taken to its server as it is.
+pub(super) const FORWARD: u64 = 0x12 << SHIFT;
 
 const SHIFT: u32 = 56;
 const RUN_SHIFT: u32 = 32;

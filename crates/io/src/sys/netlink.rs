@@ -17,7 +17,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
@@ -76,8 +76,19 @@ pub const LOOPBACK: u32 = 1;
 impl Netlink {
     /// Opens a socket in the calling thread's network namespace.
     pub fn open() -> Result<Self, NetlinkError> {
+        let socket = Socket::new(NETLINK_ROUTE);
+        Self::with(socket)
+    }
+
+    /// Speaks for the namespace in which `socket`, a fresh one of NETLINK_ROUTE, was made.
+    pub fn over(socket: OwnedFd) -> Result<Self, NetlinkError> {
+        // SAFETY: the descriptor is owned, and handed on.
+        Self::with(Ok(unsafe { Socket::from_raw_fd(socket.into_raw_fd()) }))
+    }
+
+    fn with(socket: io::Result<Socket>) -> Result<Self, NetlinkError> {
         let open = || {
-            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            let mut socket = socket?;
             socket.bind_auto()?;
             socket.connect(&SocketAddr::new(0, 0))?;
             // Text for errors; old kernels do without.

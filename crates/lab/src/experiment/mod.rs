@@ -6,9 +6,11 @@
 
 mod claims;
 pub mod connect_faults;
+pub mod connect_model;
 pub mod connect_overhead;
 pub mod connect_programs;
 pub mod emulator;
+pub mod interposition;
 mod outcome;
 pub mod shim_cost;
 mod stopwatch;
@@ -24,8 +26,15 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Every experiment, in the order in which `headstart lab list` shows them.
-pub const ALL: &[Entry] =
-    &[connect_overhead::ENTRY, connect_programs::ENTRY, connect_faults::ENTRY, emulator::ENTRY, shim_cost::ENTRY];
+pub const ALL: &[Entry] = &[
+    connect_overhead::ENTRY,
+    connect_programs::ENTRY,
+    connect_faults::ENTRY,
+    connect_model::ENTRY,
+    interposition::ENTRY,
+    emulator::ENTRY,
+    shim_cost::ENTRY,
+];
 
 /// An experiment as the registry knows it.
 ///

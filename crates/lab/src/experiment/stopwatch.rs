@@ -1,15 +1,17 @@
 //! Programs by the stopwatch: started, watched, and ended if they go on for too long.
 //!
-//! Each runs in a process group of its own, which is all that is ever ended, with nothing to read and nobody to hear it.
+//! Each runs in a process group of its own, which is all that is ever ended, and has nothing to read.
 
 use anyhow::Context as _;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_io::process_end;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -26,9 +28,9 @@ pub(super) struct Ended {
 /// What came of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// Exit status 0.
+    /// Exit status 0, and the right output where that is looked at.
     Well,
-    /// Any other status, or a signal.
+    /// Anything else.
     Failed,
     /// It went on for too long, and was ended.
     Cut,
@@ -49,6 +51,26 @@ pub(super) fn time(command: &mut Command, longest: Duration) -> anyhow::Result<E
         Some(after) => Ok(Ended { after, how: run.finish()? }),
         None => run.cut(),
     }
+}
+
+/// As [`time`]; it has done well only if what it wrote to its standard output is right, too.
+pub(super) fn time_output(
+    command: &mut Command,
+    longest: Duration,
+    is_right: impl Fn(&[u8]) -> bool,
+) -> anyhow::Result<Ended> {
+    // In memory, so that nobody has to read while it runs, and nothing is held up by who inherits it.
+    let mut output = File::from(memfd_create(c"output", MemfdFlags::CLOEXEC).context("making a file in memory")?);
+    let mut run = Run::start(command.stdout(output.try_clone().context("a file in memory")?), longest)?;
+    let end = process_end(run.pid()?).context("watching a program")?;
+    let Some(after) = run.wait_for(&end)? else { return run.cut() };
+    let mut how = run.finish()?;
+    let mut written = Vec::new();
+    output.rewind().and_then(|()| output.read_to_end(&mut written)).context("reading what a program wrote")?;
+    if how == How::Well && !is_right(&written) {
+        how = How::Failed;
+    }
+    Ok(Ended { after, how })
 }
 
 /// The shell's words for a program that is run twice: a line with its status at each end.
@@ -157,6 +179,10 @@ mod tests {
         let ended = time(&mut shell("sleep 0.05"), LONG).unwrap();
         assert!(ended.how == How::Well && ended.millis() >= 50.0, "{ended:?}");
         assert_eq!(time(&mut shell("exit 3"), LONG).unwrap().how, How::Failed);
+        let said =
+            |script, right: &'static [u8]| time_output(&mut shell(script), LONG, move |out| out == right).unwrap().how;
+        assert_eq!([said("echo yes", b"yes\n"), said("echo no", b"yes\n")], [How::Well, How::Failed]);
+        assert_eq!(said("echo yes; exit 1", b"yes\n"), How::Failed);
         let missing = time(&mut Command::new("/no/such/program"), LONG).unwrap_err();
         assert!(missing.to_string().contains("/no/such/program"), "{missing}");
     }

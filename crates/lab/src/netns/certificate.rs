@@ -5,6 +5,7 @@
 //! delay that was emulated, and if no packet was lost other than by the models. The histogram's buckets are 3 % wide and
 //! percentiles are the upper edges of their buckets: never flattering.
 
+use super::settings::PortKind;
 use headstart_core::time::{Duration, Instant};
 use headstart_link::Dropped;
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,8 @@ pub struct Drops {
     pub black_hole: u64,
     /// The kernel dropped them before the emulator read them. Not modelled: makes a run invalid.
     pub overflow: u64,
-    /// Larger than any frame that the emulator takes in. Not modelled: makes a run invalid.
+    /// Larger than any frame that the emulator takes in, or unfinished in a way that it does not know (a super-packet inside
+    /// a tunnel of the kernel's). Not modelled: makes a run invalid.
     pub oversize: u64,
     /// The kernel refused to send them. Not modelled: makes a run invalid.
     pub send_failed: u64,
@@ -67,6 +69,21 @@ pub struct Certificate {
     pub net_lateness: Lateness,
     /// Whether the emulator ran with real-time priority.
     pub real_time_priority: bool,
+    /// The kind of port; of several, the one for fast links.
+    pub ports: PortKind,
+    /// Frames that those packets left in: fewer than packets if neighbours left together.
+    pub frames: u64,
+    /// Bytes of those packets, from the IP header on.
+    pub bytes: u64,
+    /// Time that the emulator spent on a processor, in seconds, spinning included.
+    pub cpu_s: f64,
+}
+
+impl Certificate {
+    /// Processor time of the emulator for each gigabyte (10^9 bytes) that it carried, in seconds; none if it carried none.
+    pub fn cpu_s_per_gb(&self) -> Option<f64> {
+        (self.bytes > 0).then(|| self.cpu_s / (self.bytes as f64 / 1e9))
+    }
 }
 
 impl Certificate {
@@ -93,11 +110,16 @@ pub(super) struct Tally {
     pub passed: u64,
     pub drops: Drops,
     pub real_time_priority: bool,
+    pub super_packets: bool,
+    pub frames: u64,
+    pub cpu: Duration,
+    bytes: u64,
 }
 
 impl Tally {
-    /// A packet that came in at `arrived` and was due at `due` has left at `left`.
-    pub fn left(&mut self, arrived: Instant, due: Instant, left: Instant) {
+    /// A packet of `bytes` that came in at `arrived` and was due at `due` has left at `left`.
+    pub fn left(&mut self, arrived: Instant, due: Instant, left: Instant, bytes: usize) {
+        self.bytes += bytes as u64;
         self.early += u64::from(left < due);
         self.lateness.add(left - due);
         let delay = due - arrived;
@@ -144,6 +166,10 @@ impl Tally {
             bias_us: bias.as_nanos() as f64 / 1e3,
             net_lateness: of(bias),
             real_time_priority: self.real_time_priority,
+            ports: if self.super_packets { PortKind::SuperPackets } else { PortKind::SinglePackets },
+            frames: self.frames,
+            bytes: self.bytes,
+            cpu_s: self.cpu.as_secs_f64(),
         }
     }
 }
@@ -220,7 +246,7 @@ mod tests {
     fn percentiles_are_those_of_the_packets() {
         let mut tally = Tally::default();
         for n in 1..=100 {
-            tally.left(us(0), us(15_000), us(15_000 + n));
+            tally.left(us(0), us(15_000), us(15_000 + n), 1500);
         }
         let certificate = tally.certificate();
         assert!((50.0..52.0).contains(&certificate.lateness.p50_us), "{certificate:?}");
@@ -233,7 +259,7 @@ mod tests {
     fn the_allowance_grows_with_the_delay() {
         for (delay_us, late_us, valid) in [(15_000, 600, false), (15_000, 480, true), (50_000, 900, true)] {
             let mut tally = Tally::default();
-            tally.left(us(0), us(delay_us), us(delay_us + late_us));
+            tally.left(us(0), us(delay_us), us(delay_us + late_us), 1500);
             assert_eq!(tally.certificate().valid, valid, "{late_us} us late over {delay_us} us");
         }
     }
@@ -252,7 +278,7 @@ mod tests {
     fn the_bias_is_reported_beside_the_gross_figure_never_instead_of_it() {
         let mut tally = Tally::default();
         tally.probe(us(0), us(20));
-        tally.left(us(0), us(1000), us(1050));
+        tally.left(us(0), us(1000), us(1050), 1500);
         let certificate = tally.certificate();
         assert!((certificate.bias_us - 20.0).abs() < 1.0);
         assert!((certificate.lateness.p50_us - 50.0).abs() < 1.0);

@@ -9,19 +9,25 @@ mod certificate;
 mod emulator;
 mod enter;
 mod frame;
+mod gather;
 mod nodes;
+mod parcel;
 mod private_files;
+mod settings;
 mod shell;
+mod super_packet;
 mod switch;
 mod timeline;
 mod topology;
 mod visitor;
+mod worker;
 
 pub use addressing::{Block, DNS_V4, DNS_V6, MOST_DNS_SERVERS, NotABlock, dns_server};
 pub use certificate::{Certificate, Drops, Lateness};
 pub use enter::{Entered, Entry};
 pub use nodes::{Nodes, on_node};
-pub use shell::{default_world, shell};
+pub use settings::{PortKind, Settings, UnknownPortKind};
+pub use shell::{default_world, shell, shell_with};
 pub use visitor::{Visited, Visitor};
 
 use crate::server::dns::{DnsServer, Query};
@@ -105,14 +111,21 @@ pub struct Network {
 impl Network {
     /// Builds `world` and starts its servers. Call it inside (see [`Entry::enter`]).
     pub fn build(world: &World) -> Result<Self, Error> {
+        Self::build_with(world, &Settings::default())
+    }
+
+    /// As [`Self::build`], with the emulator set up by `settings`.
+    pub fn build_with(world: &World, settings: &Settings) -> Result<Self, Error> {
         check(&world.sites)?;
         check_resolvers(&world.resolvers)?;
         check_timeline(world)?;
-        let (up, down) = headstart_link::parse(&world.link)?;
+        let link = headstart_link::parse_duplex(&world.link)?;
+        let kind = settings.ports_for(&link);
         let clock = Clock::new();
         let addresses: Vec<IpAddr> = hosts(&world.sites).map(|host| host.addr).collect();
-        let (wires, ports) = topology::lay(Far::Servers(&addresses))?;
-        let switch = Switch::new(&[Cable { ends: topology::ACCESS, up, down }], world.seed);
+        let (wires, ports) = topology::lay(Far::Servers(&addresses), kind)?;
+        let cable = Cable { ends: topology::ACCESS, link, ahead: kind.quantum() };
+        let switch = Switch::new(&[cable], world.seed);
         let io = |what: &str| {
             let what = what.to_owned();
             move |source| Error::Io { what, source }
@@ -128,7 +141,7 @@ impl Network {
         for host in hosts(&world.sites).filter(|host| host.fate != Fate::Refuses) {
             topology::in_ns(&wires.far, || web.listen(host.addr).map_err(io("listening for a site")))?;
         }
-        let emulator = Emulator::start(switch, ports, peers(&world.sites, &world.resolvers), clock)
+        let emulator = Emulator::start(switch, ports, peers(&world.sites, &world.resolvers), clock, settings)
             .map_err(io("starting the emulator"))?;
         let files = match &world.resolvers[..] {
             [Resolver::ORDINARY] => None,

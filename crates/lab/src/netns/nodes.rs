@@ -4,11 +4,14 @@
 //! an ordinary program with an ordinary network.
 
 use super::emulator::{Emulator, Ports};
+use super::settings::{PortKind, Settings};
 use super::switch::{Cable, Peers, Switch};
-use super::topology::{self, EMULATOR, ENDPOINT, PREFERRED_CONGESTION_CONTROL, ROUTER, in_ns, plug, port, sysctls};
+use super::topology::{
+    self, EMULATOR, ENDPOINT, FAST, PREFERRED_CONGESTION_CONTROL, ROUTER, in_ns, plug, port, sysctls,
+};
 use super::{Certificate, Error, shell};
 use crate::scenario::routes::{End, Routes, owner};
-use crate::scenario::{Invalid, Scenario};
+use crate::scenario::{Invalid, Scenario, Wire};
 use headstart_core::path::Family;
 use headstart_io::clock::Clock;
 use headstart_io::sys::netlink::{LOOPBACK, Mac, Netlink, VethEnd, Via};
@@ -60,6 +63,11 @@ fn interface(end: End) -> String {
 impl Nodes {
     /// Builds the network of `scenario`. Call it inside (see [`super::Entry::enter`]).
     pub fn build(scenario: &Scenario) -> Result<Self, Error> {
+        Self::build_with(scenario, &Settings::default())
+    }
+
+    /// As [`Self::build`], with the emulator set up by `settings`.
+    pub fn build_with(scenario: &Scenario, settings: &Settings) -> Result<Self, Error> {
         let routes = Routes::of(scenario).map_err(|(line, reason)| {
             Error::World(Invalid { origin: scenario.name.clone(), line, reason }.to_string())
         })?;
@@ -69,10 +77,13 @@ impl Nodes {
             .iter()
             .map(|_| NetNs::create().map_err(topology::creating))
             .collect::<Result<Vec<_>, _>>()?;
+        let kinds: Vec<_> = scenario.wires.iter().map(|wire| settings.ports_for(&wire.link)).collect();
+        let tuned = if kinds.contains(&PortKind::SuperPackets) { FAST } else { &[] };
         in_ns(&emulator_ns, || sysctls(EMULATOR))?;
         for (node, ns) in scenario.nodes.iter().zip(&nodes) {
             in_ns(ns, || {
                 sysctls(ENDPOINT)?;
+                sysctls(tuned)?;
                 Ok(Netlink::open()?.up(LOOPBACK)?)
             })?;
             if node.routes {
@@ -86,20 +97,22 @@ impl Nodes {
             in_ns(&emulator_ns, || Ok(Netlink::open()?.veth(at_port, at_node)?))?;
         }
         for (n, ns) in nodes.iter().enumerate() {
-            in_ns(ns, || join(scenario, &routes, n))?;
+            in_ns(ns, || join(scenario, &routes, &kinds, n))?;
         }
         let clock = Clock::new();
         let ports = in_ns(&emulator_ns, || {
-            let sockets = ends(scenario).map(|end| port(&format!("port{}", place(end)))).collect::<Result<_, _>>()?;
-            Ok(Ports { sockets, probe: (0, mac(End { wire: 0, side: 0 }, false)) })
+            let socket = |end: End| port(&format!("port{}", place(end)), kinds[end.wire]);
+            let sockets = ends(scenario).map(socket).collect::<Result<_, _>>()?;
+            let gather = ends(scenario).map(|end| kinds[end.wire].quantum()).collect();
+            Ok(Ports { sockets, gather, probe: (0, mac(End { wire: 0, side: 0 }, false)) })
         })?;
-        let cable = |(n, wire): (usize, &crate::scenario::Wire)| Cable {
+        let cable = |(n, wire): (usize, &Wire)| Cable {
             ends: [2 * n, 2 * n + 1],
-            up: wire.up.clone(),
-            down: wire.down.clone(),
+            link: wire.link.clone(),
+            ahead: kinds[n].quantum(),
         };
         let cables: Vec<_> = scenario.wires.iter().enumerate().map(cable).collect();
-        let emulator = Emulator::start(Switch::new(&cables, scenario.seed), ports, Peers::new(), clock)
+        let emulator = Emulator::start(Switch::new(&cables, scenario.seed), ports, Peers::new(), clock, settings)
             .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
         Ok(Self { emulator, nodes, _emulator_ns: emulator_ns, clock })
     }
@@ -151,12 +164,12 @@ fn names(scenario: &Scenario) -> String {
 }
 
 /// Addresses, neighbours and routes of one node.
-fn join(scenario: &Scenario, routes: &Routes, node: usize) -> Result<(), Error> {
+fn join(scenario: &Scenario, routes: &Routes, kinds: &[PortKind], node: usize) -> Result<(), Error> {
     let mut netlink = Netlink::open()?;
     let own: Vec<End> = ends(scenario).filter(|end| owner(scenario, *end) == node).collect();
     let mut indices = Vec::new();
     for end in &own {
-        let index = plug(&mut netlink, &interface(*end))?;
+        let index = plug(&mut netlink, &interface(*end), kinds[end.wire])?;
         indices.push((end.wire, index));
         for family in families(scenario, end.wire) {
             netlink.address(index, end.address(family), End::prefix(family))?;

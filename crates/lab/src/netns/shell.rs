@@ -4,6 +4,7 @@
 //! router, as users of mm-delay and mm-link (Mahimahi) expect. Terminal, signals and exit statuses pass through.
 
 use super::emulator::Emulator;
+use super::settings::Settings;
 use super::switch::{Cable, Peers, Switch};
 use super::topology::{self, Far};
 use super::{Block, Entered, Entry, Error, Network};
@@ -32,23 +33,29 @@ const SLOW: Duration = Duration::from_millis(150);
 /// Starts this program again with the same arguments, so it must be reached again by the same way; what the caller did
 /// before is done twice.
 pub fn shell(link: &str, command: &[OsString]) -> Result<i32, Error> {
+    shell_with(link, command, &Settings::default())
+}
+
+/// As [`shell`], with the emulator set up by `settings`.
+pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Result<i32, Error> {
     // Said outside, before anything is started.
-    let (up, down) = headstart_link::parse(link)?;
+    let spec = headstart_link::parse_duplex(link)?;
     let outer = outer_block()?;
     match Entry::this_command().keep_network(outer.is_some()).pass_signals().enter()? {
         Entered::Ended(status) => return Ok(status),
         Entered::Inside => {}
     }
     let Some(outer) = outer else {
-        let network = Network::build(&default_world(link))?;
+        let network = Network::build_with(&default_world(link), settings)?;
         let status = run(command, |command| network.adopt(command))?;
         vouch(&network.certificate());
         return Ok(status);
     };
     let seed = default_world(link).seed.wrapping_add(u64::from(outer.depth()) + 1);
-    let (wires, ports) = topology::lay(Far::OuterClient(outer))?;
-    let switch = Switch::new(&[Cable { ends: topology::ACCESS, up, down }], seed);
-    let emulator = Emulator::start(switch, ports, Peers::new(), Clock::new())
+    let kind = settings.ports_for(&spec);
+    let (wires, ports) = topology::lay(Far::OuterClient(outer), kind)?;
+    let switch = Switch::new(&[Cable { ends: topology::ACCESS, link: spec, ahead: kind.quantum() }], seed);
+    let emulator = Emulator::start(switch, ports, Peers::new(), Clock::new(), settings)
         .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
     let status = run(command, |command| {
         wires.client.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;

@@ -8,6 +8,7 @@
 use super::Error;
 use super::addressing::{Block, Ends, MOST_DNS_SERVERS, dns_server};
 use super::emulator::Ports;
+use super::settings::PortKind;
 use super::switch::Port;
 use headstart_core::path::Family;
 use headstart_io::sys::ethtool::offloads_off;
@@ -48,6 +49,10 @@ const SERVER: &[(&str, &str)] = &[("net/ipv4/ip_nonlocal_bind", "1"), ("net/ipv6
 /// The emulator's kernel must not speak.
 pub(super) const EMULATOR: &[(&str, &str)] =
     &[("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")];
+/// Hosts on a link that carries super-packets, those of more than 500 Mbit/s: their windows may grow to 64 MiB, several
+/// products of rate and delay. The kernel's own limits, 6 and 4 MiB, are one at 1.5 Gbit/s and 30 ms.
+pub(super) const FAST: &[(&str, &str)] =
+    &[("net/ipv4/tcp_rmem", "4096 131072 67108864"), ("net/ipv4/tcp_wmem", "4096 65536 67108864")];
 /// The client of the outer lab becomes a router for the inner one.
 pub(super) const ROUTER: &[(&str, &str)] = &[("net/ipv4/ip_forward", "1"), ("net/ipv6/conf/all/forwarding", "1")];
 
@@ -78,7 +83,7 @@ pub(super) struct Wires {
 }
 
 /// Makes namespaces and interfaces, and opens the emulator's sockets.
-pub(super) fn lay(far: Far<'_>) -> Result<(Wires, Ports), Error> {
+pub(super) fn lay(far: Far<'_>, kind: PortKind) -> Result<(Wires, Ports), Error> {
     let (client, emulator) = (NetNs::create().map_err(creating)?, NetNs::create().map_err(creating)?);
     let (far_ns, block) = match &far {
         Far::Servers(_) => (NetNs::create().map_err(creating)?, Block::OUTERMOST),
@@ -90,13 +95,14 @@ pub(super) fn lay(far: Far<'_>) -> Result<(Wires, Ports), Error> {
     };
     // Sysctls of "default" must be set before the interfaces come, which copy them.
     in_ns(&emulator, || sysctls(EMULATOR))?;
-    in_ns(&client, || sysctls(ENDPOINT))?;
+    let tuned = if kind == PortKind::SuperPackets { FAST } else { &[] };
+    in_ns(&client, || sysctls(ENDPOINT).and_then(|()| sysctls(tuned)))?;
     let client_end = VethEnd { name: CLIENT_LINK, mac: CLIENT_MAC, ns: &client };
     let client_port = VethEnd { name: CLIENT_PORT, mac: CLIENT_PORT_MAC, ns: &emulator };
     in_ns(&emulator, || Ok(Netlink::open()?.veth(client_port, client_end)?))?;
     let (block, far_name) = match far {
         Far::Servers(addresses) => {
-            in_ns(&far_ns, || sysctls(ENDPOINT).and_then(|()| sysctls(SERVER)))?;
+            in_ns(&far_ns, || [ENDPOINT, SERVER, tuned].into_iter().try_for_each(sysctls))?;
             let far_end = VethEnd { name: CLIENT_LINK, mac: SERVER_MAC, ns: &far_ns };
             let far_port = VethEnd { name: SERVER_PORT, mac: SERVER_PORT_MAC, ns: &emulator };
             in_ns(&emulator, || Ok(Netlink::open()?.veth(far_port, far_end)?))?;
@@ -118,12 +124,16 @@ pub(super) fn lay(far: Far<'_>) -> Result<(Wires, Ports), Error> {
     };
     let ends = block.ends();
     let client_congestion_control = in_ns(&client, || {
-        join_client(ends)?;
+        join_client(ends, kind)?;
         congestion_control(ends)
     })?;
-    in_ns(&far_ns, || join_far(&far_name, ends))?;
+    in_ns(&far_ns, || join_far(&far_name, ends, kind))?;
     let ports = in_ns(&emulator, || {
-        Ok(Ports { sockets: vec![port(CLIENT_PORT)?, port(SERVER_PORT)?], probe: (ACCESS[1], SERVER_MAC) })
+        Ok(Ports {
+            sockets: vec![port(CLIENT_PORT, kind)?, port(SERVER_PORT, kind)?],
+            gather: vec![kind.quantum(); 2],
+            probe: (ACCESS[1], SERVER_MAC),
+        })
     })?;
     Ok((Wires { client, far: far_ns, _emulator: emulator, block, client_congestion_control }, ports))
 }
@@ -157,10 +167,10 @@ fn attach(outer: Block, port: VethEnd<'_>, ns: &NetNs) -> Result<(Block, String)
     Err(Error::TooMany)
 }
 
-fn join_client(ends: [Ends; 2]) -> Result<(), Error> {
+fn join_client(ends: [Ends; 2], kind: PortKind) -> Result<(), Error> {
     let mut netlink = Netlink::open()?;
     netlink.up(LOOPBACK)?;
-    let index = plug(&mut netlink, CLIENT_LINK)?;
+    let index = plug(&mut netlink, CLIENT_LINK, kind)?;
     Ok(ends.into_iter().try_for_each(|end| join(&mut netlink, index, end))?)
 }
 
@@ -220,9 +230,9 @@ impl Attachment {
     }
 }
 
-fn join_far(name: &str, ends: [Ends; 2]) -> Result<(), Error> {
+fn join_far(name: &str, ends: [Ends; 2], kind: PortKind) -> Result<(), Error> {
     let mut netlink = Netlink::open()?;
-    let index = plug(&mut netlink, name)?;
+    let index = plug(&mut netlink, name, kind)?;
     for end in ends {
         netlink.address(index, end.gateway, end.prefix)?;
         netlink.neighbour(index, end.client, CLIENT_MAC)?;
@@ -231,18 +241,21 @@ fn join_far(name: &str, ends: [Ends; 2]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Switches an interface on, its offloads off; its index.
-pub(super) fn plug(netlink: &mut Netlink, name: &str) -> Result<u32, Error> {
-    offloads_off(name).map_err(|source| Error::Io { what: format!("switching off offloads of {name}"), source })?;
+/// Switches an interface on, and its offloads off unless the emulator takes super-packets; its index.
+pub(super) fn plug(netlink: &mut Netlink, name: &str, kind: PortKind) -> Result<u32, Error> {
+    if kind == PortKind::SinglePackets {
+        offloads_off(name).map_err(|source| Error::Io { what: format!("switching off offloads of {name}"), source })?;
+    }
     let index = netlink.index(name)?;
     netlink.up(index)?;
     Ok(index)
 }
 
-pub(super) fn port(name: &str) -> Result<PacketSocket, Error> {
+pub(super) fn port(name: &str, kind: PortKind) -> Result<PacketSocket, Error> {
     let mut netlink = Netlink::open()?;
-    let index = plug(&mut netlink, name)?;
-    PacketSocket::bind(index).map_err(|source| Error::Io { what: format!("opening a packet socket on {name}"), source })
+    let index = plug(&mut netlink, name, kind)?;
+    PacketSocket::bind(index, kind == PortKind::SuperPackets)
+        .map_err(|source| Error::Io { what: format!("opening a packet socket on {name}"), source })
 }
 
 pub(super) fn creating(source: io::Error) -> Error {

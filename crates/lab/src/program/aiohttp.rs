@@ -18,6 +18,7 @@ pub const ENTRY: Entry = Entry {
     manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     prints_page: true,
     sends: true,
+    within: "",
     prepare: as_found,
     fetch: |command, asked| python::script(FETCH, command, asked),
 };

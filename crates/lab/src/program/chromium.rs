@@ -3,11 +3,9 @@
 //!
 //! It prints the page as it stands after its scripts have run, not as it was sent.
 
-use super::{Entry, Manner, Origin, Scheme, as_found};
-use std::sync::atomic::{AtomicU32, Ordering};
+use super::{Entry, Manner, Origin, Scheme, write};
 
-/// Profiles made so far: each start has one of its own.
-static PROFILES: AtomicU32 = AtomicU32::new(0);
+const SCRIPT: &str = "chromium.sh";
 
 /// See the module.
 pub const ENTRY: Entry = Entry {
@@ -18,18 +16,14 @@ pub const ENTRY: Entry = Entry {
     manner: Manner { blocks: false, resolves_through_libc: false, is_static: false },
     prints_page: false,
     sends: false,
-    prepare: as_found,
+    within: "",
+    prepare: |_, workdir| {
+        write(workdir, SCRIPT, include_str!("scripts/chromium.sh"))?;
+        Ok("/bin/sh".into())
+    },
     fetch: |command, asked| {
-        let profile = asked.workdir.join(format!("profile-{}", PROFILES.fetch_add(1, Ordering::Relaxed)));
-        command.args(["--headless=new", "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-gpu"]);
-        command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
-        command.args(["--disable-dev-shm-usage"]);
-        command.arg(format!("--user-data-dir={}", profile.display()));
-        if let Some(trust) = asked.trust.and_then(|t| t.https.as_ref()) {
-            command.arg(format!("--ignore-certificate-errors-spki-list={}", trust.key_hash));
-        }
-        // What it keeps beside the profile.
-        command.env("HOME", &profile).env("XDG_CONFIG_HOME", &profile).env("XDG_CACHE_HOME", &profile);
-        command.arg("--dump-dom").arg(asked.url.to_string());
+        let hash = asked.trust.and_then(|t| t.https.as_ref()).map_or("", |trust| &trust.key_hash);
+        command.arg(asked.workdir.join(SCRIPT)).arg("chromium").arg(asked.workdir).arg(hash);
+        command.arg(asked.url.to_string());
     },
 };

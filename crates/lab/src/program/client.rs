@@ -12,6 +12,7 @@ pub const ENTRY: Entry = Entry {
     manner: PLAIN,
     prints_page: false,
     sends: false,
+    within: "",
     prepare: as_found,
     fetch: |command, asked| {
         command.arg("client").arg(&asked.url.host);

@@ -12,6 +12,7 @@ pub const ENTRY: Entry = Entry {
     manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     prints_page: true,
     sends: true,
+    within: "",
     prepare: as_found,
     fetch: |command, asked| {
         // Not the user's own settings.

@@ -4,6 +4,8 @@
 //! A page is a file of a repository: the whole repository is cloned, then the file is printed.
 
 use super::{Asked, Entry, Manner, Origin, PLAIN, Scheme, write};
+use anyhow::Context as _;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,6 +20,7 @@ pub const HTTPS: Entry = Entry {
     manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     prints_page: true,
     sends: false,
+    within: "/repo.git",
     prepare,
     fetch: |command, asked| {
         if let Some(file) = asked.certificate() {
@@ -33,6 +36,11 @@ pub const SSH: Entry = Entry {
     what: "git clone over ssh, by OpenSSH's client",
     schemes: &[Scheme::Ssh],
     manner: PLAIN,
+    prepare: |git, workdir| {
+        headstart_io::program::find(OsStr::new("ssh"), Some(&super::search_path()))
+            .context("git over ssh runs ssh, which is not on this machine (Debian package: openssh-client)")?;
+        prepare(git, workdir)
+    },
     fetch: |command, asked| {
         let mut url = asked.url.to_string();
         if let Some(identity) = asked.trust.and_then(|t| t.ssh.as_ref()) {

@@ -17,6 +17,7 @@ pub const ENTRY: Entry = Entry {
     manner: Manner { blocks: false, resolves_through_libc: false, is_static: true },
     prints_page: true,
     sends: true,
+    within: "",
     prepare,
     fetch: |command, asked| {
         asked.trust_by_environment(command);
@@ -29,8 +30,10 @@ fn prepare(go: &Path, workdir: &Path) -> anyhow::Result<PathBuf> {
     let program = workdir.join("fetch");
     let mut command = Command::new(go);
     command.args(["build", "-o"]).arg(&program).arg(source);
-    // The standard library and nothing else: no modules, no other toolchain, whatever the user's settings are.
-    command.env("CGO_ENABLED", "0").env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").env("GOFLAGS", "");
+    // The standard library and nothing else, by this toolchain, whatever the user's settings are. Modules on, though there
+    // are none: without, the program would behave as those of old versions of Go (GODEBUG).
+    command.env("CGO_ENABLED", "0").env("GO111MODULE", "on").env("GOTOOLCHAIN", "local").env("GOFLAGS", "");
+    command.current_dir(workdir);
     if std::env::var_os("HOME").is_none() {
         command.env("GOCACHE", workdir.join("cache"));
     }

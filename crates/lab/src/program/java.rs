@@ -16,6 +16,7 @@ pub const ENTRY: Entry = Entry {
     manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     prints_page: true,
     sends: true,
+    within: "",
     prepare,
     fetch: |command, asked| {
         asked.trust_by_environment(command);

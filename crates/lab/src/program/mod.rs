@@ -68,6 +68,8 @@ pub struct Entry {
     pub prints_page: bool,
     /// Whether it can be told to send a file (see [`Program::sending`]).
     pub sends: bool,
+    /// The folder of a server that its pages are in: a repository for programs that clone one, nothing for others.
+    pub within: &'static str,
     /// Makes what the program needs in the work folder (a script, a compiled file) and says which file is started with it.
     /// Called once before any command; the folder is its own.
     prepare: fn(found: &Path, workdir: &Path) -> anyhow::Result<PathBuf>,

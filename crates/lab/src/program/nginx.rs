@@ -29,6 +29,7 @@ pub const RESOLVER: Entry = Entry {
     manner: Manner { blocks: false, resolves_through_libc: false, is_static: false },
     prints_page: true,
     sends: true,
+    within: "",
     prepare,
     fetch: |command, asked| ask("request", command, asked),
 };

@@ -25,6 +25,7 @@ pub const RESOLVE: Entry = Entry {
     manner: Manner { blocks: false, resolves_through_libc: false, is_static: false },
     prints_page: true,
     sends: true,
+    within: "",
     prepare: |found, workdir| prepared(found, workdir, include_str!("scripts/resolve.mjs")),
     fetch,
 };

@@ -21,6 +21,7 @@ pub const ENTRY: Entry = Entry {
     manner: PLAIN,
     prints_page: true,
     sends: true,
+    within: "",
     prepare: as_found,
     fetch: |command, asked| script(FETCH, command, asked),
 };

@@ -11,6 +11,7 @@ pub const ENTRY: Entry = Entry {
     manner: PLAIN,
     prints_page: true,
     sends: true,
+    within: "",
     prepare: as_found,
     fetch: |command, asked| {
         command.args(["--no-config", "--quiet", "--output-document=-"]);

@@ -18,7 +18,7 @@ pub use text::Invalid;
 
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
-use headstart_link::LinkSpec;
+use headstart_link::DuplexSpec;
 
 /// A scenario of the project.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,11 @@ pub const ALL: &[Entry] = &[
         text: include_str!("../../scenarios/two-channels.toml"),
     },
     Entry {
+        name: "wlan-relay",
+        what: "small messages every 30 ms from one WLAN over a relay to another, beside a bulk flow in the sender's",
+        text: include_str!("../../scenarios/wlan-relay.toml"),
+    },
+    Entry {
         name: "cdn",
         what: "the same object from an edge, from its parent at 10 ms and from the origin at 40 ms more",
         text: include_str!("../../scenarios/cdn.toml"),
@@ -81,10 +86,8 @@ pub struct Wire {
     pub name: String,
     /// The nodes at its ends, by their places in [`Scenario::nodes`].
     pub ends: [usize; 2],
-    /// From the first end to the second.
-    pub up: LinkSpec,
-    /// From the second end to the first.
-    pub down: LinkSpec,
+    /// What it does to packets: up is from the first end to the second.
+    pub link: DuplexSpec,
     /// The one family that it carries; both if none.
     pub family: Option<Family>,
 }
@@ -149,10 +152,10 @@ impl Scenario {
         place.ok_or_else(|| format!("unknown node {name:?}: the nodes are {}", known()))
     }
 
-    /// The seeds of a link's two directions, first up, then down: the same in both times.
-    pub fn seeds(&self) -> Vec<[u64; 2]> {
+    /// The seed of each link: the same in both times.
+    pub fn seeds(&self) -> Vec<u64> {
         let mut seeds = fastrand::Rng::with_seed(self.seed);
-        self.wires.iter().map(|_| [seeds.u64(..), seeds.u64(..)]).collect()
+        self.wires.iter().map(|_| seeds.u64(..)).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Flow, Node, Route, Scenario, Wire};
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use headstart_link::quantity::{self, Room};
-use headstart_link::{Files, parse_with_files};
+use headstart_link::{Files, parse_duplex_with_files};
 use serde::Deserialize;
 use std::ops::Range;
 use toml::Spanned;
@@ -162,9 +162,9 @@ fn wire(text: &LinkText, nodes: &[Node], files: &mut Files<'_>) -> Result<Wire, 
             format!("a loop: both ends of link {:?} are {:?}", text.name.get_ref(), one.get_ref()),
         ));
     }
-    let (up, down) = parse_with_files(text.link.get_ref(), files).map_err(|e| fault(&text.link, e.to_string()))?;
+    let link = parse_duplex_with_files(text.link.get_ref(), files).map_err(|e| fault(&text.link, e.to_string()))?;
     let family = text.family.as_ref().map(family).transpose()?;
-    Ok(Wire { name: text.name.get_ref().clone(), ends, up, down, family })
+    Ok(Wire { name: text.name.get_ref().clone(), ends, link, family })
 }
 
 fn by_hand(text: &RouteText, nodes: &[Node], wires: &[Wire], line: &dyn Fn(usize) -> usize) -> Result<Route, Fault> {

@@ -10,5 +10,6 @@ mod files;
 mod http;
 pub mod https;
 pub mod ssh;
+pub mod suite;
 pub mod web;
 mod zone;

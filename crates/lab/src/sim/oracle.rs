@@ -4,7 +4,7 @@ use crate::world::{Change, Event, Fate, Host, Record, Reply, Site, When, World};
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
-use headstart_link::{ParseError, parse};
+use headstart_link::{ParseError, parse_duplex};
 use std::collections::HashMap;
 
 /// The family of each name by which a program is connected sooner, lookup included unless answers are cached.
@@ -12,8 +12,8 @@ use std::collections::HashMap;
 /// Expected times: the least delays of the access link, the delay of the record, the distance of the nearest host that
 /// answers. A family that cannot be reached at all is never the faster one; where neither can, IPv6 is named.
 pub fn faster(world: &World, lifetime: Lifetime) -> Result<HashMap<String, Family>, ParseError> {
-    let (up, down) = parse(&world.link)?;
-    let round_trip = up.least_delay() + down.least_delay();
+    let link = parse_duplex(&world.link)?;
+    let round_trip = link.up.least_delay() + link.down.least_delay();
     let lookups = if lifetime == Lifetime::Off { 1 } else { 0 };
     let absent = |family| world.timeline.contains(&Change { when: When::AtFirst, event: Event::Leaves(family) });
     let time = |family, record: &Record, hosts: &[Host]| -> Option<Duration> {

@@ -321,7 +321,11 @@ impl Session {
                     self.stack.connect(id.0, to.ip());
                 }
                 Output::Close(id) => self.stack.close(id.0),
-                Output::Answer(..) | Output::HandOver { .. } | Output::Fail(..) | Output::Pass(..) => {}
+                Output::Answer(..)
+                | Output::Answered(..)
+                | Output::HandOver { .. }
+                | Output::Fail(..)
+                | Output::Pass(..) => {}
             }
             self.told.push(output);
         }

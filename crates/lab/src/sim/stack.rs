@@ -13,7 +13,7 @@ use headstart_core::connect::LookupResult;
 use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
 use headstart_link::network::{LinkId, NodeId};
-use headstart_link::{Network, ParseError, parse};
+use headstart_link::{Network, ParseError, parse_duplex};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
@@ -100,10 +100,10 @@ pub(super) struct Stack {
 
 impl Stack {
     pub fn new(world: &World) -> Result<Self, ParseError> {
-        let (up, down) = parse(&world.link)?;
+        let link = parse_duplex(&world.link)?;
         let mut net = Network::new();
         let (client, gateway) = (net.add_node("client"), net.add_node("gateway"));
-        let links = net.connect(client, gateway, &up, &down, world.seed);
+        let links = net.join(client, gateway, &link, world.seed);
         let mut stack = Self {
             now: Instant::ZERO,
             far: FarSide::new(world),

@@ -7,6 +7,7 @@
 mod constant;
 mod empirical;
 mod normal;
+mod pareto;
 mod per_packet;
 mod recorded;
 mod trace;
@@ -15,6 +16,7 @@ mod uniform;
 pub use constant::constant;
 pub use empirical::empirical;
 pub use normal::normal;
+pub use pareto::pareto;
 pub use per_packet::per_packet;
 pub use recorded::BadDelays;
 pub use trace::trace;
@@ -37,8 +39,16 @@ pub trait Delay: Send {
 pub type DelaySpec = Spec<dyn Delay>;
 
 /// All delays. The first is what a bare value means: `delay=15ms` is `delay=constant:15ms`.
-pub const ALL: &[Entry<dyn Delay>] =
-    &[constant::ENTRY, normal::ENTRY, uniform::ENTRY, empirical::ENTRY, trace::ENTRY, per_packet::ENTRY];
+pub const ALL: &[Entry<dyn Delay>] = &[
+    // One line a model.
+    constant::ENTRY,
+    normal::ENTRY,
+    uniform::ENTRY,
+    empirical::ENTRY,
+    pareto::ENTRY,
+    trace::ENTRY,
+    per_packet::ENTRY,
+];
 
 /// A duration as a signed number of nanoseconds, for drawing in floating point.
 fn nanos(duration: Duration) -> f64 {

@@ -23,7 +23,12 @@ pub trait Loss: Send {
 pub type LossSpec = Spec<dyn Loss>;
 
 /// All losses. The first is what a bare value means: `loss=1%` is `loss=bernoulli:1%`.
-pub const ALL: &[Entry<dyn Loss>] = &[bernoulli::ENTRY, gilbert_elliott::ENTRY, none::ENTRY];
+pub const ALL: &[Entry<dyn Loss>] = &[
+    // One line a model.
+    bernoulli::ENTRY,
+    gilbert_elliott::ENTRY,
+    none::ENTRY,
+];
 
 /// A number as a share: clamped to 0 … 1, and 0 if it is no number.
 fn share(value: f64) -> f64 {

@@ -86,4 +86,8 @@ pub trait Shared: Send {
 pub type MediumSpec = Spec<Medium>;
 
 /// All media. The first is what a link without `medium=` has.
-pub const ALL: &[Entry<Medium>] = &[wire::ENTRY, wlan::ENTRY];
+pub const ALL: &[Entry<Medium>] = &[
+    // One line a model.
+    wire::ENTRY,
+    wlan::ENTRY,
+];

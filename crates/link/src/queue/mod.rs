@@ -59,4 +59,9 @@ pub trait Queue: Send {
 pub type QueueSpec = Spec<dyn Queue>;
 
 /// All queues. The first is what a bare value means: `queue=100p` is `queue=drop-tail:100p`.
-pub const ALL: &[Entry<dyn Queue>] = &[drop_tail::ENTRY, codel::ENTRY, infinite::ENTRY];
+pub const ALL: &[Entry<dyn Queue>] = &[
+    // One line a model.
+    drop_tail::ENTRY,
+    codel::ENTRY,
+    infinite::ENTRY,
+];

@@ -13,6 +13,8 @@ use crate::{BadModel, Entry, Files};
 
 const NAME: &str = "constant";
 const FORM: &str = "RATE";
+/// A byte's bits times the nanoseconds of a second: work in units of which a rate does so many a nanosecond.
+const BYTE: u64 = 8 * 1_000_000_000;
 
 pub(super) const ENTRY: Entry<dyn Rate> = Entry {
     name: NAME,
@@ -58,11 +60,19 @@ impl Rate for Constant {
         if start > self.free_at() {
             (self.free, self.remainder) = (start.as_nanos(), 0);
         }
-        // At most 2^64 * 8 * 10^9 + 2^64, which is below 2^128.
-        let work = bytes as u128 * 8 * 1_000_000_000 + u128::from(self.remainder);
-        let rate = u128::from(self.bits_per_second);
-        self.free = self.free.saturating_add(u64::try_from(work / rate).unwrap_or(u64::MAX));
-        self.remainder = u64::try_from(work % rate).unwrap_or(0);
+        let rate = self.bits_per_second;
+        let small = (bytes as u64).checked_mul(BYTE).and_then(|work| work.checked_add(self.remainder));
+        let (nanos, remainder) = match small {
+            // A division of half the width takes a fraction of the time, and every real packet gets it.
+            Some(work) => (work / rate, work % rate),
+            None => {
+                // At most 2^64 * 8 * 10^9 + 2^64, which is below 2^128.
+                let work = bytes as u128 * u128::from(BYTE) + u128::from(self.remainder);
+                (u64::try_from(work / u128::from(rate)).unwrap_or(u64::MAX), (work % u128::from(rate)) as u64)
+            }
+        };
+        self.free = self.free.saturating_add(nanos);
+        self.remainder = remainder;
         self.free_at()
     }
 }
@@ -82,6 +92,14 @@ mod tests {
         }
         let exact = (1_000_000u128 * 12_000 * 1_000_000_000).div_ceil(u128::from(rate));
         assert_eq!(u128::from(end.as_nanos()), exact);
+    }
+
+    #[test]
+    fn a_packet_beyond_all_measure_takes_as_long_as_the_wide_division_says() {
+        let mut server = constant(1_000_000_007).build();
+        let bytes = 1usize << 40;
+        let exact = (bytes as u128 * 8 * 1_000_000_000).div_ceil(1_000_000_007);
+        assert_eq!(u128::from(server.serve(Instant::ZERO, bytes).as_nanos()), exact);
     }
 
     #[test]

@@ -29,4 +29,9 @@ pub trait Rate: Send {
 pub type RateSpec = Spec<dyn Rate>;
 
 /// All rates. The first is what a bare value means: `rate=100mbit` is `rate=constant:100mbit`.
-pub const ALL: &[Entry<dyn Rate>] = &[constant::ENTRY, trace::ENTRY, unlimited::ENTRY];
+pub const ALL: &[Entry<dyn Rate>] = &[
+    // One line a model.
+    constant::ENTRY,
+    trace::ENTRY,
+    unlimited::ENTRY,
+];

@@ -1,8 +1,10 @@
 //! The connector: a name and a port in, one connected socket out. One for each user; programs share nothing but the
 //! history of paths.
 
+mod asking;
 mod drive;
 
+use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
 use super::job::{Job, Lack, Waiting};
 use super::lookups::{Due, Lookups, Question};
@@ -59,6 +61,7 @@ pub struct Connector {
     pub(super) path: PathBook,
     pub(super) caches: HashMap<AppId, Cache>,
     lookups: Lookups,
+    asks: Asks,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
@@ -81,6 +84,7 @@ impl Connector {
             path: PathBook::default(),
             caches: HashMap::new(),
             lookups: Lookups::default(),
+            asks: Asks::default(),
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
@@ -168,7 +172,8 @@ impl Connector {
                 && j.port.is_none_or(|p| p == claim.to.port())
                 && j.addresses().contains(&addr)
         };
-        let open = self.jobs.iter().find(|(_, j)| fits(j)).map(|(id, _)| *id);
+        // Where the port is known, connections may be under way.
+        let open = self.jobs.iter().filter(|(_, j)| fits(j)).min_by_key(|(_, j)| j.port.is_none()).map(|(id, _)| *id);
         let nonblocking = claim.nonblocking;
         let id = match open {
             Some(id) => id,
@@ -217,17 +222,22 @@ impl Connector {
 
     /// A call about `host` was left alone before it got here.
     fn left_alone(&mut self, now: Instant, request: RequestId, host: &str, reason: Pass) {
-        *self.tally.of(request.account()).passed.entry(reason).or_default() += 1;
+        self.count_pass(request, reason);
         self.timelines.left(now, &host.trim_end_matches('.').to_ascii_lowercase(), reason);
     }
 
-    fn pass(&mut self, request: RequestId, reason: Pass) {
+    fn count_pass(&mut self, request: RequestId, reason: Pass) {
         *self.tally.of(request.account()).passed.entry(reason).or_default() += 1;
+    }
+
+    fn pass(&mut self, request: RequestId, reason: Pass) {
+        self.count_pass(request, reason);
         self.outputs.push_back(Output::Pass(request, reason));
     }
 
     fn abandon(&mut self, now: Instant, request: RequestId) {
         self.timelines.forget(request);
+        self.asks.abandon(request);
         let mut touched = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.resolver.is_some_and(|(r, _)| r == request) {
@@ -265,6 +275,14 @@ impl Connector {
         }
         let Some(open) = self.lookups.close(query) else { return };
         self.outputs.push_back(Output::Forget(query));
+        let outcome = (
+            matches!(&result, Some(LookupResult::Addresses(list, _)) if !list.is_empty()),
+            match result {
+                None | Some(LookupResult::Refused) => false,
+                Some(_) => true,
+            },
+        );
+        self.tell_askers(now, query, &open.question, result.is_some(), outcome);
         let Question { app, name, family } = open.question;
         let history = self.path.current().family_mut(family);
         match result {
@@ -338,9 +356,11 @@ impl Connector {
             self.network = id;
             self.path.move_to(id);
             self.caches.values_mut().for_each(Cache::clear);
+            self.asks.forget();
         }
         self.path.current().family_mut(Family::V4).has_route = v4;
         self.path.current().family_mut(Family::V6).has_route = v6;
+        self.asks.routed(v4, v6);
     }
 }
 
@@ -352,12 +372,14 @@ impl Machine for Connector {
         self.now = now;
         match input {
             Input::Resolve(request, ask) => self.resolve(now, request, ask),
+            Input::Ask(request, ask) => self.ask(now, request, ask),
             Input::Claim(request, claim) => {
                 self.timelines.called(request, claim.to.ip());
                 self.claim(now, request, claim);
             }
             Input::LeftAlone(request, host, reason) => self.left_alone(now, request, &host, reason),
             Input::Abandon(request) => self.abandon(now, request),
+            Input::Passed(request, reason) => self.count_pass(request, reason),
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Network { id, v4, v6 } => self.moved(id, v4, v6),
@@ -380,6 +402,7 @@ impl Machine for Connector {
                 Due::GiveUp(id) => self.lookup_ended(now, id, None),
             }
         }
+        self.asks.release(now, &self.lookups, &mut self.outputs);
         let due = |j: &Job| deadline(j).is_some_and(|d| d.at <= now);
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| due(j)).map(|(id, _)| *id).collect();
         for id in ids {
@@ -395,7 +418,9 @@ impl Machine for Connector {
 
     fn poll_timeout(&self) -> Option<Deadline> {
         let retry = self.lookups.next_due().map(|at| Deadline { at, why: "query retry" });
-        self.jobs.values().filter_map(deadline).chain(retry).min_by_key(|d| d.at)
+        let release =
+            self.asks.next_release(&self.lookups).map(|at| Deadline { at, why: "resolution delay of a question" });
+        self.jobs.values().filter_map(deadline).chain(retry).chain(release).min_by_key(|d| d.at)
     }
 }
 

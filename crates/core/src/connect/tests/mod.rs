@@ -1,5 +1,6 @@
 //! Conversations between programs, the connector and a scripted network, in virtual time.
 
+mod asks;
 mod contract;
 mod explained;
 mod stories;

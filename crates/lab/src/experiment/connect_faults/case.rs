@@ -1,9 +1,11 @@
 //! A fault and a program: what is run, and what is known of it beforehand.
 
+use super::measure::CUT;
 use super::names;
 use crate::condition::Condition;
+use crate::experiment::stopwatch::{Ended, time_output};
 use crate::netns::{Error, Network};
-use crate::program::{Program, Scheme, Url};
+use crate::program::{Origin, Program, Scheme, Url};
 use crate::sim::{Arm, Session, Settings};
 use crate::world::World;
 use headstart_core::connect::cache::Lifetime;
@@ -14,6 +16,9 @@ use std::process::Command;
 
 /// A bare program that needs longer hangs.
 pub const HANGS: Duration = Duration::from_secs(2);
+
+/// What stands in every page of the lab's web server, and in no message of a program.
+const PAGE: &[u8] = b"family: IPv";
 
 /// A network with a fault, and what virtual time says of it.
 #[derive(Debug)]
@@ -71,6 +76,15 @@ impl<'a> Case<'a> {
     /// In words, for a report.
     pub fn about(&self) -> String {
         format!("{}. {} The program: {}.", self.place.fault.what, self.place.fault.why, self.program.entry.what)
+    }
+
+    /// Runs a command of this condition, and sees whether it has fetched the page.
+    pub fn time(&self, command: &mut Command) -> anyhow::Result<Ended> {
+        // A browser that shows why it found nothing has done well, by its own standards. Headstart's client says whom it
+        // reached and no more.
+        let own = self.program.entry.origin == Origin::Own;
+        let has_page = |out: &[u8]| out.windows(PAGE.len()).any(|part| part == PAGE);
+        time_output(command, CUT, |out| if own { !out.is_empty() } else { has_page(out) })
     }
 
     /// The program alone.

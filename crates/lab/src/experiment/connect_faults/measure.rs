@@ -58,11 +58,12 @@ pub struct Measured {
     pub second: Vec<Option<f64>>,
 }
 
-/// What a run says: the time until the page was there; where there is no page to be had, until the program gave up.
+/// What a run says: the time until the page was there; where there is no page to be had, until the program ended, whatever
+/// it made of it.
 pub fn value(place: &Place, ended: Ended) -> Option<f64> {
     match (ended.how, place.hopeless) {
-        (How::Cut, _) | (How::Well, false) | (How::Failed, true) => Some(ended.millis()),
-        (How::Failed, false) | (How::Well, true) => None,
+        (How::Cut, _) | (How::Well, false) | (_, true) => Some(ended.millis()),
+        (How::Failed, false) => None,
     }
 }
 
@@ -87,7 +88,7 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
             }
             again()?;
             let mut command = if ours { case.with_headstart(network, &[])? } else { case.bare(network)? };
-            let ended = time(&mut command, CUT)?;
+            let ended = case.time(&mut command)?;
             if ours { &mut measured.ours } else { &mut measured.bare }.push(value(case.place, ended));
             spent += ended.after;
             longest = longest.max(ended.after);
@@ -139,6 +140,6 @@ mod tests {
         let ended = |how| Ended { after: Duration::from_millis(30), how };
         let of = |name: &str, how| value(&place(name), ended(how));
         assert_eq!([How::Well, How::Failed, How::Cut].map(|h| of("healthy", h)), [Some(30.0), None, Some(30.0)]);
-        assert_eq!([How::Well, How::Failed, How::Cut].map(|h| of("dns-dead", h)), [None, Some(30.0), Some(30.0)]);
+        assert_eq!([How::Well, How::Failed, How::Cut].map(|h| of("dns-dead", h)), [Some(30.0); 3]);
     }
 }

@@ -17,7 +17,7 @@ const SLOWER: f64 = 2.0;
 const SHARE: f64 = 0.02;
 
 /// The longest that a fault may take, by its name, in milliseconds.
-const LIMITS: [(&str, f64); 3] = [("aaaa-lost", 300.0), ("a-lost", 300.0), ("ipv6-black-hole", 600.0)];
+pub const LIMITS: [(&str, f64); 3] = [("aaaa-lost", 300.0), ("a-lost", 300.0), ("ipv6-black-hole", 600.0)];
 
 /// Adds rows, samples and notes of everything that was measured.
 pub fn report(

@@ -2,9 +2,9 @@
 //! while they wait, and their number is what would take the time.
 
 use super::case::{Case, HANGS};
-use super::measure::{CUT, value};
+use super::measure::value;
 use crate::experiment::Context;
-use crate::experiment::stopwatch::{Ended, How, time};
+use crate::experiment::stopwatch::{Ended, How};
 use crate::netns::Network;
 use anyhow::Context as _;
 use headstart_core::time::{Duration, Instant};
@@ -85,10 +85,10 @@ where
             let shared = network.filter(|_| !case.place.changes());
             waiting.thread = Some(scope.spawn(move || {
                 let ended = match shared {
-                    Some(network) => time(&mut case.bare(network)?, CUT),
+                    Some(network) => case.time(&mut case.bare(network)?),
                     None => {
                         let own = Network::build(&case.place.world).context("building the network")?;
-                        time(&mut case.bare(&own)?, CUT)
+                        case.time(&mut case.bare(&own)?)
                     }
                 }?;
                 let soon = ended.how != How::Cut && ended.after < HANGS;

@@ -13,13 +13,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Below a process: nothing, or the preloaded library and its supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arm {
+pub(in crate::experiment) enum Arm {
     Bare,
     Headstart,
 }
 
 impl Arm {
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::experiment) fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare",
             Self::Headstart => "headstart",
@@ -28,7 +28,7 @@ impl Arm {
 }
 
 /// A running client; ended when dropped.
-pub(super) struct Client {
+pub(in crate::experiment) struct Client {
     arm: Arm,
     child: Child,
     requests: Option<ChildStdin>,
@@ -37,7 +37,7 @@ pub(super) struct Client {
 
 /// What calls took, in microseconds, in the order of the calls.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Taken {
+pub(in crate::experiment) struct Taken {
     #[serde(rename = "lookup_us")]
     pub lookup: Vec<f64>,
     #[serde(rename = "call_us")]
@@ -46,7 +46,7 @@ pub(super) struct Taken {
 
 /// What the supervisor says of its run (`headstart run --summary`), as far as it matters here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(super) struct Summary {
+pub(in crate::experiment) struct Summary {
     pub processes: u64,
     pub handed_over: u64,
     pub handed_over_in_progress: u64,
@@ -60,12 +60,19 @@ enum Answer<T> {
 }
 
 impl Client {
-    pub(super) fn start(network: &Network, program: &Path, arm: Arm) -> anyhow::Result<Self> {
+    /// Starts `program` as a client; under headstart with further `flags` of `headstart run`.
+    pub(in crate::experiment) fn start(
+        network: &Network,
+        program: &Path,
+        arm: Arm,
+        flags: &[&str],
+    ) -> anyhow::Result<Self> {
         let mut command = Command::new(program);
         if arm == Arm::Headstart {
             // No exploring: it would race a second family now and then, and this is about calls, not about races.
             // Answers are kept for an hour, so that every lookup but the first comes from the cache.
             command.args(["run", "--private", "--quiet", "--explore", "0", "--cache-lifetime", "3600s"]);
+            command.args(flags);
             // After the client's last answer nobody else writes there.
             command.args(["--summary", "/dev/stdout", "--"]).arg(program);
         }
@@ -83,7 +90,7 @@ impl Client {
     }
 
     /// Makes the calls of `request`.
-    pub(super) fn measure(&mut self, request: &Request) -> anyhow::Result<Taken> {
+    pub(in crate::experiment) fn measure(&mut self, request: &Request) -> anyhow::Result<Taken> {
         let told = self.told(request).with_context(|| format!("{} client, '{request}'", self.arm.name()))?;
         Ok(told)
     }
@@ -106,7 +113,7 @@ impl Client {
     }
 
     /// Lets the client end; what its supervisor says, if it has one.
-    pub(super) fn finish(mut self) -> anyhow::Result<Option<Summary>> {
+    pub(in crate::experiment) fn finish(mut self) -> anyhow::Result<Option<Summary>> {
         self.requests = None;
         let summary = match self.arm {
             Arm::Bare => None,

@@ -4,7 +4,7 @@
 //! on the lab's client; each call is timed inside the process that makes it. Runs inside namespaces that the caller has
 //! entered; the state of the machine is the caller's to record and to doubt.
 
-mod client;
+pub(in crate::experiment) mod client;
 mod measures;
 
 use super::{Condition, Context, Entry, Outcome, Row, Series};
@@ -47,7 +47,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     };
     let measures: Vec<Measure> = measures::all(places(&world)?).into_iter().filter(|m| cx.wants(m.condition)).collect();
     let blocks = if cx.quick { BLOCKS.1 } else { BLOCKS.0 };
-    let start = |arm| Ok((arm, Client::start(&network, &program, arm)?));
+    let start = |arm| Ok((arm, Client::start(&network, &program, arm, &["--via", "preload"])?));
     let mut arms = [Arm::Headstart, Arm::Bare].into_iter().map(start).collect::<anyhow::Result<Vec<_>>>()?;
     let mut taken: Vec<Vec<Medians>> = measures.iter().map(|m| vec![Medians::default(); m.metrics.len()]).collect();
     let mut reached = 0;

@@ -11,7 +11,8 @@ use super::routes::{End, Routes, owner};
 use super::{Measured, Scenario, Traffic};
 use headstart_core::path::Family;
 use headstart_core::time::Instant;
-use headstart_link::{Counters, Link, Packet};
+use headstart_link::medium::Way;
+use headstart_link::{Counters, Duplex, Packet};
 
 /// A packet on its way to one end of a flow.
 struct Parcel {
@@ -64,8 +65,7 @@ pub struct Played {
 struct Engine<'a> {
     scenario: &'a Scenario,
     routes: Routes,
-    /// By link: up, down.
-    links: Vec<[Link<Parcel>; 2]>,
+    links: Vec<Duplex<Parcel>>,
     /// By flow: the ends of `from` and `to`.
     ends: Vec<[End; 2]>,
     actors: Vec<Box<dyn Actor>>,
@@ -75,12 +75,7 @@ struct Engine<'a> {
 pub fn play(scenario: &Scenario) -> Result<Played, String> {
     let routes = Routes::of(scenario).map_err(|(_, reason)| reason)?;
     let ends = scenario.flows.iter().map(|flow| routes.ends(scenario, flow)).collect::<Result<Vec<_>, _>>()?;
-    let links = scenario
-        .wires
-        .iter()
-        .zip(scenario.seeds())
-        .map(|(wire, [up, down])| [Link::new(&wire.up, up), Link::new(&wire.down, down)])
-        .collect();
+    let links = scenario.wires.iter().zip(scenario.seeds()).map(|(wire, seed)| Duplex::new(&wire.link, seed)).collect();
     let actor = |(flow, ends): (&super::Flow, &[End; 2])| -> Box<dyn Actor> {
         let start = Instant::ZERO + flow.start;
         match flow.traffic {
@@ -95,7 +90,7 @@ pub fn play(scenario: &Scenario) -> Result<Played, String> {
     engine.run();
     Ok(Played {
         flows: engine.actors.iter().map(|actor| actor.measured()).collect(),
-        links: engine.links.iter().map(|[up, down]| [up.counters(), down.counters()]).collect(),
+        links: engine.links.iter().map(|link| Way::BOTH.map(|way| link.counters(way))).collect(),
     })
 }
 
@@ -104,11 +99,9 @@ impl Engine<'_> {
         let limit = Instant::ZERO + self.scenario.limit;
         while let Some(now) = self.next().filter(|now| *now <= limit) {
             for wire in 0..self.links.len() {
-                for way in 0..2 {
-                    while let Some((at, parcel)) = self.links[wire][way].poll(now) {
-                        let node = self.scenario.wires[wire].ends[1 - way];
-                        self.arrive(at, node, parcel);
-                    }
+                while let Some((at, way, parcel)) = self.links[wire].poll(now) {
+                    let node = self.scenario.wires[wire].ends[1 - way.index()];
+                    self.arrive(at, node, parcel);
                 }
             }
             for flow in 0..self.actors.len() {
@@ -125,7 +118,7 @@ impl Engine<'_> {
     }
 
     fn next(&self) -> Option<Instant> {
-        let links = self.links.iter().flatten().filter_map(|link| Some(link.poll_timeout()?.at));
+        let links = self.links.iter().filter_map(|link| Some(link.poll_timeout()?.at));
         links.chain(self.actors.iter().filter_map(|actor| actor.poll_timeout())).min()
     }
 
@@ -155,6 +148,6 @@ impl Engine<'_> {
         let to = self.ends[parcel.flow][usize::from(parcel.forth)];
         let Some(wire) = self.routes.next(self.family(parcel.flow), node, to) else { return };
         let Some(side) = self.scenario.wires[wire].side(node) else { return };
-        let _ = self.links[wire][side].push(at, parcel);
+        let _ = self.links[wire].push(at, Way::BOTH[side], parcel);
     }
 }

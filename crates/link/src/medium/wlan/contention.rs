@@ -65,6 +65,8 @@ pub(super) struct Channel {
     fade: Spell,
     /// When the backoffs begin to count: a DIFS after the last transmission and its acknowledgement.
     idle: Instant,
+    /// Bytes of the longest transmission.
+    most_bytes: usize,
     /// Frames in a neighbour's longest transmission.
     neighbours_most: usize,
     /// Neighbours that transmit in the turn that was given out.
@@ -75,6 +77,7 @@ pub(super) struct Channel {
 impl Channel {
     pub fn new(wlan: Wlan) -> Self {
         let neighbour = || Neighbour { station: Station::default(), spell: Spell::new(wlan.on, wlan.off), since: None };
+        let most_bytes = timing::most_bytes(wlan.bits_per_second);
         Self {
             wlan,
             ours: Default::default(),
@@ -83,8 +86,9 @@ impl Channel {
             idle: Instant::ZERO,
             neighbours_most: (1..=timing::MOST_FRAMES)
                 .rev()
-                .find(|&n| timing::fits(n, n * NEIGHBOURS_PACKET, wlan.bits_per_second))
+                .find(|&n| timing::fits(n, n * NEIGHBOURS_PACKET, most_bytes))
                 .unwrap_or(1),
+            most_bytes,
             sending: Vec::new(),
             begun: false,
         }
@@ -188,7 +192,7 @@ impl Shared for Channel {
     }
 
     fn fits(&self, packets: usize, bytes: usize) -> bool {
-        timing::fits(packets, bytes, self.wlan.bits_per_second)
+        timing::fits(packets, bytes, self.most_bytes)
     }
 
     fn carry(

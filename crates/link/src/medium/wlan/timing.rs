@@ -43,8 +43,8 @@ fn in_aggregate(packet: usize) -> usize {
 /// The air time of an A-MPDU of so many bytes at `bits_per_second`.
 fn of_bytes(bytes: usize, bits_per_second: u64) -> Duration {
     let bits = (bytes as u64).saturating_mul(8).saturating_add(SERVICE_AND_TAIL_BITS);
-    let symbols = (u128::from(bits) * 1_000_000).div_ceil(u128::from(bits_per_second.max(1)) * u128::from(SYMBOL_US));
-    PREAMBLE + Duration::from_micros(u64::try_from(symbols).unwrap_or(u64::MAX).saturating_mul(SYMBOL_US))
+    let symbols = bits.saturating_mul(1_000_000).div_ceil(bits_per_second.max(1) * SYMBOL_US);
+    PREAMBLE + Duration::from_micros(symbols.saturating_mul(SYMBOL_US))
 }
 
 /// The air time of an A-MPDU of packets of these bytes.
@@ -52,11 +52,18 @@ pub fn of_packets(packets: &[usize], bits_per_second: u64) -> Duration {
     of_bytes(packets.iter().map(|&packet| in_aggregate(packet)).fold(0, usize::saturating_add), bits_per_second)
 }
 
-/// Whether so many packets of so many bytes together may be one A-MPDU; a single packet always is.
-pub fn fits(packets: usize, bytes: usize, bits_per_second: u64) -> bool {
+/// Bytes of the longest A-MPDU at `bits_per_second`: what [`MOST_BYTES`] and [`LONGEST`] allow.
+pub fn most_bytes(bits_per_second: u64) -> usize {
+    let symbols = (LONGEST - PREAMBLE).as_micros() as u64 / SYMBOL_US;
+    let bits = symbols * SYMBOL_US * (bits_per_second / 1000) / 1000;
+    MOST_BYTES.min((bits.saturating_sub(SERVICE_AND_TAIL_BITS) / 8) as usize)
+}
+
+/// Whether so many packets of so many bytes together may be one A-MPDU of at most `most_bytes`; a single packet always is.
+pub fn fits(packets: usize, bytes: usize, most_bytes: usize) -> bool {
     // Each may need up to 3 bytes of padding.
-    let most = bytes.saturating_add(packets.saturating_mul(AROUND + DELIMITER + 3));
-    packets <= 1 || (packets <= MOST_FRAMES && most <= MOST_BYTES && of_bytes(most, bits_per_second) <= LONGEST)
+    let needed = bytes.saturating_add(packets.saturating_mul(AROUND + DELIMITER + 3));
+    packets <= 1 || (packets <= MOST_FRAMES && needed <= most_bytes)
 }
 
 #[cfg(test)]
@@ -73,13 +80,16 @@ mod tests {
 
     #[test]
     fn an_aggregate_ends_at_sixteen_frames_or_at_the_longest_transmission() {
-        assert!(fits(16, 16 * 1500, 65_000_000));
-        assert!(!fits(17, 17 * 100, 65_000_000));
-        // At 26 Mbit/s 5.448 ms are 17706 bytes.
-        assert!(fits(11, 11 * 1500, 26_000_000));
-        assert!(!fits(12, 12 * 1500, 26_000_000));
-        assert!(!fits(2, 65_535, 600_000_000));
-        assert!(fits(1, 1 << 40, 6_500_000));
+        let at = |mbit: u64| most_bytes(mbit * 1_000_000);
+        assert!(fits(16, 16 * 1500, at(65)));
+        assert!(!fits(17, 17 * 100, at(65)));
+        // At 26 Mbit/s 1362 symbols of 104 bits are 141648 bits, 17703 bytes and the 22 bits around them.
+        assert_eq!(at(26), 17_703);
+        assert!(of_bytes(at(26), 26_000_000) <= LONGEST && of_bytes(at(26) + 1, 26_000_000) > LONGEST);
+        assert!(fits(11, 11 * 1500, at(26)));
+        assert!(!fits(12, 12 * 1500, at(26)));
+        assert_eq!(at(600), MOST_BYTES);
+        assert!(fits(1, 1 << 40, most_bytes(6_500_000)));
     }
 
     #[test]

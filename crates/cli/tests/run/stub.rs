@@ -1,0 +1,165 @@
+//! Programs that speak DNS themselves: they get the same answers as without headstart, and one lost family does not hold up
+//! the other.
+
+use crate::lab::{Ended, Lab, compiled, found, inside, python, world};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Sites whose both families are answered, whatever becomes of connections.
+const ANSWERED: [&str; 5] = ["www", "v4", "v6", "slow-v6", "refused-v6"];
+/// Names of other kinds: in /etc/hosts, absent, of one label, local.
+const OTHERS: [&str; 5] = ["by-hand.lab.example", "nowhere.lab.example", "printer", "printer.local", "localhost"];
+
+fn lab() -> Lab {
+    let lab = Lab::of(&world());
+    // The lab's own file, which only this mount namespace sees.
+    let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
+    fs::write("/etc/hosts", hosts + "198.19.0.9 by-hand.lab.example\n127.0.0.1 localhost\n").unwrap();
+    lab
+}
+
+/// The program by its own, heard by its system calls alone.
+fn ours(lab: &Lab, words: &[String]) -> Ended {
+    lab.ours_with(&["--via", "seccomp"], words)
+}
+
+/// What the program makes of `names` by itself and through headstart: the same. How many queries were ours.
+fn the_same(lab: &Lab, names: &[String], words: &dyn Fn(&[String]) -> Vec<String>) -> u64 {
+    let words = words(names);
+    let (bare, ours) = (lab.bare(&words), ours(lab, &words));
+    assert!(bare.code == Some(0) && !bare.out.is_empty(), "{bare:?}");
+    assert_eq!((ours.code, &ours.out), (bare.code, &bare.out), "{ours:?}");
+    ours.count("queries")
+}
+
+fn full(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("{name}.lab.example")).collect()
+}
+
+/// A program that prints addresses: as bare where all is well, and with the other family where one is lost. By itself it
+/// waits 10 s (Go, c-ares) or 15 s (C libraries) for what is lost; the bound is far from that and from what ours takes.
+fn prints_the_same(lab: &Lab, words: &dyn Fn(&[String]) -> Vec<String>) {
+    let queries = the_same(lab, &full(&ANSWERED), words);
+    assert!(queries >= 8, "{queries}");
+    let others = OTHERS.map(str::to_owned);
+    the_same(lab, &others, words);
+    for (site, addresses) in [("aaaa-lost", "198.19."), ("a-lost", "2001:db8:")] {
+        let clock = headstart_io::clock::Clock::new();
+        let run = ours(lab, &words(&full(&[site])));
+        let took = clock.now().since(headstart_core::time::Instant::ZERO);
+        println!("{site}: {took:?} with the program's start: {}", run.out.trim());
+        assert!(run.code == Some(0) && run.out.contains(addresses), "{run:?}");
+        assert!(took.as_secs() < 5, "{site}: {took:?}, {run:?}");
+    }
+}
+
+fn c_program(program: PathBuf) -> impl Fn(&[String]) -> Vec<String> {
+    move |names| [program.display().to_string()].into_iter().chain(names.iter().cloned()).collect()
+}
+
+inside!(a_static_program_of_glibc_is_told_the_same, || {
+    let lab = lab();
+    // The linker warns of getaddrinfo in static programs, which is what is being tried here.
+    let Some(program) = compiled(&lab.scratch, "lookup.c", &["-static", "-lresolv"]) else { return };
+    prints_the_same(&lab, &c_program(program));
+});
+
+inside!(a_program_of_glibc_heard_by_its_system_calls_is_told_the_same, || {
+    let lab = lab();
+    let Some(program) = compiled(&lab.scratch, "lookup.c", &["-lresolv"]) else { return };
+    prints_the_same(&lab, &c_program(program));
+});
+
+inside!(res_query_is_told_the_same, || {
+    let lab = lab();
+    let Some(program) = compiled(&lab.scratch, "lookup.c", &["-lresolv"]) else { return };
+    let query = |names: &[String]| {
+        let words = ["env", "QUERY=1"].map(str::to_owned);
+        words.into_iter().chain([program.display().to_string()]).chain(names.iter().cloned()).collect()
+    };
+    the_same(&lab, &full(&["www", "v4"]), &query);
+});
+
+inside!(a_program_of_musl_is_told_the_same, || {
+    let lab = lab();
+    let Some(cc) = found("musl-gcc", "musl-tools") else { return };
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/run/programs/lookup.c");
+    let program = lab.scratch.path("lookup");
+    let built = Command::new(cc).args(["-static", "-O1", "-o"]).arg(&program).arg(source).status().unwrap();
+    assert!(built.success());
+    prints_the_same(&lab, &c_program(program));
+});
+
+inside!(a_go_program_is_told_the_same, || {
+    let lab = lab();
+    let Some(go) = found("go", "golang-go") else { return };
+    let (source, program) = (lab.scratch.path("lookup.go"), lab.scratch.path("lookup"));
+    let text = "package main\nimport (\"context\"; \"fmt\"; \"net\"; \"os\"; \"sort\")\nfunc main() {\n\
+                r := &net.Resolver{PreferGo: true}\n\
+                for _, name := range os.Args[1:] {\n\
+                a, err := r.LookupHost(context.Background(), name)\nsort.Strings(a)\n\
+                fmt.Println(name, a, err != nil)\n} }\n";
+    fs::write(&source, text).unwrap();
+    let mut build = Command::new(go);
+    build.args(["build", "-o"]).arg(&program).arg(&source).env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=mod");
+    build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").env("GOCACHE", lab.scratch.path("go-cache"));
+    let output = build.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    prints_the_same(&lab, &c_program(program));
+});
+
+inside!(node_with_c_ares_is_told_the_same, || {
+    let lab = lab();
+    let Some(node) = found("node", "nodejs") else { return };
+    let script = "const dns = require('dns').promises; (async () => { for (const name of process.argv.slice(1)) {\n\
+                  const [a, b] = await Promise.allSettled([dns.resolve4(name), dns.resolve6(name)]);\n\
+                  const all = [...(a.value || []), ...(b.value || [])].sort();\n\
+                  console.log(name, ...all, all.length ? '' : a.reason.code) } })()";
+    let words = |names: &[String]| {
+        let head = [node.display().to_string(), "-e".into(), script.into()];
+        head.into_iter().chain(names.iter().cloned()).collect()
+    };
+    prints_the_same(&lab, &words);
+});
+
+inside!(dig_is_told_the_same_whatever_it_asks, || {
+    let lab = lab();
+    let Some(dig) = found("dig", "bind9-dnsutils") else { return };
+    // Without what differs from one run to the next: the id, the cookie, times.
+    let quiet = ["+nocmd", "+nostats", "+nocookie", "+tries=1", "+time=5", "+noidentify", "+qid=7"];
+    for question in [
+        &["A"][..],
+        &["AAAA"],
+        &["A", "+noedns", "+noadflag"],
+        &["AAAA", "+noadflag"],
+        &["A", "+dnssec"],
+        &["A", "+cdflag"],
+        &["TXT"],
+        &["HTTPS"],
+        &["MX", "+tcp"],
+        &["A", "-c", "CH"],
+        &["A", "+bufsize=512", "+noadflag"],
+    ] {
+        for name in ["www.lab.example", "nowhere.lab.example"] {
+            let head = [dig.to_str().unwrap(), name].into_iter().chain(quiet).chain(question.iter().copied());
+            let words: Vec<String> = head.map(str::to_owned).collect();
+            let (bare, ours) = (lab.bare(&words), ours(&lab, &words));
+            assert_eq!((ours.code, ours.out), (bare.code, bare.out), "{name} {question:?}");
+        }
+    }
+});
+
+inside!(python_that_asks_where_it_is_sees_its_own_address, || {
+    let lab = lab();
+    let Some(python) = python() else { return };
+    // How programs find out their address, to which nothing is sent.
+    let script = "import socket, re\n\
+        server = re.search(r'nameserver (\\S+)', open('/etc/resolv.conf').read())[1]\n\
+        s = socket.socket(socket.AF_INET6 if ':' in server else socket.AF_INET, socket.SOCK_DGRAM)\n\
+        s.connect((server, 53)); print(s.getsockname()[0], s.getpeername()[:2])\n\
+        s.connect(('198.19.0.2', 80)) if ':' not in server else None; print(s.getsockname()[0], s.getpeername()[:2])";
+    let words = [python, "-c".into(), script.into()];
+    let (bare, ours) = (lab.bare(&words), ours(&lab, &words));
+    assert_eq!((ours.code, &ours.out), (Some(0), &bare.out), "{ours:?}");
+});

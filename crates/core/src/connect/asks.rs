@@ -1,0 +1,150 @@
+//! Questions of programs that speak DNS themselves: one name and one family each, answered with what the server said,
+//! and one family never held up by the other.
+//!
+//! Such a program asks for both families and waits for both answers: 15 s in the C library, 10 s in Go's resolver, if one
+//! of them is lost. Once one family has addresses, the other is waited for as long as RFC 8305 would wait (section 3,
+//! Resolution Delay), and then said to have none. That is never remembered: what the server says later is what holds.
+//! A program that has not asked for the other family gets no such answer, for it may have no use for it.
+
+use super::lookups::{Lookups, Question};
+use super::{Output, QueryId, RequestId};
+use crate::path::Family;
+use crate::time::{Duration, Instant};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Resolution Delay: RFC 8305, section 8.
+const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
+/// Two questions of a program for one name belong together if the second comes within this time of the first. The C library
+/// asks both at once; where it asks one after the other (`single-request`), the second follows the first's answer.
+const TOGETHER: Duration = Duration::from_secs(2);
+/// Questions that wait for an answer; the oldest makes room. Programs ask again what is not answered.
+const MAX_WAITING: usize = 1024;
+/// Questions remembered, to know which belong together.
+const MAX_RECENT: usize = 256;
+/// Answers whose query is remembered: as many as there may be names in the caches of a few programs.
+const MAX_SAID: usize = 8192;
+
+/// What became of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// What the server said to this query, so long ago. If it said nothing that can be read, it refused.
+    Said {
+        /// The query that it was said to.
+        query: QueryId,
+        /// Time since then, by which its TTLs are less now.
+        age: Duration,
+    },
+    /// The other family has addresses, and this one's answer is not to be waited for: none, for now.
+    NotWaitedFor,
+    /// Nobody answered.
+    Unanswered,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    request: RequestId,
+    question: Question,
+    since: Instant,
+}
+
+#[derive(Debug)]
+struct Said {
+    query: QueryId,
+    at: Instant,
+    addresses: bool,
+}
+
+/// Who waits for what, and what has been said.
+#[derive(Debug)]
+pub(super) struct Asks {
+    waiting: VecDeque<Waiting>,
+    recent: VecDeque<(Question, Instant)>,
+    said: BTreeMap<Question, Said>,
+    routes: [bool; 2],
+}
+
+impl Default for Asks {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), recent: VecDeque::new(), said: BTreeMap::new(), routes: [true; 2] }
+    }
+}
+
+impl Asks {
+    /// A program asks. What was said to this question, if it is known.
+    pub fn ask(&mut self, now: Instant, question: &Question) -> Option<Answered> {
+        self.recent.truncate(MAX_RECENT - 1);
+        self.recent.push_front((question.clone(), now));
+        self.said.get(question).map(|said| Answered::Said { query: said.query, age: now - said.at })
+    }
+
+    /// It waits, for `question` is being looked up. Whoever has waited longest may have to go.
+    pub fn wait(&mut self, now: Instant, request: RequestId, question: Question) -> Option<RequestId> {
+        self.waiting.push_back(Waiting { request, question, since: now });
+        if self.waiting.len() > MAX_WAITING { self.waiting.pop_front().map(|w| w.request) } else { None }
+    }
+
+    /// It waits no longer.
+    pub fn abandon(&mut self, request: RequestId) {
+        self.waiting.retain(|w| w.request != request);
+    }
+
+    /// The server has spoken: whether of addresses, and whether it is worth keeping.
+    pub fn heard(&mut self, now: Instant, query: QueryId, question: &Question, addresses: bool, kept: bool) {
+        if !kept {
+            self.said.remove(question);
+            return;
+        }
+        if self.said.len() >= MAX_SAID
+            && !self.said.contains_key(question)
+            && let Some(oldest) = self.said.iter().min_by_key(|(_, s)| s.at).map(|(q, _)| q.clone())
+        {
+            self.said.remove(&oldest);
+        }
+        self.said.insert(question.clone(), Said { query, at: now, addresses });
+    }
+
+    /// Whoever waits for `question` waits no longer.
+    pub fn take(&mut self, question: &Question) -> Vec<RequestId> {
+        let gone = self.waiting.iter().filter(|w| w.question == *question).map(|w| w.request).collect();
+        self.waiting.retain(|w| w.question != *question);
+        gone
+    }
+
+    /// The host has routes for these families.
+    pub fn routed(&mut self, v4: bool, v6: bool) {
+        self.routes = [v4, v6];
+    }
+
+    /// What was said on another network is not what is said on this one.
+    pub fn forget(&mut self) {
+        self.said.clear();
+    }
+
+    /// When somebody is told not to wait any longer.
+    pub fn next_release(&self, lookups: &Lookups) -> Option<Instant> {
+        self.waiting.iter().filter_map(|w| self.release_at(w, lookups)).min()
+    }
+
+    /// Tells those whose time has come.
+    pub fn release(&mut self, now: Instant, lookups: &Lookups, outputs: &mut VecDeque<Output>) {
+        let due: Vec<RequestId> = {
+            let due = |w: &&Waiting| self.release_at(w, lookups).is_some_and(|at| at <= now);
+            self.waiting.iter().filter(due).map(|w| w.request).collect()
+        };
+        for request in due {
+            self.abandon(request);
+            outputs.push_back(Output::Answered(request, Answered::NotWaitedFor));
+        }
+    }
+
+    /// When this program is told not to wait any longer: only if it has asked for the other family too, that has
+    /// addresses, and there is a way to them.
+    fn release_at(&self, waiting: &Waiting, lookups: &Lookups) -> Option<Instant> {
+        let other = Question { family: waiting.question.family.other(), ..waiting.question.clone() };
+        let has_route = self.routes[usize::from(other.family == Family::V6)];
+        let known = self.said.get(&other).filter(|s| s.addresses && has_route && !lookups.is_open(&other))?;
+        let (_, asked) = self.recent.iter().find(|(q, _)| *q == other)?;
+        let apart = waiting.since.since(*asked).max(asked.since(waiting.since));
+        (apart <= TOGETHER).then(|| known.at.max(*asked).max(waiting.since) + RESOLUTION_DELAY)
+    }
+}

@@ -1,0 +1,172 @@
+//! Programs that ask DNS themselves: what the server said, from one cache, and no family held up by the other.
+
+use super::*;
+use Family::{V4, V6};
+
+const SITE: &str = "www.example";
+
+impl Story {
+    /// A question under request id `n`.
+    fn ask(&mut self, n: u64, app: &str, family: Family) {
+        self.input(Input::Ask(RequestId(n), Ask { app: app.into(), name: SITE.into(), family, server: 0 }));
+    }
+
+    /// When and how each question was answered.
+    fn answers(&self) -> Vec<(u64, u64, Answered)> {
+        let answered = |(t, o): &(u64, Output)| match o {
+            Output::Answered(RequestId(n), answered) => Some((*t, *n, *answered)),
+            _ => None,
+        };
+        self.told.iter().filter_map(answered).collect()
+    }
+
+    fn queries(&self) -> Vec<Family> {
+        let query = |(_, o): &(u64, Output)| match o {
+            Output::Query { family, .. } => Some(*family),
+            _ => None,
+        };
+        self.told.iter().filter_map(query).collect()
+    }
+}
+
+fn said(query: u64, age: u64) -> Answered {
+    Answered::Said { query: QueryId(query), age: ms(age) }
+}
+
+#[test]
+fn both_families_are_answered_as_the_server_answers_and_no_earlier() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 60), (30, 50));
+    s.ask(1, "dig", V4);
+    s.ask(2, "dig", V6);
+    s.pass(1000);
+    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (60, 2, said(1, 0))]);
+}
+
+#[test]
+fn a_lost_aaaa_is_waited_for_no_longer_than_the_resolution_delay() {
+    let mut s = Story::of("adaptive").dns(SITE, V4, says(20, &[v4(1)])).dns(SITE, V6, Dns::Silent);
+    s.ask(1, "go", V4);
+    s.ask(2, "go", V6);
+    s.pass(10_000);
+    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (70, 2, Answered::NotWaitedFor)]);
+}
+
+#[test]
+fn a_lost_a_is_waited_for_no_longer_either() {
+    let mut s = Story::of("adaptive").dns(SITE, V6, says(20, &[v6(1)])).dns(SITE, V4, Dns::Silent);
+    s.ask(1, "go", V4);
+    s.ask(2, "go", V6);
+    s.pass(10_000);
+    assert_eq!(s.answers(), [(20, 2, said(1, 0)), (70, 1, Answered::NotWaitedFor)]);
+}
+
+#[test]
+fn a_program_that_asks_for_one_family_alone_waits_as_long_as_it_likes() {
+    let mut s = Story::of("adaptive").dns(SITE, V4, says(20, &[v4(1)])).dns(SITE, V6, Dns::Silent);
+    s.ask(1, "ping", V4);
+    s.pass(3000);
+    s.ask(2, "ping", V6);
+    s.pass(10_000);
+    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (8000, 2, Answered::Unanswered)], "3 s later it is another question");
+}
+
+#[test]
+fn a_family_is_waited_for_while_the_other_has_no_addresses_or_no_route() {
+    let nothing = Dns::Says(20, LookupResult::NoData(Duration::from_secs(60)));
+    let mut s = Story::of("adaptive").dns(SITE, V4, nothing).dns(SITE, V6, Dns::Silent);
+    s.ask(1, "go", V4);
+    s.ask(2, "go", V6);
+    s.pass(10_000);
+    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (5000, 2, Answered::Unanswered)]);
+
+    let mut s = Story::of("adaptive").dns(SITE, V6, says(20, &[v6(1)])).dns(SITE, V4, Dns::Silent);
+    s.input(Input::Network { id: Default::default(), v4: true, v6: false });
+    s.ask(1, "go", V4);
+    s.ask(2, "go", V6);
+    s.pass(10_000);
+    assert_eq!(s.answers(), [(20, 2, said(1, 0)), (5000, 1, Answered::Unanswered)], "addresses without a way to them");
+}
+
+#[test]
+fn what_was_not_waited_for_is_not_remembered_and_what_comes_late_is() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 200), (30, 30));
+    s.ask(1, "go", V4);
+    s.ask(2, "go", V6);
+    s.pass(1000);
+    s.ask(3, "go", V6);
+    assert_eq!(s.answers()[1..], [(70, 2, Answered::NotWaitedFor), (1000, 3, said(1, 800))]);
+}
+
+#[test]
+fn an_answer_ages_and_is_asked_for_again_after_its_time() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 30));
+    s.ask(1, "go", V4);
+    s.pass(59_000);
+    s.ask(2, "go", V4);
+    s.pass(2000);
+    s.ask(3, "go", V4);
+    s.pass(1000);
+    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (59_000, 2, said(0, 58_980)), (61_020, 3, said(1, 0))]);
+}
+
+#[test]
+fn an_answer_serves_getaddrinfo_too_and_the_reverse() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 30));
+    s.resolve("curl", SITE, Want::Both, None);
+    s.pass(100);
+    s.ask(1, "curl", V4);
+    assert_eq!(s.answers().len(), 1, "from the cache, at once");
+    s.ask(2, "other", V4);
+    assert_eq!(s.answers().len(), 1, "no other program's cache");
+    s.pass(100);
+    s.ask(3, "other", V6);
+    s.pass(100);
+    let before = s.queries().len();
+    s.resolve("other", SITE, Want::Both, None);
+    assert_eq!(s.queries().len(), before);
+}
+
+#[test]
+fn questions_that_are_repeated_share_one_query_and_each_is_answered() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 30));
+    (1..=3).for_each(|n| s.ask(n, "musl", V4));
+    s.input(Input::Abandon(RequestId(2)));
+    s.pass(100);
+    assert_eq!(s.queries(), [V4]);
+    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (20, 3, said(0, 0))]);
+}
+
+#[test]
+fn addresses_that_were_asked_for_over_dns_can_be_raced() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 30)).host(v6(1), Host::Silent);
+    s.ask(1, "static", V4);
+    s.ask(2, "static", V6);
+    s.pass(100);
+    match s.connect("static", v6(1), false) {
+        Output::HandOver { attempt, connected: true, .. } => assert_eq!(s.reached(attempt), v4(1)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_refusal_is_passed_on_and_not_remembered() {
+    let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Says(20, LookupResult::Refused));
+    s.ask(1, "go", V4);
+    s.pass(100);
+    s.ask(2, "go", V4);
+    s.pass(100);
+    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (120, 2, said(1, 0))]);
+}
+
+#[test]
+fn a_flood_of_questions_is_bounded_and_the_oldest_go_unanswered() {
+    let mut s = Story::of("adaptive");
+    for n in 0..1500 {
+        let ask = Ask { app: "flood".into(), name: format!("{n}.example"), family: V4, server: 0 };
+        s.input(Input::Ask(RequestId(n), ask));
+    }
+    assert_eq!(s.answers().len(), 1500 - 1024);
+    assert!(s.answers().iter().all(|(_, n, a)| *n < 476 && *a == Answered::Unanswered));
+    s.pass(6000);
+    assert_eq!(s.answers().len(), 1500, "given up in the end");
+}

@@ -1,0 +1,121 @@
+//! The epoll sets of a program that its socket is in before it is connected (nginx, HAProxy and Netty register first), read
+//! from outside, so that the socket that takes its place can be registered the same way.
+//!
+//! `/proc/PID/fdinfo` of an epoll descriptor has a line for each member (proc(5)). Looks only; what it finds is set up again by
+//! [`epoll::join_as`](crate::sys::epoll::join_as). Sets that it cannot set up again are an error, never a guess.
+
+use crate::sys::epoll::Membership;
+use crate::sys::process;
+use headstart_core::wire::shim::Pass;
+use std::fs;
+use std::os::fd::RawFd;
+
+/// More descriptors than this are not looked through: that takes longer than a connection saves.
+const MAX_DESCRIPTORS: usize = 4096;
+/// More sets than this are left alone.
+const MAX_SETS: usize = 8;
+
+/// A line of an epoll descriptor's fdinfo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Member {
+    number: RawFd,
+    events: u32,
+    data: u64,
+    inode: u64,
+}
+
+/// The sets in which the socket of `inode` is, under the number `number` of the process that `thread` belongs to.
+pub(super) fn memberships(thread: i32, number: RawFd, inode: u64) -> Result<Vec<Membership>, Pass> {
+    let mut found: Vec<Membership> = Vec::new();
+    let descriptors = fs::read_dir(format!("/proc/{thread}/fd")).map_err(|_| Pass::OutOfReach)?;
+    for (n, entry) in descriptors.flatten().enumerate() {
+        if n >= MAX_DESCRIPTORS {
+            return Err(Pass::EventSet);
+        }
+        let is_set = fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == "anon_inode:[eventpoll]");
+        let Some(set) = entry.file_name().to_str().and_then(|n| n.parse::<RawFd>().ok()).filter(|_| is_set) else {
+            continue;
+        };
+        let info = fs::read_to_string(format!("/proc/{thread}/fdinfo/{set}")).map_err(|_| Pass::OutOfReach)?;
+        for member in info.lines().filter_map(parse) {
+            // Lines of kernels before 4.13 have no inode.
+            let ours = if member.inode == 0 { member.number == number } else { member.inode == inode };
+            if !ours {
+                continue;
+            }
+            // Under another number it is another descriptor; EPOLLEXCLUSIVE cannot be given a place in the order of others.
+            if member.number != number || member.events & libc::EPOLLEXCLUSIVE as u32 != 0 || found.len() == MAX_SETS {
+                return Err(Pass::EventSet);
+            }
+            let set = process::descriptor(thread, set).map_err(|_| Pass::EventSet)?;
+            found.push(Membership { set, events: member.events, data: member.data });
+        }
+    }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    match found.is_empty() || limit.is_none_or(|limit| u64::try_from(number).is_ok_and(|n| n < limit)) {
+        true => Ok(found),
+        // We cannot have a descriptor of that number, and so not register it.
+        false => Err(Pass::EventSet),
+    }
+}
+
+/// Reads `tfd: N events: HEX data: HEX pos:N ino:HEX sdev:HEX`; `None` for any other line.
+fn parse(line: &str) -> Option<Member> {
+    let field = |name: &str| {
+        let rest = line.split_once(name)?.1.trim_start();
+        Some(rest.split(|c: char| c.is_ascii_whitespace()).next().unwrap_or(rest))
+    };
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    Some(Member {
+        number: line.starts_with("tfd:").then(|| field("tfd:"))??.parse().ok()?,
+        events: u32::try_from(hex(field("events:")?)?).ok()?,
+        data: hex(field("data:")?)?,
+        inode: field("ino:").and_then(hex).unwrap_or(0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_line_of_the_kernel_is_read() {
+        let line = "tfd:        9 events: 8000201f data:     7f0012345678  pos:0 ino:2b1c sdev:8";
+        let member = Member { number: 9, events: 0x8000_201f, data: 0x7f00_1234_5678, inode: 0x2b1c };
+        assert_eq!(parse(line), Some(member));
+        assert_eq!(parse("pos:\t0"), None);
+        assert_eq!(parse("tfd: 9 events: zz data: 0"), None);
+    }
+
+    #[test]
+    fn the_sets_of_this_process_are_found_with_what_they_listen_for() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let inode = rustix::fs::fstat(&socket).unwrap().st_ino;
+        let us = std::process::id() as i32;
+        let number = socket.as_raw_fd();
+        assert!(memberships(us, number, inode).unwrap().is_empty());
+        let set = epoll::create(CreateFlags::CLOEXEC).unwrap();
+        epoll::add(&set, &socket, EventData::new_u64(77), EventFlags::IN | EventFlags::ET).unwrap();
+        let found = memberships(us, number, inode).unwrap();
+        let found: Vec<_> = found.iter().map(|m| (m.events & !0x18, m.data)).collect();
+        assert_eq!(found, [(libc::EPOLLIN as u32 | libc::EPOLLET as u32, 77)], "error and hang-up are always heard");
+        let again = socket.try_clone().unwrap();
+        epoll::add(&set, &again, EventData::new_u64(78), EventFlags::IN).unwrap();
+        assert_eq!(
+            memberships(us, number, inode).unwrap_err(),
+            Pass::EventSet,
+            "another descriptor of the same socket"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_a_member_or_none_and_no_panic(line in "\\PC*") {
+            let _ = (parse(&line), parse(&format!("tfd:{line}")), parse(&format!("tfd: 1 events: 1 data: {line}")));
+        }
+    }
+}

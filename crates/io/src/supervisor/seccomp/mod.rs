@@ -1,0 +1,309 @@
+//! The front end of system calls: connects that wait for an answer by seccomp user notification, of any program, static or
+//! not, and of all that it starts. It serves until the last of them has ended: their calls have nobody else to wait for but
+//! the [watchdog](crate::watchdog), which leaves with its run.
+//!
+//! A call is looked at from outside: the address in the program's memory, the socket behind its descriptor. Most are let go
+//! within microseconds, as the kernel's own business. One that the connector may have something for is claimed as those of
+//! the preloaded library are; a connection that comes of it is put in the place of the program's socket ([`exchange()`]).
+//! A non-blocking caller is answered at once, whatever there is. A blocking one may wait, as it would in the kernel; the
+//! kernel holds back its signals meanwhile (see [`sys::seccomp`](crate::sys::seccomp)), so they are looked for, and one that
+//! waits sends the call to the kernel, which begins the connection and ends the call as connect(2) says.
+
+mod app_socket;
+mod event_sets;
+mod exchange;
+mod outstanding;
+
+use super::Front;
+use super::engine::{Engine, Told};
+use super::stub::{Call, Redirected, Stub};
+use super::token::{HEARD, HELD, of_run};
+use crate::poll::Interest;
+use crate::sys::process;
+use crate::sys::seccomp::{Listener, Notification};
+use app_socket::{AppSocket, Fresh, Look, look};
+use exchange::{exchange, install};
+use headstart_core::connect::{AppId, Claim, Input, RequestId};
+use headstart_core::time::{Duration, Instant};
+use headstart_core::wire::shim::{MAX_APP, Pass};
+use headstart_core::wire::sockaddr::{self, MAX_BYTES};
+pub use outstanding::Outstanding;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+
+/// How often a program that waits is looked at for signals, and for whether it still waits. A tenth of what people notice,
+/// and nothing beside a handshake; nobody is looked at while nobody waits.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The port of DNS.
+const DNS: u16 = 53;
+/// Numbers of descriptors remembered: what most programs may have open.
+const MAX_REDIRECTED: usize = 1024;
+
+/// A call that waits.
+#[derive(Debug)]
+struct Held {
+    call: Notification,
+    socket: AppSocket,
+    to: SocketAddr,
+    /// When SO_SNDTIMEO has run out.
+    until: Option<Instant>,
+}
+
+/// The programs of one run, heard by their system calls.
+#[derive(Debug)]
+pub(super) struct Seccomp {
+    listener: Listener,
+    outstanding: Outstanding,
+    run: u32,
+    held: BTreeMap<u64, Held>,
+    next_held: u32,
+    look_at: Option<Instant>,
+    fresh: Fresh,
+    heard: u64,
+    over: bool,
+    /// Numbers of descriptors under which a program has been given a socket that leads to the stub. Any of them may be
+    /// turned elsewhere.
+    redirected: BTreeSet<RawFd>,
+}
+
+impl Seccomp {
+    /// Hears the calls of run `run` that arrive at `listener`, until the last process under its filter has ended.
+    pub fn new(engine: &Engine, run: u32, listener: OwnedFd, outstanding: OwnedFd) -> io::Result<Self> {
+        engine.poll.add(&listener, HEARD | of_run(run), Interest::Read)?;
+        Ok(Self {
+            listener: listener.into(),
+            outstanding: outstanding.into(),
+            run,
+            held: BTreeMap::new(),
+            next_held: 0,
+            look_at: None,
+            fresh: Fresh::read(),
+            heard: 0,
+            over: false,
+            redirected: BTreeSet::new(),
+        })
+    }
+
+    /// Connects that were heard.
+    pub fn heard(&self) -> u64 {
+        self.heard
+    }
+
+    /// Whether the last process under the filter has ended.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// When those who wait are to be looked at.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.look_at
+    }
+
+    /// Looks at those who wait: some have gone, some have a signal to handle, some have waited long enough.
+    pub fn timeout(&mut self, engine: &mut Engine) {
+        let now = engine.clock.now();
+        if self.look_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let mut ended = Vec::new();
+        for (n, held) in &self.held {
+            let id = held.call.id;
+            if !self.listener.waits(id) {
+                ended.push((*n, None));
+            } else if process::signal_waits(held.call.thread) {
+                let _ = self.listener.resume(id);
+                ended.push((*n, Some(Pass::Signal)));
+            } else if held.until.is_some_and(|until| until <= now) {
+                // socket(7): SO_SNDTIMEO has run out; the connection goes on and EINPROGRESS says so.
+                let errno = held.socket.begin(held.to);
+                let _ = self.listener.answer(id, if errno == 0 { Ok(()) } else { Err(errno) });
+                ended.push((*n, None));
+            }
+        }
+        for (n, reason) in ended {
+            self.held.remove(&n);
+            let request = RequestId(HELD | n);
+            reason.into_iter().for_each(|reason| engine.feed(Input::Passed(request, reason)));
+            engine.feed(Input::Abandon(request));
+        }
+        self.look_at = (!self.held.is_empty()).then(|| now + LOOK_EVERY);
+    }
+
+    /// Something arrived, or the end.
+    fn receive(&mut self, engine: &mut Engine, stub: &mut Stub) {
+        // To receive what is not there would wait for it.
+        match state(&self.listener) {
+            flags if flags.contains(PollFlags::IN) => {}
+            flags if flags.intersects(PollFlags::HUP | PollFlags::ERR) => {
+                engine.poll.remove(&self.listener);
+                self.over = true;
+                return;
+            }
+            _ => return,
+        }
+        let Ok(Some(call)) = self.listener.receive() else { return };
+        self.heard += 1;
+        // Ids count up and may wrap around.
+        let oldest = self.held.values().map(|held| held.call.id).max_by_key(|id| call.id.wrapping_sub(*id));
+        self.outstanding.note(oldest.unwrap_or(call.id), call.id);
+        let n = of_run(self.run) | u64::from(self.next_held);
+        self.next_held = self.next_held.wrapping_add(1);
+        if let Err(reason) = self.serve(engine, stub, n, call) {
+            // Whoever has gone needs no answer.
+            let _ = self.listener.resume(call.id);
+            reason.into_iter().for_each(|reason| engine.feed(Input::Passed(RequestId(HELD | n), reason)));
+        }
+    }
+
+    /// Claims a connection for a call. An error, with the reason if it is worth counting, is a call that is the kernel's.
+    fn serve(&mut self, engine: &mut Engine, stub: &mut Stub, n: u64, call: Notification) -> Result<(), Option<Pass>> {
+        let (number, address, len) = call.connect;
+        let mut bytes = [0u8; MAX_BYTES];
+        let bytes = bytes.get_mut(..len).ok_or(None)?;
+        let read = process::read_memory(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
+        let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
+        if to.port() == DNS || self.redirected.contains(&number) || call.sends {
+            return self.redirect(engine, stub, &call, to);
+        }
+        if !engine.may_know(to.ip()) {
+            return Err(Some(Pass::UnknownAddress));
+        }
+        let file = process::descriptor(call.thread, number).map_err(|e| reason_of(&e))?;
+        let Look::Tcp(socket) = look(file, &self.fresh).map_err(Some)? else { return Err(None) };
+        if is_switched_off(call.thread) {
+            return Err(Some(Pass::SwitchedOff));
+        }
+        let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
+        // All of this was read of whoever has the number of this thread now: of the caller, if it still waits.
+        if !self.listener.waits(call.id) {
+            return Err(None);
+        }
+        let now = engine.clock.now();
+        let nonblocking = socket.nonblocking();
+        let claim = Claim { app, to, domain: socket.domain, nonblocking, accepts_mapped: socket.accepts_mapped };
+        let until = socket.patience.map(|patience| now + patience);
+        self.held.insert(n, Held { call, socket, to, until });
+        let look_at = now + LOOK_EVERY;
+        self.look_at = Some(self.look_at.map_or(look_at, |at| at.min(look_at)));
+        engine.feed(Input::Claim(RequestId(HELD | n), claim));
+        Ok(())
+    }
+}
+
+impl Seccomp {
+    /// Lets the stub see to a call that turns a socket to a DNS server, or away from one.
+    fn redirect(
+        &mut self,
+        engine: &mut Engine,
+        stub: &mut Stub,
+        call: &Notification,
+        to: SocketAddr,
+    ) -> Result<(), Option<Pass>> {
+        let (number, ..) = call.connect;
+        let file = process::descriptor(call.thread, number).map_err(|e| reason_of(&e))?;
+        let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
+        if !self.listener.waits(call.id) {
+            return Err(None);
+        }
+        let how = if call.sends { Call::Send } else { Call::Connect };
+        let redirected = stub.redirect(engine, (&app, self.run), to, file.as_fd(), how).ok_or(None)?;
+        if let Redirected::Exchange(new) = &redirected {
+            install(&self.listener, call, file, new).map_err(Some)?;
+            if self.redirected.len() < MAX_REDIRECTED {
+                self.redirected.insert(number);
+            }
+        }
+        let _ = match how {
+            // With the new socket under its descriptor.
+            Call::Send => self.listener.resume(call.id),
+            Call::Connect => self.listener.answer(call.id, Ok(())),
+        };
+        Ok(())
+    }
+}
+
+impl Front for Seccomp {
+    fn event(&mut self, engine: &mut Engine, stub: &mut Stub, _: u64) {
+        self.receive(engine, stub);
+    }
+
+    fn tell(&mut self, engine: &mut Engine, n: u64, told: Told) {
+        let Some(Held { call, socket, .. }) = self.held.remove(&n) else { return };
+        if self.held.is_empty() {
+            self.look_at = None;
+        }
+        let exchanged = match told {
+            Told::HandOver { attempt, connected } => match engine.hand_over(attempt, connected) {
+                Some(new) => exchange(&self.listener, &call, socket, &self.fresh, &new).map(|()| match connected {
+                    true => Ok(()),
+                    false => Err(Errno::INPROGRESS.raw_os_error()),
+                }),
+                None => Err(Pass::NothingReady),
+            },
+            Told::Fail(errno) => Ok(Err(errno)),
+            // The connector has counted it. Whoever has gone needs no answer; so below.
+            Told::Pass(_) | Told::Answer(_) | Told::Answered(_) => return drop(self.listener.resume(call.id)),
+        };
+        let _ = match exchanged {
+            Ok(result) => self.listener.answer(call.id, result),
+            Err(reason) => {
+                let resumed = self.listener.resume(call.id);
+                engine.feed(Input::Passed(RequestId(HELD | n), reason));
+                resumed
+            }
+        };
+    }
+
+    fn close(&mut self, engine: &mut Engine) {
+        if !self.over {
+            engine.poll.remove(&self.listener);
+        }
+        for (n, held) in std::mem::take(&mut self.held) {
+            let _ = self.listener.resume(held.call.id);
+            engine.feed(Input::Abandon(RequestId(HELD | n)));
+        }
+    }
+}
+
+/// What there is to be had of a listener.
+fn state(listener: &Listener) -> PollFlags {
+    let mut ready = [PollFd::new(listener, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut ready, Some(&now)) {
+        Ok(1) => ready[0].revents(),
+        _ => PollFlags::empty(),
+    }
+}
+
+/// Why a process could not be looked into; nothing to be counted if it only passed what is not there.
+fn reason_of(e: &io::Error) -> Option<Pass> {
+    match Errno::from_io_error(e) {
+        Some(Errno::MFILE | Errno::NFILE) => Some(Pass::OutOfDescriptors),
+        Some(Errno::BADF | Errno::FAULT | Errno::SRCH) => None,
+        _ => Some(Pass::OutOfReach),
+    }
+}
+
+/// Whether the environment that the process of `thread` was started with says so, as it does to the preloaded library.
+fn is_switched_off(thread: i32) -> bool {
+    let environment = std::fs::read(format!("/proc/{thread}/environ")).unwrap_or_default();
+    environment.split(|b| *b == 0).any(|variable| variable == b"HEADSTART=off")
+}
+
+/// The name of the file that the process of `thread` runs, as the preloaded library tells it.
+fn app_of(thread: i32) -> Option<AppId> {
+    let file = std::fs::read_link(format!("/proc/{thread}/exe")).ok()?;
+    let mut name = file.file_name()?.to_string_lossy().into_owned();
+    while name.len() > MAX_APP {
+        name.pop();
+    }
+    Some(name.into())
+}
+
+#[cfg(test)]
+mod tests;

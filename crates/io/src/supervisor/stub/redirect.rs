@@ -1,0 +1,292 @@
+//! How a program's socket comes to lead to a post of ours. Two ways, tried and described in docs/decisions/0005.
+//!
+//! **By a room** (`sys::room`): the program's socket is exchanged for one of a network namespace in which the post has the
+//! server's own address. Whatever the program looks at (the sender of an answer, its peer's name, its own address) is
+//! as it was; so every resolver takes the answers, those that only send to an address included.
+//!
+//! **In place**, where no room can be had: the program's own socket is connected to a post on loopback. Answers then come
+//! from there, which resolvers that check the sender drop; only those are redirected that are known not to: the C
+//! library's, told by IP_RECVERR, and Go's, told by SO_BROADCAST.
+
+use crate::poll::Interest;
+use crate::supervisor::engine::Engine;
+use crate::supervisor::token::POST;
+use crate::sys::netns;
+use crate::sys::room::{Room, bind_anywhere};
+use crate::sys::socket_option::{self, Value};
+use headstart_core::wire::options::{ATTACHED_FILTER, SocketOption};
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, ipproto, socket_with, sockopt};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The port of DNS.
+const DNS: u16 = 53;
+/// Servers that posts stand for; resolv.conf has three at a time.
+const MAX_POSTS: usize = 64;
+
+/// Options that are set again on the socket that stands in, with the numbers of Linux (see `core::wire::options`).
+const CARRIED: &[SocketOption] = &[
+    (1, 2),   // SO_REUSEADDR
+    (1, 6),   // SO_BROADCAST
+    (1, 12),  // SO_PRIORITY
+    (1, 20),  // SO_RCVTIMEO
+    (1, 21),  // SO_SNDTIMEO
+    (1, 29),  // SO_TIMESTAMP
+    (1, 35),  // SO_TIMESTAMPNS
+    (1, 40),  // SO_RXQ_OVFL
+    (1, 45),  // SO_SELECT_ERR_QUEUE
+    (0, 1),   // IP_TOS
+    (0, 2),   // IP_TTL
+    (0, 8),   // IP_PKTINFO
+    (0, 10),  // IP_MTU_DISCOVER
+    (0, 11),  // IP_RECVERR
+    (0, 12),  // IP_RECVTTL
+    (0, 13),  // IP_RECVTOS
+    (41, 16), // IPV6_UNICAST_HOPS
+    (41, 23), // IPV6_MTU_DISCOVER
+    (41, 25), // IPV6_RECVERR
+    (41, 26), // IPV6_V6ONLY
+    (41, 49), // IPV6_RECVPKTINFO
+    (41, 51), // IPV6_RECVHOPLIMIT
+    (41, 62), // IPV6_DONTFRAG
+    (41, 66), // IPV6_RECVTCLASS
+    (41, 67), // IPV6_TCLASS
+];
+/// Sizes, of which the kernel tells the double.
+const SIZES: &[SocketOption] = &[(1, 7), (1, 8)]; // SO_SNDBUF, SO_RCVBUF
+/// Options that cannot stand for the same in a room, or that choose the way to the server: the program keeps its socket.
+const BINDING: &[SocketOption] = &[
+    (1, 5),  // SO_DONTROUTE
+    (1, 15), // SO_REUSEPORT
+    (1, 25), // SO_BINDTODEVICE
+    ATTACHED_FILTER,
+    (1, 36),  // SO_MARK
+    (1, 37),  // SO_TIMESTAMPING
+    (0, 4),   // IP_OPTIONS
+    (0, 15),  // IP_FREEBIND
+    (0, 19),  // IP_TRANSPARENT
+    (0, 50),  // IP_UNICAST_IF
+    (41, 76), // IPV6_UNICAST_IF
+    (41, 78), // IPV6_FREEBIND
+];
+/// IP_RECVERR and IPV6_RECVERR, which the C library sets on its resolver's sockets (since glibc 2.32) and few others do.
+const OF_LIBC: [SocketOption; 2] = [(0, 11), (41, 25)];
+/// SO_BROADCAST, which Go sets on every UDP socket.
+const OF_GO: SocketOption = (1, 6);
+
+/// A system call that turns a socket to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::supervisor) enum Call {
+    /// connect(2).
+    Connect,
+    /// sendto(2) with a destination.
+    Send,
+}
+
+/// What is to become of the call.
+#[derive(Debug)]
+pub(in crate::supervisor) enum Redirected {
+    /// The program's socket is to be exchanged for this one. A connect has then succeeded, for it is connected; a sendto is
+    /// to be continued, with the new socket under the program's descriptor. O_NONBLOCK is set as it was, FD_CLOEXEC is
+    /// up to whoever installs it.
+    Exchange(OwnedFd),
+    /// The program's own socket has been connected: its connect has succeeded.
+    Connected,
+}
+
+/// A place where questions to one server arrive.
+#[derive(Debug)]
+pub(super) struct Post {
+    /// The server that it stands for.
+    pub server: SocketAddr,
+    pub socket: OwnedFd,
+}
+
+/// By which way sockets are redirected here.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    room: Option<Option<Room>>,
+}
+
+/// What came of it: the post and the port that the socket asks from, if it is to be remembered; any post if none is named.
+type Outcome = (Redirected, Option<usize>, Option<u16>);
+
+impl Ways {
+    /// As on a host where no room can be made.
+    #[cfg(test)]
+    pub fn without_room() -> Self {
+        Self { room: Some(None) }
+    }
+
+    /// Whether only programs that were given a socket can reach the posts.
+    pub fn is_private(&self) -> bool {
+        matches!(self.room, Some(Some(_)))
+    }
+
+    pub fn redirect(
+        &mut self,
+        engine: &mut Engine,
+        posts: &mut Vec<Post>,
+        to: SocketAddr,
+        socket: BorrowedFd<'_>,
+        call: Call,
+    ) -> Option<Outcome> {
+        let is_udp = sockopt::socket_type(socket) == Ok(SocketType::DGRAM)
+            && sockopt::socket_protocol(socket) == Ok(Some(ipproto::UDP));
+        if !is_udp {
+            return None;
+        }
+        let server = SocketAddr::new(to.ip().to_canonical(), to.port());
+        let to = as_seen_by(socket, server)?;
+        let is_server = to.port() == DNS && {
+            engine.names.refresh();
+            engine.names.servers().contains(&server)
+        };
+        let ours = self.room.as_ref().and_then(Option::as_ref).is_some_and(|room| room.holds(socket));
+        match (ours, is_server, call) {
+            // It leads here already.
+            (true, true, Call::Connect) => {
+                let post = self.post(engine, posts, server)?;
+                connect(socket, &to).ok()?;
+                Some((Redirected::Connected, Some(post), Some(local(socket)?.port())))
+            }
+            // Out of the room again.
+            (true, false, Call::Connect) => {
+                let stand_in = datagrams(sockopt::socket_domain(socket).ok()?).ok()?;
+                carry(socket, &stand_in).then_some(())?;
+                connect(&stand_in, &to).ok()?;
+                Some((Redirected::Exchange(stand_in), None, None))
+            }
+            (false, true, _) => self.bring_in(engine, posts, (server, to), socket, call),
+            _ => None,
+        }
+    }
+
+    fn bring_in(
+        &mut self,
+        engine: &mut Engine,
+        posts: &mut Vec<Post>,
+        (server, to): (SocketAddr, SocketAddr),
+        socket: BorrowedFd<'_>,
+        call: Call,
+    ) -> Option<Outcome> {
+        if engine.network_namespace.is_none() || netns::cookie(socket).ok() != engine.network_namespace {
+            return None;
+        }
+        let post = self.post(engine, posts, server)?;
+        match self.room() {
+            Some(room) => {
+                let stand_in = stand_in(room, to, socket, call).ok()??;
+                let port = local(&stand_in)?.port();
+                Some((Redirected::Exchange(stand_in), (call == Call::Connect).then_some(post), Some(port)))
+            }
+            None if call == Call::Connect && checks_no_sender(socket) => {
+                connect(socket, &as_seen_by(socket, local(&posts[post].socket)?)?).ok()?;
+                Some((Redirected::Connected, Some(post), Some(local(socket)?.port())))
+            }
+            None => None,
+        }
+    }
+
+    /// The room, made when it is first needed.
+    fn room(&mut self) -> Option<&Room> {
+        self.room.get_or_insert_with(|| Room::new().ok()).as_ref()
+    }
+
+    /// The post that stands for `server`.
+    fn post(&mut self, engine: &Engine, posts: &mut Vec<Post>, server: SocketAddr) -> Option<usize> {
+        if let Some(n) = posts.iter().position(|p| p.server == server) {
+            return Some(n);
+        }
+        if posts.len() >= MAX_POSTS {
+            return None;
+        }
+        let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = match self.room() {
+            Some(room) => {
+                let socket = room.datagrams(family).ok()?;
+                bind_anywhere(&socket, server).ok()?;
+                socket
+            }
+            None => {
+                let loopback: IpAddr =
+                    if server.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+                let socket = datagrams(family).ok()?;
+                bind(&socket, &SocketAddr::new(loopback, 0)).ok()?;
+                socket
+            }
+        };
+        engine.poll.add(&socket, POST | posts.len() as u64, Interest::Read).ok()?;
+        posts.push(Post { server, socket });
+        Some(posts.len() - 1)
+    }
+}
+
+/// A socket of the room that stands in for the program's: the same options, and as far as the program can see the same
+/// address. `None` if there is none that could.
+fn stand_in(room: &Room, to: SocketAddr, socket: BorrowedFd<'_>, call: Call) -> io::Result<Option<OwnedFd>> {
+    let domain = sockopt::socket_domain(socket)?;
+    let stand_in = room.datagrams(domain)?;
+    if !carry(socket, &stand_in) {
+        return Ok(None);
+    }
+    let Some(mut from) = local(socket) else { return Ok(None) };
+    if call == Call::Connect && from.ip().is_unspecified() {
+        // The address that the kernel would choose. Without a route it would say so: let it.
+        let probe = datagrams(domain)?;
+        connect(&probe, &to)?;
+        let Some(chosen) = local(&probe) else { return Ok(None) };
+        from.set_ip(chosen.ip());
+    }
+    bind_anywhere(&stand_in, from)?;
+    if call == Call::Connect {
+        connect(&stand_in, &to)?;
+    }
+    Ok(Some(stand_in))
+}
+
+/// Sets the program's options on its stand-in; false if one of them cannot be.
+fn carry(socket: BorrowedFd<'_>, stand_in: &OwnedFd) -> bool {
+    let same = |option: SocketOption| socket_option::get(socket, option) == socket_option::get(stand_in, option);
+    if !BINDING.iter().all(|option| same(*option)) {
+        return false;
+    }
+    for option in CARRIED.iter().filter(|option| !same(**option)) {
+        if !socket_option::get(socket, *option).is_some_and(|value| socket_option::set(stand_in, *option, &value)) {
+            return false;
+        }
+    }
+    for option in SIZES.iter().filter(|option| !same(**option)) {
+        if let Some(size) = socket_option::get(socket, *option).and_then(|value| value.int()) {
+            // One that is too large for an ordinary user is cut, and does for questions and answers all the same.
+            socket_option::set(stand_in, *option, &Value::of_int(size / 2));
+        }
+    }
+    let nonblocking = fcntl_getfl(socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
+    rustix::io::ioctl_fionbio(stand_in, nonblocking).is_ok()
+}
+
+/// Whether this is the socket of a resolver that does not look where an answer comes from once it has connected.
+fn checks_no_sender(socket: BorrowedFd<'_>) -> bool {
+    let is_set = |option| socket_option::get(socket, option).and_then(|v| v.int()) == Some(1);
+    OF_LIBC.into_iter().any(is_set) || is_set(OF_GO)
+}
+
+/// `to` as a socket of this domain has to name it.
+fn as_seen_by(socket: BorrowedFd<'_>, to: SocketAddr) -> Option<SocketAddr> {
+    match (sockopt::socket_domain(socket).ok()?, to.ip()) {
+        (AddressFamily::INET6, IpAddr::V4(ip)) => Some(SocketAddr::new(ip.to_ipv6_mapped().into(), to.port())),
+        (AddressFamily::INET, IpAddr::V6(_)) => None,
+        _ => Some(to),
+    }
+}
+
+fn local(socket: impl AsFd) -> Option<SocketAddr> {
+    SocketAddr::try_from(getsockname(socket).ok()?).ok()
+}
+
+fn datagrams(domain: AddressFamily) -> io::Result<OwnedFd> {
+    Ok(socket_with(domain, SocketType::DGRAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?)
+}

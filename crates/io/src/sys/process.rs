@@ -1,0 +1,88 @@
+//! Other processes: their memory, their descriptors, the signals that wait for them.
+//!
+//! Reads only. All of it needs the right to trace the process (ptrace(2)): the same user, no more privileges than ours, and
+//! where the Yama module restricts tracing, one of our own descendants.
+
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+
+/// Reads memory of the process that `thread` belongs to, from `address` on; the number of bytes that were there.
+pub fn read_memory(thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
+    // SAFETY: `local` is a live buffer of its length; the kernel checks `remote` against the other process.
+    let got = unsafe { libc::process_vm_readv(thread, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// A descriptor of the process that `thread` belongs to, as one of ours.
+pub fn descriptor(thread: i32, fd: RawFd) -> io::Result<OwnedFd> {
+    let none = || io::Error::from(io::ErrorKind::NotFound);
+    let pid = Pid::from_raw(thread).ok_or_else(none)?;
+    // PIDFD_THREAD is O_EXCL, since Linux 6.9.
+    let of_thread = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
+    let process = match pidfd_open(pid, of_thread) {
+        Err(rustix::io::Errno::INVAL) => {
+            let leader = status(thread, "Tgid:").and_then(|text| text.parse().ok()).and_then(Pid::from_raw);
+            pidfd_open(leader.ok_or_else(none)?, PidfdFlags::empty())?
+        }
+        other => other?,
+    };
+    Ok(pidfd_getfd(process, fd, PidfdGetfdFlags::empty())?)
+}
+
+/// Whether a signal waits for `thread` that it has not blocked.
+pub fn signal_waits(thread: i32) -> bool {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/{thread}/status")) else { return false };
+    let set = |field: &str| field_of(&text, field).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
+    (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") != 0
+}
+
+fn status(thread: i32, field: &str) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    field_of(&text, field).map(str::to_owned)
+}
+
+fn field_of<'a>(text: &'a str, field: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(field)).map(str::trim)
+}
+
+/// Gives the calling thread a table of descriptors of its own: what it opens and closes from now on, no other thread sees.
+pub fn own_descriptors() -> io::Result<()> {
+    // SAFETY: no pointers.
+    if unsafe { libc::unshare(libc::CLONE_FILES) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+
+    fn us() -> i32 {
+        std::process::id() as i32
+    }
+
+    #[test]
+    fn memory_is_read_where_it_is_and_is_an_error_where_it_is_not() {
+        let there = *b"sixteen bytes ok";
+        let mut here = [0u8; 16];
+        assert_eq!(read_memory(us(), there.as_ptr() as u64, &mut here).unwrap(), 16);
+        assert_eq!(here, there);
+        assert!(read_memory(us(), 8, &mut here).is_err());
+    }
+
+    #[test]
+    fn a_descriptor_of_a_thread_is_the_same_file() {
+        let (mut reads, writes) = std::io::pipe().unwrap();
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        let ours = descriptor(thread, writes.as_raw_fd()).unwrap();
+        rustix::io::write(ours, b"x").unwrap();
+        let mut byte = [0];
+        reads.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"x");
+        assert!(descriptor(thread, 1_000_000).is_err());
+        assert!(!signal_waits(thread));
+    }
+}

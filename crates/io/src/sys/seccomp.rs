@@ -1,0 +1,390 @@
+//! Seccomp user notification (seccomp_unotify(2)): connects of a program and of all that it starts wait for an answer
+//! from us. One filter, no policy: what is heard, and how it is answered.
+//!
+//! The filter hears connect(2) of this machine's own system calls, and of those only the address lengths that internet
+//! addresses have, so that nearly all Unix sockets pass unheard. Of sendto(2) it hears what looks as DNS questions of musl
+//! do, whose resolver never connects: MSG_NOSIGNAL and no other flag, an internet address, the length of a question. Other
+//! calls, and programs of another word size, pass.
+//! Out of its reach are connects of io_uring, which make no system call of their own, and set-user-ID programs, which lose
+//! their rights under a filter that an ordinary user has set (no_new_privs).
+//!
+//! `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV` (Linux 5.19) is demanded. Without it a signal takes a call away from us at any
+//! time: a program whose handlers do not restart calls (Python's, alarm() of many) would be told EINTR by a non-blocking
+//! connect, which connect(2) never says, and would then believe in a connection that nobody has begun; and a socket could
+//! be exchanged under a call that is then made a second time. With it a call that we have received waits for our answer,
+//! and only death takes it away; whoever lets a call wait must look for the signals that wait behind it
+//! ([`process::signal_waits`](super::process::signal_waits)). The moment before a call is received stays as it is.
+
+use std::io;
+use std::mem::{MaybeUninit, offset_of, size_of};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Lengths of an internet address: `sockaddr_in`, `sockaddr_in6` without and with its scope, `sockaddr_storage`.
+const LENGTHS: [u32; 4] = [16, 24, 28, 128];
+
+/// The shortest DNS question: a header, a name of one letter, its type and class (RFC 1035, section 4).
+const MIN_QUESTION: u32 = 19;
+/// The longest that is sent without EDNS: RFC 1035, section 4.2.1.
+const MAX_QUESTION: u32 = 512;
+
+/// AUDIT_ARCH of linux/audit.h: the ELF machine, 64 bits, little endian.
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xc000_003e;
+/// AUDIT_ARCH of linux/audit.h: the ELF machine, 64 bits, little endian.
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xc000_00b7;
+/// None: programs of other machines are not heard.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const ARCH: u32 = 0;
+
+/// Why connects cannot be heard.
+#[derive(Debug, thiserror::Error)]
+pub enum TrapError {
+    /// A program above this one, such as a sandbox or another `headstart run`, listens already; the kernel allows one.
+    #[error("a sandbox or another headstart listens to the system calls of this program already")]
+    Taken,
+    /// The kernel is too old or has no seccomp.
+    #[error("this kernel cannot let calls wait for a supervisor (Linux 5.19 with CONFIG_SECCOMP_FILTER can)")]
+    Unsupported,
+    /// Something else.
+    #[error("a seccomp filter could not be set: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A trap that a program will be started in.
+#[derive(Debug)]
+pub struct Trap {
+    ours: OwnedFd,
+}
+
+impl Trap {
+    /// Makes `command` set the filter on itself before it runs. If that fails, it runs without.
+    pub fn around(command: &mut Command) -> io::Result<Self> {
+        let mut ends = [-1; 2];
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: `ends` is valid for two descriptors.
+        if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just opened, and nobody else's.
+        let [ours, theirs] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let program = filter();
+        // SAFETY: between fork and exec only system calls on data that was made before.
+        unsafe { command.pre_exec(move || install(&program, theirs.as_raw_fd())) };
+        Ok(Self { ours })
+    }
+
+    /// The listener, once the command has been started.
+    pub fn listener(self) -> Result<Listener, TrapError> {
+        let mut errno = [0u8; 4];
+        let mut part = libc::iovec { iov_base: errno.as_mut_ptr().cast(), iov_len: errno.len() };
+        let mut control = [0u64; 4];
+        // SAFETY: plain data; all zeroes is a valid value.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        // SAFETY: the header points at live buffers of the lengths that it tells.
+        let got = unsafe { libc::recvmsg(self.ours.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        if got != 4 {
+            return Err(io::Error::other("the program was started without a word of its filter").into());
+        }
+        match i32::from_ne_bytes(errno) {
+            0 => {}
+            libc::EBUSY => return Err(TrapError::Taken),
+            libc::EINVAL | libc::ENOSYS => return Err(TrapError::Unsupported),
+            errno => return Err(io::Error::from_raw_os_error(errno).into()),
+        }
+        // SAFETY: the kernel has filled in the header.
+        let first = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+        if first.is_null() {
+            return Err(io::Error::other("the filter's listener got lost on its way").into());
+        }
+        // SAFETY: not null, so a whole header, followed by the one descriptor that the child sends.
+        let fd = unsafe { libc::CMSG_DATA(first).cast::<RawFd>().read_unaligned() };
+        // SAFETY: received just now, and nobody else's.
+        Ok(Listener { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+}
+
+/// The filter, in classic BPF.
+fn filter() -> Vec<libc::sock_filter> {
+    const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+    const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+    let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    let at = |offset: usize| op(LOAD, 0, 0, offset as u32);
+    // The lower half of the third argument; the kernel takes it for an int.
+    let length = offset_of!(libc::seccomp_data, args) + 2 * size_of::<u64>();
+    let lengths = LENGTHS.len() as u8;
+    let mut program = vec![
+        at(offset_of!(libc::seccomp_data, arch)),
+        op(EQUAL, 0, lengths + 3, ARCH),
+        // Calls of x32 have a bit set in their numbers, and so are not this one.
+        at(offset_of!(libc::seccomp_data, nr)),
+        op(EQUAL, 0, lengths + 3, libc::SYS_connect as u32),
+        at(length),
+    ];
+    program.extend((0..lengths).map(|i| op(EQUAL, lengths - i, 0, LENGTHS[usize::from(i)])));
+    program.push(op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
+    program.push(op(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF));
+    // Here begins what is not connect: the number is still loaded.
+    let (flags, address_len) = (length + size_of::<u64>(), length + 3 * size_of::<u64>());
+    program.extend([
+        op(EQUAL, 0, 9, libc::SYS_sendto as u32),
+        at(flags),
+        op(EQUAL, 0, 7, libc::MSG_NOSIGNAL as u32),
+        at(address_len),
+        op(EQUAL, 1, 0, LENGTHS[0]),
+        op(EQUAL, 0, 4, LENGTHS[2]),
+        at(length),
+        op(ABOVE, 2, 0, MAX_QUESTION),
+        op(ABOVE, 0, 1, MIN_QUESTION - 1),
+        op(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF),
+        op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]);
+    program
+}
+
+/// Sets the filter on this process, between fork and exec, and sends its listener, or why there is none, to `report`.
+fn install(program: &[libc::sock_filter], report: RawFd) -> io::Result<()> {
+    let listener = set_filter(program);
+    let errno = match &listener {
+        Ok(_) => 0,
+        Err(e) => e.raw_os_error().unwrap_or(libc::EIO),
+    };
+    let mut bytes = errno.to_ne_bytes();
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut control = [0u64; 4];
+    // SAFETY: plain data; all zeroes is a valid value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    if let Ok(listener) = &listener {
+        message.msg_control = control.as_mut_ptr().cast();
+        // SAFETY: arithmetic only.
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) } as _;
+        // SAFETY: the control buffer is long enough for a header and a descriptor.
+        let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+        // SAFETY: arithmetic only.
+        let len = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as u32) };
+        // SAFETY: `header` points into `control`, which is aligned for it.
+        unsafe {
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = len as _;
+        }
+        // SAFETY: the room behind the header is for the descriptor.
+        unsafe { libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(listener.as_raw_fd()) };
+    }
+    // SAFETY: the header points at live buffers of the lengths that it tells.
+    if unsafe { libc::sendmsg(report, &raw const message, libc::MSG_NOSIGNAL) } < 0 && listener.is_ok() {
+        // Nobody will answer: better not to run at all than to have every connect fail.
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn set_filter(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    let set = || {
+        let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+        // SAFETY: `program` is valid; the kernel copies it.
+        let fd = unsafe {
+            libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER as libc::c_long, flags, &raw const program)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the listener that was made just now.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    };
+    match set() {
+        // Whoever has no privilege must renounce those of set-user-ID programs; whoever has one keeps them.
+        Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
+            // SAFETY: no pointers.
+            if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            set()
+        }
+        other => other,
+    }
+}
+
+/// A call that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notification {
+    /// What it is answered under. Ids of one filter count up by one from a random number.
+    pub id: u64,
+    /// The thread that made it, as this process sees it; 0 if it cannot see it.
+    pub thread: i32,
+    /// The arguments of connect(2): descriptor, where the address is in the program's memory, its length. Those of sendto(2)
+    /// that mean the same, if it is one.
+    pub connect: (RawFd, u64, usize),
+    /// It is sendto(2), not connect(2).
+    pub sends: bool,
+}
+
+/// Where calls arrive. Readable when one waits; hangs up when the last process under the filter has ended.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+}
+
+impl From<OwnedFd> for Listener {
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Listener {
+    /// The same listener under another descriptor.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        self.fd.try_clone().map(Self::from)
+    }
+
+    /// The next call. Waits for one, so only to be called when readable. `None` if whoever made it has gone.
+    pub fn receive(&self) -> io::Result<Option<Notification>> {
+        // SAFETY: plain data; the kernel demands all zeroes.
+        let mut heard: libc::seccomp_notif = unsafe { MaybeUninit::zeroed().assume_init() };
+        // SAFETY: the request takes a pointer to this structure.
+        let rc = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut heard) };
+        if rc != 0 {
+            return match io::Error::last_os_error() {
+                e if [Some(libc::ENOENT), Some(libc::EINTR)].contains(&e.raw_os_error()) => Ok(None),
+                e => Err(e),
+            };
+        }
+        let sends = i64::from(heard.data.nr) == libc::SYS_sendto;
+        let [fd, mut addr, mut len, ..] = heard.data.args;
+        if sends {
+            [.., addr, len] = heard.data.args;
+        }
+        let connect = (fd as RawFd, addr, len as u32 as usize);
+        Ok(Some(Notification { id: heard.id, thread: heard.pid as i32, connect, sends }))
+    }
+
+    /// Lets the kernel make the call as the program wants it.
+    pub fn resume(&self, id: u64) -> io::Result<()> {
+        self.send(id, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32)
+    }
+
+    /// Answers the call in the kernel's place: 0, or this errno.
+    pub fn answer(&self, id: u64, result: Result<(), i32>) -> io::Result<()> {
+        self.send(id, result.err().map_or(0, |errno| -errno.abs()), 0)
+    }
+
+    fn send(&self, id: u64, error: i32, flags: u32) -> io::Result<()> {
+        let mut answer = libc::seccomp_notif_resp { id, val: 0, error, flags };
+        // SAFETY: the request takes a pointer to this structure.
+        let rc = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
+        if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Whether the call still waits. What was read of its thread before is that thread's, if it does.
+    pub fn waits(&self, id: u64) -> bool {
+        // SAFETY: the request takes a pointer to a u64.
+        unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) == 0 }
+    }
+
+    /// Puts `socket` under the number `at` into the program that waits, in the place of what is there.
+    pub fn put(&self, id: u64, socket: impl AsFd, at: RawFd, close_on_exec: bool) -> io::Result<()> {
+        let put = libc::seccomp_notif_addfd {
+            id,
+            flags: libc::SECCOMP_ADDFD_FLAG_SETFD as u32,
+            srcfd: socket.as_fd().as_raw_fd() as u32,
+            newfd: at as u32,
+            newfd_flags: if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
+        };
+        // SAFETY: the request takes a pointer to this structure.
+        let rc = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const put) };
+        if rc >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the filter says to a call: the one classic BPF machine that these few instructions need.
+    fn verdict(arch: u32, nr: u32, len: u64) -> u32 {
+        let mut data = [0u8; size_of::<libc::seccomp_data>()];
+        data[..4].copy_from_slice(&nr.to_ne_bytes());
+        data[4..8].copy_from_slice(&arch.to_ne_bytes());
+        data[32..40].copy_from_slice(&len.to_ne_bytes());
+        run(&data)
+    }
+
+    /// The same of sendto(2).
+    fn verdict_on_sending(len: u64, flags: i32, address_len: u64) -> u32 {
+        let mut data = [0u8; size_of::<libc::seccomp_data>()];
+        data[..4].copy_from_slice(&(libc::SYS_sendto as u32).to_ne_bytes());
+        data[4..8].copy_from_slice(&ARCH.to_ne_bytes());
+        data[32..40].copy_from_slice(&len.to_ne_bytes());
+        data[40..44].copy_from_slice(&flags.to_ne_bytes());
+        data[56..64].copy_from_slice(&address_len.to_ne_bytes());
+        run(&data)
+    }
+
+    fn run(data: &[u8]) -> u32 {
+        let (program, mut at, mut a) = (filter(), 0, 0u32);
+        loop {
+            let op = program[at];
+            let k = op.k as usize;
+            at += 1;
+            match u32::from(op.code) & 7 {
+                0 => a = u32::from_ne_bytes(data[k..k + 4].try_into().unwrap()),
+                5 => {
+                    let holds = if u32::from(op.code) & 0xf0 == libc::BPF_JGT { a > op.k } else { a == op.k };
+                    at += usize::from(if holds { op.jt } else { op.jf });
+                }
+                _ => return op.k,
+            }
+        }
+    }
+
+    #[test]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn only_what_looks_like_a_question_of_musl_is_heard_of_what_is_sent() {
+        for (len, flags, address_len, heard) in [
+            (33, libc::MSG_NOSIGNAL, 16, true),
+            (19, libc::MSG_NOSIGNAL, 28, true),
+            (512, libc::MSG_NOSIGNAL, 16, true),
+            (18, libc::MSG_NOSIGNAL, 16, false),
+            (513, libc::MSG_NOSIGNAL, 16, false),
+            (33, 0, 16, false),
+            (33, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT, 16, false),
+            (33, libc::MSG_NOSIGNAL, 0, false),
+            (33, libc::MSG_NOSIGNAL, 110, false),
+        ] {
+            let expected = if heard { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
+            assert_eq!(verdict_on_sending(len, flags, address_len), expected, "{len} {flags} {address_len}");
+        }
+    }
+
+    #[test]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn only_connects_with_the_length_of_an_internet_address_are_heard() {
+        let connect = libc::SYS_connect as u32;
+        for len in LENGTHS {
+            assert_eq!(verdict(ARCH, connect, len.into()), libc::SECCOMP_RET_USER_NOTIF, "{len}");
+        }
+        for len in [0, 2, 15, 17, 29, 110] {
+            assert_eq!(verdict(ARCH, connect, len), libc::SECCOMP_RET_ALLOW, "{len}");
+        }
+        assert_eq!(verdict(ARCH, libc::SYS_bind as u32, 16), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(verdict(ARCH, connect | 0x4000_0000, 16), libc::SECCOMP_RET_ALLOW, "x32");
+        assert_eq!(verdict(0x4000_0003, connect, 16), libc::SECCOMP_RET_ALLOW, "i386");
+    }
+}

@@ -1,0 +1,108 @@
+//! Any socket option as bytes, to be compared and carried over without knowing what it means.
+
+use headstart_core::wire::options::{ATTACHED_FILTER, SocketOption};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// The longest value that is read; TCP_CONGESTION and SO_BINDTODEVICE take 16 bytes.
+const MAX: usize = 64;
+
+/// The value of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value {
+    bytes: [u8; MAX],
+    len: libc::socklen_t,
+}
+
+impl Value {
+    /// A value that is an int.
+    pub fn of_int(value: i32) -> Self {
+        let mut bytes = [0; MAX];
+        bytes[..4].copy_from_slice(&value.to_ne_bytes());
+        Self { bytes, len: 4 }
+    }
+
+    /// The int that it is, if it is one.
+    pub fn int(&self) -> Option<i32> {
+        (self.len == 4).then(|| i32::from_ne_bytes([self.bytes[0], self.bytes[1], self.bytes[2], self.bytes[3]]))
+    }
+
+    /// The time that it is, if it is a `struct timeval` other than zero (which means: without end).
+    pub fn timeout(&self) -> Option<Duration> {
+        let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| self.bytes[at + i]));
+        let time = Duration::from_secs(word(0)).saturating_add(Duration::from_micros(word(8)));
+        (self.len == 16 && !time.is_zero()).then_some(time)
+    }
+}
+
+/// Reads an option; `None` if the kernel does not tell.
+pub fn get(socket: impl AsFd, option: SocketOption) -> Option<Value> {
+    let mut value = Value { bytes: [0; MAX], len: MAX as libc::socklen_t };
+    if option == ATTACHED_FILTER {
+        // Asked with length 0 it tells how many instructions are attached.
+        value.len = 0;
+    }
+    let (level, name) = option;
+    // SAFETY: the kernel writes at most `len` bytes into `bytes`, and the number written into `len`.
+    let rc = unsafe {
+        libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, value.bytes.as_mut_ptr().cast(), &raw mut value.len)
+    };
+    (rc == 0).then_some(value)
+}
+
+/// Sets an option; whether it is set now.
+pub fn set(socket: impl AsFd, (level, name): SocketOption, value: &Value) -> bool {
+    // SAFETY: the kernel reads `len` bytes, which are there.
+    unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value.bytes.as_ptr().cast(), value.len) == 0 }
+}
+
+/// Whether a process is to be signalled about `file` (F_SETOWN of fcntl(2)).
+pub fn has_owner(file: impl AsFd) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_GETOWN) != 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::wire::options::{BINDING, BINDING_V6, CARRIED, CARRIED_V6};
+
+    #[test]
+    fn what_is_set_reads_back_and_what_is_unknown_is_none() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let keepalive = (libc::SOL_SOCKET, libc::SO_KEEPALIVE);
+        assert_eq!(get(&listener, keepalive), Some(Value::of_int(0)));
+        assert!(set(&listener, keepalive, &Value::of_int(1)));
+        assert_eq!(get(&listener, keepalive).unwrap().int(), Some(1));
+        assert_eq!(get(&listener, (libc::SOL_SOCKET, 12345)), None);
+    }
+
+    #[test]
+    fn the_numbers_that_are_written_down_are_those_of_the_c_library() {
+        for option in [
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+            (libc::IPPROTO_TCP, libc::TCP_CONGESTION),
+            (libc::IPPROTO_IP, libc::IP_TOS),
+        ] {
+            assert!(CARRIED.contains(&option), "{option:?}");
+        }
+        for option in [
+            (libc::SOL_SOCKET, libc::SO_RCVBUF),
+            (libc::SOL_SOCKET, libc::SO_MARK),
+            (libc::SOL_SOCKET, libc::SO_BINDTODEVICE),
+            (libc::SOL_SOCKET, libc::SO_REUSEPORT),
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+            (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
+            (libc::IPPROTO_TCP, libc::TCP_MAXSEG),
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT),
+            (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
+        ] {
+            assert!(BINDING.contains(&option), "{option:?}");
+        }
+        assert!(CARRIED_V6.contains(&(libc::IPPROTO_IPV6, libc::IPV6_TCLASS)));
+        assert!(BINDING_V6.contains(&(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)));
+    }
+}

@@ -1,0 +1,123 @@
+//! One run of a program on the lab's client, from its start to its end, with all that it printed.
+//!
+//! A program that does not end is ended, with whatever it started; that is a result, not an error.
+
+use crate::netns::Network;
+use anyhow::Context as _;
+use headstart_core::time::{Duration, Instant};
+use headstart_io::clock::Clock;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// A program that is not done by then is ended: far longer than any takes here.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks at a program that runs.
+const LOOK: Duration = Duration::from_millis(2);
+/// Bytes of what a program complained of that are worth repeating.
+const COMPLAINT: usize = 300;
+
+/// Variables that would lead a program elsewhere, or change what it runs under.
+const NOT_PASSED_ON: [&str; 13] = [
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "GODEBUG",
+    "NODE_OPTIONS",
+    "JAVA_TOOL_OPTIONS",
+    "HEADSTART_DIR",
+    "LD_PRELOAD",
+];
+
+/// How a program ended.
+pub(super) struct Trial {
+    /// What it printed.
+    pub out: Vec<u8>,
+    /// What headstart said of it, in its line at the end; none if it was not there.
+    pub remark: Option<String>,
+    /// Why it did not do what it was asked for; none if all was well.
+    pub fault: Option<String>,
+}
+
+impl Trial {
+    /// Runs `command` on the client of `network`, with its home and its output in `folder`.
+    pub fn run(network: &Network, folder: &Path, mut command: Command) -> anyhow::Result<Self> {
+        NOT_PASSED_ON.iter().for_each(|name| _ = command.env_remove(name));
+        // No run learns from another: each has a supervisor of its own. Bare programs do not read this.
+        command.env("HEADSTART", "private");
+        command.env("HOME", folder).env("XDG_RUNTIME_DIR", folder).env("LC_ALL", "C.UTF-8");
+        network.adopt(&mut command)?;
+        let [out, err] = ["out", "err"].map(|name| folder.join(name));
+        let create = |file: &Path| File::create(file).with_context(|| format!("making {}", file.display()));
+        command.stdin(Stdio::null()).stdout(create(&out)?).stderr(create(&err)?).process_group(0);
+        let mut child = command.spawn().with_context(|| format!("starting {:?}", command.get_program()))?;
+        let status = wait(&mut child)?;
+        let read = |file: &Path| fs::read(file).with_context(|| format!("reading {}", file.display()));
+        let (out, err) = (read(&out)?, read(&err)?);
+        Ok(Self { out, remark: remark(&err), fault: fault(status, &err) })
+    }
+}
+
+/// Waits until the child ends, or ends it; how it ended, none if it had to be ended.
+fn wait(child: &mut Child) -> anyhow::Result<Option<ExitStatus>> {
+    let clock = Clock::new();
+    let deadline: Instant = clock.now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().context("waiting for a program")? {
+            return Ok(Some(status));
+        }
+        if clock.now() >= deadline {
+            // With all that it has started and that stayed with it.
+            if let Some(group) = Pid::from_raw(i32::try_from(child.id()).context("a process id")?) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            child.wait().context("waiting for a program")?;
+            return Ok(None);
+        }
+        clock.sleep(LOOK);
+    }
+}
+
+fn remark(err: &[u8]) -> Option<String> {
+    let err = String::from_utf8_lossy(err);
+    err.lines().rev().find_map(|line| line.strip_prefix("headstart: ")).map(str::to_owned)
+}
+
+fn fault(status: Option<ExitStatus>, complaint: &[u8]) -> Option<String> {
+    let ended = match status {
+        Some(status) if status.success() => return None,
+        Some(status) => format!("ended with {status}"),
+        None => format!("was not done after {} s", PATIENCE.as_secs()),
+    };
+    let said = String::from_utf8_lossy(&complaint[complaint.len().saturating_sub(COMPLAINT)..]);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(if said.is_empty() { ended } else { format!("{ended}: {said}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_fault_says_how_the_program_ended_and_what_it_said_last() {
+        assert_eq!(fault(Some(ExitStatus::from_raw(0)), b"a warning"), None);
+        let long = [b"early ".repeat(100), b"no such\n host".to_vec()].concat();
+        let text = fault(Some(ExitStatus::from_raw(7 << 8)), &long).unwrap();
+        assert!(text.contains('7') && text.ends_with("early no such host") && text.len() < 400, "{text}");
+        assert_eq!(fault(None, b"").unwrap(), "was not done after 120 s");
+    }
+
+    #[test]
+    fn headstarts_last_line_is_told_from_the_programs() {
+        assert_eq!(remark(b"headstart: early\nfoo\nheadstart: 1 name resolved\n").unwrap(), "1 name resolved");
+        assert_eq!(remark(b"curl: headstart: no\n"), None);
+    }
+}
