@@ -230,6 +230,14 @@ impl Connector {
         *self.tally.of(request.account()).passed.entry(reason).or_default() += 1;
     }
 
+    fn not_taken(&mut self, request: RequestId, connected: bool, reason: Pass) {
+        let tally = self.tally.of(request.account());
+        let handed_over = if connected { &mut tally.handed_over } else { &mut tally.handed_over_in_progress };
+        *handed_over = handed_over.saturating_sub(1);
+        tally.unused += 1;
+        self.count_pass(request, reason);
+    }
+
     fn pass(&mut self, request: RequestId, reason: Pass) {
         self.count_pass(request, reason);
         self.outputs.push_back(Output::Pass(request, reason));
@@ -380,6 +388,7 @@ impl Machine for Connector {
             Input::LeftAlone(request, host, reason) => self.left_alone(now, request, &host, reason),
             Input::Abandon(request) => self.abandon(now, request),
             Input::Passed(request, reason) => self.count_pass(request, reason),
+            Input::NotTaken { request, connected, reason } => self.not_taken(request, connected, reason),
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Network { id, v4, v6 } => self.moved(id, v4, v6),
