@@ -126,6 +126,15 @@ pub enum Input {
     Abandon(RequestId),
     /// A call was left to the kernel before it became a claim, or after; to be counted.
     Passed(RequestId, Pass),
+    /// A connection that was to be handed over could not take the place of the program's socket; to be counted.
+    NotTaken {
+        /// Whose.
+        request: RequestId,
+        /// Whether it was connected, or still under way.
+        connected: bool,
+        /// Why not; the call was left to the kernel.
+        reason: Pass,
+    },
     /// An answer to a query arrived.
     Lookup(QueryId, LookupResult),
     /// An attempt ended.
