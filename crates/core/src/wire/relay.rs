@@ -17,6 +17,7 @@ const OPCODE: u16 = 0x7800;
 const TC: u16 = 0x0200;
 const RD: u16 = 0x0100;
 const RA: u16 = 0x0080;
+const AD: u16 = 0x0020;
 const SERVER_FAILURE: u16 = 2;
 const TYPE_A: u16 = 1;
 const TYPE_AAAA: u16 = 28;
@@ -32,6 +33,8 @@ pub struct Question {
     pub family: Family,
     /// The header and the question, as they came.
     head: Vec<u8>,
+    /// The asker wants to know whether the server has validated its answer: RFC 6840, section 5.7.
+    authentic: bool,
     /// The largest answer that is taken, if the asker speaks EDNS.
     payload: Option<usize>,
 }
@@ -42,8 +45,8 @@ impl Question {
         let head = query.get(..HEADER)?;
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
         let additional = word(10);
-        // A plain query, recursion desired, no other bit: AD, CD and what is to come are the server's business.
-        if word(2) != RD || (word(4), word(6), word(8)) != (1, 0, 0) || additional > 1 {
+        // A plain query, recursion desired, no other bit but AD: CD and what is to come are the server's business.
+        if word(2) & !AD != RD || (word(4), word(6), word(8)) != (1, 0, 0) || additional > 1 {
             return None;
         }
         let (name, end) = read_name(query)?;
@@ -63,7 +66,7 @@ impl Question {
             _ => return None,
         };
         let in_class = u16::from_be_bytes([c0, c1]) == CLASS_IN;
-        in_class.then(|| Self { name, family, head: query[..end].to_vec(), payload })
+        in_class.then(|| Self { name, family, head: query[..end].to_vec(), authentic: word(2) & AD != 0, payload })
     }
 
     /// The server's `reply` to a question for the same records, `age` old, as an answer to this one. `None` if it is about
@@ -77,7 +80,9 @@ impl Question {
         }
         let mut answer = reply.to_vec();
         answer[..2].copy_from_slice(&self.head[..2]);
-        answer[2..4].copy_from_slice(&(flags | RD).to_be_bytes());
+        // Our own queries always ask for AD.
+        let untold = if self.authentic { 0 } else { AD };
+        answer[2..4].copy_from_slice(&((flags | RD) & !untold).to_be_bytes());
         // As it was spelled: some askers check (draft-vixie-dnsext-dns0x20).
         answer[HEADER..self.head.len()].copy_from_slice(question);
         let age = u32::try_from(age.as_secs()).unwrap_or(u32::MAX);
@@ -223,7 +228,7 @@ mod tests {
         query
     }
 
-    /// The reply to `query`: an alias, `addresses` A records and an OPT at the end, each TTL 300.
+    /// The reply to `query`, validated: an alias, `addresses` A records and an OPT at the end, each TTL 300.
     fn reply(query: &[u8], addresses: u8) -> Vec<u8> {
         let end = skip_name(query, HEADER).unwrap() + 4;
         let mut m = query[..end].to_vec();
@@ -258,7 +263,6 @@ mod tests {
             (2, 0x00, "no recursion"),
             (2, 0x29, "another opcode"),
             (2, 0x81, "a reply"),
-            (3, 0x20, "AD"),
             (3, 0x10, "CD"),
             (5, 2, "two questions"),
             (7, 1, "an answer"),
@@ -288,6 +292,7 @@ mod tests {
         let end = skip_name(&asked, HEADER).unwrap() + 4;
         let mut expected = said.clone();
         expected[..2].copy_from_slice(&asked[..2]);
+        expected[3] &= !0x20;
         expected[HEADER..end].copy_from_slice(&asked[HEADER..end]);
         for record in 0..3 {
             expected[end + 16 * record + 9] = 200;
@@ -299,6 +304,18 @@ mod tests {
         assert_eq!(read, Ok(Answer::Addresses(addresses, Duration::from_secs(200))));
         let later = ask(&asked).answer_from(&said, Duration::from_secs(301)).unwrap();
         assert_eq!(&later[end + 6..end + 10], [0; 4], "less than nothing is nothing");
+    }
+
+    #[test]
+    fn whether_an_answer_was_validated_is_told_to_those_who_ask() {
+        let asked = query(7, "www.example.org", TYPE_A, 1);
+        let said = reply(&asked, 1);
+        assert_eq!(said[3] & 0x20, 0x20, "the server says so");
+        assert_eq!(ask(&asked).answer_from(&said, Duration::ZERO).unwrap()[3], 0x80);
+        let mut wanting = asked;
+        wanting[3] = 0x20;
+        assert_eq!(ask(&wanting).answer_from(&said, Duration::ZERO).unwrap()[3], 0xa0);
+        assert_eq!(ask(&wanting).empty()[3], 0x80, "nobody has validated that");
     }
 
     #[test]
