@@ -138,10 +138,11 @@ impl Asks {
     /// Where it will most likely go, now that it asks, and over which families. Said once for each time that it has gone
     /// there: one who only asks is not run ahead of twice.
     pub fn goes_to(&mut self, question: &Question) -> Option<(u16, Want)> {
+        let family = question.record.family()?;
         let port = self.ports.remove(&(Arc::clone(&question.app), Arc::clone(&question.name)))?;
-        let other = Question { family: question.family.other(), ..question.clone() };
+        let other = Question { record: family.other().into(), ..question.clone() };
         let both = self.said.contains_key(&other) || self.recent.iter().any(|(q, _)| *q == other);
-        Some((port, if both { Want::Both } else { Want::Only(question.family) }))
+        Some((port, if both { Want::Both } else { Want::Only(family) }))
     }
 
     /// The host has routes for these families.
@@ -170,8 +171,9 @@ impl Asks {
     /// When this program is told not to wait any longer: only if it has asked for the other family too, that has
     /// addresses, and there is a way to them.
     fn release_at(&self, waiting: &Waiting, lookups: &Lookups) -> Option<Instant> {
-        let other = Question { family: waiting.question.family.other(), ..waiting.question.clone() };
-        let has_route = self.routes[usize::from(other.family == Family::V6)];
+        let family = waiting.question.record.family()?.other();
+        let other = Question { record: family.into(), ..waiting.question.clone() };
+        let has_route = self.routes[usize::from(family == Family::V6)];
         let known = self.said.get(&other).filter(|s| s.addresses && has_route && !lookups.is_open(&other))?;
         let (_, asked) = self.recent.iter().find(|(q, _)| *q == other)?;
         let apart = waiting.since.since(*asked).max(asked.since(waiting.since));

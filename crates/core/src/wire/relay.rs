@@ -2,11 +2,11 @@
 //! are made an answer to another copy of the question (RFC 1035, RFC 6891).
 //!
 //! What a server said is passed on as it stands, aliases, additional records and bits included: only the id, the spelling
-//! of the question and the ages change. Whatever asks for more than addresses is no question for us: other types and
+//! of the question and the ages change. Whatever asks for more than addresses and services is no question for us: other types and
 //! classes, options (cookies, client subnets), DNSSEC's bits. Bytes of both sides are foreign; they never panic here.
 
 use super::dns::MAX_UDP_PAYLOAD;
-use crate::path::Family;
+use super::record::RecordType;
 use crate::time::Duration;
 
 const HEADER: usize = 12;
@@ -22,15 +22,16 @@ const SERVER_FAILURE: u16 = 2;
 const TYPE_A: u16 = 1;
 const TYPE_AAAA: u16 = 28;
 const TYPE_OPT: u16 = 41;
+const TYPE_HTTPS: u16 = 65;
 const CLASS_IN: u16 = 1;
 
-/// A question for the addresses of a name in one family, and nothing else.
+/// A question for records of a name that we ask for too, and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The name, as it was spelled, without the final dot.
     pub name: String,
-    /// The family.
-    pub family: Family,
+    /// The type.
+    pub record: RecordType,
     /// The header and the question, as they came.
     head: Vec<u8>,
     /// The asker wants to know whether the server has validated its answer: RFC 6840, section 5.7.
@@ -51,9 +52,10 @@ impl Question {
         }
         let (name, end) = read_name(query)?;
         let [t0, t1, c0, c1] = *query.get(end..end + 4)?.first_chunk()?;
-        let family = match u16::from_be_bytes([t0, t1]) {
-            TYPE_A => Family::V4,
-            TYPE_AAAA => Family::V6,
+        let record = match u16::from_be_bytes([t0, t1]) {
+            TYPE_A => RecordType::A,
+            TYPE_AAAA => RecordType::Aaaa,
+            TYPE_HTTPS => RecordType::Https,
             _ => return None,
         };
         let end = end + 4;
@@ -66,7 +68,7 @@ impl Question {
             _ => return None,
         };
         let in_class = u16::from_be_bytes([c0, c1]) == CLASS_IN;
-        in_class.then(|| Self { name, family, head: query[..end].to_vec(), authentic: word(2) & AD != 0, payload })
+        in_class.then(|| Self { name, record, head: query[..end].to_vec(), authentic: word(2) & AD != 0, payload })
     }
 
     /// The server's `reply` to a question for the same records, `age` old, as an answer to this one. `None` if it is about
@@ -205,6 +207,7 @@ fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::Family;
     use crate::wire::dns::{Answer, decode_answer, encode_query};
     use proptest::prelude::*;
     use std::net::IpAddr;
@@ -250,9 +253,10 @@ mod tests {
     #[test]
     fn questions_for_addresses_are_read_with_and_without_edns() {
         let plain = ask(&query(7, "WWW.example.org", TYPE_AAAA, 1));
-        assert_eq!((plain.name.as_str(), plain.family, plain.payload), ("WWW.example.org", Family::V6, None));
+        assert_eq!((plain.name.as_str(), plain.record, plain.payload), ("WWW.example.org", RecordType::Aaaa, None));
         let edns = ask(&with_edns(query(7, "www.example.org", TYPE_A, 1), 4096));
-        assert_eq!((edns.family, edns.payload), (Family::V4, Some(4096)));
+        assert_eq!((edns.record, edns.payload), (RecordType::A, Some(4096)));
+        assert_eq!(ask(&query(7, "www.example.org", TYPE_HTTPS, 1)).record, RecordType::Https);
         assert_eq!(ask(&encode_query(7, "a.example", Family::V4).unwrap()).payload, Some(1232), "our own kind");
     }
 

@@ -13,6 +13,7 @@ mod gather;
 mod nodes;
 mod parcel;
 mod private_files;
+mod record;
 mod settings;
 mod shell;
 mod super_packet;
@@ -45,9 +46,14 @@ use std::io;
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+<<<<<<< HEAD
+use switch::{Cable, Peer, Peers};
+use topology::{Far, Wires};
+=======
 use switch::{Cable, Peer, Peers, Switch};
 use timeline::Timeline;
 use topology::{Attachment, Far, Wires};
+>>>>>>> 1d5bc14d05deb88368a3cf66a2b6e14bd356fb05
 
 /// Why there is no network.
 #[derive(Debug, thiserror::Error)]
@@ -124,8 +130,7 @@ impl Network {
         let clock = Clock::new();
         let addresses: Vec<IpAddr> = hosts(&world.sites).map(|host| host.addr).collect();
         let (wires, ports) = topology::lay(Far::Servers(&addresses), kind)?;
-        let cable = Cable { ends: topology::ACCESS, link, ahead: kind.quantum() };
-        let switch = Switch::new(&[cable], world.seed);
+        let cable = Cable { name: topology::ACCESS_NAME.into(), ends: topology::ACCESS, link, ahead: kind.quantum() };
         let io = |what: &str| {
             let what = what.to_owned();
             move |source| Error::Io { what, source }
@@ -141,7 +146,11 @@ impl Network {
         for host in hosts(&world.sites).filter(|host| host.fate != Fate::Refuses) {
             topology::in_ns(&wires.far, || web.listen(host.addr).map_err(io("listening for a site")))?;
         }
+<<<<<<< HEAD
+        let emulator = Emulator::start(&[cable], world.seed, ports, peers(&world.sites), clock, settings)
+=======
         let emulator = Emulator::start(switch, ports, peers(&world.sites, &world.resolvers), clock, settings)
+>>>>>>> 1d5bc14d05deb88368a3cf66a2b6e14bd356fb05
             .map_err(io("starting the emulator"))?;
         let files = match &world.resolvers[..] {
             [Resolver::ORDINARY] => None,

@@ -12,7 +12,7 @@ impl Connector {
     /// See [`crate::connect::asks`].
     pub(super) fn ask(&mut self, now: Instant, request: RequestId, ask: Ask) {
         let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
-        let question = Question { app: ask.app, name, family: ask.family };
+        let question = Question { app: ask.app, name, record: ask.record };
         let said = self.asks.ask(now, &question);
         self.answer_or_look_up(now, request, &question, said, ask.server);
         if let Some((port, want)) = self.asks.goes_to(&question) {
@@ -51,7 +51,7 @@ impl Connector {
         server: u32,
     ) {
         let cache = self.caches.entry(Arc::clone(&question.app)).or_default();
-        let holds = cache.get(now, &question.name, question.family).is_some();
+        let holds = cache.get(now, &question.name, question.record).is_some();
         if let Some(said) = said.filter(|_| holds) {
             self.tally.of(request.account()).cache_hits += 1;
             return self.answer_asker(request, said);
@@ -60,8 +60,8 @@ impl Connector {
         let (query, new) = self.lookups.ask(now, request.account(), question);
         if new {
             self.tally.of(request.account()).queries += 1;
-            let (name, family) = (Arc::clone(&question.name), question.family);
-            self.outputs.push_back(Output::Query { id: query, name, family, server });
+            let (name, record) = (Arc::clone(&question.name), question.record);
+            self.outputs.push_back(Output::Query { id: query, name, record, server });
         }
         if let Some(oldest) = self.asks.wait(now, request, question.clone()) {
             self.answer_asker(oldest, Answered::Unanswered);

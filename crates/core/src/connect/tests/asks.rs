@@ -8,7 +8,10 @@ const SITE: &str = "www.example";
 impl Story {
     /// A question under request id `n`.
     fn ask(&mut self, n: u64, app: &str, family: Family) {
-        self.input(Input::Ask(RequestId(n), Ask { app: app.into(), name: SITE.into(), family, server: 0 }));
+        self.input(Input::Ask(
+            RequestId(n),
+            Ask { app: app.into(), name: SITE.into(), record: family.into(), server: 0 },
+        ));
     }
 
     /// When and how each question was answered.
@@ -20,9 +23,9 @@ impl Story {
         self.told.iter().filter_map(answered).collect()
     }
 
-    fn queries(&self) -> Vec<Family> {
+    fn queries(&self) -> Vec<RecordType> {
         let query = |(_, o): &(u64, Output)| match o {
-            Output::Query { family, .. } => Some(*family),
+            Output::Query { record, .. } => Some(*record),
             _ => None,
         };
         self.told.iter().filter_map(query).collect()
@@ -133,7 +136,7 @@ fn questions_that_are_repeated_share_one_query_and_each_is_answered() {
     (1..=3).for_each(|n| s.ask(n, "musl", V4));
     s.input(Input::Abandon(RequestId(2)));
     s.pass(100);
-    assert_eq!(s.queries(), [V4]);
+    assert_eq!(s.queries(), [RecordType::A]);
     assert_eq!(s.answers(), [(20, 1, said(0, 0)), (20, 3, said(0, 0))]);
 }
 
@@ -163,7 +166,7 @@ fn a_refusal_is_passed_on_and_not_remembered() {
 fn a_flood_of_questions_is_bounded_and_the_oldest_go_unanswered() {
     let mut s = Story::of("adaptive");
     for n in 0..1500 {
-        let ask = Ask { app: "flood".into(), name: format!("{n}.example"), family: V4, server: 0 };
+        let ask = Ask { app: "flood".into(), name: format!("{n}.example"), record: V4.into(), server: 0 };
         s.input(Input::Ask(RequestId(n), ask));
     }
     assert_eq!(s.answers().len(), 1500 - 1024);
@@ -208,5 +211,5 @@ fn a_program_that_asks_for_one_family_is_run_ahead_of_in_that_family() {
         s.pass(100_000);
     }
     assert!(s.begun().iter().all(|(_, addr)| *addr == v4(1)), "{:?}", s.begun());
-    assert_eq!(s.queries(), [V4, V4]);
+    assert_eq!(s.queries(), [V4.into(), V4.into()]);
 }
