@@ -29,6 +29,9 @@ use std::sync::Arc;
 /// Jobs at once; a program that resolves without end loses its oldest.
 const MAX_JOBS: usize = 1024;
 
+/// Programs whose answers are kept at once.
+const MAX_APPS: usize = 64;
+
 /// How a connector behaves.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -119,6 +122,7 @@ impl Connector {
 
     fn resolve(&mut self, now: Instant, request: RequestId, ask: Resolve) {
         let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
+        self.make_room_for(&ask.app);
         let mut job = Job::new(now, Arc::clone(&ask.app), Arc::clone(&name), ask.want, ask.port);
         job.account = request.account();
         job.resolver = Some((request, now));
@@ -134,6 +138,17 @@ impl Connector {
             job.https = Lookup::Unasked;
         }
         self.start(now, job);
+    }
+
+    /// Forgets the answers of the program that has asked for none for longest, should there be too many programs.
+    fn make_room_for(&mut self, app: &AppId) {
+        if self.caches.contains_key(app) || self.caches.len() < MAX_APPS {
+            return;
+        }
+        let oldest = self.caches.iter().min_by_key(|(app, cache)| (cache.used(), AppId::clone(app)));
+        if let Some(oldest) = oldest.map(|(app, _)| AppId::clone(app)) {
+            self.caches.remove(&oldest);
+        }
     }
 
     fn start(&mut self, now: Instant, mut job: Job) {
