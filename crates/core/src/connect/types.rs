@@ -59,15 +59,15 @@ pub struct Resolve {
     pub port: Option<u16>,
 }
 
-/// A program asks DNS itself, for one family of a name.
+/// A program asks DNS itself, for one type of record of a name.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// Who asks.
     pub app: AppId,
     /// The name; case and a final dot do not matter.
     pub name: String,
-    /// The family whose records are asked for.
-    pub family: Family,
+    /// The type that is asked for.
+    pub record: RecordType,
     /// The server that it asks, as in [`Output::Query`]; the first that is asked if one must be.
     pub server: u32,
 }
