@@ -11,6 +11,7 @@ impl Connector {
     pub(super) fn ask(&mut self, now: Instant, request: RequestId, ask: Ask) {
         let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
         let question = Question { app: ask.app, name, family: ask.family };
+        self.make_room_for(&question.app);
         let said = self.asks.ask(now, &question);
         let cache = self.caches.entry(Arc::clone(&question.app)).or_default();
         let holds = cache.get(now, &question.name, question.family).is_some();
