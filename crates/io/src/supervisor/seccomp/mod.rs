@@ -54,6 +54,26 @@ struct Held {
     until: Option<Instant>,
 }
 
+impl Held {
+    /// Whether the program still has its socket under the number that it called with. A blocking call lasts long enough for
+    /// another thread to close the number and open something else under it, and that must not be touched.
+    fn is_in_place(&self) -> bool {
+        let (number, ..) = self.call.connect;
+        let inode = |file: &OwnedFd| rustix::fs::fstat(file).map(|stat| stat.st_ino).ok();
+        self.socket.nonblocking()
+            || process::descriptor(self.call.thread, number)
+                .is_ok_and(|now| inode(&now).is_some() && inode(&now) == inode(&self.socket.file))
+    }
+
+    /// Lets the kernel make the call, if that is still the call that the program made. Whoever has gone needs no answer.
+    fn resume(&self, listener: &Listener) {
+        let _ = match self.is_in_place() {
+            true => listener.resume(self.call.id),
+            false => listener.answer(self.call.id, Err(Errno::BADF.raw_os_error())),
+        };
+    }
+}
+
 /// The programs of one run, heard by their system calls.
 #[derive(Debug)]
 pub(super) struct Seccomp {
@@ -116,7 +136,7 @@ impl Seccomp {
             if !self.listener.waits(id) {
                 ended.push((*n, None));
             } else if process::signal_waits(held.call.thread) {
-                let _ = self.listener.resume(id);
+                held.resume(&self.listener);
                 ended.push((*n, Some(Pass::Signal)));
             } else if held.until.is_some_and(|until| until <= now) {
                 // socket(7): SO_SNDTIMEO has run out; the connection goes on and EINPROGRESS says so.
@@ -246,12 +266,20 @@ impl Front for Seccomp {
     }
 
     fn tell(&mut self, engine: &mut Engine, n: u64, told: Told) {
-        let Some(Held { call, socket, to, .. }) = self.held.remove(&n) else { return };
+        let Some(held) = self.held.remove(&n) else { return };
         if self.held.is_empty() {
             self.look_at = None;
         }
+        let id = held.call.id;
         let answer = match told {
+            Told::HandOver { attempt, connected } if !held.is_in_place() => {
+                drop(engine.hand_over(attempt, connected));
+                let request = RequestId(HELD | n);
+                engine.feed(Input::NotTaken { request, to: held.to.ip(), connected, reason: Pass::NotNew });
+                Err(Errno::BADF.raw_os_error())
+            }
             Told::HandOver { attempt, connected } => {
+                let Held { call, socket, to, .. } = held;
                 let new = engine.hand_over(attempt, connected).ok_or(Pass::NothingReady);
                 match new.and_then(|new| exchange(&self.listener, &call, socket, &self.fresh, &new)) {
                     Ok(()) if connected => Ok(()),
@@ -268,10 +296,11 @@ impl Front for Seccomp {
                 }
             }
             Told::Fail(errno) => Err(errno),
-            // The connector has counted it. Whoever has gone needs no answer; so below.
-            Told::Pass(_) | Told::Answer(_) | Told::Answered(_) => return drop(self.listener.resume(call.id)),
+            // The connector has counted it.
+            Told::Pass(_) | Told::Answer(_) | Told::Answered(_) => return held.resume(&self.listener),
         };
-        let _ = self.listener.answer(call.id, answer);
+        // Whoever has gone needs no answer.
+        let _ = self.listener.answer(id, answer);
     }
 
     fn close(&mut self, engine: &mut Engine) {
@@ -279,7 +308,7 @@ impl Front for Seccomp {
             engine.poll.remove(&self.listener);
         }
         for (n, held) in std::mem::take(&mut self.held) {
-            let _ = self.listener.resume(held.call.id);
+            held.resume(&self.listener);
             engine.feed(Input::Abandon(RequestId(HELD | n)));
         }
     }
