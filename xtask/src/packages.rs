@@ -78,6 +78,7 @@ pub const ALL: &[Package] = &[
     program("golang-go", "go", "a static client without the C library, and Go's own tests of its network code"),
     program("nginx", "nginx", "an unmodified client that registers sockets before it connects"),
     program("chromium", "chromium", "an unmodified client in many processes"),
+    program("tshark", "tshark", "opens the emulator's captures and checks what is in them"),
 ];
 
 /// The packages of what is not there.

@@ -7,8 +7,9 @@ mod scenario;
 
 use crate::exit;
 use headstart_lab::experiment;
-use headstart_lab::netns;
+use headstart_lab::netns::{self, PortKind, Settings};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Verbs of `headstart lab`.
 #[derive(Debug, clap::Subcommand)]
@@ -39,6 +40,16 @@ pub struct Shell {
     /// A preset (see `headstart list links`) or a text such as "rate=100mbit,delay=15ms,loss=1%".
     #[arg(long, default_value = "lte")]
     link: String,
+    /// How packets get in and out of the emulator: single-packets or super-packets [default: super-packets for links of more
+    /// than 500 Mbit/s].
+    #[arg(long, value_name = "KIND")]
+    ports: Option<PortKind>,
+    /// Write a line of JSON for each packet: when it came, what became of it, when it left.
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// Write a capture of the link, for Wireshark and its kin.
+    #[arg(long, value_name = "FILE")]
+    pcapng: Option<PathBuf>,
     /// The program and its arguments; your shell if there is none.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -56,7 +67,9 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Scenario(args) => scenario::run(&args),
         Verb::Shell(args) => {
             headstart_link::parse_duplex(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
-            let status = netns::shell(&args.link, &args.command)?;
+            let Shell { link, ports, events, pcapng, command } = args;
+            let settings = Settings { ports, events, pcapng, ..Settings::default() };
+            let status = netns::shell_with(&link, &command, &settings)?;
             Ok(u8::try_from(status).unwrap_or(exit::FAILURE))
         }
     }

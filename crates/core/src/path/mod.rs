@@ -13,8 +13,9 @@ pub use peer::PeerHistory;
 pub use rtt::RttEstimate;
 
 use crate::time::{Duration, Instant};
+use crate::wire::nat64::Prefix;
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Peers remembered per network; the one that was used longest ago is dropped for a new one.
 pub const MAX_PEERS: usize = 4096;
@@ -36,6 +37,8 @@ pub struct Network {
     v4: FamilyHistory,
     v6: FamilyHistory,
     peers: HashMap<IpAddr, PeerHistory>,
+    /// Prefixes of its translators, and until when nobody needs to ask again.
+    translators: Option<(Vec<Prefix>, Instant)>,
 }
 
 /// What an attempt to connect came to.
@@ -84,6 +87,27 @@ impl Network {
     /// Whether `family` is suspended at `now`.
     pub fn is_suspended(&self, family: Family, now: Instant) -> bool {
         self.family(family).is_suspended(now)
+    }
+
+    /// The prefixes of this network's translators (NAT64); `None` if nobody has asked lately.
+    pub fn translators(&self, now: Instant) -> Option<&[Prefix]> {
+        self.translators.as_ref().filter(|(_, until)| now < *until).map(|(prefixes, _)| prefixes.as_slice())
+    }
+
+    /// Takes in which translators there are, to be asked for again after `until`.
+    pub fn learn_translators(&mut self, prefixes: Vec<Prefix>, until: Instant) {
+        self.translators = Some((prefixes, until));
+    }
+
+    /// The IPv4 address that `addr` is reached for, if it is one behind a translator of this network.
+    pub fn translated(&self, addr: IpAddr) -> Option<Ipv4Addr> {
+        let IpAddr::V6(v6) = addr else { return None };
+        self.translators.as_ref()?.0.iter().find_map(|p| p.extract(v6))
+    }
+
+    /// The family of the destination `addr`: IPv4 for one behind a translator.
+    pub fn family_of(&self, addr: IpAddr) -> Family {
+        if self.translated(addr).is_some() { Family::V4 } else { Family::of(addr) }
     }
 
     /// Takes in what an attempt to `addr` came to.

@@ -189,10 +189,10 @@ impl Engine {
     fn drain(&mut self) {
         while let Some(output) = self.connector.poll_output() {
             match output {
-                Output::Query { id, name, family, server } => {
+                Output::Query { id, name, record, server } => {
                     let servers = self.names.servers();
                     let to = servers[server as usize % servers.len()];
-                    if self.transport.send(&self.poll, |n| EXCHANGE | n, id, (name, family), to).is_err() {
+                    if self.transport.send(&self.poll, |n| EXCHANGE | n, id, (name, record), to).is_err() {
                         let now = self.clock.now();
                         self.connector.handle_input(now, Input::Lookup(id, LookupResult::Refused));
                     }

@@ -77,6 +77,8 @@ pub struct Certificate {
     pub bytes: u64,
     /// Time that the emulator spent on a processor, in seconds, spinning included.
     pub cpu_s: f64,
+    /// Packets that should be in the records (see `Settings`) and are not: what was written does not tell all.
+    pub unrecorded: u64,
 }
 
 impl Certificate {
@@ -170,6 +172,7 @@ impl Tally {
             frames: self.frames,
             bytes: self.bytes,
             cpu_s: self.cpu.as_secs_f64(),
+            unrecorded: 0,
         }
     }
 }

@@ -3,8 +3,9 @@
 //! The work is done by one thread (see `worker`). What never happens here: a packet is touched.
 
 use super::certificate::{Certificate, Tally};
+use super::record::{Recorder, Writer};
 use super::settings::Settings;
-use super::switch::{Peers, Port, Switch};
+use super::switch::{Cable, Peers, Port, Switch};
 use super::worker::Worker;
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
@@ -13,7 +14,7 @@ use headstart_io::sys::packet::PacketSocket;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     pub tally: Mutex<Tally>,
     /// New peers that the thread has not taken over yet.
     pub peers: Mutex<Option<Peers>>,
+    /// Packets that should be in the records and are not.
+    pub unrecorded: Arc<AtomicU64>,
     pub stop: AtomicBool,
     pub wake: OwnedFd,
 }
@@ -40,26 +43,33 @@ pub(super) struct Shared {
 pub(super) struct Emulator {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<io::Result<()>>>,
+    /// Ended after the thread that it writes for.
+    _writer: Writer,
 }
 
 impl Emulator {
     /// Starts the thread; returns once it has measured its bias and reads the sockets.
     pub fn start(
-        mut switch: Switch,
+        cables: &[Cable],
+        seed: u64,
         ports: Ports,
         peers: Peers,
         clock: Clock,
         settings: &Settings,
     ) -> io::Result<Self> {
+        let mut switch = Switch::new(cables, seed);
         switch.set_peers(peers);
         let shared = Arc::new(Shared {
             tally: Mutex::default(),
             peers: Mutex::new(None),
+            unrecorded: Arc::default(),
             stop: AtomicBool::new(false),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
         });
         lock(&shared.tally).super_packets = ports.sockets.iter().any(PacketSocket::offloads);
-        let mut worker = Worker::new(switch, ports, clock, shared.clone());
+        let links: Vec<_> = cables.iter().map(|cable| cable.name.clone()).collect();
+        let (recorder, writer) = Recorder::start(settings, &links, clock, shared.unrecorded.clone())?;
+        let mut worker = Worker::new(switch, ports, clock, shared.clone(), recorder);
         let real_time = settings.real_time;
         let (tell_ready, ready) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("emulator".into()).spawn(move || {
@@ -68,7 +78,7 @@ impl Emulator {
             let _ = tell_ready.send(());
             worker.run()
         })?;
-        let mut emulator = Self { shared, thread: Some(thread) };
+        let mut emulator = Self { shared, thread: Some(thread), _writer: writer };
         match (ready.recv(), emulator.thread.take()) {
             (Err(_), Some(dead)) => Err(dead.join().map_or_else(
                 |_| io::Error::other("it panicked"),
@@ -91,6 +101,7 @@ impl Emulator {
     pub fn certificate(&self) -> Certificate {
         let tally = lock(&self.shared.tally).clone();
         let mut certificate = tally.certificate();
+        certificate.unrecorded = self.shared.unrecorded.load(Ordering::Relaxed);
         // Packets that a dead emulator never read are in no tally.
         certificate.valid &= self.running();
         certificate

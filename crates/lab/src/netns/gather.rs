@@ -88,7 +88,7 @@ mod tests {
 
     fn parcels(count: usize) -> Vec<Parcel> {
         let (bytes, segments) = super_packet(Transport::TcpV4, count * 1448, 1448);
-        Frame::new(bytes, Offload { checksum: None, segments: Some(segments) }).unwrap().parcels().collect()
+        Frame::new(bytes, Offload { checksum: None, segments: Some(segments) }).unwrap().parcels()
     }
 
     fn add(gather: &mut Gather, parcel: &Parcel, due: u64) {

@@ -13,6 +13,7 @@ mod gather;
 mod nodes;
 mod parcel;
 mod private_files;
+mod record;
 mod settings;
 mod shell;
 mod super_packet;
@@ -45,7 +46,7 @@ use std::io;
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use switch::{Cable, Peer, Peers, Switch};
+use switch::{Cable, Peer, Peers};
 use timeline::Timeline;
 use topology::{Attachment, Far, Wires};
 
@@ -124,8 +125,7 @@ impl Network {
         let clock = Clock::new();
         let addresses: Vec<IpAddr> = hosts(&world.sites).map(|host| host.addr).collect();
         let (wires, ports) = topology::lay(Far::Servers(&addresses), kind)?;
-        let cable = Cable { ends: topology::ACCESS, link, ahead: kind.quantum() };
-        let switch = Switch::new(&[cable], world.seed);
+        let cable = Cable { name: topology::ACCESS_NAME.into(), ends: topology::ACCESS, link, ahead: kind.quantum() };
         let io = |what: &str| {
             let what = what.to_owned();
             move |source| Error::Io { what, source }
@@ -141,7 +141,8 @@ impl Network {
         for host in hosts(&world.sites).filter(|host| host.fate != Fate::Refuses) {
             topology::in_ns(&wires.far, || web.listen(host.addr).map_err(io("listening for a site")))?;
         }
-        let emulator = Emulator::start(switch, ports, peers(&world.sites, &world.resolvers), clock, settings)
+        let peers = peers(&world.sites, &world.resolvers);
+        let emulator = Emulator::start(&[cable], world.seed, ports, peers, clock, settings)
             .map_err(io("starting the emulator"))?;
         let files = match &world.resolvers[..] {
             [Resolver::ORDINARY] => None,

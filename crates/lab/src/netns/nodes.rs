@@ -5,7 +5,7 @@
 
 use super::emulator::{Emulator, Ports};
 use super::settings::{PortKind, Settings};
-use super::switch::{Cable, Peers, Switch};
+use super::switch::{Cable, Peers};
 use super::topology::{
     self, EMULATOR, ENDPOINT, FAST, PREFERRED_CONGESTION_CONTROL, ROUTER, in_ns, plug, port, sysctls,
 };
@@ -107,12 +107,13 @@ impl Nodes {
             Ok(Ports { sockets, gather, probe: (0, mac(End { wire: 0, side: 0 }, false)) })
         })?;
         let cable = |(n, wire): (usize, &Wire)| Cable {
+            name: wire.name.clone(),
             ends: [2 * n, 2 * n + 1],
             link: wire.link.clone(),
             ahead: kinds[n].quantum(),
         };
         let cables: Vec<_> = scenario.wires.iter().enumerate().map(cable).collect();
-        let emulator = Emulator::start(Switch::new(&cables, scenario.seed), ports, Peers::new(), clock, settings)
+        let emulator = Emulator::start(&cables, scenario.seed, ports, Peers::new(), clock, settings)
             .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
         Ok(Self { emulator, nodes, _emulator_ns: emulator_ns, clock })
     }

@@ -5,11 +5,11 @@
 //! changed.
 
 use super::frame::ETHERNET;
-use super::super_packet::Cut;
+use super::super_packet::{Cut, finish};
 use headstart_io::sys::offload::Offload;
 use headstart_io::sys::packet::{Arrived, ROOM};
 use headstart_link::Packet;
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Room for a packet of an Ethernet; what is no longer is copied, so that it does not hold a room for a super-packet.
@@ -113,10 +113,10 @@ impl Frame {
     }
 
     /// The packets in it, in order.
-    pub fn parcels(self) -> impl Iterator<Item = Parcel> {
+    pub fn parcels(self) -> Vec<Parcel> {
         let count = self.count() as u16;
         let frame = Arc::new(self);
-        (0..count).map(move |segment| Parcel { frame: frame.clone(), segment })
+        (0..count).map(|segment| Parcel { frame: frame.clone(), segment }).collect()
     }
 }
 
@@ -148,9 +148,21 @@ impl Parcel {
         Arc::ptr_eq(&self.frame, &next.frame) && self.segment + 1 == next.segment
     }
 
-    /// A range of segments with it alone.
-    pub fn range(&self) -> Range<usize> {
-        self.segment()..self.segment() + 1
+    /// The whole frame as a wire would have carried it, its checksum filled in.
+    pub fn to_wire(&self) -> Vec<u8> {
+        let frame = self.frame();
+        let (mut bytes, offload) = match frame.cut() {
+            Some(cut) => {
+                let range = self.segment()..self.segment() + 1;
+                let headers = cut.headers(frame.bytes(), &range);
+                ([headers.bytes(), &frame.bytes()[cut.payload(&range)]].concat(), headers.offload)
+            }
+            None => (frame.bytes().to_vec(), frame.offload()),
+        };
+        if let Some(checksum) = offload.checksum {
+            finish(&mut bytes, checksum);
+        }
+        bytes
     }
 }
 
@@ -173,7 +185,7 @@ mod tests {
     fn a_super_packet_weighs_as_much_as_its_segments_on_a_wire() {
         let (bytes, segments) = super_packet(Transport::TcpV4, 3000, 1448);
         let offload = Offload { checksum: None, segments: Some(segments) };
-        let parcels: Vec<_> = Frame::new(bytes, offload).unwrap().parcels().collect();
+        let parcels = Frame::new(bytes, offload).unwrap().parcels();
         assert_eq!(parcels.iter().map(Packet::wire_len).collect::<Vec<_>>(), [1500, 1500, 52 + 104]);
         assert!(parcels[0].is_followed_by(&parcels[1]) && !parcels[0].is_followed_by(&parcels[2]));
         assert!(parcels[2].is_last() && !parcels[1].is_last());

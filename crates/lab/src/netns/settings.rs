@@ -1,10 +1,11 @@
-//! How the emulator goes about its work: which kind of port, with which priority. Not what it emulates.
+//! How the emulator goes about its work: which kind of port, with which priority, what it records. Not what it emulates.
 
 use super::gather::QUANTUM;
 use headstart_core::time::{Duration, Instant};
 use headstart_link::{DuplexSpec, LinkSpec};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// How packets get in and out of the emulator.
@@ -86,11 +87,15 @@ pub struct Settings {
     pub ports: Option<PortKind>,
     /// Whether to ask for real-time priority. Without the right to it, nothing is lost by asking.
     pub real_time: bool,
+    /// A file for one line a packet, as JSON.
+    pub events: Option<PathBuf>,
+    /// A file for a capture of all links.
+    pub pcapng: Option<PathBuf>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { ports: None, real_time: true }
+        Self { ports: None, real_time: true, events: None, pcapng: None }
     }
 }
 

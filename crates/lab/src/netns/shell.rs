@@ -5,7 +5,7 @@
 
 use super::emulator::Emulator;
 use super::settings::Settings;
-use super::switch::{Cable, Peers, Switch};
+use super::switch::{Cable, Peers};
 use super::topology::{self, Far};
 use super::{Block, Entered, Entry, Error, Network};
 use crate::world::{Fate, Host, Record, Reply, Site, World};
@@ -54,8 +54,8 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Resu
     let seed = default_world(link).seed.wrapping_add(u64::from(outer.depth()) + 1);
     let kind = settings.ports_for(&spec);
     let (wires, ports) = topology::lay(Far::OuterClient(outer), kind)?;
-    let switch = Switch::new(&[Cable { ends: topology::ACCESS, link: spec, ahead: kind.quantum() }], seed);
-    let emulator = Emulator::start(switch, ports, Peers::new(), Clock::new(), settings)
+    let cable = Cable { name: topology::ACCESS_NAME.into(), ends: topology::ACCESS, link: spec, ahead: kind.quantum() };
+    let emulator = Emulator::start(&[cable], seed, ports, Peers::new(), Clock::new(), settings)
         .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
     let status = run(command, |command| {
         wires.client.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
@@ -125,6 +125,7 @@ pub fn default_world(link: &str) -> World {
             v6: families.1.then_some(v6).into_iter().collect(),
             a: record(Reply::Records),
             aaaa: record(Reply::Records),
+            https: None,
         }
     };
     let both = |name, n| site(name, n, (true, true));

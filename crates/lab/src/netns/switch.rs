@@ -23,6 +23,8 @@ pub(super) type Port = usize;
 /// A link between two ports.
 #[derive(Clone, Debug)]
 pub(super) struct Cable {
+    /// What records call it.
+    pub name: String,
     /// The ports that it joins; no two cables share one.
     pub ends: [Port; 2],
     /// What it does to packets: up is from the first end to the second, in the default network from the client.
@@ -185,10 +187,19 @@ impl Switch {
 
     /// A frame came in at `port` at the moment `at`. Packets of it that do not come out are put into `gone`; some may go
     /// later, in [`Self::release`].
-    pub fn arrive(&mut self, port: Port, at: Instant, frame: Frame, gone: &mut Vec<Gone>) -> Verdict {
+    ///
+    /// `seen` is shown each packet that is taken in over a cable, before anything is decided.
+    pub fn arrive(
+        &mut self,
+        port: Port,
+        at: Instant,
+        frame: Frame,
+        gone: &mut Vec<Gone>,
+        mut seen: impl FnMut(usize, Way, &Parcel),
+    ) -> Verdict {
         let all_go = |why, course| move |parcel| Gone { course, arrived: at, dequeued: None, at, parcel, why };
         let Some((n, way)) = self.sockets.get(port).copied().flatten() else {
-            gone.extend(frame.parcels().map(all_go(Why::Unplugged, None)));
+            gone.extend(frame.parcels().into_iter().map(all_go(Why::Unplugged, None)));
             return Verdict::Taken;
         };
         let Some((from, to)) = frame::endpoints(frame.bytes()) else {
@@ -196,11 +207,13 @@ impl Switch {
         };
         let address = if way == Way::Up { to } else { from };
         let peer = self.peers.get(&address).copied().unwrap_or_default();
+        let parcels = frame.parcels();
+        parcels.iter().for_each(|parcel| seen(n, way, parcel));
         if peer.black_hole {
-            gone.extend(frame.parcels().map(all_go(Why::BlackHole, Some((n, way)))));
+            gone.extend(parcels.into_iter().map(all_go(Why::BlackHole, Some((n, way)))));
             return Verdict::Taken;
         }
-        for parcel in frame.parcels() {
+        for parcel in parcels {
             let held = Held { parcel, arrived: at, dequeued: None, beyond: peer.one_way };
             if way == Way::Down && !peer.one_way.is_zero() {
                 let beyond = self.beyond(at + peer.one_way, n, held);
@@ -317,14 +330,14 @@ mod tests {
     /// Nothing goes missing that should not.
     fn arrive(switch: &mut Switch, port: Port, at: Instant, frame: Frame) {
         let mut gone = Vec::new();
-        assert!(matches!(switch.arrive(port, at, frame, &mut gone), Verdict::Taken));
+        assert!(matches!(switch.arrive(port, at, frame, &mut gone, |_, _, _| {}), Verdict::Taken));
         assert_eq!(gone.len(), 0);
     }
 
     /// Why the packets of a frame went.
     fn why(switch: &mut Switch, port: Port, at: Instant, frame: Frame) -> Vec<Why> {
         let mut gone = Vec::new();
-        assert!(matches!(switch.arrive(port, at, frame, &mut gone), Verdict::Taken));
+        assert!(matches!(switch.arrive(port, at, frame, &mut gone, |_, _, _| {}), Verdict::Taken));
         gone.into_iter().map(|gone| gone.why).collect()
     }
 
@@ -339,7 +352,7 @@ mod tests {
     /// 8 Mbit/s, 10 ms each way; FAR is 20 ms further each way.
     fn switch() -> Switch {
         let link = headstart_link::parse_duplex("rate=8mbit,delay=10ms").unwrap();
-        let cable = Cable { ends: [HOME, SERVERS], link, ahead: Duration::ZERO };
+        let cable = Cable { name: String::new(), ends: [HOME, SERVERS], link, ahead: Duration::ZERO };
         let mut switch = Switch::new(&[cable], 1);
         let far = Peer { one_way: Duration::from_millis(20), black_hole: false };
         let hole = Peer { one_way: Duration::ZERO, black_hole: true };
@@ -406,7 +419,7 @@ mod tests {
     fn arp_passes_at_once() {
         let arp = [&[2; 12][..], &[8, 6], &[0; 28]].concat();
         let frame = Frame::new(arp.clone(), Offload::default()).unwrap();
-        let Verdict::Passed(port, frame) = switch().arrive(HOME, ms(0), frame, &mut Vec::new()) else {
+        let Verdict::Passed(port, frame) = switch().arrive(HOME, ms(0), frame, &mut Vec::new(), |_, _, _| {}) else {
             panic!("taken")
         };
         assert_eq!((port, frame.bytes()), (SERVERS, &arp[..]));
@@ -416,7 +429,7 @@ mod tests {
     fn cables_side_by_side_do_not_hear_each_other() {
         let cable = |ends, delay_ms: u64| {
             let link = headstart_link::parse_duplex(&format!("rate=8mbit,delay={delay_ms}ms")).unwrap();
-            Cable { ends, link, ahead: Duration::ZERO }
+            Cable { name: String::new(), ends, link, ahead: Duration::ZERO }
         };
         // Ports 3 and 0, then 1 and 4; nothing is plugged into 2.
         let mut switch = Switch::new(&[cable([3, 0], 10), cable([1, 4], 30)], 1);
@@ -431,7 +444,7 @@ mod tests {
     #[test]
     fn the_models_decide_about_each_segment_of_a_super_packet() {
         let link = headstart_link::parse_duplex("rate=12mbit,delay=10ms,queue=2p").unwrap();
-        let cable = Cable { ends: [HOME, SERVERS], link, ahead: Duration::from_millis(1) };
+        let cable = Cable { name: String::new(), ends: [HOME, SERVERS], link, ahead: Duration::from_millis(1) };
         let mut switch = Switch::new(&[cable], 1);
         let (bytes, segments) = super_packet(Transport::TcpV4, 5 * 1448, 1448);
         let frame = Frame::new(bytes, Offload { checksum: None, segments: Some(segments) }).unwrap();

@@ -27,6 +27,8 @@ const SERVER_PORT_MAC: Mac = [0x02, 0x68, 0x73, 0, 0, 4];
 
 /// Places of the two ports among the emulator's: the client's, and that of the servers or of the lab around this one.
 pub(super) const ACCESS: [Port; 2] = [0, 1];
+/// What records call the link between them.
+pub(super) const ACCESS_NAME: &str = "access";
 
 /// Names in the emulator's namespace.
 const CLIENT_PORT: &str = "client";

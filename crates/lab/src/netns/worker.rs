@@ -9,7 +9,8 @@ use super::certificate::Tally;
 use super::emulator::{Ports, Shared, lock};
 use super::frame::ETHERNET;
 use super::gather::Gather;
-use super::parcel::{Frame, Pool};
+use super::parcel::{Frame, Parcel, Pool};
+use super::record::Recorder;
 use super::super_packet::Headers;
 use super::switch::{Gone, Port, Release, Switch, Verdict, Why};
 use headstart_core::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use headstart_io::clock::{Clock, SPIN, thread_time};
 use headstart_io::sys::packet::{BATCH, Departing, PacketSocket};
 use headstart_io::sys::schedule;
 use headstart_link::Packet;
+use headstart_link::medium::Way;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::sync::Arc;
@@ -53,6 +55,7 @@ pub(super) struct Worker {
     ready: Vec<bool>,
     clock: Clock,
     shared: Arc<Shared>,
+    recorder: Recorder,
     out: Vec<Release>,
     gone: Vec<Gone>,
     /// Time awake that no sleep has made good for, as of `counted`.
@@ -72,8 +75,9 @@ struct Group {
 }
 
 impl Worker {
-    pub fn new(switch: Switch, ports: Ports, clock: Clock, shared: Arc<Shared>) -> Self {
+    pub fn new(switch: Switch, ports: Ports, clock: Clock, shared: Arc<Shared>, recorder: Recorder) -> Self {
         Self {
+            recorder,
             spare: ports.gather.iter().any(|quantum| !quantum.is_zero()).then_some(SPARING.1),
             leaving: ports.gather.iter().map(|quantum| Gather::new(*quantum)).collect(),
             ready: vec![true; ports.sockets.len()],
@@ -142,13 +146,19 @@ impl Worker {
 
     /// Reads one batch and hands it to the models.
     fn take_in(&mut self, port: Port) -> io::Result<()> {
-        let Self { switch, ports, pool, clock, gone, .. } = self;
+        let Self { switch, ports, pool, clock, gone, recorder, .. } = self;
         let mut passed = Vec::new();
         let mut unreadable = 0;
         let received = ports.sockets[port].receive(|mut arrived| {
             let at = arrived.stamp.map_or_else(|| clock.now(), |stamp| clock.moment_of(stamp));
             let offload = arrived.offload;
-            match Frame::new(pool.keep(&mut arrived), offload).map(|frame| switch.arrive(port, at, frame, gone)) {
+            let frame = Frame::new(pool.keep(&mut arrived), offload);
+            let seen = |cable, way, parcel: &Parcel| {
+                if way == Way::Up && recorder.captures() {
+                    recorder.arrived(cable, at, parcel.clone());
+                }
+            };
+            match frame.map(|frame| switch.arrive(port, at, frame, gone, seen)) {
                 Some(Verdict::Taken) => {}
                 Some(Verdict::Passed(to, frame)) => passed.push((to, frame)),
                 None => unreadable += 1,
@@ -171,7 +181,7 @@ impl Worker {
         }
         tally.drops.oversize += refused;
         tally.drops.overflow += overflowed;
-        forget(gone, &mut tally);
+        forget(gone, &mut tally, recorder);
         Ok(())
     }
 
@@ -180,7 +190,7 @@ impl Worker {
         let now = self.clock.now();
         self.switch.release(now, &mut self.out, &mut self.gone);
         if !self.gone.is_empty() {
-            forget(&mut self.gone, &mut lock(&self.shared.tally));
+            forget(&mut self.gone, &mut lock(&self.shared.tally), &self.recorder);
         }
         for release in self.out.drain(..) {
             self.leaving[release.port].add(release);
@@ -193,7 +203,7 @@ impl Worker {
 
     /// Sends all that is due at `now` by one port.
     fn let_out_by(&mut self, port: Port, now: Instant) {
-        let Self { ports, leaving, clock, shared, out, .. } = self;
+        let Self { ports, leaving, clock, shared, out, recorder, .. } = self;
         loop {
             let mut groups = Vec::new();
             while groups.len() < BATCH {
@@ -214,8 +224,9 @@ impl Worker {
                     Ok(count) => {
                         for group in &groups[sent..sent + count] {
                             tally.frames += 1;
-                            for Release { arrived, due, parcel, .. } in &out[group.first..group.first + group.len] {
-                                tally.left(*arrived, *due, left, parcel.wire_len());
+                            for release in &out[group.first..group.first + group.len] {
+                                tally.left(release.arrived, release.due, left, release.parcel.wire_len());
+                                recorder.left(release, left);
                             }
                         }
                         sent += count;
@@ -323,9 +334,10 @@ impl Group {
 }
 
 /// Counts what has gone.
-fn forget(gone: &mut Vec<Gone>, tally: &mut Tally) {
-    for Gone { why, .. } in gone.drain(..) {
-        match why {
+fn forget(gone: &mut Vec<Gone>, tally: &mut Tally, recorder: &Recorder) {
+    for gone in gone.drain(..) {
+        recorder.gone(&gone);
+        match gone.why {
             Why::Dropped(reason) => tally.dropped(reason),
             Why::BlackHole => tally.drops.black_hole += 1,
             // A port that leads nowhere is a black hole of its own.
