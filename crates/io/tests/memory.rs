@@ -33,12 +33,13 @@ fn serve(connector: &mut Connector, now: &mut Instant, n: u32) {
     while let Some(output) = connector.poll_output() {
         *now += Duration::from_millis(1);
         match output {
-            Output::Query { id, family, .. } => {
-                let addresses = match family {
-                    Family::V4 => vec![v4(2 * n), v4(2 * n + 1)],
-                    Family::V6 => vec![v6(2 * n), v6(2 * n + 1)],
+            Output::Query { id, record, .. } => {
+                let kept = Duration::from_secs(86_400);
+                let result = match record.family() {
+                    Some(Family::V4) => LookupResult::Addresses(vec![v4(2 * n), v4(2 * n + 1)], kept),
+                    Some(Family::V6) => LookupResult::Addresses(vec![v6(2 * n), v6(2 * n + 1)], kept),
+                    None => LookupResult::NoData(kept),
                 };
-                let result = LookupResult::Addresses(addresses, Duration::from_secs(86_400));
                 connector.handle_input(*now, Input::Lookup(id, result));
             }
             Output::Connect { id: AttemptId(id), .. } => {
