@@ -24,13 +24,13 @@ fn ours(lab: &Lab, words: &[String]) -> Ended {
     lab.ours_with(&["--via", "seccomp"], words)
 }
 
-/// What the program makes of `names` by itself and through headstart: the same. How many queries were ours.
+/// What the program makes of `names` by itself and through headstart: the same. How many questions were answered by us.
 fn the_same(lab: &Lab, names: &[String], words: &dyn Fn(&[String]) -> Vec<String>) -> u64 {
     let words = words(names);
     let (bare, ours) = (lab.bare(&words), ours(lab, &words));
     assert!(bare.code == Some(0) && !bare.out.is_empty(), "{bare:?}");
     assert_eq!((ours.code, &ours.out), (bare.code, &bare.out), "{ours:?}");
-    ours.count("queries")
+    ours.count("asked")
 }
 
 fn full(names: &[&str]) -> Vec<String> {
@@ -40,8 +40,8 @@ fn full(names: &[&str]) -> Vec<String> {
 /// A program that prints addresses: as bare where all is well, and with the other family where one is lost. By itself it
 /// waits 10 s (Go, c-ares) or 15 s (C libraries) for what is lost; the bound is far from that and from what ours takes.
 fn prints_the_same(lab: &Lab, words: &dyn Fn(&[String]) -> Vec<String>) {
-    let queries = the_same(lab, &full(&ANSWERED), words);
-    assert!(queries >= 8, "{queries}");
+    let asked = the_same(lab, &full(&ANSWERED), words);
+    assert!(asked >= 8, "{asked}");
     let others = OTHERS.map(str::to_owned);
     the_same(lab, &others, words);
     for (site, addresses) in [("aaaa-lost", "198.19."), ("a-lost", "2001:db8:")] {
@@ -50,6 +50,7 @@ fn prints_the_same(lab: &Lab, words: &dyn Fn(&[String]) -> Vec<String>) {
         let took = clock.now().since(headstart_core::time::Instant::ZERO);
         println!("{site}: {took:?} with the program's start: {}", run.out.trim());
         assert!(run.code == Some(0) && run.out.contains(addresses), "{run:?}");
+        assert!(run.count("not_waited_for") >= 1, "{run:?}");
         assert!(took.as_secs() < 5, "{site}: {took:?}, {run:?}");
     }
 }
@@ -91,22 +92,45 @@ inside!(a_program_of_musl_is_told_the_same, || {
     prints_the_same(&lab, &c_program(program));
 });
 
-inside!(a_go_program_is_told_the_same, || {
-    let lab = lab();
-    let Some(go) = found("go", "golang-go") else { return };
-    let (source, program) = (lab.scratch.path("lookup.go"), lab.scratch.path("lookup"));
-    let text = "package main\nimport (\"context\"; \"fmt\"; \"net\"; \"os\"; \"sort\")\nfunc main() {\n\
-                r := &net.Resolver{PreferGo: true}\n\
-                for _, name := range os.Args[1:] {\n\
-                a, err := r.LookupHost(context.Background(), name)\nsort.Strings(a)\n\
-                fmt.Println(name, a, err != nil)\n} }\n";
+/// Builds a Go program without the C library.
+fn go_program(lab: &Lab, text: &str) -> Option<PathBuf> {
+    let go = found("go", "golang-go")?;
+    let (source, program) = (lab.scratch.path("program.go"), lab.scratch.path("program"));
     fs::write(&source, text).unwrap();
     let mut build = Command::new(go);
     build.args(["build", "-o"]).arg(&program).arg(&source).env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=mod");
     build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").env("GOCACHE", lab.scratch.path("go-cache"));
     let output = build.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+inside!(a_go_program_is_told_the_same, || {
+    let lab = lab();
+    let text = "package main\nimport (\"context\"; \"fmt\"; \"net\"; \"os\"; \"sort\")\nfunc main() {\n\
+                r := &net.Resolver{PreferGo: true}\n\
+                for _, name := range os.Args[1:] {\n\
+                a, err := r.LookupHost(context.Background(), name)\nsort.Strings(a)\n\
+                fmt.Println(name, a, err != nil)\n} }\n";
+    let Some(program) = go_program(&lab, text) else { return };
     prints_the_same(&lab, &c_program(program));
+});
+
+inside!(a_go_program_that_comes_again_finds_its_connection_begun, || {
+    let lab = lab();
+    let text = "package main\nimport (\"io\"; \"net/http\"; \"os\")\nfunc main() {\n\
+                c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}\n\
+                for i := 0; i < 3; i++ {\n\
+                r, err := c.Get(os.Args[1])\nif err != nil { panic(err) }\n\
+                io.Copy(os.Stdout, r.Body)\nr.Body.Close()\n} }\n";
+    let Some(program) = go_program(&lab, text) else { return };
+    for site in ["www", "v4", "v6", "slow-v6"] {
+        let words = [program.display().to_string(), format!("http://{site}.lab.example/bytes/20000")];
+        let (bare, ours) = (lab.bare(&words), ours(&lab, &words));
+        assert!(bare.code == Some(0) && bare.out.len() == 60_000, "{bare:?}");
+        assert_eq!((ours.code, &ours.out), (bare.code, &bare.out), "{ours:?}");
+        assert!(ours.count("handed_over") + ours.count("handed_over_in_progress") >= 1, "{site}: {ours:?}");
+    }
 });
 
 inside!(node_with_c_ares_is_told_the_same, || {

@@ -126,6 +126,11 @@ impl Cache {
         known.entries[record.into() as usize] = Some(Entry { kept, expires });
     }
 
+    /// When an answer was last asked for or kept.
+    pub fn used(&self) -> Instant {
+        self.names.values().map(|known| known.used).max().unwrap_or_default()
+    }
+
     /// Every address that `name` last had, expired or not, IPv6 first.
     pub fn remembered(&self, name: &str) -> Vec<IpAddr> {
         let Some(known) = self.names.get(name) else { return Vec::new() };

@@ -14,11 +14,14 @@ pub use rtt::RttEstimate;
 
 use crate::time::{Duration, Instant};
 use crate::wire::nat64::Prefix;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Peers remembered per network; the one that was used longest ago is dropped for a new one.
 pub const MAX_PEERS: usize = 4096;
+
+/// Networks remembered; the one that was left longest ago is dropped for a new one.
+pub const MAX_NETWORKS: usize = 16;
 
 /// An attempt that waited this long without an answer before it was given up counts as a failure: the Connection
 /// Attempt Delay of RFC 8305, section 8, beyond which that standard itself looks elsewhere.
@@ -140,6 +143,8 @@ impl Network {
 pub struct PathBook {
     networks: HashMap<NetworkId, Network>,
     current: NetworkId,
+    /// Those that it was on before, the latest last.
+    former: VecDeque<NetworkId>,
 }
 
 impl PathBook {
@@ -150,7 +155,16 @@ impl PathBook {
 
     /// The host has moved to `network`. What was learned on others stays with them.
     pub fn move_to(&mut self, network: NetworkId) {
+        self.former.retain(|id| *id != network);
+        if self.current != network {
+            self.former.push_back(self.current);
+        }
         self.current = network;
+        if self.former.len() >= MAX_NETWORKS
+            && let Some(oldest) = self.former.pop_front()
+        {
+            self.networks.remove(&oldest);
+        }
     }
 }
 
@@ -181,6 +195,20 @@ mod tests {
         book.move_to(NetworkId(7));
         assert!(!book.current().is_failing(v6(1), at(1)));
         book.move_to(NetworkId(0));
+        assert!(book.current().is_failing(v6(1), at(1)));
+    }
+
+    #[test]
+    fn only_so_many_networks_are_remembered() {
+        let mut book = PathBook::default();
+        for n in 0..MAX_NETWORKS as u64 + 5 {
+            book.move_to(NetworkId(n));
+            book.current().record(at(0), v6(1), Outcome::Failed);
+            assert!(book.networks.len() <= MAX_NETWORKS);
+        }
+        book.move_to(NetworkId(0));
+        assert!(!book.current().is_failing(v6(1), at(1)), "the first has been forgotten");
+        book.move_to(NetworkId(MAX_NETWORKS as u64));
         assert!(book.current().is_failing(v6(1), at(1)));
     }
 

@@ -46,14 +46,9 @@ use std::io;
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-<<<<<<< HEAD
 use switch::{Cable, Peer, Peers};
-use topology::{Far, Wires};
-=======
-use switch::{Cable, Peer, Peers, Switch};
 use timeline::Timeline;
 use topology::{Attachment, Far, Wires};
->>>>>>> 1d5bc14d05deb88368a3cf66a2b6e14bd356fb05
 
 /// Why there is no network.
 #[derive(Debug, thiserror::Error)]
@@ -146,11 +141,8 @@ impl Network {
         for host in hosts(&world.sites).filter(|host| host.fate != Fate::Refuses) {
             topology::in_ns(&wires.far, || web.listen(host.addr).map_err(io("listening for a site")))?;
         }
-<<<<<<< HEAD
-        let emulator = Emulator::start(&[cable], world.seed, ports, peers(&world.sites), clock, settings)
-=======
-        let emulator = Emulator::start(switch, ports, peers(&world.sites, &world.resolvers), clock, settings)
->>>>>>> 1d5bc14d05deb88368a3cf66a2b6e14bd356fb05
+        let peers = peers(&world.sites, &world.resolvers);
+        let emulator = Emulator::start(&[cable], world.seed, ports, peers, clock, settings)
             .map_err(io("starting the emulator"))?;
         let files = match &world.resolvers[..] {
             [Resolver::ORDINARY] => None,

@@ -29,6 +29,9 @@ use std::sync::Arc;
 /// Jobs at once; a program that resolves without end loses its oldest.
 const MAX_JOBS: usize = 1024;
 
+/// Programs whose answers are kept at once.
+const MAX_APPS: usize = 64;
+
 /// How a connector behaves.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -119,6 +122,7 @@ impl Connector {
 
     fn resolve(&mut self, now: Instant, request: RequestId, ask: Resolve) {
         let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
+        self.make_room_for(&ask.app);
         let mut job = Job::new(now, Arc::clone(&ask.app), Arc::clone(&name), ask.want, ask.port);
         job.account = request.account();
         job.resolver = Some((request, now));
@@ -134,6 +138,17 @@ impl Connector {
             job.https = Lookup::Unasked;
         }
         self.start(now, job);
+    }
+
+    /// Forgets the answers of the program that has asked for none for longest, should there be too many programs.
+    fn make_room_for(&mut self, app: &AppId) {
+        if self.caches.contains_key(app) || self.caches.len() < MAX_APPS {
+            return;
+        }
+        let oldest = self.caches.iter().min_by_key(|(app, cache)| (cache.used(), AppId::clone(app)));
+        if let Some(oldest) = oldest.map(|(app, _)| AppId::clone(app)) {
+            self.caches.remove(&oldest);
+        }
     }
 
     fn start(&mut self, now: Instant, mut job: Job) {
@@ -164,6 +179,7 @@ impl Connector {
     }
 
     fn claim(&mut self, now: Instant, request: RequestId, claim: Claim) {
+        self.note_where_it_goes(&claim);
         let addr = claim.to.ip();
         let fits = |j: &Job| {
             j.app == claim.app
@@ -218,22 +234,23 @@ impl Connector {
         }
     }
 
-    /// A call about `host` was left alone before it got here.
-    fn left_alone(&mut self, now: Instant, request: RequestId, host: &str, reason: Pass) {
+    fn passed(&mut self, now: Instant, request: RequestId, host: Option<String>, reason: Pass) {
         self.count_pass(request, reason);
-        self.timelines.left(now, &host.trim_end_matches('.').to_ascii_lowercase(), reason);
+        let called = self.timelines.forget(request);
+        if let Some(host) = host.or_else(|| called.map(|addr| addr.to_string())) {
+            self.timelines.left(now, &host.trim_end_matches('.').to_ascii_lowercase(), reason);
+        }
     }
 
     fn count_pass(&mut self, request: RequestId, reason: Pass) {
         *self.tally.of(request.account()).passed.entry(reason).or_default() += 1;
     }
 
-    fn not_taken(&mut self, request: RequestId, connected: bool, reason: Pass) {
+    fn not_taken(&mut self, request: RequestId, connected: bool) {
         let tally = self.tally.of(request.account());
         let handed_over = if connected { &mut tally.handed_over } else { &mut tally.handed_over_in_progress };
         *handed_over = handed_over.saturating_sub(1);
         tally.unused += 1;
-        self.count_pass(request, reason);
     }
 
     fn pass(&mut self, request: RequestId, reason: Pass) {
@@ -400,10 +417,12 @@ impl Machine for Connector {
                 self.timelines.called(request, claim.to.ip());
                 self.claim(now, request, claim);
             }
-            Input::LeftAlone(request, host, reason) => self.left_alone(now, request, &host, reason),
             Input::Abandon(request) => self.abandon(now, request),
-            Input::Passed(request, reason) => self.count_pass(request, reason),
-            Input::NotTaken { request, connected, reason } => self.not_taken(request, connected, reason),
+            Input::Passed(request, host, reason) => self.passed(now, request, host, reason),
+            Input::NotTaken { request, to, connected, reason } => {
+                self.not_taken(request, connected);
+                self.passed(now, request, Some(to.to_string()), reason);
+            }
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
@@ -426,7 +445,7 @@ impl Machine for Connector {
                 Due::GiveUp(id) => self.lookup_ended(now, id, None),
             }
         }
-        self.asks.release(now, &self.lookups, &mut self.outputs);
+        self.release_askers(now);
         let due = |j: &Job| deadline(j).is_some_and(|d| d.at <= now);
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| due(j)).map(|(id, _)| *id).collect();
         for id in ids {

@@ -8,7 +8,10 @@ const SITE: &str = "www.example";
 impl Story {
     /// A question under request id `n`.
     fn ask(&mut self, n: u64, app: &str, family: Family) {
-        self.input(Input::Ask(RequestId(n), Ask { app: app.into(), name: SITE.into(), family, server: 0 }));
+        self.input(Input::Ask(
+            RequestId(n),
+            Ask { app: app.into(), name: SITE.into(), record: family.into(), server: 0 },
+        ));
     }
 
     /// When and how each question was answered.
@@ -49,6 +52,7 @@ fn a_lost_aaaa_is_waited_for_no_longer_than_the_resolution_delay() {
     s.ask(2, "go", V6);
     s.pass(10_000);
     assert_eq!(s.answers(), [(20, 1, said(0, 0)), (70, 2, Answered::NotWaitedFor)]);
+    assert_eq!((s.connector.tally().asked, s.connector.tally().not_waited_for), (2, 1));
 }
 
 #[test]
@@ -162,11 +166,50 @@ fn a_refusal_is_passed_on_and_not_remembered() {
 fn a_flood_of_questions_is_bounded_and_the_oldest_go_unanswered() {
     let mut s = Story::of("adaptive");
     for n in 0..1500 {
-        let ask = Ask { app: "flood".into(), name: format!("{n}.example"), family: V4, server: 0 };
+        let ask = Ask { app: "flood".into(), name: format!("{n}.example"), record: V4.into(), server: 0 };
         s.input(Input::Ask(RequestId(n), ask));
     }
     assert_eq!(s.answers().len(), 1500 - 1024);
     assert!(s.answers().iter().all(|(_, n, a)| *n < 476 && *a == Answered::Unanswered));
     s.pass(6000);
     assert_eq!(s.answers().len(), 1500, "given up in the end");
+}
+
+#[test]
+fn a_connection_is_begun_with_the_question_where_a_program_has_gone_before() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 30));
+    for visit in 0..2 {
+        s.ask(1, "go", V4);
+        s.ask(2, "go", V6);
+        s.pass(500);
+        assert_eq!(s.begun().len(), visit, "nobody knew where it would go before the first");
+        let to = s.connect("go", v6(1), true);
+        match visit {
+            0 => assert_eq!(passed(&to), Some(Pass::NothingReady)),
+            _ => assert!(matches!(to, Output::HandOver { connected: true, .. }), "{to:?}"),
+        }
+        s.pass(100_000);
+    }
+    assert_eq!(s.begun(), [(100_520, v6(1))]);
+    let before = s.begun().len();
+    for n in 0..3 {
+        s.ask(10 + 2 * n, "go", V4);
+        s.ask(11 + 2 * n, "go", V6);
+        s.pass(100_000);
+    }
+    assert_eq!(s.begun().len(), before + 1, "whoever only asks is run ahead of once");
+    assert_eq!(s.connector.open_jobs(), 0);
+}
+
+#[test]
+fn a_program_that_asks_for_one_family_is_run_ahead_of_in_that_family() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 30));
+    for n in 0..2 {
+        s.ask(n, "go4", V4);
+        s.pass(500);
+        s.connect("go4", v4(1), false);
+        s.pass(100_000);
+    }
+    assert!(s.begun().iter().all(|(_, addr)| *addr == v4(1)), "{:?}", s.begun());
+    assert_eq!(s.queries(), [RecordType::A; 2]);
 }
