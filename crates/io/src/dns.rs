@@ -4,8 +4,8 @@
 use crate::poll::{Interest, Poll};
 use crate::replies::Replies;
 use headstart_core::connect::{LookupResult, QueryId};
-use headstart_core::path::Family;
 use headstart_core::wire::dns::{Answer, BadName, decode_answer, encode_query};
+use headstart_core::wire::record::RecordType;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with};
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +22,7 @@ struct Exchange {
     query: QueryId,
     id: u16,
     name: Arc<str>,
-    family: Family,
+    record: RecordType,
     server: SocketAddr,
     socket: OwnedFd,
     over_tcp: Option<Stream>,
@@ -49,22 +49,22 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Sends a query for `name` in `family` to `server`. Events of its socket come under `token(n)`, n for [`Self::event`].
+    /// Sends a query for the records of `name` to `server`. Events of its socket come under `token(n)`, n for [`Self::event`].
     pub fn send(
         &mut self,
         poll: &Poll,
         token: impl Fn(u64) -> u64,
         query: QueryId,
-        (name, family): (Arc<str>, Family),
+        (name, record): (Arc<str>, RecordType),
         server: SocketAddr,
     ) -> Result<(), SendError> {
         let id = random_id();
-        let message = encode_query(id, &name, family)?;
+        let message = encode_query(id, &name, record)?;
         let socket = open(server, SocketType::DGRAM)?;
         send(&socket, &message, SendFlags::NOSIGNAL).map_err(io::Error::from)?;
         poll.add(&socket, token(self.next), Interest::Read)?;
         self.open
-            .insert(self.next, Exchange { query, id, name, family, server, socket, over_tcp: None, reply: Vec::new() });
+            .insert(self.next, Exchange { query, id, name, record, server, socket, over_tcp: None, reply: Vec::new() });
         self.next += 1;
         Ok(())
     }
@@ -84,6 +84,7 @@ impl Transport {
                 Err(_) => LookupResult::Refused,
             },
             Ok(Some(Answer::Addresses(list, ttl))) => LookupResult::Addresses(list, ttl),
+            Ok(Some(Answer::Services(list, ttl))) => LookupResult::Services(list, ttl),
             Ok(Some(Answer::NoData(ttl))) => LookupResult::NoData(ttl),
             Ok(Some(Answer::NxDomain(ttl))) => LookupResult::NxDomain(ttl),
             Ok(Some(Answer::Refused | Answer::Truncated)) | Err(_) => LookupResult::Refused,
@@ -142,7 +143,7 @@ fn receive_datagram(exchange: &mut Exchange, ignored: &mut u64) -> io::Result<Op
     loop {
         match recv(&exchange.socket, &mut buf[..], RecvFlags::empty()) {
             Ok((_, n)) => {
-                match decode_answer(&buf[..n.min(MAX_ANSWER)], exchange.id, &exchange.name, exchange.family) {
+                match decode_answer(&buf[..n.min(MAX_ANSWER)], exchange.id, &exchange.name, exchange.record) {
                     Ok(answer) => {
                         exchange.reply = buf[..n.min(MAX_ANSWER)].to_vec();
                         return Ok(Some(answer));
@@ -159,7 +160,7 @@ fn receive_datagram(exchange: &mut Exchange, ignored: &mut u64) -> io::Result<Op
 }
 
 fn over_tcp(exchange: &mut Exchange, poll: &Poll, token: u64) -> io::Result<()> {
-    let message = encode_query(exchange.id, &exchange.name, exchange.family).map_err(io::Error::other)?;
+    let message = encode_query(exchange.id, &exchange.name, exchange.record).map_err(io::Error::other)?;
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
     let unsent = [&length.to_be_bytes()[..], &message].concat();
     poll.remove(&exchange.socket);
@@ -192,7 +193,7 @@ fn receive_stream(exchange: &mut Exchange, poll: &Poll, token: u64) -> io::Resul
         if let Some((length, rest)) = stream.received.split_first_chunk::<2>() {
             let length = usize::from(u16::from_be_bytes(*length));
             if let Some(message) = rest.get(..length) {
-                let answer = decode_answer(message, exchange.id, &exchange.name, exchange.family);
+                let answer = decode_answer(message, exchange.id, &exchange.name, exchange.record);
                 exchange.reply = message.to_vec();
                 return answer.map(Some).map_err(io::Error::other);
             }
@@ -225,7 +226,7 @@ mod tests {
         let clock = Clock::new();
         let mut poll = Poll::new().unwrap();
         let mut transport = Transport::default();
-        let question = (Arc::from("www.example"), Family::V4);
+        let question = (Arc::from("www.example"), RecordType::A);
         transport.send(&poll, |n| n, QueryId(5), question, server).unwrap();
         std::thread::scope(|s| {
             s.spawn(serve);

@@ -5,6 +5,7 @@
 
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
+use headstart_core::wire::record::Service;
 use std::net::IpAddr;
 
 /// What becomes of a TCP connection attempt to a host.
@@ -57,6 +58,15 @@ pub struct Record {
     pub ttl: u32,
 }
 
+/// The HTTPS records of a name (RFC 9460).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Https {
+    /// How the query is answered.
+    pub record: Record,
+    /// What the records say; those of a target's addresses that are named go into the additional section.
+    pub services: Vec<Service>,
+}
+
 /// A name with its hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
@@ -70,6 +80,15 @@ pub struct Site {
     pub a: Record,
     /// How the AAAA query is answered.
     pub aaaa: Record,
+    /// Its HTTPS records; without any, the query is answered so as quickly as that for A.
+    pub https: Option<Https>,
+}
+
+impl Site {
+    /// How the HTTPS query is answered.
+    pub fn https_record(&self) -> Record {
+        self.https.as_ref().map_or(Record { reply: Reply::Records, ..self.a }, |h| h.record)
+    }
 }
 
 /// A DNS server, as the client's resolv.conf lists it. All of them know the same names.

@@ -355,6 +355,51 @@ fn any_of<M: ?Sized>(all: &'static [Entry<M>]) -> impl Strategy<Value = Spec<M>>
     (0..all.len()).prop_map(|k| example(&all[k]))
 }
 
+fn any_rate() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("unlimited".to_owned()),
+        (10_000u64..10_000_000_000).prop_map(|bits| format!("constant:{bits}bit"))
+    ]
+}
+
+fn any_delay() -> impl Strategy<Value = String> {
+    let us = || 1u64..200_000;
+    prop_oneof![
+        us().prop_map(|delay| format!("constant:{delay}us")),
+        (us(), us()).prop_map(|(mean, sd)| format!("normal:{mean}us:{sd}us")),
+        (us(), us()).prop_map(|(a, b)| format!("uniform:{}us:{}us", a.min(b), a.max(b))),
+        (us(), 1u32..500, us())
+            .prop_map(|(a, shape, b)| { format!("pareto:{}us:{}:{}us", a.min(b), f64::from(shape) / 100.0, a.max(b)) }),
+    ]
+}
+
+fn any_loss() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("none".to_owned()),
+        (0u32..=100).prop_map(|percent| format!("bernoulli:{percent}%")),
+        (0u32..=100, 1u32..=100).prop_map(|(to_bad, to_good)| format!("gilbert-elliott:{to_bad}%:{to_good}%")),
+    ]
+}
+
+fn any_queue() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("infinite".to_owned()),
+        (1u32..40).prop_map(|packets| format!("drop-tail:{packets}p")),
+        (1u32..20_000).prop_map(|bytes| format!("drop-tail:{bytes}b")),
+        (0u32..5000, 5000u32..100_000, 1u32..60)
+            .prop_map(|(target, interval, packets)| format!("codel:{target}us:{interval}us:{packets}p")),
+    ]
+}
+
+fn any_channel() -> impl Strategy<Value = String> {
+    let spell = || prop_oneof![Just(0u32), 1u32..500];
+    (7u32..600, 0u32..6, [spell(), spell()], 0u32..=100, [spell(), spell()], 0u32..=100).prop_map(
+        |(mbit, contenders, [on, off], errors, [fade, clear], in_fade)| {
+            format!("wlan:{mbit}mbit:{contenders}:{on}ms:{off}ms:{errors}%:{fade}ms:{clear}ms:{in_fade}%")
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
@@ -392,6 +437,36 @@ proptest! {
             })
             .collect();
         carries_by_the_rules(&format!("{spec}"), &spec, seed, &sent);
+    }
+
+    /// The same for whatever parameters.
+    #[test]
+    fn any_parameters_carry_any_load_by_the_rules(
+        rates in [any_rate(), any_rate()],
+        delays in [any_delay(), any_delay()],
+        losses in [any_loss(), any_loss()],
+        queues in [any_queue(), any_queue()],
+        channel in proptest::option::of(any_channel()),
+        seed in any::<u64>(),
+        sends in proptest::collection::vec((0u64..40_000_000, any::<bool>(), 0usize..3000), 0..80),
+    ) {
+        let text = |k: usize| {
+            let rate = if channel.is_some() { "unlimited" } else { &rates[k] };
+            format!("rate={rate},delay={},loss={},queue={}", delays[k], losses[k], queues[k])
+        };
+        let medium = channel.as_deref().unwrap_or("wire");
+        let text = format!("medium={medium},{};{}", text(0), text(1));
+        let spec = parse_duplex(&text).unwrap_or_else(|why| panic!("{text}: {why}"));
+        let mut at = Instant::ZERO;
+        let sent: Vec<_> = sends
+            .into_iter()
+            .enumerate()
+            .map(|(number, (gap, up, size))| {
+                at += Duration::from_nanos(gap);
+                (at, Way::BOTH[usize::from(!up)], Numbered { number: number as u64, size })
+            })
+            .collect();
+        carries_by_the_rules(&text, &spec, seed, &sent);
     }
 }
 

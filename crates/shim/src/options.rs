@@ -6,7 +6,7 @@
 
 use crate::{marks, original};
 use headstart_core::path::Family;
-use headstart_core::wire::options::{ATTACHED_FILTER, BINDING, BINDING_V6, CARRIED, CARRIED_V6};
+use headstart_core::wire::options::{ATTACHED_FILTER, BINDING, BINDING_V6, CARRIED, CARRIED_V6, NETWORK_NAMESPACE};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
@@ -34,11 +34,14 @@ type Value = ([u8; 64], libc::socklen_t);
 
 fn get(fd: c_int, option: (c_int, c_int)) -> Option<Value> {
     let (level, name) = option;
-    let mut value: Value = ([0; 64], 64);
-    if option == ATTACHED_FILTER {
+    let len = match option {
         // Asked with length 0 it tells how many instructions are attached.
-        value.1 = 0;
-    }
+        ATTACHED_FILTER => 0,
+        // It wants to be asked with its very length.
+        NETWORK_NAMESPACE => 8,
+        _ => 64,
+    };
+    let mut value: Value = ([0; 64], len);
     // SAFETY: `value.0` is valid for `value.1` bytes.
     let rc = unsafe { libc::getsockopt(fd, level, name, value.0.as_mut_ptr().cast(), &mut value.1) };
     (rc == 0).then_some(value)

@@ -16,6 +16,8 @@ pub fn json(summary: &Summary) -> serde_json::Value {
     let Tally {
         resolved,
         unresolved,
+        asked,
+        not_waited_for,
         cache_hits,
         cache_misses,
         queries,
@@ -37,6 +39,8 @@ pub fn json(summary: &Summary) -> serde_json::Value {
         "connects_heard": summary.connects_heard,
         "resolved": resolved,
         "unresolved": unresolved,
+        "asked": asked,
+        "not_waited_for": not_waited_for,
         "cache_hits": cache_hits,
         "cache_misses": cache_misses,
         "queries": queries,
@@ -64,7 +68,7 @@ pub fn in_words(summary: &Summary) -> String {
             return "the program never looked up a name or connected through its C library; nothing to gain here"
                 .into();
         }
-        0 if t.connections() + t.failed == 0 => {
+        0 if t.connections() + t.failed + t.asked == 0 => {
             let heard = plural(summary.connects_heard, "connect");
             parts.push(format!("{heard} heard, and no name looked up through the C library; nothing to gain here"));
         }
@@ -76,6 +80,13 @@ pub fn in_words(summary: &Summary) -> String {
             t.cache_hits + t.cache_misses,
             ms(t.lookup_wait)
         )),
+    }
+    if t.asked > 0 {
+        let mut part = format!("{} over DNS answered", plural(t.asked, "question"));
+        if t.not_waited_for > 0 {
+            part += &format!(", {} of them for a family that was not waited for", t.not_waited_for);
+        }
+        parts.push(part);
     }
     if t.handed_over > 0 {
         parts.push(format!(

@@ -1,4 +1,4 @@
-//! Programs that a preloaded library does not reach: they run as they are, and one line says that they are not covered.
+//! Programs that headstart does not reach, or in one of its ways only: they run as they are, and one line says so.
 
 use crate::lab::{Ended, HEADSTART, Lab, compiled, found, inside};
 use std::fs;
@@ -6,10 +6,23 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs a program that is not covered: it does what it does, and one line names it and gives the reason.
+/// Runs a program that no library reaches: it does what it does, and one line names it and gives the reason. Its system calls are
+/// heard where they may be.
 fn not_covered(lab: &Lab, program: &Path, reason: &str, code: i32) {
     let words = [program.to_str().unwrap()];
-    let (bare, ours) = (lab.bare(&words), lab.ours(&words));
+    let bare = lab.bare(&words);
+    let heard = lab.ours(&words);
+    assert_eq!((heard.code, &heard.out), (Some(code), &bare.out), "{heard:?}");
+    let said = format!("headstart: {} is reached by its system calls only: ", words[0]);
+    assert!(heard.err.starts_with(&said) && heard.err.contains(reason), "{heard:?}");
+    assert!(heard.count("connects_heard") > 0 && heard.count("processes") == 0, "{heard:?}");
+    not_reached(lab, &["--via", "preload"], program, reason, code);
+}
+
+/// Runs a program that is not reached at all, with these flags.
+fn not_reached(lab: &Lab, flags: &[&str], program: &Path, reason: &str, code: i32) {
+    let words = [program.to_str().unwrap()];
+    let (bare, ours) = (lab.bare(&words), lab.ours_with(flags, &words));
     assert_eq!((ours.code, &ours.out), (Some(code), &bare.out), "{ours:?}");
     assert_eq!(ours.err.lines().count(), 1, "{ours:?}");
     let name = words[0];
@@ -17,7 +30,7 @@ fn not_covered(lab: &Lab, program: &Path, reason: &str, code: i32) {
         ours.err.starts_with(&format!("headstart: {name} is not covered: ")) && ours.err.contains(reason),
         "{ours:?}"
     );
-    let quiet = lab.ours_with(&["--quiet"], &words);
+    let quiet = lab.ours_with(&[flags, &["--quiet"]].concat(), &words);
     assert_eq!((quiet.code, quiet.err.as_str()), (Some(code), ""));
     assert!(lab.scratch.left_behind().is_empty());
 }
@@ -58,7 +71,8 @@ inside!(a_set_user_id_program_runs_and_is_said_not_to_be_covered, || {
     };
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
     fs::set_permissions(program.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
-    not_covered(&lab, &program, "set-user-ID", 7);
+    not_reached(&lab, &[], &program, "set-user-ID", 7);
+    not_reached(&lab, &["--via", "seccomp"], &program, "set-user-ID", 7);
 });
 
 inside!(a_program_of_another_loader_is_said_not_to_be_covered, || {

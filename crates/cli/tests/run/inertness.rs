@@ -59,7 +59,7 @@ inside!(a_connect_to_an_address_in_figures_is_the_kernels, || {
 inside!(a_connect_to_an_address_from_no_lookup_is_the_kernels, || left_alone("unknown"));
 inside!(a_bound_socket_keeps_its_port, || left_alone("bound"));
 inside!(socket_options_read_the_same_whether_they_are_carried_over_or_bind_the_socket, || accelerated("options", 8));
-inside!(epoll_reports_a_socket_that_was_watched_before_it_connected, || left_alone("epoll_before"));
+inside!(epoll_reports_a_socket_that_was_watched_before_it_connected, || accelerated("epoll_before", 1));
 inside!(a_duplicate_of_a_socket_is_connected_with_it, || left_alone("dup_before"));
 inside!(parent_and_child_of_a_fork_both_connect, || accelerated("fork_between", 1));
 inside!(a_socket_from_before_a_fork_is_connected_in_both_processes, || {

@@ -19,3 +19,4 @@ mod processes;
 mod side_by_side;
 mod stub;
 mod supervisor_gone;
+mod system_calls;

@@ -11,7 +11,9 @@ use std::process::Stdio;
 fn kill_in_the_middle(lab: &Lab, random: &mut fastrand::Rng, supervisor_too: bool, run_too: bool) {
     let Some(program) = compiled(&lab.scratch, "inert.c", &[]) else { return };
     let mut command = lab.command(HEADSTART);
-    command.args(["run", "-q", "--"]).arg(&program).arg("endless").stdin(Stdio::piped());
+    // Calls that wait for an answer fail if there is nobody left to give it; a library asks nobody then.
+    let via = if supervisor_too && run_too { "preload" } else { "auto" };
+    command.args(["run", "-q", "--via", via, "--"]).arg(&program).arg("endless").stdin(Stdio::piped());
     let mut run = command.spawn().unwrap();
     let stop = run.stdin.take();
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map(Result::unwrap);

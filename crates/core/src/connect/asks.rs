@@ -7,10 +7,11 @@
 //! A program that has not asked for the other family gets no such answer, for it may have no use for it.
 
 use super::lookups::{Lookups, Question};
-use super::{Output, QueryId, RequestId};
+use super::{AppId, QueryId, RequestId, Want};
 use crate::path::Family;
 use crate::time::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// Resolution Delay: RFC 8305, section 8.
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
@@ -23,6 +24,9 @@ const MAX_WAITING: usize = 1024;
 const MAX_RECENT: usize = 256;
 /// Answers whose query is remembered: as many as there may be names in the caches of a few programs.
 const MAX_SAID: usize = 8192;
+
+/// Names whose port is remembered.
+const MAX_PORTS: usize = 1024;
 
 /// What became of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +64,20 @@ pub(super) struct Asks {
     waiting: VecDeque<Waiting>,
     recent: VecDeque<(Question, Instant)>,
     said: BTreeMap<Question, Said>,
+    /// Where programs have gone after they had asked for a name.
+    ports: BTreeMap<(AppId, Arc<str>), u16>,
     routes: [bool; 2],
 }
 
 impl Default for Asks {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), recent: VecDeque::new(), said: BTreeMap::new(), routes: [true; 2] }
+        Self {
+            waiting: VecDeque::new(),
+            recent: VecDeque::new(),
+            said: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            routes: [true; 2],
+        }
     }
 }
 
@@ -110,6 +122,29 @@ impl Asks {
         gone
     }
 
+    /// Whether this program is one that asks.
+    pub fn knows(&self, app: &AppId) -> bool {
+        self.recent.iter().any(|(q, _)| q.app == *app)
+    }
+
+    /// It has gone to `port` of an address of `name`, and will most likely go there after its next question too.
+    pub fn went_to(&mut self, app: &AppId, name: Arc<str>, port: u16) {
+        if self.ports.len() >= MAX_PORTS {
+            self.ports.pop_first();
+        }
+        self.ports.insert((Arc::clone(app), name), port);
+    }
+
+    /// Where it will most likely go, now that it asks, and over which families. Said once for each time that it has gone
+    /// there: one who only asks is not run ahead of twice.
+    pub fn goes_to(&mut self, question: &Question) -> Option<(u16, Want)> {
+        let family = question.record.family()?;
+        let port = self.ports.remove(&(Arc::clone(&question.app), Arc::clone(&question.name)))?;
+        let other = Question { record: family.other().into(), ..question.clone() };
+        let both = self.said.contains_key(&other) || self.recent.iter().any(|(q, _)| *q == other);
+        Some((port, if both { Want::Both } else { Want::Only(family) }))
+    }
+
     /// The host has routes for these families.
     pub fn routed(&mut self, v4: bool, v6: bool) {
         self.routes = [v4, v6];
@@ -125,23 +160,20 @@ impl Asks {
         self.waiting.iter().filter_map(|w| self.release_at(w, lookups)).min()
     }
 
-    /// Tells those whose time has come.
-    pub fn release(&mut self, now: Instant, lookups: &Lookups, outputs: &mut VecDeque<Output>) {
-        let due: Vec<RequestId> = {
-            let due = |w: &&Waiting| self.release_at(w, lookups).is_some_and(|at| at <= now);
-            self.waiting.iter().filter(due).map(|w| w.request).collect()
-        };
-        for request in due {
-            self.abandon(request);
-            outputs.push_back(Output::Answered(request, Answered::NotWaitedFor));
-        }
+    /// Those whose time has come; they wait no longer.
+    pub fn release(&mut self, now: Instant, lookups: &Lookups) -> Vec<RequestId> {
+        let due = |w: &&Waiting| self.release_at(w, lookups).is_some_and(|at| at <= now);
+        let released: Vec<_> = self.waiting.iter().filter(due).map(|w| w.request).collect();
+        self.waiting.retain(|w| !released.contains(&w.request));
+        released
     }
 
     /// When this program is told not to wait any longer: only if it has asked for the other family too, that has
     /// addresses, and there is a way to them.
     fn release_at(&self, waiting: &Waiting, lookups: &Lookups) -> Option<Instant> {
-        let other = Question { family: waiting.question.family.other(), ..waiting.question.clone() };
-        let has_route = self.routes[usize::from(other.family == Family::V6)];
+        let family = waiting.question.record.family()?.other();
+        let other = Question { record: family.into(), ..waiting.question.clone() };
+        let has_route = self.routes[usize::from(family == Family::V6)];
         let known = self.said.get(&other).filter(|s| s.addresses && has_route && !lookups.is_open(&other))?;
         let (_, asked) = self.recent.iter().find(|(q, _)| *q == other)?;
         let apart = waiting.since.since(*asked).max(asked.since(waiting.since));

@@ -4,8 +4,10 @@
 //! set. An entry outlives its lifetime as memory: it says which addresses belong to one name, so that a race can be run
 //! for an address, and what was there last time, so that a race knows whom it may be waiting for.
 
+use super::service;
 use crate::path::Family;
 use crate::time::{Duration, Instant};
+use crate::wire::record::{RecordType, Service};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,15 +27,28 @@ pub enum Lifetime {
     Off,
 }
 
-/// What is kept of one name in one family.
+/// What is kept of one name and record type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// Its addresses.
     Addresses(Vec<IpAddr>),
+    /// Its HTTPS records, best first.
+    Services(Vec<Service>),
     /// It has none.
     NoData,
     /// It does not exist.
     NxDomain,
+}
+
+impl Kept {
+    /// The addresses in it: those of the name, or those that stand in for them.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        match self {
+            Self::Addresses(list) => list.clone(),
+            Self::Services(services) => service::stand_ins(services).map(|s| s.addr).collect(),
+            Self::NoData | Self::NxDomain => Vec::new(),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -44,17 +59,24 @@ struct Entry {
 
 #[derive(Clone, Debug, Default)]
 struct Name {
-    v4: Option<Entry>,
-    v6: Option<Entry>,
+    /// By record type.
+    entries: [Option<Entry>; RecordType::ALL.len()],
     used: Instant,
 }
 
 impl Name {
-    fn entry(&self, family: Family) -> Option<&Entry> {
-        match family {
-            Family::V4 => self.v4.as_ref(),
-            Family::V6 => self.v6.as_ref(),
+    fn kept(&self, record: impl Into<RecordType>) -> Option<&Kept> {
+        self.entries[record.into() as usize].as_ref().map(|e| &e.kept)
+    }
+
+    /// Every address of `family` that a program may have been told: its own; without any, those of its HTTPS records.
+    fn addresses(&self, family: Family) -> Vec<IpAddr> {
+        if let Some(Kept::Addresses(list)) = self.kept(family) {
+            return list.clone();
         }
+        let mut stand_ins = self.kept(RecordType::Https).map_or_else(Vec::new, Kept::addresses);
+        stand_ins.retain(|a| Family::of(*a) == family);
+        stand_ins
     }
 }
 
@@ -65,16 +87,17 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// What is kept of `name` in `family` and still holds.
-    pub fn get(&mut self, now: Instant, name: &str, family: Family) -> Option<Kept> {
+    /// What is kept of `name` and this record type (or this family's) and still holds.
+    pub fn get(&mut self, now: Instant, name: &str, record: impl Into<RecordType>) -> Option<Kept> {
         let known = self.names.get_mut(name)?;
         known.used = now;
-        known.entry(family).filter(|e| now < e.expires).map(|e| e.kept.clone())
+        known.entries[record.into() as usize].as_ref().filter(|e| now < e.expires).map(|e| e.kept.clone())
     }
 
-    /// What is kept of `name` in `family`, and how long it still holds (not at all: zero). Being looked at is no use.
-    pub fn peek(&self, now: Instant, name: &str, family: Family) -> Option<(&Kept, Duration)> {
-        self.names.get(name)?.entry(family).map(|e| (&e.kept, e.expires - now))
+    /// What is kept of `name` and this record type, and how long it still holds (not at all: zero). Being looked at is no
+    /// use.
+    pub fn peek(&self, now: Instant, name: &str, record: RecordType) -> Option<(&Kept, Duration)> {
+        self.names.get(name)?.entries[record as usize].as_ref().map(|e| (&e.kept, e.expires - now))
     }
 
     /// Keeps an answer whose TTL is `ttl`, as long as `lifetime` says.
@@ -82,7 +105,7 @@ impl Cache {
         &mut self,
         now: Instant,
         name: &Arc<str>,
-        family: Family,
+        record: impl Into<RecordType>,
         kept: Kept,
         ttl: Duration,
         lifetime: Lifetime,
@@ -100,32 +123,25 @@ impl Cache {
         };
         let known = self.names.entry(Arc::clone(name)).or_default();
         known.used = now;
-        let entry = Some(Entry { kept, expires });
-        match family {
-            Family::V4 => known.v4 = entry,
-            Family::V6 => known.v6 = entry,
-        }
+        known.entries[record.into() as usize] = Some(Entry { kept, expires });
+    }
+
+    /// When an answer was last asked for or kept.
+    pub fn used(&self) -> Instant {
+        self.names.values().map(|known| known.used).max().unwrap_or_default()
     }
 
     /// Every address that `name` last had, expired or not, IPv6 first.
     pub fn remembered(&self, name: &str) -> Vec<IpAddr> {
         let Some(known) = self.names.get(name) else { return Vec::new() };
-        Family::BOTH
-            .iter()
-            .filter_map(|f| match known.entry(*f) {
-                Some(Entry { kept: Kept::Addresses(list), .. }) => Some(list.iter().copied()),
-                _ => None,
-            })
-            .flatten()
-            .collect()
+        Family::BOTH.into_iter().flat_map(|f| known.addresses(f)).collect()
     }
 
     /// The name through which this program last came by `addr`.
     pub fn name_of(&self, addr: IpAddr) -> Option<Arc<str>> {
-        let holds = |known: &Name| matches!(known.entry(Family::of(addr)), Some(Entry { kept: Kept::Addresses(list), .. }) if list.contains(&addr));
         self.names
             .iter()
-            .filter(|(_, k)| holds(k))
+            .filter(|(_, k)| k.addresses(Family::of(addr)).contains(&addr))
             .max_by_key(|(n, k)| (k.used, Arc::clone(n)))
             .map(|(n, _)| Arc::clone(n))
     }
@@ -134,7 +150,7 @@ impl Cache {
     #[cfg(test)]
     pub(super) fn expire(&mut self) {
         for known in self.names.values_mut() {
-            [&mut known.v4, &mut known.v6].into_iter().flatten().for_each(|e| e.expires = Instant::ZERO);
+            known.entries.iter_mut().flatten().for_each(|e| e.expires = Instant::ZERO);
         }
     }
 

@@ -5,6 +5,7 @@ use super::timeline::{Event, ms, record, some};
 use super::{AppId, Connector};
 use crate::path::Family;
 use crate::time::Instant;
+use crate::wire::record::RecordType;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -158,17 +159,13 @@ impl Connector {
         apps.sort();
         let mut all = Vec::new();
         for (app, name) in apps.into_iter().flat_map(|app| names.iter().map(move |name| (app, name))) {
-            for family in Family::BOTH {
-                let Some((kept, left)) = self.caches[app].peek(now, name, family) else { continue };
-                let addresses = match kept {
-                    Kept::Addresses(list) => some(list),
-                    Kept::NoData | Kept::NxDomain => Vec::new(),
-                };
+            for of in RecordType::ALL {
+                let Some((kept, left)) = self.caches[app].peek(now, name, of) else { continue };
                 all.push(Cached {
                     app: app.to_string(),
                     name: name.clone(),
-                    record: record(family),
-                    addresses,
+                    record: record(of),
+                    addresses: some(&kept.addresses()),
                     no_such_name: *kept == Kept::NxDomain,
                     left_ms: ms(left),
                 });

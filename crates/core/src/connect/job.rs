@@ -1,9 +1,12 @@
 //! One name that a program is after: its lookups, its attempts, and who waits for what.
 
-use super::race::{Attempt, Lookup, State, View};
+use super::race::{self, Attempt, Lookup, State, View};
+use super::service::{self, StandIn};
 use super::{AppId, Claim, RequestId, Want};
 use crate::path::{Family, Network};
 use crate::time::{Duration, Instant};
+use crate::wire::nat64::Prefix;
+use crate::wire::record::{RecordType, Service};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,6 +17,17 @@ pub(super) const UNCLAIMED_AFTER: Duration = Duration::from_secs(2);
 pub(super) const MOVE_ON_AFTER: Duration = Duration::from_millis(1500);
 /// How long an exploring attempt may take; longer is an answer too.
 pub(super) const EXPLORING_FOR: Duration = Duration::from_secs(1);
+
+/// How IPv4 addresses are made reachable on a network without a route to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Translation {
+    /// Not at all: there is a route, or no translator, or the program wants IPv4 addresses as they are.
+    None,
+    /// Whether there is a translator is being asked; until then no IPv4 address is of use.
+    Awaited,
+    /// Through the translator with this prefix.
+    By(Prefix),
+}
 
 /// Why a family has no addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +58,18 @@ pub(super) struct Job {
     pub since: Instant,
     pub v4: Lookup,
     pub v6: Lookup,
+    /// HTTPS: with those of its addresses that stand in for the families' own (see `service`).
+    pub https: Lookup,
+    services: Vec<Service>,
+    /// Set before anything is settled.
+    pub translation: Translation,
+    /// The program wants IPv6 addresses alone: IPv4 ones only as a translator makes them reachable.
+    pub ipv6_alone: bool,
+    /// What A has come to, while the translation is awaited.
+    withheld: Option<(Lookup, Option<Lack>)>,
     pub lacks: [Option<Lack>; 2],
+    /// When the first addresses were known, whatever has become of them.
+    positive: Option<Instant>,
     pub answered: Option<Instant>,
     pub resolver: Option<(RequestId, Instant)>,
     /// What the program was told, and will try one after the other.
@@ -71,7 +96,14 @@ impl Job {
             since: now,
             v4: Lookup::Unasked,
             v6: Lookup::Unasked,
+            // Asked for only where a race wants it and it may be used.
+            https: Lookup::Without(now),
+            services: Vec::new(),
+            translation: Translation::None,
+            ipv6_alone: false,
+            withheld: None,
             lacks: [None, None],
+            positive: None,
             answered: None,
             resolver: None,
             told: Vec::new(),
@@ -85,23 +117,126 @@ impl Job {
         }
     }
 
-    pub fn lookup(&self, family: Family) -> &Lookup {
-        match family {
-            Family::V4 => &self.v4,
-            Family::V6 => &self.v6,
+    pub fn lookup(&self, record: impl Into<RecordType>) -> &Lookup {
+        match record.into() {
+            RecordType::A => &self.v4,
+            RecordType::Aaaa => &self.v6,
+            RecordType::Https => &self.https,
         }
     }
 
-    pub fn settle(&mut self, family: Family, lookup: Lookup, lack: Option<Lack>) {
-        match family {
-            Family::V4 => (self.v4, self.lacks[0]) = (lookup, lack),
-            Family::V6 => (self.v6, self.lacks[1]) = (lookup, lack),
+    /// The lookup of `record` is under way.
+    pub fn ask(&mut self, now: Instant, record: RecordType) {
+        match record {
+            RecordType::A => self.v4 = Lookup::Asked(now),
+            RecordType::Aaaa => self.v6 = Lookup::Asked(now),
+            RecordType::Https => self.https = Lookup::Asked(now),
         }
+    }
+
+    /// What the lookup of `record` has come to.
+    pub fn settle(&mut self, now: Instant, record: impl Into<RecordType>, lookup: Lookup, lack: Option<Lack>) {
+        match record.into() {
+            RecordType::A => match (self.translation, lookup) {
+                (Translation::Awaited, Lookup::Addresses(at, list)) => {
+                    if self.v4 == Lookup::Unasked {
+                        self.v4 = Lookup::Asked(at);
+                    }
+                    self.withheld = Some((Lookup::Addresses(at, list), lack));
+                }
+                (_, Lookup::Addresses(at, list)) => {
+                    let list = self.reachable(list);
+                    (self.v4, self.lacks[0]) = match list.is_empty() {
+                        true => (Lookup::Without(at), Some(Lack::NoData)),
+                        false => (Lookup::Addresses(at, list), lack),
+                    };
+                }
+                (_, lookup) => (self.v4, self.lacks[0]) = (lookup, lack),
+            },
+            RecordType::Aaaa => (self.v6, self.lacks[1]) = (lookup, lack),
+            RecordType::Https => self.https = lookup,
+        }
+        self.stand_in(now);
+    }
+
+    /// The addresses are known without a question.
+    pub fn settle_own(&mut self, now: Instant, addresses: &[IpAddr]) {
+        for family in Family::BOTH {
+            let list: Vec<_> = addresses.iter().filter(|a| Family::of(**a) == family).copied().collect();
+            let (lookup, lack) = match list.is_empty() {
+                true => (Lookup::Without(now), Some(Lack::NoData)),
+                false => (Lookup::Addresses(now, list), None),
+            };
+            self.settle(now, family, lookup, lack);
+        }
+    }
+
+    /// HTTPS has been answered with these records.
+    pub fn settle_services(&mut self, now: Instant, services: Vec<Service>) {
+        self.services = services;
+        self.https = Lookup::Without(now);
+        self.stand_in(now);
+    }
+
+    /// How IPv4 addresses are reached is known now.
+    pub fn translate(&mut self, now: Instant, translation: Translation) {
+        self.translation = translation;
+        if let Some((lookup, lack)) = self.withheld.take() {
+            let lookup = match lookup {
+                Lookup::Addresses(_, list) => Lookup::Addresses(now, list),
+                other => other,
+            };
+            self.settle(now, RecordType::A, lookup, lack);
+        }
+    }
+
+    /// Lets the addresses of HTTPS records stand in where the families' own are not known.
+    fn stand_in(&mut self, now: Instant) {
+        if let Some(at) = self.https.settled_at().filter(|_| !self.services.is_empty()) {
+            let list = self.stand_ins();
+            self.https = if list.is_empty() { Lookup::Without(at) } else { Lookup::Addresses(at, list) };
+        }
+        if !self.addresses().is_empty() {
+            self.positive.get_or_insert(now);
+        }
+    }
+
+    fn stand_ins(&self) -> Vec<IpAddr> {
+        let fills = |s: &StandIn| {
+            let family = Family::of(s.addr);
+            let (lookup, lack) = match family {
+                Family::V4 => (&self.v4, self.lacks[0]),
+                Family::V6 => (&self.v6, self.lacks[1]),
+            };
+            let known = !lookup.addresses().is_empty() || self.withheld.is_some() && family == Family::V4;
+            let denied = lookup.is_settled() && lack != Some(Lack::Unanswered);
+            let reachable = family == Family::V6 || self.translation != Translation::Awaited;
+            self.want.includes(family) && reachable && !known && !(s.is_hint && denied)
+        };
+        self.reachable(service::stand_ins(&self.services).filter(fills).map(|s| s.addr).collect())
+    }
+
+    /// `addresses` as they are reached here, without those that the program does not want.
+    fn reachable(&self, addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+        let through = |addr| match self.translation {
+            Translation::By(prefix) => translated(addr, prefix),
+            _ => addr,
+        };
+        addresses.into_iter().map(through).filter(|a| a.is_ipv6() || !self.ipv6_alone).collect()
     }
 
     /// Every address known so far, IPv6 first.
     pub fn addresses(&self) -> Vec<IpAddr> {
-        Family::BOTH.iter().flat_map(|f| self.lookup(*f).addresses()).copied().collect()
+        race::known([&self.v6, &self.v4], &self.https, self.want)
+    }
+
+    /// Whether a lookup may still bring an address that the program could use.
+    pub fn may_learn_more(&self, usable: impl Fn(Family) -> bool) -> bool {
+        let of_use = |f: &Family| usable(*f) && self.want.includes(*f);
+        Family::BOTH.iter().filter(|f| of_use(f)).any(|f| {
+            let lookup = self.lookup(*f);
+            !lookup.is_settled() || (lookup.addresses().is_empty() && !self.https.is_settled())
+        })
     }
 
     /// Shows the race how things stand.
@@ -113,16 +248,20 @@ impl Job {
         ask: impl FnOnce(&View<'_>) -> T,
     ) -> T {
         let usable = |addr: IpAddr| self.claim.as_ref().is_none_or(|w| self.is_worth_trying(addr, &w.claim));
+        let fits = |addr: IpAddr| self.claim.as_ref().is_none_or(|w| domain_for(addr, &w.claim).is_some());
         ask(&View {
             now,
             want: self.want,
             v4: &self.v4,
             v6: &self.v6,
+            https: &self.https,
+            positive: self.positive,
             answered: self.answered.is_some(),
             may_connect: self.port.is_some() && !self.races_itself,
             done: self.done,
             attempts: &self.attempts,
             usable: &usable,
+            fits: &fits,
             path,
             remembered: &self.remembered,
             explore: self.explore,
@@ -203,6 +342,14 @@ impl Job {
     /// When an exploring attempt has taken too long.
     pub fn exploring_until(&self) -> Option<Instant> {
         self.attempts.iter().filter(|a| a.is_exploring()).map(|a| a.started + EXPLORING_FOR).min()
+    }
+}
+
+/// `addr` as it is reached through the translator with `prefix`; as it is if it cannot be.
+fn translated(addr: IpAddr, prefix: Prefix) -> IpAddr {
+    match addr {
+        IpAddr::V4(v4) => prefix.embed(v4).map_or(addr, IpAddr::V6),
+        IpAddr::V6(_) => addr,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Queries under way: repeated until they are answered or given up, shared by the jobs that wait for the same answer.
 
 use super::{AppId, QueryId};
-use crate::path::Family;
 use crate::time::{Duration, Instant};
+use crate::wire::record::RecordType;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
 pub(super) struct Question {
     pub app: AppId,
     pub name: Arc<str>,
-    pub family: Family,
+    pub record: RecordType,
 }
 
 #[derive(Debug)]
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_query_is_repeated_twice_and_given_up_after_five_seconds() {
         let mut l = Lookups::default();
-        let q = Question { app: "curl".into(), name: "a.example".into(), family: Family::V4 };
+        let q = Question { app: "curl".into(), name: "a.example".into(), record: RecordType::A };
         let (id, new) = l.ask(Instant::ZERO, 0, &q);
         assert!(new && !l.ask(Instant::ZERO, 0, &q).1, "asked once, however many wait");
         let mut story = Vec::new();

@@ -13,6 +13,7 @@ mod job;
 mod lookups;
 pub mod race;
 pub mod rank;
+mod service;
 mod tally;
 pub mod timeline;
 mod types;

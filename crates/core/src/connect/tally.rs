@@ -12,6 +12,10 @@ pub struct Tally {
     pub resolved: u64,
     /// getaddrinfo calls answered with an error.
     pub unresolved: u64,
+    /// Questions that programs asked over DNS themselves and that were answered here.
+    pub asked: u64,
+    /// Of these, answered as empty because the other family had addresses.
+    pub not_waited_for: u64,
     /// Lookups of one family that the cache answered.
     pub cache_hits: u64,
     /// Lookups of one family that went to a server.
@@ -56,6 +60,8 @@ impl Tally {
         let Self {
             resolved,
             unresolved,
+            asked,
+            not_waited_for,
             cache_hits,
             cache_misses,
             queries,
@@ -72,6 +78,8 @@ impl Tally {
         } = other;
         self.resolved += resolved;
         self.unresolved += unresolved;
+        self.asked += asked;
+        self.not_waited_for += not_waited_for;
         self.cache_hits += cache_hits;
         self.cache_misses += cache_misses;
         self.queries += queries;

@@ -5,8 +5,8 @@
 //! down longest ago makes room.
 
 use super::{Output, RequestId};
-use crate::path::Family;
 use crate::time::{Duration, Instant};
+use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -34,7 +34,7 @@ pub enum Event {
     },
     /// What is known of the name was there already.
     FromCache {
-        /// The type of the record: A, AAAA.
+        /// The type of the record: A, AAAA, HTTPS.
         record: Cow<'static, str>,
         /// Its addresses; empty if it has none.
         addresses: Vec<IpAddr>,
@@ -55,9 +55,9 @@ pub enum Event {
     Answer {
         /// The type of the record.
         record: Cow<'static, str>,
-        /// What it said: `addresses`, `none`, `no such name`, `refused`, `no answer`.
+        /// What it said: `addresses`, `services`, `none`, `no such name`, `refused`, `no answer`.
         says: Cow<'static, str>,
-        /// The addresses.
+        /// The addresses; of services, those that stand in for the name's own.
         addresses: Vec<IpAddr>,
     },
     /// The program was told the addresses, best first; or that there are none.
@@ -119,12 +119,9 @@ pub enum Event {
     },
 }
 
-/// The name of the record type of `family`.
-pub(super) fn record(family: Family) -> Cow<'static, str> {
-    Cow::Borrowed(match family {
-        Family::V4 => "A",
-        Family::V6 => "AAAA",
-    })
+/// The name of a record type, or of that of a family.
+pub(super) fn record(of: impl Into<RecordType>) -> Cow<'static, str> {
+    Cow::Borrowed(of.into().name())
 }
 
 /// As many of `addresses` as are written down.

@@ -3,6 +3,7 @@
 use super::Answered;
 use crate::path::{Family, NetworkId};
 use crate::time::Duration;
+use crate::wire::record::{RecordType, Service};
 use crate::wire::shim::Pass;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -91,7 +92,9 @@ pub struct Claim {
 pub enum LookupResult {
     /// Addresses and how long they may be kept.
     Addresses(Vec<IpAddr>, Duration),
-    /// No address of this family.
+    /// HTTPS records, best first, and how long they may be kept.
+    Services(Vec<Service>, Duration),
+    /// No record of this type.
     NoData(Duration),
     /// No such name.
     NxDomain(Duration),
@@ -123,6 +126,15 @@ pub enum Input {
     Abandon(RequestId),
     /// A call was left to the kernel before it became a claim, or after; to be counted.
     Passed(RequestId, Pass),
+    /// A connection that was to be handed over could not take the place of the program's socket; to be counted.
+    NotTaken {
+        /// Whose.
+        request: RequestId,
+        /// Whether it was connected, or still under way.
+        connected: bool,
+        /// Why not; the call was left to the kernel.
+        reason: Pass,
+    },
     /// An answer to a query arrived.
     Lookup(QueryId, LookupResult),
     /// An attempt ended.
@@ -154,14 +166,14 @@ pub enum Resolved {
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Send a query for `name` in `family`; `server` counts up, so that retries may go to another server.
+    /// Send a query for the records of `name`; `server` counts up, so that retries may go to another server.
     Query {
         /// Its id; the same for all retries.
         id: QueryId,
         /// The name, absolute, lower case, without final dot.
         name: Arc<str>,
-        /// A or AAAA.
-        family: Family,
+        /// Of which type.
+        record: RecordType,
         /// 0 for the first try; the transport takes it modulo its number of servers.
         server: u32,
     },

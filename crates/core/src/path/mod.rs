@@ -13,11 +13,15 @@ pub use peer::PeerHistory;
 pub use rtt::RttEstimate;
 
 use crate::time::{Duration, Instant};
-use std::collections::HashMap;
-use std::net::IpAddr;
+use crate::wire::nat64::Prefix;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Peers remembered per network; the one that was used longest ago is dropped for a new one.
 pub const MAX_PEERS: usize = 4096;
+
+/// Networks remembered; the one that was left longest ago is dropped for a new one.
+pub const MAX_NETWORKS: usize = 16;
 
 /// An attempt that waited this long without an answer before it was given up counts as a failure: the Connection
 /// Attempt Delay of RFC 8305, section 8, beyond which that standard itself looks elsewhere.
@@ -33,6 +37,8 @@ pub struct Network {
     v4: FamilyHistory,
     v6: FamilyHistory,
     peers: HashMap<IpAddr, PeerHistory>,
+    /// Prefixes of its translators, and until when nobody needs to ask again.
+    translators: Option<(Vec<Prefix>, Instant)>,
 }
 
 /// What an attempt to connect came to.
@@ -83,6 +89,27 @@ impl Network {
         self.family(family).is_suspended(now)
     }
 
+    /// The prefixes of this network's translators (NAT64); `None` if nobody has asked lately.
+    pub fn translators(&self, now: Instant) -> Option<&[Prefix]> {
+        self.translators.as_ref().filter(|(_, until)| now < *until).map(|(prefixes, _)| prefixes.as_slice())
+    }
+
+    /// Takes in which translators there are, to be asked for again after `until`.
+    pub fn learn_translators(&mut self, prefixes: Vec<Prefix>, until: Instant) {
+        self.translators = Some((prefixes, until));
+    }
+
+    /// The IPv4 address that `addr` is reached for, if it is one behind a translator of this network.
+    pub fn translated(&self, addr: IpAddr) -> Option<Ipv4Addr> {
+        let IpAddr::V6(v6) = addr else { return None };
+        self.translators.as_ref()?.0.iter().find_map(|p| p.extract(v6))
+    }
+
+    /// The family of the destination `addr`: IPv4 for one behind a translator.
+    pub fn family_of(&self, addr: IpAddr) -> Family {
+        if self.translated(addr).is_some() { Family::V4 } else { Family::of(addr) }
+    }
+
     /// Takes in what an attempt to `addr` came to.
     pub fn record(&mut self, now: Instant, addr: IpAddr, outcome: Outcome) {
         let family = Family::of(addr);
@@ -116,6 +143,8 @@ impl Network {
 pub struct PathBook {
     networks: HashMap<NetworkId, Network>,
     current: NetworkId,
+    /// Those that it was on before, the latest last.
+    former: VecDeque<NetworkId>,
 }
 
 impl PathBook {
@@ -126,7 +155,16 @@ impl PathBook {
 
     /// The host has moved to `network`. What was learned on others stays with them.
     pub fn move_to(&mut self, network: NetworkId) {
+        self.former.retain(|id| *id != network);
+        if self.current != network {
+            self.former.push_back(self.current);
+        }
         self.current = network;
+        if self.former.len() >= MAX_NETWORKS
+            && let Some(oldest) = self.former.pop_front()
+        {
+            self.networks.remove(&oldest);
+        }
     }
 }
 
@@ -157,6 +195,20 @@ mod tests {
         book.move_to(NetworkId(7));
         assert!(!book.current().is_failing(v6(1), at(1)));
         book.move_to(NetworkId(0));
+        assert!(book.current().is_failing(v6(1), at(1)));
+    }
+
+    #[test]
+    fn only_so_many_networks_are_remembered() {
+        let mut book = PathBook::default();
+        for n in 0..MAX_NETWORKS as u64 + 5 {
+            book.move_to(NetworkId(n));
+            book.current().record(at(0), v6(1), Outcome::Failed);
+            assert!(book.networks.len() <= MAX_NETWORKS);
+        }
+        book.move_to(NetworkId(0));
+        assert!(!book.current().is_failing(v6(1), at(1)), "the first has been forgotten");
+        book.move_to(NetworkId(MAX_NETWORKS as u64));
         assert!(book.current().is_failing(v6(1), at(1)));
     }
 

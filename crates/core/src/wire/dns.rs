@@ -1,14 +1,18 @@
-//! DNS questions and answers for address records (RFC 1035, RFC 3596), by the codec of hickory-proto.
+//! DNS questions and answers for address records (RFC 1035, RFC 3596) and HTTPS records (RFC 9460), by the codec of
+//! hickory-proto.
 //!
 //! An answer is believed only if it is an answer, to this question, under this id; of its records only those count
-//! that the chain of CNAMEs from the asked name leads to. What a server adds besides is ignored.
+//! that the chain of CNAMEs from the asked name leads to. What a server adds besides is ignored, but for the addresses
+//! of an HTTPS record's target, which RFC 9460, section 4.2, lets it add.
 
-use crate::path::Family;
+use super::record::{RecordType, Service};
 use crate::time::Duration;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
-use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
+use hickory_proto::rr::rdata::svcb::{SVCB, SvcParamValue};
+use hickory_proto::rr::{self, DNSClass, Name, RData};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// UDP payload that we announce (EDNS0): the size that DNS Flag Day 2020 found to pass without fragments.
 pub const MAX_UDP_PAYLOAD: u16 = 1232;
@@ -19,12 +23,17 @@ const MAX_TTL: u32 = 86_400;
 /// Longest time that a negative answer is kept: RFC 2308, section 5.
 const MAX_NEGATIVE_TTL: u32 = 3 * 3600;
 
-/// What a server said about one name and one family.
+/// HTTPS records read of one answer, and addresses read of one such record; whoever sends more means no good.
+const MAX_SERVICES: usize = 16;
+
+/// What a server said about one name and one record type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// At least one address, in the server's order, and how long it may be kept.
     Addresses(Vec<IpAddr>, Duration),
-    /// The name exists and has no address of this family (NODATA, RFC 2308).
+    /// At least one HTTPS record, the best first, and how long they may be kept.
+    Services(Vec<Service>, Duration),
+    /// The name exists and has no record of this type (NODATA, RFC 2308).
     NoData(Duration),
     /// The name does not exist (RCODE 3).
     NxDomain(Duration),
@@ -66,10 +75,11 @@ impl fmt::Display for BadName {
 
 impl std::error::Error for BadName {}
 
-fn record_type(family: Family) -> RecordType {
-    match family {
-        Family::V4 => RecordType::A,
-        Family::V6 => RecordType::AAAA,
+fn wire_type(record: RecordType) -> rr::RecordType {
+    match record {
+        RecordType::A => rr::RecordType::A,
+        RecordType::Aaaa => rr::RecordType::AAAA,
+        RecordType::Https => rr::RecordType::HTTPS,
     }
 }
 
@@ -79,26 +89,30 @@ fn absolute(name: &str) -> Result<Name, BadName> {
     if parsed.is_root() { Err(BadName(name.to_owned())) } else { Ok(parsed) }
 }
 
-/// The query for the addresses of `name` in `family`, recursion desired, EDNS0 with [`MAX_UDP_PAYLOAD`].
-pub fn encode_query(id: u16, name: &str, family: Family) -> Result<Vec<u8>, BadName> {
+/// The query for the records of `name` of this type (or of this family's type), recursion desired, EDNS0 with
+/// [`MAX_UDP_PAYLOAD`].
+pub fn encode_query(id: u16, name: &str, record: impl Into<RecordType>) -> Result<Vec<u8>, BadName> {
     let mut message = Message::new(id, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
-    message.add_query(Query::query(absolute(name)?, record_type(family)));
+    message.add_query(Query::query(absolute(name)?, wire_type(record.into())));
     let mut edns = Edns::new();
     edns.set_max_payload(MAX_UDP_PAYLOAD);
     message.set_edns(edns);
     message.to_vec().map_err(|_| BadName(name.to_owned()))
 }
 
-/// Reads `bytes` as the answer to the query `id` for `name` in `family`.
-pub fn decode_answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Result<Answer, NotAnAnswer> {
+/// Reads `bytes` as the answer to the query `id` for the records of `name` of this type (or of this family's type).
+///
+/// One malformed HTTPS record makes the whole answer malformed (RFC 9460, section 2.2).
+pub fn decode_answer(bytes: &[u8], id: u16, name: &str, record: impl Into<RecordType>) -> Result<Answer, NotAnAnswer> {
+    let record = record.into();
     let message = Message::from_vec(bytes).map_err(|_| NotAnAnswer::Malformed)?;
     let asked = absolute(name).map_err(|_| NotAnAnswer::Unrelated)?;
     let to_us = message.metadata.id == id
         && message.metadata.message_type == MessageType::Response
         && message.metadata.op_code == OpCode::Query
         && matches!(&message.queries[..], [q] if q.name.eq_ignore_root(&asked)
-            && q.query_type == record_type(family) && q.query_class == DNSClass::IN);
+            && q.query_type == wire_type(record) && q.query_class == DNSClass::IN);
     if !to_us {
         return Err(NotAnAnswer::Unrelated);
     }
@@ -108,44 +122,111 @@ pub fn decode_answer(bytes: &[u8], id: u16, name: &str, family: Family) -> Resul
     Ok(match message.metadata.response_code {
         ResponseCode::NXDomain => Answer::NxDomain(negative_ttl(&message)),
         ResponseCode::NoError => {
-            let (addresses, ttl) = follow(&message, asked, family);
-            if addresses.is_empty() {
-                Answer::NoData(negative_ttl(&message))
-            } else {
-                Answer::Addresses(addresses, Duration::from_secs(u64::from(ttl.min(MAX_TTL))))
+            let Found { addresses, services, ttl } = follow(&message, asked, record);
+            let ttl = Duration::from_secs(u64::from(ttl.min(MAX_TTL)));
+            match (addresses.is_empty(), services.is_empty()) {
+                (false, _) => Answer::Addresses(addresses, ttl),
+                (true, false) => Answer::Services(services, ttl),
+                (true, true) => Answer::NoData(negative_ttl(&message)),
             }
         }
         _ => Answer::Refused,
     })
 }
 
-/// The addresses at the end of the CNAME chain from `owner`, and the smallest TTL on the way.
-fn follow(message: &Message, mut owner: Name, family: Family) -> (Vec<IpAddr>, u32) {
-    let (mut addresses, mut ttl) = (Vec::new(), u32::MAX);
+/// What is at the end of a chain of CNAMEs, and the smallest TTL on the way.
+struct Found {
+    addresses: Vec<IpAddr>,
+    services: Vec<Service>,
+    ttl: u32,
+}
+
+/// The records at the end of the CNAME chain from `asked`.
+fn follow(message: &Message, asked: Name, record: RecordType) -> Found {
+    let mut found = Found { addresses: Vec::new(), services: Vec::new(), ttl: u32::MAX };
+    let mut owner = asked.clone();
     for _ in 0..MAX_CHAIN {
-        let mut alias = None;
-        for record in message.answers.iter().filter(|r| r.dns_class == DNSClass::IN && r.name.eq_ignore_root(&owner)) {
-            let address = match &record.data {
-                RData::A(a) if family == Family::V4 => IpAddr::V4(a.0),
-                RData::AAAA(a) if family == Family::V6 => IpAddr::V6(a.0),
-                RData::CNAME(to) => {
-                    ttl = ttl.min(record.ttl);
-                    alias = Some(to.0.clone());
-                    continue;
-                }
-                _ => continue,
-            };
-            ttl = ttl.min(record.ttl);
-            if !addresses.contains(&address) {
-                addresses.push(address);
+        let (mut alias, mut bindings) = (None, Vec::new());
+        for record_found in
+            message.answers.iter().filter(|r| r.dns_class == DNSClass::IN && r.name.eq_ignore_root(&owner))
+        {
+            match &record_found.data {
+                RData::CNAME(to) => alias = Some(to.0.clone()),
+                RData::HTTPS(https) if record == RecordType::Https => bindings.push(&https.0),
+                data => match address(data, record) {
+                    Some(address) if !found.addresses.contains(&address) => found.addresses.push(address),
+                    Some(_) => {}
+                    None => continue,
+                },
             }
+            found.ttl = found.ttl.min(record_found.ttl);
         }
+        found.services = services(message, &asked, &owner, &bindings, &mut found.ttl);
         match alias {
-            Some(next) if addresses.is_empty() => owner = next,
+            Some(next) if found.addresses.is_empty() && bindings.is_empty() => owner = next,
             _ => break,
         }
     }
-    (addresses, ttl)
+    found
+}
+
+fn address(data: &RData, record: RecordType) -> Option<IpAddr> {
+    match data {
+        RData::A(a) if record == RecordType::A => Some(IpAddr::V4(a.0)),
+        RData::AAAA(a) if record == RecordType::Aaaa => Some(IpAddr::V6(a.0)),
+        _ => None,
+    }
+}
+
+/// What the HTTPS records `bindings` of `owner` say, best first. An alias among them makes the others void (RFC 9460,
+/// section 2.4.1); an alias to nowhere says that there is no such service (2.5.1), which is as good as no record.
+fn services(message: &Message, asked: &Name, owner: &Name, bindings: &[&SVCB], ttl: &mut u32) -> Vec<Service> {
+    let aliased = bindings.iter().any(|b| b.svc_priority == 0);
+    let valid = |b: &&&SVCB| !aliased || (b.svc_priority == 0 && !b.target_name.is_root());
+    let mut services = Vec::new();
+    for binding in bindings.iter().filter(valid).take(MAX_SERVICES) {
+        let target = &binding.target_name;
+        let elsewhere = !(target.is_root() || target.eq_ignore_root(owner) || target.eq_ignore_root(asked));
+        let mut service = service(binding);
+        if elsewhere {
+            service.target = Some(Arc::from(target.to_ascii().trim_end_matches('.').to_ascii_lowercase()));
+            for r in message.additionals.iter().filter(|r| r.dns_class == DNSClass::IN && r.name.eq_ignore_root(target))
+            {
+                let address = [RecordType::A, RecordType::Aaaa].into_iter().find_map(|t| address(&r.data, t));
+                if let Some(address) = address
+                    && service.addresses.len() < MAX_SERVICES
+                {
+                    *ttl = r.ttl.min(*ttl);
+                    service.addresses.push(address);
+                }
+            }
+        }
+        services.push(service);
+    }
+    services.sort_by_key(|s| s.priority);
+    services
+}
+
+/// The parameters of `binding`.
+fn service(binding: &SVCB) -> Service {
+    let mut service = Service { priority: binding.svc_priority, ..Service::default() };
+    if service.is_alias() {
+        // Parameters of an alias are ignored: RFC 9460, section 2.4.2.
+        return service;
+    }
+    for (key, value) in &binding.svc_params {
+        match value {
+            SvcParamValue::Mandatory(keys) => service.mandatory = keys.0.iter().map(|k| u16::from(*k)).collect(),
+            SvcParamValue::Alpn(names) => service.alpn.clone_from(&names.0),
+            SvcParamValue::NoDefaultAlpn => service.no_default_alpn = true,
+            SvcParamValue::Port(port) => service.port = Some(*port),
+            SvcParamValue::Ipv4Hint(list) => service.ipv4hint = list.0.iter().take(MAX_SERVICES).map(|a| a.0).collect(),
+            SvcParamValue::Ipv6Hint(list) => service.ipv6hint = list.0.iter().take(MAX_SERVICES).map(|a| a.0).collect(),
+            SvcParamValue::EchConfigList(_) => service.ech = true,
+            SvcParamValue::Unknown(_) => debug_assert!(u16::from(*key) > 6, "every key of RFC 9460 is read"),
+        }
+    }
+    service
 }
 
 /// The lesser of the SOA's TTL and its MINIMUM field (RFC 2308, section 5); zero without an SOA.
@@ -160,16 +241,18 @@ fn negative_ttl(message: &Message) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hickory_proto::rr::Record;
-    use hickory_proto::rr::rdata::{A, AAAA, CNAME, SOA};
+    use crate::path::Family;
+    use hickory_proto::rr::rdata::svcb::{Alpn, EchConfigList, IpHint, Mandatory, SvcParamKey, Unknown};
+    use hickory_proto::rr::rdata::{A, AAAA, CNAME, HTTPS, SOA};
+    use hickory_proto::rr::{Record, RecordType as WireType};
     use proptest::prelude::*;
 
     fn name(s: &str) -> Name {
         absolute(s).unwrap()
     }
-    fn reply(question: &str, family: Family, answers: Vec<Record>) -> Message {
+    fn reply(question: &str, record: impl Into<RecordType>, answers: Vec<Record>) -> Message {
         let mut m = Message::new(7, MessageType::Response, OpCode::Query);
-        m.add_query(Query::query(name(question), record_type(family)));
+        m.add_query(Query::query(name(question), wire_type(record.into())));
         m.add_answers(answers);
         m
     }
@@ -192,7 +275,7 @@ mod tests {
         assert_eq!((m.metadata.id, m.metadata.recursion_desired), (9, true));
         assert_eq!(
             (m.queries[0].name.to_string().as_str(), m.queries[0].query_type),
-            ("www.example.org.", RecordType::AAAA)
+            ("www.example.org.", WireType::AAAA)
         );
         assert_eq!(m.max_payload(), MAX_UDP_PAYLOAD);
     }
@@ -253,6 +336,93 @@ mod tests {
         assert_eq!(decode_answer(&query, 7, "www.example.org", Family::V4), unrelated);
     }
 
+    /// An HTTPS record of `owner`.
+    fn https(owner: &str, priority: u16, target: &str, params: Vec<(SvcParamKey, SvcParamValue)>) -> Record {
+        let target = if target == "." { Name::root() } else { name(target) };
+        Record::from_rdata(name(owner), 300, RData::HTTPS(HTTPS(SVCB::new(priority, target, params))))
+    }
+    fn hints(last: u8) -> Vec<(SvcParamKey, SvcParamValue)> {
+        let v6 = AAAA::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last.into());
+        vec![
+            (SvcParamKey::Alpn, SvcParamValue::Alpn(Alpn(vec!["h2".into(), "h3".into()]))),
+            (SvcParamKey::Port, SvcParamValue::Port(8443)),
+            (SvcParamKey::Ipv4Hint, SvcParamValue::Ipv4Hint(IpHint(vec![A::new(192, 0, 2, last)]))),
+            (SvcParamKey::EchConfigList, SvcParamValue::EchConfigList(EchConfigList(vec![0, 1, 2]))),
+            (SvcParamKey::Ipv6Hint, SvcParamValue::Ipv6Hint(IpHint(vec![v6]))),
+        ]
+    }
+    fn services_of(m: &Message) -> Result<Answer, NotAnAnswer> {
+        decode_answer(&m.to_vec().unwrap(), 7, "www.example.org", RecordType::Https)
+    }
+
+    #[test]
+    fn an_https_record_is_read_with_all_that_the_standard_names() {
+        let own = https("www.example.org", 2, ".", hints(2));
+        let other = https("www.example.org", 1, "svc.example.net", hints(1));
+        let Ok(Answer::Services(list, ttl)) =
+            services_of(&reply("www.example.org", RecordType::Https, vec![own, other]))
+        else {
+            panic!("services");
+        };
+        let read = Service {
+            priority: 1,
+            target: Some("svc.example.net".into()),
+            port: Some(8443),
+            alpn: vec!["h2".into(), "h3".into()],
+            ipv4hint: vec![[192, 0, 2, 1].into()],
+            ipv6hint: vec![[0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into()],
+            ech: true,
+            ..Service::default()
+        };
+        assert_eq!((&list[0], ttl), (&read, Duration::from_secs(300)), "the lower priority comes first");
+        assert_eq!((list.len(), &list[1].target, list[1].priority), (2, &None, 2));
+    }
+
+    #[test]
+    fn an_alias_makes_services_void_and_brings_the_addresses_that_were_sent_along() {
+        let answers =
+            vec![https("www.example.org", 1, ".", hints(1)), https("www.example.org", 0, "Pool.example.net", hints(2))];
+        let mut m = reply("www.example.org", RecordType::Https, answers);
+        m.add_additional(a("pool.example.net", 9, 20));
+        m.add_additional(a("bank.example", 66, 20));
+        let alias = Service { target: Some("pool.example.net".into()), addresses: vec![v4(9)], ..Service::default() };
+        assert_eq!(services_of(&m), Ok(Answer::Services(vec![alias], Duration::from_secs(20))));
+        let nowhere = reply("www.example.org", RecordType::Https, vec![https("www.example.org", 0, ".", vec![])]);
+        assert_eq!(services_of(&nowhere), Ok(Answer::NoData(Duration::ZERO)));
+    }
+
+    #[test]
+    fn a_service_behind_a_cname_is_the_names_own() {
+        let chain = vec![cname("www.example.org", "cdn.example.net", 30), https("cdn.example.net", 1, ".", hints(1))];
+        let Ok(Answer::Services(list, ttl)) = services_of(&reply("www.example.org", RecordType::Https, chain)) else {
+            panic!("services");
+        };
+        assert_eq!((list.len(), &list[0].target, ttl), (1, &None, Duration::from_secs(30)));
+        let other = reply("www.example.org", RecordType::Https, vec![https("bank.example", 1, ".", hints(6))]);
+        assert_eq!(services_of(&other), Ok(Answer::NoData(Duration::ZERO)), "another name's");
+    }
+
+    #[test]
+    fn keys_that_must_be_known_are_kept_whether_they_are_or_not() {
+        let strange = SvcParamKey::from(4242);
+        let params = vec![
+            (SvcParamKey::Mandatory, SvcParamValue::Mandatory(Mandatory(vec![SvcParamKey::Port, strange]))),
+            (SvcParamKey::NoDefaultAlpn, SvcParamValue::NoDefaultAlpn),
+            (SvcParamKey::Port, SvcParamValue::Port(443)),
+            (strange, SvcParamValue::Unknown(Unknown(vec![1]))),
+        ];
+        let m = reply("www.example.org", RecordType::Https, vec![https("www.example.org", 1, ".", params)]);
+        let Ok(Answer::Services(list, _)) = services_of(&m) else { panic!("services") };
+        assert_eq!(list[0].mandatory, [3, 4242]);
+        assert!(list[0].no_default_alpn);
+    }
+
+    #[test]
+    fn an_answer_to_one_record_type_is_none_to_another() {
+        let m = reply("www.example.org", RecordType::Https, vec![https("www.example.org", 1, ".", vec![])]);
+        assert_eq!(read(&m), Err(NotAnAnswer::Unrelated));
+    }
+
     #[test]
     fn the_kinds_of_no_are_told_apart() {
         let mut m = reply("www.example.org", Family::V4, vec![]);
@@ -269,8 +439,37 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-            let _ = decode_answer(&bytes, 7, "www.example.org", Family::V4);
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), record in 0usize..3) {
+            let _ = decode_answer(&bytes, 7, "www.example.org", RecordType::ALL[record]);
+        }
+
+        #[test]
+        fn no_parameters_of_a_service_make_it_panic(
+            priority: u16, params in proptest::collection::vec(any::<u8>(), 0..80), alias: bool,
+        ) {
+            let m = reply("www.example.org", RecordType::Https, vec![]);
+            let mut bytes = m.to_vec().unwrap();
+            bytes[7] = 1;
+            bytes.extend([0xc0, 12, 0, 65, 0, 1, 0, 0, 0, 60]);
+            let mut data = priority.to_be_bytes().to_vec();
+            data.extend(if alias { vec![1, b'a', 0] } else { vec![0] });
+            data.extend(params);
+            bytes.extend((data.len() as u16).to_be_bytes());
+            bytes.extend(data);
+            if let Ok(Answer::Services(list, _)) = decode_answer(&bytes, 7, "www.example.org", RecordType::Https) {
+                prop_assert!(list.len() == 1 && list[0].priority == priority);
+                prop_assert!(list[0].ipv4hint.len() <= MAX_SERVICES && list[0].ipv6hint.len() <= MAX_SERVICES);
+            }
+        }
+
+        #[test]
+        fn no_damage_to_a_good_service_makes_it_panic(at in 0usize..200, with: u8, cut in 0usize..200) {
+            let m = reply("www.example.org", RecordType::Https, vec![https("www.example.org", 1, "b.example", hints(1))]);
+            let mut bytes = m.to_vec().unwrap();
+            let len = bytes.len();
+            bytes[at % len] = with;
+            bytes.truncate(len - cut % len);
+            let _ = decode_answer(&bytes, 7, "www.example.org", RecordType::Https);
         }
 
         #[test]

@@ -2,7 +2,9 @@
 
 #[cfg(feature = "dns")]
 pub mod dns;
+pub mod nat64;
 pub mod options;
+pub mod record;
 #[cfg(feature = "dns")]
 pub mod relay;
 pub mod shim;

@@ -18,8 +18,9 @@ use headstart_core::path::{Family, NetworkId};
 use headstart_core::time::Instant;
 use headstart_core::wire::shim::{FILTER_BYTES, Pass, filter_bit};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getsockname, socket_with};
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -59,6 +60,7 @@ pub(super) struct Engine {
     told: VecDeque<(RequestId, Told)>,
     attempts: BTreeMap<u64, Attempt>,
     routes: Option<(bool, bool)>,
+    network: Option<NetworkId>,
     /// Addresses that programs were told, by `filter_bit`.
     told_addresses: Vec<u8>,
     /// The one that queries and attempts go to; `None` on kernels that do not tell (before 5.14).
@@ -77,6 +79,7 @@ impl Engine {
             told: VecDeque::new(),
             attempts: BTreeMap::new(),
             routes: None,
+            network: None,
             told_addresses: vec![0; FILTER_BYTES],
             network_namespace: netns::own_cookie().ok(),
         })
@@ -150,11 +153,17 @@ impl Engine {
     pub fn look_around(&mut self) {
         self.names.refresh();
         // RFC 5737 and RFC 3849: documentation addresses, to which nothing is sent; a UDP connect only looks for a route.
-        let v4 = has_route(SocketAddr::from(([192, 0, 2, 1], 9)));
-        let v6 = has_route(SocketAddr::new(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]), 9));
-        if self.routes != Some((v4, v6)) {
-            self.routes = Some((v4, v6));
-            self.feed(Input::Network { id: NetworkId::default(), v4, v6 });
+        let v4 = own_address(SocketAddr::from(([192, 0, 2, 1], 9)));
+        let v6 = own_address(SocketAddr::new(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]), 9));
+        // A supervisor may live longer than its stay on a network. What tells networks apart: the addresses that the host
+        // has been given, and the servers that it asks.
+        let mut hasher = DefaultHasher::new();
+        (v4, v6, self.names.servers()).hash(&mut hasher);
+        let id = NetworkId(hasher.finish());
+        if self.network != Some(id) {
+            self.network = Some(id);
+            self.routes = Some((v4.is_some(), v6.is_some()));
+            self.feed(Input::Network { id, v4: v4.is_some(), v6: v6.is_some() });
         }
     }
 
@@ -177,10 +186,10 @@ impl Engine {
     fn drain(&mut self) {
         while let Some(output) = self.connector.poll_output() {
             match output {
-                Output::Query { id, name, family, server } => {
+                Output::Query { id, name, record, server } => {
                     let servers = self.names.servers();
                     let to = servers[server as usize % servers.len()];
-                    if self.transport.send(&self.poll, |n| EXCHANGE | n, id, (name, family), to).is_err() {
+                    if self.transport.send(&self.poll, |n| EXCHANGE | n, id, (name, record), to).is_err() {
                         let now = self.clock.now();
                         self.connector.handle_input(now, Input::Lookup(id, LookupResult::Refused));
                     }
@@ -226,7 +235,10 @@ impl Engine {
     }
 }
 
-fn has_route(to: SocketAddr) -> bool {
+/// The address that this host would send from to reach `to`; `None` without a route.
+fn own_address(to: SocketAddr) -> Option<IpAddr> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).is_ok_and(|s| connect(s, &to).is_ok())
+    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+    connect(&socket, &to).ok()?;
+    SocketAddr::try_from(getsockname(&socket).ok()?).ok().map(|addr| addr.ip())
 }

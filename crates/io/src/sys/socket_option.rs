@@ -1,6 +1,6 @@
 //! Any socket option as bytes, to be compared and carried over without knowing what it means.
 
-use headstart_core::wire::options::{ATTACHED_FILTER, SocketOption};
+use headstart_core::wire::options::{ATTACHED_FILTER, NETWORK_NAMESPACE, SocketOption};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -37,11 +37,14 @@ impl Value {
 
 /// Reads an option; `None` if the kernel does not tell.
 pub fn get(socket: impl AsFd, option: SocketOption) -> Option<Value> {
-    let mut value = Value { bytes: [0; MAX], len: MAX as libc::socklen_t };
-    if option == ATTACHED_FILTER {
+    let len = match option {
         // Asked with length 0 it tells how many instructions are attached.
-        value.len = 0;
-    }
+        ATTACHED_FILTER => 0,
+        // It wants to be asked with its very length.
+        NETWORK_NAMESPACE => 8,
+        _ => MAX,
+    };
+    let mut value = Value { bytes: [0; MAX], len: len as libc::socklen_t };
     let (level, name) = option;
     // SAFETY: the kernel writes at most `len` bytes into `bytes`, and the number written into `len`.
     let rc = unsafe {
@@ -75,6 +78,9 @@ mod tests {
         assert!(set(&listener, keepalive, &Value::of_int(1)));
         assert_eq!(get(&listener, keepalive).unwrap().int(), Some(1));
         assert_eq!(get(&listener, (libc::SOL_SOCKET, 12345)), None);
+        let namespace = get(&listener, NETWORK_NAMESPACE).map(|value| value.bytes[..8].to_vec());
+        let told = crate::sys::netns::cookie(&listener).ok().map(|cookie| cookie.to_ne_bytes().to_vec());
+        assert_eq!(namespace, told);
     }
 
     #[test]

@@ -125,6 +125,7 @@ pub fn default_world(link: &str) -> World {
             v6: families.1.then_some(v6).into_iter().collect(),
             a: record(Reply::Records),
             aaaa: record(Reply::Records),
+            https: None,
         }
     };
     let both = |name, n| site(name, n, (true, true));

@@ -4,8 +4,10 @@
 
 use crate::world::{Record as Behaviour, Reply, Site};
 use headstart_core::time::Duration;
+use headstart_core::wire::record::Service;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, ResponseCode};
-use hickory_proto::rr::rdata::{A, AAAA, SOA};
+use hickory_proto::rr::rdata::svcb::{Alpn, EchConfigList, IpHint, Mandatory, SVCB, SvcParamKey, SvcParamValue};
+use hickory_proto::rr::rdata::{A, AAAA, HTTPS, SOA};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -81,17 +83,26 @@ impl Zone {
         let (behaviour, hosts) = match rtype {
             RecordType::A => (site.a, site.v4.as_slice()),
             RecordType::AAAA => (site.aaaa, site.v6.as_slice()),
+            RecordType::HTTPS => (site.https_record(), &[][..]),
             _ => (Behaviour { reply: Reply::Records, ..site.a }, &[][..]),
+        };
+        let services = match &site.https {
+            Some(https) if rtype == RecordType::HTTPS => https.services.as_slice(),
+            _ => &[],
         };
         let addresses = |reply: &mut Message| {
             for host in hosts {
-                let data = match host.addr {
-                    IpAddr::V4(ip) => RData::A(A(ip)),
-                    IpAddr::V6(ip) => RData::AAAA(AAAA(ip)),
-                };
-                reply.add_answer(Record::from_rdata(question.name().clone(), behaviour.ttl, data));
+                let record = Record::from_rdata(question.name().clone(), behaviour.ttl, address(host.addr));
+                reply.add_answer(record);
             }
-            if hosts.is_empty() {
+            for service in services {
+                let (target, data) = https(service);
+                reply.add_answer(Record::from_rdata(question.name().clone(), behaviour.ttl, data));
+                for addr in &service.addresses {
+                    reply.add_additional(Record::from_rdata(target.clone(), behaviour.ttl, address(*addr)));
+                }
+            }
+            if hosts.is_empty() && services.is_empty() {
                 reply.add_authority(start_of_authority(question.name(), behaviour.ttl));
             }
         };
@@ -112,6 +123,48 @@ impl Zone {
 
 fn canonical(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+fn address(addr: IpAddr) -> RData {
+    match addr {
+        IpAddr::V4(ip) => RData::A(A(ip)),
+        IpAddr::V6(ip) => RData::AAAA(AAAA(ip)),
+    }
+}
+
+/// An HTTPS record that says what `service` does, its parameters in the order of their keys (RFC 9460, section 2.2), and
+/// the name of its target.
+fn https(service: &Service) -> (Name, RData) {
+    let target = service.target.as_deref().and_then(|t| Name::from_ascii(format!("{t}.")).ok());
+    let target = target.unwrap_or_else(Name::root);
+    let mut params = Vec::new();
+    if !service.mandatory.is_empty() {
+        let keys = service.mandatory.iter().map(|k| SvcParamKey::from(*k)).collect();
+        params.push((SvcParamKey::Mandatory, SvcParamValue::Mandatory(Mandatory(keys))));
+    }
+    if !service.alpn.is_empty() {
+        params.push((SvcParamKey::Alpn, SvcParamValue::Alpn(Alpn(service.alpn.clone()))));
+    }
+    if service.no_default_alpn {
+        params.push((SvcParamKey::NoDefaultAlpn, SvcParamValue::NoDefaultAlpn));
+    }
+    if let Some(port) = service.port {
+        params.push((SvcParamKey::Port, SvcParamValue::Port(port)));
+    }
+    if !service.ipv4hint.is_empty() {
+        let hints = service.ipv4hint.iter().map(|ip| A(*ip)).collect();
+        params.push((SvcParamKey::Ipv4Hint, SvcParamValue::Ipv4Hint(IpHint(hints))));
+    }
+    if service.ech {
+        // Nobody in the lab reads what is in it.
+        params.push((SvcParamKey::EchConfigList, SvcParamValue::EchConfigList(EchConfigList(vec![0, 0]))));
+    }
+    if !service.ipv6hint.is_empty() {
+        let hints = service.ipv6hint.iter().map(|ip| AAAA(*ip)).collect();
+        params.push((SvcParamKey::Ipv6Hint, SvcParamValue::Ipv6Hint(IpHint(hints))));
+    }
+    let data = RData::HTTPS(HTTPS(SVCB::new(service.priority, target.clone(), params)));
+    (target, data)
 }
 
 /// Bytes of a message, cut to a truncated one if it is longer than `room`.
@@ -139,6 +192,7 @@ fn start_of_authority(name: &Name, ttl: u32) -> Record {
 mod tests {
     use super::*;
     use crate::netns::default_world;
+    use headstart_core::wire::{dns, record};
     use hickory_proto::op::Query;
 
     const DELAY: Duration = Duration::from_millis(7);
@@ -177,6 +231,34 @@ mod tests {
             let (_, message) = ask(&zone(Reply::Records), name, rtype, Over::Udp);
             assert_eq!(message.metadata.response_code, ResponseCode::NoError);
             assert!(message.answers.is_empty() && message.authorities[0].record_type() == RecordType::SOA);
+        }
+    }
+
+    #[test]
+    fn https_records_say_what_the_world_says_to_whoever_reads_them_as_headstart_does() {
+        let mut world = default_world("lan");
+        let plain = Service {
+            priority: 1,
+            port: Some(443),
+            alpn: vec!["h2".into()],
+            ipv4hint: vec![[198, 19, 0, 1].into()],
+            ipv6hint: vec![[0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into()],
+            ech: true,
+            mandatory: vec![3],
+            ..Service::default()
+        };
+        let other = Service { priority: 2, target: Some("b.example".into()), no_default_alpn: true, ..plain.clone() };
+        let pool = IpAddr::from([198, 19, 0, 9]);
+        let alias = Service { target: Some("pool.example".into()), addresses: vec![pool], ..Service::default() };
+        for services in [vec![plain, other], vec![alias]] {
+            let record = Behaviour { delay: DELAY, reply: Reply::Records, ttl: 42 };
+            world.sites[0].https = Some(crate::world::Https { record, services: services.clone() });
+            let query = dns::encode_query(7, "www.lab.example", record::RecordType::Https).unwrap();
+            let answer = Zone::new(&world.sites).answer(&query, Over::Udp).unwrap();
+            assert_eq!((answer.rtype.as_str(), answer.delay), ("HTTPS", DELAY));
+            let bytes = answer.bytes.unwrap();
+            let read = dns::decode_answer(&bytes, 7, "www.lab.example", record::RecordType::Https);
+            assert_eq!(read, Ok(dns::Answer::Services(services, Duration::from_secs(42))));
         }
     }
 

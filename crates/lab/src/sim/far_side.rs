@@ -6,8 +6,8 @@
 use super::packet::{Body, Packet, Says, Server};
 use crate::world::{Fate, Host, Record, Reply, Resolver, Site, World};
 use headstart_core::connect::LookupResult;
-use headstart_core::path::Family;
 use headstart_core::time::Duration;
+use headstart_core::wire::record::RecordType;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -60,7 +60,7 @@ impl FarSide {
     /// What comes back to a packet that has reached the gateway, and how much later it is back there.
     pub fn answer(&self, packet: &Packet) -> Option<(Duration, Packet)> {
         match packet.body {
-            Body::Question { query, site, family, over_tcp, server } => {
+            Body::Question { query, site, record, over_tcp, server } => {
                 match self.resolvers[server.index].fate {
                     Fate::Answers => {}
                     Fate::Refuses => return Some((Duration::ZERO, Packet::no_server(query, packet))),
@@ -68,7 +68,7 @@ impl FarSide {
                 }
                 let (delay, says) = match site.and_then(|i| self.sites.get(i)) {
                     None => (Duration::ZERO, Says::Result(LookupResult::NxDomain(seconds(NEGATIVE_TTL)))),
-                    Some(site) => says(site, family, over_tcp)?,
+                    Some(site) => says(site, record, over_tcp)?,
                 };
                 Some((delay, Packet::response(query, packet, says)))
             }
@@ -89,14 +89,19 @@ impl FarSide {
 }
 
 /// What the server says about `site`, and how long it takes over it; nothing if the query is swallowed.
-fn says(site: &Site, family: Family, over_tcp: bool) -> Option<(Duration, Says)> {
-    let (Record { delay, reply, ttl }, hosts) = match family {
-        Family::V4 => (site.a, &site.v4),
-        Family::V6 => (site.aaaa, &site.v6),
+fn says(site: &Site, record: RecordType, over_tcp: bool) -> Option<(Duration, Says)> {
+    let (Record { delay, reply, ttl }, hosts) = match record {
+        RecordType::A => (site.a, site.v4.as_slice()),
+        RecordType::Aaaa => (site.aaaa, site.v6.as_slice()),
+        RecordType::Https => (site.https_record(), &[][..]),
     };
-    let records = || match hosts.is_empty() {
-        true => Says::Result(LookupResult::NoData(seconds(ttl))),
-        false => Says::Result(LookupResult::Addresses(hosts.iter().map(|h| h.addr).collect(), seconds(ttl))),
+    let ttl_of = || seconds(ttl);
+    let records = || {
+        Says::Result(match (&site.https, hosts) {
+            (Some(https), _) if record == RecordType::Https => LookupResult::Services(https.services.clone(), ttl_of()),
+            (_, []) => LookupResult::NoData(ttl_of()),
+            (_, hosts) => LookupResult::Addresses(hosts.iter().map(|h| h.addr).collect(), ttl_of()),
+        })
     };
     let says = match reply {
         Reply::Records => records(),

@@ -5,6 +5,7 @@
 
 use headstart_core::connect::LookupResult;
 use headstart_core::path::Family;
+use headstart_core::wire::record::{RecordType, Service};
 use headstart_link::Packet as WirePacket;
 use std::net::IpAddr;
 
@@ -45,7 +46,7 @@ pub(super) struct Packet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     /// A question to a DNS server; `site` is its index in the world, none for a name that is not there.
-    Question { query: u64, site: Option<usize>, family: Family, over_tcp: bool, server: Server },
+    Question { query: u64, site: Option<usize>, record: RecordType, over_tcp: bool, server: Server },
     /// What the DNS server says.
     Response { query: u64, says: Says },
     /// Nobody listens where this query was sent: ICMP, port unreachable.
@@ -89,22 +90,31 @@ fn ip(over: Family) -> usize {
     }
 }
 
+/// Bytes of an HTTPS record's data (RFC 9460, section 2.2), the configuration for ECH left out: nobody reads it here.
+fn service(service: &Service) -> usize {
+    let param = |len: usize| if len > 0 { 4 + len } else { 0 };
+    let target = service.target.as_ref().map_or(1, |t| t.len() + 2);
+    let alpn = service.alpn.iter().map(|name| 1 + name.len()).sum();
+    let hints = param(4 * service.ipv4hint.len()) + param(16 * service.ipv6hint.len());
+    2 + target + param(alpn) + if service.port.is_some() { param(2) } else { 0 } + hints
+}
+
 impl Packet {
     fn new(over: Family, beyond_ip: usize, body: Body) -> Self {
         Self { bytes: ip(over) + beyond_ip, over, body }
     }
 
-    /// A question to `server` for the addresses in `family` of a name of `name_len` characters.
+    /// A question to `server` for the records of a name of `name_len` characters.
     pub fn question(
         query: u64,
         (site, name_len): (Option<usize>, usize),
-        family: Family,
+        record: RecordType,
         server: Server,
         over_tcp: bool,
     ) -> Self {
         // A name takes a byte more for each of its ends; over TCP a message comes behind two bytes of length.
         let bytes = if over_tcp { TCP + 2 } else { UDP } + DNS + name_len + 2;
-        Self::new(server.family, bytes, Body::Question { query, site, family, over_tcp, server })
+        Self::new(server.family, bytes, Body::Question { query, site, record, over_tcp, server })
     }
 
     /// What the server says to `question`.
@@ -113,6 +123,7 @@ impl Packet {
             Says::Result(LookupResult::Addresses(list, _)) => {
                 list.iter().map(|a| RECORD + if a.is_ipv4() { 4 } else { 16 }).sum()
             }
+            Says::Result(LookupResult::Services(list, _)) => list.iter().map(|s| RECORD + service(s)).sum(),
             _ => 0,
         };
         Self { bytes: question.bytes + records, over: question.over, body: Body::Response { query, says } }
@@ -168,9 +179,9 @@ mod tests {
         assert_eq!([Packet::ack(v4).bytes, Packet::ack(v6).bytes, Packet::rst(0, v4).bytes], [52, 72, 40]);
         let server = |family| Server { index: 0, family };
         let about = (None, "example.org".len());
-        let asked = Packet::question(0, about, Family::V6, server(Family::V4), false);
+        let asked = Packet::question(0, about, RecordType::Aaaa, server(Family::V4), false);
         assert_eq!(asked.bytes, 28 + 12 + 13 + 4 + 11);
-        assert_eq!(Packet::question(0, about, Family::V6, server(Family::V6), false).bytes, asked.bytes + 20);
+        assert_eq!(Packet::question(0, about, RecordType::Aaaa, server(Family::V6), false).bytes, asked.bytes + 20);
         assert_eq!(Packet::no_server(0, &asked).bytes, 28 + asked.bytes);
         let said = LookupResult::Addresses(vec![v6, v6], Duration::ZERO);
         assert_eq!(Packet::response(0, &asked, Says::Result(said)).bytes, asked.bytes + 2 * 28);

@@ -313,7 +313,7 @@ impl Session {
         let Some(connector) = &mut self.connector else { return };
         while let Some(output) = connector.poll_output() {
             match &output {
-                Output::Query { id, name, family, server } => self.stack.ask(id.0, name, *family, *server as usize),
+                Output::Query { id, name, record, server } => self.stack.ask(id.0, name, *record, *server as usize),
                 Output::Forget(id) => self.stack.forget(id.0),
                 Output::Connect { id, to, .. } => {
                     self.targets.insert(*id, to.ip());

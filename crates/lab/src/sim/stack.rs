@@ -12,6 +12,7 @@ use crate::world::{Change, Event as WorldEvent, When, World};
 use headstart_core::connect::LookupResult;
 use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
+use headstart_core::wire::record::RecordType;
 use headstart_link::network::{LinkId, NodeId};
 use headstart_link::{Network, ParseError, parse_duplex};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -69,7 +70,7 @@ struct Socket {
 struct Query {
     site: Option<usize>,
     name_len: usize,
-    family: Family,
+    record: RecordType,
     server: Server,
 }
 
@@ -152,15 +153,16 @@ impl Stack {
 
     /// Sends query number `query` to server number `server`, which the list's length is taken off as often as it takes; the
     /// same number again is a repetition.
-    pub fn ask(&mut self, query: u64, name: &str, family: Family, server: usize) {
+    pub fn ask(&mut self, query: u64, name: &str, record: impl Into<RecordType>, server: usize) {
+        let record = record.into();
         let site = self.far.site(name);
         let server = self.far.server(server);
         if !self.has_route(server.family) {
             return self.noticed.push_back(Event::Answer { query, result: LookupResult::Refused });
         }
-        self.queries.insert(query, Query { site, name_len: name.len(), family, server });
+        self.queries.insert(query, Query { site, name_len: name.len(), record, server });
         self.traffic.queries += 1;
-        self.send(Packet::question(query, (site, name.len()), family, server, false));
+        self.send(Packet::question(query, (site, name.len()), record, server, false));
     }
 
     /// No answer to this query is awaited any more.
@@ -277,8 +279,8 @@ impl Stack {
             Body::Response { query, says } => self.told(query, says),
             Body::NoServer { query } => self.told(query, Says::Result(LookupResult::Refused)),
             Body::DnsSynAck { query } => {
-                let Some(Query { site, name_len, family, server }) = self.queries.get(&query) else { return };
-                let question = Packet::question(query, (*site, *name_len), *family, *server, true);
+                let Some(Query { site, name_len, record, server }) = self.queries.get(&query) else { return };
+                let question = Packet::question(query, (*site, *name_len), *record, *server, true);
                 self.traffic.queries += 1;
                 self.send(question);
             }
@@ -427,7 +429,7 @@ mod tests {
         assert_eq!(heard(&mut stack), []);
         let about = (Some(0), world.sites[0].name.len());
         let server = Server { index: 0, family: Family::V4 };
-        let question = Packet::question(1, about, Family::V4, server, false).bytes as u64;
+        let question = Packet::question(1, about, RecordType::A, server, false).bytes as u64;
         assert_eq!(stack.traffic().bytes_up, 60 + question + 40, "the SYN-ACK to the closed socket is reset");
     }
 }

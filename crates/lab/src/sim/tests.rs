@@ -1,10 +1,11 @@
 //! Stories of whole visits, with every number derivable by hand: a wire of 5 ms each way, nothing random.
 
 use super::*;
-use crate::world::{Change, Event, Fate, Host, Record, Reply, Resolver, Site, When, World};
+use crate::world::{Change, Event, Fate, Host, Https, Record, Reply, Resolver, Site, When, World};
 use headstart_core::connect::Want;
 use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
+use headstart_core::wire::record::Service;
 use std::net::IpAddr;
 
 pub(super) fn ms(n: u64) -> Instant {
@@ -24,6 +25,7 @@ pub(super) fn site(n: u8) -> Draft {
         v6: vec![host(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()]))],
         a: record,
         aaaa: record,
+        https: None,
     })
 }
 
@@ -83,6 +85,24 @@ fn each_arm_takes_the_time_that_its_rules_say() {
     assert_eq!(cold("simultaneous", draft()), ([30, 60, 50, 90], Some(Family::V4)));
     assert_eq!(cold("oracle", draft()), ([30, 60, 30, 90], Some(Family::V4)));
     assert_eq!(cold("bare", draft()), ([50, 100, 50, 150], Some(Family::V6)));
+}
+
+#[test]
+fn happy_eyeballs_v3_asks_for_https_records_and_begins_on_their_hints() {
+    let draft = || site(1).dns(20, 200).rtts(50, 90);
+    // A after 30 ms, HTTPS (that there is none) as well; the Resolution Delay from then on.
+    assert_eq!(cold("happy-eyeballs-v3", draft()), ([80, 60, 80, 140], Some(Family::V4)));
+    // HTTPS with a hint after 15 ms: 50 ms later AAAA is not there, but its address is.
+    let mut w = world(vec![draft()]);
+    let v6 = w.sites[0].v6[0].addr;
+    let IpAddr::V6(hint) = v6 else { panic!("an IPv6 address") };
+    let service = Service { priority: 1, ipv6hint: vec![hint], ..Service::default() };
+    let record = Record { delay: Duration::from_millis(5), ..w.sites[0].a };
+    w.sites[0].https = Some(Https { record, services: vec![service] });
+    let mut s = session("happy-eyeballs-v3", Lifetime::Off, &w);
+    let visit = s.visit(0, Want::Both);
+    assert_eq!((told(&visit), visit.reached), (([65, 100, 65, 165], Some(Family::V6)), Some(v6)));
+    assert_eq!((s.spent().traffic.queries, s.spent().traffic.syns), (3, 1));
 }
 
 #[test]
@@ -267,4 +287,30 @@ fn a_change_happens_once_and_only_after_its_own_question() {
     assert_eq!(s.visit(0, Want::Both).reached.map(Family::of), Some(Family::V6));
     assert_eq!(s.visit(1, Want::Both).reached.map(Family::of), Some(Family::V4));
     assert_eq!(s.visit(0, Want::Both).reached.map(Family::of), Some(Family::V4));
+}
+
+#[test]
+fn without_ipv4_a_name_that_has_nothing_else_is_reached_through_the_translator() {
+    // 198.19.0.1 behind 64:ff9b::/96, 40 ms beyond the wire; its DNS server makes no addresses itself.
+    let mut only_v4 = site(1).dns(20, 20);
+    only_v4.0.v6.clear();
+    let mut discovery = site(2).dns(20, 20);
+    discovery.0.name = "ipv4only.arpa".into();
+    discovery.0.v6[0].addr = "64:ff9b::c000:aa".parse().unwrap();
+    let mut translator = site(3).rtts(0, 40);
+    translator.0.v6[0].addr = "64:ff9b::c613:1".parse().unwrap();
+    let behind = translator.0.v6[0].addr;
+    let at_first = Change { when: When::AtFirst, event: Event::Leaves(Family::V4) };
+    let resolvers = vec![Resolver { family: Family::V6, ..Resolver::ORDINARY }];
+    let w = World { timeline: vec![at_first], resolvers, ..world(vec![only_v4, discovery, translator]) };
+    for arm in ["happy-eyeballs-v2", "happy-eyeballs-v3", "simultaneous", "adaptive"] {
+        let mut s = session(arm, Lifetime::Ttl, &w);
+        let visit = s.visit(0, Want::Both);
+        assert_eq!((visit.reached, visit.total), (Some(behind), Duration::from_millis(30 + 50)), "{arm}");
+        let asked = s.spent().traffic.queries;
+        s.idle(Duration::from_secs(1));
+        assert_eq!(s.visit(0, Want::Both).total, Duration::from_millis(50), "{arm}: all is known now");
+        assert_eq!(s.spent().traffic.queries, asked, "{arm}");
+    }
+    assert_eq!(session("bare", Lifetime::Ttl, &w).visit(0, Want::Both).reached, None);
 }

@@ -2,31 +2,69 @@
 
 use super::Connector;
 use crate::connect::asks::Answered;
+use crate::connect::job::Job;
 use crate::connect::lookups::Question;
-use crate::connect::{Ask, Output, QueryId, RequestId};
+use crate::connect::{Ask, Claim, Output, QueryId, RequestId, Want};
 use crate::time::{Duration, Instant};
 use std::sync::Arc;
 
 impl Connector {
+    /// See [`crate::connect::asks`].
     pub(super) fn ask(&mut self, now: Instant, request: RequestId, ask: Ask) {
         let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
-        let question = Question { app: ask.app, name, family: ask.family };
+        let question = Question { app: ask.app, name, record: ask.family.into() };
         let said = self.asks.ask(now, &question);
+        self.answer_or_look_up(now, request, &question, said, ask.server);
+        if let Some((port, want)) = self.asks.goes_to(&question) {
+            self.run_ahead(now, request, question, want, port);
+        }
+    }
+
+    /// Opens a connection to where the program will most likely go, as for a getaddrinfo that says its port.
+    fn run_ahead(&mut self, now: Instant, request: RequestId, question: Question, want: Want, port: u16) {
+        let Question { app, name, .. } = question;
+        let is_same = |j: &Job| j.app == app && j.name == name && j.port == Some(port) && !j.done;
+        if self.jobs.values().any(is_same) {
+            return;
+        }
+        let mut job = Job::new(now, Arc::clone(&app), Arc::clone(&name), want, Some(port));
+        job.account = request.account();
+        job.remembered = self.caches.get(&app).map_or_else(Vec::new, |c| c.remembered(&name));
+        self.start(now, job);
+    }
+
+    /// A program goes to an address: if it asks over DNS, this is remembered of the name that led there.
+    pub(super) fn note_where_it_goes(&mut self, claim: &Claim) {
+        if self.asks.knows(&claim.app)
+            && let Some(name) = self.caches.get(&claim.app).and_then(|c| c.name_of(claim.to.ip()))
+        {
+            self.asks.went_to(&claim.app, name, claim.to.port());
+        }
+    }
+
+    fn answer_or_look_up(
+        &mut self,
+        now: Instant,
+        request: RequestId,
+        question: &Question,
+        said: Option<Answered>,
+        server: u32,
+    ) {
         let cache = self.caches.entry(Arc::clone(&question.app)).or_default();
-        let holds = cache.get(now, &question.name, question.family).is_some();
+        let holds = cache.get(now, &question.name, question.record).is_some();
         if let Some(said) = said.filter(|_| holds) {
             self.tally.of(request.account()).cache_hits += 1;
-            return self.outputs.push_back(Output::Answered(request, said));
+            return self.answer_asker(request, said);
         }
         self.tally.of(request.account()).cache_misses += 1;
-        let (query, new) = self.lookups.ask(now, request.account(), &question);
+        let (query, new) = self.lookups.ask(now, request.account(), question);
         if new {
             self.tally.of(request.account()).queries += 1;
-            let (name, family) = (Arc::clone(&question.name), question.family);
-            self.outputs.push_back(Output::Query { id: query, name, family, server: ask.server });
+            let (name, record) = (Arc::clone(&question.name), question.record);
+            self.outputs.push_back(Output::Query { id: query, name, record, server });
         }
-        if let Some(oldest) = self.asks.wait(now, request, question) {
-            self.outputs.push_back(Output::Answered(oldest, Answered::Unanswered));
+        if let Some(oldest) = self.asks.wait(now, request, question.clone()) {
+            self.answer_asker(oldest, Answered::Unanswered);
         }
     }
 
@@ -43,7 +81,21 @@ impl Connector {
         self.asks.heard(now, query, question, addresses, kept);
         let answer = if said { Answered::Said { query, age: Duration::ZERO } } else { Answered::Unanswered };
         for request in self.asks.take(question) {
-            self.outputs.push_back(Output::Answered(request, answer));
+            self.answer_asker(request, answer);
         }
+    }
+
+    /// Those who have waited long enough for one family are told of the other alone.
+    pub(super) fn release_askers(&mut self, now: Instant) {
+        for request in self.asks.release(now, &self.lookups) {
+            self.answer_asker(request, Answered::NotWaitedFor);
+        }
+    }
+
+    fn answer_asker(&mut self, request: RequestId, answered: Answered) {
+        let tally = self.tally.of(request.account());
+        tally.asked += u64::from(answered != Answered::Unanswered);
+        tally.not_waited_for += u64::from(answered == Answered::NotWaitedFor);
+        self.outputs.push_back(Output::Answered(request, answered));
     }
 }

@@ -5,10 +5,11 @@ use crate::connect::cache::Kept;
 use crate::connect::job::{EXPLORING_FOR, Job, Lack};
 use crate::connect::lookups::Question;
 use crate::connect::race::{Attempt, Lookup, Next, State};
-use crate::connect::timeline::{Event, record, some};
-use crate::connect::{AttemptId, Output, Resolved, rank};
+use crate::connect::timeline::{Event, some};
+use crate::connect::{AttemptId, Output, Resolved, rank, timeline};
 use crate::path::{Family, Outcome};
 use crate::time::Instant;
+use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -29,10 +30,11 @@ impl Connector {
             let race = &self.race;
             let next = job.with_view(now, self.path.current(), faster, |view| race.next(view));
             match next {
-                Next::Query(family) => self.query(now, &mut job, family),
+                Next::Query(record) => self.query(now, &mut job, record),
                 Next::Answer => self.answer(now, &mut job, faster),
                 Next::Attempt(addr) => self.attempt(now, &mut job, addr, false),
                 Next::Explore(addr) => self.attempt(now, &mut job, addr, true),
+                Next::GiveUp(attempt) => self.close_where(now, &mut job, |a| a.id == attempt),
                 Next::Wait(wake) => {
                     job.wake = wake;
                     break;
@@ -50,30 +52,30 @@ impl Connector {
         }
     }
 
-    fn query(&mut self, now: Instant, job: &mut Job, family: Family) {
+    fn query(&mut self, now: Instant, job: &mut Job, record: RecordType) {
         let cache = self.caches.entry(Arc::clone(&job.app)).or_default();
-        if let Some(kept) = cache.get(now, &job.name, family) {
+        if let Some(kept) = cache.get(now, &job.name, record) {
             self.tally.of(job.account).cache_hits += 1;
-            let addresses = if let Kept::Addresses(list) = &kept { some(list) } else { Vec::new() };
-            let event = Event::FromCache { record: record(family), addresses };
+            let event = Event::FromCache { record: timeline::record(record), addresses: some(&kept.addresses()) };
             self.timelines.note(now, job.number, &job.name, event);
             let (lookup, lack) = match kept {
                 Kept::Addresses(list) => (Lookup::Addresses(now, list), None),
+                Kept::Services(services) => return job.settle_services(now, services),
                 Kept::NoData => (Lookup::Without(now), Some(Lack::NoData)),
                 Kept::NxDomain => (Lookup::Without(now), Some(Lack::NxDomain)),
             };
-            return job.settle(family, lookup, lack);
+            return job.settle(now, record, lookup, lack);
         }
         self.tally.of(job.account).cache_misses += 1;
-        let question = Question { app: Arc::clone(&job.app), name: Arc::clone(&job.name), family };
+        let question = Question { app: Arc::clone(&job.app), name: Arc::clone(&job.name), record };
         let (query, new) = self.lookups.ask(now, job.account, &question);
-        job.settle(family, Lookup::Asked(now), None);
-        let record = record(family);
-        let event = if new { Event::Query { record, before: 0 } } else { Event::QueryUnderWay { record } };
+        job.ask(now, record);
+        let name = timeline::record(record);
+        let event = if new { Event::Query { record: name, before: 0 } } else { Event::QueryUnderWay { record: name } };
         self.timelines.note(now, job.number, &job.name, event);
         if new {
             self.tally.of(job.account).queries += 1;
-            self.outputs.push_back(Output::Query { id: query, name: question.name, family, server: 0 });
+            self.outputs.push_back(Output::Query { id: query, name: question.name, record, server: 0 });
         }
     }
 
@@ -172,10 +174,7 @@ impl Connector {
             State::InFlight => job.can_serve(a, claim),
             _ => false,
         });
-        let pending = Family::BOTH.iter().any(|f| {
-            let useful = claim.domain == *f || (*f == Family::V4 && claim.accepts_mapped);
-            useful && job.want.includes(*f) && !job.lookup(*f).is_settled()
-        });
+        let pending = job.may_learn_more(|f| claim.domain == f || (f == Family::V4 && claim.accepts_mapped));
         if hopeful || pending || claim.nonblocking || job.wake.is_some() {
             return;
         }

@@ -3,12 +3,14 @@
 
 mod asking;
 mod drive;
+mod translator;
 
 use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
-use super::job::{Job, Lack, Waiting};
+use super::job::{Job, Lack, Translation, Waiting};
 use super::lookups::{Due, Lookups, Question};
 use super::race::{self, Lookup, Race, State};
+use super::service;
 use super::tally::Tallies;
 use super::timeline::{Event, Timelines, ms, record, some};
 use super::{
@@ -18,6 +20,7 @@ use super::{
 use crate::machine::{Deadline, Machine};
 use crate::path::{Family, NetworkId, Outcome, PathBook};
 use crate::time::Instant;
+use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -25,6 +28,9 @@ use std::sync::Arc;
 
 /// Jobs at once; a program that resolves without end loses its oldest.
 const MAX_JOBS: usize = 1024;
+
+/// Programs whose answers are kept at once.
+const MAX_APPS: usize = 64;
 
 /// How a connector behaves.
 #[derive(Clone, Debug)]
@@ -58,6 +64,8 @@ pub struct Connector {
     pub(super) path: PathBook,
     pub(super) caches: HashMap<AppId, Cache>,
     lookups: Lookups,
+    /// The query that asks for this network's translator.
+    discovery: Option<QueryId>,
     asks: Asks,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
@@ -81,6 +89,7 @@ impl Connector {
             path: PathBook::default(),
             caches: HashMap::new(),
             lookups: Lookups::default(),
+            discovery: None,
             asks: Asks::default(),
             jobs: BTreeMap::new(),
             next_job: 0,
@@ -113,11 +122,33 @@ impl Connector {
 
     fn resolve(&mut self, now: Instant, request: RequestId, ask: Resolve) {
         let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
+        self.make_room_for(&ask.app);
         let mut job = Job::new(now, Arc::clone(&ask.app), Arc::clone(&name), ask.want, ask.port);
         job.account = request.account();
         job.resolver = Some((request, now));
         job.remembered = self.caches.get(&ask.app).map_or_else(Vec::new, |c| c.remembered(&name));
+        job.translation = self.translation(now, &ask.app, ask.want);
+        if job.translation != Translation::None && ask.want == Want::Only(Family::V6) {
+            // A program that wants IPv6 addresses is as well served by those of a translator.
+            (job.want, job.ipv6_alone) = (Want::Both, true);
+        }
+        if let Ok(addr) = ask.name.parse() {
+            job.settle_own(now, &[addr]);
+        } else if self.settings.race.asks_https && ask.port == Some(service::PORT) {
+            job.https = Lookup::Unasked;
+        }
         self.start(now, job);
+    }
+
+    /// Forgets the answers of the program that has asked for none for longest, should there be too many programs.
+    fn make_room_for(&mut self, app: &AppId) {
+        if self.caches.contains_key(app) || self.caches.len() < MAX_APPS {
+            return;
+        }
+        let oldest = self.caches.iter().min_by_key(|(app, cache)| (cache.used(), AppId::clone(app)));
+        if let Some(oldest) = oldest.map(|(app, _)| AppId::clone(app)) {
+            self.caches.remove(&oldest);
+        }
     }
 
     fn start(&mut self, now: Instant, mut job: Job) {
@@ -148,6 +179,7 @@ impl Connector {
     }
 
     fn claim(&mut self, now: Instant, request: RequestId, claim: Claim) {
+        self.note_where_it_goes(&claim);
         let addr = claim.to.ip();
         let fits = |j: &Job| {
             j.app == claim.app
@@ -155,7 +187,7 @@ impl Connector {
                 && !j.done
                 && j.claim.is_none()
                 && j.port.is_none_or(|p| p == claim.to.port())
-                && j.addresses().contains(&addr)
+                && (j.addresses().contains(&addr) || j.told.contains(&addr))
         };
         // Where the port is known, connections may be under way.
         let open = self.jobs.iter().filter(|(_, j)| fits(j)).min_by_key(|(_, j)| j.port.is_none()).map(|(id, _)| *id);
@@ -163,22 +195,19 @@ impl Connector {
         let id = match open {
             Some(id) => id,
             None => {
-                let known = self.caches.get(&claim.app).and_then(|c| Some((c.name_of(addr)?, c)));
-                let Some((name, cache)) = known else { return self.pass(request, Pass::UnknownAddress) };
+                let Some((name, addresses)) = self.whose(now, &claim) else {
+                    return self.pass(request, Pass::UnknownAddress);
+                };
                 if nonblocking {
                     return self.pass(request, Pass::NothingReady);
                 }
                 // A connection beyond the first of a lookup: a race of its own over what the lookup gave.
-                let addresses = cache.remembered(&name);
                 let mut job = Job::new(now, Arc::clone(&claim.app), name, Want::Both, Some(claim.to.port()));
                 job.account = request.account();
-                for family in Family::BOTH {
-                    let list: Vec<_> = addresses.iter().filter(|a| Family::of(**a) == family).copied().collect();
-                    let lookup = if list.is_empty() { Lookup::Without(now) } else { Lookup::Addresses(now, list) };
-                    job.settle(family, lookup, None);
-                }
+                job.translation = self.translation(now, &claim.app, Want::Both);
+                job.settle_own(now, &addresses);
                 job.answered = Some(now);
-                job.told.clone_from(&addresses);
+                job.told = job.addresses();
                 job.remembered = addresses;
                 job.claim = Some(Waiting { request, claim, since: now });
                 return self.start(now, job);
@@ -215,6 +244,14 @@ impl Connector {
         *self.tally.of(request.account()).passed.entry(reason).or_default() += 1;
     }
 
+    fn not_taken(&mut self, request: RequestId, connected: bool, reason: Pass) {
+        let tally = self.tally.of(request.account());
+        let handed_over = if connected { &mut tally.handed_over } else { &mut tally.handed_over_in_progress };
+        *handed_over = handed_over.saturating_sub(1);
+        tally.unused += 1;
+        self.count_pass(request, reason);
+    }
+
     fn pass(&mut self, request: RequestId, reason: Pass) {
         self.count_pass(request, reason);
         self.outputs.push_back(Output::Pass(request, reason));
@@ -240,7 +277,7 @@ impl Connector {
     fn note_repeated(&mut self, now: Instant, question: &Question, before: u32) {
         let concerns = |j: &Job| j.app == question.app && j.name == question.name;
         for job in self.jobs.values().filter(|j| concerns(j)) {
-            let event = Event::Query { record: record(question.family), before };
+            let event = Event::Query { record: record(question.record), before };
             self.timelines.note(now, job.number, &job.name, event);
         }
     }
@@ -254,9 +291,9 @@ impl Connector {
             open.sent += 1;
             let (account, question) = (open.account, open.question.clone());
             self.note_repeated(now, &question, server);
-            let Question { name, family, .. } = question;
+            let Question { name, record, .. } = question;
             self.tally.of(account).queries += 1;
-            return self.outputs.push_back(Output::Query { id: query, name, family, server });
+            return self.outputs.push_back(Output::Query { id: query, name, record, server });
         }
         let Some(open) = self.lookups.close(query) else { return };
         self.outputs.push_back(Output::Forget(query));
@@ -268,19 +305,31 @@ impl Connector {
             },
         );
         self.tell_askers(now, query, &open.question, result.is_some(), outcome);
-        let Question { app, name, family } = open.question;
-        let history = self.path.current().family_mut(family);
-        match result {
-            // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
-            Some(_) => history.looked_up((open.sent == 1).then(|| now - open.asked)),
-            None => history.lookup_unanswered(),
+        let Question { app, name, record } = open.question;
+        if let Some(family) = record.family() {
+            let history = self.path.current().family_mut(family);
+            match result {
+                // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
+                Some(_) => history.looked_up((open.sent == 1).then(|| now - open.asked)),
+                None => history.lookup_unanswered(),
+            }
         }
-        let event = answer(family, result.as_ref());
+        if self.discovery == Some(query) {
+            self.discovered(now, result.as_ref());
+        }
+        let services = match &result {
+            Some(LookupResult::Services(services, _)) => services.clone(),
+            _ => Vec::new(),
+        };
+        let event = answer(record, result.as_ref());
         let (lookup, lack, kept) = match result {
             Some(LookupResult::Addresses(list, ttl)) if !list.is_empty() => {
                 (Lookup::Addresses(now, list.clone()), None, Some((Kept::Addresses(list), ttl)))
             }
-            Some(LookupResult::Addresses(_, ttl) | LookupResult::NoData(ttl)) => {
+            Some(LookupResult::Services(list, ttl)) if !list.is_empty() => {
+                (Lookup::Without(now), None, Some((Kept::Services(list), ttl)))
+            }
+            Some(LookupResult::Addresses(_, ttl) | LookupResult::Services(_, ttl) | LookupResult::NoData(ttl)) => {
                 (Lookup::Without(now), Some(Lack::NoData), Some((Kept::NoData, ttl)))
             }
             Some(LookupResult::NxDomain(ttl)) => {
@@ -290,14 +339,17 @@ impl Connector {
         };
         if let Some((kept, ttl)) = kept {
             let cache = self.caches.entry(Arc::clone(&app)).or_default();
-            cache.put(now, &name, family, kept, ttl, self.settings.lifetime);
+            cache.put(now, &name, record, kept, ttl, self.settings.lifetime);
         }
-        let waiting = |j: &Job| j.app == app && j.name == name && matches!(j.lookup(family), Lookup::Asked(_));
+        let waiting = |j: &Job| j.app == app && j.name == name && matches!(j.lookup(record), Lookup::Asked(_));
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| waiting(j)).map(|(id, _)| *id).collect();
         for id in ids {
             self.timelines.note(now, id, &name, event.clone());
             if let Some(job) = self.jobs.get_mut(&id) {
-                job.settle(family, lookup.clone(), lack);
+                match services.is_empty() {
+                    true => job.settle(now, record, lookup.clone(), lack),
+                    false => job.settle_services(now, services.clone()),
+                }
             }
             self.drive(now, id);
         }
@@ -336,8 +388,9 @@ impl Connector {
         self.drive(now, id);
     }
 
-    fn moved(&mut self, id: NetworkId, v4: bool, v6: bool) {
+    fn moved(&mut self, now: Instant, id: NetworkId, v4: bool, v6: bool) {
         if id != self.network {
+            self.discovery = None;
             self.network = id;
             self.path.move_to(id);
             self.caches.values_mut().for_each(Cache::clear);
@@ -345,6 +398,7 @@ impl Connector {
         }
         self.path.current().family_mut(Family::V4).has_route = v4;
         self.path.current().family_mut(Family::V6).has_route = v6;
+        self.translate(now);
         self.asks.routed(v4, v6);
     }
 }
@@ -365,9 +419,10 @@ impl Machine for Connector {
             Input::LeftAlone(request, host, reason) => self.left_alone(now, request, &host, reason),
             Input::Abandon(request) => self.abandon(now, request),
             Input::Passed(request, reason) => self.count_pass(request, reason),
+            Input::NotTaken { request, connected, reason } => self.not_taken(request, connected, reason),
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
-            Input::Network { id, v4, v6 } => self.moved(id, v4, v6),
+            Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
         }
     }
 
@@ -380,14 +435,14 @@ impl Machine for Connector {
                     let (server, account) = (open.sent - 1, open.account);
                     let question = open.question.clone();
                     self.note_repeated(now, &question, server);
-                    let Question { name, family, .. } = question;
+                    let Question { name, record, .. } = question;
                     self.tally.of(account).queries += 1;
-                    self.outputs.push_back(Output::Query { id, name, family, server });
+                    self.outputs.push_back(Output::Query { id, name, record, server });
                 }
                 Due::GiveUp(id) => self.lookup_ended(now, id, None),
             }
         }
-        self.asks.release(now, &self.lookups, &mut self.outputs);
+        self.release_askers(now);
         let due = |j: &Job| deadline(j).is_some_and(|d| d.at <= now);
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| due(j)).map(|(id, _)| *id).collect();
         for id in ids {
@@ -414,15 +469,20 @@ fn wanted(claim: &Claim) -> Event {
 }
 
 /// What an answer said, to be written down.
-fn answer(family: Family, result: Option<&LookupResult>) -> Event {
+fn answer(of: RecordType, result: Option<&LookupResult>) -> Event {
     let (says, addresses) = match result {
         Some(LookupResult::Addresses(list, _)) if !list.is_empty() => ("addresses", some(list)),
-        Some(LookupResult::Addresses(..) | LookupResult::NoData(_)) => ("none", Vec::new()),
+        Some(LookupResult::Services(list, _)) if !list.is_empty() => {
+            ("services", some(&Kept::Services(list.clone()).addresses()))
+        }
+        Some(LookupResult::Addresses(..) | LookupResult::Services(..) | LookupResult::NoData(_)) => {
+            ("none", Vec::new())
+        }
         Some(LookupResult::NxDomain(_)) => ("no such name", Vec::new()),
         Some(LookupResult::Refused) => ("refused", Vec::new()),
         None => ("no answer", Vec::new()),
     };
-    Event::Answer { record: record(family), says: Cow::Borrowed(says), addresses }
+    Event::Answer { record: record(of), says: Cow::Borrowed(says), addresses }
 }
 
 /// When this job wants to be looked at again.

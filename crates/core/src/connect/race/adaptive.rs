@@ -5,11 +5,14 @@
 //!   round-trip time must be shorter by more than what is left of its usual lookup time, and never is it waited for
 //!   longer than the Resolution Delay.
 //! - **In what order.** By expected round-trip time, over all addresses of both families; peers with recent failures
-//!   and suspended families last; IPv6 first where nothing is known.
+//!   and suspended families last; IPv6 first where nothing is known. A silent address is a dead host or a dead family:
+//!   where the family has been seen to work, or the program's socket can go nowhere else, one more of its addresses may
+//!   come next; else it is the other's turn.
 //! - **How far apart.** By when an answer should have come (smoothed round-trip time and four variations), doubling with
-//!   each attempt, six at most.
-//! - **Exploring.** In the races drawn for it the other family is tried beside the chosen one. Nobody waits for it; it
-//!   keeps history from becoming prejudice. The first race after a suspension has run out does the same.
+//!   each attempt under way. Six at once at most: for a seventh, the oldest is given up.
+//! - **Exploring.** In the races drawn for it another address is tried beside the chosen one: of the other family, or,
+//!   where there is none, of the same; the one whose last trial is longest ago. Nobody waits for it; it keeps history
+//!   from becoming prejudice. The first race after a suspension has run out does the same.
 
 use super::staggered::{self, RESOLUTION_DELAY};
 use super::{Lookup, Next, Race, View};
@@ -32,8 +35,8 @@ pub(super) struct Adaptive;
 
 impl Race for Adaptive {
     fn next(&self, view: &View<'_>) -> Next {
-        if let Some(family) = view.unasked() {
-            return Next::Query(family);
+        if let Some(record) = view.unasked() {
+            return Next::Query(record);
         }
         let go = go(view);
         let tell_at = match go {
@@ -47,7 +50,7 @@ impl Race for Adaptive {
             return Next::Answer;
         }
         let next = match go {
-            Go::Now => race(self, view),
+            Go::Now => race(view),
             Go::At(due) => Next::Wait(Some((due, "resolution delay"))),
             Go::NotYet => Next::Wait(None),
         };
@@ -55,27 +58,49 @@ impl Race for Adaptive {
     }
 
     fn order(&self, view: &View<'_>, addresses: &mut Vec<IpAddr>) {
-        staggered::interleave(addresses);
-        addresses.sort_by_key(|a| preference(view, *a));
-        // Where no two differ, sorting has kept the interleaving; where history speaks, it rules, but an untried family
-        // comes second rather than last, so that one family's outage never has to be sat out address by address.
-        if let Some(other) = addresses.iter().position(|a| Family::of(*a) != Family::of(addresses[0]))
-            && other > 1
-        {
-            let second = addresses.remove(other);
-            addresses.insert(1, second);
-        }
+        arrange(view, addresses, None);
     }
 }
 
 /// The next attempt, now that there is somebody to race.
-fn race(adaptive: &Adaptive, view: &View<'_>) -> Next {
+fn race(view: &View<'_>) -> Next {
     if let Some(addr) = to_explore(view) {
         return Next::Explore(addr);
     }
     let mut candidates = view.untried();
-    adaptive.order(view, &mut candidates);
+    let twice = twice(view);
+    arrange(view, &mut candidates, twice.or_else(|| unproven(view)));
+    if twice.is_none() {
+        // What the waiting program's socket cannot be exchanged for helps only when it has given up on all else.
+        candidates.sort_by_key(|a| !(view.fits)(*a));
+    }
     staggered::next(view, &candidates, attempt_delay(view))
+}
+
+/// Puts `addresses` in order: families in turn, each by preference, so that one family's outage never has to be sat out
+/// address by address; what has failed lately takes nobody's turn and comes last. `done` is not the first family to come.
+fn arrange(view: &View<'_>, addresses: &mut Vec<IpAddr>, done: Option<Family>) {
+    addresses.sort_by_key(|a| preference(view, *a));
+    let good = addresses.partition_point(|a| !preference(view, *a).0 && !preference(view, *a).1);
+    let mut doubtful = addresses.split_off(good);
+    for part in [&mut *addresses, &mut doubtful] {
+        part.sort_by_key(|a| Some(view.family(*a)) == done);
+        staggered::interleave(view, part);
+    }
+    addresses.append(&mut doubtful);
+}
+
+/// The family of the last two attempts, if they were of one: of a third it is the other's turn in any case.
+fn twice(view: &View<'_>) -> Option<Family> {
+    let mut racing = view.attempts.iter().rev().filter(|a| !a.exploring).map(|a| view.family(a.addr));
+    let last = racing.next()?;
+    (racing.next() == Some(last)).then_some(last)
+}
+
+/// The family of the last attempt, if it has never been seen to work: one silent host says little of one that works.
+fn unproven(view: &View<'_>) -> Option<Family> {
+    let last = view.attempts.iter().rfind(|a| !a.exploring)?.addr;
+    view.path.family(Family::of(last)).rtt.is_none().then(|| view.family(last))
 }
 
 /// Whether an address that is known so far has answered before and has not failed since.
@@ -160,7 +185,7 @@ fn preference(view: &View<'_>, addr: IpAddr) -> (bool, bool, Duration) {
 
 /// Time from the last beginning to the next.
 fn attempt_delay(view: &View<'_>) -> Duration {
-    let racing: Vec<_> = view.attempts.iter().filter(|a| !a.exploring).collect();
+    let racing: Vec<_> = view.in_flight().filter(|a| !a.exploring).collect();
     let Some(last) = racing.last() else { return Duration::ZERO };
     if view.path.is_failing(last.addr, view.now) {
         return MIN_ATTEMPT_DELAY;
@@ -177,12 +202,19 @@ fn to_explore(view: &View<'_>) -> Option<IpAddr> {
     if !view.may_connect || view.attempts.iter().any(|a| a.exploring) {
         return None;
     }
-    let chosen = Family::of(view.attempts.first()?.addr);
-    let other = chosen.other();
+    let other = Family::of(view.attempts.first()?.addr).other();
     let drawn = view.explore || view.path.family(other).wants_probe(view.now);
-    let routed = view.path.family(other).has_route && !view.path.is_suspended(other, view.now);
-    if !drawn || !routed || view.attempts.iter().any(|a| Family::of(a.addr) == other) {
+    if !drawn || view.attempts.iter().any(|a| Family::of(a.addr) == other) {
         return None;
     }
-    view.lookup(other).addresses().first().copied()
+    let open = !view.path.is_suspended(other, view.now);
+    let all = view.addresses();
+    let of_other = all.iter().filter(|a| Family::of(**a) == other && open);
+    let longest_ago = |a: &&IpAddr| view.path.peer(**a).map(|p| p.last_used);
+    let of_same = || {
+        let known = !view.want.includes(other) || view.lookup(other).is_settled() || !open;
+        let untried = all.iter().filter(|a| view.attempts.iter().all(|t| t.addr != **a) && Family::of(**a) != other);
+        untried.filter(|_| view.explore && known).min_by_key(longest_ago)
+    };
+    of_other.min_by_key(longest_ago).or_else(of_same).copied()
 }

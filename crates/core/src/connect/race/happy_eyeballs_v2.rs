@@ -14,8 +14,8 @@ pub(super) struct HappyEyeballsV2;
 
 impl Race for HappyEyeballsV2 {
     fn next(&self, view: &View<'_>) -> Next {
-        if let Some(family) = view.unasked() {
-            return Next::Query(family);
+        if let Some(record) = view.unasked() {
+            return Next::Query(record);
         }
         let tell_at = staggered::tell_at(view).filter(|_| !view.answered);
         if tell_at.is_some_and(|at| view.now >= at) {
@@ -29,16 +29,11 @@ impl Race for HappyEyeballsV2 {
         if view.now < go_at {
             return staggered::sooner(Next::Wait(Some((go_at, "resolution delay"))), tell_at, "resolution delay");
         }
-        let mut candidates = view.untried();
-        // Interleaving goes on from the family of the last attempt.
-        if view.attempts.last().is_some_and(|a| a.addr.is_ipv6()) {
-            candidates.sort_by_key(IpAddr::is_ipv6);
-        }
-        staggered::interleave(&mut candidates);
+        let candidates = staggered::alternate(view, view.untried());
         staggered::sooner(staggered::next(view, &candidates, CONNECTION_ATTEMPT_DELAY), tell_at, "resolution delay")
     }
 
-    fn order(&self, _view: &View<'_>, addresses: &mut Vec<IpAddr>) {
-        staggered::interleave(addresses);
+    fn order(&self, view: &View<'_>, addresses: &mut Vec<IpAddr>) {
+        staggered::interleave(view, addresses);
     }
 }

@@ -6,6 +6,7 @@
 
 mod adaptive;
 mod happy_eyeballs_v2;
+mod happy_eyeballs_v3;
 mod oracle;
 mod sequential;
 mod simultaneous;
@@ -14,10 +15,11 @@ mod staggered;
 use super::{AttemptId, Want};
 use crate::path::{Family, Network};
 use crate::time::{Duration, Instant};
+use crate::wire::record::RecordType;
 use std::fmt;
 use std::net::IpAddr;
 
-/// How the lookup of one family stands.
+/// How the lookup of one record type stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// Not asked.
@@ -107,6 +109,11 @@ pub struct View<'a> {
     pub v4: &'a Lookup,
     /// The lookup of AAAA records.
     pub v6: &'a Lookup,
+    /// The lookup of HTTPS records: its addresses are those that stand in for what is not known of A and AAAA (hints, an
+    /// alias). Settled from the start where none are asked for: by a race that wants none, or for a port but 443.
+    pub https: &'a Lookup,
+    /// When the first addresses were known, hints included, whatever has become of them.
+    pub positive: Option<Instant>,
     /// The program has been told the addresses.
     pub answered: bool,
     /// A port is known and a connection is wanted.
@@ -115,8 +122,10 @@ pub struct View<'a> {
     pub done: bool,
     /// Attempts so far, oldest first.
     pub attempts: &'a [Attempt],
-    /// Addresses that can stand in for the program's socket, as far as is known.
+    /// Addresses that are of any use to the program: what its socket can be exchanged for, and what it will try next.
     pub usable: &'a dyn Fn(IpAddr) -> bool,
+    /// Addresses that the socket of a program that waits can be exchanged for; all, as long as none does.
+    pub fits: &'a dyn Fn(IpAddr) -> bool,
     /// History of the network that the host is on.
     pub path: &'a Network,
     /// Every address that the name had last time.
@@ -128,28 +137,40 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// The lookup of `family`.
-    pub fn lookup(&self, family: Family) -> &Lookup {
-        match family {
-            Family::V4 => self.v4,
-            Family::V6 => self.v6,
+    /// The lookup of `record`, or of the record type of a family.
+    pub fn lookup(&self, record: impl Into<RecordType>) -> &Lookup {
+        match record.into() {
+            RecordType::A => self.v4,
+            RecordType::Aaaa => self.v6,
+            RecordType::Https => self.https,
         }
+    }
+
+    /// Whether records of this type are of use to the program.
+    fn wants(&self, record: RecordType) -> bool {
+        record.family().is_none_or(|f| self.want.includes(f))
+    }
+
+    /// The family of the destination: IPv4 for one that is reached over IPv6 through a translator.
+    pub fn family(&self, addr: IpAddr) -> Family {
+        self.path.family_of(addr)
     }
 
     /// Whether every wanted lookup is settled.
     pub fn all_settled(&self) -> bool {
-        Family::BOTH.iter().all(|f| !self.want.includes(*f) || self.lookup(*f).is_settled())
+        RecordType::ALL.into_iter().all(|r| !self.wants(r) || self.lookup(r).is_settled())
+    }
+
+    /// Every address known so far that the program wants; IPv6 first, each family in the server's order.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        known([self.v6, self.v4], self.https, self.want)
     }
 
     /// Addresses known so far, not yet tried, usable; IPv6 first, each family in the server's order.
     pub fn untried(&self) -> Vec<IpAddr> {
-        Family::BOTH
-            .iter()
-            .filter(|f| self.want.includes(**f))
-            .flat_map(|f| self.lookup(*f).addresses())
-            .filter(|a| (self.usable)(**a) && self.attempts.iter().all(|t| t.addr != **a))
-            .copied()
-            .collect()
+        let mut addresses = self.addresses();
+        addresses.retain(|a| (self.usable)(*a) && self.attempts.iter().all(|t| t.addr != *a));
+        addresses
     }
 
     /// Attempts under way.
@@ -157,28 +178,44 @@ impl View<'_> {
         self.attempts.iter().filter(|a| a.state == State::InFlight)
     }
 
-    /// Whether an attempt has succeeded.
+    /// Whether an attempt has succeeded that fits.
     pub fn has_ready(&self) -> bool {
-        self.attempts.iter().any(|a| matches!(a.state, State::Ready { .. }))
+        self.attempts.iter().any(|a| matches!(a.state, State::Ready { .. }) && (self.fits)(a.addr))
     }
 
-    /// The next wanted lookup that has not been asked, IPv6 first (RFC 8305, section 3).
-    pub fn unasked(&self) -> Option<Family> {
-        Family::BOTH.into_iter().find(|f| self.want.includes(*f) && *self.lookup(*f) == Lookup::Unasked)
+    /// The next wanted lookup that has not been asked: HTTPS, then AAAA, then A (RFC 8305, section 3, and its successor).
+    pub fn unasked(&self) -> Option<RecordType> {
+        RecordType::ALL.into_iter().find(|r| self.wants(*r) && *self.lookup(*r) == Lookup::Unasked)
     }
+}
+
+/// The addresses of these lookups (AAAA, A; HTTPS) that are wanted, each once, those of IPv6 first.
+pub(super) fn known(own: [&Lookup; 2], https: &Lookup, want: Want) -> Vec<IpAddr> {
+    let mut list = Vec::new();
+    for (family, lookup) in Family::BOTH.into_iter().zip(own) {
+        let stand_ins = https.addresses().iter().filter(|a| Family::of(**a) == family);
+        for addr in lookup.addresses().iter().chain(stand_ins).filter(|_| want.includes(family)) {
+            if !list.contains(addr) {
+                list.push(*addr);
+            }
+        }
+    }
+    list
 }
 
 /// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Ask for the addresses of this family.
-    Query(Family),
+    /// Ask for the records of this type.
+    Query(RecordType),
     /// Tell the program the addresses known so far.
     Answer,
     /// Try this address.
     Attempt(IpAddr),
     /// Try this address to learn from it, beside the one that was chosen.
     Explore(IpAddr),
+    /// Give this attempt up: others are to be begun in its place.
+    GiveUp(AttemptId),
     /// Nothing until an event, or until then for that reason.
     Wait(Option<(Instant, &'static str)>),
 }
@@ -207,6 +244,8 @@ pub struct Entry {
     pub what: &'static str,
     /// Only the lab can run it, since it knows what no host can know.
     pub lab_only: bool,
+    /// Asks for HTTPS records (RFC 9460) too; others never cause such a query.
+    pub asks_https: bool,
     /// Makes one.
     pub new: fn() -> Box<dyn Race>,
 }
@@ -226,30 +265,42 @@ pub const ALL: &[Entry] = &[
         name: "sequential",
         what: "old Android (paper 1, equation 1): AAAA, then A; IPv6, on failure IPv4",
         lab_only: false,
+        asks_https: false,
         new: || Box::new(sequential::Sequential),
     },
     Entry {
         name: "happy-eyeballs-v2",
         what: "RFC 8305: both lookups at once, 50 ms for AAAA, IPv6 first, the next address 250 ms later",
         lab_only: false,
+        asks_https: false,
         new: || Box::new(happy_eyeballs_v2::HappyEyeballsV2),
+    },
+    Entry {
+        name: "happy-eyeballs-v3",
+        what: "draft-ietf-happy-happyeyeballs-v3: HTTPS records and hints, addresses and delays by their history",
+        lab_only: false,
+        asks_https: true,
+        new: || Box::new(happy_eyeballs_v3::HappyEyeballsV3),
     },
     Entry {
         name: "simultaneous",
         what: "paper 1: both lookups and both connections at once, waits for both answers (equation 2)",
         lab_only: false,
+        asks_https: false,
         new: || Box::new(simultaneous::Simultaneous),
     },
     Entry {
         name: "adaptive",
         what: "ours: order and delays from the history of this network, exploring in 5 % of races",
         lab_only: false,
+        asks_https: false,
         new: || Box::new(adaptive::Adaptive),
     },
     Entry {
         name: "oracle",
         what: "knows the faster family beforehand: the bound that no race can beat by choosing (lab only)",
         lab_only: true,
+        asks_https: false,
         new: || Box::new(oracle::Oracle),
     },
 ];

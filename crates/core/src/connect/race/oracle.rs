@@ -11,8 +11,8 @@ pub(super) struct Oracle;
 
 impl Race for Oracle {
     fn next(&self, view: &View<'_>) -> Next {
-        if let Some(family) = view.unasked() {
-            return Next::Query(family);
+        if let Some(record) = view.unasked() {
+            return Next::Query(record);
         }
         let favourite = view.faster.unwrap_or(Family::V6);
         if !view.answered {

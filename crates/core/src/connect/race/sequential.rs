@@ -9,9 +9,9 @@ pub(super) struct Sequential;
 
 impl Race for Sequential {
     fn next(&self, view: &View<'_>) -> Next {
-        if let Some(family) = view.unasked() {
+        if let Some(record) = view.unasked() {
             let one_is_open = [view.v6, view.v4].iter().any(|l| matches!(l, super::Lookup::Asked(_)));
-            return if one_is_open { Next::Wait(None) } else { Next::Query(family) };
+            return if one_is_open { Next::Wait(None) } else { Next::Query(record) };
         }
         if !view.all_settled() {
             return Next::Wait(None);

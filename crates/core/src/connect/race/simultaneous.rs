@@ -9,8 +9,8 @@ pub(super) struct Simultaneous;
 
 impl Race for Simultaneous {
     fn next(&self, view: &View<'_>) -> Next {
-        if let Some(family) = view.unasked() {
-            return Next::Query(family);
+        if let Some(record) = view.unasked() {
+            return Next::Query(record);
         }
         if view.may_connect && !view.done && !view.has_ready() {
             // One operation thread a family: its next address when the one before has failed.

@@ -1,8 +1,7 @@
 //! Attempts one after the other with a delay between their beginnings: the frame that RFC 8305, section 5, gives to
 //! every race that does not begin all attempts at once.
 
-use super::{Lookup, Next, State, View};
-use crate::path::Family;
+use super::{Next, State, View};
 use crate::time::{Duration, Instant};
 use std::net::IpAddr;
 
@@ -13,6 +12,7 @@ pub(super) const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 pub(super) const MAX_IN_FLIGHT: usize = 6;
 
 /// The next attempt to `candidates` (best first): at once if none is under way, else `delay` after the last beginning.
+/// Where [`MAX_IN_FLIGHT`] are under way, the oldest makes room: it has been silent for all the delays since.
 pub(super) fn next(view: &View<'_>, candidates: &[IpAddr], delay: Duration) -> Next {
     if !view.may_connect || view.done || view.has_ready() {
         return Next::Wait(None);
@@ -20,11 +20,12 @@ pub(super) fn next(view: &View<'_>, candidates: &[IpAddr], delay: Duration) -> N
     let Some(first) = candidates.first().copied() else { return Next::Wait(None) };
     let racing = || view.attempts.iter().filter(|a| !a.exploring && a.state == State::InFlight);
     let Some(last) = racing().map(|a| a.started).max() else { return Next::Attempt(first) };
-    if racing().count() >= MAX_IN_FLIGHT {
-        return Next::Wait(None);
-    }
     let due = last + delay;
-    if view.now >= due { Next::Attempt(first) } else { Next::Wait(Some((due, "connection attempt delay"))) }
+    if view.now < due {
+        return Next::Wait(Some((due, "connection attempt delay")));
+    }
+    let oldest = racing().min_by_key(|a| a.started).filter(|_| racing().count() >= MAX_IN_FLIGHT);
+    oldest.map_or(Next::Attempt(first), |a| Next::GiveUp(a.id))
 }
 
 /// When the program is told the addresses, once there are any: `None` for now.
@@ -37,11 +38,7 @@ pub(super) fn tell_at(view: &View<'_>) -> Option<Instant> {
     if view.all_settled() || view.has_ready() {
         return Some(view.now);
     }
-    let positive = |f: &Family| match view.lookup(*f) {
-        Lookup::Addresses(at, _) => Some(*at),
-        _ => None,
-    };
-    Family::BOTH.iter().filter_map(positive).min().map(|at| at + RESOLUTION_DELAY)
+    view.positive.map(|at| at + RESOLUTION_DELAY)
 }
 
 /// The sooner of two waits.
@@ -54,10 +51,10 @@ pub(super) fn sooner(next: Next, due: Option<Instant>, why: &'static str) -> Nex
 }
 
 /// Families in turn, beginning with that of the first address; within a family the order stays (RFC 8305, section 4,
-/// with a First Address Family Count of 1).
-pub(super) fn interleave(addresses: &mut Vec<IpAddr>) {
-    let Some(first) = addresses.first().map(IpAddr::is_ipv6) else { return };
-    let (one, other): (Vec<IpAddr>, Vec<IpAddr>) = addresses.iter().partition(|a| a.is_ipv6() == first);
+/// with a First Address Family Count of 1). An address behind a translator counts as IPv4 (section 7).
+pub(super) fn interleave(view: &View<'_>, addresses: &mut Vec<IpAddr>) {
+    let Some(first) = addresses.first().map(|a| view.family(*a)) else { return };
+    let (one, other): (Vec<IpAddr>, Vec<IpAddr>) = addresses.iter().partition(|a| view.family(**a) == first);
     let (mut one, mut other) = (one.into_iter(), other.into_iter());
     addresses.clear();
     loop {
@@ -69,16 +66,46 @@ pub(super) fn interleave(addresses: &mut Vec<IpAddr>) {
     }
 }
 
+/// What is left of an interleaved list: `untried`, best first, in turn from where the last attempt left off.
+pub(super) fn alternate(view: &View<'_>, mut untried: Vec<IpAddr>) -> Vec<IpAddr> {
+    let last = view.attempts.iter().rfind(|a| !a.exploring).map(|a| view.family(a.addr));
+    untried.sort_by_key(|a| Some(view.family(*a)) == last);
+    interleave(view, &mut untried);
+    untried
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connect::Want;
+    use crate::connect::race::Lookup;
+    use crate::path::Network;
 
     #[test]
     fn families_take_turns_and_keep_their_order() {
         let v6 = |n: u16| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, n]);
         let v4 = |n: u8| IpAddr::from([192, 0, 2, n]);
+        let none = Lookup::Without(Instant::ZERO);
+        let view = View {
+            now: Instant::ZERO,
+            want: Want::Both,
+            v4: &none,
+            v6: &none,
+            https: &none,
+            positive: None,
+            answered: false,
+            may_connect: true,
+            done: false,
+            attempts: &[],
+            usable: &|_| true,
+            fits: &|_| true,
+            path: &Network::default(),
+            remembered: &[],
+            explore: false,
+            faster: None,
+        };
         let mut list = vec![v6(1), v6(2), v6(3), v4(1)];
-        interleave(&mut list);
+        interleave(&view, &mut list);
         assert_eq!(list, [v6(1), v4(1), v6(2), v6(3)]);
     }
 }

@@ -20,9 +20,9 @@ impl Story {
         self.told.iter().filter_map(answered).collect()
     }
 
-    fn queries(&self) -> Vec<Family> {
+    fn queries(&self) -> Vec<RecordType> {
         let query = |(_, o): &(u64, Output)| match o {
-            Output::Query { family, .. } => Some(*family),
+            Output::Query { record, .. } => Some(*record),
             _ => None,
         };
         self.told.iter().filter_map(query).collect()
@@ -49,6 +49,7 @@ fn a_lost_aaaa_is_waited_for_no_longer_than_the_resolution_delay() {
     s.ask(2, "go", V6);
     s.pass(10_000);
     assert_eq!(s.answers(), [(20, 1, said(0, 0)), (70, 2, Answered::NotWaitedFor)]);
+    assert_eq!((s.connector.tally().asked, s.connector.tally().not_waited_for), (2, 1));
 }
 
 #[test]
@@ -132,7 +133,7 @@ fn questions_that_are_repeated_share_one_query_and_each_is_answered() {
     (1..=3).for_each(|n| s.ask(n, "musl", V4));
     s.input(Input::Abandon(RequestId(2)));
     s.pass(100);
-    assert_eq!(s.queries(), [V4]);
+    assert_eq!(s.queries(), [RecordType::A]);
     assert_eq!(s.answers(), [(20, 1, said(0, 0)), (20, 3, said(0, 0))]);
 }
 
@@ -169,4 +170,43 @@ fn a_flood_of_questions_is_bounded_and_the_oldest_go_unanswered() {
     assert!(s.answers().iter().all(|(_, n, a)| *n < 476 && *a == Answered::Unanswered));
     s.pass(6000);
     assert_eq!(s.answers().len(), 1500, "given up in the end");
+}
+
+#[test]
+fn a_connection_is_begun_with_the_question_where_a_program_has_gone_before() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 30));
+    for visit in 0..2 {
+        s.ask(1, "go", V4);
+        s.ask(2, "go", V6);
+        s.pass(500);
+        assert_eq!(s.begun().len(), visit, "nobody knew where it would go before the first");
+        let to = s.connect("go", v6(1), true);
+        match visit {
+            0 => assert_eq!(passed(&to), Some(Pass::NothingReady)),
+            _ => assert!(matches!(to, Output::HandOver { connected: true, .. }), "{to:?}"),
+        }
+        s.pass(100_000);
+    }
+    assert_eq!(s.begun(), [(100_520, v6(1))]);
+    let before = s.begun().len();
+    for n in 0..3 {
+        s.ask(10 + 2 * n, "go", V4);
+        s.ask(11 + 2 * n, "go", V6);
+        s.pass(100_000);
+    }
+    assert_eq!(s.begun().len(), before + 1, "whoever only asks is run ahead of once");
+    assert_eq!(s.connector.open_jobs(), 0);
+}
+
+#[test]
+fn a_program_that_asks_for_one_family_is_run_ahead_of_in_that_family() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 30));
+    for n in 0..2 {
+        s.ask(n, "go4", V4);
+        s.pass(500);
+        s.connect("go4", v4(1), false);
+        s.pass(100_000);
+    }
+    assert!(s.begun().iter().all(|(_, addr)| *addr == v4(1)), "{:?}", s.begun());
+    assert_eq!(s.queries(), [RecordType::A; 2]);
 }

@@ -1,6 +1,7 @@
 //! What every race in the registry must keep, whatever the network does.
 
 use super::*;
+use crate::wire::record::Service;
 use proptest::prelude::*;
 
 fn dns() -> impl Strategy<Value = (Option<u64>, usize)> {
@@ -11,7 +12,15 @@ fn host() -> impl Strategy<Value = Host> {
     prop_oneof![4 => (1u64..500).prop_map(Host::Answers), 1 => (1u64..500).prop_map(Host::Refuses), 1 => Just(Host::Silent)]
 }
 
-fn story(race: &str, seed: u64, a: (Option<u64>, usize), aaaa: (Option<u64>, usize), hosts: &[Host]) -> Story {
+/// What a network is like: with IPv4; without it and with a translator; without both, and nobody says so.
+const NETWORKS: usize = 3;
+
+fn story(
+    race: &str,
+    (seed, network): (u64, usize),
+    [a, aaaa, https]: [(Option<u64>, usize); 3],
+    hosts: &[Host],
+) -> Story {
     let settings = Settings { explore: 0.3, seed, ..Settings::of(race::find(race).unwrap()) };
     let list4: Vec<_> = (0..a.1).map(|n| v4(n as u8 + 1)).collect();
     let list6: Vec<_> = (0..aaaa.1).map(|n| v6(n as u16 + 1)).collect();
@@ -21,6 +30,18 @@ fn story(race: &str, seed: u64, a: (Option<u64>, usize), aaaa: (Option<u64>, usi
             s.hosts.insert(*addr, hosts[(i * 2 + usize::from(family == Family::V6)) % hosts.len()]);
         }
         s = s.dns("x.example", family, delay.map_or(Dns::Silent, |d| says(d, &list)));
+    }
+    let hint = |n: usize| match n % 2 {
+        0 => Service { priority: 1, ipv4hint: vec![[192, 0, 2, 7].into()], ..Service::default() },
+        _ => Service { priority: 1, ipv6hint: vec![[0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into()], ..Service::default() },
+    };
+    let records = LookupResult::Services((0..https.1).map(hint).collect(), Duration::from_secs(60));
+    s = s.dns("x.example", RecordType::Https, https.0.map_or(Dns::Silent, |d| Dns::Says(d, records)));
+    if network > 0 {
+        let prefix = "64:ff9b::c000:aa".parse().unwrap();
+        s = s.dns("ipv4only.arpa", Family::V6, if network == 1 { says(30, &[prefix]) } else { Dns::Silent });
+        s.hosts.insert("64:ff9b::c000:201".parse().unwrap(), hosts[0]);
+        s.input(Input::Network { id: Default::default(), v4: false, v6: true });
     }
     s
 }
@@ -32,11 +53,12 @@ proptest! {
     /// was opened and not handed over is closed; nothing is left over; the same story is told twice the same.
     #[test]
     fn every_race_keeps_the_contract(
-        seed: u64, a in dns(), aaaa in dns(), hosts in proptest::collection::vec(host(), 8), nonblocking: bool, early: bool,
+        seed: u64, network in 0..NETWORKS, records in [dns(), dns(), dns()],
+        hosts in proptest::collection::vec(host(), 8), nonblocking: bool, early: bool,
     ) {
         for entry in race::ALL {
             let tell = || {
-                let mut s = story(entry.name, seed, a, aaaa, &hosts);
+                let mut s = story(entry.name, (seed, network), records, &hosts);
                 for _ in 0..3 {
                     if let Resolved::Addresses(list) = s.resolve("curl", "x.example", Want::Both, early.then_some(443)) {
                         prop_assert!(!list.is_empty());

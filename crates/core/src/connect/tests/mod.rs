@@ -3,12 +3,16 @@
 mod asks;
 mod contract;
 mod explained;
+mod many;
+mod services;
 mod stories;
+mod translator;
 
 use super::*;
 use crate::machine::Machine;
 use crate::path::Family;
 use crate::time::{Duration, Instant};
+use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -32,7 +36,7 @@ pub(super) enum Host {
     Silent,
 }
 
-/// How the DNS server treats queries for one family of a name.
+/// How the DNS server treats queries for one record type of a name.
 #[derive(Clone, Debug)]
 pub(super) enum Dns {
     Says(u64, LookupResult),
@@ -54,7 +58,7 @@ enum Event {
 pub(super) struct Story {
     pub connector: Connector,
     pub now: Instant,
-    pub names: BTreeMap<(String, Family), Dns>,
+    pub names: BTreeMap<(String, RecordType), Dns>,
     pub hosts: BTreeMap<IpAddr, Host>,
     /// Everything that came out, with its time in milliseconds.
     pub told: Vec<(u64, Output)>,
@@ -79,8 +83,8 @@ impl Story {
         }
     }
 
-    pub fn dns(mut self, name: &str, family: Family, dns: Dns) -> Self {
-        self.names.insert((name.into(), family), dns);
+    pub fn dns(mut self, name: &str, record: impl Into<RecordType>, dns: Dns) -> Self {
+        self.names.insert((name.into(), record.into()), dns);
         self
     }
 
@@ -100,8 +104,8 @@ impl Story {
     fn drain(&mut self) {
         while let Some(output) = self.connector.poll_output() {
             match &output {
-                Output::Query { id, name, family, .. } => {
-                    if let Some(Dns::Says(after, result)) = self.names.get(&(name.to_string(), *family)).cloned() {
+                Output::Query { id, name, record, .. } => {
+                    if let Some(Dns::Says(after, result)) = self.dns_for(name, *record) {
                         self.schedule(after, Event::Lookup(*id, result));
                     }
                 }
@@ -124,6 +128,20 @@ impl Story {
             }
             self.told.push((self.now.as_nanos() / 1_000_000, output));
         }
+    }
+
+    /// Where the story is silent about HTTPS there is none, and that is said as soon as one of the others is answered.
+    fn dns_for(&self, name: &str, record: RecordType) -> Option<Dns> {
+        let told = |record| self.names.get(&(name.to_owned(), record)).cloned();
+        let none = || {
+            let others = [told(RecordType::A), told(RecordType::Aaaa)].into_iter().flatten();
+            let after = others.filter_map(|d| match d {
+                Dns::Says(after, _) => Some(after),
+                Dns::Silent => None,
+            });
+            Some(Dns::Says(after.min()?, LookupResult::NoData(Duration::from_secs(60))))
+        };
+        told(record).or_else(|| none().filter(|_| record == RecordType::Https))
     }
 
     fn schedule(&mut self, after: u64, event: Event) {
@@ -221,6 +239,19 @@ impl Story {
             }
             other => panic!("{name} was not reached: {other:?}"),
         }
+    }
+
+    /// As [`Self::visit`], by a program whose socket takes either family, like Java's.
+    pub fn visit_either(&mut self, app: &str, name: &str) -> IpAddr {
+        let Resolved::Addresses(list) = self.resolve(app, name, Want::Both, Some(443)) else {
+            panic!("{name} resolves");
+        };
+        for addr in list {
+            if let Output::HandOver { attempt, connected: true, .. } = self.connect(app, addr, false) {
+                return self.reached(attempt);
+            }
+        }
+        panic!("{name} was not reached");
     }
 
     pub fn reached(&self, attempt: AttemptId) -> IpAddr {

@@ -237,26 +237,23 @@ impl Front for Seccomp {
         if self.held.is_empty() {
             self.look_at = None;
         }
-        let exchanged = match told {
-            Told::HandOver { attempt, connected } => match engine.hand_over(attempt, connected) {
-                Some(new) => exchange(&self.listener, &call, socket, &self.fresh, &new).map(|()| match connected {
-                    true => Ok(()),
-                    false => Err(Errno::INPROGRESS.raw_os_error()),
-                }),
-                None => Err(Pass::NothingReady),
-            },
-            Told::Fail(errno) => Ok(Err(errno)),
+        let answer = match told {
+            Told::HandOver { attempt, connected } => {
+                let new = engine.hand_over(attempt, connected).ok_or(Pass::NothingReady);
+                match new.and_then(|new| exchange(&self.listener, &call, socket, &self.fresh, &new)) {
+                    Ok(()) if connected => Ok(()),
+                    Ok(()) => Err(Errno::INPROGRESS.raw_os_error()),
+                    Err(reason) => {
+                        let _ = self.listener.resume(call.id);
+                        return engine.feed(Input::NotTaken { request: RequestId(HELD | n), connected, reason });
+                    }
+                }
+            }
+            Told::Fail(errno) => Err(errno),
             // The connector has counted it. Whoever has gone needs no answer; so below.
             Told::Pass(_) | Told::Answer(_) | Told::Answered(_) => return drop(self.listener.resume(call.id)),
         };
-        let _ = match exchanged {
-            Ok(result) => self.listener.answer(call.id, result),
-            Err(reason) => {
-                let resumed = self.listener.resume(call.id);
-                engine.feed(Input::Passed(RequestId(HELD | n), reason));
-                resumed
-            }
-        };
+        let _ = self.listener.answer(call.id, answer);
     }
 
     fn close(&mut self, engine: &mut Engine) {

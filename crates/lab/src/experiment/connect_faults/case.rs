@@ -31,6 +31,8 @@ pub struct Place {
     pub hangs: bool,
     /// Nobody can be reached, in any way.
     pub hopeless: bool,
+    /// Until a host has its connection, or gives up, in virtual time: without headstart, and with it on a first visit.
+    pub simulated: [Duration; 2],
 }
 
 impl Place {
@@ -44,7 +46,8 @@ impl Place {
         let bare = visit(Arm::Bare)?;
         let ours = visit(Arm::Race(race::find(race::DEFAULT)?))?;
         let hopeless = bare.reached.is_none() && ours.reached.is_none();
-        Ok(Self { fault, hangs: bare.total > HANGS, hopeless, world })
+        let simulated = [bare.total, ours.total];
+        Ok(Self { fault, hangs: bare.total > HANGS, hopeless, simulated, world })
     }
 
     /// Whether programs change the network by what they do, so that they cannot run beside each other.

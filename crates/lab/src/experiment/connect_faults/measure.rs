@@ -27,8 +27,8 @@ pub struct Size {
     pub rounds: RangeInclusive<usize>,
     /// Second visits, as often as this.
     pub second: usize,
-    /// Second visits of programs that need longer than this are left out.
-    pub second_up_to: Duration,
+    /// Only of these programs, by their names; of all if there is no list.
+    pub second_of: Option<&'static [&'static str]>,
     /// Rounds of a program that does nothing.
     pub start_up: usize,
 }
@@ -39,12 +39,12 @@ impl Size {
         budget: Duration::from_millis(700),
         rounds: 1..=3,
         second: 1,
-        second_up_to: Duration::from_millis(500),
+        second_of: Some(&["client", "curl", "wget", "python"]),
         start_up: 10,
     };
     /// Enough for a median and its interval.
     pub const FULL: &Self =
-        &Self { budget: Duration::from_secs(10), rounds: 5..=20, second: 5, second_up_to: LONG, start_up: 40 };
+        &Self { budget: Duration::from_secs(10), rounds: 5..=20, second: 5, second_of: None, start_up: 40 };
 }
 
 /// The runs of a condition, in milliseconds; none for a run that did not do what it was to do.
@@ -101,7 +101,8 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
         }
     }
     // Where everything is in vain, and where the network has changed for good, there is nothing to remember.
-    if !case.place.hopeless && !case.place.changes() && longest < size.second_up_to {
+    let of_interest = size.second_of.is_none_or(|names| names.contains(&case.program.entry.name));
+    if of_interest && !case.place.hopeless && !case.place.changes() && longest < LONG {
         for _ in 0..size.second {
             let mut command = case.with_headstart(network, &SHELL)?;
             measured.second.push(time_second(&mut command, CUT)?.and_then(|ended| value(case.place, ended)));

@@ -135,7 +135,8 @@ fn method(size: &Size) -> [String; 3] {
             "Each program fetches a page of a few bytes, from its start to its end, alone and under `headstart run --quiet`, \
              taking turns, the first one changing: as often as fits into {} s a condition, {} to {} times (once if a run \
              takes {} s). Link: lte (18 ms round trip), hosts 30 ms away, records after 20 ms unless said otherwise. Every \
-             run under headstart has a supervisor of its own, which knows nothing of the network.",
+             run under headstart has a supervisor of its own, which knows nothing of the network. A run counts if the page \
+             was there, not if the program thought so.",
             size.budget.as_secs_f64(),
             size.rounds.start(),
             size.rounds.end(),
@@ -148,7 +149,8 @@ fn method(size: &Size) -> [String; 3] {
             measure::CUT.as_secs()
         ),
         "Second visit: a shell runs the program twice under one `headstart run`; the second run, from the end of the first. \
-         It is compared with the bare program, which remembers nothing."
+         It is compared with the bare program, which remembers nothing. Virtual time stands beside the client, which only \
+         connects; it knows of no program that has to be started."
             .to_owned(),
     ]
 }

@@ -39,11 +39,13 @@ impl Block {
 /// Every comparison within a block: overhead first and with intervals, its parts behind.
 pub(super) fn of(block: &Block, seed: u64) -> Result<Vec<Row>, StatsError> {
     let mut rows = Vec::new();
-    for (baseline, arms) in [
-        (BASELINES[0], &[BASELINES[1], PAPERS, OURS, BOUND][..]),
-        (BASELINES[1], &[PAPERS, OURS, BOUND]),
-        ("bare", &[OURS]),
-    ] {
+    // Every race of the registry against both baselines; they themselves once.
+    let races = |but: &[&str]| -> Vec<&str> {
+        block.taken.iter().map(|(a, _)| a.name()).filter(|n| *n != Arm::Bare.name() && !but.contains(n)).collect()
+    };
+    for (baseline, arms) in
+        [(BASELINES[0], races(&BASELINES[..1])), (BASELINES[1], races(&BASELINES)), (Arm::Bare.name(), vec![OURS])]
+    {
         for arm in arms {
             for metric in Metric::ALL {
                 let (Some(a), Some(b)) = (block.series(metric, arm), block.series(metric, baseline)) else { continue };
