@@ -32,7 +32,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 /// How often a program that waits is looked at for signals, and for whether it still waits. A tenth of what people notice,
@@ -52,6 +52,26 @@ struct Held {
     to: SocketAddr,
     /// When SO_SNDTIMEO has run out.
     until: Option<Instant>,
+}
+
+impl Held {
+    /// Whether the program still has its socket under the number that it called with. A blocking call lasts long enough for
+    /// another thread to close the number and open something else under it, and that must not be touched.
+    fn is_in_place(&self) -> bool {
+        let (number, ..) = self.call.connect;
+        let inode = |file: &OwnedFd| rustix::fs::fstat(file).map(|stat| stat.st_ino).ok();
+        self.socket.nonblocking()
+            || process::descriptor(self.call.thread, number)
+                .is_ok_and(|now| inode(&now).is_some() && inode(&now) == inode(&self.socket.file))
+    }
+
+    /// Lets the kernel make the call, if that is still the call that the program made. Whoever has gone needs no answer.
+    fn resume(&self, listener: &Listener) {
+        let _ = match self.is_in_place() {
+            true => listener.resume(self.call.id),
+            false => listener.answer(self.call.id, Err(Errno::BADF.raw_os_error())),
+        };
+    }
 }
 
 /// The programs of one run, heard by their system calls.
@@ -116,7 +136,7 @@ impl Seccomp {
             if !self.listener.waits(id) {
                 ended.push((*n, None));
             } else if process::signal_waits(held.call.thread) {
-                let _ = self.listener.resume(id);
+                held.resume(&self.listener);
                 ended.push((*n, Some(Pass::Signal)));
             } else if held.until.is_some_and(|until| until <= now) {
                 // socket(7): SO_SNDTIMEO has run out; the connection goes on and EINPROGRESS says so.
@@ -128,7 +148,7 @@ impl Seccomp {
         for (n, reason) in ended {
             self.held.remove(&n);
             let request = RequestId(HELD | n);
-            reason.into_iter().for_each(|reason| engine.feed(Input::Passed(request, reason)));
+            reason.into_iter().for_each(|reason| engine.feed(Input::Passed(request, None, reason)));
             engine.feed(Input::Abandon(request));
         }
         self.look_at = (!self.held.is_empty()).then(|| now + LOOK_EVERY);
@@ -153,22 +173,39 @@ impl Seccomp {
         self.outstanding.note(oldest.unwrap_or(call.id), call.id);
         let n = of_run(self.run) | u64::from(self.next_held);
         self.next_held = self.next_held.wrapping_add(1);
-        if let Err(reason) = self.serve(engine, stub, n, call) {
+        let mut host = None;
+        if let Err(reason) = self.serve(engine, stub, n, call, &mut host) {
             // Whoever has gone needs no answer.
             let _ = self.listener.resume(call.id);
-            reason.into_iter().for_each(|reason| engine.feed(Input::Passed(RequestId(HELD | n), reason)));
+            if let Some(reason) = reason {
+                let host = host.map(|addr: IpAddr| addr.to_string());
+                engine.feed(Input::Passed(RequestId(HELD | n), host, reason));
+            }
         }
     }
 
     /// Claims a connection for a call. An error, with the reason if it is worth counting, is a call that is the kernel's.
-    fn serve(&mut self, engine: &mut Engine, stub: &mut Stub, n: u64, call: Notification) -> Result<(), Option<Pass>> {
+    /// `host` is where the call goes, as soon as that is known.
+    fn serve(
+        &mut self,
+        engine: &mut Engine,
+        stub: &mut Stub,
+        n: u64,
+        call: Notification,
+        host: &mut Option<IpAddr>,
+    ) -> Result<(), Option<Pass>> {
         let (number, address, len) = call.connect;
         let mut bytes = [0u8; MAX_BYTES];
         let bytes = bytes.get_mut(..len).ok_or(None)?;
         let read = process::read_memory(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
         let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
-        if to.port() == DNS || self.redirected.contains(&number) || call.sends {
-            return self.redirect(engine, stub, &call, to);
+        *host = Some(to.ip());
+        let may_lead_to_the_stub = to.port() == DNS || call.sends || self.redirected.remove(&number);
+        if may_lead_to_the_stub && self.redirect(engine, stub, &call, to)? {
+            return Ok(());
+        }
+        if call.sends {
+            return Err(None);
         }
         if !engine.may_know(to.ip()) {
             return Err(Some(Pass::UnknownAddress));
@@ -196,22 +233,26 @@ impl Seccomp {
 }
 
 impl Seccomp {
-    /// Lets the stub see to a call that turns a socket to a DNS server, or away from one.
+    /// Lets the stub see to a call that turns a socket to a DNS server, or away from one; false if it is none of that.
     fn redirect(
         &mut self,
         engine: &mut Engine,
         stub: &mut Stub,
         call: &Notification,
         to: SocketAddr,
-    ) -> Result<(), Option<Pass>> {
+    ) -> Result<bool, Option<Pass>> {
         let (number, ..) = call.connect;
         let file = process::descriptor(call.thread, number).map_err(|e| reason_of(&e))?;
+        if is_switched_off(call.thread) {
+            return Err(Some(Pass::SwitchedOff));
+        }
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
         if !self.listener.waits(call.id) {
             return Err(None);
         }
         let how = if call.sends { Call::Send } else { Call::Connect };
-        let redirected = stub.redirect(engine, (&app, self.run), to, file.as_fd(), how).ok_or(None)?;
+        let redirected = stub.redirect(engine, (&app, self.run), to, file.as_fd(), how);
+        let Some(redirected) = redirected else { return Ok(false) };
         if let Redirected::Exchange(new) = &redirected {
             install(&self.listener, call, file, new).map_err(Some)?;
             if self.redirected.len() < MAX_REDIRECTED {
@@ -223,7 +264,7 @@ impl Seccomp {
             Call::Send => self.listener.resume(call.id),
             Call::Connect => self.listener.answer(call.id, Ok(())),
         };
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -233,27 +274,41 @@ impl Front for Seccomp {
     }
 
     fn tell(&mut self, engine: &mut Engine, n: u64, told: Told) {
-        let Some(Held { call, socket, .. }) = self.held.remove(&n) else { return };
+        let Some(held) = self.held.remove(&n) else { return };
         if self.held.is_empty() {
             self.look_at = None;
         }
+        let id = held.call.id;
         let answer = match told {
+            Told::HandOver { attempt, connected } if !held.is_in_place() => {
+                drop(engine.hand_over(attempt, connected));
+                let request = RequestId(HELD | n);
+                engine.feed(Input::NotTaken { request, to: held.to.ip(), connected, reason: Pass::NotNew });
+                Err(Errno::BADF.raw_os_error())
+            }
             Told::HandOver { attempt, connected } => {
+                let Held { call, socket, to, .. } = held;
                 let new = engine.hand_over(attempt, connected).ok_or(Pass::NothingReady);
                 match new.and_then(|new| exchange(&self.listener, &call, socket, &self.fresh, &new)) {
                     Ok(()) if connected => Ok(()),
                     Ok(()) => Err(Errno::INPROGRESS.raw_os_error()),
                     Err(reason) => {
                         let _ = self.listener.resume(call.id);
-                        return engine.feed(Input::NotTaken { request: RequestId(HELD | n), connected, reason });
+                        return engine.feed(Input::NotTaken {
+                            request: RequestId(HELD | n),
+                            to: to.ip(),
+                            connected,
+                            reason,
+                        });
                     }
                 }
             }
             Told::Fail(errno) => Err(errno),
-            // The connector has counted it. Whoever has gone needs no answer; so below.
-            Told::Pass(_) | Told::Answer(_) | Told::Answered(_) => return drop(self.listener.resume(call.id)),
+            // The connector has counted it.
+            Told::Pass(_) | Told::Answer(_) | Told::Answered(_) => return held.resume(&self.listener),
         };
-        let _ = self.listener.answer(call.id, answer);
+        // Whoever has gone needs no answer.
+        let _ = self.listener.answer(id, answer);
     }
 
     fn close(&mut self, engine: &mut Engine) {
@@ -261,7 +316,7 @@ impl Front for Seccomp {
             engine.poll.remove(&self.listener);
         }
         for (n, held) in std::mem::take(&mut self.held) {
-            let _ = self.listener.resume(held.call.id);
+            held.resume(&self.listener);
             engine.feed(Input::Abandon(RequestId(HELD | n)));
         }
     }

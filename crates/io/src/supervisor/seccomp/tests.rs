@@ -392,6 +392,34 @@ say(s.getsockname()[1] != 0)
 }
 
 #[test]
+fn what_another_thread_opens_under_the_number_of_a_waiting_call_is_not_touched() {
+    let Some(visit) = Visit::new() else { return };
+    let outcome = visit.of(&format!(
+        "{FULL}{}",
+        r#"
+s = tcp()
+number = s.fileno()
+results = []
+t = threading.Thread(target=lambda: results.append(s.connect_ex(FULL)))
+t.start()
+time.sleep(0.3)
+os.close(number)
+r, w = os.pipe()
+say(r == number)
+before = os.fstat(r).st_ino
+for f in fillers: f.close()
+full.settimeout(0.2)
+while t.is_alive():
+    try: full.accept()
+    except OSError: pass
+say(os.fstat(r).st_ino == before, errno.errorcode.get(results[0]))
+s.detach()
+"#
+    ));
+    assert_eq!(outcome.said, "True\nTrue EBADF");
+}
+
+#[test]
 fn a_program_that_is_killed_while_it_waits_leaves_nothing_behind() {
     let Some(visit) = Visit::new() else { return };
     let outcome = visit.of(&format!(
