@@ -19,7 +19,10 @@ const KEPT: [usize; 2] = [8192, 1024];
 
 /// Rooms that nobody uses at the moment.
 #[derive(Clone, Default)]
-pub(super) struct Pool(Arc<Mutex<[Vec<Box<[u8]>>; 2]>>);
+pub(super) struct Pool(Arc<Mutex<Shelves>>);
+
+/// Rooms by their size: small, large.
+type Shelves = [Vec<Box<[u8]>>; 2];
 
 impl Pool {
     /// Takes the bytes out of the socket's hands.
@@ -36,7 +39,7 @@ impl Pool {
         Bytes { room, len, pool: Some(self.clone()) }
     }
 
-    fn shelves(&self) -> MutexGuard<'_, [Vec<Box<[u8]>>; 2]> {
+    fn shelves(&self) -> MutexGuard<'_, Shelves> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

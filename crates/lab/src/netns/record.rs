@@ -265,11 +265,14 @@ impl Flow {
     }
 }
 
+/// A packet of a capture: its moment, its number, its interface and its bytes; in order by moment, then by number.
+type Captured = (Instant, u64, u32, Vec<u8>);
+
 struct Capture {
     file: PcapNgWriter<BufWriter<File>>,
     origin: Duration,
-    /// Packets that may not be in order yet: by moment, then by arrival here.
-    held: BinaryHeap<Reverse<(Instant, u64, u32, Vec<u8>)>>,
+    /// Packets that may not be in order yet.
+    held: BinaryHeap<Reverse<Captured>>,
     number: u64,
 }
 
