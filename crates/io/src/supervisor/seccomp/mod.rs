@@ -187,8 +187,12 @@ impl Seccomp {
         let bytes = bytes.get_mut(..len).ok_or(None)?;
         let read = process::read_memory(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
         let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
-        if to.port() == DNS || self.redirected.contains(&number) || call.sends {
-            return self.redirect(engine, stub, &call, to);
+        let may_lead_to_the_stub = to.port() == DNS || call.sends || self.redirected.remove(&number);
+        if may_lead_to_the_stub && self.redirect(engine, stub, &call, to)? {
+            return Ok(());
+        }
+        if call.sends {
+            return Err(None);
         }
         if !engine.may_know(to.ip()) {
             return Err(Some(Pass::UnknownAddress));
@@ -216,22 +220,26 @@ impl Seccomp {
 }
 
 impl Seccomp {
-    /// Lets the stub see to a call that turns a socket to a DNS server, or away from one.
+    /// Lets the stub see to a call that turns a socket to a DNS server, or away from one; false if it is none of that.
     fn redirect(
         &mut self,
         engine: &mut Engine,
         stub: &mut Stub,
         call: &Notification,
         to: SocketAddr,
-    ) -> Result<(), Option<Pass>> {
+    ) -> Result<bool, Option<Pass>> {
         let (number, ..) = call.connect;
         let file = process::descriptor(call.thread, number).map_err(|e| reason_of(&e))?;
+        if is_switched_off(call.thread) {
+            return Err(Some(Pass::SwitchedOff));
+        }
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
         if !self.listener.waits(call.id) {
             return Err(None);
         }
         let how = if call.sends { Call::Send } else { Call::Connect };
-        let redirected = stub.redirect(engine, (&app, self.run), to, file.as_fd(), how).ok_or(None)?;
+        let redirected = stub.redirect(engine, (&app, self.run), to, file.as_fd(), how);
+        let Some(redirected) = redirected else { return Ok(false) };
         if let Redirected::Exchange(new) = &redirected {
             install(&self.listener, call, file, new).map_err(Some)?;
             if self.redirected.len() < MAX_REDIRECTED {
@@ -243,7 +251,7 @@ impl Seccomp {
             Call::Send => self.listener.resume(call.id),
             Call::Connect => self.listener.answer(call.id, Ok(())),
         };
-        Ok(())
+        Ok(true)
     }
 }
 
