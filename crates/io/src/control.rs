@@ -242,6 +242,23 @@ mod tests {
         assert_eq!(decode::<Reply>(&encode(&reply).unwrap()).unwrap(), reply);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_none(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+            let _ = decode::<Request>(&bytes);
+            let _ = decode::<Request>(&[VERSION.as_bytes(), b"\n", &bytes].concat());
+        }
+
+        #[test]
+        fn any_request_reads_back(command in proptest::collection::vec(".{0,20}", 0..5), pid: u32, host in ".{0,40}") {
+            let descriptors = vec![Descriptor::PreloadListener, Descriptor::PreloadFilter];
+            let run = Request::Run { command, via: "auto".into(), pid, descriptors };
+            for request in [run, Request::Explain { host }, Request::Summarise] {
+                proptest::prop_assert_eq!(decode::<Request>(&encode(&request).unwrap()).unwrap(), request);
+            }
+        }
+    }
+
     #[test]
     fn another_version_is_recognised_and_anything_else_is_refused() {
         assert!(

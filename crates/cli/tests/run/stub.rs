@@ -92,22 +92,45 @@ inside!(a_program_of_musl_is_told_the_same, || {
     prints_the_same(&lab, &c_program(program));
 });
 
-inside!(a_go_program_is_told_the_same, || {
-    let lab = lab();
-    let Some(go) = found("go", "golang-go") else { return };
-    let (source, program) = (lab.scratch.path("lookup.go"), lab.scratch.path("lookup"));
-    let text = "package main\nimport (\"context\"; \"fmt\"; \"net\"; \"os\"; \"sort\")\nfunc main() {\n\
-                r := &net.Resolver{PreferGo: true}\n\
-                for _, name := range os.Args[1:] {\n\
-                a, err := r.LookupHost(context.Background(), name)\nsort.Strings(a)\n\
-                fmt.Println(name, a, err != nil)\n} }\n";
+/// Builds a Go program without the C library.
+fn go_program(lab: &Lab, text: &str) -> Option<PathBuf> {
+    let go = found("go", "golang-go")?;
+    let (source, program) = (lab.scratch.path("program.go"), lab.scratch.path("program"));
     fs::write(&source, text).unwrap();
     let mut build = Command::new(go);
     build.args(["build", "-o"]).arg(&program).arg(&source).env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=mod");
     build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").env("GOCACHE", lab.scratch.path("go-cache"));
     let output = build.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+inside!(a_go_program_is_told_the_same, || {
+    let lab = lab();
+    let text = "package main\nimport (\"context\"; \"fmt\"; \"net\"; \"os\"; \"sort\")\nfunc main() {\n\
+                r := &net.Resolver{PreferGo: true}\n\
+                for _, name := range os.Args[1:] {\n\
+                a, err := r.LookupHost(context.Background(), name)\nsort.Strings(a)\n\
+                fmt.Println(name, a, err != nil)\n} }\n";
+    let Some(program) = go_program(&lab, text) else { return };
     prints_the_same(&lab, &c_program(program));
+});
+
+inside!(a_go_program_that_comes_again_finds_its_connection_begun, || {
+    let lab = lab();
+    let text = "package main\nimport (\"io\"; \"net/http\"; \"os\")\nfunc main() {\n\
+                c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}\n\
+                for i := 0; i < 3; i++ {\n\
+                r, err := c.Get(os.Args[1])\nif err != nil { panic(err) }\n\
+                io.Copy(os.Stdout, r.Body)\nr.Body.Close()\n} }\n";
+    let Some(program) = go_program(&lab, text) else { return };
+    for site in ["www", "v4", "v6", "slow-v6"] {
+        let words = [program.display().to_string(), format!("http://{site}.lab.example/bytes/20000")];
+        let (bare, ours) = (lab.bare(&words), ours(&lab, &words));
+        assert!(bare.code == Some(0) && bare.out.len() == 60_000, "{bare:?}");
+        assert_eq!((ours.code, &ours.out), (bare.code, &bare.out), "{ours:?}");
+        assert!(ours.count("handed_over") + ours.count("handed_over_in_progress") >= 1, "{site}: {ours:?}");
+    }
 });
 
 inside!(node_with_c_ares_is_told_the_same, || {

@@ -229,8 +229,8 @@ fn make_room<V>(map: &mut HashMap<Arc<str>, V>, key: &Arc<str>, age: impl Fn(&V)
     if map.contains_key(key) || map.len() < MAX_HOSTS {
         return;
     }
-    let oldest =
-        map.iter().min_by_key(|(name, value)| (age(value), Arc::clone(name))).map(|(name, _)| Arc::clone(name));
+    let older = |(a, x): &(&Arc<str>, &V), (b, y): &(&Arc<str>, &V)| age(x).cmp(&age(y)).then_with(|| a.cmp(b));
+    let oldest = map.iter().min_by(older).map(|(name, _)| Arc::clone(name));
     if let Some(oldest) = oldest {
         map.remove(&oldest);
     }

@@ -59,15 +59,15 @@ pub struct Resolve {
     pub port: Option<u16>,
 }
 
-/// A program asks DNS itself, for one family of a name.
+/// A program asks DNS itself, for one type of record of a name.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// Who asks.
     pub app: AppId,
     /// The name; case and a final dot do not matter.
     pub name: String,
-    /// The family whose records are asked for.
-    pub family: Family,
+    /// The type that is asked for.
+    pub record: RecordType,
     /// The server that it asks, as in [`Output::Query`]; the first that is asked if one must be.
     pub server: u32,
 }
@@ -120,16 +120,17 @@ pub enum Input {
     Ask(RequestId, Ask),
     /// connect was called.
     Claim(RequestId, Claim),
-    /// A call about this host was left to the program before it got here.
-    LeftAlone(RequestId, String, Pass),
     /// The caller has gone; its answer is not awaited any more.
     Abandon(RequestId),
-    /// A call was left to the kernel before it became a claim, or after; to be counted.
-    Passed(RequestId, Pass),
+    /// A call was left to the program before it got here, or after; to be counted, and noted of the host that it is about
+    /// (a name or an address) if that is known.
+    Passed(RequestId, Option<String>, Pass),
     /// A connection that was to be handed over could not take the place of the program's socket; to be counted.
     NotTaken {
         /// Whose.
         request: RequestId,
+        /// Where the program wants to go.
+        to: IpAddr,
         /// Whether it was connected, or still under way.
         connected: bool,
         /// Why not; the call was left to the kernel.

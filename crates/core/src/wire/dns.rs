@@ -97,6 +97,8 @@ pub fn encode_query(id: u16, name: &str, record: impl Into<RecordType>) -> Resul
     message.add_query(Query::query(absolute(name)?, wire_type(record.into())));
     let mut edns = Edns::new();
     edns.set_max_payload(MAX_UDP_PAYLOAD);
+    // Whether the server has validated its answer is for programs that ask for it (RFC 6840, section 5.7; see `relay`).
+    message.metadata.authentic_data = true;
     message.set_edns(edns);
     message.to_vec().map_err(|_| BadName(name.to_owned()))
 }

@@ -2,11 +2,11 @@
 //! are made an answer to another copy of the question (RFC 1035, RFC 6891).
 //!
 //! What a server said is passed on as it stands, aliases, additional records and bits included: only the id, the spelling
-//! of the question and the ages change. Whatever asks for more than addresses is no question for us: other types and
+//! of the question and the ages change. Whatever asks for more than addresses and services is no question for us: other types and
 //! classes, options (cookies, client subnets), DNSSEC's bits. Bytes of both sides are foreign; they never panic here.
 
 use super::dns::MAX_UDP_PAYLOAD;
-use crate::path::Family;
+use super::record::RecordType;
 use crate::time::Duration;
 
 const HEADER: usize = 12;
@@ -17,21 +17,25 @@ const OPCODE: u16 = 0x7800;
 const TC: u16 = 0x0200;
 const RD: u16 = 0x0100;
 const RA: u16 = 0x0080;
+const AD: u16 = 0x0020;
 const SERVER_FAILURE: u16 = 2;
 const TYPE_A: u16 = 1;
 const TYPE_AAAA: u16 = 28;
 const TYPE_OPT: u16 = 41;
+const TYPE_HTTPS: u16 = 65;
 const CLASS_IN: u16 = 1;
 
-/// A question for the addresses of a name in one family, and nothing else.
+/// A question for records of a name that we ask for too, and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The name, as it was spelled, without the final dot.
     pub name: String,
-    /// The family.
-    pub family: Family,
+    /// The type.
+    pub record: RecordType,
     /// The header and the question, as they came.
     head: Vec<u8>,
+    /// The asker wants to know whether the server has validated its answer: RFC 6840, section 5.7.
+    authentic: bool,
     /// The largest answer that is taken, if the asker speaks EDNS.
     payload: Option<usize>,
 }
@@ -42,15 +46,16 @@ impl Question {
         let head = query.get(..HEADER)?;
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
         let additional = word(10);
-        // A plain query, recursion desired, no other bit: AD, CD and what is to come are the server's business.
-        if word(2) != RD || (word(4), word(6), word(8)) != (1, 0, 0) || additional > 1 {
+        // A plain query, recursion desired, no other bit but AD: CD and what is to come are the server's business.
+        if word(2) & !AD != RD || (word(4), word(6), word(8)) != (1, 0, 0) || additional > 1 {
             return None;
         }
         let (name, end) = read_name(query)?;
         let [t0, t1, c0, c1] = *query.get(end..end + 4)?.first_chunk()?;
-        let family = match u16::from_be_bytes([t0, t1]) {
-            TYPE_A => Family::V4,
-            TYPE_AAAA => Family::V6,
+        let record = match u16::from_be_bytes([t0, t1]) {
+            TYPE_A => RecordType::A,
+            TYPE_AAAA => RecordType::Aaaa,
+            TYPE_HTTPS => RecordType::Https,
             _ => return None,
         };
         let end = end + 4;
@@ -63,7 +68,7 @@ impl Question {
             _ => return None,
         };
         let in_class = u16::from_be_bytes([c0, c1]) == CLASS_IN;
-        in_class.then(|| Self { name, family, head: query[..end].to_vec(), payload })
+        in_class.then(|| Self { name, record, head: query[..end].to_vec(), authentic: word(2) & AD != 0, payload })
     }
 
     /// The server's `reply` to a question for the same records, `age` old, as an answer to this one. `None` if it is about
@@ -77,7 +82,9 @@ impl Question {
         }
         let mut answer = reply.to_vec();
         answer[..2].copy_from_slice(&self.head[..2]);
-        answer[2..4].copy_from_slice(&(flags | RD).to_be_bytes());
+        // Our own queries always ask for AD.
+        let untold = if self.authentic { 0 } else { AD };
+        answer[2..4].copy_from_slice(&((flags | RD) & !untold).to_be_bytes());
         // As it was spelled: some askers check (draft-vixie-dnsext-dns0x20).
         answer[HEADER..self.head.len()].copy_from_slice(question);
         let age = u32::try_from(age.as_secs()).unwrap_or(u32::MAX);
@@ -200,6 +207,7 @@ fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::Family;
     use crate::wire::dns::{Answer, decode_answer, encode_query};
     use proptest::prelude::*;
     use std::net::IpAddr;
@@ -223,7 +231,7 @@ mod tests {
         query
     }
 
-    /// The reply to `query`: an alias, `addresses` A records and an OPT at the end, each TTL 300.
+    /// The reply to `query`, validated: an alias, `addresses` A records and an OPT at the end, each TTL 300.
     fn reply(query: &[u8], addresses: u8) -> Vec<u8> {
         let end = skip_name(query, HEADER).unwrap() + 4;
         let mut m = query[..end].to_vec();
@@ -245,9 +253,10 @@ mod tests {
     #[test]
     fn questions_for_addresses_are_read_with_and_without_edns() {
         let plain = ask(&query(7, "WWW.example.org", TYPE_AAAA, 1));
-        assert_eq!((plain.name.as_str(), plain.family, plain.payload), ("WWW.example.org", Family::V6, None));
+        assert_eq!((plain.name.as_str(), plain.record, plain.payload), ("WWW.example.org", RecordType::Aaaa, None));
         let edns = ask(&with_edns(query(7, "www.example.org", TYPE_A, 1), 4096));
-        assert_eq!((edns.family, edns.payload), (Family::V4, Some(4096)));
+        assert_eq!((edns.record, edns.payload), (RecordType::A, Some(4096)));
+        assert_eq!(ask(&query(7, "www.example.org", TYPE_HTTPS, 1)).record, RecordType::Https);
         assert_eq!(ask(&encode_query(7, "a.example", Family::V4).unwrap()).payload, Some(1232), "our own kind");
     }
 
@@ -258,7 +267,6 @@ mod tests {
             (2, 0x00, "no recursion"),
             (2, 0x29, "another opcode"),
             (2, 0x81, "a reply"),
-            (3, 0x20, "AD"),
             (3, 0x10, "CD"),
             (5, 2, "two questions"),
             (7, 1, "an answer"),
@@ -288,6 +296,7 @@ mod tests {
         let end = skip_name(&asked, HEADER).unwrap() + 4;
         let mut expected = said.clone();
         expected[..2].copy_from_slice(&asked[..2]);
+        expected[3] &= !0x20;
         expected[HEADER..end].copy_from_slice(&asked[HEADER..end]);
         for record in 0..3 {
             expected[end + 16 * record + 9] = 200;
@@ -299,6 +308,18 @@ mod tests {
         assert_eq!(read, Ok(Answer::Addresses(addresses, Duration::from_secs(200))));
         let later = ask(&asked).answer_from(&said, Duration::from_secs(301)).unwrap();
         assert_eq!(&later[end + 6..end + 10], [0; 4], "less than nothing is nothing");
+    }
+
+    #[test]
+    fn whether_an_answer_was_validated_is_told_to_those_who_ask() {
+        let asked = query(7, "www.example.org", TYPE_A, 1);
+        let said = reply(&asked, 1);
+        assert_eq!(said[3] & 0x20, 0x20, "the server says so");
+        assert_eq!(ask(&asked).answer_from(&said, Duration::ZERO).unwrap()[3], 0x80);
+        let mut wanting = asked;
+        wanting[3] = 0x20;
+        assert_eq!(ask(&wanting).answer_from(&said, Duration::ZERO).unwrap()[3], 0xa0);
+        assert_eq!(ask(&wanting).empty()[3], 0x80, "nobody has validated that");
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(super) struct Engine {
 impl Engine {
     pub fn new(mut settings: Settings, names: Names) -> io::Result<Self> {
         settings.servers = u32::try_from(names.servers().len()).unwrap_or(1);
-        Ok(Self {
+        let mut engine = Self {
             clock: Clock::new(),
             poll: Poll::new()?,
             connector: Connector::new(settings),
@@ -82,7 +82,10 @@ impl Engine {
             network: None,
             told_addresses: vec![0; FILTER_BYTES],
             network_namespace: netns::own_cookie().ok(),
-        })
+        };
+        // Before anything is learned, so that it is known of which network.
+        engine.look_around();
+        Ok(engine)
     }
 
     /// Gives the connector an input and does what it wants done; what it tells programs waits for [`Self::told`].

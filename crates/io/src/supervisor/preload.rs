@@ -148,7 +148,7 @@ impl Preload {
                 caller.name = Some(name.clone());
                 engine.look_around();
                 if let Err(reason) = engine.names.check(&name) {
-                    engine.feed(Input::LeftAlone(id, name, reason));
+                    engine.feed(Input::Passed(id, Some(name), reason));
                     return self.reply(n, &Reply::Pass(reason), None);
                 }
                 let want = match (family, engine.routes()) {

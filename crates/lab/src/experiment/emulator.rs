@@ -1,8 +1,13 @@
 //! `emulator`: how truly the emulator carries real packets. An instrument: it serves no claim, the claims rest on it.
 //!
-//! The kernel's TCP shakes hands and downloads over the link `yardstick` (100 Mbit/s, 15 ms each way); what it saw is
-//! compared with what the link was told, and with the same link in virtual time. Runs inside namespaces that the caller
+//! Here: the kernel's TCP shakes hands and downloads over the link `yardstick` (100 Mbit/s, 15 ms each way); what it saw is
+//! compared with what the link was told, and with the same link in virtual time. In the modules: how much it carries and at
+//! what cost, how late single packets come, whether every packet met the fate that the models say. Runs inside namespaces that the caller
 //! has entered; the state of the machine is the caller's to record and to doubt.
+
+mod fidelity;
+mod lateness;
+mod throughput;
 
 use super::target::Target;
 use super::{Condition, Context, Entry, Outcome, Row, Series};
@@ -24,7 +29,17 @@ pub const ENTRY: Entry = Entry {
     name: "emulator",
     shows: "An emulated link carries real packets at the rate and the round-trip time that it was told",
     claims: &[],
-    conditions: &[YARDSTICK],
+    conditions: &[
+        YARDSTICK,
+        throughput::FAST,
+        throughput::TWO_GBIT,
+        throughput::UNLIMITED,
+        throughput::TBF,
+        lateness::IDLE,
+        lateness::BUSY,
+        fidelity::REPLAY,
+        fidelity::SERIES,
+    ],
     needs_namespaces: true,
     run,
 };
@@ -64,15 +79,29 @@ struct Size {
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    if cx.wants(YARDSTICK) {
+        yardstick(cx, &mut outcome)?;
+    }
+    throughput::run(cx, &mut outcome)?;
+    lateness::run(cx, &mut outcome)?;
+    fidelity::run(cx, &mut outcome)?;
+    outcome.method.push(QUOTED.into());
+    Ok(outcome)
+}
+
+/// What others reach, which this experiment does not measure.
+const QUOTED: &str = "Peers are quoted, not measured here: in the project's notes on this kind of machine (2 processors, load 3 \
+                      to 5, one TCP flow, 5 ms each way), mahimahi's mm-delay carried 533 to 612 Mbit/s for 5.6 to 5.9 s of \
+                      processor time a gigabyte with errors of the delay up to 1.8 ms either way, rattan 251 to 381 Mbit/s \
+                      for 9.1 to 9.7 s. No row here is compared with them.";
+
+fn yardstick(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     let size = if cx.quick {
         Size { handshakes: 40, download: Duration::from_secs(5) }
     } else {
         Size { handshakes: 300, download: Duration::from_secs(20) }
     };
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    if !cx.wants(YARDSTICK) {
-        return Ok(outcome);
-    }
     let world = World { seed: cx.seed, ..default_world(YARDSTICK) };
     let network = Network::build(&world)?;
     outcome.conditions.push(Condition {
@@ -101,17 +130,17 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         rtts.push((family, measured, virtual_handshake(cx, &world, family)?));
         if cx.progress.stop() {
             outcome.invalidate("it was stopped before the end");
-            return Ok(outcome);
+            return Ok(());
         }
     }
     cx.progress.step(2, 3, "one download");
     let rates = download(cx, &network, address(&world, Family::V6)?, size.download)?;
     for (family, measured, simulated) in &rtts {
-        report_handshakes(&mut outcome, *family, measured, *simulated, cx.seed)?;
+        report_handshakes(outcome, *family, measured, *simulated, cx.seed)?;
     }
-    report_download(&mut outcome, &rates)?;
-    report_certificate(&mut outcome, &network.certificate());
-    Ok(outcome)
+    report_download(outcome, &rates)?;
+    report_certificate(outcome, &network.certificate());
+    Ok(())
 }
 
 fn name(family: Family) -> &'static str {
@@ -264,7 +293,6 @@ fn report_handshakes(
 }
 
 fn report_download(outcome: &mut Outcome, rates: &Rates) -> anyhow::Result<()> {
-    let at_ip = |payload: f64| payload * PACKET.0 / PACKET.1;
     let metric = "rate of a download at the IP layer, mean after 2 s";
     let row = |metric: &str, value: f64, told: f64| Row {
         baseline_arm: Some("as-told".into()),
@@ -285,6 +313,11 @@ fn report_download(outcome: &mut Outcome, rates: &Rates) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The rate at the IP layer that goes with a rate of payload.
+fn at_ip(payload: f64) -> f64 {
+    payload * PACKET.0 / PACKET.1
+}
+
 fn report_certificate(outcome: &mut Outcome, certificate: &Certificate) {
     let Certificate { lateness, net_lateness, drops, .. } = certificate;
     for (metric, value) in [
@@ -299,19 +332,31 @@ fn report_certificate(outcome: &mut Outcome, certificate: &Certificate) {
     let allowed = Target::AtMost(certificate.allowed_us);
     outcome.notes.push(allowed.note("lateness of packets, p99", lateness.p99_us, "us"));
     outcome.notes.push(format!(
-        "The emulator moved {} packets, {} early, with a fixed bias of {:.1} us and {} real-time priority; {drops:?}.",
+        "The emulator moved {} packets by ports of {}, {} early, with a fixed bias of {:.1} us and {} real-time priority; \
+         {drops:?}.",
         certificate.packets,
+        certificate.ports,
         certificate.early,
         certificate.bias_us,
         if certificate.real_time_priority { "with" } else { "without" },
     ));
+    judge(outcome, certificate, YARDSTICK);
+}
+
+/// Marks the run if the emulator was late or lost something.
+fn judge(outcome: &mut Outcome, certificate: &Certificate, condition: &str) {
     if !certificate.valid {
-        outcome.invalidate(format!(
-            "the emulator could not keep its times: p99 {:.0} us late (allowed: {:.0} us), {} early, {drops:?}: close \
-             other programs and run again",
-            lateness.p99_us, certificate.allowed_us, certificate.early
-        ));
+        complain(outcome, certificate, condition);
     }
+}
+
+/// Marks the run.
+fn complain(outcome: &mut Outcome, certificate: &Certificate, condition: &str) {
+    outcome.invalidate(format!(
+        "the emulator could not keep its word in {condition}: p99 {:.0} us late (allowed: {:.0} us), {} early, {:?}: close \
+         other programs and run again",
+        certificate.lateness.p99_us, certificate.allowed_us, certificate.early, certificate.drops
+    ));
 }
 
 fn ms(d: Duration) -> f64 {

@@ -141,7 +141,8 @@ impl Network {
         for host in hosts(&world.sites).filter(|host| host.fate != Fate::Refuses) {
             topology::in_ns(&wires.far, || web.listen(host.addr).map_err(io("listening for a site")))?;
         }
-        let emulator = Emulator::start(&[cable], world.seed, ports, peers(&world.sites, &world.resolvers), clock, settings)
+        let peers = peers(&world.sites, &world.resolvers);
+        let emulator = Emulator::start(&[cable], world.seed, ports, peers, clock, settings)
             .map_err(io("starting the emulator"))?;
         let files = match &world.resolvers[..] {
             [Resolver::ORDINARY] => None,

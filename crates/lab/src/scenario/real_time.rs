@@ -6,7 +6,7 @@
 use super::flow::{Flow, LEAST_BYTES, Measured, PATIENCE, Traffic, due};
 use super::routes::{End, Routes};
 use super::{Scenario, flow};
-use crate::netns::{Certificate, Error, Nodes};
+use crate::netns::{Certificate, Error, Nodes, Settings};
 use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
@@ -35,7 +35,12 @@ pub struct Played {
 
 /// Plays it to the end of its last flow, or to its limit. Call it inside (see `netns::Entry::enter`).
 pub fn play(scenario: &Scenario) -> Result<Played, Error> {
-    let nodes = Nodes::build(scenario)?;
+    play_with(scenario, &Settings::default())
+}
+
+/// As [`play`], with the emulator set up by `settings`.
+pub fn play_with(scenario: &Scenario, settings: &Settings) -> Result<Played, Error> {
+    let nodes = Nodes::build_with(scenario, settings)?;
     let routes = Routes::of(scenario).map_err(|(_, reason)| Error::World(reason))?;
     let clock = nodes.clock();
     let begin = clock.now() + LEAD;

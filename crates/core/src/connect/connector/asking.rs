@@ -12,7 +12,8 @@ impl Connector {
     /// See [`crate::connect::asks`].
     pub(super) fn ask(&mut self, now: Instant, request: RequestId, ask: Ask) {
         let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
-        let question = Question { app: ask.app, name, record: ask.family.into() };
+        let question = Question { app: ask.app, name, record: ask.record };
+        self.make_room_for(&question.app);
         let said = self.asks.ask(now, &question);
         self.answer_or_look_up(now, request, &question, said, ask.server);
         if let Some((port, want)) = self.asks.goes_to(&question) {

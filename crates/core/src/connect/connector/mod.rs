@@ -234,22 +234,23 @@ impl Connector {
         }
     }
 
-    /// A call about `host` was left alone before it got here.
-    fn left_alone(&mut self, now: Instant, request: RequestId, host: &str, reason: Pass) {
+    fn passed(&mut self, now: Instant, request: RequestId, host: Option<String>, reason: Pass) {
         self.count_pass(request, reason);
-        self.timelines.left(now, &host.trim_end_matches('.').to_ascii_lowercase(), reason);
+        let called = self.timelines.forget(request);
+        if let Some(host) = host.or_else(|| called.map(|addr| addr.to_string())) {
+            self.timelines.left(now, &host.trim_end_matches('.').to_ascii_lowercase(), reason);
+        }
     }
 
     fn count_pass(&mut self, request: RequestId, reason: Pass) {
         *self.tally.of(request.account()).passed.entry(reason).or_default() += 1;
     }
 
-    fn not_taken(&mut self, request: RequestId, connected: bool, reason: Pass) {
+    fn not_taken(&mut self, request: RequestId, connected: bool) {
         let tally = self.tally.of(request.account());
         let handed_over = if connected { &mut tally.handed_over } else { &mut tally.handed_over_in_progress };
         *handed_over = handed_over.saturating_sub(1);
         tally.unused += 1;
-        self.count_pass(request, reason);
     }
 
     fn pass(&mut self, request: RequestId, reason: Pass) {
@@ -416,10 +417,12 @@ impl Machine for Connector {
                 self.timelines.called(request, claim.to.ip());
                 self.claim(now, request, claim);
             }
-            Input::LeftAlone(request, host, reason) => self.left_alone(now, request, &host, reason),
             Input::Abandon(request) => self.abandon(now, request),
-            Input::Passed(request, reason) => self.count_pass(request, reason),
-            Input::NotTaken { request, connected, reason } => self.not_taken(request, connected, reason),
+            Input::Passed(request, host, reason) => self.passed(now, request, host, reason),
+            Input::NotTaken { request, to, connected, reason } => {
+                self.not_taken(request, connected);
+                self.passed(now, request, Some(to.to_string()), reason);
+            }
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),

@@ -8,7 +8,10 @@ const SITE: &str = "www.example";
 impl Story {
     /// A question under request id `n`.
     fn ask(&mut self, n: u64, app: &str, family: Family) {
-        self.input(Input::Ask(RequestId(n), Ask { app: app.into(), name: SITE.into(), family, server: 0 }));
+        self.input(Input::Ask(
+            RequestId(n),
+            Ask { app: app.into(), name: SITE.into(), record: family.into(), server: 0 },
+        ));
     }
 
     /// When and how each question was answered.
@@ -163,7 +166,7 @@ fn a_refusal_is_passed_on_and_not_remembered() {
 fn a_flood_of_questions_is_bounded_and_the_oldest_go_unanswered() {
     let mut s = Story::of("adaptive");
     for n in 0..1500 {
-        let ask = Ask { app: "flood".into(), name: format!("{n}.example"), family: V4, server: 0 };
+        let ask = Ask { app: "flood".into(), name: format!("{n}.example"), record: V4.into(), server: 0 };
         s.input(Input::Ask(RequestId(n), ask));
     }
     assert_eq!(s.answers().len(), 1500 - 1024);

@@ -96,7 +96,7 @@ fn calls_that_were_left_alone_are_told_with_their_reasons_by_name_and_by_address
     let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
     s.connect("curl", v4(1), false);
     s.connect("curl", v4(9), false);
-    s.input(Input::LeftAlone(RequestId(77), "Printer.local.".into(), Pass::LocalName));
+    s.input(Input::Passed(RequestId(77), Some("Printer.local.".into()), Pass::LocalName));
     s.visit("curl", SITE);
     let of = |e: &Explanation, reason: Pass| e.left_alone.get(reason.describe()).copied();
     let site = s.explain(SITE).unwrap();

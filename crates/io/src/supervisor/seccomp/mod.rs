@@ -32,7 +32,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 /// How often a program that waits is looked at for signals, and for whether it still waits. A tenth of what people notice,
@@ -148,7 +148,7 @@ impl Seccomp {
         for (n, reason) in ended {
             self.held.remove(&n);
             let request = RequestId(HELD | n);
-            reason.into_iter().for_each(|reason| engine.feed(Input::Passed(request, reason)));
+            reason.into_iter().for_each(|reason| engine.feed(Input::Passed(request, None, reason)));
             engine.feed(Input::Abandon(request));
         }
         self.look_at = (!self.held.is_empty()).then(|| now + LOOK_EVERY);
@@ -173,20 +173,33 @@ impl Seccomp {
         self.outstanding.note(oldest.unwrap_or(call.id), call.id);
         let n = of_run(self.run) | u64::from(self.next_held);
         self.next_held = self.next_held.wrapping_add(1);
-        if let Err(reason) = self.serve(engine, stub, n, call) {
+        let mut host = None;
+        if let Err(reason) = self.serve(engine, stub, n, call, &mut host) {
             // Whoever has gone needs no answer.
             let _ = self.listener.resume(call.id);
-            reason.into_iter().for_each(|reason| engine.feed(Input::Passed(RequestId(HELD | n), reason)));
+            if let Some(reason) = reason {
+                let host = host.map(|addr: IpAddr| addr.to_string());
+                engine.feed(Input::Passed(RequestId(HELD | n), host, reason));
+            }
         }
     }
 
     /// Claims a connection for a call. An error, with the reason if it is worth counting, is a call that is the kernel's.
-    fn serve(&mut self, engine: &mut Engine, stub: &mut Stub, n: u64, call: Notification) -> Result<(), Option<Pass>> {
+    /// `host` is where the call goes, as soon as that is known.
+    fn serve(
+        &mut self,
+        engine: &mut Engine,
+        stub: &mut Stub,
+        n: u64,
+        call: Notification,
+        host: &mut Option<IpAddr>,
+    ) -> Result<(), Option<Pass>> {
         let (number, address, len) = call.connect;
         let mut bytes = [0u8; MAX_BYTES];
         let bytes = bytes.get_mut(..len).ok_or(None)?;
         let read = process::read_memory(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
         let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
+        *host = Some(to.ip());
         let may_lead_to_the_stub = to.port() == DNS || call.sends || self.redirected.remove(&number);
         if may_lead_to_the_stub && self.redirect(engine, stub, &call, to)? {
             return Ok(());
@@ -270,18 +283,23 @@ impl Front for Seccomp {
             Told::HandOver { attempt, connected } if !held.is_in_place() => {
                 drop(engine.hand_over(attempt, connected));
                 let request = RequestId(HELD | n);
-                engine.feed(Input::NotTaken { request, connected, reason: Pass::NotNew });
+                engine.feed(Input::NotTaken { request, to: held.to.ip(), connected, reason: Pass::NotNew });
                 Err(Errno::BADF.raw_os_error())
             }
             Told::HandOver { attempt, connected } => {
-                let Held { call, socket, .. } = held;
+                let Held { call, socket, to, .. } = held;
                 let new = engine.hand_over(attempt, connected).ok_or(Pass::NothingReady);
                 match new.and_then(|new| exchange(&self.listener, &call, socket, &self.fresh, &new)) {
                     Ok(()) if connected => Ok(()),
                     Ok(()) => Err(Errno::INPROGRESS.raw_os_error()),
                     Err(reason) => {
                         let _ = self.listener.resume(call.id);
-                        return engine.feed(Input::NotTaken { request: RequestId(HELD | n), connected, reason });
+                        return engine.feed(Input::NotTaken {
+                            request: RequestId(HELD | n),
+                            to: to.ip(),
+                            connected,
+                            reason,
+                        });
                     }
                 }
             }

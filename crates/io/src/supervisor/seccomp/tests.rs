@@ -394,7 +394,9 @@ say(s.getsockname()[1] != 0)
 #[test]
 fn what_another_thread_opens_under_the_number_of_a_waiting_call_is_not_touched() {
     let Some(visit) = Visit::new() else { return };
-    let outcome = visit.of(&format!("{FULL}{}", r#"
+    let outcome = visit.of(&format!(
+        "{FULL}{}",
+        r#"
 s = tcp()
 number = s.fileno()
 results = []
@@ -412,7 +414,8 @@ while t.is_alive():
     except OSError: pass
 say(os.fstat(r).st_ino == before, errno.errorcode.get(results[0]))
 s.detach()
-"#));
+"#
+    ));
     assert_eq!(outcome.said, "True\nTrue EBADF");
 }
 

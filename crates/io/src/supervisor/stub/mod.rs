@@ -112,17 +112,15 @@ impl Stub {
         let (Some((app, account)), Some(question), Some(index)) = (known, question, index) else {
             return self.forward(engine, asker, query.to_vec());
         };
-        if self.pending.values().any(|p| p.asker == asker && p.query == query) {
-            // Asked again because no answer has come; one is under way.
-            return;
-        }
-        if self.pending.len() >= MAX_PENDING {
+        // Asked again because no answer has come: whatever holds it up here must not hold up what would come without us.
+        let again = self.pending.values().any(|p| p.asker == asker && p.query == query);
+        if again || self.pending.len() >= MAX_PENDING {
             return self.forward(engine, asker, query.to_vec());
         }
         let n = u64::from(account) << 32 | u64::from(self.next);
         self.next = self.next.wrapping_add(1);
         let server = u32::try_from(index).unwrap_or(0);
-        let ask = Ask { app, name: question.name.clone(), family: question.family, server };
+        let ask = Ask { app, name: question.name.clone(), record: question.record, server };
         self.pending.insert(n, Pending { asker, query: query.to_vec(), question });
         engine.feed(Input::Ask(RequestId(QUESTION | n), ask));
     }
@@ -178,8 +176,8 @@ impl Stub {
                 }
             }
             Answered::NotWaitedFor => self.answer(asker, &question.empty()),
-            // As long as it takes the server to answer, so long the program may wait and ask again.
-            Answered::Unanswered => {}
+            // Nothing has come that we could read. The program may still wait, and take what we do not.
+            Answered::Unanswered => self.forward(engine, asker, query),
         }
     }
 }
