@@ -16,7 +16,7 @@ mod private_files;
 mod record;
 mod settings;
 mod shell;
-mod super_packet;
+pub mod super_packet;
 mod switch;
 mod timeline;
 mod topology;

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// Longest headers that are understood: Ethernet, an IPv6 header with extensions or an IPv4 header with options, and TCP
 /// with all of its options.
-pub(super) const HEADERS: usize = 256;
+pub const HEADERS: usize = 256;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -24,7 +24,7 @@ const CWR: u8 = 0x80;
 
 /// How one super-packet is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
+pub struct Cut {
     v4: bool,
     transport: Transport,
     ecn: bool,
@@ -39,7 +39,7 @@ pub(super) struct Cut {
 }
 
 /// The first part of a frame that is to go out; the second is a range of the payload.
-pub(super) struct Headers {
+pub struct Headers {
     bytes: [u8; HEADERS],
     len: usize,
     /// What is left to do about the frame.
@@ -144,7 +144,7 @@ impl Cut {
 }
 
 /// Fills in the checksum that `packet` still needs; leaves alone what has no room for one.
-pub(super) fn finish(packet: &mut [u8], checksum: Checksum) {
+pub fn finish(packet: &mut [u8], checksum: Checksum) {
     let (start, at) = (usize::from(checksum.start), usize::from(checksum.start) + usize::from(checksum.offset));
     let Some(sum) = packet.get(start..).map(|bytes| !fold(add(0, bytes))) else { return };
     // A sum of zero would say "no checksum" to UDP (RFC 768); its other form is as true.
@@ -156,7 +156,7 @@ pub(super) fn finish(packet: &mut [u8], checksum: Checksum) {
 
 /// Whether the frame is IPv4, where its transport header begins, and which transport; none for fragments and for what
 /// is not IP.
-pub(super) fn transport_of(frame: &[u8]) -> Option<(bool, usize, u8)> {
+pub fn transport_of(frame: &[u8]) -> Option<(bool, usize, u8)> {
     let (ethernet, ip) = frame.split_at_checked(ETHERNET)?;
     match ethernet[12..] {
         [0x08, 0x00] => {

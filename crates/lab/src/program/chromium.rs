@@ -24,6 +24,6 @@ pub const ENTRY: Entry = Entry {
     fetch: |command, asked| {
         let hash = asked.trust.and_then(|t| t.https.as_ref()).map_or("", |trust| &trust.key_hash);
         command.arg(asked.workdir.join(SCRIPT)).arg("chromium").arg(asked.workdir).arg(hash);
-        command.arg(asked.url.to_string());
+        command.arg(asked.url.to_string()).arg(&asked.url.host);
     },
 };

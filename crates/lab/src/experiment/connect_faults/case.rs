@@ -100,7 +100,7 @@ impl<'a> Case<'a> {
     /// The program under headstart, behind the words of `shell`, if any.
     pub fn with_headstart(&self, network: &Network, shell: &[&str]) -> Result<Command, Error> {
         let mut run = Command::new(self.headstart);
-        run.args(["run", "--quiet", "--"]).args(shell);
+        run.args(["run", "--private", "--quiet", "--"]).args(shell);
         let mut command = self.program.command_behind(run, &self.url);
         network.adopt(&mut command)?;
         Ok(command)

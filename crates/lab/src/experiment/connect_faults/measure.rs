@@ -120,7 +120,7 @@ pub fn start_up(headstart: &Path, size: &Size) -> anyhow::Result<Measured> {
         for ours in [round % 2 == 0, round % 2 == 1] {
             let mut command = Command::new(if ours { headstart } else { &program });
             if ours {
-                command.args(["run", "--quiet", "--"]).arg(&program);
+                command.args(["run", "--private", "--quiet", "--"]).arg(&program);
             }
             let ended = time(&mut command, CUT)?;
             let all = if ours { &mut measured.ours } else { &mut measured.bare };

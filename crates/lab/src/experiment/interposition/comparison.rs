@@ -15,8 +15,9 @@ use std::process::Command;
 const VISITS: [(Content, &str); 3] =
     [(Content::Page, "www.lab.example"), (Content::Large, "v4.lab.example"), (Content::Upload, "v6.lab.example")];
 
-/// Counters of `headstart run --summary`, of which one above zero means that headstart had a part in what a program did.
-const PARTS: [&str; 4] = ["resolved", "handed_over", "handed_over_in_progress", "redirected"];
+/// Counters of `headstart run --summary`, of which one above zero means that headstart had a part in what a program did:
+/// it answered a lookup (of the C library, or of a program that speaks DNS itself), or handed a connection over.
+const PARTS: [&str; 5] = ["resolved", "cache_hits", "cache_misses", "handed_over", "handed_over_in_progress"];
 
 /// Where programs are run.
 pub struct Scene<'a> {

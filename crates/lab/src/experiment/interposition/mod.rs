@@ -44,7 +44,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 /// The front ends that programs are run under, as `headstart run --via` takes them.
-pub const FRONT_ENDS: &[&str] = &["preload"];
+pub const FRONT_ENDS: &[&str] = &["preload", "seccomp", "auto"];
 
 /// Fast enough that 3 MiB take no time worth waiting for, and with a round trip that is long enough for an attempt to be
 /// under way for a while.
@@ -53,6 +53,17 @@ pub const LINK: &str = "rate=100mbit,delay=5ms";
 const COVERED: &str = "covered";
 const IDENTICAL: &str = "content byte-identical";
 const BY_ANY: &str = "covered by at least one";
+/// The counters that are shown as prices.
+const SHOWN: [&str; 8] = [
+    "resolved",
+    "cache_hits",
+    "cache_misses",
+    "queries",
+    "attempts",
+    "handed_over",
+    "handed_over_in_progress",
+    "unused",
+];
 /// The arm of [`BY_ANY`].
 const ANY: &str = "any";
 
@@ -98,7 +109,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     outcome.method.push(
         "Each program fetches a small page from a dual-stack name, 3 MiB from a name with IPv4 only, and sends 3 MiB to a \
          name with IPv6 only and gets them back (programs that send nothing fetch the small page there): over HTTPS, git \
-         also over SSH; bare, then under each front end. Covered: in each of these, headstart resolved a name or handed a \
+         also over SSH; bare, then under each front end. Covered: in each of these, headstart answered a lookup or handed a \
          connection over. Byte-identical: everything printed is what the bare program printed, which is what the server has."
             .into(),
     );
@@ -113,7 +124,7 @@ fn report(outcome: &mut Outcome, name: &str, compared: Vec<(&'static str, Compar
         outcome.rows.push(row(IDENTICAL, arm, compared.differences.is_empty()));
         let notes = compared.differences.iter().chain(&compared.remarks);
         outcome.notes.extend(notes.map(|what| format!("{name} under {arm}, {what}")));
-        for what in ["resolved", "queries", "attempts", "handed_over", "handed_over_in_progress", "unused"] {
+        for what in SHOWN {
             let Some(n) = compared.counts.get(what) else { continue };
             outcome.prices.push(Price {
                 condition: name.into(),

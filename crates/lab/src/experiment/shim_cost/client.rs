@@ -72,9 +72,8 @@ impl Client {
             // No exploring: it would race a second family now and then, and this is about calls, not about races.
             // Answers are kept for an hour, so that every lookup but the first comes from the cache.
             command.args(["run", "--private", "--quiet", "--explore", "0", "--cache-lifetime", "3600s"]);
-            command.args(flags);
             // After the client's last answer nobody else writes there.
-            command.args(["--summary", "/dev/stdout", "--"]).arg(program);
+            command.args(flags).args(["--summary", "/dev/stdout", "--"]).arg(program);
         }
         command.arg("client");
         // Whatever this process runs under, the two arms differ in headstart alone.
