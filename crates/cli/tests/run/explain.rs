@@ -1,8 +1,7 @@
 //! `headstart explain`, end to end: what it says is what happened in the lab.
 
 use crate::lab::{Ended, HEADSTART, Lab, Scratch, ended, found, inside, supervisors, until};
-use crate::processes::{is_alive, send_to};
-use rustix::process::Signal;
+use crate::processes::{ask_to_end, is_alive};
 use serde_json::Value;
 
 /// Runs a program by the shared supervisor.
@@ -23,8 +22,9 @@ fn explained(lab: &Lab, host: &str) -> Value {
 }
 
 fn end() {
-    for supervisor in supervisors() {
-        send_to(supervisor, Signal::TERM);
+    // One by one: with a supervisor goes whoever keeps the room of its DNS sockets.
+    while let Some(supervisor) = supervisors().first().copied() {
+        ask_to_end(supervisor);
         until("the supervisor has ended", || !is_alive(supervisor));
     }
 }

@@ -51,6 +51,11 @@ pub fn send_to(number: u32, signal: Signal) {
     kill_process(pid(number), signal).unwrap();
 }
 
+/// Asks the process `number` to end, if it has not done so by itself.
+pub fn ask_to_end(number: u32) {
+    let _ = kill_process(pid(number), Signal::TERM);
+}
+
 /// Processes whose parent is `parent`.
 pub fn children(parent: u32) -> Vec<u32> {
     let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
