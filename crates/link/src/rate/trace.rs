@@ -130,7 +130,7 @@ impl Trace {
     }
 
     /// The trace of what a saturated link delivered: moments and bytes of its packets, in the order of time. Each
-    /// [`OPPORTUNITY`] bytes make a line at the millisecond, rounded up, at which the last of them came; a rest makes none.
+    /// 1500 bytes make a line at the millisecond, rounded up, at which the last of them came; a rest makes none.
     /// It is an error if that leaves no line above zero.
     pub fn of_deliveries(name: &str, deliveries: impl IntoIterator<Item = (Instant, usize)>) -> Result<Self, BadTrace> {
         let (mut millis, mut bytes) = (Vec::new(), 0);
