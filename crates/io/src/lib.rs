@@ -14,6 +14,7 @@ pub mod poll;
 pub mod program;
 pub mod replies;
 pub mod supervisor;
+pub mod surroundings;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod tcp;

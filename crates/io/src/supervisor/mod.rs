@@ -7,6 +7,7 @@
 
 mod control;
 mod engine;
+mod place;
 mod preload;
 mod run;
 mod seccomp;
@@ -25,8 +26,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use stub::Stub;
 use token::{
-    ATTEMPT, CALLER, CONTROL, DOOR, EXCHANGE, FORWARD, HEARD, HELD, LISTENER, POST, PROGRAM, QUESTION, STOP, run_of,
-    split,
+    ATTEMPT, CALLER, CONTROL, DOOR, EXCHANGE, FORWARD, HEARD, HELD, LISTENER, PLACE, POST, PROGRAM, QUESTION, STOP,
+    run_of, split,
 };
 
 /// A way in which programs are heard and answered. The ids of its requests carry its kind and its run (see `token`).
@@ -131,10 +132,12 @@ impl Supervisor {
             } else {
                 tokens.clear();
             }
+            self.engine.wake_up();
             for token in tokens.iter().copied() {
                 match split(token) {
                     (0, STOP) => return Ok(Ended::Stopped),
                     (0, DOOR) => self.answer_the_door(),
+                    (0, PLACE) => self.engine.look_around(),
                     (CONTROL, n) => self.hear(n),
                     (PROGRAM, n) => self.program_ended(run_of(n)),
                     (LISTENER | CALLER, n) => {

@@ -4,6 +4,7 @@ mod asks;
 mod contract;
 mod explained;
 mod many;
+mod place;
 mod services;
 mod stories;
 mod translator;
