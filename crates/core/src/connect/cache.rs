@@ -153,6 +153,13 @@ impl Cache {
         }
     }
 
+    /// Forgets `name`; the addresses that it had.
+    pub fn forget(&mut self, name: &str) -> Vec<IpAddr> {
+        let addresses = self.remembered(name);
+        self.names.remove(name);
+        addresses
+    }
+
     /// Forgets every answer, as on a change of network.
     pub fn clear(&mut self) {
         self.names.clear();

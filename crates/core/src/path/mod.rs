@@ -43,6 +43,8 @@ pub struct Network {
     peers: HashMap<IpAddr, PeerHistory>,
     /// Prefixes of its translators, and until when nobody needs to ask again.
     translators: Option<(Vec<Prefix>, Instant)>,
+    /// Outcomes that were recorded.
+    learned: u64,
 }
 
 /// What an attempt to connect came to.
@@ -117,6 +119,7 @@ impl Network {
     /// Takes in what an attempt to `addr` came to.
     pub fn record(&mut self, now: Instant, addr: IpAddr, outcome: Outcome) {
         let family = Family::of(addr);
+        self.learned += 1;
         match outcome {
             Outcome::Connected(rtt) => {
                 self.family_mut(family).connected(rtt);
@@ -169,12 +172,27 @@ pub struct PathBook {
     current: NetworkId,
     /// Those that it was on before, the latest last.
     former: VecDeque<NetworkId>,
+    /// Changes that are not of a network alone.
+    moves: u64,
 }
 
 impl PathBook {
     /// The network that the host is on.
     pub fn current(&mut self) -> &mut Network {
         self.networks.entry(self.current).or_default()
+    }
+
+    /// Counts up whenever something was learned on the current network, or on another since it was left.
+    pub fn version(&self) -> u64 {
+        self.networks.values().map(|network| network.learned).fold(self.moves, u64::wrapping_add)
+    }
+
+    /// Forgets peers, on every network.
+    pub fn forget(&mut self, peers: &[IpAddr]) {
+        for network in self.networks.values_mut() {
+            peers.iter().for_each(|peer| _ = network.peers.remove(peer));
+        }
+        self.moves += 1;
     }
 
     /// The network that the host is on turns out to be `network`: what was learned of it under its first name is added to
@@ -186,6 +204,7 @@ impl PathBook {
         let here = self.networks.remove(&self.current).unwrap_or_default();
         self.former.retain(|id| *id != network);
         self.current = network;
+        self.moves += 1;
         match self.networks.entry(network) {
             Entry::Occupied(known) => known.into_mut().absorb(here),
             Entry::Vacant(place) => {

@@ -12,6 +12,11 @@ use crate::time::{Duration, Instant};
 const SHORTEST_SLEEP: Duration = Duration::from_secs(1);
 
 impl Connector {
+    /// The network that the host is on, as far as it was told.
+    pub fn network(&self) -> NetworkId {
+        self.network
+    }
+
     /// What is known of networks, to be kept after a restart; see [`crate::path::record`].
     pub fn networks(&self, now: Instant) -> Vec<NetworkRecord> {
         self.path.records(now)
@@ -20,6 +25,23 @@ impl Connector {
     /// Takes in what was known of networks before a restart, the one used last first.
     pub fn recall_networks(&mut self, now: Instant, records: Vec<NetworkRecord>) {
         self.path.recall(now, records);
+    }
+
+    /// Counts up whenever [`Self::networks`] may have something new.
+    pub fn networks_version(&self) -> u64 {
+        self.path.version()
+    }
+
+    /// Forgets what was learned of a host: of one program's use of it, or of all.
+    pub fn forget_host(&mut self, app: Option<&str>, host: &str) {
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        self.habits.forget_host(app, &host);
+        let of_app = |known: &str| app.is_none_or(|app| app == known);
+        let caches = self.caches.iter_mut().filter(|(known, _)| of_app(known));
+        let addresses: Vec<_> = caches.flat_map(|(_, cache)| cache.forget(&host)).collect();
+        if app.is_none() {
+            self.path.forget(&addresses);
+        }
     }
 
     /// Forgets what is known of every network.
