@@ -189,6 +189,7 @@ impl Session {
                 domain,
                 nonblocking: false,
                 accepts_mapped: domain == Family::V6,
+                rescuable: false,
             };
             let request = self.request();
             self.input(Input::Claim(request, claim));
@@ -324,6 +325,8 @@ impl Session {
                 Output::Answer(..)
                 | Output::Answered(..)
                 | Output::HandOver { .. }
+                | Output::Begin { .. }
+                | Output::Rescue { .. }
                 | Output::Fail(..)
                 | Output::Pass(..) => {}
             }
