@@ -15,6 +15,7 @@ mod outcome;
 pub mod shim_cost;
 mod stopwatch;
 mod target;
+pub mod tcp_slowness;
 mod verdict;
 
 pub use claims::{Claim, Claims, ClaimsError, Figure, Instrument};
@@ -31,6 +32,7 @@ pub const ALL: &[Entry] = &[
     connect_programs::ENTRY,
     connect_faults::ENTRY,
     connect_model::ENTRY,
+    tcp_slowness::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,
