@@ -1,8 +1,9 @@
 //! Programs by the stopwatch: started, watched, and ended if they go on for too long.
 //!
-//! Each runs in a process group of its own, which is all that is ever ended, and has nothing to read. Nobody's proxy
+//! Each runs in a process group of its own, which is all that is ever ended, and has nothing to read. Nobody's
 //! settings lead it elsewhere, and no `headstart run` learns from another.
 
+use crate::program::undisturbed;
 use anyhow::Context as _;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
@@ -16,10 +17,6 @@ use std::io::{Read, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-
-/// Variables by which programs are sent to a proxy.
-const PROXIES: [&str; 8] =
-    ["http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +123,7 @@ struct Run {
 
 impl Run {
     fn start(command: &mut Command, longest: Duration) -> anyhow::Result<Self> {
-        PROXIES.iter().for_each(|name| _ = command.env_remove(name));
+        undisturbed(command);
         let clock = Clock::new();
         let child =
             command.env("HEADSTART", "private").stdin(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn();

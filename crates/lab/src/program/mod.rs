@@ -10,6 +10,7 @@ mod asyncio;
 mod chromium;
 mod client;
 mod curl;
+mod environment;
 mod folder;
 mod git;
 mod go;
@@ -21,6 +22,7 @@ mod requests;
 mod url;
 mod wget;
 
+pub(crate) use environment::undisturbed;
 pub use folder::Folder;
 pub use url::{Scheme, Url};
 

@@ -3,6 +3,7 @@
 //! A program that does not end is ended, with whatever it started; that is a result, not an error.
 
 use crate::netns::Network;
+use crate::program::undisturbed;
 use anyhow::Context as _;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
@@ -19,23 +20,6 @@ const LOOK: Duration = Duration::from_millis(2);
 /// Bytes of what a program complained of that are worth repeating.
 const COMPLAINT: usize = 300;
 
-/// Variables that would lead a program elsewhere, or change what it runs under.
-const NOT_PASSED_ON: [&str; 13] = [
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "GODEBUG",
-    "NODE_OPTIONS",
-    "JAVA_TOOL_OPTIONS",
-    "HEADSTART_DIR",
-    "LD_PRELOAD",
-];
-
 /// How a program ended.
 pub(super) struct Trial {
     /// What it printed.
@@ -49,7 +33,7 @@ pub(super) struct Trial {
 impl Trial {
     /// Runs `command` on the client of `network`, with its home and its output in `folder`.
     pub fn run(network: &Network, folder: &Path, mut command: Command) -> anyhow::Result<Self> {
-        NOT_PASSED_ON.iter().for_each(|name| _ = command.env_remove(name));
+        undisturbed(&mut command);
         // No run learns from another: each has a supervisor of its own. Bare programs do not read this.
         command.env("HEADSTART", "private");
         command.env("HOME", folder).env("XDG_RUNTIME_DIR", folder).env("LC_ALL", "C.UTF-8");
