@@ -46,7 +46,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
     let folder = Folder::new().context("making a folder for the programs' files")?;
-    let programs = programs(cx, &headstart, &folder, &mut outcome)?;
+    let programs = programs(cx, &headstart, &folder, &mut outcome);
     let places = fault::ALL.iter().map(|f| Place::of(f, cx.seed)).collect::<anyhow::Result<Vec<_>>>()?;
     let cases: Vec<Case<'_>> = places
         .iter()
@@ -75,18 +75,22 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 }
 
 /// Those that the wanted conditions need; says which are missing.
-fn programs(cx: &Context, headstart: &Path, folder: &Folder, outcome: &mut Outcome) -> anyhow::Result<Vec<Program>> {
+fn programs(cx: &Context, headstart: &Path, folder: &Folder, outcome: &mut Outcome) -> Vec<Program> {
     let mut ready = Vec::new();
     for entry in program::ALL.iter().filter(|p| p.covers(Scheme::Http)) {
         if !fault::ALL.iter().any(|f| has(cx, f.name, entry.name)) {
             continue;
         }
-        match program::prepare(entry.name, headstart, folder)? {
-            Some(program) => ready.push(program),
-            None => outcome.notes.push(format!("{} was left out: {}.", entry.name, entry.origin.missing())),
+        // A program that cannot be had costs its own conditions and no others.
+        match program::prepare(entry.name, headstart, folder) {
+            Ok(Some(program)) => ready.push(program),
+            Ok(None) => outcome.notes.push(format!("{} is left out: {}.", entry.name, entry.origin.missing())),
+            Err(e) => {
+                outcome.notes.push(format!("{} is left out, for it cannot be made ready: {e:#}", entry.name));
+            }
         }
     }
-    Ok(ready)
+    ready
 }
 
 /// The cases in their order; fewer if the run was stopped.
