@@ -103,7 +103,8 @@ impl Emulator {
         let mut certificate = tally.certificate();
         certificate.unrecorded = self.shared.unrecorded.load(Ordering::Relaxed);
         // Packets that a dead emulator never read are in no tally.
-        certificate.valid &= self.running();
+        certificate.running = self.running();
+        certificate.valid &= certificate.running;
         certificate
     }
 
