@@ -3,7 +3,7 @@
 //!
 //! The project's few lines are built once, in the work folder, with the toolchain that is there; nothing is downloaded.
 
-use super::{Entry, Manner, Origin, Scheme, write};
+use super::{Entry, Origin, Scheme, write};
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +14,6 @@ pub const ENTRY: Entry = Entry {
     what: "a static Go program, which resolves, connects and races the two families by itself",
     origin: Origin::Path { file: "go", package: "golang-go" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: Manner { blocks: false, resolves_through_libc: false, is_static: true },
     prints_page: true,
     sends: true,
     within: "",

@@ -2,7 +2,7 @@
 //!
 //! The project's few lines are compiled once, in the work folder.
 
-use super::{Entry, Manner, Origin, Scheme, write};
+use super::{Entry, Origin, Scheme, write};
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +13,6 @@ pub const ENTRY: Entry = Entry {
     what: "Java's HttpClient, which connects by IPv6 sockets to both families",
     origin: Origin::Path { file: "javac", package: "default-jdk-headless" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     prints_page: true,
     sends: true,
     within: "",

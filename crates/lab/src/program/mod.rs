@@ -64,8 +64,6 @@ pub struct Entry {
     pub origin: Origin,
     /// The schemes that it fetches.
     pub schemes: &'static [Scheme],
-    /// How it looks names up and connects, as far as that decides what can be done for it.
-    pub manner: Manner,
     /// Whether its standard output is the page, byte for byte.
     pub prints_page: bool,
     /// Whether it can be told to send a file (see [`Program::sending`]).
@@ -149,20 +147,6 @@ impl Origin {
         }
     }
 }
-
-/// How a program looks names up and connects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
-    /// Its connect(2) waits for the handshake.
-    pub blocks: bool,
-    /// It looks names up by the C library's getaddrinfo.
-    pub resolves_through_libc: bool,
-    /// It is linked statically: no preloaded library reaches it.
-    pub is_static: bool,
-}
-
-/// A program that only calls the C library, one address after the other.
-pub const PLAIN: Manner = Manner { blocks: true, resolves_through_libc: true, is_static: false };
 
 impl Entry {
     /// Whether it fetches pages of this scheme.
