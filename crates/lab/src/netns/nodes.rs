@@ -128,7 +128,7 @@ impl Nodes {
     pub fn adopt(&self, node: usize, command: &mut Command) -> Result<(), Error> {
         let ns = self.nodes.get(node).ok_or_else(|| Error::World(format!("there is no node number {node}")))?;
         ns.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
-        command.env_remove(super::enter::INSIDE);
+        command.env_remove(super::enter::INSIDE).env_remove(shell::BLOCK);
         Ok(())
     }
 
