@@ -78,7 +78,7 @@ pub(super) fn time_output(
 /// The shell's words for a program that is run twice: a line with its status at each end.
 const TWICE: &str = r#""$@" >/dev/null; echo $?; "$@" >/dev/null; echo $?"#;
 
-/// What has to stand before a program and its arguments, so that [`time_twice`] can see both runs.
+/// What has to stand before a program and its arguments, so that [`time_second`] can see both runs.
 pub(super) const SHELL: [&str; 4] = ["/bin/sh", "-c", TWICE, "sh"];
 
 /// Runs `command`, which starts [`SHELL`] with a program behind it, and times the program's second run. None if the first

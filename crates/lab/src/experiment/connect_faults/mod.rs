@@ -136,7 +136,7 @@ fn method(size: &Size) -> [String; 3] {
              taking turns, the first one changing: as often as fits into {} s a condition, {} to {} times (once if a run \
              takes {} s). Link: lte (18 ms round trip), hosts 30 ms away, records after 20 ms unless said otherwise. Every \
              run under headstart has a supervisor of its own, which knows nothing of the network. A run counts if the page \
-             was there, not if the program thought so.",
+             was there, not if the program thought so (of second visits, if the program ends well).",
             size.budget.as_secs_f64(),
             size.rounds.start(),
             size.rounds.end(),
