@@ -3,10 +3,9 @@
 //!
 //! The project's few lines are built once, in the work folder, with the toolchain that is there; nothing is downloaded.
 
-use super::{Entry, Origin, Scheme, write};
-use anyhow::{Context as _, bail};
+use super::{Entry, Origin, Scheme, compile, write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// See the module.
 pub const ENTRY: Entry = Entry {
@@ -36,9 +35,6 @@ fn prepare(go: &Path, workdir: &Path) -> anyhow::Result<PathBuf> {
     if std::env::var_os("HOME").is_none() {
         command.env("GOCACHE", workdir.join("cache"));
     }
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("running {}", go.display()))?;
-    if !output.status.success() {
-        bail!("go built nothing: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
+    compile(&mut command, "program")?;
     Ok(program)
 }

@@ -27,11 +27,11 @@ pub use folder::Folder;
 pub use url::{Scheme, Url};
 
 use crate::server::{authority, ssh};
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use headstart_io::program::find;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Every program, in the order of tables.
 pub const ALL: &[Entry] = &[
@@ -247,6 +247,15 @@ fn write(workdir: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     let file = workdir.join(name);
     std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
     Ok(file)
+}
+
+/// Runs a compiler, which is to make `what`. An error has its own words.
+fn compile(command: &mut Command, what: &str) -> anyhow::Result<()> {
+    let output = command.stdin(Stdio::null()).output();
+    let compiler = command.get_program().display();
+    let output = output.with_context(|| format!("running {compiler}"))?;
+    ensure!(output.status.success(), "{compiler} made no {what}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(())
 }
 
 /// The program as it was found, with nothing to make.
