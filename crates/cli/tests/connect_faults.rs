@@ -58,8 +58,10 @@ fn a_program_that_cannot_be_made_ready_is_left_out_and_the_others_are_measured()
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(matches!(output.status.code(), Some(0 | 7)), "{:?}: {said}", output.status);
     let result: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-    let of = |condition: &str| result["rows"].as_array().unwrap().iter().filter(|r| r["condition"] == condition).count();
+    let of =
+        |condition: &str| result["rows"].as_array().unwrap().iter().filter(|r| r["condition"] == condition).count();
     assert!(of("healthy-client") > 0 && of("healthy-java") == 0, "{text}");
-    let is_told = |note: &serde_json::Value| note.as_str().unwrap().contains("java is left out, for it cannot be made ready");
+    let is_told =
+        |note: &serde_json::Value| note.as_str().unwrap().contains("java is left out, for it cannot be made ready");
     assert!(result["notes"].as_array().unwrap().iter().any(is_told), "{text}");
 }
