@@ -3,13 +3,12 @@
 use super::Supervisor;
 use super::run::Run;
 use super::token::MAX_RUN;
-use crate::control::{Account, ControlError, Descriptor, Registered, Reply, Request, receive, send};
+use crate::control::{
+    Account, ControlError, Descriptor, MAX_RUNS_TOLD, Registered, Reply, Request, receive, send, short,
+};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, sockopt};
 use std::os::fd::OwnedFd;
-
-/// Runs that an account names at most.
-const MAX_RUNS_TOLD: usize = 16;
 
 /// A control connection.
 #[derive(Debug)]
@@ -70,7 +69,7 @@ impl Supervisor {
         match (request, run) {
             (Request::Run { command, via, pid, descriptors: what }, None) => {
                 let Some(number) = self.free_number() else { return refused("there are too many runs") };
-                let mut run = Run::new(&self.engine, number, Registered { command: short(command), via, pid });
+                let mut run = Run::new(&self.engine, number, Registered { command: short(&command), via, pid });
                 if let Err(why) = matched(&what, descriptors).and_then(|all| run.add(&self.engine, all)) {
                     run.close(&mut self.engine);
                     return Some(Reply::Refused(why));
@@ -129,13 +128,6 @@ impl Supervisor {
             self.end_if_over(number);
         }
     }
-}
-
-/// As much of a command line as people need to recognise it.
-fn short(command: Vec<String>) -> Vec<String> {
-    const MAX_WORDS: usize = 16;
-    const MAX_CHARS: usize = 100;
-    command.into_iter().take(MAX_WORDS).map(|word| word.chars().take(MAX_CHARS).collect()).collect()
 }
 
 /// Each descriptor with what it is.
