@@ -81,8 +81,11 @@ impl Supervisor {
             (Request::Run { .. }, Some(_)) => refused("this connection has a run already"),
             (Request::Add { descriptors: what }, Some(number)) => {
                 let run = self.runs.get_mut(&number)?;
-                // Not answered: what cannot be used is as if it had not come.
-                let _ = matched(&what, descriptors).and_then(|all| run.add(&self.engine, all));
+                // Not answered. But calls that nobody hears would wait for ever: `headstart run` notices that we have hung up,
+                // and answers them itself.
+                if matched(&what, descriptors).and_then(|all| run.add(&self.engine, all)).is_err() {
+                    self.hang_up(n);
+                }
                 None
             }
             (Request::Summarise, Some(number)) => Some(Reply::Summary(self.runs.get(&number)?.summary(&self.engine))),
@@ -136,4 +139,39 @@ fn matched(what: &[Descriptor], descriptors: Vec<OwnedFd>) -> Result<Vec<(Descri
         return Err(format!("{} descriptors were named and {} came", what.len(), descriptors.len()));
     }
     Ok(what.iter().copied().zip(descriptors).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Names;
+    use headstart_core::connect::{Settings, race};
+    use rustix::net::{AddressFamily, SocketType, socketpair};
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    fn with_a_run() -> (Supervisor, OwnedFd) {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (here, there) = pair.unwrap();
+        let settings = Settings::of(race::find("adaptive").unwrap());
+        let mut supervisor = Supervisor::new(settings, Names::of_host()).unwrap();
+        supervisor.admit(there).unwrap();
+        let run = Request::Run { command: vec!["true".into()], via: "auto".into(), pid: 1, descriptors: vec![] };
+        send(&here, &run, &[], SendFlags::empty()).unwrap();
+        supervisor.hear(0);
+        assert!(matches!(receive(&here, RecvFlags::DONTWAIT), Ok((Reply::Registered, _))));
+        (supervisor, here)
+    }
+
+    #[test]
+    fn a_run_whose_system_calls_cannot_be_heard_is_told_by_the_end_of_its_connection() {
+        let (mut supervisor, here) = with_a_run();
+        // No listener, and nothing that epoll can wait for.
+        let file = File::open("/proc/self/exe").unwrap();
+        let add = Request::Add { descriptors: vec![Descriptor::SeccompListener, Descriptor::Outstanding] };
+        send(&here, &add, &[file.as_fd(), file.as_fd()], SendFlags::empty()).unwrap();
+        supervisor.hear(0);
+        assert!(matches!(receive::<Reply>(&here, RecvFlags::DONTWAIT), Err(ControlError::HungUp)));
+        assert!(supervisor.is_idle(), "and nothing is left of it");
+    }
 }
