@@ -92,8 +92,8 @@ pub(in crate::supervisor) enum Redirected {
     /// to be continued, with the new socket under the program's descriptor. O_NONBLOCK is set as it was, FD_CLOEXEC is
     /// up to whoever installs it.
     Exchange(OwnedFd),
-    /// The program's own socket has been connected: its connect has succeeded.
-    Connected,
+    /// The program's own socket leads to us: its connect has succeeded; a sendto is to be continued.
+    InPlace,
 }
 
 /// A place where questions to one server arrive.
@@ -150,7 +150,12 @@ impl Ways {
             (true, true, Call::Connect) => {
                 let post = self.post(engine, posts, server)?;
                 connect(socket, &to).ok()?;
-                Some((Redirected::Connected, Some(post), Some(local(socket)?.port())))
+                Some((Redirected::InPlace, Some(post), Some(local(socket)?.port())))
+            }
+            // To another server from the same socket, as musl asks all of them at once.
+            (true, true, Call::Send) => {
+                self.post(engine, posts, server)?;
+                Some((Redirected::InPlace, None, Some(local(socket)?.port())))
             }
             // Out of the room again.
             (true, false, Call::Connect) => {
@@ -184,7 +189,7 @@ impl Ways {
             }
             None if call == Call::Connect && checks_no_sender(socket) => {
                 connect(socket, &as_seen_by(socket, local(&posts[post].socket)?)?).ok()?;
-                Some((Redirected::Connected, Some(post), Some(local(socket)?.port())))
+                Some((Redirected::InPlace, Some(post), Some(local(socket)?.port())))
             }
             None => None,
         }

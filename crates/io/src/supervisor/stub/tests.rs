@@ -59,7 +59,7 @@ impl Host {
         let app: AppId = "test".into();
         match self.stub.redirect(&mut self.engine, (&app, 5), to.parse().unwrap(), socket.as_fd(), call)? {
             Redirected::Exchange(stand_in) => Some(stand_in.into()),
-            Redirected::Connected => Some(socket),
+            Redirected::InPlace => Some(socket),
         }
     }
 
@@ -277,7 +277,24 @@ fn a_program_that_sends_without_connecting_gets_its_answer_from_the_server_it_se
         socket.send_to(&asked, "127.0.0.1:53").unwrap();
         let (answer, from) = host.receive(&socket, true).unwrap();
         assert_eq!((answer, from), (address(&asked), "127.0.0.1:53".parse().unwrap()));
-        assert!(host.redirect(socket, "127.0.0.1:53", Call::Send).is_none(), "it leads here already");
+        let socket = host.redirect(socket, "127.0.0.1:53", Call::Send).unwrap();
+        assert_eq!(socket.local_addr().unwrap().port(), port, "it leads here already");
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_program_that_asks_every_server_at_once_from_one_socket_is_answered_by_the_one_that_is_there() {
+    const SILENT: u8 = 1;
+    with_servers(&|q| if q[1] == SILENT { vec![] } else { vec![reply(q, b"\x05hello")] }, &|mut host, _, _| {
+        // As musl does: of both families, and without connecting.
+        let Some(socket) = host.redirect(resolver("[::]:0"), "[::ffff:127.0.0.1]:53", Call::Send) else { return };
+        socket.send_to(&query(SILENT, "www.example.org", TXT, 0), "[::ffff:127.0.0.1]:53").unwrap();
+        let socket = host.redirect(socket, "[::1]:53", Call::Send).unwrap();
+        let asked = query(2, "www.example.org", TXT, 0);
+        socket.send_to(&asked, "[::1]:53").unwrap();
+        let (answer, from) = host.receive(&socket, true).unwrap();
+        assert_eq!((answer, from), (reply(&asked, b"\x05hello"), "[::1]:53".parse().unwrap()));
     });
 }
 
