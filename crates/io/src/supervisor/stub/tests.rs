@@ -300,6 +300,32 @@ fn a_program_that_asks_every_server_at_once_from_one_socket_is_answered_by_the_o
 
 #[test]
 #[ignore = "needs network namespaces: cargo xtask test"]
+fn a_program_that_sends_elsewhere_after_it_has_asked_gets_there() {
+    with_servers(&|q| vec![address(q)], &|mut host, _, _| {
+        let bound = resolver("0.0.0.0:0");
+        let port = bound.local_addr().unwrap().port();
+        let Some(socket) = host.redirect(bound, "127.0.0.1:53", Call::Send) else { return };
+        let elsewhere = UdpSocket::bind("127.0.0.1:54").unwrap();
+        elsewhere.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+        let socket = host.redirect(socket, "127.0.0.1:54", Call::Send).unwrap();
+        socket.send_to(b"out again", "127.0.0.1:54").unwrap();
+        let (n, from) = elsewhere.recv_from(&mut [0; 16]).unwrap();
+        assert_eq!((n, from.port()), (9, port));
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_program_that_asks_servers_that_we_cannot_reach_too_keeps_its_socket() {
+    with_servers(&|q| vec![address(q)], &|mut host, _, _| {
+        std::fs::write(host.folder.join("resolv.conf"), "nameserver 127.0.0.1\nnameserver fe80::1%eth0\n").unwrap();
+        assert!(host.redirect(resolver("[::]:0"), "[::ffff:127.0.0.1]:53", Call::Send).is_none());
+        assert!(host.redirect(resolver("0.0.0.0:0"), "127.0.0.1:53", Call::Connect).is_some());
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
 fn sockets_that_turn_elsewhere_or_are_special_are_left_alone() {
     with_servers(&|q| vec![address(q)], &|mut host, _, in_place| {
         for to in ["127.0.0.1:54", "127.0.0.2:53", "192.0.2.1:53"] {
