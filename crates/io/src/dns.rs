@@ -272,6 +272,16 @@ mod tests {
         })
     }
 
+    /// Sockets for UDP and TCP on one port, which somebody else may have for one of them.
+    fn both() -> (UdpSocket, TcpListener) {
+        let pair = || {
+            let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let tcp = TcpListener::bind(udp.local_addr().unwrap()).ok()?;
+            Some((udp, tcp))
+        };
+        std::iter::repeat_with(pair).take(1000).flatten().next().expect("a port that is free for both")
+    }
+
     fn found() -> Option<(QueryId, LookupResult)> {
         let addr = IpAddr::from([192, 0, 2, 9]);
         Some((QueryId(5), LookupResult::Addresses(vec![addr], Duration::from_secs(60))))
@@ -296,9 +306,8 @@ mod tests {
 
     #[test]
     fn a_truncated_answer_is_fetched_over_tcp() {
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (udp, tcp) = both();
         let addr = udp.local_addr().unwrap();
-        let tcp = TcpListener::bind(addr).unwrap();
         let (result, _) = ask(addr, move || {
             let mut buf = [0u8; 512];
             let (n, peer) = udp.recv_from(&mut buf).unwrap();

@@ -201,8 +201,13 @@ fn a_question_is_answered_with_the_servers_words_and_then_from_memory() {
                 assert_eq!(host.ask(&socket, &asked)[..], address(&asked)[..], "{server}");
             }
         }
-        assert_eq!(asked.lock().unwrap().len(), 2, "one query for each family");
-        assert_eq!(host.engine.connector.tally_of(5).queries, 2, "counted on the program's account");
+        let mut kinds: Vec<_> = asked.lock().unwrap().iter().map(|q| qtype(q)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds, [A, AAAA]);
+        // Queries may have been repeated while this machine had other things to do.
+        let tally = host.engine.connector.tally_of(5);
+        assert_eq!((tally.cache_misses, tally.cache_hits), (2, 7), "counted on the program's account");
     });
 }
 
