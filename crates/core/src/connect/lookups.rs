@@ -50,12 +50,25 @@ pub(super) enum Due {
 pub(super) struct Lookups {
     open: BTreeMap<QueryId, Open>,
     next: u64,
+    /// The first that was asked on this network.
+    first_here: u64,
 }
 
 impl Lookups {
-    /// The query for `question`, and whether it is new and must be sent.
+    /// The host is on another network: what is under way was asked on the one before.
+    pub fn move_on(&mut self) {
+        self.first_here = self.next;
+    }
+
+    /// Whether this was asked on the network that the host is on.
+    pub fn is_of_here(&self, id: QueryId) -> bool {
+        id.0 >= self.first_here
+    }
+
+    /// The query for `question` on this network, and whether it is new and must be sent.
     pub fn ask(&mut self, now: Instant, account: u32, question: &Question) -> (QueryId, bool) {
-        if let Some((id, _)) = self.open.iter().find(|(_, o)| o.question == *question) {
+        let mut of_here = self.open.range(QueryId(self.first_here)..);
+        if let Some((id, _)) = of_here.find(|(_, o)| o.question == *question) {
             return (*id, false);
         }
         let id = QueryId(self.next);

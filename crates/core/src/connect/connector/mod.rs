@@ -24,6 +24,7 @@ use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Jobs at once; a program that resolves without end loses its oldest.
@@ -70,6 +71,8 @@ pub struct Connector {
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
+    /// The first attempt on this network.
+    first_attempt_here: u64,
     /// When the last input came.
     now: Instant,
     network: NetworkId,
@@ -94,6 +97,7 @@ impl Connector {
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
+            first_attempt_here: 0,
             now: Instant::ZERO,
             network: NetworkId::default(),
             tally: Tallies::default(),
@@ -298,16 +302,21 @@ impl Connector {
         }
         let Some(open) = self.lookups.close(query) else { return };
         self.outputs.push_back(Output::Forget(query));
+        // Said of the network before: better than nothing for whoever waits, and nothing to be remembered on this one.
+        let of_here = self.lookups.is_of_here(query);
+        if !of_here && self.lookups.is_open(&open.question) {
+            return;
+        }
         let outcome = (
             matches!(&result, Some(LookupResult::Addresses(list, _)) if !list.is_empty()),
             match result {
                 None | Some(LookupResult::Refused) => false,
-                Some(_) => true,
+                Some(_) => of_here,
             },
         );
         self.tell_askers(now, query, &open.question, result.is_some(), outcome);
         let Question { app, name, record } = open.question;
-        if let Some(family) = record.family() {
+        if let Some(family) = record.family().filter(|_| of_here) {
             let history = self.path.current().family_mut(family);
             match result {
                 // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
@@ -338,7 +347,7 @@ impl Connector {
             }
             Some(LookupResult::Refused) | None => (Lookup::Without(now), Some(Lack::Unanswered), None),
         };
-        if let Some((kept, ttl)) = kept {
+        if let Some((kept, ttl)) = kept.filter(|_| of_here) {
             let cache = self.caches.entry(Arc::clone(&app)).or_default();
             cache.put(now, &name, record, kept, ttl, self.settings.lifetime);
         }
@@ -381,7 +390,7 @@ impl Connector {
             // It is the program's now, whatever came of it.
             ended.state = State::Gone;
         }
-        self.path.current().record(now, addr, outcome);
+        self.learn(now, attempt, addr, outcome);
         if let Some(job) = self.jobs.get_mut(&id) {
             self.timelines.note(now, id, &job.name, event);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
@@ -389,11 +398,20 @@ impl Connector {
         self.drive(now, id);
     }
 
+    /// Writes down how an attempt ended, unless it was begun on another network.
+    fn learn(&mut self, now: Instant, AttemptId(attempt): AttemptId, addr: IpAddr, outcome: Outcome) {
+        if attempt >= self.first_attempt_here {
+            self.path.current().record(now, addr, outcome);
+        }
+    }
+
     fn moved(&mut self, now: Instant, id: NetworkId, v4: bool, v6: bool) {
         if id != self.network {
             self.discovery = None;
             self.network = id;
             self.path.move_to(id);
+            self.lookups.move_on();
+            self.first_attempt_here = self.next_attempt;
             self.caches.values_mut().for_each(Cache::clear);
             self.asks.forget();
         }
