@@ -39,7 +39,7 @@ impl Connector {
         if self.asks.knows(&claim.app)
             && let Some(name) = self.caches.get(&claim.app).and_then(|c| c.name_of(claim.to.ip()))
         {
-            self.asks.went_to(&claim.app, name, claim.to.port());
+            self.asks.went_to(self.now, &claim.app, name, claim.to.port());
         }
     }
 
