@@ -26,7 +26,9 @@ pub(super) struct Open {
     pub asked: Instant,
     /// Whose tally its queries are counted in: that of who asked first.
     pub account: u32,
-    /// Queries sent so far.
+    /// The server that was asked first.
+    pub first: u32,
+    /// Queries sent so far, each to the next server.
     pub sent: u32,
     /// Retries done because their time came; retries after a refusal are not counted.
     timed: usize,
@@ -73,7 +75,7 @@ impl Lookups {
         }
         let id = QueryId(self.next);
         self.next += 1;
-        self.open.insert(id, Open { question: question.clone(), asked: now, account, sent: 1, timed: 0 });
+        self.open.insert(id, Open { question: question.clone(), asked: now, account, first: 0, sent: 1, timed: 0 });
         (id, true)
     }
 

@@ -60,6 +60,9 @@ impl Connector {
         self.tally.of(request.account()).cache_misses += 1;
         let (query, new) = self.lookups.ask(now, request.account(), question);
         if new {
+            if let Some(open) = self.lookups.get_mut(query) {
+                open.first = server;
+            }
             self.tally.of(request.account()).queries += 1;
             let (name, record) = (Arc::clone(&question.name), question.record);
             self.outputs.push_back(Output::Query { id: query, name, record, server });

@@ -44,8 +44,6 @@ pub struct Settings {
     pub explore: f64,
     /// For the lab's `oracle`: the faster family of each name.
     pub faster: HashMap<String, Family>,
-    /// Servers that queries may go to; a refusal by one is asked of the next.
-    pub servers: u32,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -53,7 +51,7 @@ pub struct Settings {
 impl Settings {
     /// The settings of `race` with everything else at its default.
     pub fn of(race: &'static race::Entry) -> Self {
-        Self { race, lifetime: Lifetime::Ttl, explore: 0.05, faster: HashMap::new(), servers: 1, seed: 0 }
+        Self { race, lifetime: Lifetime::Ttl, explore: 0.05, faster: HashMap::new(), seed: 0 }
     }
 }
 
@@ -76,6 +74,8 @@ pub struct Connector {
     /// When the last input came.
     now: Instant,
     network: NetworkId,
+    /// Servers that queries may go to; a refusal by one is asked of the next.
+    servers: u32,
     rng: fastrand::Rng,
     tally: Tallies,
     pub(super) timelines: Timelines,
@@ -100,6 +100,7 @@ impl Connector {
             first_attempt_here: 0,
             now: Instant::ZERO,
             network: NetworkId::default(),
+            servers: 1,
             tally: Tallies::default(),
             timelines: Timelines::default(),
             outputs: VecDeque::new(),
@@ -290,12 +291,12 @@ impl Connector {
     fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
         if result == Some(LookupResult::Refused)
             && let Some(open) = self.lookups.get_mut(query)
-            && open.sent < self.settings.servers
+            && open.sent < self.servers
         {
-            let server = open.sent;
+            let (before, server) = (open.sent, open.first + open.sent);
             open.sent += 1;
             let (account, question) = (open.account, open.question.clone());
-            self.note_repeated(now, &question, server);
+            self.note_repeated(now, &question, before);
             let Question { name, record, .. } = question;
             self.tally.of(account).queries += 1;
             return self.outputs.push_back(Output::Query { id: query, name, record, server });
@@ -443,6 +444,7 @@ impl Machine for Connector {
             }
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
+            Input::Servers(servers) => self.servers = servers,
             Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
         }
     }
@@ -453,9 +455,10 @@ impl Machine for Connector {
             match due {
                 Due::Retry(id) => {
                     let Some(open) = self.lookups.get_mut(id) else { continue };
-                    let (server, account) = (open.sent - 1, open.account);
+                    let (before, account) = (open.sent - 1, open.account);
+                    let server = open.first + before;
                     let question = open.question.clone();
-                    self.note_repeated(now, &question, server);
+                    self.note_repeated(now, &question, before);
                     let Question { name, record, .. } = question;
                     self.tally.of(account).queries += 1;
                     self.outputs.push_back(Output::Query { id, name, record, server });

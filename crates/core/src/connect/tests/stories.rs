@@ -303,8 +303,8 @@ fn a_name_that_does_not_exist_is_said_not_to_exist() {
 
 #[test]
 fn a_server_that_refuses_is_passed_over_for_the_next() {
-    let settings = Settings { servers: 2, explore: 0.0, ..Settings::of(race::find("adaptive").unwrap()) };
-    let mut s = Story::with(settings).dns(SITE, V4, Dns::Says(5, LookupResult::Refused));
+    let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Says(5, LookupResult::Refused));
+    s.input(Input::Servers(2));
     assert_eq!(s.resolve("curl", SITE, Want::Only(V4), None), Resolved::Unanswered);
     let servers: Vec<u32> = s
         .told
