@@ -193,6 +193,7 @@ impl Session {
                 domain,
                 nonblocking: false,
                 accepts_mapped: domain == Family::V6,
+                rescuable: false,
             };
             let request = self.request();
             self.input(Input::Claim(request, claim));
@@ -328,6 +329,8 @@ impl Session {
                 Output::Answer(..)
                 | Output::Answered(..)
                 | Output::HandOver { .. }
+                | Output::Begin { .. }
+                | Output::Rescue { .. }
                 | Output::Fail(..)
                 | Output::Pass(..) => {}
             }

@@ -3,11 +3,12 @@
 
 mod asking;
 mod drive;
+mod rescue;
 mod translator;
 
 use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
-use super::job::{Job, Lack, Translation, Waiting};
+use super::job::{Job, Lack, Translation, Waiting, is_alternative};
 use super::lookups::{Due, Lookups, Question};
 use super::race::{self, Lookup, Race, State};
 use super::service;
@@ -156,7 +157,7 @@ impl Connector {
         }
     }
 
-    fn start(&mut self, now: Instant, mut job: Job) {
+    fn start(&mut self, now: Instant, mut job: Job) -> u64 {
         job.explore = self.rng.f64() < self.settings.explore;
         if self.jobs.len() >= MAX_JOBS
             && let Some((_, mut oldest)) = self.jobs.pop_first()
@@ -181,6 +182,7 @@ impl Connector {
         }
         self.jobs.insert(id, job);
         self.drive(now, id);
+        id
     }
 
     fn claim(&mut self, now: Instant, request: RequestId, claim: Claim) {
@@ -193,6 +195,8 @@ impl Connector {
                 && j.claim.is_none()
                 && j.port.is_none_or(|p| p == claim.to.port())
                 && (j.addresses().contains(&addr) || j.told.contains(&addr))
+                // What the program holds already is its own race; another connection to the same place is another matter.
+                && (j.own.is_empty() || claim.nonblocking && j.own.iter().all(|own| own.claim.to != claim.to))
         };
         // Where the port is known, connections may be under way.
         let open = self.jobs.iter().filter(|(_, j)| fits(j)).min_by_key(|(_, j)| j.port.is_none()).map(|(id, _)| *id);
@@ -203,7 +207,7 @@ impl Connector {
                 let Some((name, addresses)) = self.whose(now, &claim) else {
                     return self.pass(request, Pass::UnknownAddress);
                 };
-                if nonblocking {
+                if nonblocking && !(claim.rescuable && is_alternative(&claim, &addresses)) {
                     return self.pass(request, Pass::NothingReady);
                 }
                 // A connection beyond the first of a lookup: a race of its own over what the lookup gave.
@@ -214,12 +218,14 @@ impl Connector {
                 job.answered = Some(now);
                 job.told = job.addresses();
                 job.remembered = addresses;
+                job.races_itself = nonblocking;
                 job.claim = Some(Waiting { request, claim, since: now });
-                return self.start(now, job);
+                let id = self.start(now, job);
+                return self.leave(now, id, request);
             }
         };
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        if nonblocking && job.port.is_none() {
+        if nonblocking && job.port.is_none() && !(claim.rescuable && job.has_alternative(&claim)) {
             return self.pass(request, Pass::NothingReady);
         }
         job.port = Some(claim.to.port());
@@ -227,16 +233,7 @@ impl Connector {
         self.timelines.note(now, id, &job.name, wanted(&claim));
         job.claim = Some(Waiting { request, claim, since: now });
         self.drive(now, id);
-        // A caller that must not be blocked has had its answer by now, or gets the kernel's own connect.
-        if nonblocking
-            && let Some(job) = self.jobs.get_mut(&id)
-            && job.claim.as_ref().is_some_and(|w| w.request == request)
-        {
-            job.claim = None;
-            let reason = Cow::Borrowed(Pass::NothingReady.describe());
-            self.timelines.note(now, id, &job.name, Event::LeftAlone { reason });
-            self.pass(request, Pass::NothingReady);
-        }
+        self.leave(now, id, request);
     }
 
     fn passed(&mut self, now: Instant, request: RequestId, host: Option<String>, reason: Pass) {
@@ -394,6 +391,7 @@ impl Connector {
         self.learn(now, attempt, addr, outcome);
         if let Some(job) = self.jobs.get_mut(&id) {
             self.timelines.note(now, id, &job.name, event);
+            job.own.retain(|own| own.attempt != attempt);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
         }
         self.drive(now, id);
@@ -514,9 +512,10 @@ fn deadline(job: &Job) -> Option<Deadline> {
     let wake = job.wake.map(|(at, why)| Deadline { at, why });
     let unclaimed = job.unclaimed_at().map(|at| Deadline { at, why: "connection unclaimed" });
     let moving_on = job.moves_on_at().map(|at| Deadline { at, why: "a silent family" });
+    let rescue = job.rescue_at().map(|at| Deadline { at, why: "a stalled attempt of a program" });
     let exploring = job.done.then(|| job.exploring_until()).flatten();
     let exploring = exploring.map(|at| Deadline { at, why: "exploration over" });
-    [wake, unclaimed, moving_on, exploring].into_iter().flatten().min_by_key(|d| d.at)
+    [wake, unclaimed, moving_on, rescue, exploring].into_iter().flatten().min_by_key(|d| d.at)
 }
 
 #[cfg(test)]
