@@ -72,8 +72,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub fn new(mut settings: Settings, names: Names) -> io::Result<Self> {
-        settings.servers = u32::try_from(names.servers().len()).unwrap_or(1);
+    pub fn new(settings: Settings, names: Names) -> io::Result<Self> {
         let mut engine = Self {
             clock: Clock::new(),
             poll: Poll::new()?,
@@ -185,6 +184,7 @@ impl Engine {
         if self.network != Some(id) {
             self.network = Some(id);
             self.routes = Some((v4.is_some(), v6.is_some()));
+            self.feed(Input::Servers(u32::try_from(self.names.servers().len()).unwrap_or(1)));
             self.feed(Input::Network { id, v4: v4.is_some(), v6: v6.is_some() });
         }
     }
