@@ -39,7 +39,7 @@ enum Verb {
     Lab(lab::Verb),
     /// A quick tour: real programs through an emulated dual-stack network, with and without headstart.
     Demo(demo::Args),
-    /// What there is: races, links, conditions, experiments.
+    /// What there is: races, links and their models, scenarios, conditions, faults, programs, experiments.
     List(list::Args),
     /// Serve this user's runs (`headstart run` starts it).
     #[command(hide = true)]

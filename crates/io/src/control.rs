@@ -24,6 +24,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " control 2");
 /// Bytes of a message at most; below the kernel's default bound of a datagram (net.core.wmem_default, 208 KiB).
 pub const MAX_MESSAGE: usize = 128 * 1024;
+/// Runs that an account names at most: their commands, [shortened](short) and each character escaped, take a third of a
+/// message, and what is known of a host most of the rest.
+pub const MAX_RUNS_TOLD: usize = 4;
 /// Descriptors that come with one message at most.
 const MAX_DESCRIPTORS: usize = 8;
 
@@ -32,7 +35,7 @@ const MAX_DESCRIPTORS: usize = 8;
 pub enum Request {
     /// Serve a run on these descriptors, until it ends. Answered by [`Reply::Registered`].
     Run {
-        /// The program and its arguments, for people.
+        /// The program and its arguments, [shortened](short), for people.
         command: Vec<String>,
         /// How the program is reached, for people.
         via: String,
@@ -141,7 +144,7 @@ pub struct Account {
     pub pid: u32,
     /// How long it has been there.
     pub up_ms: f64,
-    /// The runs that it serves, at most 16 of them.
+    /// The runs that it serves, at most [`MAX_RUNS_TOLD`] of them.
     pub runs: Vec<Registered>,
     /// What it knows of the host; `None` if nothing.
     pub explanation: Option<Explanation>,
@@ -150,7 +153,7 @@ pub struct Account {
 /// A run that is being served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registered {
-    /// The program and its arguments.
+    /// The program and its arguments, [shortened](short).
     pub command: Vec<String>,
     /// How the program is reached.
     pub via: String,
@@ -189,6 +192,14 @@ impl From<Errno> for ControlError {
             e => Self::Io(e.into()),
         }
     }
+}
+
+/// As much of a command line as people need to recognise it. A whole one may be many times as long as a message: execve(2)
+/// allows 2 MiB.
+pub fn short(command: &[String]) -> Vec<String> {
+    const MAX_WORDS: usize = 16;
+    const MAX_CHARS: usize = 100;
+    command.iter().take(MAX_WORDS).map(|word| word.chars().take(MAX_CHARS).collect()).collect()
 }
 
 /// The bytes of `message`.
@@ -287,6 +298,16 @@ mod tests {
             notes: vec!["x".into()],
         });
         assert_eq!(decode::<Reply>(&encode(&reply).unwrap()).unwrap(), reply);
+    }
+
+    #[test]
+    fn the_longest_commands_leave_an_account_room_for_what_is_known() {
+        // U+0001 is written as six bytes, the most that any character takes.
+        let command = short(&vec!["\u{1}".repeat(5000); 5000]);
+        let runs = vec![Registered { command, via: "auto".into(), pid: u32::MAX }; MAX_RUNS_TOLD];
+        let account = Account { pid: u32::MAX, up_ms: f64::MAX, runs, explanation: None };
+        let bytes = encode(&Reply::Explained(Box::new(account))).unwrap();
+        assert!(bytes.len() < MAX_MESSAGE / 3, "{} bytes", bytes.len());
     }
 
     proptest::proptest! {

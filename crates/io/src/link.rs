@@ -1,6 +1,6 @@
 //! A run's end of its control connection: finds the supervisor, starts one, or forks a private one.
 
-use crate::control::{Account, ControlError, Descriptor, History, Reply, Request, Summary, receive, send};
+use crate::control::{Account, ControlError, Descriptor, History, Reply, Request, Summary, receive, send, short};
 use crate::folder::FolderError;
 use crate::home::{Home, find};
 use crate::supervisor::Outstanding;
@@ -119,7 +119,7 @@ impl Link {
             None => (Vec::new(), Vec::new()),
         };
         let request = Request::Run {
-            command: run.command.clone(),
+            command: short(&run.command),
             via: run.via.clone(),
             pid: std::process::id(),
             descriptors: what,
@@ -226,4 +226,22 @@ fn start(mut supervise: Command, home: &Home, listener: OwnedFd) -> io::Result<(
     // Nothing of the first run stays with it: neither its preloaded libraries nor its terminal.
     let status = supervise.env_clear().current_dir("/").arg0("headstart").status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("it ended with {status}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_whose_arguments_are_as_long_as_execve_allows_is_registered() {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (socket, theirs) = pair.unwrap();
+        let mut command = vec!["cc".to_owned()];
+        command.extend(std::iter::repeat_n("object.o".repeat(10), 20_000));
+        Link::to(socket).register(&Registration { command, via: "auto".into(), preload: None }).unwrap();
+        match receive(&theirs, RecvFlags::empty()).unwrap() {
+            (Request::Run { command, .. }, _) => assert!(command[0] == "cc" && command.len() > 1, "{command:?}"),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
 }

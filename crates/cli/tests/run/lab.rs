@@ -253,6 +253,22 @@ pub fn compiled(scratch: &Scratch, source: &str, flags: &[&str]) -> Option<PathB
     Some(program)
 }
 
+/// Builds a Go program without the C library; `None`, and a line that says so, without the toolchain.
+pub fn go_program(scratch: &Scratch, text: &str) -> Option<PathBuf> {
+    let go = found("go", "golang-go")?;
+    let (source, program) = (scratch.path("program.go"), scratch.path("program"));
+    fs::write(&source, text).unwrap();
+    let mut build = Command::new(go);
+    build.args(["build", "-o"]).arg(&program).arg(&source).current_dir(&scratch.0);
+    // The standard library and nothing else, by this toolchain, whatever the user's settings are. Modules on, though there
+    // are none: without, the program would behave as those of old versions of Go (GODEBUG).
+    build.env("CGO_ENABLED", "0").env("GO111MODULE", "on").env("GOTOOLCHAIN", "local").env("GOFLAGS", "");
+    build.env("GOCACHE", scratch.path("go-cache"));
+    let output = build.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
 /// Waits until `happened`, for as long as the slowest machine may take.
 pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let clock = Clock::new();

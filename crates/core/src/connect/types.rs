@@ -68,7 +68,7 @@ pub struct Ask {
     pub name: String,
     /// The type that is asked for.
     pub record: RecordType,
-    /// The server that it asks, as in [`Output::Query`]; the first that is asked if one must be.
+    /// The server that it asks, as in [`Output::Query`]; the first that is asked if one must be, and then the next ones.
     pub server: u32,
 }
 
@@ -143,6 +143,8 @@ pub enum Input {
     Lookup(QueryId, LookupResult),
     /// An attempt ended.
     Attempt(AttemptId, AttemptResult),
+    /// So many servers may be asked; one unless it is said.
+    Servers(u32),
     /// The host is on this network, with routes for these families.
     Network {
         /// Which one.
@@ -183,7 +185,7 @@ pub enum Output {
         name: Arc<str>,
         /// Of which type.
         record: RecordType,
-        /// 0 for the first try; the transport takes it modulo its number of servers.
+        /// For the first try 0, or the server that the program has asked; the transport takes it modulo its number of servers.
         server: u32,
     },
     /// No answer to this query is awaited any more.

@@ -70,8 +70,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub fn new(mut settings: Settings, names: Names) -> io::Result<Self> {
-        settings.servers = u32::try_from(names.servers().len()).unwrap_or(1);
+    pub fn new(settings: Settings, names: Names) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut engine = Self {
             clock: Clock::new(),

@@ -87,7 +87,10 @@ impl Engine {
         match before {
             Some(before) if before == now => {}
             Some(before) if now.refines(&before) => self.feed(Input::Recognised(id)),
-            _ => self.feed(Input::Network { id, v4, v6 }),
+            _ => {
+                self.feed(Input::Servers(u32::try_from(now.servers.len()).unwrap_or(1)));
+                self.feed(Input::Network { id, v4, v6 });
+            }
         }
     }
 }
@@ -96,7 +99,8 @@ impl Engine {
 fn guess(servers: &[SocketAddr]) -> Surroundings {
     let way = |to: SocketAddr| {
         let own = own_address(to)?;
-        Some(WayOut { gateway: None, hardware: None, prefix: Some((own, if own.is_ipv4() { 32 } else { 128 })) })
+        let length = if own.is_ipv4() { 32 } else { 128 };
+        Some(WayOut { gateway: None, hardware: None, prefix: Some((own, length)), source: Some(own) })
     };
     Surroundings {
         // RFC 5737 and RFC 3849: documentation addresses, to which nothing is sent; a UDP connect only looks for a route.

@@ -28,6 +28,7 @@ use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Jobs at once; a program that resolves without end loses its oldest.
@@ -47,8 +48,6 @@ pub struct Settings {
     pub explore: f64,
     /// For the lab's `oracle`: the faster family of each name.
     pub faster: HashMap<String, Family>,
-    /// Servers that queries may go to; a refusal by one is asked of the next.
-    pub servers: u32,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -56,7 +55,7 @@ pub struct Settings {
 impl Settings {
     /// The settings of `race` with everything else at its default.
     pub fn of(race: &'static race::Entry) -> Self {
-        Self { race, lifetime: Lifetime::Ttl, explore: 0.05, faster: HashMap::new(), servers: 1, seed: 0 }
+        Self { race, lifetime: Lifetime::Ttl, explore: 0.05, faster: HashMap::new(), seed: 0 }
     }
 }
 
@@ -75,9 +74,13 @@ pub struct Connector {
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
+    /// The first attempt on this network.
+    first_attempt_here: u64,
     /// When the last input came.
     now: Instant,
     network: NetworkId,
+    /// Servers that queries may go to; a refusal by one is asked of the next.
+    servers: u32,
     rng: fastrand::Rng,
     tally: Tallies,
     pub(super) timelines: Timelines,
@@ -100,8 +103,10 @@ impl Connector {
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
+            first_attempt_here: 0,
             now: Instant::ZERO,
             network: NetworkId::default(),
+            servers: 1,
             tally: Tallies::default(),
             timelines: Timelines::default(),
             outputs: VecDeque::new(),
@@ -309,28 +314,33 @@ impl Connector {
     fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
         if result == Some(LookupResult::Refused)
             && let Some(open) = self.lookups.get_mut(query)
-            && open.sent < self.settings.servers
+            && open.sent < self.servers
         {
-            let server = open.sent;
+            let (before, server) = (open.sent, open.first + open.sent);
             open.sent += 1;
             let (account, question) = (open.account, open.question.clone());
-            self.note_repeated(now, &question, server);
+            self.note_repeated(now, &question, before);
             let Question { name, record, .. } = question;
             self.tally.of(account).queries += 1;
             return self.outputs.push_back(Output::Query { id: query, name, record, server });
         }
         let Some(open) = self.lookups.close(query) else { return };
         self.outputs.push_back(Output::Forget(query));
+        // Said of the network before: better than nothing for whoever waits, and nothing to be remembered on this one.
+        let of_here = self.lookups.is_of_here(query);
+        if !of_here && self.lookups.is_open(&open.question) {
+            return;
+        }
         let outcome = (
             matches!(&result, Some(LookupResult::Addresses(list, _)) if !list.is_empty()),
             match result {
                 None | Some(LookupResult::Refused) => false,
-                Some(_) => true,
+                Some(_) => of_here,
             },
         );
         self.tell_askers(now, query, &open.question, result.is_some(), outcome);
         let Question { app, name, record } = open.question;
-        if let Some(family) = record.family() {
+        if let Some(family) = record.family().filter(|_| of_here) {
             let history = self.path.current().family_mut(family);
             match result {
                 // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
@@ -361,7 +371,7 @@ impl Connector {
             }
             Some(LookupResult::Refused) | None => (Lookup::Without(now), Some(Lack::Unanswered), None),
         };
-        if let Some((kept, ttl)) = kept {
+        if let Some((kept, ttl)) = kept.filter(|_| of_here) {
             let cache = self.caches.entry(Arc::clone(&app)).or_default();
             cache.put(now, &name, record, kept, ttl, self.settings.lifetime);
         }
@@ -404,13 +414,20 @@ impl Connector {
             // It is the program's now, whatever came of it.
             ended.state = State::Gone;
         }
-        self.path.current().record(now, addr, outcome);
+        self.learn(now, attempt, addr, outcome);
         if let Some(job) = self.jobs.get_mut(&id) {
             self.timelines.note(now, id, &job.name, event);
             job.own.retain(|own| own.attempt != attempt);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
         }
         self.drive(now, id);
+    }
+
+    /// Writes down how an attempt ended, unless it was begun on another network.
+    fn learn(&mut self, now: Instant, AttemptId(attempt): AttemptId, addr: IpAddr, outcome: Outcome) {
+        if attempt >= self.first_attempt_here {
+            self.path.current().record(now, addr, outcome);
+        }
     }
 }
 
@@ -435,6 +452,7 @@ impl Machine for Connector {
             }
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
+            Input::Servers(servers) => self.servers = servers,
             Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
             Input::Recognised(id) => self.recognised(id),
             Input::Woken(slept) => self.woken(slept),
@@ -447,9 +465,10 @@ impl Machine for Connector {
             match due {
                 Due::Retry(id) => {
                     let Some(open) = self.lookups.get_mut(id) else { continue };
-                    let (server, account) = (open.sent - 1, open.account);
+                    let (before, account) = (open.sent - 1, open.account);
+                    let server = open.first + before;
                     let question = open.question.clone();
-                    self.note_repeated(now, &question, server);
+                    self.note_repeated(now, &question, before);
                     let Question { name, record, .. } = question;
                     self.tally.of(account).queries += 1;
                     self.outputs.push_back(Output::Query { id, name, record, server });

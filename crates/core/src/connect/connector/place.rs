@@ -62,6 +62,8 @@ impl Connector {
             self.discovery = None;
             self.network = id;
             self.path.move_to(id);
+            self.lookups.move_on();
+            self.first_attempt_here = self.next_attempt;
             self.caches.values_mut().for_each(Cache::clear);
             self.asks.forget();
         }
