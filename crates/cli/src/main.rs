@@ -8,6 +8,7 @@ mod client;
 mod demo;
 mod exit;
 mod explain;
+mod history;
 mod lab;
 mod list;
 mod run;
@@ -30,6 +31,9 @@ enum Verb {
     Run(run::Args),
     /// Why connections to a host were as fast or slow as they were: its last race, what is cached, what is known.
     Explain(explain::Args),
+    /// What was learned of programs and networks and outlives the supervisor: see it, take it along, have it forgotten.
+    #[command(subcommand)]
+    History(history::Verb),
     /// Emulated networks and experiments.
     #[command(subcommand)]
     Lab(lab::Verb),
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Run(args) => run::run(args),
         Verb::Explain(args) => explain::run(&args),
+        Verb::History(verb) => history::run(verb),
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::List(args) => list::run(&args),

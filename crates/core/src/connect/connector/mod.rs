@@ -3,6 +3,7 @@
 
 mod asking;
 mod drive;
+mod place;
 mod rescue;
 mod translator;
 
@@ -428,22 +429,6 @@ impl Connector {
             self.path.current().record(now, addr, outcome);
         }
     }
-
-    fn moved(&mut self, now: Instant, id: NetworkId, v4: bool, v6: bool) {
-        if id != self.network {
-            self.discovery = None;
-            self.network = id;
-            self.path.move_to(id);
-            self.lookups.move_on();
-            self.first_attempt_here = self.next_attempt;
-            self.caches.values_mut().for_each(Cache::clear);
-            self.asks.forget();
-        }
-        self.path.current().family_mut(Family::V4).has_route = v4;
-        self.path.current().family_mut(Family::V6).has_route = v6;
-        self.translate(now);
-        self.asks.routed(v4, v6);
-    }
 }
 
 impl Machine for Connector {
@@ -469,6 +454,8 @@ impl Machine for Connector {
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Servers(servers) => self.servers = servers,
             Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
+            Input::Recognised(id) => self.recognised(id),
+            Input::Woken(slept) => self.woken(slept),
         }
     }
 
