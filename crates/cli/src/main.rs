@@ -1,25 +1,31 @@
 //! The command `headstart`.
 //!
 //! Each verb is a file: its arguments, and what it does by calling the floors below. What verbs share of speaking to
-//! people (exit codes, streams) is in [`exit`].
+//! people is in [`exit`] (codes, errors) and [`output`] (streams, JSON); what they do by default in [`config`].
 #![forbid(unsafe_code)]
 
 mod client;
+mod config;
 mod demo;
 mod exit;
 mod explain;
 mod lab;
 mod list;
+mod output;
 mod run;
 mod supervise;
 
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Takes the waiting out of a host's network, and proves it.
 #[derive(Debug, Parser)]
 #[command(name = "headstart", version, max_term_width = 100)]
 struct Cli {
+    /// A file of settings, read after the usual ones (see `headstart config`).
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -37,6 +43,9 @@ enum Verb {
     Demo(demo::Args),
     /// What there is: races, links, conditions, experiments.
     List(list::Args),
+    /// Settings: an example to begin with, a check, what holds and why.
+    #[command(subcommand)]
+    Config(config::verb::Verb),
     /// Serve this user's runs (`headstart run` starts it).
     #[command(hide = true)]
     Supervise(supervise::Args),
@@ -46,8 +55,11 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().verb {
-        Verb::Run(args) => run::run(args),
+    let Cli { config, verb } = Cli::parse();
+    let named = config.as_deref();
+    let result = match verb {
+        Verb::Run(args) => run::run(args, named),
+        Verb::Config(verb) => config::verb::run(verb, named),
         Verb::Explain(args) => explain::run(&args),
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
