@@ -11,6 +11,7 @@ mod exit;
 mod explain;
 mod lab;
 mod list;
+mod operate;
 mod output;
 mod run;
 mod supervise;
@@ -36,6 +37,18 @@ enum Verb {
     Run(run::Args),
     /// Why connections to a host were as fast or slow as they were: its last race, what is cached, what is known.
     Explain(explain::Args),
+    /// Make the changes to this host that are on, and keep them until `down`.
+    Up(operate::up::Args),
+    /// Undo every change and end the daemon.
+    Down(operate::down::Args),
+    /// Whether the daemon is up, what it has changed, what is wrong.
+    Status(operate::status::Args),
+    /// What `up` would change, changing nothing.
+    Plan(operate::plan::Args),
+    /// Undo what a killed daemon has left.
+    Recover(operate::recover::Args),
+    /// What works here, what does not, and the line that mends it.
+    Doctor(operate::doctor::Args),
     /// Emulated networks and experiments.
     #[command(subcommand)]
     Lab(lab::Verb),
@@ -61,6 +74,12 @@ fn main() -> ExitCode {
         Verb::Run(args) => run::run(args, named),
         Verb::Config(verb) => config::verb::run(verb, named),
         Verb::Explain(args) => explain::run(&args),
+        Verb::Up(args) => operate::up::run(&args, named),
+        Verb::Down(args) => operate::down::run(&args),
+        Verb::Status(args) => operate::status::run(&args),
+        Verb::Plan(args) => operate::plan::run(&args, named),
+        Verb::Recover(args) => operate::recover::run(&args),
+        Verb::Doctor(args) => operate::doctor::run(&args, named),
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::List(args) => list::run(&args),

@@ -14,6 +14,7 @@ use headstart_io::names::Names;
 use headstart_io::supervisor::{Ended, Supervisor};
 use headstart_io::sys::{fork, signal};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use std::ffi::CStr;
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -96,9 +97,16 @@ fn copy(descriptor: rustix::fd::BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?)
 }
 
-/// Cuts this process loose from whoever started it. What it returns becomes readable when somebody wants it to end.
+/// Cuts this process loose. What it returns becomes readable when somebody wants it to end.
 fn settle() -> anyhow::Result<OwnedFd> {
     let stop = signal::ending()?;
+    // For ps(1): a private one has the command line of its run.
+    cut_loose(c"headstart-super")?;
+    Ok(stop)
+}
+
+/// Cuts this process loose from whoever started it: no terminal, no working folder. `name` is for ps(1).
+pub fn cut_loose(name: &CStr) -> anyhow::Result<()> {
     // Fails in a process that leads a session already, which is as good.
     let _ = rustix::process::setsid();
     rustix::process::chdir("/")?;
@@ -106,7 +114,6 @@ fn settle() -> anyhow::Result<OwnedFd> {
     rustix::stdio::dup2_stdin(&nowhere)?;
     rustix::stdio::dup2_stdout(&nowhere)?;
     rustix::stdio::dup2_stderr(&nowhere)?;
-    // For ps(1): a private one has the command line of its run.
-    let _ = rustix::thread::set_name(c"headstart-super");
-    Ok(stop)
+    let _ = rustix::thread::set_name(name);
+    Ok(())
 }
