@@ -78,6 +78,8 @@ pub const ALL: &[Package] = &[
     program("golang-go", "go", "a static client without the C library, and Go's own tests of its network code"),
     program("nginx", "nginx", "an unmodified client that registers sockets before it connects"),
     program("chromium", "chromium", "an unmodified client in many processes"),
+    program("iproute2", "ip", "what the kernel holds of routes and rules, before and after `headstart up`"),
+    program("nftables", "nft", "makes and lists headstart's nftables table"),
     program("tshark", "tshark", "opens the emulator's captures and checks what is in them"),
 ];
 
