@@ -8,5 +8,6 @@
 pub mod connect;
 pub mod machine;
 pub mod path;
+pub mod realtime;
 pub mod time;
 pub mod wire;
