@@ -5,9 +5,11 @@
 
 pub mod clock;
 pub mod control;
+pub mod daemon;
 pub mod dns;
 pub mod folder;
 pub mod home;
+pub mod host;
 pub mod link;
 pub mod names;
 pub mod poll;

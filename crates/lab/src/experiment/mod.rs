@@ -12,6 +12,7 @@ pub mod connect_programs;
 pub mod emulator;
 pub mod interposition;
 mod outcome;
+pub mod page_load;
 pub mod shim_cost;
 mod stopwatch;
 mod target;
@@ -33,6 +34,7 @@ pub const ALL: &[Entry] = &[
     connect_faults::ENTRY,
     connect_model::ENTRY,
     tcp_slowness::ENTRY,
+    page_load::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,
@@ -125,6 +127,8 @@ pub struct Context {
     pub conditions: Option<Vec<String>>,
     /// The program `headstart` that is measured, where it is not this one (tests).
     pub program: Option<PathBuf>,
+    /// Pages to load in place of the project's own: a file of page specs, or a folder with `specs.jsonl`.
+    pub pages: Option<PathBuf>,
     /// Told how far the run is, asked whether to stop.
     pub progress: Box<dyn Progress + Send + Sync>,
 }
@@ -133,7 +137,7 @@ impl Context {
     /// A full run in virtual time of all conditions, in silence.
     pub fn new(seed: u64) -> Self {
         let progress = Box::new(Silent);
-        Self { quick: false, seed, speeds: Speeds::Virtual, conditions: None, program: None, progress }
+        Self { quick: false, seed, speeds: Speeds::Virtual, conditions: None, program: None, pages: None, progress }
     }
 
     /// Whether `condition` is to be run.
@@ -150,6 +154,7 @@ impl fmt::Debug for Context {
             .field("speeds", &self.speeds)
             .field("conditions", &self.conditions)
             .field("program", &self.program)
+            .field("pages", &self.pages)
             .finish_non_exhaustive()
     }
 }
