@@ -53,12 +53,12 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     }
     let wanted = all.into_iter().filter(|(name, _)| args.what.as_ref().is_none_or(|w| w == name));
     if args.json {
-        let mut object = serde_json::Map::from_iter([("version".to_owned(), 1.into())]);
+        let mut object = serde_json::Map::new();
         for (name, members) in wanted {
             let members = members.iter().map(|(name, what)| serde_json::json!({ "name": name, "what": what }));
             object.insert(name.to_owned(), members.collect());
         }
-        crate::say!("{}", serde_json::Value::Object(object));
+        crate::output::document(1, object.into());
         return Ok(exit::OK);
     }
     for (name, members) in wanted {

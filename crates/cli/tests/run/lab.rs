@@ -68,7 +68,11 @@ impl Scratch {
 
     /// A command with this folder as its home.
     pub fn settle(&self, command: &mut Command) {
-        command.env("XDG_RUNTIME_DIR", self.path("run")).env("HOME", &self.0).env("LC_ALL", "C");
+        command
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env("HOME", &self.0)
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("LC_ALL", "C");
         PROXIES.iter().for_each(|name| _ = command.env_remove(name));
         command.env_remove("HEADSTART_DIR").env_remove("LD_PRELOAD").env_remove("HEADSTART_LINGER");
         // A supervisor that no other test has told anything, and that ends with the run.
