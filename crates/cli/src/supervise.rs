@@ -56,9 +56,6 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     let home = Home::inherited(args.home, lock);
     fork::detach()?;
     let stop = settle()?;
-    // It serves many programs, each of which has descriptors of its own.
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
     let made = Supervisor::new(settings(), Names::of_host()).and_then(|mut all| all.open(door).map(|()| all));
     let mut all = match made {
         Ok(all) => all,
@@ -95,6 +92,9 @@ fn copy(descriptor: rustix::fd::BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {
 /// Cuts this process loose from whoever started it. What it returns becomes readable when somebody wants it to end.
 fn settle() -> anyhow::Result<OwnedFd> {
     let stop = signal::ending()?;
+    // It serves many programs, each of which has descriptors of its own.
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
     // Fails in a process that leads a session already, which is as good.
     let _ = rustix::process::setsid();
     rustix::process::chdir("/")?;
