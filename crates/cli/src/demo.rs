@@ -2,7 +2,7 @@
 //! all is well and where IPv6 is broken; then every race beside its baselines in virtual time. Needs no Debian package:
 //! whichever of curl, wget and Python is there takes part, headstart's own client always does.
 
-use crate::{exit, lab};
+use crate::{exit, lab, output};
 use headstart_lab::experiment::{self, Claims, Outcome, Speeds};
 use headstart_lab::netns::{Entered, Entry};
 use headstart_lab::report;
@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         let outcome = lab::run::observed(experiment::find(name)?, speeds, true, args.seed, None)?;
         crate::say!(
             "{}",
-            report::terminal(&outcome, lab::run::width(), std::io::stdout().is_terminal() && lab::run::colour())
+            report::terminal(&outcome, output::width(), std::io::stdout().is_terminal() && output::colour())
         );
         outcomes.push(outcome);
     }

@@ -6,6 +6,9 @@
 
 use headstart_core::connect::Tally;
 use headstart_core::connect::explain::Explanation;
+use headstart_core::connect::memory::Program;
+use headstart_core::path::NetworkId;
+use headstart_core::path::record::NetworkRecord;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -18,7 +21,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What both sides must agree on: the version, and a number that counts up when messages change between versions.
-pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " control 1");
+pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " control 2");
 /// Bytes of a message at most; below the kernel's default bound of a datagram (net.core.wmem_default, 208 KiB).
 pub const MAX_MESSAGE: usize = 128 * 1024;
 /// Runs that an account names at most: their commands, [shortened](short) and each character escaped, take a third of a
@@ -51,6 +54,19 @@ pub enum Request {
         /// Its name or address.
         host: String,
     },
+    /// What was learned, written as the JSON of [`History`] into the file that comes along. Answered by
+    /// [`Reply::Remembered`].
+    Remember {
+        /// The file: [`Descriptor::Report`].
+        descriptors: Vec<Descriptor>,
+    },
+    /// Forget what was learned of a program, of a host, or everything. Answered by [`Reply::Forgotten`].
+    Forget {
+        /// The program.
+        app: Option<String>,
+        /// The host.
+        host: Option<String>,
+    },
     /// What this connection's run has gained so far. Answered by [`Reply::Summary`].
     Summarise,
 }
@@ -66,6 +82,8 @@ pub enum Descriptor {
     SeccompListener,
     /// The file in which the supervisor notes calls that it has not answered, for the watchdog.
     Outstanding,
+    /// A file that is to be written to, for what does not fit into a message.
+    Report,
     /// The program (pidfd_open(2)): a run whose `headstart run` was killed goes on until it ends.
     Program,
 }
@@ -79,6 +97,16 @@ pub enum Reply {
     Summary(Summary),
     /// What is known of a host.
     Explained(Box<Account>),
+    /// What was learned is in the file.
+    Remembered {
+        /// What went wrong with the store, in lines for people.
+        notes: Vec<String>,
+    },
+    /// It is forgotten.
+    Forgotten {
+        /// Records that there were of it on disk.
+        records: usize,
+    },
     /// It cannot be done.
     Refused(String),
 }
@@ -94,6 +122,19 @@ pub struct Summary {
     pub connects_heard: u64,
     /// DNS messages that were ignored meanwhile: malformed, forged or late.
     pub ignored_messages: u64,
+    /// What went wrong with the store, if no other run has been told: lines for people.
+    pub notes: Vec<String>,
+}
+
+/// What was learned.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// Programs, the one used last first.
+    pub programs: Vec<Program>,
+    /// Networks, the one used last first.
+    pub networks: Vec<NetworkRecord>,
+    /// The network that the host is on, if that is known.
+    pub here: Option<NetworkId>,
 }
 
 /// What a supervisor knows of a host, and who it is.
@@ -249,7 +290,13 @@ mod tests {
     fn a_summary_is_the_same_after_the_journey() {
         let mut tally = Tally { queries: 3, ..Tally::default() };
         tally.passed.insert(headstart_core::wire::shim::Pass::LocalName, 2);
-        let reply = Reply::Summary(Summary { tally, processes: 1, connects_heard: 5, ignored_messages: 4 });
+        let reply = Reply::Summary(Summary {
+            tally,
+            processes: 1,
+            connects_heard: 5,
+            ignored_messages: 4,
+            notes: vec!["x".into()],
+        });
         assert_eq!(decode::<Reply>(&encode(&reply).unwrap()).unwrap(), reply);
     }
 

@@ -1,14 +1,16 @@
 //! A run's end of its control connection: finds the supervisor, starts one, or forks a private one.
 
-use crate::control::{Account, ControlError, Descriptor, Reply, Request, Summary, receive, send, short};
+use crate::control::{Account, ControlError, Descriptor, History, Reply, Request, Summary, receive, send, short};
 use crate::folder::FolderError;
 use crate::home::{Home, find};
 use crate::supervisor::Outstanding;
 use crate::sys::fork;
 use crate::sys::seccomp::{Listener, is_listened_to};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, WaitOptions, waitpid};
-use std::io;
+use std::fs::File;
+use std::io::{self, BufReader, Seek as _, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -160,6 +162,29 @@ impl Link {
         match self.hear()? {
             Reply::Explained(account) => Ok(*account),
             other => Err(ControlError::Malformed(format!("{other:?} explains nothing"))),
+        }
+    }
+
+    /// What was learned, and what went wrong with the store.
+    pub fn history(&self) -> Result<(History, Vec<String>), ControlError> {
+        let file = File::from(memfd_create(c"headstart-history", MemfdFlags::CLOEXEC)?);
+        self.ask(&Request::Remember { descriptors: vec![Descriptor::Report] }, &[file.as_fd()])?;
+        let notes = match self.hear()? {
+            Reply::Remembered { notes } => notes,
+            other => return Err(ControlError::Malformed(format!("{other:?} is no history"))),
+        };
+        (&file).seek(SeekFrom::Start(0))?;
+        let read = serde_json::from_reader(BufReader::new(file));
+        Ok((read.map_err(|e| ControlError::Malformed(e.to_string()))?, notes))
+    }
+
+    /// Has what was learned of a program, of a host, or everything forgotten; how many records there were of it on disk.
+    pub fn forget(&self, app: Option<&str>, host: Option<&str>) -> Result<usize, ControlError> {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        self.ask(&Request::Forget { app: owned(app), host: owned(host) }, &[])?;
+        match self.hear()? {
+            Reply::Forgotten { records } => Ok(records),
+            other => Err(ControlError::Malformed(format!("{other:?} forgets nothing"))),
         }
     }
 

@@ -158,6 +158,11 @@ pub enum Input {
         /// Whether there is a route to IPv6 destinations.
         v6: bool,
     },
+    /// The network that the host has been on all the time turns out to be this one.
+    Recognised(NetworkId),
+    /// The host was asleep for this long, which no clock of ours has counted: answers may have run out, servers may have
+    /// closed what was open.
+    Woken(Duration),
 }
 
 /// The answer to a [`Resolve`].

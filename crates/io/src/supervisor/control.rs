@@ -1,13 +1,17 @@
 //! The supervisor's ends of control connections: who may come in, and what they are answered.
 
 use super::Supervisor;
+use super::keeper::{Keeper, forget};
 use super::run::Run;
 use super::token::MAX_RUN;
 use crate::control::{
-    Account, ControlError, Descriptor, MAX_RUNS_TOLD, Registered, Reply, Request, receive, send, short,
+    Account, ControlError, Descriptor, History, MAX_RUNS_TOLD, Registered, Reply, Request, receive, send, short,
 };
+use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, sockopt};
+use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 
 /// A control connection.
@@ -88,9 +92,53 @@ impl Supervisor {
                 }
                 None
             }
-            (Request::Summarise, Some(number)) => Some(Reply::Summary(self.runs.get(&number)?.summary(&self.engine))),
+            (Request::Summarise, Some(number)) => {
+                let mut summary = self.runs.get(&number)?.summary(&self.engine);
+                summary.notes = self.keeper.as_mut().map(Keeper::news).unwrap_or_default();
+                Some(Reply::Summary(summary))
+            }
+            (Request::Remember { descriptors: what }, _) => {
+                Some(match matched(&what, descriptors).and_then(|files| self.remember(files)) {
+                    Ok(()) => Reply::Remembered { notes: self.keeper.as_ref().map(Keeper::notes).unwrap_or_default() },
+                    Err(why) => Reply::Refused(why),
+                })
+            }
+            (Request::Forget { app, host }, _) => Some(match self.forget(app.as_deref(), host.as_deref()) {
+                Ok(records) => Reply::Forgotten { records },
+                Err(why) => Reply::Refused(why),
+            }),
             (Request::Explain { host }, _) => Some(Reply::Explained(Box::new(self.account(&host)))),
             (Request::Add { .. } | Request::Summarise, None) => refused("this connection has no run"),
+        }
+    }
+
+    /// Writes what was learned into the file that came along.
+    fn remember(&mut self, files: Vec<(Descriptor, OwnedFd)>) -> Result<(), String> {
+        let Some((Descriptor::Report, file)) = files.into_iter().next() else {
+            return Err("no file came along to write to".to_owned());
+        };
+        // Whatever else it is might make everybody wait until somebody reads it.
+        let is_file = fstat(&file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        if !is_file {
+            return Err("what came along to write to is no file".to_owned());
+        }
+        let now = self.engine.clock.now();
+        let history = History {
+            programs: self.engine.connector.remembered().programs,
+            networks: self.engine.connector.networks(now),
+            here: Some(self.engine.connector.network()),
+        };
+        let bytes = serde_json::to_vec(&history).map_err(|e| e.to_string())?;
+        File::from(file).write_all(&bytes).map_err(|e| format!("writing failed: {e}"))
+    }
+
+    fn forget(&mut self, app: Option<&str>, host: Option<&str>) -> Result<usize, String> {
+        match &mut self.keeper {
+            Some(keeper) => keeper.forget(&mut self.engine, app, host),
+            None => {
+                forget(&mut self.engine, app, host);
+                Ok(0)
+            }
         }
     }
 
