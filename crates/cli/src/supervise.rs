@@ -65,9 +65,6 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     let home = Home::inherited(args.home, lock);
     fork::detach()?;
     let stop = settle()?;
-    // It serves many programs, each of which has descriptors of its own.
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
     let make = || {
         let mut all = Supervisor::new(settings(&Config::in_common()?)?, Names::of_host())?;
         all.open(door)?;
@@ -114,6 +111,9 @@ fn copy(descriptor: rustix::fd::BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {
 /// Cuts this process loose. What it returns becomes readable when somebody wants it to end.
 fn settle() -> anyhow::Result<OwnedFd> {
     let stop = signal::ending()?;
+    // It serves many programs, each of which has descriptors of its own.
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
     // For ps(1): a private one has the command line of its run.
     cut_loose(c"headstart-super")?;
     Ok(stop)

@@ -98,6 +98,9 @@ pub(super) struct Job {
     pub own_since: Instant,
     /// The program has had its chance: attempts are made in favour of those that it holds.
     pub rescuing: bool,
+    /// A query could not be sent or an attempt not begun, for want of a descriptor or of memory. What comes of it is not the
+    /// program's: it may have what we lack.
+    pub in_want: bool,
     pub done: bool,
     pub explore: bool,
     pub remembered: Vec<IpAddr>,
@@ -133,6 +136,7 @@ impl Job {
             own: Vec::new(),
             own_since: now,
             rescuing: false,
+            in_want: false,
             done: false,
             explore: false,
             remembered: Vec::new(),

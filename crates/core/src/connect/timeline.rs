@@ -55,7 +55,7 @@ pub enum Event {
     Answer {
         /// The type of the record.
         record: Cow<'static, str>,
-        /// What it said: `addresses`, `services`, `none`, `no such name`, `refused`, `no answer`.
+        /// What it said: `addresses`, `services`, `none`, `no such name`, `refused`, `not asked`, `no answer`.
         says: Cow<'static, str>,
         /// The addresses; of services, those that stand in for the name's own.
         addresses: Vec<IpAddr>,

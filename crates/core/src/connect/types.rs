@@ -103,6 +103,8 @@ pub enum LookupResult {
     NxDomain(Duration),
     /// The server refused or failed.
     Refused,
+    /// The query could not be sent, for want of a descriptor or of memory: nothing is known of the server.
+    NotSent,
 }
 
 /// What an attempt came to.
@@ -112,6 +114,8 @@ pub enum AttemptResult {
     Connected(Duration),
     /// Failed, with the errno.
     Failed(i32),
+    /// It could not be begun, for want of a descriptor or of memory, as the errno says: nothing is known of the address.
+    NotBegun(i32),
 }
 
 /// An event of the world.

@@ -6,7 +6,7 @@
 use super::place::Place;
 use super::token::{ATTEMPT, EXCHANGE};
 use crate::clock::Clock;
-use crate::dns::Transport;
+use crate::dns::{SendError, Transport};
 use crate::names::Names;
 use crate::poll::{Interest, Poll};
 use crate::sys::netns;
@@ -190,9 +190,12 @@ impl Engine {
                 Output::Query { id, name, record, server } => {
                     let servers = self.names.servers();
                     let to = servers[server as usize % servers.len()];
-                    if self.transport.send(&self.poll, |n| EXCHANGE | n, id, (name, record), to).is_err() {
-                        let now = self.clock.now();
-                        self.connector.handle_input(now, Input::Lookup(id, LookupResult::Refused));
+                    if let Err(why) = self.transport.send(&self.poll, |n| EXCHANGE | n, id, (name, record), to) {
+                        let result = match why {
+                            SendError::Io(e) if Errno::from_io_error(&e).is_some_and(is_want) => LookupResult::NotSent,
+                            _ => LookupResult::Refused,
+                        };
+                        self.connector.handle_input(self.clock.now(), Input::Lookup(id, result));
                     }
                 }
                 Output::Forget(query) => self.transport.forget(query),
@@ -233,9 +236,17 @@ impl Engine {
                 self.attempts.insert(n, Attempt { socket, began, given: false });
             }
             Err(errno) => {
-                let result = AttemptResult::Failed(errno.raw_os_error());
+                let result = match errno.raw_os_error() {
+                    n if is_want(errno) => AttemptResult::NotBegun(n),
+                    n => AttemptResult::Failed(n),
+                };
                 self.connector.handle_input(began, Input::Attempt(AttemptId(n), result));
             }
         }
     }
+}
+
+/// Whether we lack something that another process may have. NOSPC is epoll's, of which each user may wait for so many.
+fn is_want(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::NOSPC)
 }

@@ -88,6 +88,12 @@ impl Connector {
         job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
         job.lead_with_what_is_under_way(&mut list);
         self.tally.of(job.account).lookup_wait += now - since;
+        if list.is_empty() && job.in_want {
+            job.done = true;
+            let reason = Cow::Borrowed(Pass::OutOfDescriptors.describe());
+            self.timelines.note(now, job.number, &job.name, Event::LeftAlone { reason });
+            return self.pass(request, Pass::OutOfDescriptors);
+        }
         let resolved = if list.is_empty() {
             self.tally.of(job.account).unresolved += 1;
             let lacks = |l| job.lacks.contains(&Some(l));
@@ -188,13 +194,14 @@ impl Connector {
             _ => None,
         };
         let asked = job.attempts.iter().filter(|a| a.addr == claim.to.ip()).find_map(errno_of);
-        let errno = asked.or_else(|| job.attempts.iter().rev().find_map(errno_of));
+        let errno = asked.or_else(|| job.attempts.iter().rev().find_map(errno_of)).filter(|_| !job.in_want);
+        let reason = if job.in_want { Pass::OutOfDescriptors } else { Pass::Unsuitable };
         job.claim = None;
         // What the program will try next may be under way already.
         job.done = !job.attempts.iter().any(|a| matches!(a.state, State::InFlight | State::Ready { .. }));
         let event = match errno {
             Some(errno) => Event::GivenUp { errno },
-            None => Event::LeftAlone { reason: Cow::Borrowed(Pass::Unsuitable.describe()) },
+            None => Event::LeftAlone { reason: Cow::Borrowed(reason.describe()) },
         };
         self.timelines.note(now, job.number, &job.name, event);
         match errno {
@@ -202,7 +209,7 @@ impl Connector {
                 self.tally.of(request.account()).failed += 1;
                 self.outputs.push_back(Output::Fail(request, errno));
             }
-            None => self.pass(request, Pass::Unsuitable),
+            None => self.pass(request, reason),
         }
     }
 

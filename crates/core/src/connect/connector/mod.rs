@@ -324,6 +324,10 @@ impl Connector {
             self.tally.of(account).queries += 1;
             return self.outputs.push_back(Output::Query { id: query, name, record, server });
         }
+        if result == Some(LookupResult::NotSent) && self.lookups.get_mut(query).is_some_and(|open| open.sent > 1) {
+            // What was sent before it may still be answered.
+            return;
+        }
         let Some(open) = self.lookups.close(query) else { return };
         self.outputs.push_back(Output::Forget(query));
         // Said of the network before: better than nothing for whoever waits, and nothing to be remembered on this one.
@@ -334,15 +338,17 @@ impl Connector {
         let outcome = (
             matches!(&result, Some(LookupResult::Addresses(list, _)) if !list.is_empty()),
             match result {
-                None | Some(LookupResult::Refused) => false,
+                None | Some(LookupResult::Refused | LookupResult::NotSent) => false,
                 Some(_) => of_here,
             },
         );
-        self.tell_askers(now, query, &open.question, result.is_some(), outcome);
+        let unsent = result == Some(LookupResult::NotSent);
+        self.tell_askers(now, query, &open.question, result.is_some() && !unsent, outcome);
         let Question { app, name, record } = open.question;
         if let Some(family) = record.family().filter(|_| of_here) {
             let history = self.path.current().family_mut(family);
             match result {
+                Some(LookupResult::NotSent) => {}
                 // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
                 Some(_) => history.looked_up((open.sent == 1).then(|| now - open.asked)),
                 None => history.lookup_unanswered(),
@@ -369,7 +375,9 @@ impl Connector {
             Some(LookupResult::NxDomain(ttl)) => {
                 (Lookup::Without(now), Some(Lack::NxDomain), Some((Kept::NxDomain, ttl)))
             }
-            Some(LookupResult::Refused) | None => (Lookup::Without(now), Some(Lack::Unanswered), None),
+            Some(LookupResult::Refused | LookupResult::NotSent) | None => {
+                (Lookup::Without(now), Some(Lack::Unanswered), None)
+            }
         };
         if let Some((kept, ttl)) = kept.filter(|_| of_here) {
             let cache = self.caches.entry(Arc::clone(&app)).or_default();
@@ -380,6 +388,7 @@ impl Connector {
         for id in ids {
             self.timelines.note(now, id, &name, event.clone());
             if let Some(job) = self.jobs.get_mut(&id) {
+                job.in_want |= unsent;
                 match services.is_empty() {
                     true => job.settle(now, record, lookup.clone(), lack),
                     false => job.settle_services(now, services.clone()),
@@ -398,24 +407,31 @@ impl Connector {
         let outcome = match result {
             AttemptResult::Connected(rtt) => {
                 ended.state = State::Ready { rtt, at: now };
-                Outcome::Connected(rtt)
+                Some(Outcome::Connected(rtt))
             }
             AttemptResult::Failed(errno) => {
                 ended.state = State::Failed(errno);
-                Outcome::Failed
+                Some(Outcome::Failed)
+            }
+            AttemptResult::NotBegun(errno) => {
+                ended.state = State::Failed(errno);
+                None
             }
         };
         let (addr, given) = (ended.addr, ended.given);
         let event = match result {
             AttemptResult::Connected(rtt) => Event::Connected { to: addr, rtt_ms: ms(rtt) },
-            AttemptResult::Failed(errno) => Event::Failed { to: addr, errno },
+            AttemptResult::Failed(errno) | AttemptResult::NotBegun(errno) => Event::Failed { to: addr, errno },
         };
         if given {
             // It is the program's now, whatever came of it.
             ended.state = State::Gone;
         }
-        self.learn(now, attempt, addr, outcome);
+        if let Some(outcome) = outcome {
+            self.learn(now, attempt, addr, outcome);
+        }
         if let Some(job) = self.jobs.get_mut(&id) {
+            job.in_want |= outcome.is_none();
             self.timelines.note(now, id, &job.name, event);
             job.own.retain(|own| own.attempt != attempt);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
@@ -424,7 +440,7 @@ impl Connector {
     }
 
     /// Writes down how an attempt ended, unless it was begun on another network.
-    fn learn(&mut self, now: Instant, AttemptId(attempt): AttemptId, addr: IpAddr, outcome: Outcome) {
+    pub(super) fn learn(&mut self, now: Instant, AttemptId(attempt): AttemptId, addr: IpAddr, outcome: Outcome) {
         if attempt >= self.first_attempt_here {
             self.path.current().record(now, addr, outcome);
         }
@@ -514,6 +530,7 @@ fn answer(of: RecordType, result: Option<&LookupResult>) -> Event {
         }
         Some(LookupResult::NxDomain(_)) => ("no such name", Vec::new()),
         Some(LookupResult::Refused) => ("refused", Vec::new()),
+        Some(LookupResult::NotSent) => ("not asked", Vec::new()),
         None => ("no answer", Vec::new()),
     };
     Event::Answer { record: record(of), says: Cow::Borrowed(says), addresses }

@@ -36,6 +36,8 @@ pub(super) enum Host {
     Answers(u64),
     Refuses(u64),
     Silent,
+    /// There is no descriptor for a socket.
+    OutOfReach,
 }
 
 /// How the DNS server treats queries for one record type of a name.
@@ -132,6 +134,7 @@ impl Story {
         let (after, result) = match self.hosts.get(&to) {
             Some(Host::Answers(rtt)) => (*rtt, AttemptResult::Connected(ms(*rtt))),
             Some(Host::Refuses(rtt)) => (*rtt, AttemptResult::Failed(111)),
+            Some(Host::OutOfReach) => (0, AttemptResult::NotBegun(24)),
             // tcp_syn_retries = 6: the kernel gives up after about 130 s.
             Some(Host::Silent) | None => (130_000, AttemptResult::Failed(110)),
         };
