@@ -9,6 +9,7 @@ mod config;
 mod demo;
 mod exit;
 mod explain;
+mod history;
 mod lab;
 mod list;
 mod operate;
@@ -37,6 +38,9 @@ enum Verb {
     Run(run::Args),
     /// Why connections to a host were as fast or slow as they were: its last race, what is cached, what is known.
     Explain(explain::Args),
+    /// What was learned of programs and networks and outlives the supervisor: see it, take it along, have it forgotten.
+    #[command(subcommand)]
+    History(history::Verb),
     /// Make the changes to this host that are on, and keep them until `down`.
     Up(operate::up::Args),
     /// Undo every change and end the daemon.
@@ -54,7 +58,7 @@ enum Verb {
     Lab(lab::Verb),
     /// A quick tour: real programs through an emulated dual-stack network, with and without headstart.
     Demo(demo::Args),
-    /// What there is: races, links, conditions, experiments.
+    /// What there is: races, links and their models, scenarios, conditions, faults, programs, experiments.
     List(list::Args),
     /// Settings: an example to begin with, a check, what holds and why.
     #[command(subcommand)]
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Verb::Run(args) => run::run(args, named),
         Verb::Config(verb) => config::verb::run(verb, named),
         Verb::Explain(args) => explain::run(&args),
+        Verb::History(verb) => history::run(verb),
         Verb::Up(args) => operate::up::run(&args, named),
         Verb::Down(args) => operate::down::run(&args),
         Verb::Status(args) => operate::status::run(&args),

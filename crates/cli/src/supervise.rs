@@ -11,6 +11,7 @@ use headstart_core::connect::{Settings, race};
 use headstart_core::time::Duration;
 use headstart_io::home::Home;
 use headstart_io::names::Names;
+use headstart_io::store;
 use headstart_io::supervisor::{Ended, Supervisor};
 use headstart_io::sys::{fork, signal};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -26,6 +27,9 @@ pub struct Args {
     /// How long to stay after the last run.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     linger: u64,
+    /// The folder in which what was learned is kept; without it, nothing is.
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
     /// The folder that it lives in.
     home: PathBuf,
 }
@@ -47,6 +51,10 @@ pub fn command(linger: u64) -> Command {
     command.arg("supervise");
     let told = std::env::var_os("HEADSTART_LINGER").filter(|v| !v.is_empty());
     command.arg("--linger").arg(told.unwrap_or_else(|| linger.to_string().into()));
+    // Its environment will be empty.
+    if let Some(state) = store::folder(|name| std::env::var_os(name)) {
+        command.arg("--state").arg(state);
+    }
     command
 }
 
@@ -72,13 +80,19 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
             return Err(why);
         }
     };
+    if let Some(state) = args.state {
+        // Should it fail, nothing is kept, and that is all.
+        let _ = all.keep(state);
+    }
     let ended = all.serve(&stop, Duration::from_secs(args.linger));
     // From now on the next run starts another; whoever has come in time is still served.
     home.remove();
-    if ended? == Ended::Idle {
+    if matches!(ended, Ok(Ended::Idle)) {
         all.close_the_door();
         all.serve(&stop, Duration::ZERO)?;
     }
+    all.put_away();
+    ended?;
     Ok(crate::exit::OK)
 }
 

@@ -15,7 +15,9 @@ pub mod names;
 pub mod poll;
 pub mod program;
 pub mod replies;
+pub mod store;
 pub mod supervisor;
+pub mod surroundings;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod tcp;

@@ -187,6 +187,9 @@ fn report(args: &Args, summary: Result<Summary, ControlError>) -> anyhow::Result
         Ok(gained) => summary::in_words(gained),
         Err(why) => format!("what was gained is not known, for {why}; the program went on alone"),
     };
+    for note in summary.iter().flat_map(|summary| &summary.notes) {
+        complain(args, format_args!("{note}"));
+    }
     if let Some(file) = &args.summary {
         let text = summary.as_ref().map(|s| summary::json(s).to_string());
         let text = text.map_err(|why| anyhow::anyhow!("{why}")).context("asking for the summary")?;
