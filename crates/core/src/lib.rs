@@ -9,5 +9,6 @@ pub mod connect;
 pub mod cwnd;
 pub mod machine;
 pub mod path;
+pub mod realtime;
 pub mod time;
 pub mod wire;

@@ -34,6 +34,9 @@ pub struct Args {
     /// Only this condition; may be given several times.
     #[arg(long = "condition", value_name = "NAME")]
     conditions: Vec<String>,
+    /// Pages to load in place of the project's own: a file of page specs, or a folder with `specs.jsonl` (page-load).
+    #[arg(long, value_name = "DIR|FILE")]
+    pages: Option<PathBuf>,
     /// Folder for the results [default: headstart-results/NAME].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -54,7 +57,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
     }
     let conditions = (!args.conditions.is_empty()).then(|| args.conditions.clone());
-    let outcome = observed(entry, speeds, args.quick, args.seed, conditions)?;
+    let plan = Context { quick: args.quick, speeds, conditions, pages: args.pages.clone(), ..Context::new(args.seed) };
+    let outcome = observed(entry, plan)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("headstart-results").join(entry.name));
     let page = report::write(&out, &outcome, &Claims::built_in()?)?;
     if args.json {
@@ -71,19 +75,14 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 }
 
 /// Runs `entry` and notes the state of the machine meanwhile.
-pub fn observed(
-    entry: &experiment::Entry,
-    speeds: Speeds,
-    quick: bool,
-    seed: u64,
-    conditions: Option<Vec<String>>,
-) -> anyhow::Result<Outcome> {
+pub fn observed(entry: &experiment::Entry, plan: Context) -> anyhow::Result<Outcome> {
+    let speeds = plan.speeds;
     let root = Path::new("/");
     let earlier = Snapshot::take(root);
     Clock::new().sleep(LOOK);
     let (began, before): (SystemTime, Snapshot) = (wall(), Snapshot::take(root));
     let progress = std::sync::Arc::new(Line::begin());
-    let cx = Context { quick, speeds, conditions, progress: Box::new(Shared(progress.clone())), ..Context::new(seed) };
+    let cx = Context { progress: Box::new(Shared(progress.clone())), ..plan };
     let outcome = entry.start(&cx);
     progress.end();
     let mut outcome = outcome?;

@@ -12,6 +12,7 @@ pub mod connect_programs;
 pub mod emulator;
 pub mod interposition;
 mod outcome;
+pub mod page_load;
 pub mod shim_cost;
 mod stopwatch;
 mod target;
@@ -31,6 +32,7 @@ pub const ALL: &[Entry] = &[
     connect_programs::ENTRY,
     connect_faults::ENTRY,
     connect_model::ENTRY,
+    page_load::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,
@@ -123,6 +125,8 @@ pub struct Context {
     pub conditions: Option<Vec<String>>,
     /// The program `headstart` that is measured, where it is not this one (tests).
     pub program: Option<PathBuf>,
+    /// Pages to load in place of the project's own: a file of page specs, or a folder with `specs.jsonl`.
+    pub pages: Option<PathBuf>,
     /// Told how far the run is, asked whether to stop.
     pub progress: Box<dyn Progress + Send + Sync>,
 }
@@ -131,7 +135,7 @@ impl Context {
     /// A full run in virtual time of all conditions, in silence.
     pub fn new(seed: u64) -> Self {
         let progress = Box::new(Silent);
-        Self { quick: false, seed, speeds: Speeds::Virtual, conditions: None, program: None, progress }
+        Self { quick: false, seed, speeds: Speeds::Virtual, conditions: None, program: None, pages: None, progress }
     }
 
     /// Whether `condition` is to be run.
@@ -148,6 +152,7 @@ impl fmt::Debug for Context {
             .field("speeds", &self.speeds)
             .field("conditions", &self.conditions)
             .field("program", &self.program)
+            .field("pages", &self.pages)
             .finish_non_exhaustive()
     }
 }
