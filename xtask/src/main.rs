@@ -8,6 +8,7 @@ mod ci;
 mod claims;
 mod conformance;
 mod packages;
+mod soak;
 mod source;
 mod step;
 mod test;
@@ -59,6 +60,13 @@ const ALL: &[Chore] = &[
         arguments: "[python] [go] [--via NAME] [--release]",
         summary: "CPython's and Go's own tests of sockets, bare and under `headstart run`, test by test: differences fail",
         run: conformance::run,
+    },
+    Chore {
+        name: "soak",
+        arguments: "[--minutes N]",
+        summary: "programs under one supervisor while the network breaks and mends, for 30 minutes or N: nothing is lost, \
+                  nothing grows",
+        run: soak::run,
     },
     Chore {
         name: "tidy",

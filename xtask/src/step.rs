@@ -14,7 +14,7 @@ pub struct Step {
     /// Its arguments.
     arguments: Vec<String>,
     /// One variable more in its environment.
-    variable: Option<(&'static str, &'static str)>,
+    variable: Option<(&'static str, String)>,
 }
 
 impl Step {
@@ -33,8 +33,8 @@ impl Step {
     }
 
     /// The same with a variable set.
-    pub fn with(self, name: &'static str, value: &'static str) -> Self {
-        Self { variable: Some((name, value)), ..self }
+    pub fn with(self, name: &'static str, value: impl Into<String>) -> Self {
+        Self { variable: Some((name, value.into())), ..self }
     }
 
     /// The line that a person would type.
@@ -49,7 +49,7 @@ impl Step {
     pub fn run(&self) -> Result<(), Failure> {
         let inherited = if self.program == "cargo" { std::env::var("CARGO").ok() } else { None };
         let mut command = Command::new(inherited.as_deref().unwrap_or(&self.program));
-        command.args(&self.arguments).envs(self.variable).stdin(Stdio::null());
+        command.args(&self.arguments).envs(self.variable.clone()).stdin(Stdio::null());
         command.current_dir(crate::tree::workspace_root()?);
         match command.status() {
             Ok(status) if status.success() => Ok(()),

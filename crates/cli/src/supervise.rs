@@ -2,7 +2,7 @@
 //! private supervisor of one run, which is forked from it.
 //!
 //! A supervisor has no terminal, no working folder, nothing of the run that happened to start it, and leaves no file
-//! behind unless it is killed; what it leaves then is swept by the next run.
+//! behind but what it has learned (docs/decisions/0008) unless it is killed; what it leaves then is swept by the next run.
 
 use crate::config::{Config, all};
 use crate::exit::Usage;

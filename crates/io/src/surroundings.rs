@@ -34,7 +34,7 @@ fn way_out(netlink: &mut Netlink, far: IpAddr) -> Result<Option<WayOut>, Netlink
         None => None,
     };
     let prefix = route.source.zip(length).map(|(source, length)| (prefix(source, length), length));
-    Ok(Some(WayOut { gateway: route.gateway, hardware, prefix }))
+    Ok(Some(WayOut { gateway: route.gateway, hardware, prefix, source: route.source }))
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub struct WayOut {
     pub hardware: Option<Hardware>,
     /// The prefix of the address that the host would send from.
     pub prefix: Option<(IpAddr, u8)>,
+    /// That address. It does not make a network, but connections over another end with it.
+    pub source: Option<IpAddr>,
 }
 
 /// What tells a network from others.
@@ -59,7 +61,7 @@ impl Surroundings {
     pub fn refines(&self, earlier: &Self) -> bool {
         let way = |now: &Option<WayOut>, then: &Option<WayOut>| match (now, then) {
             (Some(now), Some(then)) => {
-                (now.gateway, now.prefix) == (then.gateway, then.prefix)
+                (now.gateway, now.prefix, now.source) == (then.gateway, then.prefix, then.source)
                     && (then.hardware.is_none() || now.hardware == then.hardware)
             }
             (now, then) => now.is_none() && then.is_none(),
@@ -130,7 +132,9 @@ mod tests {
     }
 
     fn way(gateway: &str, hardware: Option<Hardware>, within: &str, length: u8) -> Option<WayOut> {
-        Some(WayOut { gateway: Some(ip(gateway)), hardware, prefix: Some((prefix(ip(within), length), length)) })
+        let source = ip(within);
+        let prefix = Some((prefix(source, length), length));
+        Some(WayOut { gateway: Some(ip(gateway)), hardware, prefix, source: Some(source) })
     }
 
     fn home() -> Surroundings {
@@ -147,6 +151,9 @@ mod tests {
         assert_eq!(both.network(), home().network());
         let unheard = Surroundings { v6: way("fe80::1", None, "2001:db8:1::23", 64), ..home() };
         assert_eq!(unheard.network(), home().network());
+        let leased = Surroundings { v4: way("192.168.1.1", Some(ROUTER), "192.168.1.77", 24), ..home() };
+        assert_eq!(leased.network(), home().network());
+        assert!(leased != home() && !leased.refines(&home()), "but connections do not survive it");
         let renumbered = Surroundings { v6: way("fe80::1", Some(ROUTER), "2001:db8:9::23", 64), ..home() };
         assert_eq!(renumbered.network(), home().network());
     }
@@ -165,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_tunnel_without_routers_is_told_even_beside_a_router_that_was_heard() {
-        let tunnel = Some(WayOut { gateway: None, hardware: None, prefix: Some((ip("10.8.0.2"), 32)) });
+        let tunnel = Some(WayOut { gateway: None, hardware: None, prefix: Some((ip("10.8.0.2"), 32)), source: None });
         let v6 = way("fe80::1", Some(ROUTER), "2001:db8:1::23", 64);
         let on = Surroundings { v4: tunnel, v6: v6.clone(), ..home() };
         assert_ne!(on.network(), Surroundings { v6, ..home() }.network());

@@ -298,3 +298,37 @@ proptest! {
         prop_assert!(scratch.store().load().memory.programs.contains(&learned.programs[0]), "{:?}", store.notes());
     }
 }
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn on_a_full_disk_learning_pauses_and_nothing_that_was_kept_is_lost() {
+    use crate::sys::mountns::MountNs;
+    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+    let scratch = Scratch::new("disk");
+    let in_it = MountNs::copy(|| -> std::io::Result<()> {
+        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+        mount("tmpfs", &scratch.0, "tmpfs", MountFlags::empty(), c"size=3m")?;
+        let names: Vec<String> = (0..5000).map(|n| format!("{n}.example")).collect();
+        let much = memory(&[("git", &names.iter().map(String::as_str).collect::<Vec<_>>())]);
+        let little = memory(&[("curl", &["www.example.org"])]);
+        assert!(scratch.store().save(&little, &[]));
+        let fill = scratch.0.join("fill");
+        // Until nothing goes in any more.
+        let mut file = fs::File::create(&fill)?;
+        while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
+        drop(file);
+        let mut store = scratch.store();
+        assert_eq!(store.load().memory, little);
+        assert!(!store.save(&much, &[]) && !store.save(&much, &[]));
+        let notes = store.notes();
+        assert!(matches!(&notes[..], [one] if one.contains("learning pauses") && !one.contains('\n')), "{notes:?}");
+        fs::remove_file(fill)?;
+        let mut later = scratch.store();
+        assert_eq!(later.load().memory, little, "{:?}", later.notes());
+        assert!(later.save(&much, &[]), "{:?}", later.notes());
+        Ok(())
+    });
+    if let Err(why) = in_it {
+        eprintln!("skipped: no mount namespace with a file system of its own for this user: {why}");
+    }
+}

@@ -65,9 +65,11 @@ impl Keeper {
     pub fn wait_a_moment(&mut self, engine: &mut Engine) {
         let timeout = Timespec { tv_sec: 0, tv_nsec: FIRST_WAIT.subsec_nanos().into() };
         if self.work.is_some() {
-            // Should it fail or take longer, what is known comes a little later.
-            let _ = poll(&mut [PollFd::new(&self.done, PollFlags::IN)], Some(&timeout));
-            self.settle(engine);
+            // Should it take longer, what is known comes a little later.
+            let ready = poll(&mut [PollFd::new(&self.done, PollFlags::IN)], Some(&timeout));
+            if ready.is_ok_and(|ready| ready > 0) {
+                self.settle(engine);
+            }
         }
     }
 

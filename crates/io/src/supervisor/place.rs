@@ -98,7 +98,8 @@ impl Engine {
 fn guess(servers: &[SocketAddr]) -> Surroundings {
     let way = |to: SocketAddr| {
         let own = own_address(to)?;
-        Some(WayOut { gateway: None, hardware: None, prefix: Some((own, if own.is_ipv4() { 32 } else { 128 })) })
+        let length = if own.is_ipv4() { 32 } else { 128 };
+        Some(WayOut { gateway: None, hardware: None, prefix: Some((own, length)), source: Some(own) })
     };
     Surroundings {
         // RFC 5737 and RFC 3849: documentation addresses, to which nothing is sent; a UDP connect only looks for a route.

@@ -16,6 +16,7 @@ pub mod page_load;
 pub mod shim_cost;
 mod stopwatch;
 mod target;
+pub mod tcp_slowness;
 mod verdict;
 
 pub use claims::{Claim, Claims, ClaimsError, Figure, Instrument};
@@ -32,6 +33,7 @@ pub const ALL: &[Entry] = &[
     connect_programs::ENTRY,
     connect_faults::ENTRY,
     connect_model::ENTRY,
+    tcp_slowness::ENTRY,
     page_load::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,

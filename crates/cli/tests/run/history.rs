@@ -1,0 +1,108 @@
+//! `headstart history`, end to end: what one supervisor has learned is there for the next, and gone when it is forgotten.
+
+use crate::lab::{Ended, HEADSTART, Lab, ended, found, inside, supervisors, until};
+use crate::processes::{ask_to_end, is_alive};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+/// Runs a program by the shared supervisor.
+fn run(lab: &Lab, words: &[&str]) -> Ended {
+    let mut command = lab.command(HEADSTART);
+    command.env_remove("HEADSTART").env("HEADSTART_LINGER", "3600");
+    ended(command.args(["run", "--"]).args(words).spawn().unwrap())
+}
+
+fn history(lab: &Lab, words: &[&str]) -> Ended {
+    ended(lab.command(HEADSTART).arg("history").args(words).spawn().unwrap())
+}
+
+fn exported(lab: &Lab) -> Value {
+    let said = history(lab, &["export"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    serde_json::from_str(&said.out).expect("one JSON object")
+}
+
+fn end() {
+    while let Some(supervisor) = supervisors().first().copied() {
+        ask_to_end(supervisor);
+        until("the supervisor has ended", || !is_alive(supervisor));
+    }
+}
+
+fn state(lab: &Lab) -> PathBuf {
+    lab.scratch.path("state/headstart")
+}
+
+/// Addresses known of, over all networks.
+fn peers(history: &Value) -> usize {
+    let networks = history["networks"].as_array().unwrap();
+    networks.iter().map(|network| network["peers"].as_array().unwrap().len()).sum()
+}
+
+inside!(what_a_supervisor_has_learned_outlives_it_until_it_is_forgotten, || {
+    let Some(curl) = found("curl", "curl") else { return };
+    let lab = Lab::new();
+    assert_eq!(run(&lab, &[curl.to_str().unwrap(), "-sS", "http://www.lab.example/"]).code, Some(0));
+    let living = exported(&lab);
+    assert!(living["source"] == "supervisor" && peers(&living) > 0 && living["here"].is_u64(), "{living}");
+    end();
+
+    for name in ["history.redb", "history.key"] {
+        let mode = fs::metadata(state(&lab).join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name} is the user's alone");
+    }
+    let bytes = fs::read(state(&lab).join("history.redb")).unwrap();
+    assert!(!bytes.windows(11).any(|w| w == b"lab.example"), "nothing can be read without the key");
+    let kept = exported(&lab);
+    assert_eq!((&kept["source"], peers(&kept)), (&"disk".into(), peers(&living)));
+
+    assert_eq!(run(&lab, &["true"]).code, Some(0));
+    until("the next supervisor has read it", || peers(&exported(&lab)) == peers(&living));
+    assert_eq!(exported(&lab)["here"], living["here"], "the same network has the same name");
+    let said = history(&lab, &["show"]);
+    assert!(said.out.contains(", here: ") && said.out.contains("round trip"), "{said:?}");
+
+    let said = history(&lab, &["forget"]);
+    assert!(said.code == Some(0) && said.out.contains("forgotten: everything"), "{said:?}");
+    assert_eq!(peers(&exported(&lab)), 0);
+    end();
+    assert_eq!(peers(&exported(&lab)), 0);
+    assert!(!state(&lab).join("history.key").exists(), "and so is the key");
+});
+
+inside!(a_store_that_makes_no_sense_is_set_aside_and_the_user_is_told_once, || {
+    let lab = Lab::new();
+    fs::create_dir_all(state(&lab)).unwrap();
+    fs::write(state(&lab).join("history.key"), [7; 48]).unwrap();
+    fs::write(state(&lab).join("history.redb"), "no database").unwrap();
+    let mut told = String::new();
+    until("a run has been told", || {
+        let ended = run(&lab, &["true"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        told += &ended.err;
+        told.contains("history.set-aside.redb")
+    });
+    assert!(told.contains("is damaged"), "{told}");
+    assert_eq!(fs::read(state(&lab).join("history.set-aside.redb")).unwrap(), b"no database");
+    let later = run(&lab, &["true"]);
+    assert!(!later.err.contains("history:"), "{later:?}");
+    end();
+});
+
+inside!(who_wants_no_history_has_none, || {
+    let Some(curl) = found("curl", "curl") else { return };
+    let lab = Lab::new();
+    let mut command = lab.command(HEADSTART);
+    command.env_remove("HEADSTART").env("HEADSTART_LINGER", "3600").env("HEADSTART_HISTORY", "off");
+    command.args(["run", "--", curl.to_str().unwrap(), "-sS", "http://www.lab.example/"]);
+    assert_eq!(ended(command.spawn().unwrap()).code, Some(0));
+    end();
+    assert!(!state(&lab).exists());
+    // Nor do runs with a supervisor of their own have any.
+    let mut private = lab.command(HEADSTART);
+    private.args(["run", "--", curl.to_str().unwrap(), "-sS", "http://www.lab.example/"]);
+    assert_eq!(ended(private.spawn().unwrap()).code, Some(0));
+    assert!(!state(&lab).exists());
+});
