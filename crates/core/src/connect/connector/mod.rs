@@ -7,8 +7,10 @@ mod translator;
 
 use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
+use super::habits::Habits;
 use super::job::{Job, Lack, Translation, Waiting};
 use super::lookups::{Due, Lookups, Question};
+use super::memory::Memory;
 use super::race::{self, Lookup, Race, State};
 use super::service;
 use super::tally::Tallies;
@@ -67,6 +69,7 @@ pub struct Connector {
     /// The query that asks for this network's translator.
     discovery: Option<QueryId>,
     asks: Asks,
+    pub(super) habits: Habits,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
@@ -91,6 +94,7 @@ impl Connector {
             lookups: Lookups::default(),
             discovery: None,
             asks: Asks::default(),
+            habits: Habits::default(),
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
@@ -115,9 +119,30 @@ impl Connector {
     /// Nobody will ask about `account` any more, and its number may be given to another. What is still done for it is
     /// counted on account 0.
     pub fn close_account(&mut self, account: u32) {
+        self.habits.closed(account);
         self.jobs.values_mut().filter(|j| j.account == account).for_each(|j| j.account = 0);
         self.lookups.disown(account);
         self.tally.close(account);
+    }
+
+    /// What was learned of programs, to be written down.
+    pub fn remembered(&self) -> Memory {
+        self.habits.remembered()
+    }
+
+    /// Counts up whenever [`Self::remembered`] may have something new.
+    pub fn memory_version(&self) -> u64 {
+        self.habits.version()
+    }
+
+    /// Begins with what was written down by an earlier one. Programs that are known already stay as they are known.
+    pub fn recall(&mut self, memory: &Memory) {
+        self.habits.recall(memory);
+    }
+
+    /// Forgets what was learned of a program, or of all.
+    pub fn forget(&mut self, app: Option<&str>) {
+        self.habits.forget(app);
     }
 
     fn resolve(&mut self, now: Instant, request: RequestId, ask: Resolve) {

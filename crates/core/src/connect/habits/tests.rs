@@ -1,0 +1,142 @@
+//! Launches of a program, one after the other, and what is expected of the next.
+
+use super::*;
+
+fn app() -> AppId {
+    "mail".into()
+}
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+/// A launch in which names are asked for at these milliseconds, and each is connected to.
+fn launch(habits: &mut Habits, number: u32, names: &[(u64, &str)]) {
+    let began = u64::from(number) * 1_000_000;
+    assert!(habits.launched(at(began), number, &app()));
+    for (after, name) in names {
+        let (now, name) = (at(began + after), Arc::from(*name));
+        habits.asked(now, number, &app(), &name, &[RecordType::A, RecordType::Aaaa]);
+        habits.connected(now, number, &app(), &name, 443);
+    }
+    habits.closed(number);
+}
+
+fn chances(expected: &[Expected]) -> Vec<(&str, f32)> {
+    expected.iter().map(|e| (&*e.name, e.chance)).collect()
+}
+
+#[test]
+fn what_every_launch_asks_for_is_expected_of_the_next_soonest_first() {
+    let mut habits = Habits::default();
+    launch(&mut habits, 1, &[(20, "b.example"), (300, "a.example")]);
+    launch(&mut habits, 2, &[(20, "b.example"), (100, "c.example")]);
+    let expected = habits.expected_at_launch(&app());
+    assert_eq!(chances(&expected), [("b.example", 1.0), ("c.example", 1.0), ("a.example", 0.5)]);
+    assert_eq!(habits.name(&app(), "b.example").unwrap().ports[&443].launches, 2);
+    assert!(habits.expected_at_launch(&"news".into()).is_empty(), "another program's habits are its own");
+}
+
+#[test]
+fn a_habit_that_was_given_up_is_none_any_more() {
+    let mut habits = Habits::default();
+    (1..9).for_each(|n| launch(&mut habits, n, &[(20, "a.example")]));
+    (9..12).for_each(|n| launch(&mut habits, n, &[(20, "b.example")]));
+    let chance = |name: &str, habits: &Habits| {
+        habits.expected_at_launch(&app()).iter().find(|e| &*e.name == name).unwrap().chance
+    };
+    assert!(chance("a.example", &habits) < 0.5, "three times in four");
+    assert_eq!(chance("b.example", &habits), 1.0);
+}
+
+#[test]
+fn three_launches_in_a_row_without_use_and_a_name_is_forgotten() {
+    let mut habits = Habits::default();
+    launch(&mut habits, 1, &[(20, "a.example")]);
+    for n in 2..5 {
+        assert!(habits.name(&app(), "a.example").is_some());
+        habits.launched(at(0), n, &app());
+        habits.looked_up_ahead(n, &app(), &"a.example".into());
+        habits.closed(n);
+    }
+    assert!(habits.name(&app(), "a.example").is_none());
+}
+
+#[test]
+fn what_follows_a_name_is_expected_after_it_whenever_it_comes() {
+    let mut habits = Habits::default();
+    launch(&mut habits, 1, &[(60_000, "menu.example"), (60_100, "img.example"), (70_000, "late.example")]);
+    launch(&mut habits, 2, &[(5_000, "menu.example"), (5_200, "img.example"), (5_300, "other.example")]);
+    let after = habits.expected_after(&app(), "menu.example");
+    assert_eq!(chances(&after), [("img.example", 1.0), ("other.example", 0.5)]);
+    assert!(habits.expected_after(&app(), "late.example").is_empty());
+}
+
+#[test]
+fn connections_side_by_side_are_counted_by_bursts() {
+    let mut habits = Habits::default();
+    let name: Arc<str> = "h1.example".into();
+    habits.launched(at(0), 1, &app());
+    habits.asked(at(0), 1, &app(), &name, &[RecordType::A]);
+    for ms in [0, 100, 200, 30_000, 30_100, 30_200] {
+        habits.connected(at(ms), 1, &app(), &name, 80);
+    }
+    assert_eq!(habits.in_burst(at(30_300), 1, &app(), &name, 80), 3);
+    habits.closed(1);
+    assert_eq!(habits.name(&app(), "h1.example").unwrap().ports[&80].parallel, 3.0);
+}
+
+#[test]
+fn a_program_has_no_more_than_a_hundred_names_and_keeps_those_of_habit() {
+    let mut habits = Habits::default();
+    (1..4).for_each(|n| launch(&mut habits, n, &[(20, "a.example")]));
+    for n in 4..10 {
+        let names: Vec<_> = (0..30).map(|i| format!("{n}-{i}.example")).collect();
+        let mut all: Vec<_> = names.iter().map(|name| (50, name.as_str())).collect();
+        all.push((20, "a.example"));
+        launch(&mut habits, n, &all);
+    }
+    assert_eq!(habits.expected_at_launch(&app()).len(), MAX_NAMES);
+    assert_eq!(habits.name(&app(), "a.example").unwrap().share, 1.0);
+}
+
+#[test]
+fn what_was_written_down_is_what_a_later_supervisor_begins_with() {
+    let mut habits = Habits::default();
+    (1..4).for_each(|n| launch(&mut habits, n, &[(20, "a.example"), (1000, "b.example")]));
+    habits.port_mut(&app(), "a.example", 443).unwrap().closes = Some(Duration::from_secs(5));
+    let memory = habits.remembered();
+    assert!(memory.programs[0].names[0].a && !memory.programs[0].names[0].https);
+    let mut later = Habits::default();
+    later.recall(&memory);
+    assert_eq!(later.remembered(), memory);
+    assert_eq!(later.expected_at_launch(&app()), habits.expected_at_launch(&app()));
+}
+
+#[test]
+fn what_a_store_gives_back_is_bounded_however_mad() {
+    let port = memory::Port { share: f32::NAN, parallel: f32::INFINITY, ..memory::Port::default() };
+    let name = |n: u32| memory::Name {
+        name: format!("{n}.example"),
+        share: 7.0,
+        asked: u32::MAX,
+        ports: vec![port.clone(); 9],
+        ..memory::Name::default()
+    };
+    let program = |n: u32| memory::Program { app: n.to_string(), names: (0..500).map(name).collect(), launches: 1 };
+    let mut habits = Habits::default();
+    habits.recall(&memory::Memory { programs: (0..500).map(program).collect() });
+    assert_eq!(habits.programs.len(), MAX_PROGRAMS);
+    assert!(habits.programs.values().all(|p| p.names.len() == MAX_NAMES));
+    assert!(habits.programs.values().flat_map(|p| p.names.values()).all(|n| n.share == 1.0));
+    launch(&mut habits, 1, &[(20, "a.example")]);
+}
+
+#[test]
+fn forgetting_one_program_leaves_the_others() {
+    let mut habits = Habits::default();
+    launch(&mut habits, 1, &[(20, "a.example")]);
+    habits.forget(Some("news"));
+    assert_eq!(habits.remembered().programs.len(), 1);
+    habits.forget(Some("mail"));
+    assert_eq!(habits.remembered(), memory::Memory::default());
+}
