@@ -1,8 +1,8 @@
 //! `headstart demo`: a quick tour. Real programs through an emulated dual-stack network, bare and under headstart, where
-//! all is well and where IPv6 is broken; then every race beside its baselines, and whole pages, in virtual time. Needs no Debian package:
-//! whichever of curl, wget and Python is there takes part, headstart's own client always does.
+//! all is well and where IPv6 is broken; then every race beside its baselines, and whole pages, in virtual time. Needs no
+//! Debian package: whichever of curl, wget and Python is there takes part, headstart's own client always does.
 
-use crate::{exit, lab};
+use crate::{exit, lab, output};
 use headstart_lab::experiment::{self, Claims, Context, Outcome, Speeds};
 use headstart_lab::netns::{Entered, Entry};
 use headstart_lab::report;
@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             lab::run::observed(experiment::find(name)?, Context { quick: true, speeds, ..Context::new(args.seed) })?;
         crate::say!(
             "{}",
-            report::terminal(&outcome, lab::run::width(), std::io::stdout().is_terminal() && lab::run::colour())
+            report::terminal(&outcome, output::width(), std::io::stdout().is_terminal() && output::colour())
         );
         outcomes.push(outcome);
     }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod connect;
+pub mod cwnd;
 pub mod machine;
 pub mod path;
 pub mod time;

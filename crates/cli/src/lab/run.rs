@@ -1,7 +1,7 @@
 //! `headstart lab run NAME`: one experiment, its results folder, and the object that other programs read.
 
 use super::progress::Line;
-use crate::exit;
+use crate::{exit, output};
 use headstart_io::clock::{Clock, wall};
 use headstart_lab::device::{DeviceState, Snapshot};
 use headstart_lab::experiment::{self, Claims, Context, Outcome, Speeds};
@@ -65,7 +65,10 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         crate::complain!("report: {}", page.display());
         crate::say!("{}", outcome.last_line());
     } else {
-        crate::say!("{}", report::terminal(&outcome, width(), std::io::stdout().is_terminal() && colour()));
+        crate::say!(
+            "{}",
+            report::terminal(&outcome, output::width(), std::io::stdout().is_terminal() && output::colour())
+        );
         crate::say!("report: {}", page.display());
     }
     Ok(if outcome.valid { exit::OK } else { exit::INVALID })
@@ -100,15 +103,4 @@ impl experiment::Progress for Shared {
     fn step(&self, done: u64, total: u64, doing: &str) {
         self.0.step(done, total, doing);
     }
-}
-
-/// Columns of the terminal.
-pub fn width() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
-    told.unwrap_or_else(|| headstart_io::terminal_width().unwrap_or(100))
-}
-
-/// Whether colours are welcome (no-color.org).
-pub fn colour() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }

@@ -68,7 +68,7 @@ pub struct Ask {
     pub name: String,
     /// The type that is asked for.
     pub record: RecordType,
-    /// The server that it asks, as in [`Output::Query`]; the first that is asked if one must be.
+    /// The server that it asks, as in [`Output::Query`]; the first that is asked if one must be, and then the next ones.
     pub server: u32,
 }
 
@@ -85,6 +85,9 @@ pub struct Claim {
     pub nonblocking: bool,
     /// An AF_INET6 socket that may have a v4-mapped peer.
     pub accepts_mapped: bool,
+    /// Should the program's own attempt stall, it can be given another connection in the middle of it: it does not wait in
+    /// the call, and its next look at the socket will be heard.
+    pub rescuable: bool,
 }
 
 /// What a query came to, as the transport saw it.
@@ -140,6 +143,8 @@ pub enum Input {
     Lookup(QueryId, LookupResult),
     /// An attempt ended.
     Attempt(AttemptId, AttemptResult),
+    /// So many servers may be asked; one unless it is said.
+    Servers(u32),
     /// The host is on this network, with routes for these families.
     Network {
         /// Which one.
@@ -149,6 +154,11 @@ pub enum Input {
         /// Whether there is a route to IPv6 destinations.
         v6: bool,
     },
+    /// The network that the host has been on all the time turns out to be this one.
+    Recognised(NetworkId),
+    /// The host was asleep for this long, which no clock of ours has counted: answers may have run out, servers may have
+    /// closed what was open.
+    Woken(Duration),
 }
 
 /// The answer to a [`Resolve`].
@@ -175,7 +185,7 @@ pub enum Output {
         name: Arc<str>,
         /// Of which type.
         record: RecordType,
-        /// 0 for the first try; the transport takes it modulo its number of servers.
+        /// For the first try 0, or the server that the program has asked; the transport takes it modulo its number of servers.
         server: u32,
     },
     /// No answer to this query is awaited any more.
@@ -204,6 +214,25 @@ pub enum Output {
         attempt: AttemptId,
         /// Whether the handshake is complete.
         connected: bool,
+    },
+    /// Begin the program's own connect without waiting for it. It counts as this attempt, whose end is to be reported.
+    Begin {
+        /// Whose.
+        request: RequestId,
+        /// As which.
+        attempt: AttemptId,
+    },
+    /// An attempt that the program holds has stalled, and another has succeeded. Let go of the one; give the program the
+    /// other as soon as it looks at its socket, and make it look.
+    Rescue {
+        /// Whose claim it was.
+        request: RequestId,
+        /// Where the program wanted to go.
+        to: IpAddr,
+        /// The attempt that the program holds.
+        stalled: AttemptId,
+        /// The connection that is to take its place.
+        by: AttemptId,
     },
     /// Every attempt failed.
     Fail(RequestId, i32),

@@ -2,7 +2,7 @@
 
 use super::Connector;
 use crate::connect::cache::Kept;
-use crate::connect::job::{EXPLORING_FOR, Job, Lack};
+use crate::connect::job::{EXPLORING_FOR, Job, Lack, Waiting};
 use crate::connect::lookups::Question;
 use crate::connect::race::{Attempt, Lookup, Next, State};
 use crate::connect::timeline::{Event, some};
@@ -26,6 +26,7 @@ impl Connector {
         let Some(mut job) = self.jobs.remove(&id) else { return };
         for _ in 0..MAX_STEPS {
             self.serve(now, &mut job);
+            self.rescue(now, &mut job);
             let faster = self.settings.faster.get(&*job.name).copied();
             let race = &self.race;
             let next = job.with_view(now, self.path.current(), faster, |view| race.next(view));
@@ -161,6 +162,9 @@ impl Connector {
                     a.given = true;
                 }
                 self.outputs.push_back(Output::HandOver { request, attempt, connected: false });
+                if let Some(Waiting { claim, .. }) = job.claim.take_if(|w| w.claim.rescuable) {
+                    job.holds(now, request, claim, attempt);
+                }
             }
         }
         job.claim = None;
@@ -211,11 +215,11 @@ impl Connector {
         self.close_where(now, job, |_| true);
     }
 
-    fn close_where(&mut self, now: Instant, job: &mut Job, which: impl Fn(&Attempt) -> bool) {
+    pub(super) fn close_where(&mut self, now: Instant, job: &mut Job, which: impl Fn(&Attempt) -> bool) {
         for a in job.attempts.iter_mut().filter(|a| which(a)) {
             match a.state {
                 State::Ready { .. } => self.tally.of(job.account).unused += 1,
-                State::InFlight => self.path.current().record(now, a.addr, Outcome::Abandoned(now - a.started)),
+                State::InFlight => self.learn(now, a.id, a.addr, Outcome::Abandoned(now - a.started)),
                 State::Failed(_) | State::Gone => continue,
             }
             let connected = matches!(a.state, State::Ready { .. });

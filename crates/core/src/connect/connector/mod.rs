@@ -3,12 +3,14 @@
 
 mod asking;
 mod drive;
+mod place;
+mod rescue;
 mod translator;
 
 use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
 use super::habits::Habits;
-use super::job::{Job, Lack, Translation, Waiting};
+use super::job::{Job, Lack, Translation, Waiting, is_alternative};
 use super::lookups::{Due, Lookups, Question};
 use super::memory::Memory;
 use super::race::{self, Lookup, Race, State};
@@ -26,6 +28,7 @@ use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Jobs at once; a program that resolves without end loses its oldest.
@@ -45,8 +48,6 @@ pub struct Settings {
     pub explore: f64,
     /// For the lab's `oracle`: the faster family of each name.
     pub faster: HashMap<String, Family>,
-    /// Servers that queries may go to; a refusal by one is asked of the next.
-    pub servers: u32,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -54,7 +55,7 @@ pub struct Settings {
 impl Settings {
     /// The settings of `race` with everything else at its default.
     pub fn of(race: &'static race::Entry) -> Self {
-        Self { race, lifetime: Lifetime::Ttl, explore: 0.05, faster: HashMap::new(), servers: 1, seed: 0 }
+        Self { race, lifetime: Lifetime::Ttl, explore: 0.05, faster: HashMap::new(), seed: 0 }
     }
 }
 
@@ -73,9 +74,13 @@ pub struct Connector {
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
+    /// The first attempt on this network.
+    first_attempt_here: u64,
     /// When the last input came.
     now: Instant,
     network: NetworkId,
+    /// Servers that queries may go to; a refusal by one is asked of the next.
+    servers: u32,
     rng: fastrand::Rng,
     tally: Tallies,
     pub(super) timelines: Timelines,
@@ -98,8 +103,10 @@ impl Connector {
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
+            first_attempt_here: 0,
             now: Instant::ZERO,
             network: NetworkId::default(),
+            servers: 1,
             tally: Tallies::default(),
             timelines: Timelines::default(),
             outputs: VecDeque::new(),
@@ -176,7 +183,7 @@ impl Connector {
         }
     }
 
-    fn start(&mut self, now: Instant, mut job: Job) {
+    fn start(&mut self, now: Instant, mut job: Job) -> u64 {
         job.explore = self.rng.f64() < self.settings.explore;
         if self.jobs.len() >= MAX_JOBS
             && let Some((_, mut oldest)) = self.jobs.pop_first()
@@ -201,6 +208,7 @@ impl Connector {
         }
         self.jobs.insert(id, job);
         self.drive(now, id);
+        id
     }
 
     fn claim(&mut self, now: Instant, request: RequestId, claim: Claim) {
@@ -213,6 +221,8 @@ impl Connector {
                 && j.claim.is_none()
                 && j.port.is_none_or(|p| p == claim.to.port())
                 && (j.addresses().contains(&addr) || j.told.contains(&addr))
+                // What the program holds already is its own race; another connection to the same place is another matter.
+                && (j.own.is_empty() || claim.nonblocking && j.own.iter().all(|own| own.claim.to != claim.to))
         };
         // Where the port is known, connections may be under way.
         let open = self.jobs.iter().filter(|(_, j)| fits(j)).min_by_key(|(_, j)| j.port.is_none()).map(|(id, _)| *id);
@@ -223,7 +233,7 @@ impl Connector {
                 let Some((name, addresses)) = self.whose(now, &claim) else {
                     return self.pass(request, Pass::UnknownAddress);
                 };
-                if nonblocking {
+                if nonblocking && !(claim.rescuable && is_alternative(&claim, &addresses)) {
                     return self.pass(request, Pass::NothingReady);
                 }
                 // A connection beyond the first of a lookup: a race of its own over what the lookup gave.
@@ -234,12 +244,14 @@ impl Connector {
                 job.answered = Some(now);
                 job.told = job.addresses();
                 job.remembered = addresses;
+                job.races_itself = nonblocking;
                 job.claim = Some(Waiting { request, claim, since: now });
-                return self.start(now, job);
+                let id = self.start(now, job);
+                return self.leave(now, id, request);
             }
         };
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        if nonblocking && job.port.is_none() {
+        if nonblocking && job.port.is_none() && !(claim.rescuable && job.has_alternative(&claim)) {
             return self.pass(request, Pass::NothingReady);
         }
         job.port = Some(claim.to.port());
@@ -247,16 +259,7 @@ impl Connector {
         self.timelines.note(now, id, &job.name, wanted(&claim));
         job.claim = Some(Waiting { request, claim, since: now });
         self.drive(now, id);
-        // A caller that must not be blocked has had its answer by now, or gets the kernel's own connect.
-        if nonblocking
-            && let Some(job) = self.jobs.get_mut(&id)
-            && job.claim.as_ref().is_some_and(|w| w.request == request)
-        {
-            job.claim = None;
-            let reason = Cow::Borrowed(Pass::NothingReady.describe());
-            self.timelines.note(now, id, &job.name, Event::LeftAlone { reason });
-            self.pass(request, Pass::NothingReady);
-        }
+        self.leave(now, id, request);
     }
 
     fn passed(&mut self, now: Instant, request: RequestId, host: Option<String>, reason: Pass) {
@@ -311,28 +314,33 @@ impl Connector {
     fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
         if result == Some(LookupResult::Refused)
             && let Some(open) = self.lookups.get_mut(query)
-            && open.sent < self.settings.servers
+            && open.sent < self.servers
         {
-            let server = open.sent;
+            let (before, server) = (open.sent, open.first + open.sent);
             open.sent += 1;
             let (account, question) = (open.account, open.question.clone());
-            self.note_repeated(now, &question, server);
+            self.note_repeated(now, &question, before);
             let Question { name, record, .. } = question;
             self.tally.of(account).queries += 1;
             return self.outputs.push_back(Output::Query { id: query, name, record, server });
         }
         let Some(open) = self.lookups.close(query) else { return };
         self.outputs.push_back(Output::Forget(query));
+        // Said of the network before: better than nothing for whoever waits, and nothing to be remembered on this one.
+        let of_here = self.lookups.is_of_here(query);
+        if !of_here && self.lookups.is_open(&open.question) {
+            return;
+        }
         let outcome = (
             matches!(&result, Some(LookupResult::Addresses(list, _)) if !list.is_empty()),
             match result {
                 None | Some(LookupResult::Refused) => false,
-                Some(_) => true,
+                Some(_) => of_here,
             },
         );
         self.tell_askers(now, query, &open.question, result.is_some(), outcome);
         let Question { app, name, record } = open.question;
-        if let Some(family) = record.family() {
+        if let Some(family) = record.family().filter(|_| of_here) {
             let history = self.path.current().family_mut(family);
             match result {
                 // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
@@ -363,7 +371,7 @@ impl Connector {
             }
             Some(LookupResult::Refused) | None => (Lookup::Without(now), Some(Lack::Unanswered), None),
         };
-        if let Some((kept, ttl)) = kept {
+        if let Some((kept, ttl)) = kept.filter(|_| of_here) {
             let cache = self.caches.entry(Arc::clone(&app)).or_default();
             cache.put(now, &name, record, kept, ttl, self.settings.lifetime);
         }
@@ -406,26 +414,20 @@ impl Connector {
             // It is the program's now, whatever came of it.
             ended.state = State::Gone;
         }
-        self.path.current().record(now, addr, outcome);
+        self.learn(now, attempt, addr, outcome);
         if let Some(job) = self.jobs.get_mut(&id) {
             self.timelines.note(now, id, &job.name, event);
+            job.own.retain(|own| own.attempt != attempt);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
         }
         self.drive(now, id);
     }
 
-    fn moved(&mut self, now: Instant, id: NetworkId, v4: bool, v6: bool) {
-        if id != self.network {
-            self.discovery = None;
-            self.network = id;
-            self.path.move_to(id);
-            self.caches.values_mut().for_each(Cache::clear);
-            self.asks.forget();
+    /// Writes down how an attempt ended, unless it was begun on another network.
+    fn learn(&mut self, now: Instant, AttemptId(attempt): AttemptId, addr: IpAddr, outcome: Outcome) {
+        if attempt >= self.first_attempt_here {
+            self.path.current().record(now, addr, outcome);
         }
-        self.path.current().family_mut(Family::V4).has_route = v4;
-        self.path.current().family_mut(Family::V6).has_route = v6;
-        self.translate(now);
-        self.asks.routed(v4, v6);
     }
 }
 
@@ -450,7 +452,10 @@ impl Machine for Connector {
             }
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
+            Input::Servers(servers) => self.servers = servers,
             Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
+            Input::Recognised(id) => self.recognised(id),
+            Input::Woken(slept) => self.woken(slept),
         }
     }
 
@@ -460,9 +465,10 @@ impl Machine for Connector {
             match due {
                 Due::Retry(id) => {
                     let Some(open) = self.lookups.get_mut(id) else { continue };
-                    let (server, account) = (open.sent - 1, open.account);
+                    let (before, account) = (open.sent - 1, open.account);
+                    let server = open.first + before;
                     let question = open.question.clone();
-                    self.note_repeated(now, &question, server);
+                    self.note_repeated(now, &question, before);
                     let Question { name, record, .. } = question;
                     self.tally.of(account).queries += 1;
                     self.outputs.push_back(Output::Query { id, name, record, server });
@@ -518,9 +524,10 @@ fn deadline(job: &Job) -> Option<Deadline> {
     let wake = job.wake.map(|(at, why)| Deadline { at, why });
     let unclaimed = job.unclaimed_at().map(|at| Deadline { at, why: "connection unclaimed" });
     let moving_on = job.moves_on_at().map(|at| Deadline { at, why: "a silent family" });
+    let rescue = job.rescue_at().map(|at| Deadline { at, why: "a stalled attempt of a program" });
     let exploring = job.done.then(|| job.exploring_until()).flatten();
     let exploring = exploring.map(|at| Deadline { at, why: "exploration over" });
-    [wake, unclaimed, moving_on, exploring].into_iter().flatten().min_by_key(|d| d.at)
+    [wake, unclaimed, moving_on, rescue, exploring].into_iter().flatten().min_by_key(|d| d.at)
 }
 
 #[cfg(test)]

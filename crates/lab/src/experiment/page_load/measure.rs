@@ -6,6 +6,7 @@ use crate::experiment::{Price, Series};
 use crate::page::{Dependency, Page};
 use crate::sim::{Browser, BrowserArm, Load};
 use headstart_core::connect::cache::Lifetime;
+use headstart_core::connect::prefetch::Ahead;
 use headstart_core::connect::race;
 use headstart_core::time::Duration;
 
@@ -44,11 +45,11 @@ impl Visit {
 /// The arms, baselines first.
 pub fn arms() -> Vec<BrowserArm> {
     let raced = |race: &'static race::Entry| match race.name {
-        "simultaneous" => BrowserArm { name: race.name, race, lifetime: AN_HOUR },
-        name => BrowserArm { name, race, lifetime: Lifetime::Ttl },
+        "simultaneous" => BrowserArm { name: race.name, race, lifetime: AN_HOUR, ahead: Ahead::OFF },
+        name => BrowserArm { name, race, lifetime: Lifetime::Ttl, ahead: Ahead::OFF },
     };
     let ours = race::ALL.iter().find(|e| e.name == race::DEFAULT);
-    let ours = ours.map(|race| BrowserArm { name: super::rows::OURS, race, lifetime: AN_HOUR });
+    let ours = ours.map(|race| BrowserArm { name: super::rows::OURS, race, lifetime: Lifetime::Ttl, ahead: Ahead::ON });
     [BrowserArm::BARE].into_iter().chain(race::ALL.iter().map(raced)).chain(ours).collect()
 }
 

@@ -49,6 +49,7 @@ pub(super) struct Dialler {
     connecting: HashMap<u64, Call>,
     targets: HashMap<AttemptId, IpAddr>,
     began: HashMap<u64, Instant>,
+    account: u32,
     next_request: u64,
     next_own: u64,
     due: Option<Instant>,
@@ -61,6 +62,7 @@ impl Dialler {
             lifetime: arm.lifetime,
             faster: faster(world, arm.lifetime)?,
             seed,
+            ahead: arm.ahead,
             servers: u32::try_from(world.resolvers.len()).unwrap_or(u32::MAX),
             ..connect::Settings::of(arm.race)
         };
@@ -71,6 +73,7 @@ impl Dialler {
             connecting: HashMap::new(),
             targets: HashMap::new(),
             began: HashMap::new(),
+            account: 0,
             next_request: 0,
             next_own: OWN_SOCKETS,
             due: None,
@@ -80,6 +83,18 @@ impl Dialler {
 
     pub fn unused(&self) -> u64 {
         self.connector.tally().unused
+    }
+
+    /// The browser begins to load a page: a launch, as the supervisor sees one.
+    pub fn begin(&mut self, stack: &mut Stack) {
+        self.account += 1;
+        self.input(stack, Input::Launched { account: self.account, app: PROGRAM.into() });
+    }
+
+    /// It has ended; what it did is learned from.
+    pub fn end(&mut self, stack: &mut Stack) {
+        self.connector.close_account(self.account);
+        self.carry_out(stack);
     }
 
     /// When the connector wants to be woken.
@@ -112,7 +127,7 @@ impl Dialler {
 
     fn request(&mut self, call: Call) -> RequestId {
         self.next_request += 1;
-        let request = RequestId(self.next_request);
+        let request = RequestId(u64::from(self.account) << 32 | self.next_request);
         self.calls.insert(request, call);
         request
     }
