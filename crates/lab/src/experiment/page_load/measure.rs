@@ -6,7 +6,6 @@ use crate::experiment::{Price, Series};
 use crate::page::{Dependency, Page};
 use crate::sim::{Browser, BrowserArm, Load};
 use headstart_core::connect::cache::Lifetime;
-use headstart_core::connect::prefetch::Ahead;
 use headstart_core::connect::race;
 use headstart_core::time::Duration;
 
@@ -45,11 +44,11 @@ impl Visit {
 /// The arms, baselines first.
 pub fn arms() -> Vec<BrowserArm> {
     let raced = |race: &'static race::Entry| match race.name {
-        "simultaneous" => BrowserArm { name: race.name, race, lifetime: AN_HOUR, ahead: Ahead::OFF },
-        name => BrowserArm { name, race, lifetime: Lifetime::Ttl, ahead: Ahead::OFF },
+        "simultaneous" => BrowserArm { name: race.name, race, lifetime: AN_HOUR },
+        name => BrowserArm { name, race, lifetime: Lifetime::Ttl },
     };
     let ours = race::ALL.iter().find(|e| e.name == race::DEFAULT);
-    let ours = ours.map(|race| BrowserArm { name: super::rows::OURS, race, lifetime: Lifetime::Ttl, ahead: Ahead::ON });
+    let ours = ours.map(|race| BrowserArm { name: super::rows::OURS, race, lifetime: AN_HOUR });
     [BrowserArm::BARE].into_iter().chain(race::ALL.iter().map(raced)).chain(ours).collect()
 }
 

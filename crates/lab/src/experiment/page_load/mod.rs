@@ -141,8 +141,7 @@ const METHOD: [&str; 5] = [
      requests and media do not hold it up.",
     "`bare` is a modern browser by itself: both records asked for at once and both awaited, IPv6 first, IPv4 beside it after \
      300 ms. `sequential` is the Android of paper 1. `simultaneous` is the paper's method with its cache of an hour. The other \
-     races stand alone, with the lifetimes that records have. `headstart` is `adaptive` with all that is \
-     done ahead: names looked up when a load begins, answers renewed, attempts before the answer, spare connections.",
+     races stand alone, with the lifetimes that records have. `headstart` is `adaptive` with answers kept for an hour.",
     "A later visit is half an hour after the first, with an empty cache of objects, no open connection and no memory of the \
      browser's: what helps is what is kept below it.",
     "A value is the mean of a page over its worlds. Rows of pages of 1.5 to 3 s are of those that take so long under \

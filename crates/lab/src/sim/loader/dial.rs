@@ -62,7 +62,6 @@ impl Dialler {
             lifetime: arm.lifetime,
             faster: faster(world, arm.lifetime)?,
             seed,
-            ahead: arm.ahead,
             servers: u32::try_from(world.resolvers.len()).unwrap_or(u32::MAX),
             ..connect::Settings::of(arm.race)
         };
@@ -85,13 +84,12 @@ impl Dialler {
         self.connector.tally().unused
     }
 
-    /// The browser begins to load a page: a launch, as the supervisor sees one.
-    pub fn begin(&mut self, stack: &mut Stack) {
+    /// The browser begins to load a page: a run of its own, as the supervisor sees it.
+    pub fn begin(&mut self) {
         self.account += 1;
-        self.input(stack, Input::Launched { account: self.account, app: PROGRAM.into() });
     }
 
-    /// It has ended; what it did is learned from.
+    /// It has ended.
     pub fn end(&mut self, stack: &mut Stack) {
         self.connector.close_account(self.account);
         self.carry_out(stack);

@@ -21,7 +21,6 @@ use crate::world::World;
 use connection::{Arrived, Connection, Got};
 use dial::{Dialled, Dialler};
 use headstart_core::connect::cache::Lifetime;
-use headstart_core::connect::prefetch::Ahead;
 use headstart_core::connect::race;
 use headstart_core::time::{Duration, Instant};
 use headstart_link::ParseError;
@@ -39,13 +38,11 @@ pub struct Arm {
     pub race: &'static race::Entry,
     /// How long answers are kept from one visit to the next.
     pub lifetime: Lifetime,
-    /// What is done before the browser asks.
-    pub ahead: Ahead,
 }
 
 impl Arm {
     /// A modern browser by itself.
-    pub const BARE: Self = Self { name: "bare", race: &chromium::ENTRY, lifetime: Lifetime::Ttl, ahead: Ahead::OFF };
+    pub const BARE: Self = Self { name: "bare", race: &chromium::ENTRY, lifetime: Lifetime::Ttl };
 }
 
 /// A page load.
@@ -120,7 +117,7 @@ impl Browser {
     /// If the world has fewer sites than the page hosts, or the page does not pass [`Page::check`].
     pub fn load(&mut self, page: &Page, by: Dependency) -> Load {
         let mut visit = Visit::new(page, by, self.stack.now());
-        self.dialler.begin(&mut self.stack);
+        self.dialler.begin();
         visit.want_roots();
         while visit.open > 0 {
             self.turn(&mut visit);

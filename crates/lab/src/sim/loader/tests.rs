@@ -125,8 +125,11 @@ fn whoever_cannot_be_reached_is_given_up_and_the_rest_goes_on() {
 #[test]
 fn a_later_visit_is_shorter_by_what_is_kept() {
     let p = synthetic::page(5);
-    let adaptive =
-        Arm { name: "headstart", race: race::find("adaptive").unwrap(), lifetime: Lifetime::Ttl, ahead: Ahead::ON };
+    let adaptive = Arm {
+        name: "headstart",
+        race: race::find("adaptive").unwrap(),
+        lifetime: Lifetime::Fixed(Duration::from_secs(3600)),
+    };
     let mut b = Browser::new(&world(&p, "lte", Families::Alike, 3), adaptive, 1).unwrap();
     let first = b.load(&p, Dependency::Structure);
     b.idle(Duration::from_secs(600));
