@@ -12,6 +12,7 @@ pub mod connect_programs;
 pub mod emulator;
 pub mod interposition;
 mod outcome;
+pub mod realtime_tail;
 pub mod shim_cost;
 mod stopwatch;
 mod target;
@@ -31,6 +32,7 @@ pub const ALL: &[Entry] = &[
     connect_programs::ENTRY,
     connect_faults::ENTRY,
     connect_model::ENTRY,
+    realtime_tail::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,

@@ -9,10 +9,12 @@
 
 mod far_side;
 mod glibc;
+pub mod messages;
 mod oracle;
 mod packet;
 mod session;
 mod stack;
+pub mod tcp;
 #[cfg(test)]
 mod tests;
 
