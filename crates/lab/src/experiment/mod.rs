@@ -13,6 +13,7 @@ pub mod emulator;
 pub mod interposition;
 mod outcome;
 pub mod page_load;
+pub mod realtime_tail;
 pub mod shim_cost;
 mod stopwatch;
 mod target;
@@ -35,6 +36,7 @@ pub const ALL: &[Entry] = &[
     connect_model::ENTRY,
     tcp_slowness::ENTRY,
     page_load::ENTRY,
+    realtime_tail::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,

@@ -10,10 +10,12 @@
 mod far_side;
 mod glibc;
 mod loader;
+pub mod messages;
 mod oracle;
 mod packet;
 mod session;
 mod stack;
+pub mod tcp;
 #[cfg(test)]
 mod tests;
 mod transfer;
