@@ -5,7 +5,7 @@
 //! behind unless it is killed; what it leaves then is swept by the next run.
 
 use anyhow::Context as _;
-use headstart_core::connect::{Settings, race};
+use headstart_core::connect::{Ahead, Settings, race};
 use headstart_core::time::Duration;
 use headstart_io::home::Home;
 use headstart_io::names::Names;
@@ -36,6 +36,8 @@ pub fn settings() -> Settings {
     let entry = race::find(race::DEFAULT).unwrap_or(&race::ALL[0]);
     let mut settings = Settings::of(entry);
     settings.seed = u64::from(std::process::id());
+    // A private one knows of no earlier run, and does nothing ahead.
+    settings.ahead = Ahead::ON;
     settings
 }
 

@@ -4,6 +4,7 @@ use super::Supervisor;
 use super::run::Run;
 use super::token::MAX_RUN;
 use crate::control::{Account, ControlError, Descriptor, Registered, Reply, Request, receive, send};
+use headstart_core::connect::Input;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, sockopt};
 use std::os::fd::OwnedFd;
@@ -84,6 +85,11 @@ impl Supervisor {
                 let run = self.runs.get_mut(&number)?;
                 // Not answered: what cannot be used is as if it had not come.
                 let _ = matched(&what, descriptors).and_then(|all| run.add(&self.engine, all));
+                if let Some(app) = run.launched.take() {
+                    // Another network, since the last run.
+                    self.engine.look_around();
+                    self.engine.feed(Input::Launched { account: number, app });
+                }
                 None
             }
             (Request::Summarise, Some(number)) => Some(Reply::Summary(self.runs.get(&number)?.summary(&self.engine))),

@@ -3,6 +3,7 @@
 //! A front end feeds inputs under request ids of its own and is told what came of them ([`Told`]). Nothing is decided
 //! here, and nothing here knows how a program is reached.
 
+use super::spare;
 use super::token::{ATTEMPT, EXCHANGE};
 use crate::clock::Clock;
 use crate::dns::Transport;
@@ -46,6 +47,8 @@ struct Attempt {
     began: Instant,
     /// A program holds the same socket.
     given: bool,
+    /// Open before anybody asked for it, and watched for what the other side does.
+    spare: bool,
 }
 
 /// The connector with what it needs of the world.
@@ -94,6 +97,12 @@ impl Engine {
         self.drain();
     }
 
+    /// Nobody is on `account` any more.
+    pub fn close_account(&mut self, account: u32) {
+        self.connector.close_account(account);
+        self.drain();
+    }
+
     /// The next thing that a front end is to be told.
     pub fn told(&mut self) -> Option<(RequestId, Told)> {
         self.told.pop_front()
@@ -124,6 +133,12 @@ impl Engine {
     /// An attempt ended.
     pub fn attempt_event(&mut self, n: u64) {
         let Some(attempt) = self.attempts.get(&n) else { return };
+        if attempt.spare {
+            if let Some(how) = spare::spoilt(&attempt.socket) {
+                self.feed(Input::Spoilt(AttemptId(n), how));
+            }
+            return;
+        }
         let elapsed = self.clock.now() - attempt.began;
         let outcome = match attempt.given {
             true => tcp::outcome_for_bystanders(&attempt.socket, elapsed),
@@ -144,7 +159,12 @@ impl Engine {
     pub fn hand_over(&mut self, AttemptId(n): AttemptId, connected: bool) -> Option<OwnedFd> {
         if connected {
             // Closed by the peer since: the program's own connect will see how things stand.
-            return self.attempts.remove(&n).map(|a| a.socket).filter(|s| tcp::is_good(s));
+            let attempt = self.attempts.remove(&n)?;
+            if attempt.spare {
+                self.poll.remove(&attempt.socket);
+                return Some(attempt.socket).filter(|s| spare::is_as_new(s));
+            }
+            return Some(attempt.socket).filter(|s| tcp::is_good(s));
         }
         let attempt = self.attempts.get_mut(&n)?;
         attempt.given = true;
@@ -199,6 +219,13 @@ impl Engine {
                 }
                 Output::Forget(query) => self.transport.forget(query),
                 Output::Connect { id, to, domain } => self.begin(id, to, domain),
+                Output::Watch(AttemptId(n)) => {
+                    if let Some(attempt) = self.attempts.get_mut(&n) {
+                        attempt.spare = true;
+                        // Should it fail, what has happened to it is seen when it is to be handed over.
+                        let _ = self.poll.add(&attempt.socket, ATTEMPT | n, Interest::Read);
+                    }
+                }
                 Output::Close(AttemptId(n)) => {
                     if let Some(attempt) = self.attempts.remove(&n) {
                         self.poll.remove(&attempt.socket);
@@ -228,7 +255,7 @@ impl Engine {
         });
         match begun {
             Ok(socket) => {
-                self.attempts.insert(n, Attempt { socket, began, given: false });
+                self.attempts.insert(n, Attempt { socket, began, given: false, spare: false });
             }
             Err(errno) => {
                 let result = AttemptResult::Failed(errno.raw_os_error());
@@ -239,7 +266,7 @@ impl Engine {
 }
 
 /// The address that this host would send from to reach `to`; `None` without a route.
-fn own_address(to: SocketAddr) -> Option<IpAddr> {
+pub(super) fn own_address(to: SocketAddr) -> Option<IpAddr> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
     connect(&socket, &to).ok()?;

@@ -10,6 +10,7 @@ mod engine;
 mod preload;
 mod run;
 mod seccomp;
+mod spare;
 mod stub;
 mod token;
 

@@ -31,6 +31,8 @@ struct Caller {
     socket: OwnedFd,
     /// The name it asked for, if it did.
     name: Option<String>,
+    /// Where it wants to connect to, if it does.
+    to: Option<IpAddr>,
     /// Its question has been read.
     asked: bool,
 }
@@ -100,7 +102,7 @@ impl Preload {
         if netns::cookie(&socket).ok() != self.network_namespace {
             return;
         }
-        self.callers.insert(n, Caller { socket, name: None, asked: false });
+        self.callers.insert(n, Caller { socket, name: None, to: None, asked: false });
         // A library sends right after it has connected, so the question is most often here already.
         self.hear(engine, n, false);
         if let Some(caller) = self.callers.get(&n) {
@@ -160,6 +162,7 @@ impl Preload {
                 engine.feed(Input::Resolve(id, Resolve { app: app.into(), name, want, port }));
             }
             Request::Connect { app, to, domain, nonblocking, accepts_mapped } => {
+                caller.to = Some(to.ip());
                 engine.feed(Input::Claim(id, Claim { app: app.into(), to, domain, nonblocking, accepts_mapped }));
             }
         }
@@ -227,7 +230,13 @@ impl Front for Preload {
             Told::Answer(resolved) => self.answer(engine, n, resolved),
             Told::HandOver { attempt, connected } => match engine.hand_over(attempt, connected) {
                 Some(socket) => self.reply(n, &Reply::HandOver { connected }, Some(socket.as_fd())),
-                None => self.reply(n, &Reply::Pass(Pass::NothingReady), None),
+                None => {
+                    let (request, reason) = (RequestId(CALLER | n), Pass::NothingReady);
+                    if let Some(to) = self.callers.get(&n).and_then(|caller| caller.to) {
+                        engine.feed(Input::NotTaken { request, to, connected, reason });
+                    }
+                    self.reply(n, &Reply::Pass(reason), None);
+                }
             },
             Told::Fail(errno) => self.reply(n, &Reply::Failed(errno), None),
             Told::Answered(_) => {}

@@ -4,6 +4,7 @@
 //! what it cost, whether it may be believed). The command line, `headstart lab list`, the report and the demo read
 //! [`ALL`]; nothing here opens a socket, reads a clock or prints.
 
+pub mod app_session;
 mod claims;
 pub mod connect_faults;
 pub mod connect_model;
@@ -31,6 +32,7 @@ pub const ALL: &[Entry] = &[
     connect_programs::ENTRY,
     connect_faults::ENTRY,
     connect_model::ENTRY,
+    app_session::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,

@@ -7,6 +7,7 @@
 //! What never happens here: no clock, no socket, no thread. What is not modelled: data after the handshake, the time
 //! that programs and supervisor compute, and search domains. `netns` measures those.
 
+mod app;
 mod far_side;
 mod glibc;
 mod oracle;
@@ -16,6 +17,7 @@ mod stack;
 #[cfg(test)]
 mod tests;
 
+pub use app::{AppHost, Granted, Launch, Wish};
 pub use oracle::faster;
 pub use session::{Session, Spent, Visit};
 pub use stack::Traffic;

@@ -324,6 +324,7 @@ impl Session {
                 Output::Answer(..)
                 | Output::Answered(..)
                 | Output::HandOver { .. }
+                | Output::Watch(_)
                 | Output::Fail(..)
                 | Output::Pass(..) => {}
             }
