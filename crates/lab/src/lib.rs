@@ -5,6 +5,7 @@ pub mod condition;
 pub mod device;
 pub mod experiment;
 pub mod netns;
+pub mod page;
 pub mod program;
 pub mod report;
 pub mod scenario;

@@ -8,6 +8,7 @@
 mod dual_stack;
 pub mod fault;
 mod normal;
+pub mod page;
 mod paper1_lte;
 
 use crate::world::{Fate, Host, Record, Reply, Site, World};

@@ -10,24 +10,24 @@ use crate::world::{Fate, World};
 use headstart_core::time::Duration;
 
 /// Median delay of an A record beyond the link, in ms. Fitted.
-const A_MEDIAN: f64 = 3.0;
+pub(super) const A_MEDIAN: f64 = 3.0;
 /// Median delay of an AAAA record beyond the link, in ms. Fitted.
-const AAAA_MEDIAN: f64 = 22.0;
+pub(super) const AAAA_MEDIAN: f64 = 22.0;
 /// Median round trip to an IPv6 host beyond the link, in ms. Fitted.
-const V6_MEDIAN: f64 = 30.0;
+pub(super) const V6_MEDIAN: f64 = 30.0;
 /// Median round trip to an IPv4 host beyond the link, in ms. Not free: with the spread and the likeness below it makes
 /// IPv4 the faster one at 60 of the 93 % of names whose IPv6 works (Fig. 3).
-const V4_MEDIAN: f64 = 23.4;
+pub(super) const V4_MEDIAN: f64 = 23.4;
 /// Standard deviation of the logarithm of each of the four over the names: one for all. Fitted.
-const SPREAD: f64 = 0.67;
+pub(super) const SPREAD: f64 = 0.67;
 /// Correlation of the logarithms of the two distances of a name. Not fitted, since no baseline depends on it: halfway
 /// between two servers with nothing in common (0) and the same way in both families (1).
-const LIKENESS: f64 = 0.5;
+pub(super) const LIKENESS: f64 = 0.5;
 
 /// Names in a hundred whose IPv6 host refuses. Fig. 3 has 7 % of IPv6 connections failing and does not say how. Most of
 /// them must fail audibly: equation 4 gives a failure the time of one attempt, and sites beyond a time limit were left
 /// out of the measurements.
-const REFUSED_PERCENT: f64 = 5.0;
+pub(super) const REFUSED_PERCENT: f64 = 5.0;
 /// Names in a hundred whose IPv6 host is a black hole: the rest of the 7 %.
 const BLACK_HOLE_PERCENT: f64 = 2.0;
 

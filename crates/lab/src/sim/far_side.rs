@@ -57,6 +57,11 @@ impl FarSide {
         self.names.get(name).copied()
     }
 
+    /// How far beyond the gateway a host is: a round trip.
+    pub fn distance(&self, host: IpAddr) -> Duration {
+        self.hosts.get(&host).map_or(Duration::ZERO, |(extra, _)| *extra)
+    }
+
     /// What comes back to a packet that has reached the gateway, and how much later it is back there.
     pub fn answer(&self, packet: &Packet) -> Option<(Duration, Packet)> {
         match packet.body {
@@ -78,7 +83,9 @@ impl FarSide {
                 (extra, Fate::Refuses) => Some((*extra, Packet::rst(socket, to))),
                 (_, Fate::BlackHole) => None,
             },
+            // The loader plays both ends of an open connection.
             Body::Ack
+            | Body::Segment(_)
             | Body::Response { .. }
             | Body::NoServer { .. }
             | Body::DnsSynAck { .. }

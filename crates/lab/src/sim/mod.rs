@@ -4,20 +4,23 @@
 //! `Connector` that the supervisor runs, with any race) or nothing but libc and kernel ([`Arm::Bare`]), below that the
 //! kernel's TCP and the access link of the world. Same world, same arm, same seed: the same nanoseconds.
 //!
-//! What never happens here: no clock, no socket, no thread. What is not modelled: data after the handshake, the time
-//! that programs and supervisor compute, and search domains. `netns` measures those.
+//! What never happens here: no clock, no socket, no thread. A [`Browser`] goes on where a
+//! session ends: it loads pages. What is not modelled: the time that programs and supervisor compute, and search domains. `netns` measures those.
 
 mod app;
 mod far_side;
 mod glibc;
+mod loader;
 mod oracle;
 mod packet;
 mod session;
 mod stack;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 pub use app::{AppHost, Granted, Launch, Wish};
+pub use loader::{Arm as BrowserArm, Browser, Load, Timing};
 pub use oracle::faster;
 pub use session::{Session, Spent, Visit};
 pub use stack::Traffic;

@@ -3,6 +3,7 @@
 //! Sizes are those of IP packets: headers of IPv4 and IPv6 (RFC 791, RFC 8200), UDP, TCP with the options of a Linux SYN,
 //! DNS with an EDNS record (RFC 6891). Bytes themselves are never made: nothing here could be parsed.
 
+use super::transfer::{Data, Ranges};
 use headstart_core::connect::LookupResult;
 use headstart_core::path::Family;
 use headstart_core::wire::record::{RecordType, Service};
@@ -63,6 +64,23 @@ pub(super) enum Body {
     Rst { socket: u64 },
     /// The last packet of a handshake: nobody answers it.
     Ack,
+    /// A segment of an open connection.
+    Segment(Segment),
+}
+
+/// A segment of an open connection: data, an acknowledgement, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// Of which connection.
+    pub socket: u64,
+    /// Whom it is exchanged with.
+    pub peer: IpAddr,
+    /// From the client to the host.
+    pub up: bool,
+    /// What it carries.
+    pub data: Option<Data>,
+    /// What it acknowledges.
+    pub acknowledges: Option<Ranges>,
 }
 
 /// What a DNS server says.
@@ -157,6 +175,12 @@ impl Packet {
     /// A refusal, in the family of `peer`.
     pub fn rst(socket: u64, peer: IpAddr) -> Self {
         Self::new(Family::of(peer), TCP_RST, Body::Rst { socket })
+    }
+
+    /// A segment of an open connection.
+    pub fn segment(segment: Segment) -> Self {
+        let payload = segment.data.map_or(0, |d| d.len as usize);
+        Self::new(Family::of(segment.peer), TCP + payload, Body::Segment(segment))
     }
 
     /// The third packet of a handshake with `to`.

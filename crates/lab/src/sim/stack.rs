@@ -7,7 +7,7 @@
 //! [`Stack::step`]. There is no data transfer: a connection is over, for this model, when it is open.
 
 use super::far_side::FarSide;
-use super::packet::{Body, Packet, Says, Server};
+use super::packet::{Body, Packet, Says, Segment, Server};
 use crate::world::{Change, Event as WorldEvent, When, World};
 use headstart_core::connect::LookupResult;
 use headstart_core::path::Family;
@@ -38,6 +38,8 @@ pub(super) enum Event {
     Connected { socket: u64, took: Duration },
     /// A connection attempt has failed, with this errno.
     Failed { socket: u64, errno: i32 },
+    /// A segment of an open connection has reached its end.
+    Segment(Segment),
 }
 
 /// What was sent and received, counted at the client.
@@ -181,6 +183,18 @@ impl Stack {
         self.send(Packet::syn(socket, to));
     }
 
+    /// Sends a segment of an open connection, from whichever end it says. What reaches a host has the host's whole distance
+    /// behind it, and leaves it at the gateway: round trips are what they would be with half of it each way.
+    pub fn send_segment(&mut self, segment: Segment) {
+        let packet = Packet::segment(segment);
+        if segment.up {
+            self.send(packet);
+        } else {
+            // A drop is counted by the link.
+            let _ = self.net.send(self.now, self.gateway, self.client, packet);
+        }
+    }
+
     /// Ends an attempt; nothing more is heard of it.
     pub fn close(&mut self, socket: u64) {
         if let Some(closed) = self.sockets.remove(&socket) {
@@ -214,6 +228,12 @@ impl Stack {
                 }
             } else if answer == Some(at) {
                 if let Some((_, packet)) = self.answers.pop_first() {
+                    if let Body::Segment(segment) = packet.body
+                        && segment.up
+                    {
+                        self.noticed.push_back(Event::Segment(segment));
+                        continue;
+                    }
                     // A drop is counted by the link.
                     let _ = self.net.send(at, self.gateway, self.client, packet);
                 }
@@ -230,6 +250,11 @@ impl Stack {
                     continue;
                 }
                 self.asked(at, &packet);
+                if let Body::Segment(segment) = packet.body {
+                    self.order += 1;
+                    self.answers.insert((at + self.far.distance(segment.peer), self.order), packet);
+                    continue;
+                }
                 if let Some((delay, reply)) = self.far.answer(&packet) {
                     self.order += 1;
                     self.answers.insert((at + delay, self.order), reply);
@@ -298,6 +323,7 @@ impl Stack {
                     self.noticed.push_back(Event::Failed { socket, errno: ECONNREFUSED });
                 }
             }
+            Body::Segment(segment) => self.noticed.push_back(Event::Segment(segment)),
             Body::Ack | Body::Question { .. } | Body::DnsSyn { .. } | Body::Syn { .. } => {}
         }
     }

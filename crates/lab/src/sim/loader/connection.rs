@@ -1,0 +1,225 @@
+//! An open connection between the browser and a server, both ends: TLS 1.3, then requests and responses.
+//!
+//! Over HTTP/1.1 a connection carries one request at a time; over HTTP/2 any number, and the server sends the most urgent
+//! response first (RFC 9218, not incremental), deciding anew every 16 kB, the usual size of a frame and of a TLS record.
+//! Nothing here knows pages or time: it is told what to carry, and says what has arrived.
+
+use super::super::packet::Segment;
+use super::super::transfer::{Receiver, Sender};
+use headstart_core::time::Instant;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// A ClientHello with a hybrid key share (X25519MLKEM768), as Chromium sends it: 1.8 kB.
+const CLIENT_HELLO: u64 = 1800;
+/// The server's key share (1.1 kB), certificate chain (two certificates, 2.5 kB) and the rest of its flight.
+const SERVER_HELLO: u64 = 4000;
+/// The client's Finished, which goes in front of its first request.
+const FINISHED: u64 = 80;
+/// Bytes of a frame; the server decides anew after each.
+const FRAME: u64 = 16_384;
+
+/// What reaches a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrived {
+    /// The browser's half of the TLS handshake has begun.
+    Hello,
+    /// A whole request for this object.
+    Request(usize),
+}
+
+/// What reaches the browser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Got {
+    /// The server's half of the TLS handshake.
+    Hello,
+    /// So many bytes of this object.
+    Bytes(usize, u64),
+}
+
+/// One direction: what is under way in it, by the byte behind it.
+#[derive(Debug)]
+struct Half<M> {
+    sender: Sender,
+    receiver: Receiver,
+    messages: VecDeque<(u64, M)>,
+}
+
+impl<M> Half<M> {
+    fn new() -> Self {
+        Self { sender: Sender::new(), receiver: Receiver::default(), messages: VecDeque::new() }
+    }
+
+    fn offer(&mut self, bytes: u64, message: M) {
+        let end = self.sender.offer(bytes);
+        self.messages.push_back((end, message));
+    }
+}
+
+#[derive(Debug)]
+struct Response {
+    object: usize,
+    left: u64,
+    urgency: u8,
+}
+
+/// A connection. See the module.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub socket: u64,
+    pub host: usize,
+    peer: IpAddr,
+    /// Whether it carries many requests at once.
+    pub multiplexed: bool,
+    /// Whether TLS is done.
+    pub secured: bool,
+    /// Objects that were asked for and have not arrived.
+    pub under_way: usize,
+    up: Half<Arrived>,
+    down: Half<Got>,
+    /// Bytes that the browser was told of.
+    told: u64,
+    finished: bool,
+    /// What the server has to send, in the order of its being ready.
+    ready: Vec<Response>,
+    /// When it last wanted to be woken.
+    pub armed: Option<Instant>,
+}
+
+impl Connection {
+    /// A connection whose TCP handshake is done; TLS begins.
+    pub fn new(socket: u64, host: usize, peer: IpAddr, multiplexed: bool) -> Self {
+        let mut new = Self {
+            socket,
+            host,
+            peer,
+            multiplexed,
+            secured: false,
+            under_way: 0,
+            up: Half::new(),
+            down: Half::new(),
+            told: 0,
+            finished: false,
+            ready: Vec::new(),
+            armed: None,
+        };
+        new.up.offer(CLIENT_HELLO, Arrived::Hello);
+        new
+    }
+
+    /// Whether another request may be sent.
+    pub fn is_free(&self) -> bool {
+        self.secured && (self.multiplexed || self.under_way == 0)
+    }
+
+    /// The browser asks for `object`.
+    pub fn request(&mut self, object: usize, bytes: u64) {
+        self.under_way += 1;
+        let finished = if self.finished { 0 } else { FINISHED };
+        self.finished = true;
+        self.up.offer(bytes.max(1) + finished, Arrived::Request(object));
+    }
+
+    /// The server has `bytes` to send for `object`.
+    pub fn respond(&mut self, object: usize, bytes: u64, urgency: u8) {
+        self.ready.push(Response { object, left: bytes.max(1), urgency });
+    }
+
+    /// Gives the server's TCP as much as it will send soon; what is given can no longer be overtaken.
+    fn fill(&mut self) {
+        while self.down.sender.unsent() < FRAME
+            && let Some(first) = self.ready.iter().enumerate().min_by_key(|(i, r)| (r.urgency, *i)).map(|(i, _)| i)
+        {
+            let response = &mut self.ready[first];
+            let bytes = response.left.min(FRAME);
+            response.left -= bytes;
+            let object = response.object;
+            if response.left == 0 {
+                self.ready.remove(first);
+            }
+            self.down.offer(bytes, Got::Bytes(object, bytes));
+        }
+    }
+
+    /// A segment has come to the end that it was sent to.
+    pub fn receive(&mut self, now: Instant, segment: &Segment) {
+        let (sender, receiver) = match segment.up {
+            true => (&mut self.down.sender, &mut self.up.receiver),
+            false => (&mut self.up.sender, &mut self.down.receiver),
+        };
+        if let Some(ranges) = &segment.acknowledges {
+            sender.acknowledged(now, ranges);
+        }
+        if let Some(data) = segment.data {
+            receiver.receive(now, data);
+        }
+    }
+
+    /// The next thing that the server has heard.
+    pub fn heard(&mut self) -> Option<Arrived> {
+        let there = self.up.receiver.delivered();
+        let arrived = self.up.messages.front().filter(|(end, _)| *end <= there)?.1;
+        self.up.messages.pop_front();
+        if arrived == Arrived::Hello {
+            self.down.offer(SERVER_HELLO, Got::Hello);
+        }
+        Some(arrived)
+    }
+
+    /// The next thing that the browser has got.
+    pub fn got(&mut self) -> Option<Got> {
+        let there = self.down.receiver.delivered();
+        let (end, message) = self.down.messages.front().copied()?;
+        match message {
+            Got::Hello if there >= end => {
+                self.down.messages.pop_front();
+                (self.told, self.secured) = (end, true);
+                Some(Got::Hello)
+            }
+            Got::Bytes(object, _) if there > self.told => {
+                let new = there.min(end) - self.told;
+                self.told += new;
+                if self.told == end {
+                    self.down.messages.pop_front();
+                }
+                Some(Got::Bytes(object, new))
+            }
+            _ => None,
+        }
+    }
+
+    /// Everything that may be sent now.
+    pub fn flush(&mut self, now: Instant, out: &mut Vec<Segment>) {
+        let (socket, peer) = (self.socket, self.peer);
+        let mut push = |up, data, acknowledges| out.push(Segment { socket, peer, up, data, acknowledges });
+        while let Some(data) = self.up.sender.send(now) {
+            push(true, Some(data), self.down.receiver.piggyback());
+        }
+        if let Some(ranges) = self.down.receiver.acknowledge(now) {
+            push(true, None, Some(ranges));
+        }
+        self.fill();
+        while let Some(data) = self.down.sender.send(now) {
+            self.fill();
+            push(false, Some(data), self.up.receiver.piggyback());
+        }
+        if let Some(ranges) = self.up.receiver.acknowledge(now) {
+            push(false, None, Some(ranges));
+        }
+    }
+
+    /// When it wants to be woken.
+    pub fn deadline(&self) -> Option<Instant> {
+        let (up, down) = (&self.up, &self.down);
+        [up.sender.deadline(), up.receiver.deadline(), down.sender.deadline(), down.receiver.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Wakes it.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.up.sender.handle_timeout(now);
+        self.down.sender.handle_timeout(now);
+    }
+}

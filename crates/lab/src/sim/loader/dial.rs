@@ -1,0 +1,248 @@
+//! Getting connected: a program's getaddrinfo and connect, and the connector that stands behind them.
+//!
+//! Each connection that the browser opens is two calls: the name is resolved unless its addresses are known from this
+//! load, then a blocking connect to the first of them. The connector answers as it does in the supervisor; a call that it
+//! leaves alone goes to the kernel, one address after the other.
+
+use super::super::faster;
+use super::super::stack::{Event, Stack};
+use super::Arm;
+use crate::world::World;
+use headstart_core::connect::{self, Claim, Connector, Input, Output, RequestId, Resolve, Resolved, Want};
+use headstart_core::connect::{AttemptId, AttemptResult, QueryId};
+use headstart_core::machine::Machine;
+use headstart_core::path::Family;
+use headstart_core::time::{Duration, Instant};
+use headstart_link::ParseError;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+const PORT: u16 = 443;
+const PROGRAM: &str = "browser";
+/// Sockets that the connector knows nothing of.
+const OWN_SOCKETS: u64 = 1 << 63;
+
+/// What came of a call for a connection.
+#[derive(Debug)]
+pub(super) struct Dialled {
+    /// Index of the host.
+    pub host: usize,
+    /// Its addresses, as they were told.
+    pub addresses: Vec<IpAddr>,
+    /// The socket and whom it reached.
+    pub connected: Option<(u64, IpAddr)>,
+}
+
+struct Call {
+    host: usize,
+    addresses: Vec<IpAddr>,
+    /// Addresses that the kernel has been asked to try.
+    tried: usize,
+}
+
+/// See the module.
+pub(super) struct Dialler {
+    connector: Connector,
+    names: Vec<String>,
+    calls: HashMap<RequestId, Call>,
+    /// Calls whose socket is still connecting: one of the kernel's own, or one that was handed over under way.
+    connecting: HashMap<u64, Call>,
+    targets: HashMap<AttemptId, IpAddr>,
+    began: HashMap<u64, Instant>,
+    next_request: u64,
+    next_own: u64,
+    due: Option<Instant>,
+    done: VecDeque<Dialled>,
+}
+
+impl Dialler {
+    pub fn new(world: &World, arm: Arm, seed: u64) -> Result<Self, ParseError> {
+        let settings = connect::Settings {
+            lifetime: arm.lifetime,
+            faster: faster(world, arm.lifetime)?,
+            seed,
+            servers: u32::try_from(world.resolvers.len()).unwrap_or(u32::MAX),
+            ..connect::Settings::of(arm.race)
+        };
+        Ok(Self {
+            connector: Connector::new(settings),
+            names: world.sites.iter().map(|s| s.name.clone()).collect(),
+            calls: HashMap::new(),
+            connecting: HashMap::new(),
+            targets: HashMap::new(),
+            began: HashMap::new(),
+            next_request: 0,
+            next_own: OWN_SOCKETS,
+            due: None,
+            done: VecDeque::new(),
+        })
+    }
+
+    pub fn unused(&self) -> u64 {
+        self.connector.tally().unused
+    }
+
+    /// When the connector wants to be woken.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Calls whose end has come, oldest first.
+    pub fn done(&mut self) -> Option<Dialled> {
+        self.done.pop_front()
+    }
+
+    /// The browser has gone on: nobody waits for a call any more.
+    pub fn forget_calls(&mut self) {
+        self.calls.clear();
+        self.connecting.clear();
+        self.done.clear();
+    }
+
+    /// Opens a connection to a host; by its addresses, if they are known.
+    pub fn dial(&mut self, stack: &mut Stack, host: usize, addresses: &[IpAddr]) {
+        let call = Call { host, addresses: addresses.to_vec(), tried: 0 };
+        if !addresses.is_empty() {
+            return self.connect(stack, call);
+        }
+        let request = self.request(call);
+        let ask = Resolve { app: PROGRAM.into(), name: self.names[host].clone(), want: Want::Both, port: Some(PORT) };
+        self.input(stack, Input::Resolve(request, ask));
+    }
+
+    fn request(&mut self, call: Call) -> RequestId {
+        self.next_request += 1;
+        let request = RequestId(self.next_request);
+        self.calls.insert(request, call);
+        request
+    }
+
+    fn connect(&mut self, stack: &mut Stack, call: Call) {
+        let Some(addr) = call.addresses.first().copied() else { return self.give_up(call) };
+        let domain = Family::of(addr);
+        let claim = Claim {
+            app: PROGRAM.into(),
+            to: SocketAddr::new(addr, PORT),
+            domain,
+            nonblocking: false,
+            accepts_mapped: domain == Family::V6,
+        };
+        let request = self.request(call);
+        self.input(stack, Input::Claim(request, claim));
+    }
+
+    /// The kernel tries the next address.
+    fn connect_alone(&mut self, stack: &mut Stack, mut call: Call) {
+        let Some(addr) = call.addresses.get(call.tried).copied() else { return self.give_up(call) };
+        call.tried += 1;
+        self.next_own += 1;
+        self.connecting.insert(self.next_own, call);
+        stack.connect(self.next_own, addr);
+    }
+
+    fn give_up(&mut self, call: Call) {
+        self.done.push_back(Dialled { host: call.host, addresses: call.addresses, connected: None });
+    }
+
+    fn connected(&mut self, socket: u64, to: IpAddr, call: Call) {
+        self.done.push_back(Dialled { host: call.host, addresses: call.addresses, connected: Some((socket, to)) });
+    }
+
+    /// Something of the network that is no data.
+    pub fn notice(&mut self, stack: &mut Stack, event: &Event) {
+        match event {
+            Event::Answer { query, result } => self.input(stack, Input::Lookup(QueryId(*query), result.clone())),
+            Event::Connected { socket, .. } if *socket >= OWN_SOCKETS => {
+                if let Some(call) = self.connecting.remove(socket) {
+                    let to = call.addresses[call.tried - 1];
+                    self.connected(*socket, to, call);
+                }
+            }
+            Event::Failed { socket, .. } if *socket >= OWN_SOCKETS => {
+                if let Some(call) = self.connecting.remove(socket) {
+                    self.connect_alone(stack, call);
+                }
+            }
+            Event::Connected { socket, .. } => {
+                if let (Some(call), Some(to)) =
+                    (self.connecting.remove(socket), self.targets.get(&AttemptId(*socket)).copied())
+                {
+                    self.connected(*socket, to, call);
+                }
+                let took = self.began.get(socket).map_or(Duration::ZERO, |at| stack.now() - *at);
+                self.input(stack, Input::Attempt(AttemptId(*socket), AttemptResult::Connected(took)));
+            }
+            Event::Failed { socket, errno } => {
+                if let Some(call) = self.connecting.remove(socket) {
+                    self.connect_alone(stack, call);
+                }
+                self.input(stack, Input::Attempt(AttemptId(*socket), AttemptResult::Failed(*errno)));
+            }
+            Event::Segment(_) => {}
+        }
+    }
+
+    /// Wakes the connector, if it wanted to be.
+    pub fn handle_timeout(&mut self, stack: &mut Stack) {
+        if self.due.is_some_and(|at| at <= stack.now()) {
+            self.connector.handle_timeout(stack.now());
+            self.carry_out(stack);
+        }
+    }
+
+    fn input(&mut self, stack: &mut Stack, input: Input) {
+        self.connector.handle_input(stack.now(), input);
+        self.carry_out(stack);
+    }
+
+    fn carry_out(&mut self, stack: &mut Stack) {
+        let mut then = Vec::new();
+        while let Some(output) = self.connector.poll_output() {
+            match output {
+                Output::Query { id, name, record, server } => stack.ask(id.0, &name, record, server as usize),
+                Output::Forget(id) => stack.forget(id.0),
+                Output::Connect { id, to, .. } => {
+                    self.targets.insert(id, to.ip());
+                    self.began.insert(id.0, stack.now());
+                    stack.connect(id.0, to.ip());
+                }
+                Output::Close(id) => stack.close(id.0),
+                told => then.push(told),
+            }
+        }
+        self.due = self.connector.poll_timeout().map(|d| d.at);
+        for output in then {
+            match output {
+                Output::Answer(request, resolved) => {
+                    let Some(mut call) = self.calls.remove(&request) else { continue };
+                    if let Resolved::Addresses(list) = resolved {
+                        call.addresses = list;
+                    }
+                    self.connect(stack, call);
+                }
+                Output::HandOver { request, attempt, connected } => {
+                    let (Some(call), Some(to)) = (self.calls.remove(&request), self.targets.get(&attempt).copied())
+                    else {
+                        continue;
+                    };
+                    if connected {
+                        self.connected(attempt.0, to, call);
+                    } else {
+                        self.connecting.insert(attempt.0, call);
+                    }
+                }
+                Output::Fail(request, _) => {
+                    if let Some(call) = self.calls.remove(&request) {
+                        self.give_up(call);
+                    }
+                }
+                Output::Pass(request, _) => {
+                    if let Some(call) = self.calls.remove(&request) {
+                        self.connect_alone(stack, call);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! One direction of a connection's data: a sender with Linux's default congestion control and a receiver with its
+//! acknowledgements, as far as page loads feel them.
+//!
+//! Slow start from ten segments (RFC 6928), left early when round trips grow (HyStart, as in Linux's CUBIC) or on loss;
+//! CUBIC after that (RFC 9438); losses found by selective acknowledgements (RFC 6675, three segments) or by a timer of at
+//! least 200 ms (Linux's); every second segment is acknowledged at once, a single one after 40 ms. Segments are numbered
+//! anew when they are sent again, so that no acknowledgement is ambiguous.
+//!
+//! Not modelled: flow control, pacing, slow start after idle, ECN. Nothing here reads a clock; bytes are counted, never made.
+
+use headstart_core::time::{Duration, Instant};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Payload of a full segment: 1500 bytes of IP less the headers of IPv6 and TCP with timestamps.
+pub(super) const SEGMENT: u64 = 1428;
+/// RFC 6928.
+const INITIAL_WINDOW: f64 = 10.0;
+/// Segments after a missing one until it counts as lost: RFC 6675.
+const REORDERING: u64 = 3;
+/// Linux's least retransmission timeout, and the first before any sample (RFC 6298).
+const LEAST_RTO: Duration = Duration::from_millis(200);
+const FIRST_RTO: Duration = Duration::from_secs(1);
+/// Linux's least delay of an acknowledgement.
+const DELAYED_ACK: Duration = Duration::from_millis(40);
+/// RFC 9438: multiplicative decrease, and the constant of growth in segments a cubic second.
+const BETA: f64 = 0.7;
+const CUBIC_C: f64 = 0.4;
+/// HyStart looks at this many samples of a round, and no window below this is left (Linux: `hystart_low_window`).
+const HYSTART_SAMPLES: u32 = 8;
+const HYSTART_LOW_WINDOW: f64 = 16.0;
+
+/// Ranges of numbers that an acknowledgement can carry: as many as SACK blocks fit beside timestamps.
+const RANGES: usize = 3;
+
+/// What has arrived, by number: inclusive ranges, the highest first; unused ones are none.
+pub(super) type Ranges = [Option<(u64, u64)>; RANGES];
+
+/// A segment of data, as its sender numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Data {
+    /// Never used twice.
+    pub number: u64,
+    /// Its first byte.
+    pub at: u64,
+    /// Its bytes.
+    pub len: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    data: Data,
+    when: Instant,
+}
+
+/// The end that has bytes.
+#[derive(Debug)]
+pub(super) struct Sender {
+    offered: u64,
+    next: u64,
+    next_number: u64,
+    lost: VecDeque<(u64, u64)>,
+    flight: VecDeque<Sent>,
+    in_flight: u64,
+    highest: Option<u64>,
+    /// Segments.
+    window: f64,
+    threshold: f64,
+    /// Losses of segments below this number are of the same event.
+    recovery: u64,
+    most: f64,
+    epoch: Option<Instant>,
+    smoothed: Option<(Duration, Duration)>,
+    least_rtt: Duration,
+    /// HyStart: the number that ends the round, the least sample of it and of the one before, samples so far.
+    round: (u64, Duration, Duration, u32),
+    /// The most that was under way in this round and the one before, in segments: a window that is not used does not grow.
+    peak: [f64; 2],
+    backoff: u32,
+    timer: Option<Instant>,
+}
+
+impl Sender {
+    pub fn new() -> Self {
+        Self {
+            offered: 0,
+            next: 0,
+            next_number: 0,
+            lost: VecDeque::new(),
+            flight: VecDeque::new(),
+            in_flight: 0,
+            highest: None,
+            window: INITIAL_WINDOW,
+            threshold: f64::INFINITY,
+            recovery: 0,
+            most: 0.0,
+            epoch: None,
+            smoothed: None,
+            least_rtt: Duration::MAX,
+            round: (0, Duration::MAX, Duration::MAX, 0),
+            peak: [0.0; 2],
+            backoff: 0,
+            timer: None,
+        }
+    }
+
+    /// More bytes to send; the number of the byte behind them.
+    pub fn offer(&mut self, bytes: u64) -> u64 {
+        self.offered += bytes;
+        self.offered
+    }
+
+    /// Bytes that were offered and not yet sent.
+    pub fn unsent(&self) -> u64 {
+        self.offered - self.next
+    }
+
+    /// The next segment that may go now.
+    pub fn send(&mut self, now: Instant) -> Option<Data> {
+        if self.in_flight as f64 >= self.window * SEGMENT as f64 {
+            return None;
+        }
+        let (at, len) = match self.lost.pop_front() {
+            Some(lost) => lost,
+            None => {
+                let (at, len) = (self.next, self.unsent().min(SEGMENT));
+                if len == 0 {
+                    return None;
+                }
+                self.next += len;
+                (at, len)
+            }
+        };
+        let data = Data { number: self.next_number, at, len };
+        self.next_number += 1;
+        self.in_flight += len;
+        self.flight.push_back(Sent { data, when: now });
+        self.peak[0] = self.peak[0].max(self.in_flight as f64 / SEGMENT as f64);
+        if self.timer.is_none() {
+            self.arm(now);
+        }
+        Some(data)
+    }
+
+    /// When nothing has been heard for too long.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.timer
+    }
+
+    /// Nothing was heard: all that is under way counts as lost, and it begins again with one segment.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.timer.is_none_or(|at| at > now) {
+            return;
+        }
+        self.timer = None;
+        if self.flight.is_empty() {
+            return;
+        }
+        self.threshold = (self.window * BETA).max(2.0);
+        (self.most, self.epoch) = (self.window, None);
+        self.window = 1.0;
+        self.recovery = self.next_number;
+        self.lost.extend(self.flight.drain(..).map(|s| (s.data.at, s.data.len)));
+        self.in_flight = 0;
+        self.backoff = (self.backoff + 1).min(6);
+    }
+
+    /// An acknowledgement has come.
+    pub fn acknowledged(&mut self, now: Instant, ranges: &Ranges) {
+        let Some(highest) = ranges[0].map(|r| r.1) else { return };
+        let is_in = |n: u64| ranges.iter().flatten().any(|(lo, hi)| (*lo..=*hi).contains(&n));
+        let (mut newly, mut newest) = (0, None);
+        self.flight.retain(|sent| {
+            if !is_in(sent.data.number) {
+                return true;
+            }
+            newly += sent.data.len;
+            newest = Some(*sent);
+            false
+        });
+        let Some(newest) = newest else { return };
+        self.in_flight -= newly;
+        self.highest = self.highest.max(Some(highest));
+        self.backoff = 0;
+        if newest.data.number == highest {
+            self.sample(now - newest.when, highest);
+        }
+        self.find_losses(now);
+        // As Linux has it: in slow start a window of twice what is used, then one that is used.
+        let used = self.peak[0].max(self.peak[1]) * if self.window < self.threshold { 2.0 } else { 1.0 };
+        if self.window < used + 1.0 && highest >= self.recovery {
+            self.grow(now, newly as f64 / SEGMENT as f64);
+        }
+        self.timer = None;
+        if !self.flight.is_empty() {
+            self.arm(now);
+        }
+    }
+
+    fn find_losses(&mut self, now: Instant) {
+        let Some(highest) = self.highest else { return };
+        let mut lost_any = false;
+        while let Some(first) = self.flight.front().filter(|s| s.data.number + REORDERING <= highest).copied() {
+            self.flight.pop_front();
+            self.in_flight -= first.data.len;
+            self.lost.push_back((first.data.at, first.data.len));
+            lost_any |= first.data.number >= self.recovery;
+        }
+        if lost_any {
+            self.recovery = self.next_number;
+            self.most = self.window;
+            self.window = (self.window * BETA).max(2.0);
+            self.threshold = self.window;
+            self.epoch = Some(now);
+        }
+    }
+
+    fn grow(&mut self, now: Instant, segments: f64) {
+        if self.window < self.threshold {
+            self.window += segments;
+            return;
+        }
+        let epoch = *self.epoch.get_or_insert(now);
+        self.most = self.most.max(self.window.min(self.most + 1.0));
+        let rtt = self.smoothed.map_or(Duration::ZERO, |s| s.0).as_secs_f64();
+        let k = (self.most * (1.0 - BETA) / CUBIC_C).max(0.0).cbrt();
+        let t = (now - epoch).as_secs_f64() + rtt - k;
+        let target = (CUBIC_C * t * t * t + self.most).clamp(self.window, self.window * 1.5);
+        self.window += (target - self.window) / self.window * segments;
+        // As fast as Reno at least (RFC 9438, section 4.3).
+        self.window += 0.5 * segments / self.window;
+    }
+
+    fn sample(&mut self, rtt: Duration, highest: u64) {
+        self.least_rtt = self.least_rtt.min(rtt);
+        self.smoothed = Some(match self.smoothed {
+            None => (rtt, rtt / 2),
+            Some((mean, spread)) => (mean * 7 / 8 + rtt / 8, spread * 3 / 4 + mean.abs_diff(rtt) / 4),
+        });
+        let (end, least, before, samples) = &mut self.round;
+        if highest >= *end {
+            (*end, *before, *least, *samples) = (self.next_number, *least, Duration::MAX, 0);
+            self.peak = [self.in_flight as f64 / SEGMENT as f64, self.peak[0]];
+        }
+        if *samples < HYSTART_SAMPLES {
+            *least = (*least).min(rtt);
+            *samples += 1;
+            let delay = (self.least_rtt / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
+            let grown = *samples == HYSTART_SAMPLES && *before < Duration::MAX && *least >= *before + delay;
+            if grown && self.window < self.threshold && self.window >= HYSTART_LOW_WINDOW {
+                self.threshold = self.window;
+                self.most = self.window;
+            }
+        }
+    }
+
+    fn arm(&mut self, now: Instant) {
+        let rto = self.smoothed.map_or(FIRST_RTO, |(mean, spread)| mean + (spread * 4).max(LEAST_RTO));
+        self.timer = Some(now + rto * 2u32.pow(self.backoff));
+    }
+}
+
+/// The end that gets them.
+#[derive(Debug, Default)]
+pub(super) struct Receiver {
+    /// Numbers that have arrived, the highest first.
+    ranges: VecDeque<(u64, u64)>,
+    delivered: u64,
+    early: BTreeMap<u64, u64>,
+    unacknowledged: u32,
+    timer: Option<Instant>,
+    hole: bool,
+}
+
+impl Receiver {
+    /// A segment has arrived. Afterwards [`Receiver::delivered`] may have grown.
+    pub fn receive(&mut self, now: Instant, data: Data) {
+        self.note(data.number);
+        let end = data.at + data.len;
+        self.hole = data.at > self.delivered || !self.early.is_empty();
+        if data.at > self.delivered {
+            self.early.insert(data.at, end);
+        } else {
+            self.delivered = self.delivered.max(end);
+            while let Some(next) = self.early.first_entry().filter(|e| *e.key() <= self.delivered) {
+                self.delivered = self.delivered.max(next.remove());
+            }
+        }
+        self.unacknowledged += 1;
+        self.timer = self.timer.or(Some(now + DELAYED_ACK));
+    }
+
+    /// Bytes from the beginning on without a hole.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// The acknowledgement that is due, if one is.
+    pub fn acknowledge(&mut self, now: Instant) -> Option<Ranges> {
+        let due = self.unacknowledged >= 2 || self.hole || self.timer.is_some_and(|at| at <= now);
+        (due && self.unacknowledged > 0).then(|| self.ranges())
+    }
+
+    /// What rides on a segment of data that goes the other way anyway.
+    pub fn piggyback(&mut self) -> Option<Ranges> {
+        (self.unacknowledged > 0).then(|| self.ranges())
+    }
+
+    /// When an acknowledgement is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.timer
+    }
+
+    fn ranges(&mut self) -> Ranges {
+        (self.unacknowledged, self.timer, self.hole) = (0, None, false);
+        let mut ranges = [None; RANGES];
+        ranges.iter_mut().zip(&self.ranges).for_each(|(to, from)| *to = Some(*from));
+        ranges
+    }
+
+    fn note(&mut self, number: u64) {
+        match self.ranges.front_mut() {
+            Some((_, hi)) if number == *hi + 1 => *hi = number,
+            Some((_, hi)) if number <= *hi => self.note_late(number),
+            _ => self.ranges.push_front((number, number)),
+        }
+        // Older ones have been told often enough.
+        self.ranges.truncate(8);
+    }
+
+    /// A segment that was overtaken.
+    fn note_late(&mut self, number: u64) {
+        let place = self.ranges.iter().position(|(lo, _)| *lo <= number).unwrap_or(self.ranges.len());
+        if self.ranges.get(place).is_none_or(|(_, hi)| *hi < number) {
+            self.ranges.insert(place, (number, number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    /// Sends `bytes` over a path of 50 ms each way that drops the segments of these numbers; when the last byte was there,
+    /// and how many segments it took.
+    fn transfer(bytes: u64, dropped: &[u64]) -> (Instant, u64) {
+        let (mut sender, mut receiver) = (Sender::new(), Receiver::default());
+        let mut data: VecDeque<(Instant, Data)> = VecDeque::new();
+        let mut acks: VecDeque<(Instant, Ranges)> = VecDeque::new();
+        let (mut now, way) = (Instant::ZERO, Duration::from_millis(50));
+        sender.offer(bytes);
+        let mut sent = 0;
+        while receiver.delivered() < bytes {
+            while let Some(segment) = sender.send(now) {
+                sent += 1;
+                if !dropped.contains(&segment.number) {
+                    data.push_back((now + way, segment));
+                }
+            }
+            let next = [data.front().map(|d| d.0), acks.front().map(|a| a.0), sender.deadline(), receiver.deadline()];
+            now = next.into_iter().flatten().min().expect("a transfer that stands still");
+            while data.front().is_some_and(|d| d.0 <= now)
+                && let Some((_, segment)) = data.pop_front()
+            {
+                receiver.receive(now, segment);
+                acks.extend(receiver.acknowledge(now).map(|r| (now + way, r)));
+            }
+            acks.extend(receiver.acknowledge(now).map(|r| (now + way, r)));
+            while acks.front().is_some_and(|a| a.0 <= now)
+                && let Some((_, ranges)) = acks.pop_front()
+            {
+                sender.acknowledged(now, &ranges);
+            }
+            sender.handle_timeout(now);
+        }
+        (now, sent)
+    }
+
+    #[test]
+    fn ten_segments_take_one_way_and_each_doubling_a_round_trip() {
+        assert_eq!(transfer(10 * SEGMENT, &[]), (ms(50), 10));
+        assert_eq!(transfer(30 * SEGMENT, &[]).0, ms(150));
+        assert_eq!(transfer(70 * SEGMENT, &[]).0, ms(250));
+    }
+
+    #[test]
+    fn a_lost_segment_is_sent_again_a_round_trip_later_and_only_it() {
+        let (end, sent) = transfer(10 * SEGMENT, &[2]);
+        assert_eq!((end, sent), (ms(150), 11));
+    }
+
+    #[test]
+    fn a_lost_tail_waits_for_the_timer() {
+        let (end, sent) = transfer(10 * SEGMENT, &[9]);
+        assert!(end >= ms(250) && end < ms(1500), "{end:?}");
+        assert_eq!(sent, 11);
+        assert!(transfer(SEGMENT, &[0]).0 == ms(1050), "the first timeout is a second");
+    }
+
+    #[test]
+    fn everything_arrives_whatever_is_lost() {
+        let dropped: Vec<u64> = (0..400).filter(|n| n % 7 == 3 || (40..60).contains(n)).collect();
+        let (_, sent) = transfer(200 * SEGMENT + 17, &dropped);
+        assert!(sent > 200, "{sent}");
+    }
+
+    #[test]
+    fn after_a_loss_the_window_is_smaller_and_grows_again() {
+        let clean = transfer(400 * SEGMENT, &[]).0;
+        let lossy = transfer(400 * SEGMENT, &[60]).0;
+        assert!(lossy > clean, "{lossy:?} {clean:?}");
+    }
+}
