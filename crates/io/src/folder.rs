@@ -2,7 +2,7 @@
 //! belongs to one user, and is gone after the run; what a killed run left is swept by the next one.
 
 use crate::sys::lease::is_used_elsewhere;
-use headstart_core::wire::shim::FILTER_BYTES;
+use headstart_core::wire::shim::MAPPED_BYTES;
 use rustix::fs::{FlockOperation, Mode, StatVfsMountFlags, flock, mkdir, statvfs};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use std::fs::{self, File, OpenOptions};
@@ -81,7 +81,7 @@ impl Folder {
         let lock = private(&path.join(LOCK))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         private(&path.join(LIBRARY))?.write_all(library)?;
-        private(&path.join(FILTER))?.set_len(FILTER_BYTES as u64)?;
+        private(&path.join(FILTER))?.set_len(MAPPED_BYTES as u64)?;
         Ok(Self { path, _lock: lock })
     }
 
@@ -281,7 +281,7 @@ mod tests {
         let mode = |p: &Path| fs::metadata(p).unwrap().mode() & 0o777;
         assert_eq!((mode(folder.path()), mode(&folder.library())), (0o700, 0o600));
         assert_eq!(fs::read(folder.library()).unwrap(), b"library");
-        assert_eq!(fs::metadata(folder.path().join(FILTER)).unwrap().len(), FILTER_BYTES as u64);
+        assert_eq!(fs::metadata(folder.path().join(FILTER)).unwrap().len(), MAPPED_BYTES as u64);
         let path = folder.path().to_owned();
         drop(folder);
         assert!(!path.exists() && !path.parent().unwrap().exists(), "not even the common folder is left");

@@ -52,6 +52,13 @@ pub fn outcome_for_bystanders(socket: impl AsFd, elapsed: Duration) -> Result<Du
     }
 }
 
+/// Whether the handshake has begun and not ended.
+pub fn is_on_its_way(socket: impl AsFd) -> bool {
+    /// TCP_SYN_SENT of net/tcp_states.h.
+    const SYN_SENT: u8 = 2;
+    tcp_info(&socket).is_ok_and(|info| info.state == SYN_SENT)
+}
+
 /// Makes the socket of a complete attempt say what that of a blocking connect says. Until connect(2) is called again, the
 /// kernel takes a non-blocking attempt for unfinished, and answers a further connect with 0 instead of EISCONN.
 fn conclude(socket: impl AsFd) {

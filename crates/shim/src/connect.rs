@@ -35,6 +35,10 @@ pub(crate) unsafe fn accelerate(fd: c_int, addr: *const libc::sockaddr, len: lib
         return None;
     }
     let socket = Socket::examine(fd)?;
+    if socket.nonblocking && session.calls_are_heard() {
+        // The system call is answered as soon, and can be helped later, should it come to nothing.
+        return None;
+    }
     let request = Request::Connect {
         app: session.app.clone(),
         to,

@@ -2,7 +2,7 @@
 //! A few tens of microseconds; without HEADSTART_DIR, or with HEADSTART=off, nothing at all.
 
 use crate::{marks, original};
-use headstart_core::wire::shim::{FILTER_BYTES, MAX_APP, filter_bit};
+use headstart_core::wire::shim::{FILTER_BYTES, MAPPED_BYTES, MAX_APP, filter_bit};
 use std::ffi::{CStr, OsStr};
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ pub(crate) struct Session {
     pub socket: Vec<u8>,
     /// The program's file name.
     pub app: String,
-    filter: &'static [AtomicU8],
+    mapped: &'static [AtomicU8],
 }
 
 static SESSION: OnceLock<Option<Session>> = OnceLock::new();
@@ -29,7 +29,12 @@ impl Session {
     /// Whether a lookup of ours may have given `addr`; no false negatives, few false positives.
     pub fn may_know(&self, addr: IpAddr) -> bool {
         let bit = filter_bit(addr);
-        self.filter.get(bit / 8).is_some_and(|b| b.load(Ordering::Relaxed) & (1 << (bit % 8)) != 0)
+        self.mapped.get(bit / 8).is_some_and(|b| b.load(Ordering::Relaxed) & (1 << (bit % 8)) != 0)
+    }
+
+    /// Whether the supervisor hears the system calls of this process too.
+    pub fn calls_are_heard(&self) -> bool {
+        self.mapped.get(FILTER_BYTES).is_some_and(|b| b.load(Ordering::Relaxed) != 0)
     }
 }
 
@@ -69,7 +74,7 @@ fn open() -> Option<Session> {
     }
     let dir = variable(c"HEADSTART_DIR")?;
     let path = |name: &str| [dir.as_bytes(), b"/", name.as_bytes(), b"\0"].concat();
-    Some(Session { socket: path("socket"), app: app_name(), filter: map(&path("filter"))? })
+    Some(Session { socket: path("socket"), app: app_name(), mapped: map(&path("filter"))? })
 }
 
 fn app_name() -> String {
@@ -91,10 +96,10 @@ fn map(path: &[u8]) -> Option<&'static [AtomicU8]> {
     // SAFETY: `stat` is plain data; all zeroes is a valid value.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `fd` is open and `stat` is valid for a write.
-    let whole = unsafe { libc::fstat(fd, &mut stat) } == 0 && stat.st_size == FILTER_BYTES as libc::off_t;
+    let whole = unsafe { libc::fstat(fd, &mut stat) } == 0 && stat.st_size == MAPPED_BYTES as libc::off_t;
     let mapped = if whole {
         // SAFETY: a new mapping at an address of the kernel's choice.
-        unsafe { libc::mmap(std::ptr::null_mut(), FILTER_BYTES, libc::PROT_READ, libc::MAP_SHARED, fd, 0) }
+        unsafe { libc::mmap(std::ptr::null_mut(), MAPPED_BYTES, libc::PROT_READ, libc::MAP_SHARED, fd, 0) }
     } else {
         libc::MAP_FAILED
     };
@@ -103,7 +108,7 @@ fn map(path: &[u8]) -> Option<&'static [AtomicU8]> {
     if mapped == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the mapping is FILTER_BYTES long, is never unmapped, and its file is never shortened: the supervisor makes it
+    // SAFETY: the mapping is MAPPED_BYTES long, is never unmapped, and its file is never shortened: the supervisor makes it
     // at its full size and only ever sets bits. Atomics are for another process writing meanwhile.
-    Some(unsafe { std::slice::from_raw_parts(mapped.cast::<AtomicU8>(), FILTER_BYTES) })
+    Some(unsafe { std::slice::from_raw_parts(mapped.cast::<AtomicU8>(), MAPPED_BYTES) })
 }

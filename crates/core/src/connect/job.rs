@@ -3,7 +3,7 @@
 use super::pool::{OPENS_WITHIN, Terms};
 use super::race::{self, Attempt, Lookup, State, View};
 use super::service::{self, StandIn};
-use super::{AppId, Claim, RequestId, Want};
+use super::{AppId, AttemptId, Claim, RequestId, Want};
 use crate::path::{Family, Network};
 use crate::time::{Duration, Instant};
 use crate::wire::nat64::Prefix;
@@ -18,6 +18,12 @@ pub(super) const UNCLAIMED_AFTER: Duration = Duration::from_secs(2);
 pub(super) const MOVE_ON_AFTER: Duration = Duration::from_millis(1500);
 /// How long an exploring attempt may take; longer is an answer too.
 pub(super) const EXPLORING_FOR: Duration = Duration::from_secs(1);
+
+/// How long a program that does not wait for its connection is left to itself. Those that race on their own begin their
+/// next attempt after 200 ms (curl), 250 (Node, RFC 8305) or 300 (Go, Chromium); all have done so by then.
+pub(super) const RESCUE_AFTER: Duration = Duration::from_millis(400);
+/// How long its attempt is watched, and others tried in its favour.
+pub(super) const RESCUE_WITHIN: Duration = Duration::from_secs(5);
 
 /// How IPv4 addresses are made reachable on a network without a route to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +50,14 @@ pub(super) struct Waiting {
     pub request: RequestId,
     pub claim: Claim,
     pub since: Instant,
+}
+
+/// An attempt under way that the program holds and does not wait for in a call.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub request: RequestId,
+    pub claim: Claim,
+    pub attempt: AttemptId,
 }
 
 #[derive(Debug)]
@@ -85,6 +99,12 @@ pub(super) struct Job {
     pub spare: Option<Terms>,
     /// The program does not wait for connections: racing is its own business, ours is to hand over what there is.
     pub races_itself: bool,
+    /// The attempts that the program holds, oldest first; those of them that we may take the place of.
+    pub own: Vec<Own>,
+    /// When the last of them was begun.
+    pub own_since: Instant,
+    /// The program has had its chance: attempts are made in favour of those that it holds.
+    pub rescuing: bool,
     pub done: bool,
     pub explore: bool,
     pub remembered: Vec<IpAddr>,
@@ -120,6 +140,9 @@ impl Job {
             unconfirmed: Vec::new(),
             spare: None,
             races_itself: false,
+            own: Vec::new(),
+            own_since: now,
+            rescuing: false,
             done: false,
             explore: false,
             remembered: Vec::new(),
@@ -257,8 +280,15 @@ impl Job {
         faster: Option<Family>,
         ask: impl FnOnce(&View<'_>) -> T,
     ) -> T {
-        let usable = |addr: IpAddr| self.claim.as_ref().is_none_or(|w| self.is_worth_trying(addr, &w.claim));
-        let fits = |addr: IpAddr| self.claim.as_ref().is_none_or(|w| domain_for(addr, &w.claim).is_some());
+        let rescues = |addr: IpAddr| self.own.is_empty() || self.own_domain_for(addr).is_some();
+        let usable = |addr: IpAddr| match &self.claim {
+            Some(waiting) => self.is_worth_trying(addr, &waiting.claim),
+            None => rescues(addr),
+        };
+        let fits = |addr: IpAddr| match &self.claim {
+            Some(waiting) => domain_for(addr, &waiting.claim).is_some(),
+            None => rescues(addr),
+        };
         ask(&View {
             now,
             want: self.want,
@@ -267,7 +297,7 @@ impl Job {
             https: &self.https,
             positive: self.positive,
             answered: self.answered.is_some(),
-            may_connect: self.port.is_some() && !self.races_itself,
+            may_connect: self.port.is_some() && (!self.races_itself || self.rescuing),
             done: self.done,
             attempts: &self.attempts,
             usable: &usable,
@@ -291,11 +321,35 @@ impl Job {
         if let Some(waiting) = &self.claim {
             return domain_for(addr, &waiting.claim).unwrap_or(Family::of(addr));
         }
+        if let Some(domain) = self.own_domain_for(addr) {
+            return domain;
+        }
         // A program connects to the head of its list; if that is IPv6, a v4-mapped peer can stand in for it.
         match (Family::of(addr), head) {
             (Family::V4, Some(Family::V6)) => Family::V6,
             (family, _) => family,
         }
+    }
+
+    /// The domain of a socket to `addr` that one of the program's own attempts could be exchanged for.
+    fn own_domain_for(&self, addr: IpAddr) -> Option<Family> {
+        self.own.iter().find_map(|own| domain_for(addr, &own.claim))
+    }
+
+    /// Whether another address than the one of `claim` could be put in the place of it.
+    pub fn has_alternative(&self, claim: &Claim) -> bool {
+        is_alternative(claim, &self.addresses()) || is_alternative(claim, &self.told)
+    }
+
+    /// The program holds `attempt` from now on and goes on by itself.
+    pub fn holds(&mut self, now: Instant, request: RequestId, claim: Claim, attempt: AttemptId) {
+        self.own.push(Own { request, claim, attempt });
+        (self.own_since, self.rescuing) = (now, false);
+    }
+
+    /// When attempts will be made in favour of those that the program holds.
+    pub fn rescue_at(&self) -> Option<Instant> {
+        (!self.own.is_empty() && !self.rescuing && !self.done).then(|| self.own_since + RESCUE_AFTER)
     }
 
     /// Puts an address first for which the program will bring a socket that the attempt under way can stand in for.
@@ -342,6 +396,9 @@ impl Job {
     /// When a job that nobody claims is over.
     pub fn unclaimed_at(&self) -> Option<Instant> {
         let idle = self.resolver.is_none() && self.claim.is_none() && !self.done;
+        if !self.own.is_empty() {
+            return idle.then(|| self.own_since + RESCUE_WITHIN);
+        }
         let over = || match (self.spare, self.open_since()) {
             (Some(terms), Some(at)) => at + terms.keep,
             (Some(_), None) => self.since + OPENS_WITHIN,
@@ -367,6 +424,11 @@ impl Job {
     pub fn exploring_until(&self) -> Option<Instant> {
         self.attempts.iter().filter(|a| a.is_exploring()).map(|a| a.started + EXPLORING_FOR).min()
     }
+}
+
+/// Whether one of `addresses` could be put in the place of the one that `claim` goes to.
+pub(super) fn is_alternative(claim: &Claim, addresses: &[IpAddr]) -> bool {
+    addresses.iter().any(|addr| *addr != claim.to.ip() && domain_for(*addr, claim).is_some())
 }
 
 /// `addr` as it is reached through the translator with `prefix`; as it is if it cannot be.

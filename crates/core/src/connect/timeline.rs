@@ -208,7 +208,9 @@ impl Timelines {
     /// Takes in what is being told: who has an answer waits no more.
     pub fn said(&mut self, now: Instant, output: &Output) {
         match output {
-            Output::HandOver { request, .. } | Output::Fail(request, _) => drop(self.forget(*request)),
+            Output::HandOver { request, .. } | Output::Begin { request, .. } | Output::Fail(request, _) => {
+                self.forget(*request);
+            }
             Output::Pass(request, reason) => {
                 if let Some(addr) = self.forget(*request) {
                     self.left(now, &addr.to_string(), *reason);

@@ -86,6 +86,9 @@ pub struct Claim {
     pub nonblocking: bool,
     /// An AF_INET6 socket that may have a v4-mapped peer.
     pub accepts_mapped: bool,
+    /// Should the program's own attempt stall, it can be given another connection in the middle of it: it does not wait in
+    /// the call, and its next look at the socket will be heard.
+    pub rescuable: bool,
 }
 
 /// What a query came to, as the transport saw it.
@@ -216,6 +219,25 @@ pub enum Output {
         attempt: AttemptId,
         /// Whether the handshake is complete.
         connected: bool,
+    },
+    /// Begin the program's own connect without waiting for it. It counts as this attempt, whose end is to be reported.
+    Begin {
+        /// Whose.
+        request: RequestId,
+        /// As which.
+        attempt: AttemptId,
+    },
+    /// An attempt that the program holds has stalled, and another has succeeded. Let go of the one; give the program the
+    /// other as soon as it looks at its socket, and make it look.
+    Rescue {
+        /// Whose claim it was.
+        request: RequestId,
+        /// Where the program wanted to go.
+        to: IpAddr,
+        /// The attempt that the program holds.
+        stalled: AttemptId,
+        /// The connection that is to take its place.
+        by: AttemptId,
     },
     /// Every attempt failed.
     Fail(RequestId, i32),

@@ -177,6 +177,8 @@ pub fn filter_bit(addr: IpAddr) -> usize {
 
 /// Size of the shared filter: one page of 65 536 bits is 8 KiB; 1000 addresses give 1.5 % of needless questions.
 pub const FILTER_BYTES: usize = 8192;
+/// Bytes of the file that the libraries map: the filter, then one that is not 0 if the run's system calls are heard too.
+pub const MAPPED_BYTES: usize = FILTER_BYTES + 1;
 
 /// A message being written into a fixed buffer.
 struct Writer {

@@ -39,6 +39,10 @@ pub(super) enum Told {
     Fail(i32),
     /// The program's own call is to be made.
     Pass(Pass),
+    /// The same, without waiting for it; how it ends is to be told of this attempt.
+    Begin(AttemptId),
+    /// The program's attempt has stalled on its way `to`; another is to take its place when the program looks.
+    Rescue { to: IpAddr, stalled: AttemptId, by: AttemptId },
 }
 
 #[derive(Debug)]
@@ -172,6 +176,21 @@ impl Engine {
         attempt.socket.try_clone().ok()
     }
 
+    /// The program's own socket is on its way, as this attempt.
+    pub fn watch(&mut self, AttemptId(n): AttemptId, socket: OwnedFd) {
+        // Who cannot be watched is not rescued, and that is all.
+        if self.poll.add(&socket, ATTEMPT | n, Interest::Write).is_ok() {
+            self.attempts.insert(n, Attempt { socket, began: self.clock.now(), given: true, spare: false });
+        }
+    }
+
+    /// The socket of an attempt that a program holds, if it is still on its way; how it ends does not matter any more.
+    pub fn let_go(&mut self, AttemptId(n): AttemptId) -> Option<OwnedFd> {
+        let attempt = self.attempts.remove(&n)?;
+        self.poll.remove(&attempt.socket);
+        tcp::is_on_its_way(&attempt.socket).then_some(attempt.socket)
+    }
+
     /// Sees whether the host's rules or routes have changed since the last question.
     pub fn look_around(&mut self) {
         self.names.refresh();
@@ -240,6 +259,10 @@ impl Engine {
                 Output::Answered(request, answered) => self.told.push_back((request, Told::Answered(answered))),
                 Output::HandOver { request, attempt, connected } => {
                     self.told.push_back((request, Told::HandOver { attempt, connected }));
+                }
+                Output::Begin { request, attempt } => self.told.push_back((request, Told::Begin(attempt))),
+                Output::Rescue { request, to, stalled, by } => {
+                    self.told.push_back((request, Told::Rescue { to, stalled, by }));
                 }
                 Output::Fail(request, errno) => self.told.push_back((request, Told::Fail(errno))),
                 Output::Pass(request, reason) => self.told.push_back((request, Told::Pass(reason))),

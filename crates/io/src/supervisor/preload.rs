@@ -163,7 +163,10 @@ impl Preload {
             }
             Request::Connect { app, to, domain, nonblocking, accepts_mapped } => {
                 caller.to = Some(to.ip());
-                engine.feed(Input::Claim(id, Claim { app: app.into(), to, domain, nonblocking, accepts_mapped }));
+                engine.feed(Input::Claim(
+                    id,
+                    Claim { app: app.into(), to, domain, nonblocking, accepts_mapped, rescuable: false },
+                ));
             }
         }
     }
@@ -181,6 +184,12 @@ impl Preload {
             Resolved::Unanswered => Reply::TryAgain,
         };
         self.reply(n, &reply, None);
+    }
+
+    /// Tells the libraries that the system calls of their programs are heard too.
+    pub fn calls_are_heard(&self) {
+        // Should it fail, they ask as if they were not.
+        let _ = self.filter.write_all_at(&[1], FILTER_BYTES as u64);
     }
 
     /// Sets the bit of `addr` in the filter that the libraries have mapped.
@@ -239,7 +248,8 @@ impl Front for Preload {
                 }
             },
             Told::Fail(errno) => self.reply(n, &Reply::Failed(errno), None),
-            Told::Answered(_) => {}
+            // Claims by the library cannot be rescued.
+            Told::Answered(_) | Told::Begin(_) | Told::Rescue { .. } => {}
             Told::Pass(reason) => self.reply(n, &Reply::Pass(reason), None),
         }
     }

@@ -85,6 +85,9 @@ impl Run {
             (None, None) => {}
             _ => return Err("the socket of preloaded libraries and their filter come together".into()),
         }
+        if let (Some(preload), Some(_)) = (&self.preload, &self.seccomp) {
+            preload.calls_are_heard();
+        }
         Ok(())
     }
 

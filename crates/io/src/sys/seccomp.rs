@@ -3,8 +3,9 @@
 //!
 //! The filter hears connect(2) of this machine's own system calls, and of those only the address lengths that internet
 //! addresses have, so that nearly all Unix sockets pass unheard. Of sendto(2) it hears what looks as DNS questions of musl
-//! do, whose resolver never connects: MSG_NOSIGNAL and no other flag, an internet address, the length of a question. Other
-//! calls, and programs of another word size, pass.
+//! do, whose resolver never connects: MSG_NOSIGNAL and no other flag, an internet address, the length of a question. Of
+//! getsockopt(2) it hears SO_ERROR, by which programs that did not wait see what has become of their connect. Other calls, and
+//! programs of another word size, pass.
 //! Out of its reach are connects of io_uring, which make no system call of their own, and set-user-ID programs, which lose
 //! their rights under a filter that an ordinary user has set (no_new_privs).
 //!
@@ -136,7 +137,7 @@ fn filter() -> Vec<libc::sock_filter> {
     // Here begins what is not connect: the number is still loaded.
     let (flags, address_len) = (length + size_of::<u64>(), length + 3 * size_of::<u64>());
     program.extend([
-        op(EQUAL, 0, 9, libc::SYS_sendto as u32),
+        op(EQUAL, 0, 10, libc::SYS_sendto as u32),
         at(flags),
         op(EQUAL, 0, 7, libc::MSG_NOSIGNAL as u32),
         at(address_len),
@@ -145,6 +146,17 @@ fn filter() -> Vec<libc::sock_filter> {
         at(length),
         op(ABOVE, 2, 0, MAX_QUESTION),
         op(ABOVE, 0, 1, MIN_QUESTION - 1),
+        op(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF),
+        op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]);
+    // Nor sendto. The option is the third argument.
+    let (level, option) = (length - size_of::<u64>(), length);
+    program.extend([
+        op(EQUAL, 0, 5, libc::SYS_getsockopt as u32),
+        at(level),
+        op(EQUAL, 0, 3, libc::SOL_SOCKET as u32),
+        at(option),
+        op(EQUAL, 0, 1, libc::SO_ERROR as u32),
         op(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF),
         op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
     ]);
@@ -234,6 +246,17 @@ pub fn is_listened_to() -> io::Result<bool> {
     }
 }
 
+/// Calls that are heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// connect(2).
+    Connect,
+    /// sendto(2).
+    Send,
+    /// getsockopt(2) of SO_ERROR.
+    Look,
+}
+
 /// A call that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification {
@@ -241,11 +264,12 @@ pub struct Notification {
     pub id: u64,
     /// The thread that made it, as this process sees it; 0 if it cannot see it.
     pub thread: i32,
-    /// The arguments of connect(2): descriptor, where the address is in the program's memory, its length. Those of sendto(2)
-    /// that mean the same, if it is one.
-    pub connect: (RawFd, u64, usize),
-    /// It is sendto(2), not connect(2).
-    pub sends: bool,
+    /// Which call it is.
+    pub kind: Kind,
+    /// The descriptor that it is about.
+    pub number: RawFd,
+    /// Where the address is in the program's memory, and its length; none of [`Kind::Look`].
+    pub address: (u64, usize),
 }
 
 /// Where calls arrive. Readable when one waits; hangs up when the last process under the filter has ended.
@@ -284,13 +308,14 @@ impl Listener {
                 e => Err(e),
             };
         }
-        let sends = i64::from(heard.data.nr) == libc::SYS_sendto;
-        let [fd, mut addr, mut len, ..] = heard.data.args;
-        if sends {
-            [.., addr, len] = heard.data.args;
-        }
-        let connect = (fd as RawFd, addr, len as u32 as usize);
-        Ok(Some(Notification { id: heard.id, thread: heard.pid as i32, connect, sends }))
+        let args = heard.data.args;
+        let (kind, addr, len) = match i64::from(heard.data.nr) {
+            libc::SYS_sendto => (Kind::Send, args[4], args[5]),
+            libc::SYS_getsockopt => (Kind::Look, 0, 0),
+            _ => (Kind::Connect, args[1], args[2]),
+        };
+        let address = (addr, len as u32 as usize);
+        Ok(Some(Notification { id: heard.id, thread: heard.pid as i32, kind, number: args[0] as RawFd, address }))
     }
 
     /// Lets the kernel make the call as the program wants it.
@@ -355,6 +380,16 @@ mod tests {
         run(&data)
     }
 
+    /// The same of getsockopt(2).
+    fn verdict_on_looking(level: i32, option: i32) -> u32 {
+        let mut data = [0u8; size_of::<libc::seccomp_data>()];
+        data[..4].copy_from_slice(&(libc::SYS_getsockopt as u32).to_ne_bytes());
+        data[4..8].copy_from_slice(&ARCH.to_ne_bytes());
+        data[24..28].copy_from_slice(&level.to_ne_bytes());
+        data[32..36].copy_from_slice(&option.to_ne_bytes());
+        run(&data)
+    }
+
     fn run(data: &[u8]) -> u32 {
         let (program, mut at, mut a) = (filter(), 0, 0u32);
         loop {
@@ -369,6 +404,15 @@ mod tests {
                 }
                 _ => return op.k,
             }
+        }
+    }
+
+    #[test]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn only_looks_at_errors_are_heard_of_those_at_options() {
+        assert_eq!(verdict_on_looking(libc::SOL_SOCKET, libc::SO_ERROR), libc::SECCOMP_RET_USER_NOTIF);
+        for (level, option) in [(libc::SOL_SOCKET, libc::SO_TYPE), (libc::IPPROTO_TCP, libc::SO_ERROR)] {
+            assert_eq!(verdict_on_looking(level, option), libc::SECCOMP_RET_ALLOW);
         }
     }
 

@@ -239,7 +239,11 @@ impl AppHost {
                 Output::HandOver { request, connected: true, .. } => self.grant(request, true, granted),
                 Output::Fail(request, _) => self.next_address(request, granted),
                 Output::Pass(request, _) => self.connect_alone(request),
-                Output::HandOver { .. } | Output::Answered(..) | Output::Watch(_) => {}
+                Output::HandOver { .. }
+                | Output::Answered(..)
+                | Output::Watch(_)
+                | Output::Begin { .. }
+                | Output::Rescue { .. } => {}
             }
         }
     }
@@ -261,6 +265,7 @@ impl AppHost {
             domain,
             nonblocking: false,
             accepts_mapped: domain == Family::V6,
+            rescuable: false,
         };
         self.connector.handle_input(self.stack.now(), Input::Claim(request, claim));
     }

@@ -189,6 +189,7 @@ impl Session {
                 domain,
                 nonblocking: false,
                 accepts_mapped: domain == Family::V6,
+                rescuable: false,
             };
             let request = self.request();
             self.input(Input::Claim(request, claim));
@@ -325,6 +326,8 @@ impl Session {
                 | Output::Answered(..)
                 | Output::HandOver { .. }
                 | Output::Watch(_)
+                | Output::Begin { .. }
+                | Output::Rescue { .. }
                 | Output::Fail(..)
                 | Output::Pass(..) => {}
             }

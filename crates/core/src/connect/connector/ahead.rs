@@ -213,7 +213,7 @@ impl Connector {
 
     /// Closes jobs that nobody waits for, of those that `which` says. Spare connections come to this `end`.
     pub(super) fn flush(&mut self, now: Instant, end: End, which: impl Fn(&Job) -> bool) {
-        let idle = |j: &Job| j.resolver.is_none() && j.claim.is_none() && which(j);
+        let idle = |j: &Job| j.resolver.is_none() && j.claim.is_none() && j.own.is_empty() && which(j);
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| idle(j)).map(|(id, _)| *id).collect();
         for id in ids {
             if let Some(mut job) = self.jobs.remove(&id) {

@@ -2,7 +2,7 @@
 
 use super::Connector;
 use crate::connect::cache::Kept;
-use crate::connect::job::{EXPLORING_FOR, Job, Lack};
+use crate::connect::job::{EXPLORING_FOR, Job, Lack, Waiting};
 use crate::connect::lookups::Question;
 use crate::connect::pool::{self, End};
 use crate::connect::prefetch::STALE_FOR;
@@ -29,6 +29,7 @@ impl Connector {
         for _ in 0..MAX_STEPS {
             self.confirm(now, &mut job);
             self.serve(now, &mut job);
+            self.rescue(now, &mut job);
             let faster = self.settings.faster.get(&*job.name).copied();
             let race = &self.race;
             let next = job.with_view(now, self.path.current(), faster, |view| race.next(view));
@@ -183,6 +184,9 @@ impl Connector {
                     a.given = true;
                 }
                 self.outputs.push_back(Output::HandOver { request, attempt, connected: false });
+                if let Some(Waiting { claim, .. }) = job.claim.take_if(|w| w.claim.rescuable) {
+                    job.holds(now, request, claim, attempt);
+                }
             }
         }
         self.tally.of(request.account()).spares_taken += u64::from(job.spare.is_some());

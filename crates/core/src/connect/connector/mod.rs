@@ -4,12 +4,13 @@
 mod ahead;
 mod asking;
 mod drive;
+mod rescue;
 mod translator;
 
 use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
 use super::habits::Habits;
-use super::job::{Job, Lack, Translation, Waiting};
+use super::job::{Job, Lack, Translation, Waiting, is_alternative};
 use super::lookups::{Due, Lookups, Question};
 use super::memory::Memory;
 use super::pool::{End, Pool};
@@ -204,7 +205,7 @@ impl Connector {
         }
     }
 
-    fn start(&mut self, now: Instant, mut job: Job) {
+    fn start(&mut self, now: Instant, mut job: Job) -> u64 {
         // Nobody learns from spare connections what waiting programs could not tell as well.
         job.explore = job.spare.is_none() && self.rng.f64() < self.settings.explore;
         if self.jobs.len() >= MAX_JOBS
@@ -233,6 +234,7 @@ impl Connector {
         }
         self.jobs.insert(id, job);
         self.drive(now, id);
+        id
     }
 
     fn claim(&mut self, now: Instant, request: RequestId, claim: Claim) {
@@ -246,6 +248,8 @@ impl Connector {
                 && j.port.is_none_or(|p| p == claim.to.port())
                 && j.is_fresh(now)
                 && (j.addresses().contains(&addr) || j.told.contains(&addr))
+                // What the program holds already is its own race; another connection to the same place is another matter.
+                && (j.own.is_empty() || claim.nonblocking && j.own.iter().all(|own| own.claim.to != claim.to))
         };
         // Where the port is known, connections may be under way, or complete.
         let is_ready = |j: &Job| j.attempts.iter().any(|a| a.ready_at().is_some() && j.can_serve(a, &claim));
@@ -259,7 +263,7 @@ impl Connector {
                 let Some((name, addresses)) = self.whose(now, &claim) else {
                     return self.pass(request, Pass::UnknownAddress);
                 };
-                if nonblocking {
+                if nonblocking && !(claim.rescuable && is_alternative(&claim, &addresses)) {
                     self.pass(request, Pass::NothingReady);
                     return self.connected(now, account, &app, &name, port);
                 }
@@ -271,14 +275,16 @@ impl Connector {
                 job.answered = Some(now);
                 job.told = job.addresses();
                 job.remembered = addresses;
+                job.races_itself = nonblocking;
                 job.claim = Some(Waiting { request, claim, since: now });
-                self.start(now, job);
+                let id = self.start(now, job);
+                self.leave(now, id, request);
                 return self.connected(now, account, &app, &name, port);
             }
         };
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let name = Arc::clone(&job.name);
-        if nonblocking && job.port.is_none() {
+        if nonblocking && job.port.is_none() && !(claim.rescuable && job.has_alternative(&claim)) {
             self.pass(request, Pass::NothingReady);
             return self.connected(now, account, &app, &name, port);
         }
@@ -287,16 +293,7 @@ impl Connector {
         self.timelines.note(now, id, &job.name, wanted(&claim));
         job.claim = Some(Waiting { request, claim, since: now });
         self.drive(now, id);
-        // A caller that must not be blocked has had its answer by now, or gets the kernel's own connect.
-        if nonblocking
-            && let Some(job) = self.jobs.get_mut(&id)
-            && job.claim.as_ref().is_some_and(|w| w.request == request)
-        {
-            job.claim = None;
-            let reason = Cow::Borrowed(Pass::NothingReady.describe());
-            self.timelines.note(now, id, &job.name, Event::LeftAlone { reason });
-            self.pass(request, Pass::NothingReady);
-        }
+        self.leave(now, id, request);
         self.connected(now, account, &app, &name, port);
     }
 
@@ -454,6 +451,7 @@ impl Connector {
         self.path.current().record(now, addr, outcome);
         if let Some(job) = self.jobs.get_mut(&id) {
             self.timelines.note(now, id, &job.name, event);
+            job.own.retain(|own| own.attempt != attempt);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
             if job.spare.is_some() && !given && matches!(result, AttemptResult::Connected(_)) {
                 self.outputs.push_back(Output::Watch(attempt));
@@ -572,9 +570,10 @@ fn deadline(job: &Job) -> Option<Deadline> {
     let why = if job.spare.is_some() { "spare connection unclaimed" } else { "connection unclaimed" };
     let unclaimed = job.unclaimed_at().map(|at| Deadline { at, why });
     let moving_on = job.moves_on_at().map(|at| Deadline { at, why: "a silent family" });
+    let rescue = job.rescue_at().map(|at| Deadline { at, why: "a stalled attempt of a program" });
     let exploring = job.done.then(|| job.exploring_until()).flatten();
     let exploring = exploring.map(|at| Deadline { at, why: "exploration over" });
-    [wake, unclaimed, moving_on, exploring].into_iter().flatten().min_by_key(|d| d.at)
+    [wake, unclaimed, moving_on, rescue, exploring].into_iter().flatten().min_by_key(|d| d.at)
 }
 
 #[cfg(test)]

@@ -54,11 +54,12 @@ proptest! {
     #[test]
     fn every_race_keeps_the_contract(
         seed: u64, network in 0..NETWORKS, records in [dns(), dns(), dns()],
-        hosts in proptest::collection::vec(host(), 8), nonblocking: bool, early: bool,
+        hosts in proptest::collection::vec(host(), 8), nonblocking: bool, rescuable: bool, early: bool,
     ) {
         for entry in race::ALL {
             let tell = || {
                 let mut s = story(entry.name, (seed, network), records, &hosts);
+                s.rescuable = rescuable;
                 for _ in 0..3 {
                     if let Resolved::Addresses(list) = s.resolve("curl", "x.example", Want::Both, early.then_some(443)) {
                         prop_assert!(!list.is_empty());
@@ -82,6 +83,11 @@ proptest! {
                     Output::Close(id) => prop_assert!(open.remove(id).is_some(), "{} closes twice", entry.name),
                     Output::HandOver { attempt, connected: true, .. } => {
                         prop_assert_eq!(open.remove(attempt), Some(false), "{} hands over what it has not", entry.name);
+                    }
+                    Output::Begin { attempt, .. } => prop_assert!(open.insert(*attempt, true).is_none()),
+                    Output::Rescue { stalled, by, .. } => {
+                        prop_assert_eq!(open.remove(stalled), Some(true), "{} takes what is not held", entry.name);
+                        prop_assert_eq!(open.remove(by), Some(false), "{} gives what it has not", entry.name);
                     }
                     Output::HandOver { attempt, connected: false, .. } => {
                         prop_assert_eq!(open.insert(*attempt, true), Some(false), "{} hands over twice", entry.name);

@@ -5,6 +5,7 @@ mod asks;
 mod contract;
 mod explained;
 mod many;
+mod rescue;
 mod services;
 mod stories;
 mod translator;
@@ -61,6 +62,10 @@ pub(super) struct Story {
     pub now: Instant,
     pub names: BTreeMap<(String, RecordType), Dns>,
     pub hosts: BTreeMap<IpAddr, Host>,
+    /// Programs that do not wait may be rescued.
+    pub rescuable: bool,
+    /// Where the programs' own attempts go.
+    claimed: BTreeMap<RequestId, IpAddr>,
     /// Everything that came out, with its time in milliseconds.
     pub told: Vec<(u64, Output)>,
     /// The account that calls are on.
@@ -80,6 +85,8 @@ impl Story {
             now: Instant::ZERO,
             names: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            rescuable: false,
+            claimed: BTreeMap::new(),
             told: Vec::new(),
             account: 0,
             events: BTreeMap::new(),
@@ -113,25 +120,25 @@ impl Story {
                         self.schedule(after, Event::Lookup(*id, result));
                     }
                 }
-                Output::Connect { id, to, .. } => match self.hosts.get(&to.ip()) {
-                    Some(Host::Answers(rtt)) => {
-                        self.schedule(*rtt, Event::Attempt(*id, AttemptResult::Connected(ms(*rtt))));
-                    }
-                    Some(Host::Refuses(rtt)) => {
-                        self.schedule(*rtt, Event::Attempt(*id, AttemptResult::Failed(111)));
-                    }
-                    // tcp_syn_retries = 6: the kernel gives up after about 130 s.
-                    Some(Host::Silent) | None => {
-                        self.schedule(130_000, Event::Attempt(*id, AttemptResult::Failed(110)));
-                    }
-                },
-                Output::Close(id) => {
+                Output::Connect { id, to, .. } => self.dial(*id, to.ip()),
+                Output::Begin { request, attempt } => self.dial(*attempt, self.claimed[request]),
+                Output::Close(id) | Output::Rescue { stalled: id, .. } => {
                     self.events.retain(|_, e| !matches!(e, Event::Attempt(a, _) if a == id));
                 }
                 _ => {}
             }
             self.told.push((self.now.as_nanos() / 1_000_000, output));
         }
+    }
+
+    fn dial(&mut self, id: AttemptId, to: IpAddr) {
+        let (after, result) = match self.hosts.get(&to) {
+            Some(Host::Answers(rtt)) => (*rtt, AttemptResult::Connected(ms(*rtt))),
+            Some(Host::Refuses(rtt)) => (*rtt, AttemptResult::Failed(111)),
+            // tcp_syn_retries = 6: the kernel gives up after about 130 s.
+            Some(Host::Silent) | None => (130_000, AttemptResult::Failed(110)),
+        };
+        self.schedule(after, Event::Attempt(id, result));
     }
 
     /// Where the story is silent about HTTPS there is none, and that is said as soon as one of the others is answered.
@@ -230,11 +237,17 @@ impl Story {
             domain,
             nonblocking,
             accepts_mapped: domain == Family::V6,
+            rescuable: self.rescuable && nonblocking,
         };
         let request = self.request();
         let before = self.told.len();
+        self.claimed.insert(request, addr);
         self.input(Input::Claim(request, claim));
-        let reply = |o: &Output| matches!(o, Output::HandOver { request: r, .. } | Output::Fail(r, _) | Output::Pass(r, _) if *r == request);
+        let reply = |o: &Output| match o {
+            Output::HandOver { request: r, .. } | Output::Begin { request: r, .. } => *r == request,
+            Output::Fail(r, _) | Output::Pass(r, _) => *r == request,
+            _ => false,
+        };
         if !self.told[before..].iter().any(|(_, o)| reply(o)) {
             // Six silent addresses one after the other: 6 times 130 s.
             self.run_while(self.now + Duration::from_secs(1000), reply);

@@ -186,8 +186,14 @@ fn a_new_answer_is_sorted_into_what_is_left() {
     s = s.host(v4(1), Host::Silent).host(v4(2), Host::Silent).host(v6(1), Host::Silent).host(v6(2), Host::Answers(30));
     s.resolve("java", SITE, Want::Both, Some(443));
     // Java's socket may go to either family.
-    let claim =
-        Claim { app: "java".into(), to: (v4(1), 443).into(), domain: V6, nonblocking: false, accepts_mapped: true };
+    let claim = Claim {
+        app: "java".into(),
+        to: (v4(1), 443).into(),
+        domain: V6,
+        nonblocking: false,
+        accepts_mapped: true,
+        rescuable: false,
+    };
     s.input(Input::Claim(RequestId(900), claim));
     s.pass(2000);
     assert_eq!(s.begun(), [(70, v4(1)), (320, v6(1)), (570, v4(2)), (820, v6(2))]);

@@ -86,7 +86,8 @@ fn a_literal_is_reached_too() {
     assert!(matches!(s.connect("curl", via(1), false), Output::HandOver { connected: true, .. }));
     assert_eq!(s.told.iter().filter(|(_, o)| matches!(o, Output::Query { .. })).count(), 1, "the prefix alone");
     // Java connects to ::ffff:192.0.2.1, without a name, with a socket that may as well go to the translator.
-    let claim = Claim { app: app(), to: (v4(1), 443).into(), domain: V6, nonblocking: false, accepts_mapped: true };
+    let (to, domain) = ((v4(1), 443).into(), V6);
+    let claim = Claim { app: app(), to, domain, nonblocking: false, accepts_mapped: true, rescuable: false };
     s.input(Input::Claim(RequestId(900), claim));
     s.pass(100);
     let handed = s.told.iter().find_map(|(_, o)| match o {

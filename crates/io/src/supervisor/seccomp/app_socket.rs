@@ -82,6 +82,16 @@ impl Fresh {
 
 /// Looks at a file of a program. An error is the reason why its socket keeps its place.
 pub(super) fn look(file: OwnedFd, fresh: &Fresh) -> Result<Look, Pass> {
+    look_at(file, fresh, true)
+}
+
+/// The same of a socket whose attempt we have ended: it still tells the port that it had, and the segment size that it found.
+/// What it must be was seen when it was new.
+pub(super) fn look_again(file: OwnedFd, fresh: &Fresh) -> Result<Look, Pass> {
+    look_at(file, fresh, false)
+}
+
+fn look_at(file: OwnedFd, fresh: &Fresh, new: bool) -> Result<Look, Pass> {
     let domain = match sockopt::socket_domain(&file) {
         Ok(AddressFamily::INET) => Family::V4,
         Ok(AddressFamily::INET6) => Family::V6,
@@ -93,7 +103,7 @@ pub(super) fn look(file: OwnedFd, fresh: &Fresh) -> Result<Look, Pass> {
     }
     // Whatever is connected, on its way or listening has a local port.
     let local = getsockname(&file).ok().and_then(|name| SocketAddr::try_from(name).ok());
-    if local.is_none_or(|local| local.port() != 0 || !local.ip().is_unspecified()) {
+    if local.is_none_or(|local| (new && local.port() != 0) || !local.ip().is_unspecified()) {
         return Err(Pass::NotNew);
     }
     let flags = fcntl_getfl(&file).map_err(|_| Pass::OutOfReach)?;
@@ -101,7 +111,7 @@ pub(super) fn look(file: OwnedFd, fresh: &Fresh) -> Result<Look, Pass> {
     let as_fresh = |(option, value): &(SocketOption, Option<Value>)| socket_option::get(&file, *option) == *value;
     // Signals to an owner are rare before there is a connection, and numbers of processes are not the same everywhere.
     let owned = flags.contains(OFlags::from_bits_retain(libc::O_ASYNC as u32)) || socket_option::has_owner(&file);
-    if owned || options.binding.is_empty() || !options.binding.iter().all(as_fresh) {
+    if owned || options.binding.is_empty() || new && !options.binding.iter().all(as_fresh) {
         return Err(Pass::SocketOption);
     }
     let accepts_mapped = domain == Family::V6 && sockopt::ipv6_v6only(&file) == Ok(false);
@@ -127,7 +137,7 @@ impl AppSocket {
         Some(settings)
     }
 
-    /// Begins the program's own connect without waiting for it: what it is told now.
+    /// Begins the program's own connect without waiting for it: the errno that it is told now, 0 if it is connected.
     pub fn begin(&self, to: SocketAddr) -> i32 {
         let to = match (self.domain, to) {
             (Family::V6, SocketAddr::V4(to)) => SocketAddrV6::new(to.ip().to_ipv6_mapped(), to.port(), 0, 0).into(),
@@ -137,7 +147,7 @@ impl AppSocket {
         let begun = nonblocking.and_then(|()| connect(&self.file, &to));
         // The file is the program's too. Should it fail, so will everything else that it does with it.
         let _ = fcntl_setfl(&self.file, self.flags);
-        begun.err().unwrap_or(Errno::INPROGRESS).raw_os_error()
+        begun.map_or_else(Errno::raw_os_error, |()| 0)
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) fn exchange(
 
 /// Puts `new`, which has all that it must carry, in the place of the program's `file`; else as above.
 pub(super) fn install(listener: &Listener, call: &Notification, file: OwnedFd, new: &OwnedFd) -> Result<(), Pass> {
-    let (number, ..) = call.connect;
+    let number = call.number;
     let close_on_exec = closes_on_exec(call.thread, number).ok_or(Pass::OutOfReach)?;
     let inode = fstat(&file).map_err(|_| Pass::OutOfReach)?.st_ino;
     let memberships = event_sets::memberships(call.thread, number, inode)?;

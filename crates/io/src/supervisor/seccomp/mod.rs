@@ -13,6 +13,7 @@ mod app_socket;
 mod event_sets;
 mod exchange;
 mod outstanding;
+mod rescue;
 
 use super::Front;
 use super::engine::{Engine, Told};
@@ -20,14 +21,15 @@ use super::stub::{Call, Redirected, Stub};
 use super::token::{HEARD, HELD, of_run};
 use crate::poll::Interest;
 use crate::sys::process;
-use crate::sys::seccomp::{Listener, Notification};
+use crate::sys::seccomp::{Kind, Listener, Notification};
 use app_socket::{AppSocket, Fresh, Look, look};
 use exchange::{exchange, install};
-use headstart_core::connect::{AppId, Claim, Input, RequestId};
+use headstart_core::connect::{AppId, AttemptResult, Claim, Input, RequestId};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::shim::{MAX_APP, Pass};
 use headstart_core::wire::sockaddr::{self, MAX_BYTES};
 pub use outstanding::Outstanding;
+use rescue::Rescues;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,10 +60,9 @@ impl Held {
     /// Whether the program still has its socket under the number that it called with. A blocking call lasts long enough for
     /// another thread to close the number and open something else under it, and that must not be touched.
     fn is_in_place(&self) -> bool {
-        let (number, ..) = self.call.connect;
         let inode = |file: &OwnedFd| rustix::fs::fstat(file).map(|stat| stat.st_ino).ok();
         self.socket.nonblocking()
-            || process::descriptor(self.call.thread, number)
+            || process::descriptor(self.call.thread, self.call.number)
                 .is_ok_and(|now| inode(&now).is_some() && inode(&now) == inode(&self.socket.file))
     }
 
@@ -89,6 +90,7 @@ pub(super) struct Seccomp {
     /// Numbers of descriptors under which a program has been given a socket that leads to the stub. Any of them may be
     /// turned elsewhere.
     redirected: BTreeSet<RawFd>,
+    rescues: Rescues,
 }
 
 impl Seccomp {
@@ -106,6 +108,7 @@ impl Seccomp {
             heard: 0,
             over: false,
             redirected: BTreeSet::new(),
+            rescues: Rescues::default(),
         })
     }
 
@@ -121,12 +124,13 @@ impl Seccomp {
 
     /// When those who wait are to be looked at.
     pub fn deadline(&self) -> Option<Instant> {
-        self.look_at
+        self.look_at.into_iter().chain(self.rescues.deadline()).min()
     }
 
     /// Looks at those who wait: some have gone, some have a signal to handle, some have waited long enough.
     pub fn timeout(&mut self, engine: &mut Engine) {
         let now = engine.clock.now();
+        self.rescues.expire(engine, now);
         if self.look_at.is_none_or(|at| at > now) {
             return;
         }
@@ -151,7 +155,8 @@ impl Seccomp {
             reason.into_iter().for_each(|reason| engine.feed(Input::Passed(request, None, reason)));
             engine.feed(Input::Abandon(request));
         }
-        self.look_at = (!self.held.is_empty()).then(|| now + LOOK_EVERY);
+        // From the end of this look, which takes its time if many wait.
+        self.look_at = (!self.held.is_empty()).then(|| engine.clock.now() + LOOK_EVERY);
     }
 
     /// Something arrived, or the end.
@@ -167,10 +172,18 @@ impl Seccomp {
             _ => return,
         }
         let Ok(Some(call)) = self.listener.receive() else { return };
-        self.heard += 1;
         // Ids count up and may wrap around.
         let oldest = self.held.values().map(|held| held.call.id).max_by_key(|id| call.id.wrapping_sub(*id));
         self.outstanding.note(oldest.unwrap_or(call.id), call.id);
+        if self.rescues.concern(&call) {
+            self.rescues.complete(engine, &self.listener, &call, &self.fresh);
+        }
+        if call.kind == Kind::Look {
+            // Whoever has gone needs no answer.
+            let _ = self.listener.resume(call.id);
+            return;
+        }
+        self.heard += 1;
         let n = of_run(self.run) | u64::from(self.next_held);
         self.next_held = self.next_held.wrapping_add(1);
         let mut host = None;
@@ -194,17 +207,17 @@ impl Seccomp {
         call: Notification,
         host: &mut Option<IpAddr>,
     ) -> Result<(), Option<Pass>> {
-        let (number, address, len) = call.connect;
+        let (number, (address, len)) = (call.number, call.address);
         let mut bytes = [0u8; MAX_BYTES];
         let bytes = bytes.get_mut(..len).ok_or(None)?;
         let read = process::read_memory(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
         let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
         *host = Some(to.ip());
-        let may_lead_to_the_stub = to.port() == DNS || call.sends || self.redirected.remove(&number);
+        let may_lead_to_the_stub = to.port() == DNS || call.kind == Kind::Send || self.redirected.contains(&number);
         if may_lead_to_the_stub && self.redirect(engine, stub, &call, to)? {
             return Ok(());
         }
-        if call.sends {
+        if call.kind == Kind::Send {
             return Err(None);
         }
         if !engine.may_know(to.ip()) {
@@ -222,7 +235,8 @@ impl Seccomp {
         }
         let now = engine.clock.now();
         let nonblocking = socket.nonblocking();
-        let claim = Claim { app, to, domain: socket.domain, nonblocking, accepts_mapped: socket.accepts_mapped };
+        let (domain, accepts_mapped) = (socket.domain, socket.accepts_mapped);
+        let claim = Claim { app, to, domain, nonblocking, accepts_mapped, rescuable: nonblocking };
         let until = socket.patience.map(|patience| now + patience);
         self.held.insert(n, Held { call, socket, to, until });
         let look_at = now + LOOK_EVERY;
@@ -241,7 +255,7 @@ impl Seccomp {
         call: &Notification,
         to: SocketAddr,
     ) -> Result<bool, Option<Pass>> {
-        let (number, ..) = call.connect;
+        let number = call.number;
         let file = process::descriptor(call.thread, number).map_err(|e| reason_of(&e))?;
         if is_switched_off(call.thread) {
             return Err(Some(Pass::SwitchedOff));
@@ -250,7 +264,7 @@ impl Seccomp {
         if !self.listener.waits(call.id) {
             return Err(None);
         }
-        let how = if call.sends { Call::Send } else { Call::Connect };
+        let how = if call.kind == Kind::Send { Call::Send } else { Call::Connect };
         let redirected = stub.redirect(engine, (&app, self.run), to, file.as_fd(), how);
         let Some(redirected) = redirected else { return Ok(false) };
         if let Redirected::Exchange(new) = &redirected {
@@ -274,7 +288,15 @@ impl Front for Seccomp {
     }
 
     fn tell(&mut self, engine: &mut Engine, n: u64, told: Told) {
-        let Some(held) = self.held.remove(&n) else { return };
+        if let Told::Rescue { to, stalled, by } = told {
+            return self.rescues.begin(engine, RequestId(HELD | n), to, (stalled, by));
+        }
+        let Some(held) = self.held.remove(&n) else {
+            if let Told::HandOver { attempt, connected } = told {
+                drop(engine.hand_over(attempt, connected));
+            }
+            return;
+        };
         if self.held.is_empty() {
             self.look_at = None;
         }
@@ -304,8 +326,19 @@ impl Front for Seccomp {
                 }
             }
             Told::Fail(errno) => Err(errno),
+            Told::Begin(attempt) => {
+                let errno = held.socket.begin(held.to);
+                if [0, Errno::INPROGRESS.raw_os_error()].contains(&errno) {
+                    engine.watch(attempt, held.socket.file);
+                } else {
+                    engine.feed(Input::Attempt(attempt, AttemptResult::Failed(errno)));
+                }
+                if errno == 0 { Ok(()) } else { Err(errno) }
+            }
             // The connector has counted it.
-            Told::Pass(_) | Told::Answer(_) | Told::Answered(_) => return held.resume(&self.listener),
+            Told::Pass(_) | Told::Answer(_) | Told::Answered(_) | Told::Rescue { .. } => {
+                return held.resume(&self.listener);
+            }
         };
         // Whoever has gone needs no answer.
         let _ = self.listener.answer(id, answer);

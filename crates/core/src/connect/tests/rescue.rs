@@ -1,0 +1,114 @@
+//! Programs that do not wait for their connections, and what becomes of attempts of theirs that stall.
+
+use super::*;
+use Family::{V4, V6};
+
+const SITE: &str = "www.example";
+
+/// A program that will not wait is told the addresses, and connects to the first.
+fn begin(s: &mut Story, app: &str, port: Option<u16>) -> Output {
+    s.rescuable = true;
+    let Resolved::Addresses(list) = s.resolve(app, SITE, Want::Both, port) else { panic!("it resolves") };
+    assert_eq!(list[0], v6(1));
+    s.connect(app, list[0], true)
+}
+
+/// When a program was given another connection, and to whom.
+fn rescues(s: &Story) -> Vec<(u64, IpAddr)> {
+    let to = |o: &Output| match o {
+        Output::Rescue { by, .. } => Some(s.reached(*by)),
+        _ => None,
+    };
+    s.told.iter().filter_map(|(at, o)| Some((*at, to(o)?))).collect()
+}
+
+fn hole() -> Story {
+    Story::of("adaptive").site(SITE, 1, (20, 20), (40, 0)).host(v6(1), Host::Silent)
+}
+
+#[test]
+fn a_program_that_hangs_in_a_black_hole_is_given_the_address_that_answers() {
+    // Its port is known when it asks for addresses, or not before it connects.
+    for port in [None, Some(443)] {
+        let mut s = hole();
+        begin(&mut s, "aiohttp", port);
+        s.pass(10_000);
+        assert_eq!(rescues(&s), [(20 + 400 + 40, v4(1))], "{port:?}");
+        assert_eq!(s.connector.open_jobs(), 0);
+    }
+}
+
+#[test]
+fn nothing_is_tried_beside_an_attempt_that_succeeds() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 350));
+    assert!(matches!(begin(&mut s, "aiohttp", None), Output::Begin { .. }));
+    s.pass(10_000);
+    assert_eq!(s.begun(), []);
+    assert_eq!(s.connector.open_jobs(), 0);
+}
+
+#[test]
+fn what_is_slow_and_not_dead_is_kept_if_it_comes_first() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (200, 500));
+    begin(&mut s, "aiohttp", None);
+    s.pass(10_000);
+    assert_eq!(s.begun(), [(420, v4(1))]);
+    assert_eq!(rescues(&s), [], "500 ms are over before 400 and 200 are");
+}
+
+#[test]
+fn a_program_that_races_itself_is_left_to_itself() {
+    let mut s = hole();
+    begin(&mut s, "curl", None);
+    s.pass(200);
+    assert!(matches!(s.connect("curl", v4(1), true), Output::Begin { .. }));
+    s.pass(10_000);
+    assert_eq!((s.begun(), rescues(&s)), (vec![], vec![]));
+}
+
+#[test]
+fn a_program_whose_own_race_is_stuck_is_rescued_too() {
+    let mut s =
+        hole().dns(SITE, V4, says(20, &[v4(1), v4(2)])).host(v4(1), Host::Silent).host(v4(2), Host::Answers(40));
+    begin(&mut s, "curl", None);
+    s.pass(200);
+    s.connect("curl", v4(1), true);
+    s.pass(10_000);
+    // The race's own spacing: 500 ms after its second attempt.
+    assert_eq!(rescues(&s), [(20 + 200 + 500 + 40, v4(2))]);
+}
+
+#[test]
+fn every_connection_of_a_program_is_rescued() {
+    let mut s = hole();
+    for _ in 0..3 {
+        begin(&mut s, "aiohttp", None);
+    }
+    s.pass(10_000);
+    assert_eq!(rescues(&s), [(460, v4(1)); 3]);
+}
+
+#[test]
+fn a_socket_that_no_other_family_fits_keeps_its_attempt() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (0, 40)).host(v4(1), Host::Silent);
+    s.rescuable = true;
+    s.resolve("aiohttp", SITE, Want::Both, None);
+    assert!(matches!(s.connect("aiohttp", v4(1), true), Output::Pass(_, Pass::NothingReady)));
+    let mut s = Story::of("adaptive").dns(SITE, V6, says(20, &[v6(1)])).host(v6(1), Host::Silent);
+    begin(&mut s, "aiohttp", None);
+    s.pass(10_000);
+    assert_eq!(rescues(&s), []);
+}
+
+#[test]
+fn stalled_attempts_teach_what_blocking_ones_do() {
+    let mut s = hole();
+    for _ in 0..3 {
+        s.rescuable = true;
+        let Resolved::Addresses(list) = s.resolve("aiohttp", SITE, Want::Both, None) else { panic!("it resolves") };
+        s.connect("aiohttp", list[0], true);
+        s.pass(3000);
+    }
+    let list = s.resolve("aiohttp", SITE, Want::Both, None);
+    assert_eq!(list, Resolved::Addresses(vec![v4(1), v6(1)]), "IPv4 leads the list now");
+}
