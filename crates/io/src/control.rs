@@ -73,7 +73,7 @@ pub enum Reply {
     /// The run is being served.
     Registered,
     /// What this connection's run has gained.
-    Summary(Summary),
+    Summary(Box<Summary>),
     /// What is known of a host.
     Explained(Box<Account>),
     /// It cannot be done.
@@ -238,7 +238,7 @@ mod tests {
     fn a_summary_is_the_same_after_the_journey() {
         let mut tally = Tally { queries: 3, ..Tally::default() };
         tally.passed.insert(headstart_core::wire::shim::Pass::LocalName, 2);
-        let reply = Reply::Summary(Summary { tally, processes: 1, connects_heard: 5, ignored_messages: 4 });
+        let reply = Reply::Summary(Box::new(Summary { tally, processes: 1, connects_heard: 5, ignored_messages: 4 }));
         assert_eq!(decode::<Reply>(&encode(&reply).unwrap()).unwrap(), reply);
     }
 

@@ -92,7 +92,10 @@ impl Supervisor {
                 }
                 None
             }
-            (Request::Summarise, Some(number)) => Some(Reply::Summary(self.runs.get(&number)?.summary(&self.engine))),
+            (Request::Summarise, Some(number)) => {
+                let summary = self.runs.get(&number)?.summary(&self.engine);
+                Some(Reply::Summary(Box::new(summary)))
+            }
             (Request::Explain { host }, _) => Some(Reply::Explained(Box::new(self.account(&host)))),
             (Request::Add { .. } | Request::Summarise, None) => refused("this connection has no run"),
         }

@@ -166,7 +166,7 @@ impl Engine {
             let attempt = self.attempts.remove(&n)?;
             if attempt.spare {
                 self.poll.remove(&attempt.socket);
-                return Some(attempt.socket).filter(|s| spare::is_as_new(s));
+                return Some(attempt.socket).filter(spare::is_as_new);
             }
             return Some(attempt.socket).filter(|s| tcp::is_good(s));
         }

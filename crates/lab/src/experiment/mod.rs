@@ -13,6 +13,7 @@ pub mod connect_programs;
 pub mod emulator;
 pub mod interposition;
 mod outcome;
+pub mod pool_safety;
 pub mod shim_cost;
 mod stopwatch;
 mod target;
@@ -33,6 +34,7 @@ pub const ALL: &[Entry] = &[
     connect_faults::ENTRY,
     connect_model::ENTRY,
     app_session::ENTRY,
+    pool_safety::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,

@@ -9,6 +9,7 @@ pub mod dns;
 mod files;
 mod http;
 pub mod https;
+pub mod idle;
 pub mod ssh;
 pub mod suite;
 pub mod web;

@@ -183,6 +183,8 @@ impl AppHost {
             Some(Event::Failed { socket, errno }) if socket < OWN_SOCKETS => {
                 self.input(Input::Attempt(AttemptId(socket), AttemptResult::Failed(errno)), granted);
             }
+            // Nothing is said on these connections.
+            Some(Event::Segment(_)) => {}
             Some(Event::Connected { socket, .. } | Event::Failed { socket, .. }) => {
                 let connected = matches!(event, Some(Event::Connected { .. }));
                 let own = |p: &Pending| matches!(p.stage, Stage::Alone { socket: s, .. } if s == socket);

@@ -49,7 +49,13 @@ const METRICS: &[Metric] = &[
 ];
 
 /// Adds the rows, samples, prices and verdicts of a condition.
-pub fn add(outcome: &mut Outcome, condition: &str, played: &[Played], claims: &Claims, seed: u64) -> anyhow::Result<()> {
+pub fn add(
+    outcome: &mut Outcome,
+    condition: &str,
+    played: &[Played],
+    claims: &Claims,
+    seed: u64,
+) -> anyhow::Result<()> {
     let learned = |p: &Played| -> Vec<Launch> {
         p.launches.iter().filter(|(n, _)| *n >= LEARNED).map(|(_, l)| l.clone()).collect()
     };
@@ -124,7 +130,9 @@ fn prices(outcome: &mut Outcome, condition: &str, arm: &str, launches: &[Launch]
 
 /// Says which of the project's own targets were reached.
 fn targets(outcome: &mut Outcome, condition: &str) {
-    let find = |metric: &str, arm: &str| outcome.rows.iter().find(|r| r.condition == condition && r.metric == metric && r.arm == arm);
+    let find = |metric: &str, arm: &str| {
+        outcome.rows.iter().find(|r| r.condition == condition && r.metric == metric && r.arm == arm)
+    };
     let less = |metric: &str| find(&format!("{metric}, mean"), JUDGED).and_then(|r| r.ratio).map(|q| 100.0 * (1.0 - q));
     let value = |metric: &str, arm: &str| find(metric, arm).map(|r| r.ours);
     let all = [
