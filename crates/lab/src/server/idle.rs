@@ -40,25 +40,19 @@ impl IdleServer {
     /// Listens on these addresses, and closes what is silent for as long as is said of each; never, if nothing is. Call it
     /// where the servers are.
     pub fn start(addresses: &[(SocketAddr, Option<Duration>)]) -> io::Result<Self> {
-        let poll = Poll::new()?;
         let mut listeners = Vec::new();
         for (addr, patience) in addresses {
             let listener = TcpListener::bind(addr)?;
             listener.set_nonblocking(true)?;
-            poll.add(&listener, listeners.len() as u64, Interest::Read)?;
             listeners.push((listener, *patience));
         }
         let (commands, heard) = UnixStream::pair()?;
-        poll.add(&heard, COMMANDS, Interest::Read)?;
-        let server = Server {
-            poll,
-            clock: Clock::new(),
-            listeners,
-            heard,
-            connections: BTreeMap::new(),
-            next: FIRST_CONNECTION,
+        let serve = move || {
+            if let Ok(server) = Server::new(listeners, heard) {
+                server.run();
+            }
         };
-        let thread = std::thread::Builder::new().name("idle-server".into()).spawn(move || server.run())?;
+        let thread = std::thread::Builder::new().name("idle-server".into()).spawn(serve)?;
         Ok(Self { commands: Some(commands), thread: Some(thread) })
     }
 
@@ -88,6 +82,15 @@ struct Server {
 }
 
 impl Server {
+    fn new(listeners: Vec<(TcpListener, Option<Duration>)>, heard: UnixStream) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        for (n, (listener, _)) in (0..).zip(&listeners) {
+            poll.add(listener, n, Interest::Read)?;
+        }
+        poll.add(&heard, COMMANDS, Interest::Read)?;
+        Ok(Self { poll, clock: Clock::new(), listeners, heard, connections: BTreeMap::new(), next: FIRST_CONNECTION })
+    }
+
     fn run(mut self) {
         let mut tokens = Vec::new();
         loop {

@@ -86,7 +86,9 @@ pub fn app(page: &Page, condition: &Condition, launches: usize, seed: u64) -> Ap
     let screens: Vec<Vec<(usize, Duration)>> = (0..SCREENS)
         .map(|_| {
             let many = rng.usize(SCREEN_HOSTS.0..=SCREEN_HOSTS.1).min(hosts.len());
-            let of_screen = rng.choose_multiple(0..hosts.len(), many);
+            let mut of_screen: Vec<usize> = (0..hosts.len()).collect();
+            rng.shuffle(&mut of_screen);
+            of_screen.truncate(many);
             let late = |n: usize, rng: &mut fastrand::Rng| if n == 0 { 0.0 } else { 0.1 + 1.4 * rng.f64() };
             of_screen.into_iter().enumerate().map(|(n, h)| (h, Duration::from_secs_f64(late(n, rng)))).collect()
         })
