@@ -7,9 +7,9 @@
 
 use crate::Failure;
 use crate::source::{code_only, word_followed_by};
-use crate::tidy::Violation;
 use crate::toml_lines::{Document, strings};
 use crate::tree::Tree;
+use crate::violation::{Violation, report};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where the claims are.
@@ -28,7 +28,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         )));
     }
     let violations = check(&tree);
-    crate::tidy::report("claims", &violations)?;
+    report("claims", &violations)?;
     let (measured, planned) = count(&tree);
     println!("claims: {measured} measured by an experiment, {planned} planned; every experiment is tied");
     Ok(())

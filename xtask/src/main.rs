@@ -14,6 +14,7 @@ mod test;
 mod tidy;
 mod toml_lines;
 mod tree;
+mod violation;
 
 use std::process::ExitCode;
 

@@ -78,6 +78,11 @@ pub const ALL: &[Package] = &[
     program("golang-go", "go", "a static client without the C library, and Go's own tests of its network code"),
     program("nginx", "nginx", "an unmodified client that registers sockets before it connects"),
     program("chromium", "chromium", "an unmodified client in many processes"),
+    program("bind9-dnsutils", "dig", "an unmodified client that asks DNS servers itself, whatever the type of record"),
+    program("musl-tools", "musl-gcc", "builds a static client whose C library is not glibc"),
+    program("valgrind", "valgrind", "watches a preloaded program for misuse of memory and descriptors"),
+    program("iproute2", "ip", "what the kernel holds of routes and rules, before and after `headstart up`"),
+    program("nftables", "nft", "makes and lists headstart's nftables table"),
     program("tshark", "tshark", "opens the emulator's captures and checks what is in them"),
 ];
 
@@ -177,6 +182,20 @@ mod tests {
     fn a_module_that_nobody_has_is_missing_and_so_is_one_of_no_interpreter() {
         assert!(!Brings::Module("no_such_module_here").is_there());
         assert!(!imports("/no/such/python", "sys"));
+    }
+
+    #[test]
+    fn every_package_that_a_test_of_the_command_names_is_listed() {
+        // A compiler is there with Rust, and a JDK brings the runtime.
+        let others = ["gcc", "default-jre-headless"];
+        let tree = crate::tree::Tree::of_workspace().unwrap();
+        let tests = tree.rust().filter(|file| file.path.starts_with("crates/cli/tests/"));
+        // found("PROGRAM", "PACKAGE")
+        let quoted =
+            tests.flat_map(|file| file.text.split("found(\"").skip(1).filter_map(|call| call.split('"').nth(2)));
+        let wanted: std::collections::BTreeSet<&str> = quoted.filter(|package| !others.contains(package)).collect();
+        let unlisted: Vec<_> = wanted.iter().filter(|name| ALL.iter().all(|package| package.name != **name)).collect();
+        assert!(wanted.len() >= 5 && unlisted.is_empty(), "{unlisted:?} of {wanted:?}");
     }
 
     #[test]

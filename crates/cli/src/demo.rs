@@ -1,16 +1,17 @@
 //! `headstart demo`: a quick tour. Real programs through an emulated dual-stack network, bare and under headstart, where
-//! all is well and where IPv6 is broken; then every race beside its baselines in virtual time. Needs no Debian package:
-//! whichever of curl, wget and Python is there takes part, headstart's own client always does.
+//! all is well and where IPv6 is broken; then every race beside its baselines, and whole pages, in virtual time. Needs no
+//! Debian package: whichever of curl, wget and Python is there takes part, headstart's own client always does.
 
-use crate::{exit, lab};
-use headstart_lab::experiment::{self, Claims, Outcome, Speeds};
+use crate::{exit, lab, output};
+use headstart_lab::experiment::{self, Claims, Context, Outcome, Speeds};
 use headstart_lab::netns::{Entered, Entry};
 use headstart_lab::report;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// What is shown, in this order, and at which speed.
-const TOUR: [(&str, Speeds); 2] = [("connect-programs", Speeds::Namespaces), ("connect-overhead", Speeds::Virtual)];
+const TOUR: [(&str, Speeds); 3] =
+    [("connect-programs", Speeds::Namespaces), ("connect-overhead", Speeds::Virtual), ("page-load", Speeds::Virtual)];
 
 /// Arguments of `headstart demo`.
 #[derive(Debug, clap::Args)]
@@ -31,13 +32,16 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     crate::say!(
         "Unmodified programs fetch a page over an emulated LTE link with IPv4 and IPv6, without headstart and under"
     );
-    crate::say!("`headstart run`; then every race beside its baselines, in virtual time. About 25 seconds.\n");
+    crate::say!(
+        "`headstart run`; then every race beside its baselines, and whole pages, in virtual time. About 35 seconds.\n"
+    );
     let mut outcomes = Vec::new();
     for (name, speeds) in TOUR {
-        let outcome = lab::run::observed(experiment::find(name)?, speeds, true, args.seed, None)?;
+        let outcome =
+            lab::run::observed(experiment::find(name)?, Context { quick: true, speeds, ..Context::new(args.seed) })?;
         crate::say!(
             "{}",
-            report::terminal(&outcome, lab::run::width(), std::io::stdout().is_terminal() && lab::run::colour())
+            report::terminal(&outcome, output::width(), std::io::stdout().is_terminal() && output::colour())
         );
         outcomes.push(outcome);
     }

@@ -2,32 +2,20 @@
 
 use std::process::ExitCode;
 
-/// Writes a line to standard output. Whoever has stopped reading (`| head`) is not told more, and nothing else stops.
-#[macro_export]
-macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($text)*);
-    }};
-}
-
-/// Writes a line to standard error; see [`say`].
-#[macro_export]
-macro_rules! complain {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
-    }};
-}
-
 /// All went well.
 pub const OK: u8 = 0;
 /// It failed.
 pub const FAILURE: u8 = 1;
 /// The arguments were off (clap's code, too).
 pub const USAGE: u8 = 2;
+/// It works, but not all of it.
+pub const DEGRADED: u8 = 3;
 /// The kernel or the host does not permit it.
 pub const NOT_PERMITTED: u8 = 4;
+/// The daemon or supervisor that was asked is not there.
+pub const UNREACHABLE: u8 = 5;
+/// A daemon was killed and what it changed is still there: `headstart recover`.
+pub const NEEDS_RECOVER: u8 = 6;
 /// The result is invalid: the machine was too busy.
 pub const INVALID: u8 = 7;
 /// The command was found but could not be run, as env(1) says it.
@@ -47,6 +35,18 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// An error that ends with a code of its own.
+#[derive(Debug)]
+pub struct Coded(pub u8, pub String);
+
+impl std::fmt::Display for Coded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.1)
+    }
+}
+
+impl std::error::Error for Coded {}
+
 /// Turns what a verb came to into an exit code, and says what went wrong.
 pub fn code(result: anyhow::Result<u8>) -> ExitCode {
     match result {
@@ -54,7 +54,9 @@ pub fn code(result: anyhow::Result<u8>) -> ExitCode {
         Err(e) => {
             crate::complain!("headstart: {e:#}");
             let refused = |e: &headstart_lab::netns::Error| matches!(e, headstart_lab::netns::Error::Refused { .. });
-            if e.chain().any(|cause| cause.is::<Usage>()) {
+            if let Some(Coded(code, _)) = e.chain().find_map(|cause| cause.downcast_ref()) {
+                (*code).into()
+            } else if e.chain().any(|cause| cause.is::<Usage>()) {
                 USAGE.into()
             } else if e.chain().filter_map(|cause| cause.downcast_ref()).any(refused) {
                 NOT_PERMITTED.into()

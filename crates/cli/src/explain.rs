@@ -28,18 +28,19 @@ pub struct Args {
 /// Explains.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let Some(link) = Link::find() else {
-        anyhow::bail!(
+        let why = format!(
             "no supervisor of this user is running here, so nothing is known of {}; it comes with the first `headstart run \
              -- CMD` and stays for ten minutes after the last (private runs have one of their own)",
             args.host
         );
+        return Err(exit::Coded(exit::UNREACHABLE, why).into());
     };
     let account = link.explain(&args.host)?;
     let Some(explanation) = &account.explanation else {
         anyhow::bail!("nothing is known of {}: no program that was run has asked for it (or long ago)", args.host);
     };
     if args.json {
-        crate::say!("{}", json(&account, explanation)?);
+        crate::output::document(VERSION, json(&account, explanation)?);
     } else {
         // One call, so that a reader who stops reading ends it.
         crate::say!("{}", text(&account, explanation).trim_end());
@@ -49,7 +50,6 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 
 fn json(account: &Account, explanation: &Explanation) -> anyhow::Result<serde_json::Value> {
     let mut object = serde_json::to_value(explanation)?;
-    object["version"] = VERSION.into();
     object["supervisor"] = serde_json::json!({
         "pid": account.pid,
         "up_ms": account.up_ms,
@@ -272,7 +272,7 @@ mod tests {
     fn the_json_is_one_object_whose_events_name_themselves() {
         let (account, explanation) = sample();
         let json = json(&account, &explanation).unwrap();
-        assert_eq!((&json["version"], &json["host"]), (&1.into(), &"www.example".into()));
+        assert_eq!(json["host"], "www.example");
         assert_eq!(json["race"]["events"][2]["event"], "answer");
         assert_eq!(json["race"]["events"][2]["at_ms"], 21.3);
         assert_eq!(json["race"]["events"][4]["errno"], 111);

@@ -2,14 +2,15 @@
 
 use crate::exit;
 use headstart_core::connect::race;
-use headstart_lab::{condition, experiment, scenario};
+use headstart_lab::condition::fault;
+use headstart_lab::{condition, experiment, program, scenario};
 use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
 
 /// Arguments of `headstart list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only this: races, links, the kinds of link models (rates, delays, losses, queues, media), scenarios, conditions,
-    /// experiments.
+    /// faults, programs, experiments.
     what: Option<String>,
     /// As one JSON object.
     #[arg(long)]
@@ -24,7 +25,7 @@ fn models<M: ?Sized>(kind: &'static str, all: &'static [Entry<M>]) -> Registry {
     (kind, all.iter().map(|e| (e.name, e.what)).collect())
 }
 
-fn registries() -> [Registry; 10] {
+fn registries() -> [Registry; 12] {
     [
         ("races", race::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("links", preset::ALL.iter().map(|e| (e.name, e.why)).collect()),
@@ -35,6 +36,8 @@ fn registries() -> [Registry; 10] {
         models("media", medium::ALL),
         ("scenarios", scenario::ALL.iter().map(|s| (s.name, s.what)).collect()),
         ("conditions", condition::ALL.iter().map(|c| (c.name, c.what)).collect()),
+        ("faults", fault::ALL.iter().map(|f| (f.name, f.what)).collect()),
+        ("programs", program::ALL.iter().map(|p| (p.name, p.what)).collect()),
         ("experiments", experiment::ALL.iter().map(|e| (e.name, e.shows)).collect()),
     ]
 }
@@ -50,12 +53,12 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     }
     let wanted = all.into_iter().filter(|(name, _)| args.what.as_ref().is_none_or(|w| w == name));
     if args.json {
-        let mut object = serde_json::Map::from_iter([("version".to_owned(), 1.into())]);
+        let mut object = serde_json::Map::new();
         for (name, members) in wanted {
             let members = members.iter().map(|(name, what)| serde_json::json!({ "name": name, "what": what }));
             object.insert(name.to_owned(), members.collect());
         }
-        crate::say!("{}", serde_json::Value::Object(object));
+        crate::output::document(1, object.into());
         return Ok(exit::OK);
     }
     for (name, members) in wanted {

@@ -1,25 +1,33 @@
 //! The command `headstart`.
 //!
 //! Each verb is a file: its arguments, and what it does by calling the floors below. What verbs share of speaking to
-//! people (exit codes, streams) is in [`exit`].
+//! people is in [`exit`] (codes, errors) and [`output`] (streams, JSON); what they do by default in [`config`].
 #![forbid(unsafe_code)]
 
 mod client;
+mod config;
 mod demo;
 mod exit;
 mod explain;
+mod history;
 mod lab;
 mod list;
+mod operate;
+mod output;
 mod run;
 mod supervise;
 
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Takes the waiting out of a host's network, and proves it.
 #[derive(Debug, Parser)]
 #[command(name = "headstart", version, max_term_width = 100)]
 struct Cli {
+    /// A file of settings, read after the usual ones (see `headstart config`).
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -30,13 +38,31 @@ enum Verb {
     Run(run::Args),
     /// Why connections to a host were as fast or slow as they were: its last race, what is cached, what is known.
     Explain(explain::Args),
+    /// What was learned of programs and networks and outlives the supervisor: see it, take it along, have it forgotten.
+    #[command(subcommand)]
+    History(history::Verb),
+    /// Make the changes to this host that are on, and keep them until `down`.
+    Up(operate::up::Args),
+    /// Undo every change and end the daemon.
+    Down(operate::down::Args),
+    /// Whether the daemon is up, what it has changed, what is wrong.
+    Status(operate::status::Args),
+    /// What `up` would change, changing nothing.
+    Plan(operate::plan::Args),
+    /// Undo what a killed daemon has left.
+    Recover(operate::recover::Args),
+    /// What works here, what does not, and the line that mends it.
+    Doctor(operate::doctor::Args),
     /// Emulated networks and experiments.
     #[command(subcommand)]
     Lab(lab::Verb),
     /// A quick tour: real programs through an emulated dual-stack network, with and without headstart.
     Demo(demo::Args),
-    /// What there is: races, links, conditions, experiments.
+    /// What there is: races, links and their models, scenarios, conditions, faults, programs, experiments.
     List(list::Args),
+    /// Settings: an example to begin with, a check, what holds and why.
+    #[command(subcommand)]
+    Config(config::verb::Verb),
     /// Serve this user's runs (`headstart run` starts it).
     #[command(hide = true)]
     Supervise(supervise::Args),
@@ -46,9 +72,19 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().verb {
-        Verb::Run(args) => run::run(args),
+    let Cli { config, verb } = Cli::parse();
+    let named = config.as_deref();
+    let result = match verb {
+        Verb::Run(args) => run::run(args, named),
+        Verb::Config(verb) => config::verb::run(verb, named),
         Verb::Explain(args) => explain::run(&args),
+        Verb::History(verb) => history::run(verb),
+        Verb::Up(args) => operate::up::run(&args, named),
+        Verb::Down(args) => operate::down::run(&args),
+        Verb::Status(args) => operate::status::run(&args),
+        Verb::Plan(args) => operate::plan::run(&args, named),
+        Verb::Recover(args) => operate::recover::run(&args),
+        Verb::Doctor(args) => operate::doctor::run(&args, named),
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::List(args) => list::run(&args),

@@ -4,49 +4,56 @@
 //! A supervisor has no terminal, no working folder, nothing of the run that happened to start it, and leaves no file
 //! behind unless it is killed; what it leaves then is swept by the next run.
 
+use crate::config::{Config, all};
+use crate::exit::Usage;
 use anyhow::Context as _;
 use headstart_core::connect::{Ahead, Settings, race};
 use headstart_core::time::Duration;
 use headstart_io::home::Home;
 use headstart_io::names::Names;
+use headstart_io::store;
 use headstart_io::supervisor::{Ended, Supervisor};
 use headstart_io::sys::{fork, signal};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use std::ffi::CStr;
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// How long a supervisor stays after the last run, in seconds, unless `HEADSTART_LINGER` says otherwise: long enough for
-/// most of what it knows to be of use (answers rarely hold for longer), short enough to be forgotten about.
-const LINGER: u64 = 600;
-
 /// Arguments of `headstart supervise`, and its standard input and output: see [`headstart_io::link`].
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How long to stay after the last run.
-    #[arg(long, value_name = "SECONDS", default_value_t = LINGER)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     linger: u64,
+    /// The folder in which what was learned is kept; without it, nothing is.
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
     /// The folder that it lives in.
     home: PathBuf,
 }
 
-/// The settings of the user's supervisor.
-pub fn settings() -> Settings {
-    let entry = race::find(race::DEFAULT).unwrap_or(&race::ALL[0]);
+/// The settings of a supervisor.
+pub fn settings(config: &Config) -> anyhow::Result<Settings> {
+    let entry = race::find(&config.text(&all::RACE)).map_err(|e| Usage(e.to_string()))?;
     let mut settings = Settings::of(entry);
+    settings.lifetime = crate::run::lifetime(&config.text(&all::CACHE_LIFETIME)).map_err(Usage)?;
+    settings.explore = config.share(&all::EXPLORE);
     settings.seed = u64::from(std::process::id());
-    // A private one knows of no earlier run, and does nothing ahead.
-    settings.ahead = Ahead::ON;
-    settings
+    Ok(settings)
 }
 
-/// The command that starts the user's supervisor, but for its home.
-pub fn command() -> Command {
+/// The command that starts the user's supervisor, but for its home; `linger`: how long it stays, in seconds, unless
+/// `HEADSTART_LINGER` says otherwise.
+pub fn command(linger: u64) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg("supervise");
-    if let Some(linger) = std::env::var_os("HEADSTART_LINGER").filter(|v| !v.is_empty()) {
-        command.arg("--linger").arg(linger);
+    let told = std::env::var_os("HEADSTART_LINGER").filter(|v| !v.is_empty());
+    command.arg("--linger").arg(told.unwrap_or_else(|| linger.to_string().into()));
+    // Its environment will be empty.
+    if let Some(state) = store::folder(|name| std::env::var_os(name)) {
+        command.arg("--state").arg(state);
     }
     command
 }
@@ -61,21 +68,33 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     // It serves many programs, each of which has descriptors of its own.
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
-    let made = Supervisor::new(settings(), Names::of_host()).and_then(|mut all| all.open(door).map(|()| all));
-    let mut all = match made {
+    let make = || {
+        // A private one knows of no earlier run, and does nothing ahead.
+        let settings = Settings { ahead: Ahead::ON, ..settings(&Config::in_common()?)? };
+        let mut all = Supervisor::new(settings, Names::of_host())?;
+        all.open(door)?;
+        anyhow::Ok(all)
+    };
+    let mut all = match make() {
         Ok(all) => all,
         Err(why) => {
             home.remove();
-            return Err(why.into());
+            return Err(why);
         }
     };
+    if let Some(state) = args.state {
+        // Should it fail, nothing is kept, and that is all.
+        let _ = all.keep(state);
+    }
     let ended = all.serve(&stop, Duration::from_secs(args.linger));
     // From now on the next run starts another; whoever has come in time is still served.
     home.remove();
-    if ended? == Ended::Idle {
+    if matches!(ended, Ok(Ended::Idle)) {
         all.close_the_door();
         all.serve(&stop, Duration::ZERO)?;
     }
+    all.put_away();
+    ended?;
     Ok(crate::exit::OK)
 }
 
@@ -94,9 +113,16 @@ fn copy(descriptor: rustix::fd::BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?)
 }
 
-/// Cuts this process loose from whoever started it. What it returns becomes readable when somebody wants it to end.
+/// Cuts this process loose. What it returns becomes readable when somebody wants it to end.
 fn settle() -> anyhow::Result<OwnedFd> {
     let stop = signal::ending()?;
+    // For ps(1): a private one has the command line of its run.
+    cut_loose(c"headstart-super")?;
+    Ok(stop)
+}
+
+/// Cuts this process loose from whoever started it: no terminal, no working folder. `name` is for ps(1).
+pub fn cut_loose(name: &CStr) -> anyhow::Result<()> {
     // Fails in a process that leads a session already, which is as good.
     let _ = rustix::process::setsid();
     rustix::process::chdir("/")?;
@@ -104,7 +130,6 @@ fn settle() -> anyhow::Result<OwnedFd> {
     rustix::stdio::dup2_stdin(&nowhere)?;
     rustix::stdio::dup2_stdout(&nowhere)?;
     rustix::stdio::dup2_stderr(&nowhere)?;
-    // For ps(1): a private one has the command line of its run.
-    let _ = rustix::thread::set_name(c"headstart-super");
-    Ok(stop)
+    let _ = rustix::thread::set_name(name);
+    Ok(())
 }

@@ -37,3 +37,31 @@ fn a_program_is_spared_a_dead_dns_server_and_an_address_that_leaves() {
     row("dns-dead-client", "time until it gives up, median");
     row("start-up", "time to start and end, median");
 }
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_program_that_cannot_be_made_ready_is_left_out_and_the_others_are_measured() {
+    use std::os::unix::fs::PermissionsExt;
+    // A compiler that compiles nothing, found before any other.
+    let broken = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("broken-javac");
+    std::fs::create_dir_all(&broken).unwrap();
+    let javac = broken.join("javac");
+    std::fs::write(&javac, "#!/bin/sh\necho no memory >&2\nexit 1\n").unwrap();
+    std::fs::set_permissions(&javac, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([broken.clone()].into_iter().chain(std::env::split_paths(&path))).unwrap();
+    let mut command = headstart();
+    command.args(["lab", "run", "connect-faults", "--quick", "--json", "--speed", "netns"]).env("PATH", path);
+    command.args(["--condition", "healthy-client", "--condition", "healthy-java", "--out"]).arg(broken.join("results"));
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 7)), "{:?}: {said}", output.status);
+    let result: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let of =
+        |condition: &str| result["rows"].as_array().unwrap().iter().filter(|r| r["condition"] == condition).count();
+    assert!(of("healthy-client") > 0 && of("healthy-java") == 0, "{text}");
+    let is_told =
+        |note: &serde_json::Value| note.as_str().unwrap().contains("java is left out, for it cannot be made ready");
+    assert!(result["notes"].as_array().unwrap().iter().any(is_told), "{text}");
+}

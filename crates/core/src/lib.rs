@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 pub mod connect;
+pub mod cwnd;
 pub mod machine;
 pub mod path;
+pub mod realtime;
 pub mod time;
 pub mod wire;

@@ -80,6 +80,18 @@ pub fn wall() -> SystemTime {
     SystemTime::now()
 }
 
+/// Time that the host has slept since it was started: CLOCK_BOOTTIME counts it, CLOCK_MONOTONIC (and every [`Clock`]) does
+/// not (clock_gettime(2)). Zero within the resolution of two readings where it has not.
+pub fn slept() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    let since_boot = |id| {
+        let time = clock_gettime(id);
+        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    };
+    let awake = since_boot(ClockId::Monotonic);
+    since_boot(ClockId::Boottime).saturating_sub(awake)
+}
+
 /// Time that the calling thread has spent on a processor, in its own code and in the kernel's.
 pub fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -110,6 +122,15 @@ mod tests {
         let moment = clock.moment_of(stamp);
         assert!(moment + Duration::from_millis(1) >= before && moment <= clock.now());
         assert!(clock.moment_of(stamp + Duration::from_secs(3600)) <= clock.now(), "nothing comes from the future");
+    }
+
+    #[test]
+    fn a_host_that_stays_awake_has_slept_no_longer_than_before() {
+        let before = slept();
+        let clock = Clock::new();
+        clock.sleep(Duration::from_millis(2));
+        // The two clocks are read one after the other, and a busy host may pause us in between; not every time.
+        assert!((0..1000).any(|_| slept().abs_diff(before) < Duration::from_secs(1)));
     }
 
     #[test]

@@ -6,6 +6,9 @@
 
 use headstart_core::connect::Tally;
 use headstart_core::connect::explain::Explanation;
+use headstart_core::connect::memory::Program;
+use headstart_core::path::NetworkId;
+use headstart_core::path::record::NetworkRecord;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -18,9 +21,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What both sides must agree on: the version, and a number that counts up when messages change between versions.
-pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " control 1");
+pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " control 2");
 /// Bytes of a message at most; below the kernel's default bound of a datagram (net.core.wmem_default, 208 KiB).
 pub const MAX_MESSAGE: usize = 128 * 1024;
+/// Runs that an account names at most: their commands, [shortened](short) and each character escaped, take a third of a
+/// message, and what is known of a host most of the rest.
+pub const MAX_RUNS_TOLD: usize = 4;
 /// Descriptors that come with one message at most.
 const MAX_DESCRIPTORS: usize = 8;
 
@@ -29,7 +35,7 @@ const MAX_DESCRIPTORS: usize = 8;
 pub enum Request {
     /// Serve a run on these descriptors, until it ends. Answered by [`Reply::Registered`].
     Run {
-        /// The program and its arguments, for people.
+        /// The program and its arguments, [shortened](short), for people.
         command: Vec<String>,
         /// How the program is reached, for people.
         via: String,
@@ -48,6 +54,19 @@ pub enum Request {
         /// Its name or address.
         host: String,
     },
+    /// What was learned, written as the JSON of [`History`] into the file that comes along. Answered by
+    /// [`Reply::Remembered`].
+    Remember {
+        /// The file: [`Descriptor::Report`].
+        descriptors: Vec<Descriptor>,
+    },
+    /// Forget what was learned of a program, of a host, or everything. Answered by [`Reply::Forgotten`].
+    Forget {
+        /// The program.
+        app: Option<String>,
+        /// The host.
+        host: Option<String>,
+    },
     /// What this connection's run has gained so far. Answered by [`Reply::Summary`].
     Summarise,
 }
@@ -63,6 +82,8 @@ pub enum Descriptor {
     SeccompListener,
     /// The file in which the supervisor notes calls that it has not answered, for the watchdog.
     Outstanding,
+    /// A file that is to be written to, for what does not fit into a message.
+    Report,
     /// The program (pidfd_open(2)): a run whose `headstart run` was killed goes on until it ends.
     Program,
 }
@@ -76,6 +97,16 @@ pub enum Reply {
     Summary(Box<Summary>),
     /// What is known of a host.
     Explained(Box<Account>),
+    /// What was learned is in the file.
+    Remembered {
+        /// What went wrong with the store, in lines for people.
+        notes: Vec<String>,
+    },
+    /// It is forgotten.
+    Forgotten {
+        /// Records that there were of it on disk.
+        records: usize,
+    },
     /// It cannot be done.
     Refused(String),
 }
@@ -91,6 +122,19 @@ pub struct Summary {
     pub connects_heard: u64,
     /// DNS messages that were ignored meanwhile: malformed, forged or late.
     pub ignored_messages: u64,
+    /// What went wrong with the store, if no other run has been told: lines for people.
+    pub notes: Vec<String>,
+}
+
+/// What was learned.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// Programs, the one used last first.
+    pub programs: Vec<Program>,
+    /// Networks, the one used last first.
+    pub networks: Vec<NetworkRecord>,
+    /// The network that the host is on, if that is known.
+    pub here: Option<NetworkId>,
 }
 
 /// What a supervisor knows of a host, and who it is.
@@ -100,7 +144,7 @@ pub struct Account {
     pub pid: u32,
     /// How long it has been there.
     pub up_ms: f64,
-    /// The runs that it serves, at most 16 of them.
+    /// The runs that it serves, at most [`MAX_RUNS_TOLD`] of them.
     pub runs: Vec<Registered>,
     /// What it knows of the host; `None` if nothing.
     pub explanation: Option<Explanation>,
@@ -109,7 +153,7 @@ pub struct Account {
 /// A run that is being served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registered {
-    /// The program and its arguments.
+    /// The program and its arguments, [shortened](short).
     pub command: Vec<String>,
     /// How the program is reached.
     pub via: String,
@@ -148,6 +192,14 @@ impl From<Errno> for ControlError {
             e => Self::Io(e.into()),
         }
     }
+}
+
+/// As much of a command line as people need to recognise it. A whole one may be many times as long as a message: execve(2)
+/// allows 2 MiB.
+pub fn short(command: &[String]) -> Vec<String> {
+    const MAX_WORDS: usize = 16;
+    const MAX_CHARS: usize = 100;
+    command.iter().take(MAX_WORDS).map(|word| word.chars().take(MAX_CHARS).collect()).collect()
 }
 
 /// The bytes of `message`.
@@ -238,8 +290,24 @@ mod tests {
     fn a_summary_is_the_same_after_the_journey() {
         let mut tally = Tally { queries: 3, ..Tally::default() };
         tally.passed.insert(headstart_core::wire::shim::Pass::LocalName, 2);
-        let reply = Reply::Summary(Box::new(Summary { tally, processes: 1, connects_heard: 5, ignored_messages: 4 }));
+        let reply = Reply::Summary(Box::new(Summary {
+            tally,
+            processes: 1,
+            connects_heard: 5,
+            ignored_messages: 4,
+            notes: vec!["x".into()],
+        }));
         assert_eq!(decode::<Reply>(&encode(&reply).unwrap()).unwrap(), reply);
+    }
+
+    #[test]
+    fn the_longest_commands_leave_an_account_room_for_what_is_known() {
+        // U+0001 is written as six bytes, the most that any character takes.
+        let command = short(&vec!["\u{1}".repeat(5000); 5000]);
+        let runs = vec![Registered { command, via: "auto".into(), pid: u32::MAX }; MAX_RUNS_TOLD];
+        let account = Account { pid: u32::MAX, up_ms: f64::MAX, runs, explanation: None };
+        let bytes = encode(&Reply::Explained(Box::new(account))).unwrap();
+        assert!(bytes.len() < MAX_MESSAGE / 3, "{} bytes", bytes.len());
     }
 
     proptest::proptest! {

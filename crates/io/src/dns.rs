@@ -1,10 +1,11 @@
-//! DNS transport: queries over UDP, one socket and random id each, and over TCP when an answer does not fit (RFC 7766).
+//! DNS transport: queries over UDP, one socket and random id each, over TCP when an answer does not fit (RFC 7766), and once
+//! more without EDNS if a server does not understand them (RFC 6891, section 6.2.2).
 //! When and to whom to send is decided by the connector; what an answer means, by `core::wire::dns`.
 
 use crate::poll::{Interest, Poll};
 use crate::replies::Replies;
 use headstart_core::connect::{LookupResult, QueryId};
-use headstart_core::wire::dns::{Answer, BadName, decode_answer, encode_query};
+use headstart_core::wire::dns::{Answer, BadName, decode_answer, encode_query, encode_query_without_edns};
 use headstart_core::wire::record::RecordType;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with};
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 
 /// The longest UDP answer that is read; more than was announced (1232) marks itself as truncated by the kernel.
 const MAX_ANSWER: usize = 4096;
+/// Messages read at a time, should somebody flood us with forgeries; the others wait until everybody else has been heard.
+const AT_A_TIME: usize = 32;
 
 /// One question to one server.
 #[derive(Debug)]
@@ -25,9 +28,18 @@ struct Exchange {
     record: RecordType,
     server: SocketAddr,
     socket: OwnedFd,
+    /// The server has not understood EDNS.
+    without_edns: bool,
     over_tcp: Option<Stream>,
     /// The answer, as it came.
     reply: Vec<u8>,
+}
+
+impl Exchange {
+    fn message(&self) -> Result<Vec<u8>, BadName> {
+        let encode = if self.without_edns { encode_query_without_edns } else { encode_query };
+        encode(self.id, &self.name, self.record)
+    }
 }
 
 /// A TCP exchange: what is still to be written, what has been read.
@@ -58,13 +70,13 @@ impl Transport {
         (name, record): (Arc<str>, RecordType),
         server: SocketAddr,
     ) -> Result<(), SendError> {
-        let id = random_id();
-        let message = encode_query(id, &name, record)?;
         let socket = open(server, SocketType::DGRAM)?;
-        send(&socket, &message, SendFlags::NOSIGNAL).map_err(io::Error::from)?;
-        poll.add(&socket, token(self.next), Interest::Read)?;
-        self.open
-            .insert(self.next, Exchange { query, id, name, record, server, socket, over_tcp: None, reply: Vec::new() });
+        let id = random_id();
+        let (without_edns, over_tcp, reply) = (false, None, Vec::new());
+        let exchange = Exchange { query, id, name, record, server, socket, without_edns, over_tcp, reply };
+        send(&exchange.socket, &exchange.message()?, SendFlags::NOSIGNAL).map_err(io::Error::from)?;
+        poll.add(&exchange.socket, token(self.next), Interest::Read)?;
+        self.open.insert(self.next, exchange);
         self.next += 1;
         Ok(())
     }
@@ -83,11 +95,15 @@ impl Transport {
                 Ok(()) => return None,
                 Err(_) => LookupResult::Refused,
             },
+            Ok(Some(Answer::NotUnderstood)) if !exchange.without_edns => match again(exchange, poll, token(n)) {
+                Ok(()) => return None,
+                Err(_) => LookupResult::Refused,
+            },
             Ok(Some(Answer::Addresses(list, ttl))) => LookupResult::Addresses(list, ttl),
             Ok(Some(Answer::Services(list, ttl))) => LookupResult::Services(list, ttl),
             Ok(Some(Answer::NoData(ttl))) => LookupResult::NoData(ttl),
             Ok(Some(Answer::NxDomain(ttl))) => LookupResult::NxDomain(ttl),
-            Ok(Some(Answer::Refused | Answer::Truncated)) | Err(_) => LookupResult::Refused,
+            Ok(Some(Answer::Refused | Answer::NotUnderstood | Answer::Truncated)) | Err(_) => LookupResult::Refused,
         };
         if let Some(exchange) = self.open.remove(&n).filter(|e| !e.reply.is_empty()) {
             self.replies.keep(query, &exchange.reply);
@@ -100,13 +116,8 @@ impl Transport {
         self.open.retain(|_, e| e.query != query);
     }
 
-    /// Questions under way.
-    pub fn len(&self) -> usize {
-        self.open.len()
-    }
-
-    /// Whether no question is under way.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 }
@@ -140,7 +151,7 @@ fn open(server: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
 
 fn receive_datagram(exchange: &mut Exchange, ignored: &mut u64) -> io::Result<Option<Answer>> {
     let mut buf = [0u8; MAX_ANSWER];
-    loop {
+    for _ in 0..AT_A_TIME {
         match recv(&exchange.socket, &mut buf[..], RecvFlags::empty()) {
             Ok((_, n)) => {
                 match decode_answer(&buf[..n.min(MAX_ANSWER)], exchange.id, &exchange.name, exchange.record) {
@@ -157,10 +168,26 @@ fn receive_datagram(exchange: &mut Exchange, ignored: &mut u64) -> io::Result<Op
             Err(e) => return Err(e.into()),
         }
     }
+    Ok(None)
+}
+
+/// Asks again without EDNS, by the transport that the answer came by.
+fn again(exchange: &mut Exchange, poll: &Poll, token: u64) -> io::Result<()> {
+    exchange.without_edns = true;
+    exchange.id = random_id();
+    exchange.reply.clear();
+    if exchange.over_tcp.is_some() {
+        return over_tcp(exchange, poll, token);
+    }
+    let message = exchange.message().map_err(io::Error::other)?;
+    poll.remove(&exchange.socket);
+    exchange.socket = open(exchange.server, SocketType::DGRAM)?;
+    send(&exchange.socket, &message, SendFlags::NOSIGNAL)?;
+    poll.add(&exchange.socket, token, Interest::Read)
 }
 
 fn over_tcp(exchange: &mut Exchange, poll: &Poll, token: u64) -> io::Result<()> {
-    let message = encode_query(exchange.id, &exchange.name, exchange.record).map_err(io::Error::other)?;
+    let message = exchange.message().map_err(io::Error::other)?;
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
     let unsent = [&length.to_be_bytes()[..], &message].concat();
     poll.remove(&exchange.socket);
@@ -245,6 +272,16 @@ mod tests {
         })
     }
 
+    /// Sockets for UDP and TCP on one port, which somebody else may have for one of them.
+    fn both() -> (UdpSocket, TcpListener) {
+        let pair = || {
+            let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let tcp = TcpListener::bind(udp.local_addr().unwrap()).ok()?;
+            Some((udp, tcp))
+        };
+        std::iter::repeat_with(pair).take(1000).flatten().next().expect("a port that is free for both")
+    }
+
     fn found() -> Option<(QueryId, LookupResult)> {
         let addr = IpAddr::from([192, 0, 2, 9]);
         Some((QueryId(5), LookupResult::Addresses(vec![addr], Duration::from_secs(60))))
@@ -269,9 +306,8 @@ mod tests {
 
     #[test]
     fn a_truncated_answer_is_fetched_over_tcp() {
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (udp, tcp) = both();
         let addr = udp.local_addr().unwrap();
-        let tcp = TcpListener::bind(addr).unwrap();
         let (result, _) = ask(addr, move || {
             let mut buf = [0u8; 512];
             let (n, peer) = udp.recv_from(&mut buf).unwrap();
@@ -290,6 +326,36 @@ mod tests {
             let _ = stream.read(&mut head);
         });
         assert_eq!(result, found());
+    }
+
+    #[test]
+    fn a_server_that_knows_no_edns_is_asked_again_without() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addr = server.local_addr().unwrap();
+        let (result, ignored) = ask(addr, move || {
+            let mut buf = [0u8; 512];
+            let (_, peer) = server.recv_from(&mut buf).unwrap();
+            // FORMERR, as by servers that cannot repeat the question.
+            server.send_to(&[buf[0], buf[1], 0x81, 0x81, 0, 0, 0, 0, 0, 0, 0, 0], peer).unwrap();
+            let (n, peer) = server.recv_from(&mut buf).unwrap();
+            assert_eq!(buf[11], 0, "no additional record");
+            server.send_to(&answer(&buf[..n], false), peer).unwrap();
+        });
+        assert_eq!((result, ignored), (found(), 0));
+    }
+
+    #[test]
+    fn a_server_that_understands_nothing_has_refused() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addr = server.local_addr().unwrap();
+        let (result, _) = ask(addr, move || {
+            for _ in 0..2 {
+                let mut buf = [0u8; 512];
+                let (_, peer) = server.recv_from(&mut buf).unwrap();
+                server.send_to(&[buf[0], buf[1], 0x81, 0x84, 0, 0, 0, 0, 0, 0, 0, 0], peer).unwrap();
+            }
+        });
+        assert_eq!(result, Some((QueryId(5), LookupResult::Refused)));
     }
 
     #[test]

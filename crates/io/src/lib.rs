@@ -5,15 +5,19 @@
 
 pub mod clock;
 pub mod control;
+pub mod daemon;
 pub mod dns;
 pub mod folder;
 pub mod home;
+pub mod host;
 pub mod link;
 pub mod names;
 pub mod poll;
 pub mod program;
 pub mod replies;
+pub mod store;
 pub mod supervisor;
+pub mod surroundings;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod tcp;

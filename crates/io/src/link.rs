@@ -1,14 +1,16 @@
 //! A run's end of its control connection: finds the supervisor, starts one, or forks a private one.
 
-use crate::control::{Account, ControlError, Descriptor, Reply, Request, Summary, receive, send};
+use crate::control::{Account, ControlError, Descriptor, History, Reply, Request, Summary, receive, send, short};
 use crate::folder::FolderError;
 use crate::home::{Home, find};
 use crate::supervisor::Outstanding;
 use crate::sys::fork;
 use crate::sys::seccomp::{Listener, is_listened_to};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, WaitOptions, waitpid};
-use std::io;
+use std::fs::File;
+use std::io::{self, BufReader, Seek as _, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -117,7 +119,7 @@ impl Link {
             None => (Vec::new(), Vec::new()),
         };
         let request = Request::Run {
-            command: run.command.clone(),
+            command: short(&run.command),
             via: run.via.clone(),
             pid: std::process::id(),
             descriptors: what,
@@ -163,6 +165,29 @@ impl Link {
         }
     }
 
+    /// What was learned, and what went wrong with the store.
+    pub fn history(&self) -> Result<(History, Vec<String>), ControlError> {
+        let file = File::from(memfd_create(c"headstart-history", MemfdFlags::CLOEXEC)?);
+        self.ask(&Request::Remember { descriptors: vec![Descriptor::Report] }, &[file.as_fd()])?;
+        let notes = match self.hear()? {
+            Reply::Remembered { notes } => notes,
+            other => return Err(ControlError::Malformed(format!("{other:?} is no history"))),
+        };
+        (&file).seek(SeekFrom::Start(0))?;
+        let read = serde_json::from_reader(BufReader::new(file));
+        Ok((read.map_err(|e| ControlError::Malformed(e.to_string()))?, notes))
+    }
+
+    /// Has what was learned of a program, of a host, or everything forgotten; how many records there were of it on disk.
+    pub fn forget(&self, app: Option<&str>, host: Option<&str>) -> Result<usize, ControlError> {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        self.ask(&Request::Forget { app: owned(app), host: owned(host) }, &[])?;
+        match self.hear()? {
+            Reply::Forgotten { records } => Ok(records),
+            other => Err(ControlError::Malformed(format!("{other:?} forgets nothing"))),
+        }
+    }
+
     /// Asks for something; the answer is to be [heard](Self::hear) where there is one.
     pub fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         send(&self.socket, request, descriptors, SendFlags::empty())
@@ -201,4 +226,22 @@ fn start(mut supervise: Command, home: &Home, listener: OwnedFd) -> io::Result<(
     // Nothing of the first run stays with it: neither its preloaded libraries nor its terminal.
     let status = supervise.env_clear().current_dir("/").arg0("headstart").status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("it ended with {status}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_whose_arguments_are_as_long_as_execve_allows_is_registered() {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (socket, theirs) = pair.unwrap();
+        let mut command = vec!["cc".to_owned()];
+        command.extend(std::iter::repeat_n("object.o".repeat(10), 20_000));
+        Link::to(socket).register(&Registration { command, via: "auto".into(), preload: None }).unwrap();
+        match receive(&theirs, RecvFlags::empty()).unwrap() {
+            (Request::Run { command, .. }, _) => assert!(command[0] == "cc" && command.len() > 1, "{command:?}"),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
 }

@@ -33,6 +33,8 @@ pub struct Names {
 struct Rules {
     hosts: HashSet<String>,
     servers: Vec<SocketAddr>,
+    /// Servers are named that cannot be understood, such as link-local ones with their interface.
+    other_servers: bool,
     searches: bool,
     ndots: usize,
     dns_only: bool,
@@ -76,6 +78,11 @@ impl Names {
         &self.rules.servers
     }
 
+    /// Whether [these](Self::servers) are all that programs may ask.
+    pub fn knows_all_servers(&self) -> bool {
+        !self.rules.other_servers
+    }
+
     /// Whether `name` is for DNS as it stands; else why it is left to the C library.
     pub fn check(&self, name: &str) -> Result<(), Pass> {
         self.rules.check(name)
@@ -103,9 +110,10 @@ impl Rules {
         }
         for line in resolv.lines().map(|l| words(l, &['#', ';'])) {
             match line.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-                ["nameserver", addr, ..] if rules.servers.len() < MAX_SERVERS => {
-                    rules.servers.extend(addr.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 53)));
-                }
+                ["nameserver", addr, ..] if rules.servers.len() < MAX_SERVERS => match addr.parse::<IpAddr>() {
+                    Ok(ip) => rules.servers.push(SocketAddr::new(ip, 53)),
+                    Err(_) => rules.other_servers = true,
+                },
                 ["search" | "domain", ref list @ ..] => rules.searches = !matches!(list, [] | ["."]),
                 ["options", ref list @ ..] => {
                     let ndots = list.iter().filter_map(|o| o.strip_prefix("ndots:")).filter_map(|n| n.parse().ok());

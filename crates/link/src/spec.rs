@@ -220,11 +220,6 @@ impl LinkSpec {
     pub fn with_queue(self, queue: queue::QueueSpec) -> Self {
         Self { queue, ..self }
     }
-
-    /// The same direction with another order.
-    pub fn with_order(self, order: Order) -> Self {
-        Self { order, ..self }
-    }
 }
 
 impl fmt::Display for LinkSpec {
@@ -242,6 +237,19 @@ impl fmt::Display for LinkSpec {
 pub(crate) fn digest(numbers: impl IntoIterator<Item = u64>) -> u64 {
     let bytes = numbers.into_iter().flat_map(u64::to_le_bytes);
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Reads the file that is all of a model's parameters: the whole text is its path, colons included.
+pub(crate) fn file(
+    text: &str,
+    model: &'static str,
+    form: &'static str,
+    files: &mut Files<'_>,
+) -> Result<String, BadModel> {
+    if text.is_empty() {
+        return Err(BadModel::Arity { model, form, got: 0 });
+    }
+    files(text).map_err(|reason| BadModel::File { path: text.to_owned(), reason })
 }
 
 /// Splits `a:b:c` into as many parts as the model's form asks for.

@@ -181,44 +181,34 @@ fn surroundings() -> [LinkSpec; 4] {
     .map(|text| parse(text).unwrap().0)
 }
 
-#[test]
-fn every_rate_keeps_the_contract() {
-    for entry in rate::ALL {
+/// Every model of a registry, in all surroundings.
+fn every<M: ?Sized>(all: &[Entry<M>], with: fn(LinkSpec, Spec<M>) -> LinkSpec) {
+    for entry in all {
         for around in surroundings() {
-            let spec = around.with_rate(example(entry));
+            let spec = with(around, example(entry));
             keeps_the_contract(&format!("{spec}"), &spec);
         }
     }
+}
+
+#[test]
+fn every_rate_keeps_the_contract() {
+    every(rate::ALL, LinkSpec::with_rate);
 }
 
 #[test]
 fn every_delay_keeps_the_contract() {
-    for entry in delay::ALL {
-        for around in surroundings() {
-            let spec = around.with_delay(example(entry));
-            keeps_the_contract(&format!("{spec}"), &spec);
-        }
-    }
+    every(delay::ALL, LinkSpec::with_delay);
 }
 
 #[test]
 fn every_loss_keeps_the_contract() {
-    for entry in loss::ALL {
-        for around in surroundings() {
-            let spec = around.with_loss(example(entry));
-            keeps_the_contract(&format!("{spec}"), &spec);
-        }
-    }
+    every(loss::ALL, LinkSpec::with_loss);
 }
 
 #[test]
 fn every_queue_keeps_the_contract() {
-    for entry in queue::ALL {
-        for around in surroundings() {
-            let spec = around.with_queue(example(entry));
-            keeps_the_contract(&format!("{spec}"), &spec);
-        }
-    }
+    every(queue::ALL, LinkSpec::with_queue);
 }
 
 #[test]

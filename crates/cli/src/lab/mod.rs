@@ -84,8 +84,7 @@ fn list(json: bool) {
                 serde_json::json!({ "name": name, "shows": shows, "claims": claims, "conditions": conditions })
             })
             .collect();
-        crate::say!("{}", serde_json::json!({ "version": 1, "experiments": experiments }));
-        return;
+        return crate::output::document(1, serde_json::json!({ "experiments": experiments }));
     }
     for e in experiment::ALL {
         let claims = if e.claims.is_empty() { String::new() } else { format!(" ({})", e.claims.join(", ")) };

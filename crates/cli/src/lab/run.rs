@@ -1,7 +1,7 @@
 //! `headstart lab run NAME`: one experiment, its results folder, and the object that other programs read.
 
 use super::progress::Line;
-use crate::exit;
+use crate::{exit, output};
 use headstart_io::clock::{Clock, wall};
 use headstart_lab::device::{DeviceState, Snapshot};
 use headstart_lab::experiment::{self, Claims, Context, Outcome, Speeds};
@@ -34,6 +34,9 @@ pub struct Args {
     /// Only this condition; may be given several times.
     #[arg(long = "condition", value_name = "NAME")]
     conditions: Vec<String>,
+    /// Pages to load in place of the project's own: a file of page specs, or a folder with `specs.jsonl` (page-load).
+    #[arg(long, value_name = "DIR|FILE")]
+    pages: Option<PathBuf>,
     /// Folder for the results [default: headstart-results/NAME].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -54,33 +57,32 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
     }
     let conditions = (!args.conditions.is_empty()).then(|| args.conditions.clone());
-    let outcome = observed(entry, speeds, args.quick, args.seed, conditions)?;
+    let plan = Context { quick: args.quick, speeds, conditions, pages: args.pages.clone(), ..Context::new(args.seed) };
+    let outcome = observed(entry, plan)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("headstart-results").join(entry.name));
     let page = report::write(&out, &outcome, &Claims::built_in()?)?;
     if args.json {
         crate::complain!("report: {}", page.display());
         crate::say!("{}", outcome.last_line());
     } else {
-        crate::say!("{}", report::terminal(&outcome, width(), std::io::stdout().is_terminal() && colour()));
+        crate::say!(
+            "{}",
+            report::terminal(&outcome, output::width(), std::io::stdout().is_terminal() && output::colour())
+        );
         crate::say!("report: {}", page.display());
     }
     Ok(if outcome.valid { exit::OK } else { exit::INVALID })
 }
 
 /// Runs `entry` and notes the state of the machine meanwhile.
-pub fn observed(
-    entry: &experiment::Entry,
-    speeds: Speeds,
-    quick: bool,
-    seed: u64,
-    conditions: Option<Vec<String>>,
-) -> anyhow::Result<Outcome> {
+pub fn observed(entry: &experiment::Entry, plan: Context) -> anyhow::Result<Outcome> {
+    let speeds = plan.speeds;
     let root = Path::new("/");
     let earlier = Snapshot::take(root);
     Clock::new().sleep(LOOK);
     let (began, before): (SystemTime, Snapshot) = (wall(), Snapshot::take(root));
     let progress = std::sync::Arc::new(Line::begin());
-    let cx = Context { quick, speeds, conditions, progress: Box::new(Shared(progress.clone())), ..Context::new(seed) };
+    let cx = Context { progress: Box::new(Shared(progress.clone())), ..plan };
     let outcome = entry.start(&cx);
     progress.end();
     let mut outcome = outcome?;
@@ -101,15 +103,4 @@ impl experiment::Progress for Shared {
     fn step(&self, done: u64, total: u64, doing: &str) {
         self.0.step(done, total, doing);
     }
-}
-
-/// Columns of the terminal.
-pub fn width() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
-    told.unwrap_or_else(|| headstart_io::terminal_width().unwrap_or(100))
-}
-
-/// Whether colours are welcome (no-color.org).
-pub fn colour() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }

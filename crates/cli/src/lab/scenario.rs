@@ -1,8 +1,7 @@
 //! `headstart lab scenario`: a network and its traffic from a TOML file, in virtual time, in namespaces, or both side by
 //! side; or a program on one of its nodes.
 
-use super::run::{colour, width};
-use crate::exit;
+use crate::{exit, output};
 use anyhow::Context as _;
 use headstart_lab::netns::{self, Entered, Entry};
 use headstart_lab::report::{self, Kind, Table};
@@ -82,7 +81,10 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         crate::say!("{}", object(&scenario, doubt.is_none(), &rows));
     } else {
         let table = table(&scenario, &rows);
-        crate::say!("{}", table.to_text(width(), std::io::stdout().is_terminal() && colour()).trim_end());
+        crate::say!(
+            "{}",
+            table.to_text(output::width(), std::io::stdout().is_terminal() && output::colour()).trim_end()
+        );
     }
     Ok(if doubt.is_none() { exit::OK } else { exit::INVALID })
 }

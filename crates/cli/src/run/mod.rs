@@ -7,8 +7,10 @@
 mod summary;
 mod ways;
 
+use crate::config::{Config, all};
 use crate::{exit, supervise};
 use anyhow::Context as _;
+use clap::ValueEnum as _;
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::{Settings, race};
 use headstart_core::path::Family;
@@ -23,9 +25,10 @@ use headstart_io::watchdog::{self, Watchdog};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use ways::{Via, Ways};
+pub use ways::Via;
+use ways::Ways;
 
 /// The preloaded library, as the build made it.
 const LIBRARY: &[u8] = include_bytes!(env!("HEADSTART_LIBRARY"));
@@ -33,18 +36,19 @@ const LIBRARY: &[u8] = include_bytes!(env!("HEADSTART_LIBRARY"));
 /// Arguments of `headstart run`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The race that orders lookups and connections (see `headstart list races`).
-    #[arg(long, value_name = "NAME", default_value = race::DEFAULT)]
-    race: String,
-    /// How long answers are kept: `ttl`, `off`, or seconds such as `3600s` (paper 1).
-    #[arg(long, value_name = "TIME", default_value = "ttl", value_parser = lifetime)]
-    cache_lifetime: Lifetime,
-    /// Share of races that try the other family too, to learn.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = share)]
-    explore: f64,
-    /// How the program is reached.
-    #[arg(long, value_enum, default_value_t = Via::Auto)]
-    via: Via,
+    /// The race that orders lookups and connections (see `headstart list races`) [default: setting `connect.race`].
+    #[arg(long, value_name = "NAME")]
+    race: Option<String>,
+    /// How long answers are kept: `ttl`, `off`, or seconds such as `3600s` (paper 1) [default: setting
+    /// `connect.cache-lifetime`].
+    #[arg(long, value_name = "TIME")]
+    cache_lifetime: Option<String>,
+    /// Share of races that try the other family too, to learn [default: setting `connect.explore`].
+    #[arg(long, value_name = "SHARE")]
+    explore: Option<String>,
+    /// How the program is reached [default: setting `connect.via`].
+    #[arg(long, value_enum)]
+    via: Option<Via>,
     /// Serve this run by a supervisor of its own, which knows nothing of earlier runs and ends with it. Also by
     /// HEADSTART=private, and where other settings than the default ones are given.
     #[arg(long)]
@@ -63,7 +67,8 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-fn lifetime(text: &str) -> Result<Lifetime, String> {
+/// Reads the setting `connect.cache-lifetime`.
+pub fn lifetime(text: &str) -> Result<Lifetime, String> {
     match text {
         "ttl" => Ok(Lifetime::Ttl),
         "off" => Ok(Lifetime::Off),
@@ -76,15 +81,22 @@ fn lifetime(text: &str) -> Result<Lifetime, String> {
     }
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|s| (0.0..=1.0).contains(s)).ok_or_else(|| "give a share between 0 and 1".into())
-}
-
 /// Runs the program; its exit code.
-pub fn run(args: Args) -> anyhow::Result<u8> {
-    let settings = settings(&args)?;
+pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
+    let mut config = Config::load(named)?;
+    let race = race_of(&args)?;
+    config.flag(&all::RACE, "--race", args.race.as_deref().filter(|_| !race.is_some_and(|race| race.lab_only)))?;
+    config.flag(&all::CACHE_LIFETIME, "--cache-lifetime", args.cache_lifetime.as_deref())?;
+    config.flag(&all::EXPLORE, "--explore", args.explore.as_deref())?;
+    let mut settings = supervise::settings(&config)?;
+    settings.race = race.unwrap_or(settings.race);
+    if let Some(file) = &args.faster {
+        settings.faster = faster(file)?;
+    }
+    let via = args.via.unwrap_or_else(|| Via::from_str(&config.text(&all::VIA), false).unwrap_or(Via::Auto));
+    args.via = Some(via);
     let program = &args.command[0];
-    let ways = Ways::to(program, args.via);
+    let ways = Ways::to(program, via);
     let mut command = Command::new(program);
     command.args(&args.command[1..]);
     if let Some(why) = ways.why_not() {
@@ -94,7 +106,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     // From before there is anything to leave behind.
     signal::pass_on_to(0).context("handling signals")?;
     let folder = if ways.preload.is_ok() { Some(Folder::create(LIBRARY)?) } else { None };
-    let mut link = attach(&args, settings, &ways, folder.as_ref())?;
+    let mut link = attach(&args, settings, &ways, folder.as_ref(), config.whole(&all::LINGER))?;
     if let Some(folder) = &folder {
         let mut preload = folder.library().into_os_string();
         if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
@@ -123,27 +135,24 @@ fn complain(args: &Args, what: std::fmt::Arguments<'_>) {
     }
 }
 
-fn settings(args: &Args) -> anyhow::Result<Settings> {
-    let entry = race::find(&args.race).map_err(|e| exit::Usage(e.to_string()))?;
+/// The race of the flag, if there is one: the lab's own too.
+fn race_of(args: &Args) -> anyhow::Result<Option<&'static race::Entry>> {
+    let Some(name) = &args.race else { return Ok(None) };
+    let entry = race::find(name).map_err(|e| exit::Usage(e.to_string()))?;
     if entry.lab_only && args.faster.is_none() {
-        return Err(
-            exit::Usage(format!("race {:?} knows what no host can know; only the lab runs it", entry.name)).into()
-        );
+        let why = format!("race {:?} knows what no host can know; only the lab runs it", entry.name);
+        return Err(exit::Usage(why).into());
     }
-    let mut settings = Settings::of(entry);
-    settings.lifetime = args.cache_lifetime;
-    settings.explore = args.explore;
-    settings.seed = u64::from(std::process::id());
-    if let Some(file) = &args.faster {
-        settings.faster = faster(file)?;
-    }
-    Ok(settings)
+    Ok(Some(entry))
 }
 
 /// Whether this run wants a supervisor of its own: it says so, or it wants what the user's supervisor does not do.
 fn is_private(args: &Args, settings: &Settings) -> bool {
     let asked = args.private || std::env::var_os("HEADSTART").is_some_and(|v| v == "private");
-    let usual = supervise::settings();
+    // Mistakes in the usual files have been found before this.
+    let Ok(usual) = Config::in_common().map_err(Into::into).and_then(|config| supervise::settings(&config)) else {
+        return true;
+    };
     asked
         || settings.race.name != usual.race.name
         || settings.lifetime != usual.lifetime
@@ -152,7 +161,7 @@ fn is_private(args: &Args, settings: &Settings) -> bool {
 }
 
 /// Registers the run with the user's supervisor, or with one of its own.
-fn attach(args: &Args, settings: Settings, ways: &Ways, folder: Option<&Folder>) -> anyhow::Result<Link> {
+fn attach(args: &Args, settings: Settings, ways: &Ways, folder: Option<&Folder>, linger: u64) -> anyhow::Result<Link> {
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned());
     let preload = match folder {
         Some(folder) => {
@@ -163,7 +172,7 @@ fn attach(args: &Args, settings: Settings, ways: &Ways, folder: Option<&Folder>)
     };
     let registration = Registration { command: words.collect(), via: ways.name().to_owned(), preload };
     if !is_private(args, &settings) {
-        match Link::shared(supervise::command(), &registration) {
+        match Link::shared(supervise::command(linger), &registration) {
             Ok(link) => return Ok(link),
             Err(why) if !args.quiet => crate::complain!("headstart: {why}; this run has a supervisor of its own"),
             Err(_) => {}
@@ -178,6 +187,9 @@ fn report(args: &Args, summary: Result<Summary, ControlError>) -> anyhow::Result
         Ok(gained) => summary::in_words(gained),
         Err(why) => format!("what was gained is not known, for {why}; the program went on alone"),
     };
+    for note in summary.iter().flat_map(|summary| &summary.notes) {
+        complain(args, format_args!("{note}"));
+    }
     if let Some(file) = &args.summary {
         let text = summary.as_ref().map(|s| summary::json(s).to_string());
         let text = text.map_err(|why| anyhow::anyhow!("{why}")).context("asking for the summary")?;
@@ -256,7 +268,7 @@ fn heard(
             return None;
         }
     };
-    if let (Via::Auto, Err(why)) = (args.via, &ways.preload) {
+    if let (Some(Via::Auto), Err(why)) = (args.via, &ways.preload) {
         complain(args, format_args!("{} is reached by its system calls only: {why}", program.to_string_lossy()));
     }
     // Should the supervisor have gone, the watchdog is needed at once; the end of the connection tells.
@@ -287,11 +299,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lifetimes_and_shares_are_read_or_explained() {
+    fn lifetimes_are_read_or_explained() {
         assert_eq!(lifetime("3600s"), Ok(Lifetime::Fixed(Duration::from_secs(3600))));
         assert_eq!((lifetime("ttl"), lifetime("off")), (Ok(Lifetime::Ttl), Ok(Lifetime::Off)));
         assert!(lifetime("soon").unwrap_err().contains("3600s"));
-        assert!(share("1.5").is_err() && share("x").is_err() && share("0.5") == Ok(0.5));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Programs that headstart does not reach, or in one of its ways only: they run as they are, and one line says so.
 
-use crate::lab::{Ended, HEADSTART, Lab, compiled, found, inside};
+use crate::lab::{Ended, HEADSTART, Lab, compiled, found, go_program, inside};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -44,20 +44,10 @@ inside!(a_static_c_program_runs_and_is_said_not_to_be_covered, || {
 
 inside!(a_go_program_without_the_c_library_runs_and_is_said_not_to_be_covered, || {
     let lab = Lab::new();
-    let Some(go) = found("go", "golang-go") else { return };
-    let (source, program) = (lab.scratch.path("fetch.go"), lab.scratch.path("fetch"));
-    fs::write(
-        &source,
-        "package main\nimport (\"io\"; \"net/http\"; \"os\")\nfunc main() {\n\
-         r, err := http.Get(\"http://v4.lab.example/\")\nif err != nil { panic(err) }\n\
-         io.Copy(os.Stdout, r.Body)\nos.Exit(7)\n}\n",
-    )
-    .unwrap();
-    let mut build = Command::new(go);
-    build.args(["build", "-o"]).arg(&program).arg(&source).env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=mod");
-    build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").env("GOCACHE", lab.scratch.path("go-cache"));
-    let output = build.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = "package main\nimport (\"io\"; \"net/http\"; \"os\")\nfunc main() {\n\
+                r, err := http.Get(\"http://v4.lab.example/\")\nif err != nil { panic(err) }\n\
+                io.Copy(os.Stdout, r.Body)\nos.Exit(7)\n}\n";
+    let Some(program) = go_program(&lab.scratch, text) else { return };
     not_covered(&lab, &program, "statically linked", 7);
 });
 

@@ -74,7 +74,7 @@ inside!(calls_that_were_left_alone_are_told_with_the_reason, || {
 inside!(without_knowledge_it_says_so_and_fails, || {
     let lab = Lab::new();
     let alone = explain(&lab, &["www.lab.example"]);
-    assert!(alone.code == Some(1) && alone.err.contains("no supervisor"), "{alone:?}");
+    assert!(alone.code == Some(5) && alone.err.contains("no supervisor"), "{alone:?}");
     assert_eq!(run(&lab, &["true"]).code, Some(0));
     for words in [&["www.lab.example"][..], &["www.lab.example", "--json"], &[""]] {
         let nothing = explain(&lab, words);
@@ -91,5 +91,5 @@ fn a_private_supervisor_is_nobody_elses_business() {
     let run = ended(
         scratch.headstart(["run", "-q", "--private", "--", HEADSTART, "explain", "www.example"]).spawn().unwrap(),
     );
-    assert!(run.code == Some(1) && run.err.contains("no supervisor"), "{run:?}");
+    assert!(run.code == Some(5) && run.err.contains("no supervisor"), "{run:?}");
 }

@@ -68,7 +68,11 @@ impl Scratch {
 
     /// A command with this folder as its home.
     pub fn settle(&self, command: &mut Command) {
-        command.env("XDG_RUNTIME_DIR", self.path("run")).env("HOME", &self.0).env("LC_ALL", "C");
+        command
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env("HOME", &self.0)
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("LC_ALL", "C");
         PROXIES.iter().for_each(|name| _ = command.env_remove(name));
         command.env_remove("HEADSTART_DIR").env_remove("LD_PRELOAD").env_remove("HEADSTART_LINGER");
         // A supervisor that no other test has told anything, and that ends with the run.
@@ -245,6 +249,22 @@ pub fn compiled(scratch: &Scratch, source: &str, flags: &[&str]) -> Option<PathB
     let mut command = Command::new(cc);
     command.args(["-O1", "-Wall", "-Werror", "-pthread", "-o"]).arg(&program).arg(&source).args(flags);
     let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+/// Builds a Go program without the C library; `None`, and a line that says so, without the toolchain.
+pub fn go_program(scratch: &Scratch, text: &str) -> Option<PathBuf> {
+    let go = found("go", "golang-go")?;
+    let (source, program) = (scratch.path("program.go"), scratch.path("program"));
+    fs::write(&source, text).unwrap();
+    let mut build = Command::new(go);
+    build.args(["build", "-o"]).arg(&program).arg(&source).current_dir(&scratch.0);
+    // The standard library and nothing else, by this toolchain, whatever the user's settings are. Modules on, though there
+    // are none: without, the program would behave as those of old versions of Go (GODEBUG).
+    build.env("CGO_ENABLED", "0").env("GO111MODULE", "on").env("GOTOOLCHAIN", "local").env("GOFLAGS", "");
+    build.env("GOCACHE", scratch.path("go-cache"));
+    let output = build.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(program)
 }

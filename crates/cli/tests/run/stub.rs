@@ -1,7 +1,7 @@
 //! Programs that speak DNS themselves: they get the same answers as without headstart, and one lost family does not hold up
 //! the other.
 
-use crate::lab::{Ended, Lab, compiled, found, inside, python, world};
+use crate::lab::{Ended, Lab, compiled, found, go_program, inside, python, world};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -92,19 +92,6 @@ inside!(a_program_of_musl_is_told_the_same, || {
     prints_the_same(&lab, &c_program(program));
 });
 
-/// Builds a Go program without the C library.
-fn go_program(lab: &Lab, text: &str) -> Option<PathBuf> {
-    let go = found("go", "golang-go")?;
-    let (source, program) = (lab.scratch.path("program.go"), lab.scratch.path("program"));
-    fs::write(&source, text).unwrap();
-    let mut build = Command::new(go);
-    build.args(["build", "-o"]).arg(&program).arg(&source).env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=mod");
-    build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").env("GOCACHE", lab.scratch.path("go-cache"));
-    let output = build.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(program)
-}
-
 inside!(a_go_program_is_told_the_same, || {
     let lab = lab();
     let text = "package main\nimport (\"context\"; \"fmt\"; \"net\"; \"os\"; \"sort\")\nfunc main() {\n\
@@ -112,7 +99,7 @@ inside!(a_go_program_is_told_the_same, || {
                 for _, name := range os.Args[1:] {\n\
                 a, err := r.LookupHost(context.Background(), name)\nsort.Strings(a)\n\
                 fmt.Println(name, a, err != nil)\n} }\n";
-    let Some(program) = go_program(&lab, text) else { return };
+    let Some(program) = go_program(&lab.scratch, text) else { return };
     prints_the_same(&lab, &c_program(program));
 });
 
@@ -123,7 +110,7 @@ inside!(a_go_program_that_comes_again_finds_its_connection_begun, || {
                 for i := 0; i < 3; i++ {\n\
                 r, err := c.Get(os.Args[1])\nif err != nil { panic(err) }\n\
                 io.Copy(os.Stdout, r.Body)\nr.Body.Close()\n} }\n";
-    let Some(program) = go_program(&lab, text) else { return };
+    let Some(program) = go_program(&lab.scratch, text) else { return };
     for site in ["www", "v4", "v6", "slow-v6"] {
         let words = [program.display().to_string(), format!("http://{site}.lab.example/bytes/20000")];
         let (bare, ours) = (lab.bare(&words), ours(&lab, &words));

@@ -64,8 +64,8 @@ pub(super) struct Asks {
     waiting: VecDeque<Waiting>,
     recent: VecDeque<(Question, Instant)>,
     said: BTreeMap<Question, Said>,
-    /// Where programs have gone after they had asked for a name.
-    ports: BTreeMap<(AppId, Arc<str>), u16>,
+    /// Where programs have gone after they had asked for a name, and when.
+    ports: BTreeMap<(AppId, Arc<str>), (u16, Instant)>,
     routes: [bool; 2],
 }
 
@@ -128,18 +128,22 @@ impl Asks {
     }
 
     /// It has gone to `port` of an address of `name`, and will most likely go there after its next question too.
-    pub fn went_to(&mut self, app: &AppId, name: Arc<str>, port: u16) {
-        if self.ports.len() >= MAX_PORTS {
-            self.ports.pop_first();
+    pub fn went_to(&mut self, now: Instant, app: &AppId, name: Arc<str>, port: u16) {
+        let key = (Arc::clone(app), name);
+        if self.ports.len() >= MAX_PORTS
+            && !self.ports.contains_key(&key)
+            && let Some(oldest) = self.ports.iter().min_by_key(|(_, (_, at))| *at).map(|(key, _)| key.clone())
+        {
+            self.ports.remove(&oldest);
         }
-        self.ports.insert((Arc::clone(app), name), port);
+        self.ports.insert(key, (port, now));
     }
 
     /// Where it will most likely go, now that it asks, and over which families. Said once for each time that it has gone
     /// there: one who only asks is not run ahead of twice.
     pub fn goes_to(&mut self, question: &Question) -> Option<(u16, Want)> {
         let family = question.record.family()?;
-        let port = self.ports.remove(&(Arc::clone(&question.app), Arc::clone(&question.name)))?;
+        let (port, _) = self.ports.remove(&(Arc::clone(&question.app), Arc::clone(&question.name)))?;
         let other = Question { record: family.other().into(), ..question.clone() };
         let both = self.said.contains_key(&other) || self.recent.iter().any(|(q, _)| *q == other);
         Some((port, if both { Want::Both } else { Want::Only(family) }))
@@ -178,5 +182,34 @@ impl Asks {
         let (_, asked) = self.recent.iter().find(|(q, _)| *q == other)?;
         let apart = waiting.since.since(*asked).max(asked.since(waiting.since));
         (apart <= TOGETHER).then(|| known.at.max(*asked).max(waiting.since) + RESOLUTION_DELAY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_program_went_longest_ago_is_forgotten_first() {
+        let mut asks = Asks::default();
+        let question = |app: &str, n: usize| Question {
+            app: app.into(),
+            name: format!("{n}.example").into(),
+            record: Family::V4.into(),
+        };
+        let go = |asks: &mut Asks, app: &str, n: usize, at: usize| {
+            let Question { app, name, .. } = question(app, n);
+            asks.went_to(Instant::from_millis(at as u64), &app, name, 443);
+        };
+        (0..MAX_PORTS).for_each(|n| go(&mut asks, "many", n, n));
+        go(&mut asks, "many", 0, MAX_PORTS);
+        assert_eq!(asks.ports.len(), MAX_PORTS, "it is known already");
+        go(&mut asks, "another", 0, MAX_PORTS + 1);
+        go(&mut asks, "yet another", 0, MAX_PORTS + 2);
+        let goes = |asks: &mut Asks, app, n| asks.goes_to(&question(app, n)).map(|(port, _)| port);
+        assert_eq!((goes(&mut asks, "many", 1), goes(&mut asks, "many", 2)), (None, None));
+        for (app, n) in [("many", 0), ("many", 3), ("another", 0), ("yet another", 0)] {
+            assert_eq!(goes(&mut asks, app, n), Some(443), "{app} {n}");
+        }
     }
 }

@@ -166,11 +166,17 @@ impl Cache {
     }
 
     /// Lets every answer expire now; what is remembered for races stays.
-    #[cfg(test)]
     pub(super) fn expire(&mut self) {
         for known in self.names.values_mut() {
             known.entries.iter_mut().flatten().for_each(|e| e.expires = Instant::ZERO);
         }
+    }
+
+    /// Forgets `name`; the addresses that it had.
+    pub fn forget(&mut self, name: &str) -> Vec<IpAddr> {
+        let addresses = self.remembered(name);
+        self.names.remove(name);
+        addresses
     }
 
     /// Forgets every answer, as on a change of network.

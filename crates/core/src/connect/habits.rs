@@ -333,6 +333,15 @@ impl Habits {
         }
     }
 
+    /// Forgets that a program, or any, has ever asked for `host`.
+    pub fn forget_host(&mut self, app: Option<&str>, host: &str) {
+        for (_, program) in self.programs.iter_mut().filter(|(known, _)| app.is_none_or(|app| app == &***known)) {
+            program.names.remove(host);
+            program.names.values_mut().for_each(|name| _ = name.followers.remove(host));
+        }
+        self.version += 1;
+    }
+
     /// Forgets a program, or all.
     pub fn forget(&mut self, app: Option<&str>) {
         self.programs.retain(|known, _| app.is_some_and(|app| &**known != app));

@@ -26,7 +26,9 @@ pub(super) struct Open {
     pub asked: Instant,
     /// Whose tally its queries are counted in: that of who asked first.
     pub account: u32,
-    /// Queries sent so far.
+    /// The server that was asked first.
+    pub first: u32,
+    /// Queries sent so far, each to the next server.
     pub sent: u32,
     /// Retries done because their time came; retries after a refusal are not counted.
     timed: usize,
@@ -50,17 +52,30 @@ pub(super) enum Due {
 pub(super) struct Lookups {
     open: BTreeMap<QueryId, Open>,
     next: u64,
+    /// The first that was asked on this network.
+    first_here: u64,
 }
 
 impl Lookups {
-    /// The query for `question`, and whether it is new and must be sent.
+    /// The host is on another network: what is under way was asked on the one before.
+    pub fn move_on(&mut self) {
+        self.first_here = self.next;
+    }
+
+    /// Whether this was asked on the network that the host is on.
+    pub fn is_of_here(&self, id: QueryId) -> bool {
+        id.0 >= self.first_here
+    }
+
+    /// The query for `question` on this network, and whether it is new and must be sent.
     pub fn ask(&mut self, now: Instant, account: u32, question: &Question) -> (QueryId, bool) {
-        if let Some((id, _)) = self.open.iter().find(|(_, o)| o.question == *question) {
+        let mut of_here = self.open.range(QueryId(self.first_here)..);
+        if let Some((id, _)) = of_here.find(|(_, o)| o.question == *question) {
             return (*id, false);
         }
         let id = QueryId(self.next);
         self.next += 1;
-        self.open.insert(id, Open { question: question.clone(), asked: now, account, sent: 1, timed: 0 });
+        self.open.insert(id, Open { question: question.clone(), asked: now, account, first: 0, sent: 1, timed: 0 });
         (id, true)
     }
 

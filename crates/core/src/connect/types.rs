@@ -69,7 +69,7 @@ pub struct Ask {
     pub name: String,
     /// The type that is asked for.
     pub record: RecordType,
-    /// The server that it asks, as in [`Output::Query`]; the first that is asked if one must be.
+    /// The server that it asks, as in [`Output::Query`]; the first that is asked if one must be, and then the next ones.
     pub server: u32,
 }
 
@@ -153,6 +153,8 @@ pub enum Input {
     },
     /// Something happened to a connection that was to be watched.
     Spoilt(AttemptId, Spoilt),
+    /// So many servers may be asked; one unless it is said.
+    Servers(u32),
     /// The host is on this network, with routes for these families.
     Network {
         /// Which one.
@@ -162,6 +164,11 @@ pub enum Input {
         /// Whether there is a route to IPv6 destinations.
         v6: bool,
     },
+    /// The network that the host has been on all the time turns out to be this one.
+    Recognised(NetworkId),
+    /// The host was asleep for this long, which no clock of ours has counted: answers may have run out, servers may have
+    /// closed what was open.
+    Woken(Duration),
 }
 
 /// The answer to a [`Resolve`].
@@ -188,7 +195,7 @@ pub enum Output {
         name: Arc<str>,
         /// Of which type.
         record: RecordType,
-        /// 0 for the first try; the transport takes it modulo its number of servers.
+        /// For the first try 0, or the server that the program has asked; the transport takes it modulo its number of servers.
         server: u32,
     },
     /// No answer to this query is awaited any more.

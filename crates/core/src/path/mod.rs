@@ -5,7 +5,9 @@
 //! suspension ends, and exploration (see `connect::race::adaptive`) keeps it from hardening into prejudice.
 
 mod family;
+pub mod identity;
 mod peer;
+pub mod record;
 mod rtt;
 
 pub use family::{Family, FamilyHistory};
@@ -14,6 +16,7 @@ pub use rtt::RttEstimate;
 
 use crate::time::{Duration, Instant};
 use crate::wire::nat64::Prefix;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -29,6 +32,7 @@ pub const UNANSWERED_AFTER: Duration = Duration::from_millis(250);
 
 /// Identity of an attached network, as the network monitor tells them apart; opaque here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NetworkId(pub u64);
 
 /// History of one network.
@@ -39,6 +43,8 @@ pub struct Network {
     peers: HashMap<IpAddr, PeerHistory>,
     /// Prefixes of its translators, and until when nobody needs to ask again.
     translators: Option<(Vec<Prefix>, Instant)>,
+    /// Outcomes that were recorded.
+    learned: u64,
 }
 
 /// What an attempt to connect came to.
@@ -113,6 +119,7 @@ impl Network {
     /// Takes in what an attempt to `addr` came to.
     pub fn record(&mut self, now: Instant, addr: IpAddr, outcome: Outcome) {
         let family = Family::of(addr);
+        self.learned += 1;
         match outcome {
             Outcome::Connected(rtt) => {
                 self.family_mut(family).connected(rtt);
@@ -127,12 +134,32 @@ impl Network {
         }
     }
 
+    /// Adds what was learned since, which is nearer to the truth than what was known.
+    fn absorb(&mut self, newer: Self) {
+        for family in Family::BOTH {
+            let mut learned = newer.family(family).clone();
+            let known = self.family_mut(family);
+            learned.rtt = learned.rtt.or(known.rtt);
+            learned.lookup = learned.lookup.or(known.lookup);
+            *known = learned;
+        }
+        self.peers.extend(newer.peers);
+        while self.peers.len() > MAX_PEERS {
+            self.drop_oldest_peer();
+        }
+        self.translators = newer.translators.or_else(|| self.translators.take());
+    }
+
+    fn drop_oldest_peer(&mut self) {
+        let oldest = self.peers.iter().min_by_key(|(a, p)| (p.last_used, **a)).map(|(a, _)| *a);
+        if let Some(oldest) = oldest {
+            self.peers.remove(&oldest);
+        }
+    }
+
     fn peer_mut(&mut self, addr: IpAddr, now: Instant) -> &mut PeerHistory {
         if !self.peers.contains_key(&addr) && self.peers.len() >= MAX_PEERS {
-            let oldest = self.peers.iter().min_by_key(|(a, p)| (p.last_used, **a)).map(|(a, _)| *a);
-            if let Some(oldest) = oldest {
-                self.peers.remove(&oldest);
-            }
+            self.drop_oldest_peer();
         }
         self.peers.entry(addr).or_insert_with(|| PeerHistory::new(now))
     }
@@ -145,12 +172,45 @@ pub struct PathBook {
     current: NetworkId,
     /// Those that it was on before, the latest last.
     former: VecDeque<NetworkId>,
+    /// Changes that are not of a network alone.
+    moves: u64,
 }
 
 impl PathBook {
     /// The network that the host is on.
     pub fn current(&mut self) -> &mut Network {
         self.networks.entry(self.current).or_default()
+    }
+
+    /// Counts up whenever something was learned on the current network, or on another since it was left.
+    pub fn version(&self) -> u64 {
+        self.networks.values().map(|network| network.learned).fold(self.moves, u64::wrapping_add)
+    }
+
+    /// Forgets peers, on every network.
+    pub fn forget(&mut self, peers: &[IpAddr]) {
+        for network in self.networks.values_mut() {
+            peers.iter().for_each(|peer| _ = network.peers.remove(peer));
+        }
+        self.moves += 1;
+    }
+
+    /// The network that the host is on turns out to be `network`: what was learned of it under its first name is added to
+    /// what was known of it.
+    pub fn recognise(&mut self, network: NetworkId) {
+        if network == self.current {
+            return;
+        }
+        let here = self.networks.remove(&self.current).unwrap_or_default();
+        self.former.retain(|id| *id != network);
+        self.current = network;
+        self.moves += 1;
+        match self.networks.entry(network) {
+            Entry::Occupied(known) => known.into_mut().absorb(here),
+            Entry::Vacant(place) => {
+                place.insert(here);
+            }
+        }
     }
 
     /// The host has moved to `network`. What was learned on others stays with them.
@@ -196,6 +256,23 @@ mod tests {
         assert!(!book.current().is_failing(v6(1), at(1)));
         book.move_to(NetworkId(0));
         assert!(book.current().is_failing(v6(1), at(1)));
+    }
+
+    #[test]
+    fn a_network_that_is_recognised_is_known_of_old_and_keeps_what_it_has_just_taught() {
+        let mut book = PathBook::default();
+        book.move_to(NetworkId(7));
+        book.current().record(at(0), v6(1), Outcome::Connected(Duration::from_millis(40)));
+        book.current().record(at(0), v6(2), Outcome::Connected(Duration::from_millis(60)));
+        book.move_to(NetworkId(8));
+        book.current().record(at(5), v6(1), Outcome::Failed);
+        book.current().family_mut(Family::V4).has_route = false;
+        book.recognise(NetworkId(7));
+        assert!(book.current().is_failing(v6(1), at(6)), "the newer");
+        assert!(book.current().peer(v6(2)).is_some(), "the older");
+        assert!(book.current().family(Family::V6).rtt.is_some() && !book.current().family(Family::V4).has_route);
+        book.move_to(NetworkId(8));
+        assert!(book.current().peer(v6(1)).is_none(), "there is no such network");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What is known of one peer address on one network.
 
 use super::RttEstimate;
+use super::record::PeerRecord;
 use crate::time::{Duration, Instant};
+use std::net::IpAddr;
 
 /// A failure older than this is forgotten: "on the order of 10 minutes", RFC 6555, section 4.2.
 pub const FAILURE_MEMORY: Duration = Duration::from_secs(600);
@@ -15,24 +17,25 @@ pub struct PeerHistory {
     pub has_answered: bool,
     /// When it was last tried.
     pub last_used: Instant,
-    last_failure: Option<Instant>,
+    /// Until when a failure counts.
+    failing_until: Option<Instant>,
 }
 
 impl PeerHistory {
     pub(super) fn new(now: Instant) -> Self {
-        Self { rtt: None, has_answered: false, last_used: now, last_failure: None }
+        Self { rtt: None, has_answered: false, last_used: now, failing_until: None }
     }
 
     /// Whether the last attempt failed, less than 10 minutes ago (`FAILURE_MEMORY`).
     pub fn is_failing(&self, now: Instant) -> bool {
-        self.last_failure.is_some_and(|at| now < at + FAILURE_MEMORY)
+        self.failing_until.is_some_and(|until| now < until)
     }
 
     pub(super) fn connected(&mut self, now: Instant, rtt: Duration) {
         self.rtt = Some(RttEstimate::extend(self.rtt, rtt));
         self.has_answered = true;
         self.last_used = now;
-        self.last_failure = None;
+        self.failing_until = None;
     }
 
     /// A handshake was given up after `waited` without an answer: the round-trip time is no less than that.
@@ -45,8 +48,35 @@ impl PeerHistory {
 
     pub(super) fn failed(&mut self, now: Instant) {
         self.last_used = now;
-        self.last_failure = Some(now);
+        self.failing_until = Some(now + FAILURE_MEMORY);
     }
+
+    pub(super) fn to_record(&self, now: Instant, address: IpAddr) -> PeerRecord {
+        let failed = self.failing_until.filter(|until| now < *until).map(|until| FAILURE_MEMORY - (until - now));
+        PeerRecord {
+            address,
+            rtt: self.rtt.map(Into::into),
+            has_answered: self.has_answered,
+            used_ago_s: (now - self.last_used).as_secs(),
+            failed_ago_s: failed.map(|ago| ago.as_secs()),
+        }
+    }
+
+    pub(super) fn recalled(now: Instant, record: &PeerRecord) -> Self {
+        let ago = |s| Duration::from_secs(s);
+        // The failure may be older than the clock.
+        let left = record.failed_ago_s.map(|s| FAILURE_MEMORY.saturating_sub(ago(s)));
+        Self {
+            rtt: record.rtt.map(Into::into),
+            has_answered: record.has_answered,
+            last_used: Instant::from_nanos(now.as_nanos().saturating_sub(nanos(ago(record.used_ago_s)))),
+            failing_until: left.filter(|left| !left.is_zero()).map(|left| now + left),
+        }
+    }
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ pub enum Answer {
     NxDomain(Duration),
     /// The server could not or would not answer (any other RCODE).
     Refused,
+    /// The server does not understand the query (FORMERR, NOTIMP): without EDNS it may (RFC 6891, section 6.2.2).
+    NotUnderstood,
     /// The answer did not fit; ask again over TCP.
     Truncated,
 }
@@ -92,15 +94,25 @@ fn absolute(name: &str) -> Result<Name, BadName> {
 /// The query for the records of `name` of this type (or of this family's type), recursion desired, EDNS0 with
 /// [`MAX_UDP_PAYLOAD`].
 pub fn encode_query(id: u16, name: &str, record: impl Into<RecordType>) -> Result<Vec<u8>, BadName> {
-    let mut message = Message::new(id, MessageType::Query, OpCode::Query);
-    message.metadata.recursion_desired = true;
-    message.add_query(Query::query(absolute(name)?, wire_type(record.into())));
+    let mut message = question(id, name, record.into())?;
     let mut edns = Edns::new();
     edns.set_max_payload(MAX_UDP_PAYLOAD);
     // Whether the server has validated its answer is for programs that ask for it (RFC 6840, section 5.7; see `relay`).
     message.metadata.authentic_data = true;
     message.set_edns(edns);
     message.to_vec().map_err(|_| BadName(name.to_owned()))
+}
+
+/// The same query as RFC 1035 knows it, for servers that answer [`Answer::NotUnderstood`] to the other.
+pub fn encode_query_without_edns(id: u16, name: &str, record: impl Into<RecordType>) -> Result<Vec<u8>, BadName> {
+    question(id, name, record.into())?.to_vec().map_err(|_| BadName(name.to_owned()))
+}
+
+fn question(id: u16, name: &str, record: RecordType) -> Result<Message, BadName> {
+    let mut message = Message::new(id, MessageType::Query, OpCode::Query);
+    message.metadata.recursion_desired = true;
+    message.add_query(Query::query(absolute(name)?, wire_type(record)));
+    Ok(message)
 }
 
 /// Reads `bytes` as the answer to the query `id` for the records of `name` of this type (or of this family's type).
@@ -110,11 +122,17 @@ pub fn decode_answer(bytes: &[u8], id: u16, name: &str, record: impl Into<Record
     let record = record.into();
     let message = Message::from_vec(bytes).map_err(|_| NotAnAnswer::Malformed)?;
     let asked = absolute(name).map_err(|_| NotAnAnswer::Unrelated)?;
+    let not_understood = matches!(message.metadata.response_code, ResponseCode::FormErr | ResponseCode::NotImp);
+    let about_it = match &message.queries[..] {
+        [q] => q.name.eq_ignore_root(&asked) && q.query_type == wire_type(record) && q.query_class == DNSClass::IN,
+        // A server that could not read the question cannot repeat it.
+        [] => not_understood,
+        _ => false,
+    };
     let to_us = message.metadata.id == id
         && message.metadata.message_type == MessageType::Response
         && message.metadata.op_code == OpCode::Query
-        && matches!(&message.queries[..], [q] if q.name.eq_ignore_root(&asked)
-            && q.query_type == wire_type(record) && q.query_class == DNSClass::IN);
+        && about_it;
     if !to_us {
         return Err(NotAnAnswer::Unrelated);
     }
@@ -132,6 +150,7 @@ pub fn decode_answer(bytes: &[u8], id: u16, name: &str, record: impl Into<Record
                 (true, true) => Answer::NoData(negative_ttl(&message)),
             }
         }
+        _ if not_understood => Answer::NotUnderstood,
         _ => Answer::Refused,
     })
 }
@@ -280,6 +299,32 @@ mod tests {
             ("www.example.org.", WireType::AAAA)
         );
         assert_eq!(m.max_payload(), MAX_UDP_PAYLOAD);
+    }
+
+    #[test]
+    fn a_query_without_edns_has_nothing_that_rfc_1035_does_not_know() {
+        let bytes = encode_query_without_edns(9, "www.example.org", Family::V6).unwrap();
+        let m = Message::from_vec(&bytes).unwrap();
+        assert_eq!((m.metadata.id, m.metadata.authentic_data, m.edns.is_none()), (9, false, true));
+        let question = &encode_query(9, "www.example.org", Family::V6).unwrap()[12..bytes.len()];
+        assert_eq!(&bytes[12..], question);
+    }
+
+    #[test]
+    fn a_server_that_does_not_understand_need_not_repeat_the_question() {
+        for code in [ResponseCode::FormErr, ResponseCode::NotImp] {
+            let mut m = reply("www.example.org", Family::V4, vec![]);
+            m.metadata.response_code = code;
+            assert_eq!(read(&m), Ok(Answer::NotUnderstood));
+            m.queries.clear();
+            assert_eq!(read(&m), Ok(Answer::NotUnderstood));
+            assert_eq!(decode_answer(&m.to_vec().unwrap()[..12], 7, "www.example.org", Family::V4), read(&m));
+            m.metadata.id = 8;
+            assert_eq!(read(&m), Err(NotAnAnswer::Unrelated));
+        }
+        let mut m = reply("www.example.org", Family::V4, vec![]);
+        m.queries.clear();
+        assert_eq!(read(&m), Err(NotAnAnswer::Unrelated), "whoever understands repeats it");
     }
 
     #[test]

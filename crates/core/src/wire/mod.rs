@@ -3,9 +3,11 @@
 #[cfg(feature = "dns")]
 pub mod dns;
 pub mod nat64;
+pub mod netlink;
 pub mod options;
 pub mod record;
 #[cfg(feature = "dns")]
 pub mod relay;
 pub mod shim;
 pub mod sockaddr;
+pub mod tcp_metrics;

@@ -1,16 +1,19 @@
 //! The supervisor's ends of control connections: who may come in, and what they are answered.
 
 use super::Supervisor;
+use super::keeper::{Keeper, forget};
 use super::run::Run;
 use super::token::MAX_RUN;
-use crate::control::{Account, ControlError, Descriptor, Registered, Reply, Request, receive, send};
+use crate::control::{
+    Account, ControlError, Descriptor, History, MAX_RUNS_TOLD, Registered, Reply, Request, receive, send, short,
+};
 use headstart_core::connect::Input;
+use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, sockopt};
+use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
-
-/// Runs that an account names at most.
-const MAX_RUNS_TOLD: usize = 16;
 
 /// A control connection.
 #[derive(Debug)]
@@ -71,7 +74,7 @@ impl Supervisor {
         match (request, run) {
             (Request::Run { command, via, pid, descriptors: what }, None) => {
                 let Some(number) = self.free_number() else { return refused("there are too many runs") };
-                let mut run = Run::new(&self.engine, number, Registered { command: short(command), via, pid });
+                let mut run = Run::new(&self.engine, number, Registered { command: short(&command), via, pid });
                 if let Err(why) = matched(&what, descriptors).and_then(|all| run.add(&self.engine, all)) {
                     run.close(&mut self.engine);
                     return Some(Reply::Refused(why));
@@ -83,21 +86,64 @@ impl Supervisor {
             (Request::Run { .. }, Some(_)) => refused("this connection has a run already"),
             (Request::Add { descriptors: what }, Some(number)) => {
                 let run = self.runs.get_mut(&number)?;
-                // Not answered: what cannot be used is as if it had not come.
-                let _ = matched(&what, descriptors).and_then(|all| run.add(&self.engine, all));
-                if let Some(app) = run.launched.take() {
-                    // Another network, since the last run.
+                // Not answered. But calls that nobody hears would wait for ever: `headstart run` notices that we have hung up,
+                // and answers them itself.
+                if matched(&what, descriptors).and_then(|all| run.add(&self.engine, all)).is_err() {
+                    self.hang_up(n);
+                } else if let Some(app) = run.launched.take() {
+                    // The host may have moved since the last run.
                     self.engine.look_around();
                     self.engine.feed(Input::Launched { account: number, app });
                 }
                 None
             }
             (Request::Summarise, Some(number)) => {
-                let summary = self.runs.get(&number)?.summary(&self.engine);
+                let mut summary = self.runs.get(&number)?.summary(&self.engine);
+                summary.notes = self.keeper.as_mut().map(Keeper::news).unwrap_or_default();
                 Some(Reply::Summary(Box::new(summary)))
             }
+            (Request::Remember { descriptors: what }, _) => {
+                Some(match matched(&what, descriptors).and_then(|files| self.remember(files)) {
+                    Ok(()) => Reply::Remembered { notes: self.keeper.as_ref().map(Keeper::notes).unwrap_or_default() },
+                    Err(why) => Reply::Refused(why),
+                })
+            }
+            (Request::Forget { app, host }, _) => Some(match self.forget(app.as_deref(), host.as_deref()) {
+                Ok(records) => Reply::Forgotten { records },
+                Err(why) => Reply::Refused(why),
+            }),
             (Request::Explain { host }, _) => Some(Reply::Explained(Box::new(self.account(&host)))),
             (Request::Add { .. } | Request::Summarise, None) => refused("this connection has no run"),
+        }
+    }
+
+    /// Writes what was learned into the file that came along.
+    fn remember(&mut self, files: Vec<(Descriptor, OwnedFd)>) -> Result<(), String> {
+        let Some((Descriptor::Report, file)) = files.into_iter().next() else {
+            return Err("no file came along to write to".to_owned());
+        };
+        // Whatever else it is might make everybody wait until somebody reads it.
+        let is_file = fstat(&file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        if !is_file {
+            return Err("what came along to write to is no file".to_owned());
+        }
+        let now = self.engine.clock.now();
+        let history = History {
+            programs: self.engine.connector.remembered().programs,
+            networks: self.engine.connector.networks(now),
+            here: Some(self.engine.connector.network()),
+        };
+        let bytes = serde_json::to_vec(&history).map_err(|e| e.to_string())?;
+        File::from(file).write_all(&bytes).map_err(|e| format!("writing failed: {e}"))
+    }
+
+    fn forget(&mut self, app: Option<&str>, host: Option<&str>) -> Result<usize, String> {
+        match &mut self.keeper {
+            Some(keeper) => keeper.forget(&mut self.engine, app, host),
+            None => {
+                forget(&mut self.engine, app, host);
+                Ok(0)
+            }
         }
     }
 
@@ -140,17 +186,45 @@ impl Supervisor {
     }
 }
 
-/// As much of a command line as people need to recognise it.
-fn short(command: Vec<String>) -> Vec<String> {
-    const MAX_WORDS: usize = 16;
-    const MAX_CHARS: usize = 100;
-    command.into_iter().take(MAX_WORDS).map(|word| word.chars().take(MAX_CHARS).collect()).collect()
-}
-
 /// Each descriptor with what it is.
 fn matched(what: &[Descriptor], descriptors: Vec<OwnedFd>) -> Result<Vec<(Descriptor, OwnedFd)>, String> {
     if what.len() != descriptors.len() {
         return Err(format!("{} descriptors were named and {} came", what.len(), descriptors.len()));
     }
     Ok(what.iter().copied().zip(descriptors).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Names;
+    use headstart_core::connect::{Settings, race};
+    use rustix::net::{AddressFamily, SocketType, socketpair};
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    fn with_a_run() -> (Supervisor, OwnedFd) {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (here, there) = pair.unwrap();
+        let settings = Settings::of(race::find("adaptive").unwrap());
+        let mut supervisor = Supervisor::new(settings, Names::of_host()).unwrap();
+        supervisor.admit(there).unwrap();
+        let run = Request::Run { command: vec!["true".into()], via: "auto".into(), pid: 1, descriptors: vec![] };
+        send(&here, &run, &[], SendFlags::empty()).unwrap();
+        supervisor.hear(0);
+        assert!(matches!(receive(&here, RecvFlags::DONTWAIT), Ok((Reply::Registered, _))));
+        (supervisor, here)
+    }
+
+    #[test]
+    fn a_run_whose_system_calls_cannot_be_heard_is_told_by_the_end_of_its_connection() {
+        let (mut supervisor, here) = with_a_run();
+        // No listener, and nothing that epoll can wait for.
+        let file = File::open("/proc/self/exe").unwrap();
+        let add = Request::Add { descriptors: vec![Descriptor::SeccompListener, Descriptor::Outstanding] };
+        send(&here, &add, &[file.as_fd(), file.as_fd()], SendFlags::empty()).unwrap();
+        supervisor.hear(0);
+        assert!(matches!(receive::<Reply>(&here, RecvFlags::DONTWAIT), Err(ControlError::HungUp)));
+        assert!(supervisor.is_idle(), "and nothing is left of it");
+    }
 }

@@ -3,6 +3,7 @@
 //! A front end feeds inputs under request ids of its own and is told what came of them ([`Told`]). Nothing is decided
 //! here, and nothing here knows how a program is reached.
 
+use super::place::Place;
 use super::spare;
 use super::token::{ATTEMPT, EXCHANGE};
 use crate::clock::Clock;
@@ -15,13 +16,11 @@ use headstart_core::connect::{
     Answered, AttemptId, AttemptResult, Connector, Input, LookupResult, Output, RequestId, Resolved, Settings,
 };
 use headstart_core::machine::Machine;
-use headstart_core::path::{Family, NetworkId};
+use headstart_core::path::Family;
 use headstart_core::time::Instant;
 use headstart_core::wire::shim::{FILTER_BYTES, Pass, filter_bit};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getsockname, socket_with};
 use std::collections::{BTreeMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -66,8 +65,7 @@ pub(super) struct Engine {
     /// What the front ends have not been told yet.
     told: VecDeque<(RequestId, Told)>,
     attempts: BTreeMap<u64, Attempt>,
-    routes: Option<(bool, bool)>,
-    network: Option<NetworkId>,
+    pub place: Place,
     /// Addresses that programs were told, by `filter_bit`.
     told_addresses: Vec<u8>,
     /// The one that queries and attempts go to; `None` on kernels that do not tell (before 5.14).
@@ -75,20 +73,19 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub fn new(mut settings: Settings, names: Names) -> io::Result<Self> {
-        settings.servers = u32::try_from(names.servers().len()).unwrap_or(1);
+    pub fn new(settings: Settings, names: Names) -> io::Result<Self> {
+        let poll = Poll::new()?;
         let mut engine = Self {
             clock: Clock::new(),
-            poll: Poll::new()?,
             connector: Connector::new(settings),
             names,
             transport: Transport::default(),
             told: VecDeque::new(),
             attempts: BTreeMap::new(),
-            routes: None,
-            network: None,
+            place: Place::new(&poll),
             told_addresses: vec![0; FILTER_BYTES],
             network_namespace: netns::own_cookie().ok(),
+            poll,
         };
         // Before anything is learned, so that it is known of which network.
         engine.look_around();
@@ -191,27 +188,9 @@ impl Engine {
         tcp::is_on_its_way(&attempt.socket).then_some(attempt.socket)
     }
 
-    /// Sees whether the host's rules or routes have changed since the last question.
-    pub fn look_around(&mut self) {
-        self.names.refresh();
-        // RFC 5737 and RFC 3849: documentation addresses, to which nothing is sent; a UDP connect only looks for a route.
-        let v4 = own_address(SocketAddr::from(([192, 0, 2, 1], 9)));
-        let v6 = own_address(SocketAddr::new(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]), 9));
-        // A supervisor may live longer than its stay on a network. What tells networks apart: the addresses that the host
-        // has been given, and the servers that it asks.
-        let mut hasher = DefaultHasher::new();
-        (v4, v6, self.names.servers()).hash(&mut hasher);
-        let id = NetworkId(hasher.finish());
-        if self.network != Some(id) {
-            self.network = Some(id);
-            self.routes = Some((v4.is_some(), v6.is_some()));
-            self.feed(Input::Network { id, v4: v4.is_some(), v6: v6.is_some() });
-        }
-    }
-
     /// Whether there are routes for IPv4 and IPv6, as of the last look around.
     pub fn routes(&self) -> Option<(bool, bool)> {
-        self.routes
+        self.place.routes()
     }
 
     /// Whether a program may have been told `addr`. If not, the connector knows nothing of it, and need not be asked.
@@ -286,12 +265,4 @@ impl Engine {
             }
         }
     }
-}
-
-/// The address that this host would send from to reach `to`; `None` without a route.
-pub(super) fn own_address(to: SocketAddr) -> Option<IpAddr> {
-    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
-    connect(&socket, &to).ok()?;
-    SocketAddr::try_from(getsockname(&socket).ok()?).ok().map(|addr| addr.ip())
 }

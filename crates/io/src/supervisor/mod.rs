@@ -7,6 +7,8 @@
 
 mod control;
 mod engine;
+mod keeper;
+mod place;
 mod preload;
 mod run;
 mod seccomp;
@@ -19,15 +21,17 @@ use crate::poll::Interest;
 use engine::{Engine, Told};
 use headstart_core::connect::{RequestId, Settings};
 use headstart_core::time::{Duration, Instant};
+use keeper::Keeper;
 use run::Run;
 pub use seccomp::Outstanding;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use stub::Stub;
 use token::{
-    ATTEMPT, CALLER, CONTROL, DOOR, EXCHANGE, FORWARD, HEARD, HELD, LISTENER, POST, PROGRAM, QUESTION, STOP, run_of,
-    split,
+    ATTEMPT, CALLER, CONTROL, DOOR, EXCHANGE, FORWARD, HEARD, HELD, LISTENER, PLACE, POST, PROGRAM, QUESTION, STOP,
+    run_of, split,
 };
 
 /// A way in which programs are heard and answered. The ids of its requests carry its kind and its run (see `token`).
@@ -45,6 +49,7 @@ trait Front {
 pub struct Supervisor {
     engine: Engine,
     stub: Stub,
+    keeper: Option<Keeper>,
     /// Where runs connect; a private supervisor has none.
     door: Option<OwnedFd>,
     /// Given up to turn runs away when there are no more descriptors.
@@ -78,7 +83,31 @@ impl Supervisor {
         let idle_since = engine.clock.now();
         let (links, runs) = (BTreeMap::new(), BTreeMap::new());
         let stub = Stub::new();
-        Ok(Self { engine, stub, door: None, spare: None, links, next_link: 0, runs, last_run: 0, idle_since })
+        Ok(Self {
+            engine,
+            stub,
+            keeper: None,
+            door: None,
+            spare: None,
+            links,
+            next_link: 0,
+            runs,
+            last_run: 0,
+            idle_since,
+        })
+    }
+
+    /// Begins with what earlier supervisors of this user have learned and keeps what this one learns, in `folder`.
+    pub fn keep(&mut self, folder: PathBuf) -> Result<(), SupervisorError> {
+        self.keeper = Some(Keeper::begin(&self.engine.poll, folder)?);
+        Ok(())
+    }
+
+    /// Writes what was learned and not written yet. To be called at the end.
+    pub fn put_away(&mut self) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.put_away(&mut self.engine);
+        }
     }
 
     /// Lets runs in that connect to `door`.
@@ -121,21 +150,27 @@ impl Supervisor {
 
     fn serve_until_stopped(&mut self, linger: Duration) -> io::Result<Ended> {
         self.idle_since = self.engine.clock.now();
+        if let Some(keeper) = &mut self.keeper {
+            keeper.wait_a_moment(&mut self.engine);
+        }
         let mut tokens = Vec::new();
         loop {
             let waiting = self.runs.values().filter_map(|run| run.seccomp.as_ref()?.deadline());
             let work = self.engine.deadline().into_iter().chain(waiting).min();
             let end = self.is_idle().then(|| self.idle_since + linger);
-            let deadline = work.into_iter().chain(end).min();
+            let writing = self.keeper.as_ref().and_then(Keeper::deadline);
+            let deadline = work.into_iter().chain(end).chain(writing).min();
             if deadline.is_none_or(|at| at > self.engine.clock.now()) {
                 self.engine.poll.wait(&self.engine.clock, deadline, &mut tokens)?;
             } else {
                 tokens.clear();
             }
+            self.engine.wake_up();
             for token in tokens.iter().copied() {
                 match split(token) {
                     (0, STOP) => return Ok(Ended::Stopped),
                     (0, DOOR) => self.answer_the_door(),
+                    (0, PLACE) => self.engine.look_around(),
                     (CONTROL, n) => self.hear(n),
                     (PROGRAM, n) => self.program_ended(run_of(n)),
                     (LISTENER | CALLER, n) => {
@@ -155,6 +190,9 @@ impl Supervisor {
                     _ => {}
                 }
                 self.tell();
+            }
+            if let Some(keeper) = &mut self.keeper {
+                keeper.attend(&mut self.engine);
             }
             let now = self.engine.clock.now();
             if work.is_some_and(|at| at <= now) {

@@ -55,6 +55,7 @@ impl Run {
                 Descriptor::PreloadFilter => filter = Some(File::from(descriptor)),
                 Descriptor::SeccompListener => calls = Some(descriptor),
                 Descriptor::Outstanding => outstanding = Some(descriptor),
+                Descriptor::Report => return Err("a run has nothing to be reported to".to_owned()),
                 Descriptor::Program => {
                     let token = PROGRAM | of_run(self.number);
                     let added = engine.poll.add(&descriptor, token, Interest::Read);
@@ -116,6 +117,7 @@ impl Run {
             processes: self.preload.as_ref().map_or(0, Preload::processes),
             connects_heard: self.seccomp.as_ref().map_or(0, Seccomp::heard),
             ignored_messages: engine.transport.ignored - self.ignored_before,
+            notes: Vec::new(),
         }
     }
 

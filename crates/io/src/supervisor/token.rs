@@ -8,6 +8,10 @@
 pub(super) const STOP: u64 = 1;
 /// The socket on which runs connect.
 pub(super) const DOOR: u64 = 2;
+/// What the kernel tells of the host's network.
+pub(super) const PLACE: u64 = 3;
+/// Something has been done to the store.
+pub(super) const KEEPER: u64 = 4;
 /// A program that waits for a reply to its preloaded library.
 pub(super) const CALLER: u64 = 1 << SHIFT;
 /// A socket of a DNS query.

@@ -159,9 +159,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
          there is, but for the start of the program itself (and of headstart). Link: lte (18 ms round trip).",
         CUT.as_secs()
     ));
-    let certificate = network.certificate();
-    if !certificate.valid {
-        outcome.invalidate(format!("the emulator was late: p99 {:.0} us", certificate.lateness.p99_us));
+    if let Some(doubt) = network.certificate().doubt() {
+        outcome.invalidate(doubt);
     }
     Ok(outcome)
 }

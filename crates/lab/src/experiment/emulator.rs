@@ -345,18 +345,9 @@ fn report_certificate(outcome: &mut Outcome, certificate: &Certificate) {
 
 /// Marks the run if the emulator was late or lost something.
 fn judge(outcome: &mut Outcome, certificate: &Certificate, condition: &str) {
-    if !certificate.valid {
-        complain(outcome, certificate, condition);
+    if let Some(doubt) = certificate.doubt() {
+        outcome.invalidate(format!("{condition}: {doubt}"));
     }
-}
-
-/// Marks the run.
-fn complain(outcome: &mut Outcome, certificate: &Certificate, condition: &str) {
-    outcome.invalidate(format!(
-        "the emulator could not keep its word in {condition}: p99 {:.0} us late (allowed: {:.0} us), {} early, {:?}: close \
-         other programs and run again",
-        certificate.lateness.p99_us, certificate.allowed_us, certificate.early, certificate.drops
-    ));
 }
 
 fn ms(d: Duration) -> f64 {

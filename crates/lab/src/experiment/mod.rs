@@ -13,6 +13,7 @@ pub mod connect_programs;
 pub mod emulator;
 pub mod interposition;
 mod outcome;
+pub mod page_load;
 pub mod pool_safety;
 pub mod shim_cost;
 mod stopwatch;
@@ -35,6 +36,7 @@ pub const ALL: &[Entry] = &[
     connect_model::ENTRY,
     app_session::ENTRY,
     pool_safety::ENTRY,
+    page_load::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,
@@ -127,6 +129,8 @@ pub struct Context {
     pub conditions: Option<Vec<String>>,
     /// The program `headstart` that is measured, where it is not this one (tests).
     pub program: Option<PathBuf>,
+    /// Pages to load in place of the project's own: a file of page specs, or a folder with `specs.jsonl`.
+    pub pages: Option<PathBuf>,
     /// Told how far the run is, asked whether to stop.
     pub progress: Box<dyn Progress + Send + Sync>,
 }
@@ -135,7 +139,7 @@ impl Context {
     /// A full run in virtual time of all conditions, in silence.
     pub fn new(seed: u64) -> Self {
         let progress = Box::new(Silent);
-        Self { quick: false, seed, speeds: Speeds::Virtual, conditions: None, program: None, progress }
+        Self { quick: false, seed, speeds: Speeds::Virtual, conditions: None, program: None, pages: None, progress }
     }
 
     /// Whether `condition` is to be run.
@@ -152,6 +156,7 @@ impl fmt::Debug for Context {
             .field("speeds", &self.speeds)
             .field("conditions", &self.conditions)
             .field("program", &self.program)
+            .field("pages", &self.pages)
             .finish_non_exhaustive()
     }
 }

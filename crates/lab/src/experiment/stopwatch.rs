@@ -1,8 +1,9 @@
 //! Programs by the stopwatch: started, watched, and ended if they go on for too long.
 //!
-//! Each runs in a process group of its own, which is all that is ever ended, and has nothing to read. Nobody's proxy
+//! Each runs in a process group of its own, which is all that is ever ended, and has nothing to read. Nobody's
 //! settings lead it elsewhere, and no `headstart run` learns from another.
 
+use crate::program::undisturbed;
 use anyhow::Context as _;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
@@ -15,11 +16,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-
-/// Variables by which programs are sent to a proxy.
-const PROXIES: [&str; 8] =
-    ["http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +45,17 @@ impl Ended {
     }
 }
 
+impl From<ExitStatus> for How {
+    fn from(status: ExitStatus) -> Self {
+        if status.success() { Self::Well } else { Self::Failed }
+    }
+}
+
 /// Runs `command` to its end, but not for longer than `longest`.
 pub(super) fn time(command: &mut Command, longest: Duration) -> anyhow::Result<Ended> {
-    let mut run = Run::start(command.stdout(Stdio::null()), longest)?;
-    let end = process_end(run.pid()?).context("watching a program")?;
-    match run.wait_for(&end)? {
-        Some(after) => Ok(Ended { after, how: run.finish()? }),
+    let mut run = Run::start(command.stdout(Stdio::null()), Stdio::null(), longest)?;
+    match run.wait()? {
+        Some(after) => Ok(Ended { after, how: run.finish()?.into() }),
         None => run.cut(),
     }
 }
@@ -66,10 +68,10 @@ pub(super) fn time_output(
 ) -> anyhow::Result<Ended> {
     // In memory, so that nobody has to read while it runs, and nothing is held up by who inherits it.
     let mut output = File::from(memfd_create(c"output", MemfdFlags::CLOEXEC).context("making a file in memory")?);
-    let mut run = Run::start(command.stdout(output.try_clone().context("a file in memory")?), longest)?;
-    let end = process_end(run.pid()?).context("watching a program")?;
-    let Some(after) = run.wait_for(&end)? else { return run.cut() };
-    let mut how = run.finish()?;
+    command.stdout(output.try_clone().context("a file in memory")?);
+    let mut run = Run::start(command, Stdio::null(), longest)?;
+    let Some(after) = run.wait()? else { return run.cut() };
+    let mut how: How = run.finish()?.into();
     let mut written = Vec::new();
     output.rewind().and_then(|()| output.read_to_end(&mut written)).context("reading what a program wrote")?;
     if how == How::Well && !is_right(&written) {
@@ -81,13 +83,13 @@ pub(super) fn time_output(
 /// The shell's words for a program that is run twice: a line with its status at each end.
 const TWICE: &str = r#""$@" >/dev/null; echo $?; "$@" >/dev/null; echo $?"#;
 
-/// What has to stand before a program and its arguments, so that [`time_twice`] can see both runs.
+/// What has to stand before a program and its arguments, so that [`time_second`] can see both runs.
 pub(super) const SHELL: [&str; 4] = ["/bin/sh", "-c", TWICE, "sh"];
 
 /// Runs `command`, which starts [`SHELL`] with a program behind it, and times the program's second run. None if the first
 /// took too long.
 pub(super) fn time_second(command: &mut Command, longest: Duration) -> anyhow::Result<Option<Ended>> {
-    let mut run = Run::start(command.stdout(Stdio::piped()), longest)?;
+    let mut run = Run::start(command.stdout(Stdio::piped()), Stdio::null(), longest)?;
     let mut out = run.child.stdout.take().context("no pipe to a program")?;
     let mut said = Vec::new();
     let mut first = None;
@@ -118,24 +120,30 @@ pub(super) fn time_second(command: &mut Command, longest: Duration) -> anyhow::R
     }
 }
 
-struct Run {
+/// A program under way.
+pub(super) struct Run {
     child: Child,
     clock: Clock,
     longest: Duration,
 }
 
 impl Run {
-    fn start(command: &mut Command, longest: Duration) -> anyhow::Result<Self> {
-        PROXIES.iter().for_each(|name| _ = command.env_remove(name));
+    /// Starts `command`, whose standard output the caller has led somewhere. What it complains of goes to `stderr`.
+    pub fn start(command: &mut Command, stderr: Stdio, longest: Duration) -> anyhow::Result<Self> {
+        undisturbed(command);
         let clock = Clock::new();
-        let child =
-            command.env("HEADSTART", "private").stdin(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn();
+        let child = command.env("HEADSTART", "private").stdin(Stdio::null()).stderr(stderr).process_group(0).spawn();
         let child = child.with_context(|| format!("starting {}", command.get_program().display()))?;
         Ok(Self { child, clock, longest })
     }
 
     fn pid(&self) -> anyhow::Result<i32> {
         i32::try_from(self.child.id()).context("a process id")
+    }
+
+    /// Until it ends: the time since its start; none if that is too long.
+    pub fn wait(&self) -> anyhow::Result<Option<Duration>> {
+        self.wait_for(&process_end(self.pid()?).context("watching a program")?)
     }
 
     /// Until `fd` is readable: the time since the start; none if that is too long.
@@ -152,13 +160,13 @@ impl Run {
         }
     }
 
-    fn finish(&mut self) -> anyhow::Result<How> {
-        let status = self.child.wait().context("waiting for a program")?;
-        Ok(if status.success() { How::Well } else { How::Failed })
+    /// How a program ended that has ended.
+    pub fn finish(&mut self) -> anyhow::Result<ExitStatus> {
+        self.child.wait().context("waiting for a program")
     }
 
     /// Ends the program and all that it started in its group.
-    fn cut(&mut self) -> anyhow::Result<Ended> {
+    pub fn cut(&mut self) -> anyhow::Result<Ended> {
         let after = self.clock.now().since(Instant::ZERO);
         if let Some(group) = Pid::from_raw(self.pid()?) {
             // It may have ended meanwhile, which is what was wanted.

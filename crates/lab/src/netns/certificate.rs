@@ -51,6 +51,8 @@ pub struct Certificate {
     pub valid: bool,
     /// Emulated packets that came out.
     pub packets: u64,
+    /// Whether the emulator was still at work. If not, what it never read is in no count here.
+    pub running: bool,
     /// Packets that passed without emulation (ARP, neighbour discovery, multicast).
     pub passed: u64,
     /// Packets that left before their moment. Zero, or the emulator is broken.
@@ -93,9 +95,13 @@ impl Certificate {
     pub fn doubt(&self) -> Option<String> {
         let why = || {
             format!(
-                "the emulated link could not keep its times: p99 {:.0} us late (allowed: {:.0} us), drops {:?}; close other \
-                 programs and try again",
-                self.lateness.p99_us, self.allowed_us, self.drops
+                "the emulated link could not keep its times: p99 {:.0} us late (allowed: {:.0} us), {} packets early, \
+                 drops {:?}{}; close other programs and try again",
+                self.lateness.p99_us,
+                self.allowed_us,
+                self.early,
+                self.drops,
+                if self.running { "" } else { ", and the emulator has ended, its sockets gone" }
             )
         };
         (!self.valid).then(why)
@@ -141,7 +147,7 @@ impl Tally {
         }
     }
 
-    /// The account as of now.
+    /// The account as of now, of an emulator that is at work.
     pub fn certificate(&self) -> Certificate {
         let bias = self.probes.percentile(0.5);
         let of = |less: Duration| {
@@ -159,6 +165,7 @@ impl Tally {
         Certificate {
             valid: kept && self.lateness.percentile(0.99) <= allowed,
             packets: self.lateness.count,
+            running: true,
             passed: self.passed,
             early: self.early,
             drops: self.drops,
@@ -275,6 +282,18 @@ mod tests {
         assert!(tally.certificate().valid);
         tally.drops.overflow += 1;
         assert!(!tally.certificate().valid);
+    }
+
+    #[test]
+    fn a_doubt_names_what_is_wrong_and_what_is_valid_is_not_doubted() {
+        let mut tally = Tally::default();
+        tally.left(us(0), us(1000), us(1010), 1500);
+        assert_eq!(tally.certificate().doubt(), None);
+        let ended = Certificate { valid: false, running: false, ..tally.certificate() };
+        assert!(ended.doubt().unwrap().contains("the emulator has ended"));
+        tally.left(us(0), us(1000), us(999), 1500);
+        let doubt = tally.certificate().doubt().unwrap();
+        assert!(doubt.contains("1 packets early") && !doubt.contains("has ended"), "{doubt}");
     }
 
     #[test]

@@ -2,42 +2,18 @@
 //!
 //! The work is done by one thread (see `worker`). What never happens here: a packet is touched.
 
-use super::certificate::{Certificate, Tally};
+use super::certificate::Certificate;
 use super::record::{Recorder, Writer};
 use super::settings::Settings;
-use super::switch::{Cable, Peers, Port, Switch};
-use super::worker::Worker;
-use headstart_core::time::Duration;
+use super::switch::{Cable, Peers, Switch};
+use super::worker::{Ports, Shared, Worker, lock};
 use headstart_io::clock::Clock;
-use headstart_io::sys::netlink::Mac;
 use headstart_io::sys::packet::PacketSocket;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-
-/// What the emulator stands between: at least one port. The cables of its [`Switch`] name them by their places.
-pub(super) struct Ports {
-    /// A socket for each port.
-    pub sockets: Vec<PacketSocket>,
-    /// For each port: the time within which segments leave together (see `gather`); zero on a port of single packets.
-    pub gather: Vec<Duration>,
-    /// A port, and the Ethernet address at its far end, for probes.
-    pub probe: (Port, Mac),
-}
-
-/// What the thread and the rest of the lab tell each other.
-pub(super) struct Shared {
-    pub tally: Mutex<Tally>,
-    /// New peers that the thread has not taken over yet.
-    pub peers: Mutex<Option<Peers>>,
-    /// Packets that should be in the records and are not.
-    pub unrecorded: Arc<AtomicU64>,
-    pub stop: AtomicBool,
-    pub wake: OwnedFd,
-}
 
 /// A running emulator; stops when dropped.
 pub(super) struct Emulator {
@@ -103,7 +79,8 @@ impl Emulator {
         let mut certificate = tally.certificate();
         certificate.unrecorded = self.shared.unrecorded.load(Ordering::Relaxed);
         // Packets that a dead emulator never read are in no tally.
-        certificate.valid &= self.running();
+        certificate.running = self.running();
+        certificate.valid &= certificate.running;
         certificate
     }
 
@@ -126,9 +103,4 @@ impl Drop for Emulator {
             let _ = thread.join();
         }
     }
-}
-
-/// A panic elsewhere must not hide the account.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

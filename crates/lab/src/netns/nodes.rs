@@ -3,12 +3,13 @@
 //! Routers forward, hosts do not; the kernel's tables hold the same ways as virtual time takes. Whatever runs on a node is
 //! an ordinary program with an ordinary network.
 
-use super::emulator::{Emulator, Ports};
+use super::emulator::Emulator;
 use super::settings::{PortKind, Settings};
 use super::switch::{Cable, Peers};
 use super::topology::{
     self, EMULATOR, ENDPOINT, FAST, PREFERRED_CONGESTION_CONTROL, ROUTER, in_ns, plug, port, sysctls,
 };
+use super::worker::Ports;
 use super::{Certificate, Error, shell};
 use crate::scenario::routes::{End, Routes, owner};
 use crate::scenario::{Invalid, Scenario, Wire};
@@ -128,7 +129,7 @@ impl Nodes {
     pub fn adopt(&self, node: usize, command: &mut Command) -> Result<(), Error> {
         let ns = self.nodes.get(node).ok_or_else(|| Error::World(format!("there is no node number {node}")))?;
         ns.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
-        command.env_remove(super::enter::INSIDE);
+        command.env_remove(super::enter::INSIDE).env_remove(shell::BLOCK);
         Ok(())
     }
 

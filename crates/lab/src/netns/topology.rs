@@ -7,9 +7,9 @@
 
 use super::Error;
 use super::addressing::{Block, Ends, MOST_DNS_SERVERS, dns_server};
-use super::emulator::Ports;
 use super::settings::PortKind;
 use super::switch::Port;
+use super::worker::Ports;
 use headstart_core::path::Family;
 use headstart_io::sys::ethtool::offloads_off;
 use headstart_io::sys::netlink::{LOOPBACK, Mac, Netlink, NetlinkError, VethEnd, Via};

@@ -1,6 +1,7 @@
 //! A client process in a network, told which names to visit: `headstart client`, bare or under `headstart run`.
 
 use super::{Error, Network};
+use crate::program::undisturbed;
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::race;
 use headstart_core::path::Family;
@@ -72,6 +73,8 @@ impl Visitor {
 
     fn start(mut command: Command, truth: Option<PathBuf>) -> Result<Self, Error> {
         let failed = |source| io_error("starting a client", source);
+        // Whatever this process runs under, arms differ in headstart alone.
+        undisturbed(&mut command);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let requests = child.stdin.take();
         let answers = child.stdout.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;

@@ -6,23 +6,24 @@
 //! always due soon, it spins for a small part of the time only: the hosts need the processor too. It accounts for its own lateness (see `certificate`).
 
 use super::certificate::Tally;
-use super::emulator::{Ports, Shared, lock};
 use super::frame::ETHERNET;
 use super::gather::Gather;
 use super::parcel::{Frame, Parcel, Pool};
 use super::record::Recorder;
 use super::super_packet::Headers;
-use super::switch::{Gone, Port, Release, Switch, Verdict, Why};
+use super::switch::{Gone, Peers, Port, Release, Switch, Verdict, Why};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::{Clock, SPIN, thread_time};
+use headstart_io::sys::netlink::Mac;
 use headstart_io::sys::packet::{BATCH, Departing, PacketSocket};
 use headstart_io::sys::schedule;
 use headstart_link::Packet;
 use headstart_link::medium::Way;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Lowest real-time priority that is still above every ordinary thread; the emulator needs no more.
 const PRIORITY: i32 = 1;
@@ -44,6 +45,27 @@ const SPARING: (u32, Duration) = (16, Duration::from_millis(1));
 /// IEEE 802 local experimental EtherType: the kernel at the other end drops it.
 const PROBE_TYPE: [u8; 2] = [0x88, 0xb5];
 
+/// What the emulator stands between: at least one port. The cables of its [`Switch`] name them by their places.
+pub(super) struct Ports {
+    /// A socket for each port.
+    pub sockets: Vec<PacketSocket>,
+    /// For each port: the time within which segments leave together (see `gather`); zero on a port of single packets.
+    pub gather: Vec<Duration>,
+    /// A port, and the Ethernet address at its far end, for probes.
+    pub probe: (Port, Mac),
+}
+
+/// What the thread and the rest of the lab tell each other.
+pub(super) struct Shared {
+    pub tally: Mutex<Tally>,
+    /// New peers that the thread has not taken over yet.
+    pub peers: Mutex<Option<Peers>>,
+    /// Packets that should be in the records and are not.
+    pub unrecorded: Arc<AtomicU64>,
+    pub stop: AtomicBool,
+    pub wake: OwnedFd,
+}
+
 /// The thread's own.
 pub(super) struct Worker {
     switch: Switch,
@@ -63,6 +85,11 @@ pub(super) struct Worker {
     counted: Instant,
     /// Among ports of super-packets: time that may be spun away.
     spare: Option<Duration>,
+}
+
+/// A panic elsewhere must not hide the account.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Packets that leave as one frame.

@@ -1,6 +1,6 @@
 //! Python's aiohttp: getaddrinfo in a thread, then sockets that do not wait, registered with epoll after connect.
 
-use super::{Entry, Manner, Origin, Scheme, as_found, python};
+use super::{Entry, Origin, Scheme, as_found, python};
 
 const FETCH: &str = "import aiohttp, asyncio, sys
 async def main(url, body):
@@ -15,7 +15,6 @@ pub const ENTRY: Entry = Entry {
     what: "Python's aiohttp, whose sockets do not wait",
     origin: Origin::Module { module: "aiohttp", package: "python3-aiohttp" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     prints_page: true,
     sends: true,
     within: "",

@@ -1,7 +1,7 @@
 //! Python's asyncio with nothing on top: getaddrinfo in a thread, Happy Eyeballs of its own (250 ms), sockets that do not
 //! wait.
 
-use super::{Entry, Manner, Origin, Scheme, as_found, python};
+use super::{Entry, Origin, Scheme, as_found, python};
 
 const FETCH: &str = "import asyncio, ssl, sys, urllib.parse
 async def main(u, body):
@@ -24,7 +24,6 @@ pub const ENTRY: Entry = Entry {
     what: "Python's asyncio, which races the two families by itself",
     origin: Origin::Path { file: "python3", package: "python3" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     prints_page: true,
     sends: true,
     within: "",

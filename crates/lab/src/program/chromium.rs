@@ -3,7 +3,7 @@
 //!
 //! It prints the page as it stands after its scripts have run, not as it was sent.
 
-use super::{Entry, Manner, Origin, Scheme, write};
+use super::{Entry, Origin, Scheme, write};
 
 const SCRIPT: &str = "chromium.sh";
 
@@ -13,7 +13,6 @@ pub const ENTRY: Entry = Entry {
     what: "headless Chromium, which resolves and races the two families by itself, in several processes",
     origin: Origin::Path { file: "chromium", package: "chromium" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: Manner { blocks: false, resolves_through_libc: false, is_static: false },
     prints_page: false,
     sends: false,
     within: "",

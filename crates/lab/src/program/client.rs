@@ -1,7 +1,7 @@
 //! Headstart's own client, `headstart client HOST`: getaddrinfo, then a blocking connect to one address after the other.
 //! It fetches no page and prints who was reached: the smallest program that connects.
 
-use super::{Entry, Origin, PLAIN, Scheme, as_found};
+use super::{Entry, Origin, Scheme, as_found};
 
 /// See the module.
 pub const ENTRY: Entry = Entry {
@@ -9,7 +9,6 @@ pub const ENTRY: Entry = Entry {
     what: "headstart's own client, which looks up and connects and no more",
     origin: Origin::Own,
     schemes: &[Scheme::Http],
-    manner: PLAIN,
     prints_page: false,
     sends: false,
     within: "",

@@ -1,7 +1,7 @@
 //! curl: looks names up by getaddrinfo in a thread, connects without blocking, and races the families by itself
 //! (Happy Eyeballs, 200 ms between IPv6 and IPv4).
 
-use super::{Entry, Manner, Origin, Scheme, as_found};
+use super::{Entry, Origin, Scheme, as_found};
 
 /// See the module.
 pub const ENTRY: Entry = Entry {
@@ -9,7 +9,6 @@ pub const ENTRY: Entry = Entry {
     what: "curl, which races the two families by itself",
     origin: Origin::Path { file: "curl", package: "curl" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     prints_page: true,
     sends: true,
     within: "",

@@ -3,7 +3,7 @@
 //!
 //! A page is a file of a repository: the whole repository is cloned, then the file is printed.
 
-use super::{Asked, Entry, Manner, Origin, PLAIN, Scheme, write};
+use super::{Asked, Entry, Origin, Scheme, write};
 use anyhow::Context as _;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,6 @@ pub const HTTPS: Entry = Entry {
     what: "git clone over https, by a helper program on libcurl",
     origin: Origin::Path { file: "git", package: "git" },
     schemes: &[Scheme::Https],
-    manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     prints_page: true,
     sends: false,
     within: "/repo.git",
@@ -35,7 +34,6 @@ pub const SSH: Entry = Entry {
     name: "git-ssh",
     what: "git clone over ssh, by OpenSSH's client",
     schemes: &[Scheme::Ssh],
-    manner: PLAIN,
     prepare: |git, workdir| {
         headstart_io::program::find(OsStr::new("ssh"), Some(&super::search_path()))
             .context("git over ssh runs ssh, which is not on this machine (Debian package: openssh-client)")?;

@@ -3,10 +3,9 @@
 //!
 //! The project's few lines are built once, in the work folder, with the toolchain that is there; nothing is downloaded.
 
-use super::{Entry, Manner, Origin, Scheme, write};
-use anyhow::{Context as _, bail};
+use super::{Entry, Origin, Scheme, compile, write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// See the module.
 pub const ENTRY: Entry = Entry {
@@ -14,7 +13,6 @@ pub const ENTRY: Entry = Entry {
     what: "a static Go program, which resolves, connects and races the two families by itself",
     origin: Origin::Path { file: "go", package: "golang-go" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: Manner { blocks: false, resolves_through_libc: false, is_static: true },
     prints_page: true,
     sends: true,
     within: "",
@@ -37,9 +35,6 @@ fn prepare(go: &Path, workdir: &Path) -> anyhow::Result<PathBuf> {
     if std::env::var_os("HOME").is_none() {
         command.env("GOCACHE", workdir.join("cache"));
     }
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("running {}", go.display()))?;
-    if !output.status.success() {
-        bail!("go built nothing: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
+    compile(&mut command, "program")?;
     Ok(program)
 }

@@ -2,10 +2,9 @@
 //!
 //! The project's few lines are compiled once, in the work folder.
 
-use super::{Entry, Manner, Origin, Scheme, write};
-use anyhow::{Context as _, bail};
+use super::{Entry, Origin, Scheme, compile, write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// See the module.
 pub const ENTRY: Entry = Entry {
@@ -13,7 +12,6 @@ pub const ENTRY: Entry = Entry {
     what: "Java's HttpClient, which connects by IPv6 sockets to both families",
     origin: Origin::Path { file: "javac", package: "default-jdk-headless" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     prints_page: true,
     sends: true,
     within: "",
@@ -26,12 +24,7 @@ pub const ENTRY: Entry = Entry {
 
 fn prepare(javac: &Path, workdir: &Path) -> anyhow::Result<PathBuf> {
     let source = write(workdir, "Fetch.java", include_str!("scripts/Fetch.java"))?;
-    let mut command = Command::new(javac);
-    command.arg("-d").arg(workdir).arg(source).stdin(Stdio::null());
-    let output = command.output().with_context(|| format!("running {}", javac.display()))?;
-    if !output.status.success() {
-        bail!("javac made no class: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
+    compile(Command::new(javac).arg("-d").arg(workdir).arg(source), "class")?;
     // A JDK has both in one folder.
     Ok(javac.with_file_name("java"))
 }

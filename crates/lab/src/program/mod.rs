@@ -10,6 +10,7 @@ mod asyncio;
 mod chromium;
 mod client;
 mod curl;
+mod environment;
 mod folder;
 mod git;
 mod go;
@@ -21,15 +22,16 @@ mod requests;
 mod url;
 mod wget;
 
+pub(crate) use environment::undisturbed;
 pub use folder::Folder;
 pub use url::{Scheme, Url};
 
 use crate::server::{authority, ssh};
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use headstart_io::program::find;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Every program, in the order of tables.
 pub const ALL: &[Entry] = &[
@@ -62,8 +64,6 @@ pub struct Entry {
     pub origin: Origin,
     /// The schemes that it fetches.
     pub schemes: &'static [Scheme],
-    /// How it looks names up and connects, as far as that decides what can be done for it.
-    pub manner: Manner,
     /// Whether its standard output is the page, byte for byte.
     pub prints_page: bool,
     /// Whether it can be told to send a file (see [`Program::sending`]).
@@ -147,20 +147,6 @@ impl Origin {
         }
     }
 }
-
-/// How a program looks names up and connects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
-    /// Its connect(2) waits for the handshake.
-    pub blocks: bool,
-    /// It looks names up by the C library's getaddrinfo.
-    pub resolves_through_libc: bool,
-    /// It is linked statically: no preloaded library reaches it.
-    pub is_static: bool,
-}
-
-/// A program that only calls the C library, one address after the other.
-pub const PLAIN: Manner = Manner { blocks: true, resolves_through_libc: true, is_static: false };
 
 impl Entry {
     /// Whether it fetches pages of this scheme.
@@ -261,6 +247,15 @@ fn write(workdir: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     let file = workdir.join(name);
     std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
     Ok(file)
+}
+
+/// Runs a compiler, which is to make `what`. An error has its own words.
+fn compile(command: &mut Command, what: &str) -> anyhow::Result<()> {
+    let output = command.stdin(Stdio::null()).output();
+    let compiler = command.get_program().display();
+    let output = output.with_context(|| format!("running {compiler}"))?;
+    ensure!(output.status.success(), "{compiler} made no {what}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(())
 }
 
 /// The program as it was found, with nothing to make.

@@ -3,7 +3,7 @@
 //!
 //! A shell script starts nginx, asks it for one page over a Unix socket with curl, and ends it.
 
-use super::{Asked, Entry, Manner, Origin, Scheme, write};
+use super::{Asked, Entry, Origin, Scheme, write};
 use anyhow::Context as _;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,6 @@ const SCRIPT: &str = "nginx.sh";
 pub const AT_START: Entry = Entry {
     name: "nginx",
     what: "nginx as the client of an upstream whose name it looks up when it starts",
-    manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     fetch: |command, asked| ask("start", command, asked),
     ..RESOLVER
 };
@@ -26,7 +25,6 @@ pub const RESOLVER: Entry = Entry {
     what: "nginx as the client of an upstream whose name it looks up by itself, for each request",
     origin: Origin::Path { file: "nginx", package: "nginx" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: Manner { blocks: false, resolves_through_libc: false, is_static: false },
     prints_page: true,
     sends: true,
     within: "",

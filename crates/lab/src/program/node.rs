@@ -1,7 +1,7 @@
 //! Node: `fetch` (libuv's getaddrinfo in a thread pool) and `dns.resolve` (c-ares, which sends its own queries); sockets
 //! that do not wait, registered with epoll after connect.
 
-use super::{Asked, Entry, Manner, Origin, Scheme, write};
+use super::{Asked, Entry, Origin, Scheme, write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,7 +11,6 @@ const SCRIPT: &str = "fetch.mjs";
 pub const FETCH: Entry = Entry {
     name: "node",
     what: "Node's fetch, which tries the families in turns of 250 ms",
-    manner: Manner { blocks: false, resolves_through_libc: true, is_static: false },
     prepare: |found, workdir| prepared(found, workdir, include_str!("scripts/fetch.mjs")),
     ..RESOLVE
 };
@@ -22,7 +21,6 @@ pub const RESOLVE: Entry = Entry {
     what: "Node's dns.resolve (c-ares), which sends queries by itself, and its https module",
     origin: Origin::Path { file: "node", package: "nodejs" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: Manner { blocks: false, resolves_through_libc: false, is_static: false },
     prints_page: true,
     sends: true,
     within: "",

@@ -2,7 +2,7 @@
 //!
 //! Also what all programs in Python share: the interpreter that has a module, and how a script is told what to fetch.
 
-use super::{Asked, Entry, Origin, PLAIN, Scheme, as_found};
+use super::{Asked, Entry, Origin, Scheme, as_found};
 use headstart_io::program::find;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -18,7 +18,6 @@ pub const ENTRY: Entry = Entry {
     what: "Python's urllib, which tries one address after the other",
     origin: Origin::Path { file: "python3", package: "python3" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: PLAIN,
     prints_page: true,
     sends: true,
     within: "",

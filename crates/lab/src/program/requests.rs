@@ -1,6 +1,6 @@
 //! Python's requests: urllib3's getaddrinfo and blocking connect to one address after the other.
 
-use super::{Entry, Origin, PLAIN, Scheme, as_found, python};
+use super::{Entry, Origin, Scheme, as_found, python};
 
 const FETCH: &str = "import os, sys, requests
 with requests.Session() as s:
@@ -20,7 +20,6 @@ pub const ENTRY: Entry = Entry {
     what: "Python's requests, which tries one address after the other",
     origin: Origin::Module { module: "requests", package: "python3-requests" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: PLAIN,
     prints_page: true,
     sends: true,
     within: "",

@@ -1,6 +1,6 @@
 //! wget: getaddrinfo, then a blocking connect to one address after the other.
 
-use super::{Entry, Origin, PLAIN, Scheme, as_found};
+use super::{Entry, Origin, Scheme, as_found};
 
 /// See the module.
 pub const ENTRY: Entry = Entry {
@@ -8,7 +8,6 @@ pub const ENTRY: Entry = Entry {
     what: "wget, which tries one address after the other",
     origin: Origin::Path { file: "wget", package: "wget" },
     schemes: &[Scheme::Http, Scheme::Https],
-    manner: PLAIN,
     prints_page: true,
     sends: true,
     within: "",

@@ -90,10 +90,12 @@ impl AppHost {
     /// A host on which the app was never launched.
     pub fn new(world: &World, settings: connect::Settings) -> Result<Self, ParseError> {
         let servers = u32::try_from(world.resolvers.len()).unwrap_or(u32::MAX);
+        let mut connector = Connector::new(settings);
+        connector.handle_input(Instant::ZERO, Input::Servers(servers));
         Ok(Self {
             stack: Stack::new(world)?,
             sites: world.sites.clone(),
-            connector: Connector::new(connect::Settings { servers, ..settings }),
+            connector,
             app: "app".into(),
             account: 0,
             next_request: 0,

@@ -87,13 +87,17 @@ impl Session {
     pub fn new(world: &World, settings: Settings) -> Result<Self, ParseError> {
         let connector = match settings.arm {
             Arm::Bare => None,
-            Arm::Race(race) => Some(Connector::new(connect::Settings {
-                lifetime: settings.lifetime,
-                faster: faster(world, settings.lifetime)?,
-                seed: settings.seed,
-                servers: u32::try_from(world.resolvers.len()).unwrap_or(u32::MAX),
-                ..connect::Settings::of(race)
-            })),
+            Arm::Race(race) => {
+                let mut connector = Connector::new(connect::Settings {
+                    lifetime: settings.lifetime,
+                    faster: faster(world, settings.lifetime)?,
+                    seed: settings.seed,
+                    ..connect::Settings::of(race)
+                });
+                let servers = u32::try_from(world.resolvers.len()).unwrap_or(u32::MAX);
+                connector.handle_input(Instant::ZERO, Input::Servers(servers));
+                Some(connector)
+            }
         };
         Ok(Self {
             stack: Stack::new(world)?,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use headstart_core::time::{Duration, Instant};
 
 use super::{Delay, DelaySpec, recorded};
-use crate::spec::digest;
+use crate::spec::{digest, file};
 use crate::{BadModel, Entry, Files};
 
 const NAME: &str = "per-packet";
@@ -34,10 +34,7 @@ pub fn per_packet(name: &str, delays: &[Duration]) -> DelaySpec {
 }
 
 fn parse(text: &str, files: &mut Files<'_>) -> Result<DelaySpec, BadModel> {
-    if text.is_empty() {
-        return Err(BadModel::Arity { model: NAME, form: FORM, got: 0 });
-    }
-    let contents = files(text).map_err(|reason| BadModel::File { path: text.to_owned(), reason })?;
+    let contents = file(text, NAME, FORM, files)?;
     let rows = recorded::columns::<1>(text, LINE, &contents)?;
     Ok(per_packet(text, rows.as_flattened()))
 }

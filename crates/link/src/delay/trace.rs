@@ -9,7 +9,7 @@ use std::sync::Arc;
 use headstart_core::time::{Duration, Instant};
 
 use super::{BadDelays, Delay, DelaySpec, recorded};
-use crate::spec::digest;
+use crate::spec::{digest, file};
 use crate::{BadModel, Entry, Files, quantity};
 
 const NAME: &str = "trace";
@@ -37,11 +37,7 @@ pub fn trace(name: &str, steps: &[(Duration, Duration)]) -> DelaySpec {
 }
 
 fn parse(text: &str, files: &mut Files<'_>) -> Result<DelaySpec, BadModel> {
-    if text.is_empty() {
-        return Err(BadModel::Arity { model: NAME, form: FORM, got: 0 });
-    }
-    // The whole rest is the path, colons included.
-    let contents = files(text).map_err(|reason| BadModel::File { path: text.to_owned(), reason })?;
+    let contents = file(text, NAME, FORM, files)?;
     let rows = recorded::columns::<2>(text, LINE, &contents)?;
     if let Some(index) = rows.windows(2).position(|pair| pair[1][0] <= pair[0][0]) {
         let shown = |row: usize| quantity::show_duration(rows[row][0]);

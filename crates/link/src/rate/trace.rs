@@ -13,7 +13,7 @@ use std::sync::Arc;
 use headstart_core::time::Instant;
 
 use super::{Rate, RateSpec};
-use crate::spec::digest;
+use crate::spec::{digest, file};
 use crate::{BadModel, Entry, Files};
 
 const NAME: &str = "trace";
@@ -204,11 +204,7 @@ pub fn trace(trace: Trace) -> RateSpec {
 }
 
 fn parse(text: &str, files: &mut Files<'_>) -> Result<RateSpec, BadModel> {
-    if text.is_empty() {
-        return Err(BadModel::Arity { model: NAME, form: FORM, got: 0 });
-    }
-    // The whole rest is the path, colons included.
-    let contents = files(text).map_err(|reason| BadModel::File { path: text.to_owned(), reason })?;
+    let contents = file(text, NAME, FORM, files)?;
     Ok(self::trace(Trace::parse(text, &contents)?))
 }
 

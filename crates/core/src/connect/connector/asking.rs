@@ -40,7 +40,7 @@ impl Connector {
         if self.asks.knows(&claim.app)
             && let Some(name) = self.caches.get(&claim.app).and_then(|c| c.name_of(claim.to.ip()))
         {
-            self.asks.went_to(&claim.app, name, claim.to.port());
+            self.asks.went_to(self.now, &claim.app, name, claim.to.port());
         }
     }
 
@@ -62,6 +62,9 @@ impl Connector {
         self.tally.of(request.account()).cache_misses += 1;
         let (query, new) = self.lookups.ask(now, request.account(), question);
         if new {
+            if let Some(open) = self.lookups.get_mut(query) {
+                open.first = server;
+            }
             self.tally.of(request.account()).queries += 1;
             let (name, record) = (Arc::clone(&question.name), question.record);
             self.outputs.push_back(Output::Query { id: query, name, record, server });

@@ -247,7 +247,7 @@ impl Connector {
         for a in job.attempts.iter_mut().filter(|a| which(a)) {
             match a.state {
                 State::Ready { .. } => self.tally.of(job.account).unused += 1,
-                State::InFlight => self.path.current().record(now, a.addr, Outcome::Abandoned(now - a.started)),
+                State::InFlight => self.learn(now, a.id, a.addr, Outcome::Abandoned(now - a.started)),
                 State::Failed(_) | State::Gone => continue,
             }
             let connected = matches!(a.state, State::Ready { .. });

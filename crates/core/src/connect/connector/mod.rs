@@ -4,6 +4,7 @@
 mod ahead;
 mod asking;
 mod drive;
+mod place;
 mod rescue;
 mod translator;
 
@@ -30,6 +31,7 @@ use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Jobs at once; a program that resolves without end loses its oldest.
@@ -51,8 +53,6 @@ pub struct Settings {
     pub explore: f64,
     /// For the lab's `oracle`: the faster family of each name.
     pub faster: HashMap<String, Family>,
-    /// Servers that queries may go to; a refusal by one is asked of the next.
-    pub servers: u32,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -60,15 +60,7 @@ pub struct Settings {
 impl Settings {
     /// The settings of `race` with everything else at its default.
     pub fn of(race: &'static race::Entry) -> Self {
-        Self {
-            race,
-            lifetime: Lifetime::Ttl,
-            ahead: Ahead::OFF,
-            explore: 0.05,
-            faster: HashMap::new(),
-            servers: 1,
-            seed: 0,
-        }
+        Self { race, lifetime: Lifetime::Ttl, ahead: Ahead::OFF, explore: 0.05, faster: HashMap::new(), seed: 0 }
     }
 }
 
@@ -88,9 +80,13 @@ pub struct Connector {
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
+    /// The first attempt on this network.
+    first_attempt_here: u64,
     /// When the last input came.
     now: Instant,
     network: NetworkId,
+    /// Servers that queries may go to; a refusal by one is asked of the next.
+    servers: u32,
     rng: fastrand::Rng,
     tally: Tallies,
     pub(super) timelines: Timelines,
@@ -114,8 +110,10 @@ impl Connector {
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
+            first_attempt_here: 0,
             now: Instant::ZERO,
             network: NetworkId::default(),
+            servers: 1,
             tally: Tallies::default(),
             timelines: Timelines::default(),
             outputs: VecDeque::new(),
@@ -349,28 +347,33 @@ impl Connector {
     fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
         if result == Some(LookupResult::Refused)
             && let Some(open) = self.lookups.get_mut(query)
-            && open.sent < self.settings.servers
+            && open.sent < self.servers
         {
-            let server = open.sent;
+            let (before, server) = (open.sent, open.first + open.sent);
             open.sent += 1;
             let (account, question) = (open.account, open.question.clone());
-            self.note_repeated(now, &question, server);
+            self.note_repeated(now, &question, before);
             let Question { name, record, .. } = question;
             self.tally.of(account).queries += 1;
             return self.outputs.push_back(Output::Query { id: query, name, record, server });
         }
         let Some(open) = self.lookups.close(query) else { return };
         self.outputs.push_back(Output::Forget(query));
+        // Said of the network before: better than nothing for whoever waits, and nothing to be remembered on this one.
+        let of_here = self.lookups.is_of_here(query);
+        if !of_here && self.lookups.is_open(&open.question) {
+            return;
+        }
         let outcome = (
             matches!(&result, Some(LookupResult::Addresses(list, _)) if !list.is_empty()),
             match result {
                 None | Some(LookupResult::Refused) => false,
-                Some(_) => true,
+                Some(_) => of_here,
             },
         );
         self.tell_askers(now, query, &open.question, result.is_some(), outcome);
         let Question { app, name, record } = open.question;
-        if let Some(family) = record.family() {
+        if let Some(family) = record.family().filter(|_| of_here) {
             let history = self.path.current().family_mut(family);
             match result {
                 // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
@@ -401,7 +404,7 @@ impl Connector {
             }
             Some(LookupResult::Refused) | None => (Lookup::Without(now), Some(Lack::Unanswered), None),
         };
-        if let Some((kept, ttl)) = kept {
+        if let Some((kept, ttl)) = kept.filter(|_| of_here) {
             if record.family().is_some() {
                 self.habits.held_for(&app, &name, ttl);
             }
@@ -448,7 +451,7 @@ impl Connector {
             // It is the program's now, whatever came of it.
             ended.state = State::Gone;
         }
-        self.path.current().record(now, addr, outcome);
+        self.learn(now, attempt, addr, outcome);
         if let Some(job) = self.jobs.get_mut(&id) {
             self.timelines.note(now, id, &job.name, event);
             job.own.retain(|own| own.attempt != attempt);
@@ -460,21 +463,11 @@ impl Connector {
         self.drive(now, id);
     }
 
-    fn moved(&mut self, now: Instant, id: NetworkId, v4: bool, v6: bool) {
-        // A connection over an address that is no more looks as good as ever, and leads nowhere.
-        let elsewhere = id != self.network;
-        self.flush(now, End::Dropped, |j| j.spare.is_some() || elsewhere);
-        if elsewhere {
-            self.discovery = None;
-            self.network = id;
-            self.path.move_to(id);
-            self.caches.values_mut().for_each(Cache::clear);
-            self.asks.forget();
+    /// Writes down how an attempt ended, unless it was begun on another network.
+    fn learn(&mut self, now: Instant, AttemptId(attempt): AttemptId, addr: IpAddr, outcome: Outcome) {
+        if attempt >= self.first_attempt_here {
+            self.path.current().record(now, addr, outcome);
         }
-        self.path.current().family_mut(Family::V4).has_route = v4;
-        self.path.current().family_mut(Family::V6).has_route = v6;
-        self.translate(now);
-        self.asks.routed(v4, v6);
     }
 }
 
@@ -501,7 +494,10 @@ impl Machine for Connector {
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Launched { account, app } => self.launched(now, account, &app, None),
             Input::Spoilt(attempt, how) => self.spoilt(now, attempt, how),
+            Input::Servers(servers) => self.servers = servers,
             Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
+            Input::Recognised(id) => self.recognised(id),
+            Input::Woken(slept) => self.woken(slept),
         }
     }
 
@@ -511,9 +507,10 @@ impl Machine for Connector {
             match due {
                 Due::Retry(id) => {
                     let Some(open) = self.lookups.get_mut(id) else { continue };
-                    let (server, account) = (open.sent - 1, open.account);
+                    let (before, account) = (open.sent - 1, open.account);
+                    let server = open.first + before;
                     let question = open.question.clone();
-                    self.note_repeated(now, &question, server);
+                    self.note_repeated(now, &question, before);
                     let Question { name, record, .. } = question;
                     self.tally.of(account).queries += 1;
                     self.outputs.push_back(Output::Query { id, name, record, server });

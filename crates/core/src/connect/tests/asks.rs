@@ -163,6 +163,33 @@ fn a_refusal_is_passed_on_and_not_remembered() {
 }
 
 #[test]
+fn whoever_asks_the_second_server_is_answered_by_it_or_by_the_next() {
+    let servers = |s: &Story| -> Vec<_> {
+        let server = |(_, o): &(u64, Output)| match o {
+            Output::Query { server, .. } => Some(*server),
+            _ => None,
+        };
+        s.told.iter().filter_map(server).collect()
+    };
+    let ask = || Ask { app: "dig".into(), name: SITE.into(), record: V4.into(), server: 1 };
+    let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Says(20, LookupResult::Refused));
+    s.input(Input::Servers(3));
+    s.input(Input::Ask(RequestId(1), ask()));
+    s.pass(500);
+    assert_eq!(servers(&s), [1, 2, 3]);
+    s.told.clear();
+    s.input(Input::Servers(2));
+    s.input(Input::Ask(RequestId(2), ask()));
+    s.pass(500);
+    assert_eq!(servers(&s), [1, 2], "there are fewer now");
+
+    let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Silent);
+    s.input(Input::Ask(RequestId(1), ask()));
+    s.pass(10_000);
+    assert_eq!(servers(&s), [1, 2, 3]);
+}
+
+#[test]
 fn a_flood_of_questions_is_bounded_and_the_oldest_go_unanswered() {
     let mut s = Story::of("adaptive");
     for n in 0..1500 {

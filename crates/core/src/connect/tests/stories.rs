@@ -303,8 +303,8 @@ fn a_name_that_does_not_exist_is_said_not_to_exist() {
 
 #[test]
 fn a_server_that_refuses_is_passed_over_for_the_next() {
-    let settings = Settings { servers: 2, explore: 0.0, ..Settings::of(race::find("adaptive").unwrap()) };
-    let mut s = Story::with(settings).dns(SITE, V4, Dns::Says(5, LookupResult::Refused));
+    let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Says(5, LookupResult::Refused));
+    s.input(Input::Servers(2));
     assert_eq!(s.resolve("curl", SITE, Want::Only(V4), None), Resolved::Unanswered);
     let servers: Vec<u32> = s
         .told
@@ -366,6 +366,54 @@ fn a_new_network_starts_without_the_old_ones_answers() {
     let queries = s.connector.tally().queries;
     s.resolve("curl", SITE, Want::Both, None);
     assert_eq!(s.connector.tally().queries, queries + 2);
+}
+
+fn move_to(s: &mut Story, id: u64) {
+    s.input(Input::Network { id: crate::path::NetworkId(id), v4: true, v6: true });
+}
+
+#[test]
+fn an_answer_of_the_network_before_serves_who_waits_and_is_not_kept() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (100, 100), (40, 50));
+    let ask = Resolve { app: app(), name: SITE.into(), want: Want::Both, port: None };
+    s.input(Input::Resolve(RequestId(900), ask));
+    s.pass(50);
+    move_to(&mut s, 9);
+    s.pass(100);
+    assert!(s.told.iter().any(|(t, o)| *t == 100 && matches!(o, Output::Answer(RequestId(900), _))), "{:?}", s.told);
+    assert!(s.connector.path().current().family(V4).lookup.is_none(), "nothing is known of this network's servers");
+    let queries = s.connector.tally().queries;
+    s.resolve("curl", SITE, Want::Both, None);
+    assert_eq!(s.connector.tally().queries, queries + 2);
+}
+
+#[test]
+fn who_asks_after_a_move_is_told_what_this_network_says() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (100, 100), (40, 50));
+    let ask = Resolve { app: app(), name: SITE.into(), want: Want::Both, port: None };
+    s.input(Input::Resolve(RequestId(900), ask));
+    s.pass(50);
+    move_to(&mut s, 9);
+    s = s.site(SITE, 2, (100, 100), (40, 50));
+    let Resolved::Addresses(list) = s.resolve("curl", SITE, Want::Both, None) else { panic!("it resolves") };
+    assert!(list.contains(&v4(2)) && !list.contains(&v4(1)), "{list:?}");
+    assert_eq!(s.connector.tally().queries, 4);
+    let answers = s.told.iter().filter(|(_, o)| matches!(o, Output::Answer(..)));
+    assert_eq!(answers.count(), 2, "and so is who had asked before");
+}
+
+#[test]
+fn an_attempt_that_was_begun_on_another_network_says_nothing_of_this_one() {
+    for host in [Host::Answers(100), Host::Refuses(100)] {
+        let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (100, 100)).host(v6(1), host);
+        s.resolve("curl", SITE, Want::Both, Some(443));
+        s.pass(30);
+        assert_eq!(s.begun(), [(20, v6(1))]);
+        move_to(&mut s, 9);
+        s.pass(10_000);
+        let network = s.connector.path().current();
+        assert!(network.peer(v6(1)).is_none() && network.family(V6).rtt.is_none(), "{host:?}");
+    }
 }
 
 #[test]

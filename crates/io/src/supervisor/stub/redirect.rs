@@ -16,7 +16,9 @@ use crate::sys::room::{Room, bind_anywhere};
 use crate::sys::socket_option::{self, Value};
 use headstart_core::wire::options::{ATTACHED_FILTER, SocketOption};
 use rustix::fs::{OFlags, fcntl_getfl};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, ipproto, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, connect, getpeername, getsockname, ipproto, socket_with, sockopt,
+};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -92,8 +94,8 @@ pub(in crate::supervisor) enum Redirected {
     /// to be continued, with the new socket under the program's descriptor. O_NONBLOCK is set as it was, FD_CLOEXEC is
     /// up to whoever installs it.
     Exchange(OwnedFd),
-    /// The program's own socket has been connected: its connect has succeeded.
-    Connected,
+    /// The program's own socket leads to us: its connect has succeeded; a sendto is to be continued.
+    InPlace,
 }
 
 /// A place where questions to one server arrive.
@@ -150,15 +152,29 @@ impl Ways {
             (true, true, Call::Connect) => {
                 let post = self.post(engine, posts, server)?;
                 connect(socket, &to).ok()?;
-                Some((Redirected::Connected, Some(post), Some(local(socket)?.port())))
+                Some((Redirected::InPlace, Some(post), Some(local(socket)?.port())))
+            }
+            // To another server from the same socket, as musl asks all of them at once.
+            (true, true, Call::Send) => {
+                self.post(engine, posts, server)?;
+                Some((Redirected::InPlace, None, Some(local(socket)?.port())))
             }
             // Out of the room again.
-            (true, false, Call::Connect) => {
+            (true, false, _) => {
                 let stand_in = datagrams(sockopt::socket_domain(socket).ok()?).ok()?;
                 carry(socket, &stand_in).then_some(())?;
-                connect(&stand_in, &to).ok()?;
+                match (call, getpeername(socket).ok().flatten(), local(socket)) {
+                    (Call::Connect, ..) => connect(&stand_in, &to).ok()?,
+                    // What it sends without a destination goes to its server as before.
+                    (Call::Send, Some(server), _) => connect(&stand_in, &server).ok()?,
+                    // The port that the program has chosen, or any if somebody else has it by now.
+                    (Call::Send, None, from) => drop(from.map(|from| bind(&stand_in, &from))),
+                }
                 Some((Redirected::Exchange(stand_in), None, None))
             }
+            // It asks one after the other of servers of which only some can be had here: were it brought in for these and
+            // let out for those, it would have the answer of the last alone.
+            (false, true, Call::Send) if !engine.names.knows_all_servers() => None,
             (false, true, _) => self.bring_in(engine, posts, (server, to), socket, call),
             _ => None,
         }
@@ -184,7 +200,7 @@ impl Ways {
             }
             None if call == Call::Connect && checks_no_sender(socket) => {
                 connect(socket, &as_seen_by(socket, local(&posts[post].socket)?)?).ok()?;
-                Some((Redirected::Connected, Some(post), Some(local(socket)?.port())))
+                Some((Redirected::InPlace, Some(post), Some(local(socket)?.port())))
             }
             None => None,
         }

@@ -1,9 +1,8 @@
 //! A fault and a program: what is run, and what is known of it beforehand.
 
-use super::measure::CUT;
 use super::names;
 use crate::condition::Condition;
-use crate::experiment::stopwatch::{Ended, time_output};
+use crate::experiment::stopwatch::{Ended, How, time_output};
 use crate::netns::{Error, Network};
 use crate::program::{Origin, Program, Scheme, Url};
 use crate::sim::{Arm, Session, Settings};
@@ -14,6 +13,8 @@ use headstart_core::time::Duration;
 use std::path::Path;
 use std::process::Command;
 
+/// What takes longer is cut; the cut is what is reported.
+pub const CUT: Duration = Duration::from_secs(20);
 /// A bare program that needs longer hangs.
 pub const HANGS: Duration = Duration::from_secs(2);
 
@@ -107,6 +108,15 @@ impl<'a> Case<'a> {
     }
 }
 
+/// What a run says: the time until the page was there; where there is no page to be had, until the program ended, whatever
+/// it made of it.
+pub fn value(place: &Place, ended: Ended) -> Option<f64> {
+    match (ended.how, place.hopeless) {
+        (How::Cut, _) | (How::Well, false) | (_, true) => Some(ended.millis()),
+        (How::Failed, false) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,5 +134,14 @@ mod tests {
         );
         assert_eq!(named(|p| p.hopeless), ["dns-dead"]);
         assert_eq!(named(Place::changes), ["ipv6-leaves", "ipv6-comes"]);
+    }
+
+    #[test]
+    fn a_run_counts_where_it_did_what_there_was_to_do() {
+        let place = |name: &str| Place::of(fault::ALL.iter().find(|f| f.name == name).unwrap(), 1).unwrap();
+        let ended = |how| Ended { after: Duration::from_millis(30), how };
+        let of = |name: &str, how| value(&place(name), ended(how));
+        assert_eq!([How::Well, How::Failed, How::Cut].map(|h| of("healthy", h)), [Some(30.0), None, Some(30.0)]);
+        assert_eq!([How::Well, How::Failed, How::Cut].map(|h| of("dns-dead", h)), [Some(30.0); 3]);
     }
 }

@@ -1,8 +1,8 @@
 //! What programs take in a place, bare and under headstart, in turns.
 
-use super::case::{Case, Place};
+use super::case::{CUT, Case, value};
 use super::waiting::Waiting;
-use crate::experiment::stopwatch::{Ended, How, SHELL, time, time_second};
+use crate::experiment::stopwatch::{How, SHELL, time, time_second};
 use crate::netns::Network;
 use anyhow::Context as _;
 use headstart_core::time::Duration;
@@ -11,8 +11,6 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
 
-/// What takes longer is cut; the cut is what is reported.
-pub const CUT: Duration = Duration::from_secs(20);
 /// What takes this long is not repeated.
 pub const LONG: Duration = Duration::from_secs(5);
 /// Between two runs in a network that they change: what the last has sent is received, or lost, by then.
@@ -56,15 +54,6 @@ pub struct Measured {
     pub ours: Vec<Option<f64>>,
     /// Under headstart, second visits.
     pub second: Vec<Option<f64>>,
-}
-
-/// What a run says: the time until the page was there; where there is no page to be had, until the program ended, whatever
-/// it made of it.
-pub fn value(place: &Place, ended: Ended) -> Option<f64> {
-    match (ended.how, place.hopeless) {
-        (How::Cut, _) | (How::Well, false) | (_, true) => Some(ended.millis()),
-        (How::Failed, false) => None,
-    }
 }
 
 /// Measures a condition. The bare program is left out where it hangs.
@@ -128,19 +117,4 @@ pub fn start_up(headstart: &Path, size: &Size) -> anyhow::Result<Measured> {
         }
     }
     Ok(measured)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::condition::fault;
-
-    #[test]
-    fn a_run_counts_where_it_did_what_there_was_to_do() {
-        let place = |name: &str| Place::of(fault::ALL.iter().find(|f| f.name == name).unwrap(), 1).unwrap();
-        let ended = |how| Ended { after: Duration::from_millis(30), how };
-        let of = |name: &str, how| value(&place(name), ended(how));
-        assert_eq!([How::Well, How::Failed, How::Cut].map(|h| of("healthy", h)), [Some(30.0), None, Some(30.0)]);
-        assert_eq!([How::Well, How::Failed, How::Cut].map(|h| of("dns-dead", h)), [Some(30.0); 3]);
-    }
 }

@@ -46,7 +46,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
     let folder = Folder::new().context("making a folder for the programs' files")?;
-    let programs = programs(cx, &headstart, &folder, &mut outcome)?;
+    let programs = programs(cx, &headstart, &folder, &mut outcome);
     let places = fault::ALL.iter().map(|f| Place::of(f, cx.seed)).collect::<anyhow::Result<Vec<_>>>()?;
     let cases: Vec<Case<'_>> = places
         .iter()
@@ -75,18 +75,22 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 }
 
 /// Those that the wanted conditions need; says which are missing.
-fn programs(cx: &Context, headstart: &Path, folder: &Folder, outcome: &mut Outcome) -> anyhow::Result<Vec<Program>> {
+fn programs(cx: &Context, headstart: &Path, folder: &Folder, outcome: &mut Outcome) -> Vec<Program> {
     let mut ready = Vec::new();
     for entry in program::ALL.iter().filter(|p| p.covers(Scheme::Http)) {
         if !fault::ALL.iter().any(|f| has(cx, f.name, entry.name)) {
             continue;
         }
-        match program::prepare(entry.name, headstart, folder)? {
-            Some(program) => ready.push(program),
-            None => outcome.notes.push(format!("{} was left out: {}.", entry.name, entry.origin.missing())),
+        // A program that cannot be had costs its own conditions and no others.
+        match program::prepare(entry.name, headstart, folder) {
+            Ok(Some(program)) => ready.push(program),
+            Ok(None) => outcome.notes.push(format!("{} is left out: {}.", entry.name, entry.origin.missing())),
+            Err(e) => {
+                outcome.notes.push(format!("{} is left out, for it cannot be made ready: {e:#}", entry.name));
+            }
         }
     }
-    Ok(ready)
+    ready
 }
 
 /// The cases in their order; fewer if the run was stopped.
@@ -110,12 +114,8 @@ fn measure_all(cx: &Context, cases: &[Case<'_>], size: &Size, outcome: &mut Outc
                 cx.progress.step(all.len() as u64, cases.len() as u64, &case.name);
                 all.push(measure::case(case, &network, &waiting[all.len()], size)?);
             }
-            let certificate = network.certificate();
-            if !certificate.valid {
-                outcome.invalidate(format!(
-                    "{}: the emulator was late: 1 % of packets by more than {:.0} us, where {:.0} are allowed",
-                    first.place.fault.name, certificate.lateness.p99_us, certificate.allowed_us
-                ));
+            if let Some(doubt) = network.certificate().doubt() {
+                outcome.invalidate(format!("{}: {doubt}", first.place.fault.name));
             }
         }
         // Those that were not repeated in turns are what there is of the bare program.
@@ -136,7 +136,7 @@ fn method(size: &Size) -> [String; 3] {
              taking turns, the first one changing: as often as fits into {} s a condition, {} to {} times (once if a run \
              takes {} s). Link: lte (18 ms round trip), hosts 30 ms away, records after 20 ms unless said otherwise. Every \
              run under headstart has a supervisor of its own, which knows nothing of the network. A run counts if the page \
-             was there, not if the program thought so.",
+             was there, not if the program thought so (of second visits, if the program ends well).",
             size.budget.as_secs_f64(),
             size.rounds.start(),
             size.rounds.end(),
@@ -146,7 +146,7 @@ fn method(size: &Size) -> [String; 3] {
             "Where a host without headstart is known to hang (virtual time), the bare program runs beside the others, all \
              of them at once; only if it does not hang is it then measured in turns. What takes {} s is cut, and the cut is \
              what is reported. Where nobody can be reached, what counts is the time until the program gives up.",
-            measure::CUT.as_secs()
+            case::CUT.as_secs()
         ),
         "Second visit: a shell runs the program twice under one `headstart run`; the second run, from the end of the first. \
          It is compared with the bare program, which remembers nothing. Virtual time stands beside the client, which only \

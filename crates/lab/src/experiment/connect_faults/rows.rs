@@ -1,7 +1,7 @@
 //! The comparisons, and whether the targets are met.
 
-use super::case::Case;
-use super::measure::{CUT, Measured};
+use super::case::{CUT, Case};
+use super::measure::Measured;
 use super::names::START_UP;
 use crate::experiment::target::Target;
 use crate::experiment::{Outcome, Row, Series};

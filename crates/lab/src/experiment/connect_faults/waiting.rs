@@ -1,8 +1,7 @@
 //! Bare programs where a host hangs: each once, all beside each other, in networks of their own. They need no processor
 //! while they wait, and their number is what would take the time.
 
-use super::case::{Case, HANGS};
-use super::measure::value;
+use super::case::{Case, HANGS, value};
 use crate::experiment::Context;
 use crate::experiment::stopwatch::{Ended, How};
 use crate::netns::Network;

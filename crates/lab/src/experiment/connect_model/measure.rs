@@ -112,13 +112,7 @@ pub fn in_namespaces(condition: &Condition, size: Size, seed: u64) -> anyhow::Re
             }
             names.push(Name { parts: Parts { a, aaaa, v4, v6 }, whole });
         }
-        let certificate = network.certificate();
-        if !certificate.valid {
-            doubts.push(format!(
-                "the emulator was late: 1 % of packets by more than {:.0} us, where {:.0} are allowed",
-                certificate.lateness.p99_us, certificate.allowed_us
-            ));
-        }
+        doubts.extend(network.certificate().doubt());
     }
     Ok((names, doubts))
 }

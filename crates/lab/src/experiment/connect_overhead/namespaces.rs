@@ -77,13 +77,7 @@ fn measure(plan: &Plan, arms: &[Arm]) -> anyhow::Result<Measured> {
             let visits = visits.map_err(|_| anyhow::anyhow!("a thread that visits panicked"))??;
             measured.taken[i].visits.extend(visits.into_iter().map(timing));
         }
-        let certificate = network.certificate();
-        if !certificate.valid {
-            let (p99, allowed) = (certificate.lateness.p99_us, certificate.allowed_us);
-            measured.doubts.push(format!(
-                "the emulator was late: 1 % of packets by more than {p99:.0} us, where {allowed:.0} are allowed"
-            ));
-        }
+        measured.doubts.extend(network.certificate().doubt());
     }
     Ok(measured)
 }

@@ -3,7 +3,7 @@
 //! One TCP flow each, from the lab's web server to a client that throws everything away: server, client and emulator share
 //! the machine.
 
-use super::{Rates, THROUGH, address, at_ip, complain, download, judge};
+use super::{Rates, THROUGH, address, at_ip, download, judge};
 use crate::experiment::target::Target;
 use crate::experiment::{Condition, Context, Outcome, Price, Row};
 use crate::netns::{Network, PortKind, Settings, default_world};
@@ -168,8 +168,9 @@ fn kernel(cx: &Context, time: Duration, outcome: &mut Outcome) -> anyhow::Result
         ..row
     });
     outcome.notes.push(THROUGH.note(&format!("{METRIC}, {TBF} (not ours)"), rate, "Mbit/s"));
-    if network.certificate().drops.overflow > 0 {
-        complain(outcome, &network.certificate(), TBF);
+    let certificate = network.certificate();
+    if certificate.drops.overflow > 0 {
+        judge(outcome, &certificate, TBF);
     }
     Ok(())
 }

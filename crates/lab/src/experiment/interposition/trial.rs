@@ -2,39 +2,18 @@
 //!
 //! A program that does not end is ended, with whatever it started; that is a result, not an error.
 
+use crate::experiment::stopwatch::Run;
 use crate::netns::Network;
 use anyhow::Context as _;
-use headstart_core::time::{Duration, Instant};
-use headstart_io::clock::Clock;
-use rustix::process::{Pid, Signal, kill_process_group};
+use headstart_core::time::Duration;
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 
 /// A program that is not done by then is ended: far longer than any takes here.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two looks at a program that runs.
-const LOOK: Duration = Duration::from_millis(2);
 /// Bytes of what a program complained of that are worth repeating.
 const COMPLAINT: usize = 300;
-
-/// Variables that would lead a program elsewhere, or change what it runs under.
-const NOT_PASSED_ON: [&str; 13] = [
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "GODEBUG",
-    "NODE_OPTIONS",
-    "JAVA_TOOL_OPTIONS",
-    "HEADSTART_DIR",
-    "LD_PRELOAD",
-];
 
 /// How a program ended.
 pub(super) struct Trial {
@@ -49,39 +28,21 @@ pub(super) struct Trial {
 impl Trial {
     /// Runs `command` on the client of `network`, with its home and its output in `folder`.
     pub fn run(network: &Network, folder: &Path, mut command: Command) -> anyhow::Result<Self> {
-        NOT_PASSED_ON.iter().for_each(|name| _ = command.env_remove(name));
-        // No run learns from another: each has a supervisor of its own. Bare programs do not read this.
-        command.env("HEADSTART", "private");
         command.env("HOME", folder).env("XDG_RUNTIME_DIR", folder).env("LC_ALL", "C.UTF-8");
         network.adopt(&mut command)?;
         let [out, err] = ["out", "err"].map(|name| folder.join(name));
         let create = |file: &Path| File::create(file).with_context(|| format!("making {}", file.display()));
-        command.stdin(Stdio::null()).stdout(create(&out)?).stderr(create(&err)?).process_group(0);
-        let mut child = command.spawn().with_context(|| format!("starting {:?}", command.get_program()))?;
-        let status = wait(&mut child)?;
+        let mut run = Run::start(command.stdout(create(&out)?), create(&err)?.into(), PATIENCE)?;
+        let status = match run.wait()? {
+            Some(_) => Some(run.finish()?),
+            None => {
+                run.cut()?;
+                None
+            }
+        };
         let read = |file: &Path| fs::read(file).with_context(|| format!("reading {}", file.display()));
         let (out, err) = (read(&out)?, read(&err)?);
         Ok(Self { out, remark: remark(&err), fault: fault(status, &err) })
-    }
-}
-
-/// Waits until the child ends, or ends it; how it ended, none if it had to be ended.
-fn wait(child: &mut Child) -> anyhow::Result<Option<ExitStatus>> {
-    let clock = Clock::new();
-    let deadline: Instant = clock.now() + PATIENCE;
-    loop {
-        if let Some(status) = child.try_wait().context("waiting for a program")? {
-            return Ok(Some(status));
-        }
-        if clock.now() >= deadline {
-            // With all that it has started and that stayed with it.
-            if let Some(group) = Pid::from_raw(i32::try_from(child.id()).context("a process id")?) {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            child.wait().context("waiting for a program")?;
-            return Ok(None);
-        }
-        clock.sleep(LOOK);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing is measured on this side of the pipe.
 
 use crate::netns::Network;
+use crate::program::undisturbed;
 use anyhow::{Context as _, bail};
 use headstart_io::sys::call_cost::Request;
 use serde::Deserialize;
@@ -77,9 +78,7 @@ impl Client {
         }
         command.arg("client");
         // Whatever this process runs under, the two arms differ in headstart alone.
-        for variable in ["HEADSTART", "HEADSTART_DIR", "LD_PRELOAD"] {
-            command.env_remove(variable);
-        }
+        undisturbed(&mut command);
         network.adopt(&mut command)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("starting {}", program.display()))?;

@@ -1,4 +1,4 @@
-//! How a modern browser gets connected by itself: the arm `chromium` of page loads.
+//! How a modern browser gets connected by itself: the arm `bare` of page loads.
 //!
 //! Both families are asked at once and both answers waited for (Chromium's resolver gives a list when its A and AAAA
 //! transactions are done); then addresses are tried in the order of RFC 6724, IPv6 first, the next one when one has failed;

@@ -42,7 +42,7 @@ pub struct Arm {
 
 impl Arm {
     /// A modern browser by itself.
-    pub const CHROMIUM: Self = Self { name: "chromium", race: &chromium::ENTRY, lifetime: Lifetime::Ttl };
+    pub const BARE: Self = Self { name: "bare", race: &chromium::ENTRY, lifetime: Lifetime::Ttl };
 }
 
 /// A page load.

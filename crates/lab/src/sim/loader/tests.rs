@@ -41,7 +41,7 @@ fn near(page: &Page, link: &str) -> World {
 }
 
 fn load(page: &Page, link: &str) -> Load {
-    let mut browser = Browser::new(&near(page, link), Arm::CHROMIUM, 1).unwrap();
+    let mut browser = Browser::new(&near(page, link), Arm::BARE, 1).unwrap();
     browser.load(page, Dependency::Structure)
 }
 
@@ -117,7 +117,7 @@ fn whoever_cannot_be_reached_is_given_up_and_the_rest_goes_on() {
     let mut w = near(&p, LINK);
     let site = &mut w.sites[1];
     site.v4.iter_mut().chain(&mut site.v6).for_each(|h| h.fate = crate::world::Fate::Refuses);
-    let l = Browser::new(&w, Arm::CHROMIUM, 1).unwrap().load(&p, Dependency::Structure);
+    let l = Browser::new(&w, Arm::BARE, 1).unwrap().load(&p, Dependency::Structure);
     assert!(l.objects[0].failed && !l.objects[1].failed, "{l:?}");
     assert_eq!(l.connections, 1);
 }
@@ -143,7 +143,7 @@ fn the_same_seed_gives_the_same_nanoseconds_and_every_page_ends() {
         let p = synthetic::page(seed);
         let once = || {
             let w = world(&p, "lte", Families::Paper1, seed);
-            Browser::new(&w, Arm::CHROMIUM, seed).unwrap().load(&p, Dependency::Gate)
+            Browser::new(&w, Arm::BARE, seed).unwrap().load(&p, Dependency::Gate)
         };
         let l = once();
         assert_eq!(l, once());

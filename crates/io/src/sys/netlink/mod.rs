@@ -1,7 +1,14 @@
 //! Interfaces, addresses, routes and neighbours of one network namespace, by rtnetlink.
 //!
-//! A [`Netlink`] speaks for the namespace that its thread was in when it was opened. Only what the lab needs: every
-//! request is acknowledged and each error names what was asked for.
+//! A [`Netlink`] speaks for the namespace that its thread was in when it was opened. What the lab needs to change is
+//! here: every request is acknowledged and each error names what was asked for. What the supervisor needs to know is in
+//! `look`, and how it is told that something has changed in [`Watch`].
+
+mod look;
+mod watch;
+
+pub use look::Route;
+pub use watch::Watch;
 
 use super::netns::NetNs;
 use netlink_packet_core::{
@@ -221,15 +228,21 @@ impl Netlink {
 
     /// Sends one request and waits for its acknowledgement.
     fn request(&mut self, flags: u16, message: RouteNetlinkMessage, what: String) -> Result<(), NetlinkError> {
+        let bytes = self.bytes(NLM_F_ACK | flags, message);
+        self.exchange(&bytes).map_err(|source| NetlinkError { what, source })
+    }
+
+    /// A request with the next number, as bytes.
+    fn bytes(&mut self, flags: u16, message: RouteNetlinkMessage) -> Vec<u8> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.flags = NLM_F_REQUEST | flags;
         header.sequence_number = self.sequence;
         let mut packet = NetlinkMessage::new(header, NetlinkPayload::from(message));
         packet.finalize();
         let mut bytes = vec![0; packet.buffer_len()];
         packet.serialize(&mut bytes);
-        self.exchange(&bytes).map_err(|source| NetlinkError { what, source })
+        bytes
     }
 
     fn exchange(&mut self, bytes: &[u8]) -> io::Result<()> {

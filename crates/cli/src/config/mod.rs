@@ -1,0 +1,173 @@
+//! The settings of all columns: what they are, layer over layer, and where each value came from.
+//!
+//! Later layers win: the default, /etc/headstart/config.toml, the user's file ($XDG_CONFIG_HOME/headstart/config.toml), the
+//! file of `-c`, HEADSTART_SECTION__KEY, flags. Nothing is guessed: what nobody knows is an error with its file and line and
+//! the nearest name that exists.
+
+pub mod all;
+mod file;
+mod nearest;
+mod schema;
+mod setting;
+pub mod verb;
+
+pub use setting::{Setting, Value};
+
+use crate::exit::Usage;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The system's file.
+const SYSTEM: &str = "/etc/headstart/config.toml";
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// A line of a file.
+    File(PathBuf, usize),
+    /// A variable of the environment.
+    Environment(String),
+    /// A flag of the command line.
+    Flag(&'static str),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Environment(name) => f.write_str(name),
+            Self::Flag(flag) => f.write_str(flag),
+        }
+    }
+}
+
+/// Everything that settings may come from.
+#[derive(Debug, Default)]
+struct Sources {
+    /// Files that need not exist, weakest first.
+    usual: Vec<PathBuf>,
+    /// A file that must.
+    named: Option<PathBuf>,
+    /// The environment.
+    variables: Vec<(OsString, OsString)>,
+}
+
+/// All settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    values: BTreeMap<&'static str, (Value, Origin)>,
+}
+
+impl Config {
+    /// Reads every layer but flags; `named` is the file of `-c`.
+    pub fn load(named: Option<&Path>) -> Result<Self, Usage> {
+        let variables = std::env::vars_os().collect();
+        Self::of(Sources { usual: usual(), named: named.map(Path::to_owned), variables })
+    }
+
+    /// What every process of this user has in common: the usual files alone.
+    pub fn in_common() -> Result<Self, Usage> {
+        Self::of(Sources { usual: usual(), ..Sources::default() })
+    }
+
+    fn of(sources: Sources) -> Result<Self, Usage> {
+        let mut config = Self::default();
+        for path in &sources.usual {
+            if let Some(text) = file::text(path, false)? {
+                config.read_file(path, &text)?;
+            }
+        }
+        if let Some(path) = &sources.named
+            && let Some(text) = file::text(path, true)?
+        {
+            config.read_file(path, &text)?;
+        }
+        config.read_variables(&sources.variables)?;
+        Ok(config)
+    }
+
+    fn read_file(&mut self, path: &Path, text: &str) -> Result<(), Usage> {
+        for (setting, value, line) in file::read(path, text)? {
+            self.values.insert(setting.key, (value, Origin::File(path.to_owned(), line)));
+        }
+        Ok(())
+    }
+
+    fn read_variables(&mut self, variables: &[(OsString, OsString)]) -> Result<(), Usage> {
+        for (name, text) in variables {
+            // Two underscores tell a setting from other variables of ours.
+            let Some(name) = name.to_str().filter(|name| name.starts_with("HEADSTART_") && name.contains("__")) else {
+                continue;
+            };
+            let Some(setting) = all::ALL.iter().find(|setting| setting.variable() == name) else {
+                let known: Vec<_> = all::ALL.iter().map(|setting| setting.variable()).collect();
+                let known: Vec<_> = known.iter().map(String::as_str).collect();
+                return Err(Usage(nearest::unknown("setting in the environment:", name, &known)));
+            };
+            let value = setting.read(&text.to_string_lossy()).map_err(|why| Usage(format!("{name}: {why}")))?;
+            self.values.insert(setting.key, (value, Origin::Environment(name.to_owned())));
+        }
+        Ok(())
+    }
+
+    /// Takes what a flag says, if it was given.
+    pub fn flag(&mut self, setting: &'static Setting, flag: &'static str, text: Option<&str>) -> Result<(), Usage> {
+        if let Some(text) = text {
+            let value = setting.read(text).map_err(|why| Usage(format!("{flag}: {why}")))?;
+            self.values.insert(setting.key, (value, Origin::Flag(flag)));
+        }
+        Ok(())
+    }
+
+    /// What a setting is, and why.
+    pub fn get(&self, setting: &Setting) -> (Value, Origin) {
+        self.values.get(setting.key).cloned().unwrap_or_else(|| (setting.by_default(), Origin::Default))
+    }
+
+    /// A setting that is true or false.
+    pub fn is_on(&self, setting: &Setting) -> bool {
+        matches!(self.get(setting).0, Value::Flag(true))
+    }
+
+    /// A setting that is a whole number.
+    pub fn whole(&self, setting: &Setting) -> u64 {
+        if let Value::Whole(n) = self.get(setting).0 { n } else { 0 }
+    }
+
+    /// A setting that is a share.
+    pub fn share(&self, setting: &Setting) -> f64 {
+        if let Value::Share(share) = self.get(setting).0 { share } else { 0.0 }
+    }
+
+    /// A setting that is a text.
+    pub fn text(&self, setting: &Setting) -> String {
+        if let Value::Text(text) = self.get(setting).0 { text } else { String::new() }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { values: BTreeMap::new() }
+    }
+}
+
+/// The files that are read without being named.
+fn usual() -> Vec<PathBuf> {
+    [Some(SYSTEM.into()), of_user()].into_iter().flatten().collect()
+}
+
+/// The user's own file, whether it exists or not.
+fn of_user() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    // The specification of base directories: what is not absolute is to be ignored.
+    let config = variable("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+    let config = config.or_else(|| variable("HOME").map(|home| home.join(".config")))?;
+    Some(config.join("headstart/config.toml"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! `headstart config`: an example to begin with, a check, what holds and why, the schema for editors.
+
+use super::{Config, all, of_user, schema};
+use crate::output::{self, Format};
+use crate::{exit, say};
+use anyhow::Context as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Verbs of `headstart config`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    /// Write a file with every setting, explained and commented out.
+    Init(Init),
+    /// Check the settings that hold here, or a file.
+    Check(Check),
+    /// Print every setting as it holds.
+    Show(Show),
+    /// Print the JSON Schema of the file, for editors.
+    Schema,
+}
+
+/// Arguments of `headstart config init`.
+#[derive(Debug, clap::Args)]
+pub struct Init {
+    /// The file to write; `-` is standard output [default: the user's own].
+    file: Option<PathBuf>,
+}
+
+/// Arguments of `headstart config check`.
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// Only this file.
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Arguments of `headstart config show`.
+#[derive(Debug, clap::Args)]
+pub struct Show {
+    /// Say where each value came from.
+    #[arg(long)]
+    origin: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Runs a verb; `named` is the file of `-c`.
+pub fn run(verb: Verb, named: Option<&Path>) -> anyhow::Result<u8> {
+    match verb {
+        Verb::Init(args) => init(args.file),
+        Verb::Check(args) => {
+            match &args.file {
+                Some(file) => {
+                    let text = super::file::text(file, true)?.unwrap_or_default();
+                    super::file::read(file, &text).map(drop)?;
+                }
+                None => _ = Config::load(named)?,
+            }
+            match args.format.json {
+                true => output::document(1, serde_json::json!({ "valid": true })),
+                false => say!("the settings are valid"),
+            }
+            Ok(exit::OK)
+        }
+        Verb::Show(args) => {
+            show(&Config::load(named)?, &args);
+            Ok(exit::OK)
+        }
+        Verb::Schema => {
+            say!("{:#}", schema::schema());
+            Ok(exit::OK)
+        }
+    }
+}
+
+fn init(file: Option<PathBuf>) -> anyhow::Result<u8> {
+    let file = match file {
+        Some(file) if file.as_os_str() == "-" => {
+            say!("{}", schema::example().trim_end());
+            return Ok(exit::OK);
+        }
+        Some(file) => file,
+        None => of_user().context("neither XDG_CONFIG_HOME nor HOME is set: name a file")?,
+    };
+    let what = || format!("writing {}", file.display());
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).with_context(what)?;
+    }
+    // What somebody has written is never overwritten.
+    let mut new = std::fs::OpenOptions::new().write(true).create_new(true).open(&file).with_context(what)?;
+    new.write_all(schema::example().as_bytes()).with_context(what)?;
+    say!("{}", file.display());
+    Ok(exit::OK)
+}
+
+fn show(config: &Config, args: &Show) {
+    let all = all::ALL.iter().map(|setting| (*setting, config.get(setting)));
+    if args.format.json {
+        let settings: serde_json::Map<_, _> = all
+            .map(|(setting, (value, origin))| {
+                let value =
+                    serde_json::json!({ "value": serde_json::Value::from(&value), "origin": origin.to_string() });
+                (setting.key.to_owned(), value)
+            })
+            .collect();
+        return output::document(1, serde_json::json!({ "settings": settings }));
+    }
+    let mut section = "";
+    for (setting, (value, origin)) in all {
+        if setting.section() != section {
+            say!("{}[{}]", if section.is_empty() { "" } else { "\n" }, setting.section());
+            section = setting.section();
+        }
+        match args.origin {
+            true => say!("{} = {value}  # {origin}", setting.name()),
+            false => say!("{} = {value}", setting.name()),
+        }
+    }
+}

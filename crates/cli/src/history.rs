@@ -1,0 +1,253 @@
+//! `headstart history`: what was learned of programs and networks, as the user's supervisor has it or, if none is running,
+//! as it is on disk. `show` is for people, `export` for programs, `forget` is for good.
+//!
+//! JSON (`export`, and `show --json`): one object with `version`, `programs`, `networks` (the fields of
+//! `headstart_core::connect::memory::Program` and `headstart_core::path::record::NetworkRecord`, which document them),
+//! `here` (the id of the network that the host is on) and `source` (`supervisor` or `disk`).
+
+use crate::exit;
+use headstart_core::connect::memory::{Name, Program};
+use headstart_core::path::record::{FamilyRecord, NetworkRecord};
+use headstart_io::control::History;
+use headstart_io::link::Link;
+use headstart_io::store::{self, Store};
+use std::fmt::Write as _;
+
+/// Version of the JSON.
+const VERSION: u32 = 1;
+
+/// What to do with it.
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    /// What was learned: the names that programs ask for, and the networks that the host has been on.
+    Show(Show),
+    /// All of it, or some of it, as one JSON object.
+    Export(Which),
+    /// Forget a program, a host, or everything, in memory and on disk.
+    Forget(Which),
+}
+
+/// What to show, and how.
+#[derive(Debug, clap::Args)]
+pub struct Show {
+    #[command(flatten)]
+    which: Which,
+    /// As one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Of what.
+#[derive(Debug, clap::Args)]
+pub struct Which {
+    /// Of this program only: the name of its file.
+    #[arg(long, value_name = "PROGRAM")]
+    app: Option<String>,
+    /// Of this host only: its name.
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+}
+
+/// What was learned, where it was found, and what went wrong with the store.
+struct Found {
+    history: History,
+    source: &'static str,
+    notes: Vec<String>,
+}
+
+/// Shows, exports or forgets.
+pub fn run(verb: Verb) -> anyhow::Result<u8> {
+    match verb {
+        Verb::Show(Show { which, json: false }) => {
+            let found = found(&which)?;
+            // One call, so that a reader who stops reading ends it.
+            crate::say!("{}", text(&found, &which).trim_end());
+        }
+        Verb::Show(Show { which, json: true }) | Verb::Export(which) => {
+            let found = found(&which)?;
+            crate::say!("{}", json(&found)?);
+        }
+        Verb::Forget(which) => forget(&which)?,
+    }
+    Ok(exit::OK)
+}
+
+fn found(which: &Which) -> anyhow::Result<Found> {
+    let mut found = match Link::find() {
+        Some(link) => {
+            let (history, notes) = link.history()?;
+            Found { history, source: "supervisor", notes }
+        }
+        None => {
+            let mut store = store()?;
+            let kept = store.load();
+            let history = History { programs: kept.memory.programs, networks: kept.networks, here: None };
+            Found { history, source: "disk", notes: store.notes() }
+        }
+    };
+    for note in &found.notes {
+        crate::complain!("headstart: {note}");
+    }
+    select(&mut found.history, which);
+    Ok(found)
+}
+
+fn store() -> anyhow::Result<Store> {
+    let Some(folder) = store::folder(|name| std::env::var_os(name)) else {
+        anyhow::bail!(
+            "no supervisor of this user is running here and none has kept anything: HEADSTART_HISTORY is off, or there is no \
+             home (neither XDG_STATE_HOME nor HOME is an absolute path)"
+        );
+    };
+    Ok(Store::in_folder(folder))
+}
+
+/// Leaves what was asked for.
+fn select(history: &mut History, which: &Which) {
+    let host = which.host.as_ref().map(|host| host.trim_end_matches('.').to_ascii_lowercase());
+    if let Some(app) = &which.app {
+        history.programs.retain(|program| program.app == *app);
+    }
+    if let Some(host) = &host {
+        history.programs.iter_mut().for_each(|program| program.names.retain(|name| name.name == *host));
+        history.programs.retain(|program| !program.names.is_empty());
+    }
+    if which.app.is_some() || host.is_some() {
+        // Networks know addresses, neither programs nor names.
+        history.networks.clear();
+    }
+}
+
+fn json(found: &Found) -> anyhow::Result<serde_json::Value> {
+    let mut object = serde_json::to_value(&found.history)?;
+    object["version"] = VERSION.into();
+    object["source"] = found.source.into();
+    Ok(object)
+}
+
+fn text(found: &Found, which: &Which) -> String {
+    let mut out = String::new();
+    if found.history.programs.is_empty() {
+        let _ =
+            writeln!(out, "no program is known{}", if which.host.is_some() { " that asks for this host" } else { "" });
+    }
+    for program in &found.history.programs {
+        let _ = writeln!(out, "{}, {}", program.app, plural(program.launches.into(), "launch", "es"));
+        program_text(&mut out, program);
+    }
+    for network in &found.history.networks {
+        network_text(&mut out, network, found.history.here == Some(network.id));
+    }
+    out
+}
+
+fn program_text(out: &mut String, program: &Program) {
+    let mut names: Vec<&Name> = program.names.iter().collect();
+    names.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.name.cmp(&b.name)));
+    for name in names {
+        let mut words = vec![format!("in {:.0} % of launches", 100.0 * name.share)];
+        words.push(format!("{} ms after", name.after_ms));
+        for port in &name.ports {
+            let mut text = format!("port {} in {:.0} %", port.port, 100.0 * port.share);
+            if port.speaks_first {
+                text += ", server speaks first";
+            }
+            if port.closes_ms > 0 {
+                let _ = write!(text, ", closes after {:.1} s idle", f64::from(port.closes_ms) / 1e3);
+            }
+            words.push(text);
+        }
+        let _ = writeln!(out, "  {}  {}", name.name, words.join("; "));
+    }
+}
+
+fn network_text(out: &mut String, network: &NetworkRecord, here: bool) {
+    let family = |name: &str, f: &FamilyRecord| {
+        let ms = |us: u32| f64::from(us) / 1e3;
+        let rtt = f.rtt.map(|rtt| format!("round trip {:.1} ms", ms(rtt.smoothed_us)));
+        let lookup = f.lookup.map(|took| format!("lookup {:.1} ms", ms(took.smoothed_us)));
+        let words: Vec<_> = rtt.into_iter().chain(lookup).collect();
+        (!words.is_empty()).then(|| format!("{name} {}", words.join(", ")))
+    };
+    let mut words = vec![plural(network.peers.len() as u64, "address", "es")];
+    words.extend([family("IPv4", &network.v4), family("IPv6", &network.v6)].into_iter().flatten());
+    let mark = if here { ", here" } else { "" };
+    let _ = writeln!(out, "network {:016x}{mark}: {}", network.id.0, words.join("; "));
+}
+
+fn plural(n: u64, one: &str, more: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { more })
+}
+
+fn forget(which: &Which) -> anyhow::Result<()> {
+    let (app, host) = (which.app.as_deref(), which.host.as_deref());
+    let records = match Link::find() {
+        Some(link) => link.forget(app, host)?,
+        None => store()?.forget(app, host)?,
+    };
+    let what = match (app, host) {
+        (None, None) => "everything".to_owned(),
+        (Some(app), None) => format!("what was learned of {app}"),
+        (None, Some(host)) => format!("what was learned of {host}"),
+        (Some(app), Some(host)) => format!("what was learned of {host} in {app}"),
+    };
+    crate::say!("forgotten: {what}; {} on disk", plural(records as u64, "record", "s"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::connect::memory::Port;
+    use headstart_core::path::NetworkId;
+    use headstart_core::path::record::RttRecord;
+
+    fn sample() -> Found {
+        let port = Port { port: 443, share: 0.9, closes_ms: 5000, ..Port::default() };
+        let name = |name: &str, share| Name { name: name.into(), share, after_ms: 12, ..Name::default() };
+        let often = Name { ports: vec![port], ..name("www.example.org", 0.75) };
+        let curl = Program { app: "curl".into(), launches: 4, names: vec![name("rare.example", 0.25), often] };
+        let rtt = Some(RttRecord { smoothed_us: 20_500, variation_us: 1 });
+        let network =
+            NetworkRecord { id: NetworkId(7), v4: FamilyRecord { rtt, lookup: None }, ..NetworkRecord::default() };
+        let history = History { programs: vec![curl], networks: vec![network], here: Some(NetworkId(7)) };
+        Found { history, source: "disk", notes: Vec::new() }
+    }
+
+    fn which(app: Option<&str>, host: Option<&str>) -> Which {
+        Which { app: app.map(str::to_owned), host: host.map(str::to_owned) }
+    }
+
+    #[test]
+    fn people_see_names_shares_and_networks_the_most_frequent_name_first() {
+        let text = text(&sample(), &which(None, None));
+        assert_eq!(
+            text,
+            "curl, 4 launches\n\
+             \x20 www.example.org  in 75 % of launches; 12 ms after; port 443 in 90 %, closes after 5.0 s idle\n\
+             \x20 rare.example  in 25 % of launches; 12 ms after\n\
+             network 0000000000000007, here: 0 addresses; IPv4 round trip 20.5 ms\n"
+        );
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_left() {
+        let left = |app, host| {
+            let mut found = sample();
+            select(&mut found.history, &which(app, host));
+            (found.history.programs.iter().map(|p| p.names.len()).collect::<Vec<_>>(), found.history.networks.len())
+        };
+        assert_eq!(left(None, None), (vec![2], 1));
+        assert_eq!(left(Some("curl"), None), (vec![2], 0));
+        assert_eq!(left(Some("wget"), None), (vec![], 0));
+        assert_eq!(left(None, Some("WWW.example.org.")), (vec![1], 0));
+    }
+
+    #[test]
+    fn programs_get_all_of_it_with_a_version() {
+        let object = json(&sample()).unwrap();
+        assert_eq!((&object["version"], &object["source"]), (&1.into(), &"disk".into()));
+        assert_eq!(object["programs"][0]["names"][1]["name"], "www.example.org");
+        assert_eq!(object["networks"][0]["v4"]["rtt"]["smoothed_us"], 20_500);
+    }
+}

@@ -1,0 +1,252 @@
+//! `headstart doctor`: what works here, what does not, and the line that mends it. Looks, and changes nothing.
+//!
+//! JSON: `checks`, each with `name`, `state` (`works`, `degraded`, `broken`), `says` and `mend` (null if there is nothing to do).
+
+use super::{grant, numbers};
+use crate::config::Config;
+use crate::output::{self, Format};
+use crate::{exit, say};
+use headstart_io::daemon::client::{AskError, ask};
+use headstart_io::daemon::message::{Answer, Wish};
+use headstart_io::host::change::table;
+use headstart_io::host::place::Place;
+use headstart_io::host::{Kernel, occupants};
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+/// Version of the JSON.
+const VERSION: u32 = 1;
+/// CAP_NET_ADMIN (linux/capability.h).
+const NET_ADMIN: u32 = 12;
+
+/// Arguments of `headstart doctor`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    format: Format,
+}
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Works,
+    Degraded,
+    Broken,
+}
+
+/// What a check found.
+#[derive(Debug)]
+struct Finding {
+    state: State,
+    says: String,
+    mend: Option<String>,
+}
+
+fn works(says: impl Into<String>) -> Finding {
+    Finding { state: State::Works, says: says.into(), mend: None }
+}
+
+fn degraded(says: impl Into<String>, mend: impl Into<String>) -> Finding {
+    Finding { state: State::Degraded, says: says.into(), mend: Some(mend.into()) }
+}
+
+fn broken(says: impl Into<String>, mend: impl Into<String>) -> Finding {
+    Finding { state: State::Broken, says: says.into(), mend: Some(mend.into()) }
+}
+
+/// A check.
+struct Check {
+    name: &'static str,
+    run: fn(Option<&Path>) -> Finding,
+}
+
+/// Every check, in the order in which people should mend.
+const ALL: &[Check] = &[
+    Check { name: "settings", run: settings },
+    Check { name: "run: system calls heard", run: system_calls },
+    Check { name: "lab: namespaces", run: namespaces },
+    Check { name: "up: privilege", run: privilege },
+    Check { name: "up: folders", run: folders },
+    Check { name: "up: daemon", run: daemon },
+    Check { name: "up: routing table", run: routing_table },
+    Check { name: "up: memories of connections", run: memories },
+    Check { name: "up: nft", run: nft },
+];
+
+/// Examines.
+pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
+    let found: Vec<_> = ALL.iter().map(|check| (check.name, (check.run)(named))).collect();
+    let worst = |state| found.iter().any(|(_, finding)| finding.state == state);
+    let code = match (worst(State::Broken), worst(State::Degraded)) {
+        (true, _) => exit::FAILURE,
+        (_, true) => exit::DEGRADED,
+        _ => exit::OK,
+    };
+    if args.format.json {
+        let checks: Vec<_> = found
+            .iter()
+            .map(|(name, Finding { state, says, mend })| {
+                let state = format!("{state:?}").to_lowercase();
+                serde_json::json!({ "name": name, "state": state, "says": says, "mend": mend })
+            })
+            .collect();
+        output::document(VERSION, serde_json::json!({ "checks": checks }));
+        return Ok(code);
+    }
+    let colour = std::io::stdout().is_terminal() && output::colour();
+    let width = found.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    for (name, Finding { state, says, mend }) in &found {
+        let (sign, paint) = match state {
+            State::Works => ("ok  ", "32"),
+            State::Degraded => ("part", "33"),
+            State::Broken => ("no  ", "31"),
+        };
+        let sign = if colour { format!("\x1b[{paint}m{sign}\x1b[0m") } else { sign.to_owned() };
+        say!("{sign}  {name:width$}  {says}");
+        if let Some(mend) = mend {
+            say!("      {:width$}  -> {mend}", "");
+        }
+    }
+    Ok(code)
+}
+
+fn settings(named: Option<&Path>) -> Finding {
+    match Config::load(named) {
+        Ok(_) => works("valid"),
+        Err(why) => broken(why.to_string(), "mend that line; `headstart config init -` shows every setting"),
+    }
+}
+
+fn privilege(_: Option<&Path>) -> Finding {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    match held >> NET_ADMIN & 1 {
+        1 => works("CAP_NET_ADMIN is held"),
+        _ => degraded("CAP_NET_ADMIN is missing: `up` cannot change routes", grant()),
+    }
+}
+
+fn folders(_: Option<&Path>) -> Finding {
+    let prepared = Place::of_host().and_then(|place| {
+        let there = place.state.exists();
+        if there { place.prepare().map(|()| place) } else { Ok(place) }
+    });
+    match prepared {
+        Ok(place) => {
+            let parent = place.state.ancestors().find(|path| path.exists());
+            let writable = parent.is_some_and(|path| {
+                rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::EACCESS)
+                    .is_ok()
+            });
+            match writable {
+                true => works(format!("{} for the journal", place.state.display())),
+                false => degraded(
+                    format!("{} cannot be written", place.state.display()),
+                    "run it as root, or name a folder of yours in STATE_DIRECTORY",
+                ),
+            }
+        }
+        Err(why) => degraded(why.to_string(), "name a folder of yours in STATE_DIRECTORY"),
+    }
+}
+
+fn daemon(_: Option<&Path>) -> Finding {
+    let place = match Place::of_host() {
+        Ok(place) => place,
+        Err(why) => return broken(why.to_string(), "mount /proc; Linux 5.14 or later"),
+    };
+    match ask(&place, Wish::Status) {
+        Ok(Answer::Status(status)) if status.problems.is_empty() => works(format!("up (process {})", status.pid)),
+        Ok(Answer::Status(status)) => degraded(status.problems.join("; "), "headstart down, then headstart up again"),
+        Err(AskError::NotUp) => match place.has_journal() {
+            Some(true) => broken("one was killed here and its changes are still there", "headstart recover"),
+            _ => works("none is up"),
+        },
+        Err(why @ AskError::Denied { .. }) => degraded(why.to_string(), "ask as root, or set host.group"),
+        Ok(_) => broken("it does not tell its status", "headstart down, then headstart up again"),
+        Err(why) => broken(why.to_string(), "headstart down; if it does not answer, kill it, then headstart recover"),
+    }
+}
+
+fn routing_table(named: Option<&Path>) -> Finding {
+    let numbers = numbers(&Config::load(named).unwrap_or_default());
+    let found = match Kernel::open().and_then(|mut kernel| occupants(&mut kernel, numbers)) {
+        Ok(found) => found,
+        Err(why) => return broken(why.to_string(), "a kernel with CONFIG_IP_MULTIPLE_TABLES"),
+    };
+    if !found.strangers.is_empty() {
+        let says = format!("others use table {}: {}", numbers.table, found.strangers.join("; "));
+        return degraded(says, "set host.table to a number that nobody uses");
+    }
+    let orphans = !found.ours.is_empty()
+        && Place::of_host().is_ok_and(|place| {
+            matches!(ask(&place, Wish::Status), Err(AskError::NotUp)) && place.has_journal() == Some(false)
+        });
+    if orphans {
+        let says = format!("without any journal, these are left: {}", found.ours.join("; "));
+        let (table, mark) = (numbers.table, headstart_io::host::PROTOCOL);
+        let mend = format!(
+            "for f in -4 -6; do ip $f route flush table {table} proto {mark}; ip $f rule del lookup {table} protocol {mark}; done"
+        );
+        return degraded(says, mend);
+    }
+    works(format!("table {} is headstart's alone", numbers.table))
+}
+
+fn memories(_: Option<&Path>) -> Finding {
+    match Kernel::open().and_then(|mut kernel| kernel.remembers()) {
+        Err(why) => return degraded(why.to_string(), "a kernel with CONFIG_INET and generic netlink"),
+        Ok(false) => {
+            return degraded("the kernel keeps no tcp_metrics", "`up --initcwnd` has nothing to learn from here");
+        }
+        Ok(true) => {}
+    }
+    match std::fs::read_to_string("/proc/sys/net/ipv4/tcp_no_metrics_save") {
+        Ok(value) if value.trim() != "0" => {
+            degraded("the kernel does not save memories of connections", "sysctl -w net.ipv4.tcp_no_metrics_save=0")
+        }
+        _ => works("the kernel keeps them"),
+    }
+}
+
+fn nft(_: Option<&Path>) -> Finding {
+    match table::program() {
+        Some(path) => works(path.display().to_string()),
+        None => degraded("not installed; no verb of today needs it", "apt-get install nftables"),
+    }
+}
+
+fn namespaces(_: Option<&Path>) -> Finding {
+    if rustix::process::geteuid().is_root() {
+        return works("root needs no user namespace");
+    }
+    // A process can only leave a user namespace by ending: a child tries.
+    let tried = std::process::Command::new("unshare").args(["--user", "--net", "true"]).output();
+    match tried {
+        Ok(ended) if ended.status.success() => works("unprivileged user namespaces are allowed"),
+        Ok(_) => degraded(
+            "unprivileged user namespaces are refused: no lab",
+            "sudo sysctl -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+        Err(why) => degraded(format!("unshare(1) cannot be run: {why}"), "apt-get install util-linux"),
+    }
+}
+
+fn system_calls(_: Option<&Path>) -> Finding {
+    // The kernel lists what filters may answer; user_notif came with 5.0, the rest that is needed with 5.19.
+    let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+    if !actions.split_whitespace().any(|action| action == "user_notif") {
+        return degraded(
+            "the kernel has no seccomp user notification: static programs are not reached",
+            "Linux 5.19 or later",
+        );
+    }
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    match version >= (5, 19) {
+        true => works(format!("Linux {}", release.trim())),
+        false => degraded(format!("Linux {}: static programs are not reached", release.trim()), "Linux 5.19 or later"),
+    }
+}

@@ -1,0 +1,52 @@
+//! `headstart down`: the daemon undoes everything and ends. Where it has been killed, what it left is undone instead.
+
+use super::{explained, undone};
+use crate::exit::{self, Coded};
+use crate::output::{self, Format};
+use crate::say;
+use headstart_io::daemon::client::{AskError, ask};
+use headstart_io::daemon::message::{Answer, Undoing, Wish};
+use headstart_io::daemon::recovery::recover;
+use headstart_io::host::place::Place;
+
+/// Version of the JSON.
+pub const VERSION: u32 = 1;
+
+/// Arguments of `headstart down`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Takes the daemon down.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let place = Place::of_host().map_err(|e| explained(e.into()))?;
+    match ask(&place, Wish::Down) {
+        Ok(Answer::Down(undoing)) => Ok(tell(&undoing, "down", args.format)),
+        Ok(Answer::Refused { why }) => Err(Coded(exit::NOT_PERMITTED, why).into()),
+        Ok(other) => anyhow::bail!("the daemon did not go down: {other:?}"),
+        Err(AskError::NotUp) => match recover(&place).map_err(explained)? {
+            Some(report) => Ok(tell(&Undoing::from(&report), "the daemon had been killed", args.format)),
+            None => {
+                match args.format.json {
+                    true => output::document(VERSION, serde_json::json!({ "was_up": false })),
+                    false => say!("nothing is up"),
+                }
+                Ok(exit::OK)
+            }
+        },
+        Err(why @ AskError::Denied { .. }) => Err(Coded(exit::NOT_PERMITTED, why.to_string()).into()),
+        Err(why) => Err(Coded(exit::UNREACHABLE, why.to_string()).into()),
+    }
+}
+
+/// Tells what an undoing came to; the code that goes with it.
+pub fn tell(undoing: &Undoing, title: &str, format: Format) -> u8 {
+    let (words, code) = undone(undoing);
+    match (format.json, serde_json::to_value(undoing)) {
+        (true, Ok(object)) => output::document(VERSION, object),
+        _ => say!("{title}: {words}"),
+    }
+    code
+}

@@ -1,0 +1,94 @@
+//! The verbs around the daemon: `up`, `down`, `status`, `plan`, `recover`, `doctor`. Nothing is decided or changed here; the
+//! daemon and the way back are in `headstart_io`.
+
+pub mod doctor;
+pub mod down;
+pub mod plan;
+pub mod recover;
+pub mod status;
+pub mod up;
+
+use crate::config::{Config, all};
+use crate::exit::{self, Coded, Usage};
+use headstart_core::cwnd::initcwnd::Bounds;
+use headstart_core::time::Duration;
+use headstart_io::daemon::message::Undoing;
+use headstart_io::daemon::{DaemonError, Settings};
+use headstart_io::host::Numbers;
+
+/// What a daemon of these settings is to do.
+fn settings(config: &Config) -> Result<Settings, Usage> {
+    let bounds = Bounds {
+        most: u32::try_from(config.whole(&all::INITCWND_MOST)).unwrap_or(u32::MAX),
+        share: config.share(&all::INITCWND_SHARE),
+        oldest: Duration::from_secs(config.whole(&all::INITCWND_AGE)),
+        peers: usize::try_from(config.whole(&all::INITCWND_PEERS)).unwrap_or(usize::MAX),
+    };
+    let every = Duration::from_secs(config.whole(&all::INITCWND_REFRESH));
+    let numbers = numbers(config);
+    if (253..=255).contains(&numbers.table) {
+        let why =
+            format!("host.table: {} is one of the system's own tables; choose a number of your own", numbers.table);
+        return Err(Usage(why));
+    }
+    let group = config.text(&all::GROUP);
+    Ok(Settings {
+        numbers,
+        windows: config.is_on(&all::INITCWND).then_some((bounds, every)),
+        group: (!group.is_empty()).then_some(group),
+        standing: Vec::new(),
+        die_at: None,
+    })
+}
+
+fn numbers(config: &Config) -> Numbers {
+    let number = |setting| u32::try_from(config.whole(setting)).unwrap_or(u32::MAX);
+    Numbers { table: number(&all::TABLE), priority: number(&all::PRIORITY) }
+}
+
+/// There must be something to do.
+fn something_is_on(settings: &Settings) -> Result<(), Usage> {
+    if settings.windows.is_some() || !settings.standing.is_empty() {
+        return Ok(());
+    }
+    let why = "nothing is on that would change this host: `headstart up --initcwnd` gives known peers an initial window \
+               (or set cwnd.initcwnd = true)";
+    Err(Usage(why.into()))
+}
+
+/// An error of the daemon, with its code and what to do.
+fn explained(why: DaemonError) -> anyhow::Error {
+    if why.is_not_permitted() {
+        return Coded(exit::NOT_PERMITTED, format!("{why}; {}", grant())).into();
+    }
+    why.into()
+}
+
+/// The line that grants the right to change a host.
+fn grant() -> String {
+    let program = std::env::current_exe().map_or_else(|_| "headstart".into(), |path| path.display().to_string());
+    format!("run it as root, or once: sudo setcap cap_net_admin+ep {program}")
+}
+
+/// What an undoing came to, in words, and the code that goes with it.
+fn undone(undoing: &Undoing) -> (String, u8) {
+    let Undoing { removed, were_gone, left_alone, failed } = undoing;
+    let mut words = format!("{removed} changes undone");
+    if *were_gone > 0 {
+        words += &format!(", {were_gone} were gone already");
+    }
+    for why in left_alone {
+        words += &format!("\nleft alone: {why}");
+    }
+    for why in failed {
+        words += &format!("\nnot undone: {why}");
+    }
+    let code = if !failed.is_empty() {
+        exit::NEEDS_RECOVER
+    } else if left_alone.is_empty() {
+        exit::OK
+    } else {
+        exit::DEGRADED
+    };
+    (words, code)
+}

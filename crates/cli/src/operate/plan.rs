@@ -1,0 +1,57 @@
+//! `headstart plan`: every change that `headstart up` would make here and now, and none made. Needs no privilege.
+
+use super::{explained, settings, something_is_on};
+use crate::config::{Config, all};
+use crate::output::{self, Format};
+use crate::{exit, say};
+use headstart_io::daemon::windows::Windows;
+use headstart_io::host::{Kernel, occupants};
+use std::path::Path;
+
+/// Version of the JSON.
+const VERSION: u32 = 1;
+
+/// Arguments of `headstart plan`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// As with `up --initcwnd`.
+    #[arg(long)]
+    initcwnd: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Plans.
+pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
+    let mut config = Config::load(named)?;
+    config.flag(&all::INITCWND, "--initcwnd", args.initcwnd.then_some("true"))?;
+    let settings = settings(&config)?;
+    something_is_on(&settings)?;
+    let failed = |e| explained(headstart_io::host::ledger::LedgerError::from(e).into());
+    let mut kernel = Kernel::open().map_err(failed)?;
+    let occupants = occupants(&mut kernel, settings.numbers).map_err(failed)?;
+    let mut changes = settings.standing.clone();
+    if let Some((bounds, _)) = settings.windows {
+        changes.extend(Windows::new(bounds, settings.numbers).plan(&mut kernel).map_err(failed)?);
+    }
+    let code = if occupants.strangers.is_empty() { exit::OK } else { exit::DEGRADED };
+    if args.format.json {
+        let changes: Vec<_> =
+            changes.iter().map(|c| serde_json::json!({ "kind": c.kind(), "change": c.to_string() })).collect();
+        let strangers = occupants.strangers;
+        output::document(VERSION, serde_json::json!({ "changes": changes, "strangers": strangers }));
+        return Ok(code);
+    }
+    for stranger in &occupants.strangers {
+        say!("# in headstart's place, made by somebody else; `up` would refuse: {stranger}");
+    }
+    for change in &changes {
+        say!("{change}");
+    }
+    if changes.is_empty() {
+        say!(
+            "# nothing: no peer has earned an initial window larger than the kernel's own by now; the daemon would watch"
+        );
+    }
+    Ok(code)
+}

@@ -1,0 +1,75 @@
+//! `headstart status`: whether a daemon is up, what it has changed, what is not as it should be.
+//!
+//! JSON: `up`, and the fields of `headstart_io::daemon::message::Status`; where none is up, `left_behind` tells whether one has
+//! been killed (null if the caller may not see that).
+
+use super::explained;
+use crate::exit::{self, Coded};
+use crate::output::{self, Format};
+use crate::say;
+use headstart_io::daemon::client::{AskError, ask};
+use headstart_io::daemon::message::{Answer, Status, Wish};
+use headstart_io::host::place::Place;
+
+/// Version of the JSON.
+const VERSION: u32 = 1;
+
+/// Arguments of `headstart status`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Tells how it is.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let place = Place::of_host().map_err(|e| explained(e.into()))?;
+    match ask(&place, Wish::Status) {
+        Ok(Answer::Status(status)) => {
+            let code = if status.problems.is_empty() { exit::OK } else { exit::DEGRADED };
+            if args.format.json {
+                let mut object = serde_json::to_value(&status)?;
+                object["up"] = true.into();
+                output::document(VERSION, object);
+            } else {
+                tell(&status);
+            }
+            Ok(code)
+        }
+        Ok(other) => anyhow::bail!("the daemon does not tell: {other:?}"),
+        Err(AskError::NotUp) => {
+            let left_behind = place.has_journal();
+            if args.format.json {
+                output::document(VERSION, serde_json::json!({ "up": false, "left_behind": left_behind }));
+            } else {
+                match left_behind {
+                    Some(true) => {
+                        say!("down, and a daemon has been killed: what it changed is undone by `headstart recover`")
+                    }
+                    Some(false) => say!("down"),
+                    None => say!("down; whether a killed daemon has left something is for its owner or root to see"),
+                }
+            }
+            Ok(if left_behind == Some(true) { exit::NEEDS_RECOVER } else { exit::UNREACHABLE })
+        }
+        Err(why @ AskError::Denied { .. }) => Err(Coded(exit::NOT_PERMITTED, why.to_string()).into()),
+        Err(why) => Err(Coded(exit::UNREACHABLE, why.to_string()).into()),
+    }
+}
+
+fn tell(status: &Status) {
+    let Status { pid, up_ms, wakeups, changes, omitted, initial_windows, problems } = status;
+    say!("up for {} s (process {pid}, {wakeups} wake-ups)", up_ms / 1000);
+    if let Some(peers) = initial_windows {
+        say!("initial windows: {peers} peers");
+    }
+    for change in changes {
+        say!("  {change}");
+    }
+    if *omitted > 0 {
+        say!("  and {omitted} changes more");
+    }
+    for problem in problems {
+        say!("problem: {problem}");
+    }
+}

@@ -1,0 +1,82 @@
+//! `headstart up`: makes the changes that are on, and leaves a daemon behind that keeps and undoes them.
+
+use super::{explained, settings, something_is_on, undone};
+use crate::config::{Config, all};
+use crate::output::{self, Format};
+use crate::{complain, exit, say, supervise};
+use headstart_io::daemon::message::Undoing;
+use headstart_io::daemon::{Daemon, readiness};
+use headstart_io::host::change::{Change, sysctl::Sysctl, table};
+use headstart_io::host::place::Place;
+use headstart_io::sys::{fork, signal};
+use std::path::Path;
+
+/// Version of the JSON.
+const VERSION: u32 = 1;
+
+/// Arguments of `headstart up`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Give known peers an initial window learned from the kernel's memory of past TCP connections (also: setting
+    /// `cwnd.initcwnd`).
+    #[arg(long)]
+    initcwnd: bool,
+    /// Stay, and undo everything on SIGTERM: for service managers.
+    #[arg(long)]
+    foreground: bool,
+    #[command(flatten)]
+    format: Format,
+    /// For tests: make a change of each other kind too.
+    #[arg(long, hide = true)]
+    drill: bool,
+    /// For tests: be killed (SIGKILL) before this step of the journal.
+    #[arg(long, hide = true, value_name = "N")]
+    die_at_step: Option<u32>,
+}
+
+/// Brings the daemon up.
+pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
+    let mut config = Config::load(named)?;
+    config.flag(&all::INITCWND, "--initcwnd", args.initcwnd.then_some("true"))?;
+    let mut settings = settings(&config)?;
+    settings.die_at = args.die_at_step;
+    if args.drill {
+        settings.standing = drill()?;
+    }
+    something_is_on(&settings)?;
+    let place = Place::of_host().map_err(|e| explained(e.into()))?;
+    // A signal from now on ends it when it is up, not halfway.
+    let _blocked = signal::ending()?;
+    let (daemon, begun) = Daemon::begin(&place, settings).map_err(explained)?;
+    if let Some(report) = &begun.recovered {
+        complain!("headstart: a daemon had been killed here: {}", undone(&Undoing::from(report)).0);
+    }
+    let status = daemon.status();
+    match args.format.json {
+        true => output::document(VERSION, serde_json::to_value(&status)?),
+        false => say!(
+            "up: {} changes; `headstart status` tells, `headstart down` undoes them",
+            status.changes.len() + status.omitted
+        ),
+    }
+    if args.foreground {
+        readiness::ready();
+    } else {
+        fork::detach()?;
+        supervise::cut_loose(c"headstart-up")?;
+    }
+    let report = daemon.serve(|problem| complain!("headstart: {problem}")).map_err(explained)?;
+    let (words, code) = undone(&Undoing::from(&report));
+    complain!("headstart: down: {words}");
+    Ok(if code == exit::DEGRADED { exit::OK } else { code })
+}
+
+/// A change of each kind that initial windows need not.
+fn drill() -> anyhow::Result<Vec<Change>> {
+    let mut changes = vec![Change::Sysctl(Sysctl::new("net/ipv4/ip_default_ttl", "63")?)];
+    if table::program().is_some() {
+        let body = "chain drill { type filter hook output priority 0; policy accept; counter; }";
+        changes.push(Change::Table(table::Table::new(body)));
+    }
+    Ok(changes)
+}

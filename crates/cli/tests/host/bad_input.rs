@@ -1,0 +1,108 @@
+//! Bad input: folders that cannot be written, disks that are full, rights that are missing, journals that are damaged. Nothing is
+//! changed, or everything is undone, and the message says what to do.
+
+use crate::scene::{Ended, HEADSTART, Scene, found, inside, send};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::process::Signal;
+use std::fs;
+use std::io::Write as _;
+use std::process::Command;
+
+inside!(a_read_only_state_folder_means_that_nothing_is_changed, || {
+    let Some(scene) = Scene::new() else { return };
+    scene.teach(1);
+    let before = scene.look();
+    let state = scene.path("state");
+    mount("none", &state, "tmpfs", MountFlags::RDONLY, None).unwrap();
+    let up = scene.says(&["up", "--initcwnd"]);
+    assert!(
+        up.code == Some(4) && up.err.contains("Read-only file system") && up.err.contains("STATE_DIRECTORY"),
+        "{up:?}"
+    );
+    scene.must_be_as(&before, "after `up` on a read-only folder");
+    assert_eq!(scene.says(&["doctor"]).code, Some(3));
+    unmount(&state, UnmountFlags::empty()).unwrap();
+});
+
+inside!(a_full_disk_means_that_nothing_more_is_changed, || {
+    let Some(scene) = Scene::new() else { return };
+    scene.teach(1);
+    let before = scene.look();
+    let state = scene.path("state");
+    mount("none", &state, "tmpfs", MountFlags::empty(), Some(c"size=64k,mode=700")).unwrap();
+    let fill = || {
+        let mut file = fs::File::create(state.join("others")).unwrap();
+        while file.write_all(&[0; 512]).is_ok() {}
+    };
+    fill();
+    let up = scene.says(&["up", "--initcwnd"]);
+    assert!(up.code == Some(1) && up.err.contains("No space left on device"), "{up:?}");
+    scene.must_be_as(&before, "after `up` on a full disk");
+    // Full while it is up: what there is stays, and is undone.
+    fs::remove_file(state.join("others")).unwrap();
+    let (mut daemon, up) = scene.daemon(&["--initcwnd"]);
+    assert!(up);
+    fill();
+    let down = scene.says(&["down"]);
+    assert!(down.code == Some(0) && down.out.contains("2 changes undone"), "{down:?}");
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    scene.must_be_as(&before, "after `down` on a full disk");
+    unmount(&state, UnmountFlags::empty()).unwrap();
+});
+
+inside!(without_the_right_to_change_routes_the_message_is_the_line_that_grants_it, || {
+    let Some(scene) = Scene::new() else { return };
+    let Some(()) = found("setpriv", "util-linux") else { return };
+    scene.teach(1);
+    let before = scene.look();
+    let without = |words: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-net_admin", "--inh-caps", "-net_admin", HEADSTART]).args(words);
+        let ours = scene.headstart(words);
+        command.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Ended::of(command.output().unwrap())
+    };
+    let up = without(&["up", "--initcwnd"]);
+    assert!(up.code == Some(4) && up.err.contains("setcap cap_net_admin+ep"), "{up:?}");
+    scene.must_be_as(&before, "after `up` without the right");
+    assert_eq!(scene.says(&["status"]).code, Some(5), "nothing is left to recover");
+    assert_eq!(without(&["plan", "--initcwnd"]).code, Some(0), "a plan needs no right");
+    let doctor = without(&["doctor"]);
+    assert!(doctor.code == Some(3) && doctor.out.contains("setcap cap_net_admin+ep"), "{doctor:?}");
+    // What a killed daemon has left cannot be undone by who has no right to, and stays in the journal.
+    let (mut daemon, _) = scene.daemon(&["--initcwnd"]);
+    send(&daemon, Signal::KILL);
+    daemon.wait().unwrap();
+    let refused = without(&["recover"]);
+    assert!(refused.code == Some(4) && refused.err.contains("setcap"), "{refused:?}");
+    let recovered = scene.says(&["recover"]);
+    assert!(recovered.code == Some(0) && recovered.out.contains("2 changes undone"), "{recovered:?}");
+    scene.must_be_as(&before, "after recovering with the right");
+});
+
+inside!(a_damaged_journal_is_undone_as_far_as_it_can_be_read_and_put_aside, || {
+    let Some(scene) = Scene::new() else { return };
+    scene.teach(1);
+    let before = scene.look();
+    let (mut daemon, _) = scene.daemon(&["--initcwnd"]);
+    send(&daemon, Signal::KILL);
+    daemon.wait().unwrap();
+    let journal = fs::read_dir(scene.path("state")).unwrap().map(|e| e.unwrap().path());
+    let journal =
+        journal.into_iter().find(|path| path.file_name().unwrap().to_string_lossy().starts_with("changes-")).unwrap();
+    let text = fs::read_to_string(&journal).unwrap();
+    let mut lines: Vec<_> = text.lines().collect();
+    let strange =
+        "{\"n\":90,\"will\":{\"kind\":\"sysctl\",\"path\":\"kernel/hostname\",\"was\":\"x\",\"becomes\":\"y\"}}";
+    lines.extend(["nonsense", strange]);
+    fs::write(&journal, lines.join("\n") + "\n").unwrap();
+    let recovered = scene.says(&["recover"]);
+    assert!(recovered.code == Some(6) && recovered.out.contains(".damaged"), "{recovered:?}");
+    assert!(recovered.out.contains("2 changes undone") && recovered.out.contains("kernel/hostname"), "{recovered:?}");
+    scene.must_be_as(&before, "after a damaged journal");
+    fs::write(&journal, "this is no journal\n").unwrap();
+    let up = scene.says(&["up", "--initcwnd"]);
+    assert!(up.code == Some(1) && up.err.contains("no journal of this version"), "{up:?}");
+    fs::remove_file(&journal).unwrap();
+    scene.must_be_as(&before, "after a file that is no journal");
+});

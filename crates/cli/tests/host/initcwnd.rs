@@ -1,0 +1,66 @@
+//! `up --initcwnd`: connections begin with a larger window, and afterwards nothing tells that they ever did.
+
+use crate::scene::{PEERS, Scene, found, inside, run, until};
+
+/// The window of a fresh connection to `peer`, as ss(8) prints it.
+fn window(scene: &Scene, peer: &str) -> u32 {
+    let (_stream, _server) = scene.connect(peer.parse().unwrap());
+    let told = run(&["ss", "-Htin", "state", "established", "dst", peer]);
+    let word = told.split_whitespace().find_map(|word| word.strip_prefix("cwnd:"));
+    word.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no window in {told:?}"))
+}
+
+inside!(connections_to_known_peers_begin_with_a_larger_window_until_down, || {
+    let Some(scene) = Scene::new() else { return };
+    let Some(()) = found("ss", "iproute2") else { return };
+    scene.teach(3);
+    let before = scene.look();
+    assert!(PEERS.iter().all(|peer| window(&scene, peer) == 10), "the kernel's own, without us");
+    let plan = scene.says(&["plan", "--initcwnd"]);
+    scene.must_be_as(&before, "after a plan");
+    let up = scene.says(&["up", "--initcwnd"]);
+    assert_eq!(up.code, Some(0), "{up:?}");
+    for peer in PEERS {
+        assert_eq!(window(&scene, peer), 32, "{peer}");
+        println!("{peer}: cwnd 10, then 32");
+    }
+    let status = scene.status();
+    let changes: Vec<_> = status["changes"].as_array().unwrap().iter().map(|c| c.as_str().unwrap()).collect();
+    let mut planned: Vec<_> = plan.out.lines().collect();
+    let mut made = changes.clone();
+    (planned.sort_unstable(), made.sort_unstable());
+    assert_eq!(planned, made, "what was planned is what was made");
+    assert_eq!((&status["up"], &status["initial_windows"], &status["version"]), (&true.into(), &3.into(), &1.into()));
+    let down = scene.says(&["down"]);
+    assert!(down.code == Some(0) && down.out.contains("5 changes undone"), "{down:?}");
+    scene.must_be_as(&before, "after down");
+    assert!(PEERS.iter().all(|peer| window(&scene, peer) == 10), "and without us again");
+    assert_eq!(std::fs::read_dir(scene.path("run")).unwrap().count(), 0, "no socket is left");
+    assert!(
+        std::fs::read_dir(scene.path("state")).unwrap().all(|e| e
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .starts_with("lock-"))
+    );
+});
+
+inside!(a_window_follows_its_way_and_goes_with_it, || {
+    let Some(scene) = Scene::new() else { return };
+    scene.teach(2);
+    assert_eq!(scene.says(&["up", "--initcwnd"]).code, Some(0));
+    let route = || run(&["ip", "route", "show", "table", "18515"]);
+    assert!(route().contains("198.51.100.9 via 192.0.2.2 dev uplink proto 72 initcwnd 32"), "{}", route());
+    run(&["ip", "route", "add", "198.51.100.0/24", "via", "192.0.2.77", "dev", "uplink", "advmss", "1200"]);
+    until("the window follows the better way", || {
+        route().contains("198.51.100.9 via 192.0.2.77 dev uplink proto 72 advmss 1200 initcwnd 32")
+    });
+    // An administrator's own window is better than ours.
+    run(&["ip", "route", "replace", "198.51.100.0/24", "via", "192.0.2.77", "dev", "uplink", "initcwnd", "14"]);
+    until("ours gives way", || !route().contains("198.51.100.9"));
+    run(&["ip", "link", "set", "dev", "uplink", "down"]);
+    until("nothing is left without a link", || scene.status()["initial_windows"] == 0);
+    let down = scene.says(&["down"]);
+    assert_eq!(down.code, Some(0), "{down:?}");
+    assert_eq!(run(&["ip", "rule", "show", "lookup", "18515"]), "");
+});

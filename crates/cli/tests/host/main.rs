@@ -1,0 +1,9 @@
+//! `headstart up` and the way back, end to end: the built command, the kernel's own routes, rules, tables and values, in
+//! namespaces that the test makes. Whatever happens to the daemon, the host is afterwards as it was before, byte for byte.
+#![forbid(unsafe_code)]
+
+mod bad_input;
+mod initcwnd;
+mod others;
+mod scene;
+mod torture;

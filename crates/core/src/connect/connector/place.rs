@@ -1,0 +1,94 @@
+//! Where the host is: on which network, with which routes, awake again after a sleep; and what was known of networks
+//! before this supervisor.
+
+use super::Connector;
+use crate::connect::cache::Cache;
+use crate::connect::pool::End;
+use crate::path::record::NetworkRecord;
+use crate::path::{Family, NetworkId};
+use crate::time::{Duration, Instant};
+
+/// A sleep shorter than this is none: answers hold for whole seconds, and the clocks that tell of it are read one after the
+/// other.
+const SHORTEST_SLEEP: Duration = Duration::from_secs(1);
+
+impl Connector {
+    /// The network that the host is on, as far as it was told.
+    pub fn network(&self) -> NetworkId {
+        self.network
+    }
+
+    /// What is known of networks, to be kept after a restart; see [`crate::path::record`].
+    pub fn networks(&self, now: Instant) -> Vec<NetworkRecord> {
+        self.path.records(now)
+    }
+
+    /// Takes in what was known of networks before a restart, the one used last first.
+    pub fn recall_networks(&mut self, now: Instant, records: Vec<NetworkRecord>) {
+        self.path.recall(now, records);
+    }
+
+    /// Counts up whenever [`Self::networks`] may have something new.
+    pub fn networks_version(&self) -> u64 {
+        self.path.version()
+    }
+
+    /// Forgets what was learned of a host: of one program's use of it, or of all.
+    pub fn forget_host(&mut self, app: Option<&str>, host: &str) {
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        self.habits.forget_host(app, &host);
+        let of_app = |known: &str| app.is_none_or(|app| app == known);
+        let caches = self.caches.iter_mut().filter(|(known, _)| of_app(known));
+        let addresses: Vec<_> = caches.flat_map(|(_, cache)| cache.forget(&host)).collect();
+        if app.is_none() {
+            self.path.forget(&addresses);
+        }
+    }
+
+    /// Forgets what is known of every network.
+    pub fn forget_networks(&mut self) {
+        let (current, v4, v6) = (self.network, self.has_route(Family::V4), self.has_route(Family::V6));
+        self.path = crate::path::PathBook::default();
+        self.path.move_to(current);
+        self.path.current().family_mut(Family::V4).has_route = v4;
+        self.path.current().family_mut(Family::V6).has_route = v6;
+    }
+
+    fn has_route(&mut self, family: Family) -> bool {
+        self.path.current().family(family).has_route
+    }
+
+    pub(super) fn moved(&mut self, now: Instant, id: NetworkId, v4: bool, v6: bool) {
+        // A connection over an address that is no more looks as good as ever, and leads nowhere.
+        let elsewhere = id != self.network;
+        self.flush(now, End::Dropped, |j| j.spare.is_some() || elsewhere);
+        if elsewhere {
+            self.discovery = None;
+            self.network = id;
+            self.path.move_to(id);
+            self.lookups.move_on();
+            self.first_attempt_here = self.next_attempt;
+            self.caches.values_mut().for_each(Cache::clear);
+            self.asks.forget();
+        }
+        self.path.current().family_mut(Family::V4).has_route = v4;
+        self.path.current().family_mut(Family::V6).has_route = v6;
+        self.translate(now);
+        self.asks.routed(v4, v6);
+    }
+
+    /// Nothing has changed but the name of the network: answers and connections still hold.
+    pub(super) fn recognised(&mut self, id: NetworkId) {
+        self.network = id;
+        self.path.recognise(id);
+    }
+
+    pub(super) fn woken(&mut self, slept: Duration) {
+        if slept >= SHORTEST_SLEEP {
+            // Nobody knows what has become of them meanwhile.
+            self.flush(self.now, End::Dropped, |j| j.spare.is_some());
+            self.caches.values_mut().for_each(Cache::expire);
+            self.asks.forget();
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Initial windows for the kernel's own TCP: which peers get one, and how large. Linux remembers the congestion window of
+//! past connections (RFC 9040, section 6, calls this sharing) and never starts with it; a route can say otherwise.
+//!
+//! Deliberately careful, since nothing watches the first flight: a share of the window that was reached (RFC 9959: at most
+//! half), never more than a bound, never less than the kernel's own, from memories that are not too old. Pure: what is
+//! remembered and which routes there are come in, windows and routes come out.
+
+use crate::time::Duration;
+use crate::wire::netlink::{Route, TABLE_MAIN};
+use crate::wire::tcp_metrics::Remembered;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The initial window without our doing, in segments: RFC 6928.
+pub const KERNELS_OWN: u32 = 10;
+
+/// How careful to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// The largest initial window, in segments.
+    pub most: u32,
+    /// The share of the remembered window that a connection starts with.
+    pub share: f64,
+    /// The oldest memory that counts.
+    pub oldest: Duration,
+    /// The most peers.
+    pub peers: usize,
+}
+
+/// A peer and its initial window in segments, always larger than the kernel's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The peer.
+    pub peer: IpAddr,
+    /// The window.
+    pub segments: u32,
+}
+
+/// The windows that memories earn: for the peers that were used last, sorted by peer. If a peer is remembered from several
+/// source addresses, the smallest window counts.
+pub fn windows(remembered: &[Remembered], bounds: &Bounds) -> Vec<Window> {
+    let mut peers: BTreeMap<IpAddr, (Duration, u32)> = BTreeMap::new();
+    for memory in remembered.iter().filter(|memory| memory.age <= bounds.oldest) {
+        let Some(window) = memory.window else { continue };
+        let (age, least) = peers.entry(memory.peer).or_insert((memory.age, window));
+        (*age, *least) = ((*age).min(memory.age), (*least).min(window));
+    }
+    let earned = |window: u32| ((f64::from(window) * bounds.share) as u32).min(bounds.most);
+    let mut found: Vec<_> = peers
+        .into_iter()
+        .map(|(peer, (age, window))| (age, Window { peer, segments: earned(window) }))
+        .filter(|(_, window)| window.segments > KERNELS_OWN)
+        .collect();
+    found.sort_by_key(|(age, window)| (*age, window.peer));
+    found.truncate(bounds.peers);
+    let mut windows: Vec<_> = found.into_iter().map(|(_, window)| window).collect();
+    windows.sort_by_key(|window| window.peer);
+    windows
+}
+
+/// The route of the main table that packets to `peer` take: the longest prefix, then the least metric, as the kernel
+/// chooses. None if there is none, or if somebody has given it an initial window already.
+pub fn way_to(peer: IpAddr, routes: &[Route]) -> Option<&Route> {
+    let bits = |route: &Route| route.destination().map_or(0, |(_, bits)| bits);
+    let main = routes.iter().filter(|route| route.table() == TABLE_MAIN && route.covers(peer));
+    let best = main.min_by_key(|route| (std::cmp::Reverse(bits(route)), route.priority()))?;
+    best.initcwnd().is_none().then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::netlink::{Attribute, encode, rta};
+
+    const BOUNDS: Bounds = Bounds { most: 32, share: 0.5, oldest: Duration::from_secs(3600), peers: 3 };
+
+    fn memory(last: u8, age: u64, window: u32) -> Remembered {
+        Remembered { peer: [192, 0, 2, last].into(), age: Duration::from_secs(age), window: Some(window) }
+    }
+
+    fn segments(remembered: &[Remembered]) -> Vec<(u8, u32)> {
+        let last = |ip: IpAddr| if let IpAddr::V4(ip) = ip { ip.octets()[3] } else { 0 };
+        windows(remembered, &BOUNDS).iter().map(|w| (last(w.peer), w.segments)).collect()
+    }
+
+    #[test]
+    fn a_connection_starts_with_half_of_what_was_reached_and_never_beyond_the_bound() {
+        assert_eq!(segments(&[memory(1, 0, 40), memory(2, 0, 1000), memory(3, 0, 23)]), [(1, 20), (2, 32), (3, 11)]);
+    }
+
+    #[test]
+    fn what_earns_no_more_than_the_kernel_gives_anyway_is_left_to_it() {
+        assert_eq!(segments(&[memory(1, 0, 20), memory(2, 0, 3)]), []);
+        let unknown = Remembered { window: None, ..memory(1, 0, 0) };
+        assert_eq!(segments(&[unknown]), []);
+    }
+
+    #[test]
+    fn old_memories_do_not_count_and_of_many_peers_the_last_used_are_chosen() {
+        let all = [memory(1, 3601, 60), memory(2, 30, 60), memory(3, 20, 60), memory(4, 10, 60), memory(5, 3600, 60)];
+        assert_eq!(segments(&all), [(2, 30), (3, 30), (4, 30)]);
+    }
+
+    #[test]
+    fn of_two_memories_of_a_peer_the_smaller_window_counts() {
+        assert_eq!(segments(&[memory(1, 5, 60), memory(1, 9, 30)]), [(1, 15)]);
+    }
+
+    fn route(to: [u8; 4], bits: u8, priority: u32, more: &[Attribute]) -> Route {
+        let head = [2, bits, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0];
+        let mut all = vec![Attribute::new(rta::DST, to), Attribute::u32(rta::PRIORITY, priority)];
+        all.extend_from_slice(more);
+        Route::decode(&[head.as_slice(), &encode(&all)].concat()).unwrap()
+    }
+
+    #[test]
+    fn the_way_is_the_one_that_the_kernel_would_take() {
+        let (wide, near, same) =
+            (route([0; 4], 0, 0, &[]), route([192, 0, 2, 0], 24, 50, &[]), route([192, 0, 2, 0], 24, 7, &[]));
+        let other_table = route([192, 0, 2, 1], 32, 0, &[Attribute::u32(rta::TABLE, 100)]);
+        let all = [wide.clone(), near, same.clone(), other_table];
+        assert_eq!(way_to([192, 0, 2, 1].into(), &all), Some(&same));
+        assert_eq!(way_to([198, 51, 100, 1].into(), &all), Some(&wide));
+        assert_eq!(way_to("2001:db8::1".parse().unwrap(), &all), None);
+    }
+
+    #[test]
+    fn a_window_that_somebody_has_set_is_left_alone() {
+        let set = Attribute::new(rta::METRICS, encode(&[Attribute::u32(11, 12)]));
+        let all = [route([0; 4], 0, 0, &[]), route([192, 0, 2, 0], 24, 0, &[set])];
+        assert_eq!(way_to([192, 0, 2, 1].into(), &all), None);
+    }
+}

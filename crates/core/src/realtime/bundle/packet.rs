@@ -1,0 +1,277 @@
+//! TCP in IPv4 and IPv6: read without trust, and written anew with bytes before the payload.
+//!
+//! RFC 791, RFC 8200, RFC 9293. Fragments and IPv6 extension headers are left alone. Checksums are computed in full, so that
+//! it does not matter what the sender left to its network card.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+
+const TCP: u8 = 6;
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+const URG: u8 = 32;
+
+/// One direction of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// Address and port of the sender.
+    pub from: (IpAddr, u16),
+    /// Address and port of the receiver.
+    pub to: (IpAddr, u16),
+}
+
+impl Flow {
+    /// The other direction.
+    pub fn reversed(self) -> Self {
+        Self { from: self.to, to: self.from }
+    }
+}
+
+/// Where things are in a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its stream and direction.
+    pub flow: Flow,
+    /// Sequence number of the first byte.
+    pub seq: u32,
+    /// What it acknowledges, if it does.
+    pub ack: Option<u32>,
+    /// It holds urgent data.
+    pub urgent: bool,
+    /// Where its payload lies.
+    pub payload: Range<usize>,
+    /// Where its TCP header begins.
+    tcp: usize,
+    flags: u8,
+}
+
+impl Segment {
+    /// Reads a packet of IP; `None` if it is not a whole, plain TCP segment.
+    pub fn parse(packet: &[u8]) -> Option<Self> {
+        let (from, to, tcp, end) = match packet.first()? >> 4 {
+            4 => {
+                let header = packet.get(..20)?;
+                let tcp = usize::from(header[0] & 15) * 4;
+                let end = usize::from(u16::from_be_bytes([header[2], header[3]]));
+                let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
+                if tcp < 20 || fragment != 0 || header[9] != TCP {
+                    return None;
+                }
+                let address =
+                    |at: usize| IpAddr::V4(Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]));
+                (address(12), address(16), tcp, end)
+            }
+            6 => {
+                let header = packet.get(..40)?;
+                if header[6] != TCP {
+                    return None;
+                }
+                let end = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
+                let address =
+                    |at: usize| IpAddr::V6(Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| header[at + i])));
+                (address(8), address(24), 40, end)
+            }
+            _ => return None,
+        };
+        // Anything after the end by the header is not the packet's.
+        if end != packet.len() {
+            return None;
+        }
+        let header = packet.get(tcp..tcp + 20)?;
+        let start = tcp + usize::from(header[12] >> 4) * 4;
+        if start < tcp + 20 || start > end {
+            return None;
+        }
+        let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let flags = header[13];
+        Some(Self {
+            flow: Flow { from: (from, port(0)), to: (to, port(2)) },
+            seq: word(4),
+            ack: (flags & ACK != 0).then(|| word(8)),
+            urgent: flags & URG != 0,
+            payload: start..end,
+            tcp,
+            flags,
+        })
+    }
+
+    /// Whether it opens, closes or resets its stream.
+    pub fn begins_or_ends(&self) -> bool {
+        self.flags & (SYN | FIN | RST) != 0
+    }
+}
+
+/// Puts `prefix` before the payload of `packet`, which begins at `seq` from now on; `false`, and nothing changed, if it
+/// would be too long for IP.
+pub fn prepend(packet: &mut Vec<u8>, segment: &Segment, seq: u32, prefix: &[u8]) -> bool {
+    let four = packet[0] >> 4 == 4;
+    let counted = packet.len() + prefix.len() - if four { 0 } else { 40 };
+    let Ok(counted) = u16::try_from(counted) else { return false };
+    let at = segment.payload.start;
+    packet.splice(at..at, prefix.iter().copied());
+    let length = if four { 2 } else { 4 };
+    packet[length..length + 2].copy_from_slice(&counted.to_be_bytes());
+    packet[segment.tcp + 4..segment.tcp + 8].copy_from_slice(&seq.to_be_bytes());
+    checksums(packet, segment.tcp);
+    true
+}
+
+/// Writes the checksums of the IPv4 header and of TCP.
+fn checksums(packet: &mut [u8], tcp: usize) {
+    let length = (packet.len() - tcp) as u32;
+    let addresses = if packet[0] >> 4 == 4 {
+        packet[10..12].fill(0);
+        let sum = !fold(sum(&packet[..tcp]));
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        12..20
+    } else {
+        8..40
+    };
+    packet[tcp + 16..tcp + 18].fill(0);
+    let pseudo = sum(&packet[addresses]) + u64::from(TCP) + u64::from(length);
+    let sum = !fold(pseudo + sum(&packet[tcp..]));
+    packet[tcp + 16..tcp + 18].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.chunks(2).map(|c| u64::from(u16::from_be_bytes([c[0], c.get(1).copied().unwrap_or(0)]))).sum()
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Bundler;
+    use super::*;
+    use crate::time::Instant;
+    use proptest::prelude::*;
+
+    /// A packet with an option (timestamps' twelve bytes) and right checksums.
+    fn packet(v6: bool, back: bool, seq: u32, ack: u32, payload: &[u8]) -> Vec<u8> {
+        let mut p = Vec::new();
+        let length = (32 + payload.len()) as u16;
+        let (mut from, mut to) = (1u8, 2u8);
+        if back {
+            std::mem::swap(&mut from, &mut to);
+        }
+        if v6 {
+            p.extend_from_slice(&[0x60, 0, 0, 0]);
+            p.extend_from_slice(&length.to_be_bytes());
+            p.extend_from_slice(&[TCP, 64]);
+            for host in [from, to] {
+                p.extend_from_slice(&[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+            }
+        } else {
+            p.extend_from_slice(&[0x45, 0]);
+            p.extend_from_slice(&(20 + length).to_be_bytes());
+            p.extend_from_slice(&[0, 0, 0x40, 0, 64, TCP, 0, 0, 10, 0, 0, from, 10, 0, 0, to]);
+        }
+        let tcp = p.len();
+        let (from, to) = (u16::from(from) * 1000, u16::from(to) * 1000);
+        p.extend_from_slice(&from.to_be_bytes());
+        p.extend_from_slice(&to.to_be_bytes());
+        p.extend_from_slice(&seq.to_be_bytes());
+        p.extend_from_slice(&ack.to_be_bytes());
+        p.extend_from_slice(&[0x80, ACK | 8, 1, 0, 0, 0, 0, 0]);
+        p.extend_from_slice(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        p.extend_from_slice(payload);
+        checksums(&mut p, tcp);
+        p
+    }
+
+    fn assert_sums(p: &[u8]) {
+        let segment = Segment::parse(p).unwrap();
+        let mut again = p.to_vec();
+        checksums(&mut again, segment.tcp);
+        assert_eq!(p, again);
+    }
+
+    #[test]
+    fn a_bundled_packet_reads_as_one_longer_segment_with_right_checksums_in_both_families() {
+        for v6 in [false, true] {
+            let mut bundler = Bundler::new();
+            let mut a = packet(v6, false, 1000, 1, b"first");
+            let mut b = packet(v6, false, 1005, 1, b"second!");
+            assert!(!bundler.outgoing(Instant::from_millis(0), &mut a, 1500));
+            assert!(bundler.outgoing(Instant::from_millis(30), &mut b, 1500));
+            let segment = Segment::parse(&b).unwrap();
+            assert_eq!((segment.seq, &b[segment.payload.clone()]), (1000, b"firstsecond!".as_slice()));
+            assert_sums(&b);
+            // Acknowledged, and gone.
+            bundler.incoming(Instant::from_millis(40), &packet(v6, true, 1, 1012, b""));
+            let mut c = packet(v6, false, 1012, 1, b"third");
+            assert!(!bundler.outgoing(Instant::from_millis(60), &mut c, 1500));
+            assert_eq!((bundler.tally().bundled, bundler.tally().bytes), (1, 5));
+        }
+    }
+
+    #[test]
+    fn what_would_not_fit_the_path_goes_as_it_is() {
+        let mut bundler = Bundler::new();
+        bundler.outgoing(Instant::ZERO, &mut packet(false, false, 0, 1, b"first"), 1500);
+        let whole = packet(false, false, 5, 1, b"second");
+        let mut sent = whole.clone();
+        assert!(!bundler.outgoing(Instant::ZERO, &mut sent, whole.len() + 4));
+        assert_eq!(sent, whole);
+    }
+
+    #[test]
+    fn fragments_options_that_do_not_fit_and_other_protocols_are_no_segments() {
+        let good = packet(false, false, 0, 1, b"x");
+        assert!(Segment::parse(&good).is_some());
+        for (at, value) in [(0, 0x44), (6, 0x20), (9, 17), (32, 0x40), (32, 0xf0), (3, 10)] {
+            let mut bad = good.clone();
+            bad[at] = value;
+            assert_eq!(Segment::parse(&bad), None, "byte {at}");
+        }
+        assert_eq!(Segment::parse(&good[..good.len() - 1]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_segment_or_none_and_are_never_spoilt(bytes in proptest::collection::vec(any::<u8>(), 0..120),
+                                                                 four: bool) {
+            let mut bytes = bytes;
+            if let Some(first) = bytes.first_mut() {
+                *first = if four { 0x45 } else { 0x60 };
+            }
+            let mut bundler = Bundler::new();
+            for millis in 0..3 {
+                let mut sent = bytes.clone();
+                bundler.incoming(Instant::from_millis(millis), &sent);
+                let changed = bundler.outgoing(Instant::from_millis(millis), &mut sent, 1500);
+                prop_assert!(changed || sent == bytes);
+            }
+        }
+
+        #[test]
+        fn a_receiver_puts_the_same_stream_together(cuts in proptest::collection::vec(1usize..100, 1..12),
+                                                    lost in proptest::collection::vec(any::<bool>(), 12)) {
+            let mut bundler = Bundler::new();
+            let (mut seq, mut stream, mut got) = (7u32, Vec::new(), std::collections::BTreeMap::new());
+            for (k, cut) in cuts.iter().enumerate() {
+                let payload: Vec<u8> = (0..*cut).map(|i| (k * 31 + i) as u8).collect();
+                let mut p = packet(k % 2 == 0, false, seq, 1, &payload);
+                bundler.outgoing(Instant::from_millis(30 * k as u64), &mut p, 1500);
+                stream.extend_from_slice(&payload);
+                seq += *cut as u32;
+                if lost[k] {
+                    continue;
+                }
+                let segment = Segment::parse(&p).unwrap();
+                for (i, byte) in p[segment.payload.clone()].iter().enumerate() {
+                    got.insert(segment.seq as usize - 7 + i, *byte);
+                }
+            }
+            prop_assert!(got.iter().all(|(at, byte)| stream[*at] == *byte));
+        }
+    }
+}

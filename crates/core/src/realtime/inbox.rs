@@ -1,0 +1,309 @@
+//! Messages that have come in, until the program takes them: each once, in the order that its lane promises.
+//!
+//! Copies are told apart by number. What a program does not take is bounded: `Latest` lanes keep the newest value of each
+//! key, and for the rest the caller is told to stop reading ([`Inbox::is_full`]).
+
+use super::frame::FrameError;
+use super::lane::{Kind, LaneId, WINDOW};
+use std::collections::{HashMap, VecDeque};
+
+/// Numbers of a lane that a receiver keeps in mind: twice as many as a sender has on its way.
+const REMEMBERED: u64 = 2 * WINDOW as u64;
+/// Keys of a `Latest` lane at most; a peer that uses more is refused.
+const MAX_KEYS: usize = 4096;
+
+/// A message for the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// Its lane.
+    pub lane: LaneId,
+    /// The kind of that lane.
+    pub kind: Kind,
+    /// Its number in the lane.
+    pub seq: u64,
+    /// What it is the newest value of, in a `Latest` lane.
+    pub key: u64,
+}
+
+/// What became of a message that came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accepted {
+    /// It is for the program.
+    New,
+    /// It has been here before.
+    Copy,
+    /// A newer value was here before.
+    Stale,
+    /// It is the newest value, and one that the program had not taken was dropped for it.
+    Conflated,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    what: Delivered,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    id: LaneId,
+    kind: Kind,
+    /// All numbers below have been here.
+    base: u64,
+    /// Which of the numbers from `base` on have been here, by number modulo the length.
+    seen: Vec<bool>,
+    /// Of an `Ordered` lane: what came early, by number from `base` on.
+    early: VecDeque<Option<Vec<u8>>>,
+    /// Of an `Ordered` lane: the first number that has not been handed out.
+    handed: u64,
+    /// Of a `Latest` lane: the newest number of each key.
+    newest: HashMap<u64, u64>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    lanes: Vec<Lane>,
+    ready: VecDeque<Waiting>,
+    bytes: usize,
+    limit: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Inbox {
+    /// One that is full from `limit` bytes on.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
+    /// Whether the program has so much to take that no more should be read.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= self.limit
+    }
+
+    pub fn accept(
+        &mut self,
+        id: LaneId,
+        kind: Kind,
+        seq: u64,
+        key: u64,
+        payload: &[u8],
+    ) -> Result<Accepted, FrameError> {
+        let at = match self.lanes.iter().position(|lane| lane.id == id) {
+            Some(at) => at,
+            None => {
+                self.lanes.push(Lane::new(id, kind));
+                self.lanes.len() - 1
+            }
+        };
+        let lane = &mut self.lanes[at];
+        if lane.kind != kind {
+            return Err(FrameError::KindChanged(id.0));
+        }
+        let what = Delivered { lane: id, kind, seq, key };
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.extend_from_slice(payload);
+        if kind == Kind::Latest {
+            return self.accept_latest(at, what, bytes);
+        }
+        if !lane.is_new(seq)? {
+            self.recycle(bytes);
+            return Ok(Accepted::Copy);
+        }
+        if kind == Kind::Event {
+            self.deliver(what, bytes);
+            return Ok(Accepted::New);
+        }
+        // What came early is not counted as waiting for the program: to stop reading for it would keep the missing one out.
+        // It is bounded by the numbers that are remembered.
+        let place = (seq - lane.handed) as usize;
+        while lane.early.len() <= place {
+            lane.early.push_back(None);
+        }
+        lane.early[place] = Some(bytes);
+        while let Some(Some(_)) = self.lanes[at].early.front() {
+            let lane = &mut self.lanes[at];
+            let seq = lane.handed;
+            if let Some(Some(bytes)) = lane.early.pop_front() {
+                lane.handed += 1;
+                self.deliver(Delivered { seq, ..what }, bytes);
+            }
+        }
+        Ok(Accepted::New)
+    }
+
+    fn accept_latest(&mut self, at: usize, what: Delivered, bytes: Vec<u8>) -> Result<Accepted, FrameError> {
+        let newest = &mut self.lanes[at].newest;
+        let room = newest.len() < MAX_KEYS;
+        match newest.get_mut(&what.key) {
+            Some(last) if *last >= what.seq => {
+                let same = *last == what.seq;
+                self.recycle(bytes);
+                return Ok(if same { Accepted::Copy } else { Accepted::Stale });
+            }
+            Some(last) => *last = what.seq,
+            None if !room => {
+                return Err(FrameError::Impossible("more keys in a lane than may be"));
+            }
+            None => {
+                newest.insert(what.key, what.seq);
+            }
+        }
+        let waiting = self.ready.iter_mut().find(|w| w.what.lane == what.lane && w.what.key == what.key);
+        if let Some(old) = waiting {
+            self.bytes = self.bytes + bytes.len() - old.bytes.len();
+            old.what = what;
+            let old = std::mem::replace(&mut old.bytes, bytes);
+            self.recycle(old);
+            return Ok(Accepted::Conflated);
+        }
+        self.deliver(what, bytes);
+        Ok(Accepted::New)
+    }
+
+    fn deliver(&mut self, what: Delivered, bytes: Vec<u8>) {
+        self.bytes += bytes.len();
+        self.ready.push_back(Waiting { what, bytes });
+    }
+
+    /// The next message for the program; its bytes take the place of what is in `into`.
+    pub fn take(&mut self, into: &mut Vec<u8>) -> Option<Delivered> {
+        let Waiting { what, mut bytes } = self.ready.pop_front()?;
+        self.bytes -= bytes.len();
+        std::mem::swap(into, &mut bytes);
+        self.recycle(bytes);
+        Some(what)
+    }
+
+    fn recycle(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        self.spare.push(bytes);
+    }
+}
+
+impl Lane {
+    fn new(id: LaneId, kind: Kind) -> Self {
+        let remembered = if kind == Kind::Latest { 0 } else { REMEMBERED as usize };
+        Self {
+            id,
+            kind,
+            base: 0,
+            seen: vec![false; remembered],
+            early: VecDeque::new(),
+            handed: 0,
+            newest: HashMap::new(),
+        }
+    }
+
+    /// Whether `seq` has not been here before; from now on it has.
+    fn is_new(&mut self, seq: u64) -> Result<bool, FrameError> {
+        if seq < self.base {
+            return Ok(false);
+        }
+        if seq - self.base >= REMEMBERED {
+            return Err(FrameError::Impossible("a message from beyond the window"));
+        }
+        let seen = &mut self.seen[(seq % REMEMBERED) as usize];
+        if std::mem::replace(seen, true) {
+            return Ok(false);
+        }
+        while std::mem::replace(&mut self.seen[(self.base % REMEMBERED) as usize], false) {
+            self.base += 1;
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn inbox() -> Inbox {
+        Inbox::new(1 << 20)
+    }
+
+    fn drain(inbox: &mut Inbox) -> Vec<(u64, Vec<u8>)> {
+        let mut bytes = Vec::new();
+        std::iter::from_fn(|| inbox.take(&mut bytes).map(|what| (what.seq, bytes.clone()))).collect()
+    }
+
+    fn accept(inbox: &mut Inbox, kind: Kind, seq: u64) -> Accepted {
+        inbox.accept(LaneId(kind.code() as u8), kind, seq, 0, &seq.to_be_bytes()).unwrap()
+    }
+
+    #[test]
+    fn an_event_passes_those_before_it_and_its_copy_does_not() {
+        let mut inbox = inbox();
+        assert_eq!(accept(&mut inbox, Kind::Event, 1), Accepted::New);
+        assert_eq!(accept(&mut inbox, Kind::Event, 1), Accepted::Copy);
+        assert_eq!(accept(&mut inbox, Kind::Event, 0), Accepted::New);
+        assert_eq!(accept(&mut inbox, Kind::Event, 0), Accepted::Copy);
+        assert_eq!(drain(&mut inbox).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [1, 0]);
+    }
+
+    #[test]
+    fn an_ordered_message_waits_for_those_before_it() {
+        let mut inbox = inbox();
+        for seq in [2, 1, 1] {
+            accept(&mut inbox, Kind::Ordered, seq);
+        }
+        assert_eq!(drain(&mut inbox), []);
+        accept(&mut inbox, Kind::Ordered, 0);
+        assert_eq!(drain(&mut inbox).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [0, 1, 2]);
+        accept(&mut inbox, Kind::Ordered, 3);
+        assert_eq!(drain(&mut inbox), [(3, 3u64.to_be_bytes().to_vec())]);
+    }
+
+    #[test]
+    fn of_a_latest_lane_only_the_newest_of_each_key_waits() {
+        let mut inbox = inbox();
+        let mut accept = |seq, key| inbox.accept(LaneId(0), Kind::Latest, seq, key, &[seq as u8]).unwrap();
+        assert_eq!([accept(0, 7), accept(1, 8), accept(3, 7), accept(2, 7)], {
+            [Accepted::New, Accepted::New, Accepted::Conflated, Accepted::Stale]
+        });
+        assert_eq!(drain(&mut inbox), [(3, vec![3]), (1, vec![1])]);
+    }
+
+    #[test]
+    fn a_program_that_does_not_read_stops_the_reading_and_latest_lanes_do_not_grow() {
+        let mut inbox = Inbox::new(1000);
+        for seq in 0..200 {
+            inbox.accept(LaneId(0), Kind::Latest, seq, 0, &[0; 50]).unwrap();
+        }
+        assert!(!inbox.is_full());
+        for seq in 0..20 {
+            inbox.accept(LaneId(1), Kind::Event, seq, 0, &[0; 50]).unwrap();
+        }
+        assert!(inbox.is_full());
+        assert_eq!(drain(&mut inbox).len(), 21);
+        assert!(!inbox.is_full());
+    }
+
+    #[test]
+    fn a_lane_keeps_its_kind_and_numbers_stay_near() {
+        let mut inbox = inbox();
+        inbox.accept(LaneId(0), Kind::Event, 0, 0, &[]).unwrap();
+        assert_eq!(inbox.accept(LaneId(0), Kind::Ordered, 1, 0, &[]), Err(FrameError::KindChanged(0)));
+        assert!(inbox.accept(LaneId(0), Kind::Event, u64::MAX, 0, &[]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn however_copies_are_mixed_each_message_comes_out_once(mut order in proptest::collection::vec(0u64..300, 0..900),
+                                                                 ordered: bool) {
+            let kind = if ordered { Kind::Ordered } else { Kind::Event };
+            order.extend(0..300);
+            let mut inbox = inbox();
+            for seq in &order {
+                accept(&mut inbox, kind, *seq);
+            }
+            let mut out: Vec<u64> = drain(&mut inbox).into_iter().map(|(seq, _)| seq).collect();
+            if !ordered {
+                out.sort_unstable();
+            }
+            prop_assert!(out.into_iter().eq(0..300));
+            prop_assert_eq!(inbox.bytes, 0);
+        }
+    }
+}

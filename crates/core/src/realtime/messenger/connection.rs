@@ -1,0 +1,64 @@
+//! One connection of a session: what is on its way over it, and what is to be written on it next.
+
+use super::super::frame::Decoder;
+use crate::time::Instant;
+use std::collections::VecDeque;
+
+/// A message by lane (its place in the list of lanes) and number.
+pub(super) type Handle = (usize, u64);
+
+/// A message that was written on this connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    pub message: Handle,
+    pub sent: Instant,
+    /// Bytes of the connection up to its end.
+    pub end: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Wire {
+    pub id: u32,
+    pub decoder: Decoder,
+    /// Something has come in, and it began as it should.
+    pub introduced: bool,
+    pub hello: bool,
+    pub welcome: bool,
+    pub notices: u32,
+    pub fillers: u32,
+    pub echoes: u32,
+    /// Messages to be sent again here.
+    pub again: VecDeque<Handle>,
+    /// Written and not acknowledged by the peer, oldest first.
+    pub flights: VecDeque<Flight>,
+    /// Messages written so far.
+    pub sent: u64,
+    /// Messages that came in so far.
+    pub received: u64,
+    /// Of those, how many the peer has been told of.
+    pub told: u64,
+    /// An acknowledgement is due.
+    pub ack: bool,
+    /// Bytes written so far.
+    pub written: u64,
+    /// Bytes that the peer's kernel is known to have.
+    pub kernel_has: u64,
+    /// A message on it was overdue, and is not acknowledged yet.
+    pub stalled: bool,
+    /// Told the caller that there is something to write, and not asked since.
+    pub announced: bool,
+}
+
+impl Wire {
+    /// The oldest message that nobody has acknowledged, neither the peer nor its kernel.
+    pub fn oldest(&self) -> Option<&Flight> {
+        self.flights.iter().find(|flight| flight.end > self.kernel_has)
+    }
+
+    /// Whether there is something to write besides new messages.
+    pub fn has_work(&self) -> bool {
+        let control = self.hello || self.welcome || self.ack || self.notices + self.fillers + self.echoes > 0;
+        control || !self.again.is_empty()
+    }
+}

@@ -1,0 +1,328 @@
+//! What is written next, and when to wake: the part of the messenger that time drives.
+
+use super::*;
+use crate::machine::{Deadline, Machine};
+
+/// Frames of one write at most, so that a write stays one segment on every path (RFC 9293: 536 bytes by default).
+const ONE_SEGMENT: usize = 536;
+
+impl Messenger {
+    /// Tells the caller of work on a connection, once.
+    pub(super) fn announce(&mut self, at: usize) {
+        let wire = &mut self.wires[at];
+        if wire.has_work() && !wire.announced {
+            wire.announced = true;
+            self.outputs.push_back(Output::Write(Connection(wire.id)));
+        }
+    }
+
+    /// Tells the caller of new messages that may go out now.
+    pub(super) fn announce_new(&mut self, now: Instant) {
+        let Some(primary) = self.primary else { return };
+        if self.next_new(now).is_none() {
+            return;
+        }
+        if let Some(wire) = self.wire(primary).filter(|wire| !wire.announced) {
+            wire.announced = true;
+            self.outputs.push_back(Output::Write(Connection(primary)));
+        }
+    }
+
+    /// From when on the next message of a `Latest` lane may go: for one that comes just then, and for one that waits.
+    ///
+    /// A message of a steady rhythm that comes a little early must not wait for its slot, and one that is held must not go
+    /// just before the next would: a quarter of an interval to either side.
+    fn slots(&self, lane: &Lane, view: &View) -> Option<(Instant, Instant)> {
+        if lane.kind != Kind::Latest {
+            return None;
+        }
+        let technique = &self.settings.technique;
+        let one_of = technique.one_of(view);
+        let last = lane.last_sent?;
+        if one_of > 1 {
+            let interval = view.interval?;
+            let slot = last + interval * one_of;
+            let quarter = interval / 4;
+            return Some((
+                Instant::from_nanos(slot.as_nanos().saturating_sub(quarter.as_nanos() as u64)),
+                slot + quarter,
+            ));
+        }
+        let slot = last + technique.pace(view)?;
+        Some((slot, slot))
+    }
+
+    /// The new message that has waited longest of those that may go now.
+    pub(super) fn next_new(&mut self, now: Instant) -> Option<Handle> {
+        let view = self.view(now);
+        let mut best: Option<(Instant, Handle)> = None;
+        for at in 0..self.lanes.len() {
+            let Some((seq, queued)) = self.lanes[at].next_unsent() else { continue };
+            if let Some((for_new, for_held)) = self.slots(&self.lanes[at], &view) {
+                let slot = if queued >= for_new { for_new } else { for_held };
+                if now < slot {
+                    continue;
+                }
+            }
+            if best.is_none_or(|(since, _)| queued < since) {
+                best = Some((queued, (at, seq)));
+            }
+        }
+        best.map(|(_, handle)| handle)
+    }
+
+    /// Appends to `out` what is to be written next on `connection`, in one write; `false` if there is nothing.
+    pub fn transmit(&mut self, now: Instant, connection: Connection, out: &mut Vec<u8>) -> bool {
+        let Some(at) = self.wires.iter().position(|wire| wire.id == connection.0) else { return false };
+        let before = out.len();
+        if self.wires[at].hello {
+            self.wires[at].hello = false;
+            Frame::Hello(self.hello(connection.0)).encode(out);
+        }
+        if std::mem::take(&mut self.wires[at].welcome) {
+            Frame::Welcome.encode(out);
+        }
+        if std::mem::take(&mut self.wires[at].ack) {
+            self.write_ack(at, out);
+        }
+        // Tiny segments are of use by themselves.
+        let wire = &mut self.wires[at];
+        if out.len() == before {
+            for (count, frame) in [
+                (&mut wire.fillers, Frame::Filler),
+                (&mut wire.notices, Frame::Notice),
+                (&mut wire.echoes, Frame::Echo),
+            ] {
+                if *count > 0 {
+                    *count -= 1;
+                    match frame {
+                        Frame::Notice => self.stats.notices += 1,
+                        _ => self.stats.fillers += 1,
+                    }
+                    frame.encode(out);
+                    break;
+                }
+            }
+        }
+        if out.len() == before
+            || (out.len() - before < ONE_SEGMENT / 4 && self.wires[at].fillers + self.wires[at].echoes == 0)
+        {
+            self.write_message(now, at, out);
+        }
+        let wire = &mut self.wires[at];
+        let written = (out.len() - before) as u64;
+        wire.written += written;
+        if let Some(last) = wire.flights.back_mut().filter(|flight| flight.end == u64::MAX) {
+            last.end = wire.written;
+        }
+        wire.announced = written > 0;
+        written > 0
+    }
+
+    fn write_ack(&mut self, at: usize, out: &mut Vec<u8>) {
+        let mut counts = Counts::default();
+        self.stats.acks += 1;
+        // The connection that it goes over first, so that it is there whatever there is no room for.
+        for k in std::iter::once(at).chain((0..self.wires.len()).filter(|k| *k != at)) {
+            let wire = &mut self.wires[k];
+            if (wire.received > 0 || k == at) && counts.push(wire.id, wire.received) {
+                wire.told = wire.received;
+            }
+        }
+        self.ack_since = None;
+        Frame::Ack(counts).encode(out);
+    }
+
+    fn write_message(&mut self, now: Instant, at: usize, out: &mut Vec<u8>) {
+        while let Some(handle) = self.wires[at].again.pop_front() {
+            let (lane, seq) = handle;
+            let needed = self.lanes[lane].get(seq).is_some_and(|m| !m.done) && !self.lanes[lane].is_overtaken(seq);
+            if needed {
+                self.stats.copies += 1;
+                return self.write(now, at, handle, out);
+            }
+        }
+        if self.primary != Some(self.wires[at].id) {
+            return;
+        }
+        let Some(handle) = self.next_new(now) else { return };
+        let (lane, seq) = handle;
+        let copies = self.settings.technique.copies(&self.view(now));
+        self.lanes[lane].last_sent = Some(now);
+        if let Some(message) = self.lanes[lane].get(seq) {
+            message.sent = true;
+        }
+        self.write(now, at, handle, out);
+        for _ in 1..copies {
+            let Some(other) = self.cleanest_but(at) else { break };
+            self.wires[other].again.push_back(handle);
+            self.announce(other);
+        }
+    }
+
+    fn write(&mut self, now: Instant, at: usize, (lane, seq): Handle, out: &mut Vec<u8>) {
+        let (id, kind) = (self.lanes[lane].id, self.lanes[lane].kind);
+        let keeps = self.settings.resume || self.settings.technique.acknowledges();
+        let Some(message) = self.lanes[lane].get(seq) else { return };
+        Frame::Message { lane: id, kind, seq, key: message.key, payload: &message.bytes }.encode(out);
+        message.done |= !keeps;
+        self.stats.written += 1;
+        let wire = &mut self.wires[at];
+        wire.sent += 1;
+        if keeps {
+            wire.flights.push_back(Flight { message: (lane, seq), sent: now, end: u64::MAX });
+        } else {
+            self.lanes[lane].tidy(&mut self.spare);
+        }
+    }
+
+    /// The connection but `at` that has least on its way, if there is one that is not stalled.
+    fn cleanest_but(&self, at: usize) -> Option<usize> {
+        let others = (0..self.wires.len()).filter(|k| *k != at && !self.wires[*k].stalled);
+        others.min_by_key(|k| (self.wires[*k].flights.len() + self.wires[*k].again.len(), *k))
+    }
+
+    /// A message on connection `at` is overdue.
+    fn stall(&mut self, now: Instant, at: usize) {
+        self.wires[at].stalled = true;
+        self.stats.stalls += 1;
+        self.gauge.last_loss = Some(now);
+        let Some(other) = self.cleanest_but(at) else { return };
+        if self.primary == Some(self.wires[at].id) {
+            self.primary = Some(self.wires[other].id);
+        }
+        let has = self.wires[at].kernel_has;
+        for k in 0..self.wires[at].flights.len() {
+            let flight = self.wires[at].flights[k];
+            let (lane, seq) = flight.message;
+            let Some(message) = self.lanes[lane].get(seq) else { continue };
+            if flight.end <= has || message.done || message.again >= MOST_AGAIN || !self.bucket.take() {
+                continue;
+            }
+            message.again += 1;
+            self.wires[other].again.push_back(flight.message);
+        }
+        self.announce(other);
+        self.announce_new(now);
+    }
+
+    /// When the receiver will say that it misses a message.
+    fn silence_until(&self, now: Instant) -> Option<Instant> {
+        let last = self.gauge.arrivals.last.filter(|_| !self.noticed)?;
+        let view = self.view(now);
+        // What was told counts for messages as the program makes them; fewer of them are sent.
+        let told = self.settings.interval.map(|i| i * self.settings.technique.one_of(&view));
+        let interval = told.or(self.gauge.arrivals.interval())?;
+        Some(last + self.settings.technique.silence(&view, interval)?)
+    }
+
+    fn deadlines(&self) -> impl Iterator<Item = Deadline> {
+        let now = self.gauge.sends.last.max(self.gauge.arrivals.last).unwrap_or(Instant::ZERO);
+        let view = self.view(now);
+        let patience = self.settings.technique.patience(&view);
+        let overdue = self
+            .wires
+            .iter()
+            .filter(|wire| !wire.stalled)
+            .filter_map(move |wire| Some(Deadline { at: wire.oldest()?.sent + patience?, why: "message overdue" }));
+        // Where the connection cannot be written, or there is none, waking would change nothing.
+        let can_write = self.wires.iter().any(|wire| self.primary == Some(wire.id) && !wire.announced);
+        let held = self.lanes.iter().filter(move |lane| can_write && lane.has_unsent()).filter_map(move |lane| {
+            let (_, held) = self.slots(lane, &view)?;
+            Some(Deadline { at: held, why: "value held" })
+        });
+        let silence = self.silence_until(now).map(|at| Deadline { at, why: "message missed" });
+        let ack = self.ack_since.map(|since| Deadline { at: since + ACK_WITHIN, why: "acknowledgement" });
+        overdue.chain(held).chain(silence).chain(ack)
+    }
+}
+
+impl Machine for Messenger {
+    type Input = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Opened { connection, rtt, introduce } => {
+                if self.wires.len() >= MAX_CONNECTIONS || self.wire(connection.0).is_some() {
+                    return;
+                }
+                if let Some(rtt) = rtt {
+                    self.gauge.sample(now, rtt);
+                }
+                self.wires.push(Wire { id: connection.0, hello: introduce, ..Wire::default() });
+                let at = self.wires.len() - 1;
+                if self.primary.is_none() {
+                    self.primary = Some(connection.0);
+                    // What is not known to have arrived over connections that are gone.
+                    for lane in 0..self.lanes.len() {
+                        let again: Vec<u64> = self.lanes[lane].undelivered().collect();
+                        self.wires[at].again.extend(again.into_iter().map(|seq| (lane, seq)));
+                    }
+                }
+                self.announce(at);
+                self.announce_new(now);
+            }
+            Input::Closed(connection) => {
+                let Some(at) = self.wires.iter().position(|wire| wire.id == connection.0) else { return };
+                let gone = self.wires.remove(at);
+                let next = (0..self.wires.len()).min_by_key(|k| {
+                    let wire = &self.wires[*k];
+                    (wire.stalled, wire.flights.len(), *k)
+                });
+                if self.primary == Some(gone.id) {
+                    self.primary = next.map(|k| self.wires[k].id);
+                }
+                if let Some(next) = next {
+                    let lost = gone.flights.iter().map(|f| f.message).chain(gone.again.iter().copied());
+                    self.wires[next].again.extend(lost);
+                    self.announce(next);
+                }
+                self.announce_new(now);
+            }
+            Input::Unacknowledged { connection, bytes } => {
+                if let Some(wire) = self.wire(connection.0) {
+                    wire.kernel_has = wire.kernel_has.max(wire.written.saturating_sub(bytes));
+                    if wire.oldest().is_none() {
+                        wire.stalled = false;
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if let Some(patience) = self.settings.technique.patience(&self.view(now)) {
+            for at in 0..self.wires.len() {
+                let wire = &self.wires[at];
+                if !wire.stalled && wire.oldest().is_some_and(|flight| flight.sent + patience <= now) {
+                    self.stall(now, at);
+                }
+            }
+        }
+        if self.silence_until(now).is_some_and(|at| at <= now) {
+            self.noticed = true;
+            let busiest = (0..self.wires.len()).max_by_key(|k| (self.wires[*k].received, usize::MAX - k));
+            if let Some(at) = busiest {
+                self.wires[at].notices += 1;
+                self.announce(at);
+            }
+        }
+        if self.ack_since.is_some_and(|since| since + ACK_WITHIN <= now) {
+            self.ack_since = None;
+            for at in 0..self.wires.len() {
+                self.wires[at].ack |= self.wires[at].received > self.wires[at].told;
+                self.announce(at);
+            }
+        }
+        self.announce_new(now);
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.deadlines().min_by_key(|deadline| deadline.at)
+    }
+}

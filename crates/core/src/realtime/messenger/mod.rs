@@ -1,0 +1,422 @@
+//! One end of a session: which message goes when over which connection, and what is told to the other end.
+//!
+//! The caller owns the connections and writes what [`Messenger::transmit`] gives it, one write a call, so that a frame is a
+//! segment (TCP_NODELAY). It asks only when it can write, so that what waits here, not in a buffer of the kernel, is newest
+//! first replaced. What never happens here: a message of an `Event` or `Ordered` lane is dropped or handed out twice, or
+//! memory grows with what a peer sends or a program does not take.
+
+mod connection;
+mod drive;
+#[cfg(test)]
+mod tests;
+
+use super::frame::{self, Counts, Frame, FrameError, Hello, MAX_COUNTS, MAX_MESSAGE, SessionId};
+use super::gauge::Gauge;
+use super::inbox::{Accepted, Delivered, Inbox};
+use super::lane::{Kind, LaneId, MAX_LANES};
+use super::outgoing::{Lane, Queued};
+use super::state::{self, State, TokenBucket};
+use super::technique::{Technique, View};
+use crate::path::RttEstimate;
+use crate::time::{Duration, Instant};
+use connection::{Flight, Handle, Wire};
+use std::collections::VecDeque;
+
+/// Connections of a session at most, those that are being given up included.
+pub const MAX_CONNECTIONS: usize = MAX_COUNTS;
+/// Packets that the bucket of extra ones holds: a burst that takes a whole window of messages at a short interval. Ours.
+const BUCKET: u32 = 4;
+/// A message is sent again at most so often; then TCP's own retransmission is as good. Ours.
+const MOST_AGAIN: u8 = 3;
+/// Without a technique that acknowledges each message, one is sent after so many … Ours.
+const ACK_EVERY: u64 = 16;
+/// … or so long after the first that was not acknowledged. Ours.
+const ACK_WITHIN: Duration = Duration::from_millis(200);
+/// Tiny segments that answer a notice: three duplicate acknowledgements start a fast retransmission (RFC 5681, section 3.2).
+const FILLERS: u32 = 3;
+/// Buffers that are kept for messages to come.
+const SPARE: usize = 256;
+
+/// Number of a connection in its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Connection(pub u32);
+
+/// How a session is to be.
+#[derive(Debug)]
+pub struct Settings {
+    /// What is done so that messages do not wait.
+    pub technique: Box<dyn Technique>,
+    /// Its name, told to the peer by the side that connects.
+    pub name: String,
+    /// The time between two messages, if the program knows it.
+    pub interval: Option<Duration>,
+    /// Keep what is not acknowledged, so that it can be sent again when connections are lost. Without it nothing is
+    /// acknowledged unless the technique wants it.
+    pub resume: bool,
+    /// Bytes that wait for the program before no more is to be read.
+    pub inbox_bytes: usize,
+}
+
+impl Settings {
+    /// With a technique by its name: resuming, with 256 KiB for a program that is slow to read.
+    pub fn new(name: &str) -> Result<Self, super::technique::UnknownTechnique> {
+        let technique = super::technique::find(name)?;
+        Ok(Self { technique, name: name.into(), interval: None, resume: true, inbox_bytes: 256 << 10 })
+    }
+}
+
+/// What the world tells a messenger, besides bytes and messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A connection is up; its handshake took `rtt`, if that is known.
+    Opened {
+        /// Its number.
+        connection: Connection,
+        /// Round-trip time of the handshake.
+        rtt: Option<Duration>,
+        /// This side opened it and has to introduce itself.
+        introduce: bool,
+    },
+    /// A connection is gone.
+    Closed(Connection),
+    /// The peer's kernel has all but so many of the bytes that were written on the connection.
+    Unacknowledged {
+        /// Its number.
+        connection: Connection,
+        /// Bytes written and not acknowledged by TCP.
+        bytes: u64,
+    },
+}
+
+/// What a messenger asks of its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// There is something to write on this connection: call [`Messenger::transmit`] when it can be written, until there is
+    /// nothing left.
+    Write(Connection),
+    /// A message has come in: call [`Messenger::receive`].
+    Deliver,
+}
+
+/// What became of a message that was handed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It will be sent.
+    Accepted,
+    /// It will be sent in place of an older value of the same key, which will not.
+    Conflated,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// Too many messages of the lane are on their way.
+    #[error("lane {0} has {window} messages on their way: wait until the peer has some of them", window = super::WINDOW)]
+    Full(u8),
+    /// The message is too long.
+    #[error("a message of {0} bytes, at most {MAX_MESSAGE}: send streams over a connection of their own")]
+    TooLong(usize),
+    /// No such lane can be.
+    #[error("lane {0}, they count from 0 to {last}", last = MAX_LANES - 1)]
+    NoLane(u8),
+    /// The lane has another kind.
+    #[error("lane {0} is of another kind: each lane has one kind for as long as the session lasts")]
+    OtherKind(u8),
+}
+
+/// What a session has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Messages handed in.
+    pub sent: u64,
+    /// Frames of messages written, copies included.
+    pub written: u64,
+    /// Of those, copies.
+    pub copies: u64,
+    /// Messages that were dropped for newer values before they were sent, or by the receiver.
+    pub conflated: u64,
+    /// Messages handed to the program.
+    pub received: u64,
+    /// Copies that came in.
+    pub copies_received: u64,
+    /// Times that a connection was left because a message on it was overdue.
+    pub stalls: u64,
+    /// Notices sent (Trigger).
+    pub notices: u64,
+    /// Echoes and tiny segments sent.
+    pub fillers: u64,
+    /// Acknowledgements sent.
+    pub acks: u64,
+    /// Smoothed round-trip time of messages.
+    pub smoothed: Option<Duration>,
+    /// The shortest of late.
+    pub shortest: Option<Duration>,
+    /// How the path is doing.
+    pub state: State,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Messenger {
+    settings: Settings,
+    session: SessionId,
+    wires: Vec<Wire>,
+    primary: Option<u32>,
+    lanes: Vec<Lane>,
+    inbox: Inbox,
+    gauge: Gauge,
+    bucket: TokenBucket,
+    outputs: VecDeque<Output>,
+    spare: Vec<Vec<u8>>,
+    stats: Stats,
+    /// The peer has shown that it speaks this protocol.
+    ours: bool,
+    /// The receiver has said that it misses a message, and none has come since.
+    noticed: bool,
+    /// When the first message came that is not acknowledged, where not each one is.
+    ack_since: Option<Instant>,
+}
+
+impl Messenger {
+    /// One end of session `session`, without connections.
+    pub fn new(session: SessionId, settings: Settings) -> Self {
+        Self {
+            inbox: Inbox::new(settings.inbox_bytes),
+            settings,
+            session,
+            wires: Vec::new(),
+            primary: None,
+            lanes: Vec::new(),
+            gauge: Gauge::default(),
+            bucket: TokenBucket::new(BUCKET),
+            outputs: VecDeque::new(),
+            spare: Vec::new(),
+            stats: Stats::default(),
+            ours: false,
+            noticed: false,
+            ack_since: None,
+        }
+    }
+
+    /// Connections that should be open: one until the peer has shown that it speaks this protocol.
+    pub fn connections_wanted(&self) -> usize {
+        if self.ours { self.settings.technique.connections().min(MAX_CONNECTIONS) } else { 1 }
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.wires.len()
+    }
+
+    /// Takes a message in, to be sent as soon as it can.
+    pub fn send(&mut self, now: Instant, lane: LaneId, kind: Kind, key: u64, bytes: &[u8]) -> Result<Sent, SendError> {
+        if lane.0 >= MAX_LANES {
+            return Err(SendError::NoLane(lane.0));
+        }
+        if bytes.len() > MAX_MESSAGE {
+            return Err(SendError::TooLong(bytes.len()));
+        }
+        let at = match self.lanes.iter().position(|l| l.id == lane) {
+            Some(at) if self.lanes[at].kind != kind => return Err(SendError::OtherKind(lane.0)),
+            Some(at) => at,
+            None => {
+                self.lanes.push(Lane::new(lane, kind));
+                self.lanes.len() - 1
+            }
+        };
+        let key = if kind == Kind::Latest { key } else { 0 };
+        let mut kept = self.spare.pop().unwrap_or_default();
+        kept.extend_from_slice(bytes);
+        let queued = match self.lanes[at].push(now, key, kept) {
+            Ok(queued) => queued,
+            Err(kept) => {
+                self.recycle(kept);
+                return Err(SendError::Full(lane.0));
+            }
+        };
+        self.lanes[at].tidy(&mut self.spare);
+        self.stats.sent += 1;
+        self.gauge.sends.beat(now);
+        let earned = self.settings.technique.earns(&self.view(now));
+        self.bucket.earn(earned);
+        self.announce_new(now);
+        if queued == Queued::New {
+            return Ok(Sent::Accepted);
+        }
+        self.stats.conflated += 1;
+        Ok(Sent::Conflated)
+    }
+
+    /// The next message that came in; its bytes take the place of what is in `into`.
+    pub fn receive(&mut self, into: &mut Vec<u8>) -> Option<Delivered> {
+        self.inbox.take(into)
+    }
+
+    /// Whether the program has so much to take that the connections should not be read.
+    pub fn is_full(&self) -> bool {
+        self.inbox.is_full()
+    }
+
+    /// What has been done so far.
+    pub fn stats(&self, now: Instant) -> Stats {
+        Stats {
+            smoothed: self.gauge.rtt.map(|rtt| rtt.smoothed),
+            shortest: self.gauge.shortest(),
+            state: self.state(now),
+            ..self.stats
+        }
+    }
+
+    /// Messages that were handed in and that the peer is not known to have.
+    pub fn on_their_way(&self) -> usize {
+        self.lanes.iter().map(Lane::len).sum()
+    }
+
+    fn recycle(&mut self, mut bytes: Vec<u8>) {
+        if self.spare.len() < SPARE {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
+    fn wire(&mut self, id: u32) -> Option<&mut Wire> {
+        self.wires.iter_mut().find(|wire| wire.id == id)
+    }
+
+    /// The state of the path.
+    fn state(&self, now: Instant) -> State {
+        let (Some(rtt), Some(shortest)) = (self.gauge.rtt, self.gauge.shortest()) else { return State::Clean };
+        let patience = (rtt.smoothed + rtt.variation * 2).max(Duration::from_millis(4));
+        let stuck = |wire: &Wire| {
+            wire.oldest().map_or(0, |flight| {
+                u32::try_from(now.since(flight.sent).as_nanos() / patience.as_nanos().max(1)).unwrap_or(u32::MAX)
+            })
+        };
+        let least = self.wires.iter().map(stuck).min().unwrap_or(0);
+        state::judge(now, rtt.smoothed, shortest, self.gauge.last_loss, least)
+    }
+
+    fn view(&self, now: Instant) -> View {
+        View {
+            now,
+            rtt: self.gauge.rtt,
+            shortest: self.gauge.shortest(),
+            interval: self.settings.interval.or(self.gauge.sends.interval()),
+            jitter: self.gauge.arrivals.jitter,
+            state: self.state(now),
+        }
+    }
+
+    /// Takes in bytes of a connection. After an error the connection is of no more use: close it, and tell so.
+    pub fn received(&mut self, now: Instant, connection: Connection, bytes: &[u8]) -> Result<(), FrameError> {
+        let Some(at) = self.wires.iter().position(|wire| wire.id == connection.0) else { return Ok(()) };
+        if let Some(first) = bytes.first()
+            && !std::mem::replace(&mut self.wires[at].introduced, true)
+            && !frame::begins_a_connection(*first)
+        {
+            return Err(FrameError::Impossible("a connection that does not begin as one of ours"));
+        }
+        // Taken out while its frames, which lie in it, are dealt with.
+        let mut decoder = std::mem::take(&mut self.wires[at].decoder);
+        decoder.push(bytes);
+        let result = loop {
+            match decoder.next_frame() {
+                Ok(Some(frame)) => {
+                    if let Err(error) = self.take_in(now, at, &frame) {
+                        break Err(error);
+                    }
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.wires[at].decoder = decoder;
+        self.announce(at);
+        result
+    }
+
+    fn take_in(&mut self, now: Instant, at: usize, frame: &Frame<'_>) -> Result<(), FrameError> {
+        match frame {
+            Frame::Hello(_) => {
+                self.ours = true;
+                self.wires[at].welcome = true;
+            }
+            Frame::Welcome => self.ours = true,
+            Frame::Ack(counts) => return self.acknowledged(now, counts),
+            Frame::Notice => self.wires[at].fillers = FILLERS,
+            Frame::Filler | Frame::Echo => {}
+            Frame::Message { lane, kind, seq, key, payload } => {
+                let accepted = self.inbox.accept(*lane, *kind, *seq, *key, payload)?;
+                self.arrived(now, at, accepted);
+            }
+        }
+        Ok(())
+    }
+
+    fn arrived(&mut self, now: Instant, at: usize, accepted: Accepted) {
+        match accepted {
+            Accepted::Copy => self.stats.copies_received += 1,
+            Accepted::Stale | Accepted::Conflated => self.stats.conflated += 1,
+            Accepted::New => {}
+        }
+        if matches!(accepted, Accepted::New | Accepted::Conflated) {
+            self.stats.received += 1;
+            self.gauge.arrivals.beat(now);
+            self.noticed = false;
+            self.outputs.push_back(Output::Deliver);
+        }
+        let technique = &self.settings.technique;
+        let wire = &mut self.wires[at];
+        wire.received += 1;
+        if technique.echoes() {
+            wire.echoes += 1;
+        }
+        if technique.acknowledges() || (self.settings.resume && wire.received - wire.told >= ACK_EVERY) {
+            wire.ack = true;
+        } else if self.settings.resume {
+            self.ack_since.get_or_insert(now);
+        }
+    }
+
+    fn acknowledged(&mut self, now: Instant, counts: &Counts) -> Result<(), FrameError> {
+        let mut sample = None;
+        for (id, count) in counts.as_slice() {
+            let Some(wire) = self.wires.iter_mut().find(|wire| wire.id == *id) else { continue };
+            if *count > wire.sent {
+                return Err(FrameError::Impossible("an acknowledgement of messages that were not sent"));
+            }
+            let news = (wire.flights.len() as u64).saturating_sub(wire.sent - count);
+            for _ in 0..news {
+                let Some(flight) = wire.flights.pop_front() else { break };
+                sample = Some(now.since(flight.sent));
+                let (lane, seq) = flight.message;
+                if let Some(message) = self.lanes[lane].get(seq) {
+                    message.done = true;
+                }
+            }
+            if news > 0 {
+                wire.stalled = false;
+            }
+        }
+        if let Some(rtt) = sample {
+            self.gauge.sample(now, rtt);
+            for lane in &mut self.lanes {
+                lane.tidy(&mut self.spare);
+            }
+            self.spare.truncate(SPARE);
+            // The window has moved, and a lane that was held may go on.
+            self.announce_new(now);
+        }
+        Ok(())
+    }
+
+    /// The round-trip estimate, for the caller's statistics.
+    pub fn rtt(&self) -> Option<RttEstimate> {
+        self.gauge.rtt
+    }
+
+    fn hello(&self, connection: u32) -> Hello<'_> {
+        let interval = self.settings.interval.map_or(0, |i| u32::try_from(i.as_micros()).unwrap_or(0));
+        Hello { session: self.session, connection, interval_micros: interval, technique: &self.settings.name }
+    }
+}

@@ -1,0 +1,351 @@
+//! Stories of two messengers and connections that carry, hold up or lose what is written on them, in virtual time.
+
+use super::*;
+use crate::machine::Machine;
+use crate::realtime::lane::WINDOW;
+
+const EVENT: LaneId = LaneId(1);
+const STATE: LaneId = LaneId(2);
+
+/// Bytes on their way: when they arrive, to which end, over which connection.
+type Parcel = (Instant, usize, Connection, Vec<u8>);
+
+/// Two ends and what is between them.
+struct Pair {
+    now: Instant,
+    ends: [Messenger; 2],
+    one_way: Duration,
+    parcels: Vec<Parcel>,
+    /// Connections that lost a segment: nothing arrives until that moment.
+    held: Vec<(Connection, Instant)>,
+    /// Messages that arrived at each end, with their moments.
+    got: [Vec<(Instant, Delivered, Vec<u8>)>; 2],
+    writes: [usize; 2],
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn settings(name: &str) -> Settings {
+    Settings { interval: Some(ms(30)), ..Settings::new(name).unwrap() }
+}
+
+impl Pair {
+    fn new(name: &str) -> Self {
+        let end = || Messenger::new(SessionId([1; 16]), settings(name));
+        let mut pair = Self {
+            now: Instant::from_millis(1000),
+            ends: [end(), end()],
+            one_way: ms(5),
+            parcels: Vec::new(),
+            held: Vec::new(),
+            got: Default::default(),
+            writes: [0; 2],
+        };
+        pair.connect(0);
+        pair.run(ms(20));
+        for id in 1..pair.ends[0].connections_wanted() as u32 {
+            pair.connect(id);
+        }
+        pair.run(ms(20));
+        pair.writes = [0; 2];
+        pair
+    }
+
+    fn connect(&mut self, id: u32) {
+        for (end, introduce) in [(0, true), (1, false)] {
+            let input = Input::Opened { connection: Connection(id), rtt: Some(self.one_way * 2), introduce };
+            self.ends[end].handle_input(self.now, input);
+            self.drain(end);
+        }
+    }
+
+    fn drain(&mut self, end: usize) {
+        while let Some(output) = self.ends[end].poll_output() {
+            match output {
+                Output::Write(connection) => {
+                    let mut bytes = Vec::new();
+                    while self.ends[end].transmit(self.now, connection, &mut bytes) {
+                        let held =
+                            self.held.iter().find(|(c, _)| *c == connection).map_or(self.now, |(_, until)| *until);
+                        let at = (self.now + self.one_way).max(held);
+                        self.parcels.push((at, 1 - end, connection, std::mem::take(&mut bytes)));
+                        self.writes[end] += 1;
+                    }
+                }
+                Output::Deliver => {
+                    let mut bytes = Vec::new();
+                    while let Some(what) = self.ends[end].receive(&mut bytes) {
+                        self.got[end].push((self.now, what, bytes.clone()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end_of_run = self.now + time;
+        loop {
+            let parcel = self.parcels.iter().enumerate().min_by_key(|(k, p)| (p.0, *k)).map(|(k, p)| (p.0, k));
+            let timeouts = [0, 1].map(|end| self.ends[end].poll_timeout().map(|d| d.at.max(self.now)));
+            let timeout = timeouts.iter().flatten().min().copied();
+            let next = parcel.map(|p| p.0).into_iter().chain(timeout).min().unwrap_or(Instant::FAR_FUTURE);
+            if next > end_of_run {
+                self.now = end_of_run;
+                return;
+            }
+            self.now = next;
+            if let Some((_, k)) = parcel.filter(|(at, _)| *at <= next) {
+                let (_, to, connection, bytes) = self.parcels.remove(k);
+                self.ends[to].received(self.now, connection, &bytes).unwrap();
+                self.drain(to);
+            } else {
+                for end in 0..2 {
+                    self.ends[end].handle_timeout(self.now);
+                    self.drain(end);
+                    let again = self.ends[end].poll_timeout();
+                    assert!(again.is_none_or(|d| d.at > self.now), "{again:?} at {:?} has done nothing", self.now);
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, number: u8) {
+        self.ends[0].send(self.now, EVENT, Kind::Event, 0, &[number; 50]).unwrap();
+        self.drain(0);
+    }
+
+    fn events(&mut self, numbers: std::ops::Range<u8>) {
+        for number in numbers {
+            self.event(number);
+            self.run(ms(30));
+        }
+    }
+
+    /// Loses a segment on each connection that is in use now: it is there again after `time`.
+    fn lose_segment(&mut self, time: Duration) {
+        let connection = Connection(self.ends[0].primary.unwrap());
+        self.held.push((connection, self.now + time));
+    }
+
+    fn numbers(&self, end: usize) -> Vec<u8> {
+        self.got[end].iter().map(|(_, _, bytes)| bytes[0]).collect()
+    }
+
+    /// The delay of the message that carries `number`, sent at `sent`.
+    fn arrival(&self, number: u8) -> Instant {
+        self.got[1].iter().find(|(_, _, bytes)| bytes[0] == number).unwrap().0
+    }
+}
+
+#[test]
+fn plain_is_one_write_a_message_and_nothing_back() {
+    let mut pair = Pair::new("plain");
+    for end in &mut pair.ends {
+        end.settings.resume = false;
+    }
+    pair.events(0..20);
+    assert_eq!(pair.numbers(1), (0..20).collect::<Vec<_>>());
+    assert_eq!(pair.writes, [20, 0]);
+    assert_eq!(pair.ends[0].on_their_way(), 0);
+}
+
+#[test]
+fn a_session_that_may_resume_is_told_of_arrivals_now_and_then() {
+    let mut pair = Pair::new("plain");
+    pair.events(0..20);
+    pair.run(ms(400));
+    assert_eq!(pair.ends[0].on_their_way(), 0);
+    assert!((2..=6).contains(&pair.writes[1]), "{:?}", pair.writes);
+}
+
+#[test]
+fn an_overdue_message_goes_again_on_a_clean_connection_and_those_after_it_pass_by() {
+    let mut pair = Pair::new("hedge");
+    pair.events(0..10);
+    pair.lose_segment(ms(200));
+    let lost = pair.now;
+    pair.events(10..14);
+    // Overdue after 14 ms, and five more to get there.
+    assert_eq!(pair.arrival(10), lost + ms(19));
+    assert_eq!(pair.arrival(11), lost + ms(35));
+    pair.run(ms(300));
+    assert_eq!(pair.numbers(1), (0..14).collect::<Vec<_>>(), "each once");
+    let stats = pair.ends[0].stats(pair.now);
+    assert_eq!((stats.stalls, stats.copies), (1, 1));
+    assert_eq!(pair.ends[1].stats(pair.now).copies_received, 1);
+}
+
+#[test]
+fn what_the_peers_kernel_has_is_not_overdue() {
+    let mut pair = Pair::new("hedge");
+    pair.events(0..10);
+    pair.lose_segment(ms(200));
+    pair.event(10);
+    for _ in 0..20 {
+        let connection = Connection(pair.ends[0].primary.unwrap());
+        pair.ends[0].handle_input(pair.now, Input::Unacknowledged { connection, bytes: 0 });
+        pair.run(ms(5));
+    }
+    assert_eq!(pair.ends[0].stats(pair.now).stalls, 0);
+}
+
+#[test]
+fn auto_sends_two_copies_for_two_seconds_after_a_loss_and_then_one() {
+    let mut pair = Pair::new("auto");
+    pair.events(0..10);
+    assert_eq!(pair.ends[0].stats(pair.now).state, State::Clean);
+    pair.lose_segment(ms(80));
+    pair.events(10..14);
+    assert_eq!(pair.ends[0].stats(pair.now).state, State::Lossy);
+    let before = pair.ends[0].stats(pair.now).copies;
+    pair.events(14..34);
+    assert_eq!(pair.ends[0].stats(pair.now).copies - before, 20);
+    pair.run(ms(2000));
+    let before = pair.ends[0].stats(pair.now).copies;
+    pair.events(34..54);
+    assert_eq!(pair.ends[0].stats(pair.now).copies, before);
+    assert_eq!(pair.numbers(1), (0..54).collect::<Vec<_>>());
+}
+
+#[test]
+fn auto_holds_back_where_round_trips_are_inflated() {
+    let mut pair = Pair::new("auto");
+    pair.events(0..10);
+    pair.one_way = ms(60);
+    pair.events(10..40);
+    assert_eq!(pair.ends[0].stats(pair.now).state, State::Queued);
+    let before = pair.ends[0].stats(pair.now).copies;
+    pair.events(40..90);
+    assert!(pair.ends[0].stats(pair.now).copies - before <= 1);
+}
+
+#[test]
+fn reduction_sends_every_second_value_and_never_loses_the_last() {
+    let mut pair = Pair::new("reduction-50");
+    for number in 0..20u8 {
+        pair.ends[0].send(pair.now, STATE, Kind::Latest, 0, &[number]).unwrap();
+        pair.drain(0);
+        pair.run(ms(30));
+    }
+    pair.run(ms(100));
+    let mut expected: Vec<u8> = (0..20).step_by(2).collect();
+    expected.push(19);
+    assert_eq!(pair.numbers(1), expected);
+    let delays: Vec<_> =
+        pair.got[1][..10].iter().enumerate().map(|(k, g)| g.0 - pair.got[1][0].0 - ms(60) * k as u32).collect();
+    assert!(delays.iter().all(|d| d.is_zero()), "what is sent is new: {delays:?}");
+    assert_eq!(pair.ends[0].stats(pair.now).conflated, 9);
+}
+
+#[test]
+fn reduction_leaves_events_alone() {
+    let mut pair = Pair::new("reduction-66");
+    pair.events(0..10);
+    assert_eq!(pair.numbers(1), (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_receiver_that_misses_a_message_says_so_once_and_gets_three_tiny_segments() {
+    let mut pair = Pair::new("trigger");
+    for end in &mut pair.ends {
+        end.settings.resume = false;
+    }
+    pair.events(0..5);
+    let written = pair.writes[0];
+    // The fifth came 25 ms ago; it is missed 50 ms after it came.
+    pair.run(ms(24));
+    assert_eq!(pair.writes[1], 0);
+    pair.run(ms(500));
+    assert_eq!(pair.writes[1], 1);
+    assert_eq!(pair.writes[0] - written, 3);
+    assert_eq!(pair.numbers(1).len(), 5);
+}
+
+#[test]
+fn echo_sends_something_back_for_each_message() {
+    let mut pair = Pair::new("echo");
+    pair.ends[1].settings.resume = false;
+    pair.events(0..10);
+    assert_eq!(pair.writes, [10, 10]);
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_all_connections_are_lost_and_made_anew() {
+    for name in ["plain", "hedge", "auto"] {
+        let mut pair = Pair::new(name);
+        for round in 0..3u8 {
+            pair.events(round * 20..round * 20 + 10);
+            // What is on its way now is lost with its connections.
+            pair.event(round * 20 + 10);
+            pair.parcels.clear();
+            let ids: Vec<u32> = pair.ends[0].wires.iter().map(|wire| wire.id).collect();
+            for id in &ids {
+                for end in 0..2 {
+                    pair.ends[end].handle_input(pair.now, Input::Closed(Connection(*id)));
+                    pair.drain(end);
+                }
+            }
+            for number in round * 20 + 11..round * 20 + 20 {
+                pair.event(number);
+            }
+            pair.run(ms(50));
+            pair.connect(100 + u32::from(round));
+            pair.run(ms(300));
+        }
+        let mut numbers = pair.numbers(1);
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..60).collect::<Vec<_>>(), "{name}");
+        assert_eq!(pair.ends[0].on_their_way(), 0, "{name}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_not_ours_gets_one_connection() {
+    let mut lonely = Messenger::new(SessionId::default(), settings("auto"));
+    let input = Input::Opened { connection: Connection(0), rtt: None, introduce: true };
+    lonely.handle_input(Instant::ZERO, input);
+    assert_eq!(lonely.connections_wanted(), 1);
+    assert!(lonely.received(Instant::ZERO, Connection(0), b"HTTP/1.1 400 Bad Request\r\n\r\n").is_err());
+    assert_eq!(lonely.connections_wanted(), 1);
+    assert_eq!(Pair::new("auto").ends[0].connections_wanted(), 4);
+}
+
+#[test]
+fn where_nothing_can_be_written_values_are_replaced_and_events_push_back() {
+    let mut blocked = Messenger::new(SessionId::default(), settings("plain"));
+    let now = Instant::ZERO;
+    for number in 0..5000u32 {
+        blocked.send(now, STATE, Kind::Latest, u64::from(number % 3), &number.to_be_bytes()).unwrap();
+    }
+    assert_eq!(blocked.stats(now).conflated, 4997);
+    for _ in 0..WINDOW {
+        blocked.send(now, EVENT, Kind::Event, 0, &[0; 50]).unwrap();
+    }
+    assert_eq!(blocked.send(now, EVENT, Kind::Event, 0, &[0; 50]), Err(SendError::Full(1)));
+    assert!(blocked.on_their_way() <= 2 * WINDOW);
+}
+
+#[test]
+fn impossible_wishes_are_refused() {
+    let mut end = Messenger::new(SessionId::default(), settings("plain"));
+    let now = Instant::ZERO;
+    assert_eq!(end.send(now, LaneId(64), Kind::Event, 0, &[]), Err(SendError::NoLane(64)));
+    assert_eq!(
+        end.send(now, EVENT, Kind::Event, 0, &vec![0; MAX_MESSAGE + 1]),
+        Err(SendError::TooLong(MAX_MESSAGE + 1))
+    );
+    end.send(now, EVENT, Kind::Event, 0, &[]).unwrap();
+    assert_eq!(end.send(now, EVENT, Kind::Ordered, 0, &[]), Err(SendError::OtherKind(1)));
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_is_refused() {
+    let mut pair = Pair::new("hedge");
+    let mut counts = Counts::default();
+    counts.push(0, 7);
+    let mut bytes = Vec::new();
+    Frame::Ack(counts).encode(&mut bytes);
+    assert!(pair.ends[0].received(pair.now, Connection(0), &bytes).is_err());
+}

@@ -1,0 +1,122 @@
+//! Messages of one lane on their way out, from the program's call until the peer is known to have them.
+//!
+//! Buffers of messages that are done are used again, so that a session that has found its rhythm allocates nothing.
+
+use super::lane::{Kind, LaneId, WINDOW};
+use crate::time::Instant;
+use std::collections::VecDeque;
+
+/// A message that is kept.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub key: u64,
+    pub bytes: Vec<u8>,
+    pub queued: Instant,
+    /// It went out at least once.
+    pub sent: bool,
+    /// The peer has it, or nobody needs it any more.
+    pub done: bool,
+    /// How often it was queued to be sent again.
+    pub again: u8,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub id: LaneId,
+    pub kind: Kind,
+    /// Number of the first message that is kept.
+    base: u64,
+    kept: VecDeque<Outgoing>,
+    /// Number of the first message that may not have been sent yet.
+    unsent: u64,
+    /// When the last message went out for the first time.
+    pub last_sent: Option<Instant>,
+}
+
+/// What became of a message that was handed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queued {
+    New,
+    /// It took the place of an older value that had not been sent.
+    Instead,
+    /// It took the place of an older value that was sent, and not known to have arrived.
+    Displaced,
+}
+
+impl Lane {
+    pub fn new(id: LaneId, kind: Kind) -> Self {
+        Self { id, kind, base: 0, kept: VecDeque::new(), unsent: 0, last_sent: None }
+    }
+
+    pub fn get(&mut self, seq: u64) -> Option<&mut Outgoing> {
+        self.kept.get_mut(usize::try_from(seq.checked_sub(self.base)?).ok()?)
+    }
+
+    /// Messages that are on their way.
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Takes a message in; gives it back if there are too many that may not be dropped.
+    pub fn push(&mut self, now: Instant, key: u64, bytes: Vec<u8>) -> Result<Queued, Vec<u8>> {
+        let mut queued = Queued::New;
+        if self.kind == Kind::Latest {
+            if let Some(old) = self.kept.iter_mut().find(|m| !m.sent && !m.done && m.key == key) {
+                old.done = true;
+                queued = Queued::Instead;
+            } else if self.kept.len() >= WINDOW
+                && let Some(oldest) = self.kept.front_mut()
+            {
+                oldest.done = true;
+                queued = Queued::Displaced;
+            }
+        }
+        if self.kept.len() >= WINDOW && queued != Queued::Displaced {
+            return Err(bytes);
+        }
+        self.kept.push_back(Outgoing { key, bytes, queued: now, sent: false, done: false, again: 0 });
+        Ok(queued)
+    }
+
+    /// The first message that has not been sent: its number and when it was handed in.
+    pub fn next_unsent(&mut self) -> Option<(u64, Instant)> {
+        self.unsent = self.unsent.max(self.base);
+        loop {
+            let message = self.kept.get((self.unsent - self.base) as usize)?;
+            if !message.sent && !message.done {
+                return Some((self.unsent, message.queued));
+            }
+            self.unsent += 1;
+        }
+    }
+
+    /// Whether there may be a message that has not been sent.
+    pub fn has_unsent(&self) -> bool {
+        let from = self.unsent.saturating_sub(self.base) as usize;
+        self.kept.iter().skip(from).any(|m| !m.sent && !m.done)
+    }
+
+    /// Whether a newer value of the same key was handed in: an older one need not be sent again.
+    pub fn is_overtaken(&self, seq: u64) -> bool {
+        let Some(at) = seq.checked_sub(self.base).and_then(|at| usize::try_from(at).ok()) else { return true };
+        let Some(message) = self.kept.get(at) else { return true };
+        self.kind == Kind::Latest && self.kept.iter().skip(at + 1).any(|m| m.key == message.key)
+    }
+
+    /// Lets go of messages at the front that are done; their buffers go to `spare`.
+    pub fn tidy(&mut self, spare: &mut Vec<Vec<u8>>) {
+        while self.kept.front().is_some_and(|m| m.done) {
+            if let Some(mut message) = self.kept.pop_front() {
+                message.bytes.clear();
+                spare.push(message.bytes);
+                self.base += 1;
+            }
+        }
+    }
+
+    /// Numbers of messages that went out and are not known to have arrived.
+    pub fn undelivered(&self) -> impl Iterator<Item = u64> {
+        self.kept.iter().enumerate().filter(|(_, m)| m.sent && !m.done).map(|(at, _)| self.base + at as u64)
+    }
+}

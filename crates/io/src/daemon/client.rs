@@ -1,0 +1,71 @@
+//! Asking the daemon.
+
+use super::message::{Answer, MOST_ANSWER, Request, Wish};
+use crate::host::place::Place;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send, socket_with,
+};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long the daemon may take. Undoing takes milliseconds, but the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody listens.
+    #[error("no daemon is up in this network namespace")]
+    NotUp,
+    /// The caller may not even ask.
+    #[error("{path}: the daemon's socket is not for you; ask as root, or as a member of the group in `host.group`")]
+    Denied {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The connection failed.
+    #[error("{path}: asking the daemon: {source}")]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// It said something else.
+    #[error("{0}")]
+    Nonsense(String),
+}
+
+/// Asks the daemon of this network namespace.
+pub fn ask(place: &Place, wish: Wish) -> Result<Answer, AskError> {
+    let mut denied = None;
+    for path in place.sockets() {
+        let failed = |source: io::Error| AskError::Io { path: path.clone(), source };
+        let Ok(address) = SocketAddrUnix::new(&path) else { continue };
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let socket = socket.map_err(|e| failed(e.into()))?;
+        for direction in [Timeout::Send, Timeout::Recv] {
+            set_socket_timeout(&socket, direction, Some(PATIENCE)).map_err(|e| failed(e.into()))?;
+        }
+        match connect(&socket, &address) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::ACCESS) => {
+                denied.get_or_insert(path);
+                continue;
+            }
+            Err(_) => continue,
+        }
+        let request = serde_json::to_vec(&Request::new(wish)).map_err(|e| failed(e.into()))?;
+        // A daemon that has no time for us hangs up; what it said before is still there.
+        let _ = send(&socket, &request, SendFlags::NOSIGNAL);
+        let mut bytes = vec![0; MOST_ANSWER];
+        let (got, _) = recv(&socket, bytes.as_mut_slice(), RecvFlags::empty()).map_err(|e| failed(e.into()))?;
+        if got == 0 {
+            return Err(failed(io::Error::other("it hung up")));
+        }
+        return Answer::decode(&bytes[..got]).map_err(AskError::Nonsense);
+    }
+    Err(denied.map_or(AskError::NotUp, |path| AskError::Denied { path }))
+}

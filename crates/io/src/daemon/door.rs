@@ -1,0 +1,220 @@
+//! The daemon's socket: who may come in, what they may ask, and how much of its time they get.
+//!
+//! Whoever can open the socket (its owner, and its group if one is set) may ask for the status; only the owner and root may stop
+//! the daemon: the kernel says who asks (SO_PEERCRED), not the asker. One request and one answer a connection, no waiting for
+//! anybody: a client that says nothing holds one of a few places until a newer one needs it.
+
+use super::message::{Answer, MOST_REQUEST, Request, Wish};
+use rustix::fs::{Gid, Mode, chmod, chown};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, recv,
+    send, socket_with,
+};
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+
+/// Clients that may be connected at once.
+pub const MOST_CLIENTS: usize = 16;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 16;
+
+/// The socket and who is at it.
+#[derive(Debug)]
+pub struct Door {
+    path: PathBuf,
+    listener: OwnedFd,
+    clients: VecDeque<(u64, OwnedFd)>,
+    next: u64,
+}
+
+/// What a client wants, and whether it is to be had.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The status.
+    Status,
+    /// The end, by somebody who may.
+    Down,
+}
+
+impl Door {
+    /// Listens at `path`, for the owner and `group`. The caller holds the daemon's lock: whatever socket is there is a dead one's.
+    pub fn open(path: &Path, group: Option<&str>) -> io::Result<Self> {
+        match fs::symlink_metadata(path) {
+            Ok(meta) if meta.file_type().is_socket() => fs::remove_file(path)?,
+            Ok(_) => return Err(io::Error::other("something is there that is not a socket; it is left alone")),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        bind(&listener, &SocketAddrUnix::new(path)?)?;
+        // All of this before anybody can connect.
+        let furnish = || {
+            if let Some(group) = group {
+                chown(path, None, Some(Gid::from_raw(number_of(group)?)))?;
+            }
+            chmod(path, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP)?;
+            Ok(listen(&listener, BACKLOG)?)
+        };
+        furnish().inspect_err(|_: &io::Error| _ = fs::remove_file(path))?;
+        Ok(Self { path: path.to_owned(), listener, clients: VecDeque::new(), next: 0 })
+    }
+
+    /// The socket to listen to.
+    pub fn listener(&self) -> &OwnedFd {
+        &self.listener
+    }
+
+    /// Lets in who waits; the descriptors to listen to from now on, each with its number, and the numbers of those sent away.
+    pub fn admit(&mut self) -> (Vec<u64>, Vec<OwnedFd>) {
+        let (mut came, mut sent_away) = (Vec::new(), Vec::new());
+        // Bounded: others wait until the next round.
+        for _ in 0..BACKLOG {
+            let Ok(client) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { break };
+            if self.clients.len() >= MOST_CLIENTS
+                && let Some((_, oldest)) = self.clients.pop_front()
+            {
+                sent_away.push(oldest);
+            }
+            self.next += 1;
+            self.clients.push_back((self.next, client));
+            came.push(self.next);
+        }
+        came.retain(|number| self.client(*number).is_some());
+        (came, sent_away)
+    }
+
+    /// The connection of a client, if it is still there.
+    pub fn client(&self, number: u64) -> Option<&OwnedFd> {
+        self.clients.iter().find(|(n, _)| *n == number).map(|(_, client)| client)
+    }
+
+    /// Takes the client out of the room and reads what it wants. One that may not have it, or makes no sense, is told so here.
+    pub fn hear(&mut self, number: u64) -> Option<(OwnedFd, Asked)> {
+        let at = self.clients.iter().position(|(n, _)| *n == number)?;
+        let (_, client) = self.clients.remove(at)?;
+        let mut bytes = [0; MOST_REQUEST + 1];
+        let (got, _) = recv(&client, &mut bytes, RecvFlags::DONTWAIT).ok()?;
+        match Request::decode(&bytes[..got]) {
+            Err(why) => answer(&client, Answer::Misunderstood { why }),
+            Ok(Request { verb: Wish::Status, .. }) => return Some((client, Asked::Status)),
+            Ok(Request { verb: Wish::Down, .. }) => {
+                let peer = socket_peercred(&client).ok()?;
+                if peer.uid.is_root() || peer.uid == rustix::process::geteuid() {
+                    return Some((client, Asked::Down));
+                }
+                let why = format!("user {} may not stop the daemon; its owner and root may", peer.uid.as_raw());
+                answer(&client, Answer::Refused { why });
+            }
+        }
+        None
+    }
+
+    /// Removes the socket.
+    pub fn close(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Answers. Whoever does not listen is not waited for.
+pub fn answer(client: &OwnedFd, answer: Answer) {
+    let _ = send(client, &answer.encode(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}
+
+/// The number of a group of this host (/etc/group).
+fn number_of(group: &str) -> io::Result<u32> {
+    let text = fs::read_to_string("/etc/group")?;
+    let number = |line: &str| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(group)).then(|| fields.nth(1)?.parse().ok()).flatten()
+    };
+    let unknown = || io::Error::other(format!("host.group: there is no group {group:?} in /etc/group"));
+    text.lines().find_map(number).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::message::Answer;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("hs-door-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn client(path: &Path) -> OwnedFd {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+        socket
+    }
+
+    fn said(client: &OwnedFd) -> Option<Answer> {
+        let mut bytes = vec![0; 4096];
+        let (got, _) = recv(client, bytes.as_mut_slice(), RecvFlags::DONTWAIT).ok()?;
+        Answer::decode(&bytes[..got]).ok()
+    }
+
+    #[test]
+    fn the_owner_is_heard_and_nonsense_is_refused() {
+        let folder = scratch("owner");
+        let path = folder.join("control");
+        let mut door = Door::open(&path, None).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        let (one, other) = (client(&path), client(&path));
+        let (came, _) = door.admit();
+        send(&one, b"{\"version\":1,\"verb\":\"down\"}", SendFlags::empty()).unwrap();
+        send(&other, b"\xff\0nonsense", SendFlags::empty()).unwrap();
+        assert!(matches!(door.hear(came[0]), Some((_, Asked::Down))));
+        assert!(door.hear(came[1]).is_none());
+        assert!(matches!(said(&other), Some(Answer::Misunderstood { .. })));
+        assert!(door.hear(came[0]).is_none(), "one request a connection");
+        door.close();
+        assert!(!path.exists());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn those_who_say_nothing_make_room_for_those_who_do() {
+        let folder = scratch("silent");
+        let path = folder.join("control");
+        let mut door = Door::open(&path, None).unwrap();
+        let mut silent = Vec::new();
+        for _ in 0..3 * MOST_CLIENTS {
+            silent.push(client(&path));
+            door.admit();
+        }
+        assert_eq!(door.clients.len(), MOST_CLIENTS);
+        let heard = client(&path);
+        let (came, sent_away) = door.admit();
+        assert_eq!(sent_away.len(), 1);
+        send(&heard, b"{\"version\":1,\"verb\":\"status\"}", SendFlags::empty()).unwrap();
+        assert!(matches!(door.hear(came[0]), Some((_, Asked::Status))));
+        // One that hung up before it was heard is no harm.
+        drop(silent);
+        let number = door.clients[0].0;
+        assert!(door.hear(number).is_none());
+        door.close();
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_dead_ones_socket_is_replaced_and_anything_else_in_its_place_is_not() {
+        let folder = scratch("stale");
+        let path = folder.join("control");
+        drop(Door::open(&path, None).unwrap());
+        assert!(path.exists());
+        Door::open(&path, None).unwrap().close();
+        fs::write(&path, "precious").unwrap();
+        assert!(Door::open(&path, None).unwrap_err().to_string().contains("left alone"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        assert!(Door::open(&folder.join("new"), Some("no-such-group")).is_err() && !folder.join("new").exists());
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

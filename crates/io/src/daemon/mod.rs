@@ -1,0 +1,262 @@
+//! The daemon of `headstart up`: makes its changes, keeps them as they should be, answers who asks, and undoes them when it
+//! ends. Killed, it leaves a journal, by which anybody can undo them (see [`crate::host`]).
+//!
+//! It sleeps until somebody asks, the host's routes change, or memories are to be looked at again; nothing else wakes it.
+
+pub mod client;
+pub mod door;
+pub mod message;
+pub mod readiness;
+pub mod recovery;
+pub mod windows;
+
+use crate::clock::Clock;
+use crate::host::Numbers;
+use crate::host::change::Change;
+use crate::host::journal::Steps;
+use crate::host::ledger::{Ledger, LedgerError, Report};
+use crate::host::place::{Place, PlaceError};
+use crate::host::watch::Watch;
+use crate::host::{Kernel, occupants};
+use crate::poll::{Interest, Poll};
+use crate::sys::signal;
+use door::{Asked, Door};
+use headstart_core::cwnd::initcwnd::Bounds;
+use headstart_core::time::{Duration, Instant};
+use message::{Answer, Status, Undoing};
+use std::fs::File;
+use std::io;
+use windows::Windows;
+
+/// Routes often change several at a time: this long is waited for the rest.
+const SETTLE: Duration = Duration::from_millis(200);
+/// However often routes change, they are looked at no more often than this.
+const REST: Duration = Duration::from_secs(1);
+/// Most changes that a status lists.
+const MOST_LISTED: usize = 256;
+
+const STOP: u64 = 0;
+const DOOR: u64 = 1;
+const HOST: u64 = 2;
+/// Clients are numbered from 1.
+const CLIENTS: u64 = HOST;
+
+/// What a daemon is to do.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What is ours by number.
+    pub numbers: Numbers,
+    /// Initial windows, if they are wanted, and how often they are learned anew.
+    pub windows: Option<(Bounds, Duration)>,
+    /// The group that may ask.
+    pub group: Option<String>,
+    /// Changes that are made once and stay.
+    pub standing: Vec<Change>,
+    /// After how many steps of the journal to be killed: for the test that kills it everywhere.
+    pub die_at: Option<u32>,
+}
+
+/// Why there is no daemon. Nothing is left of it.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// Another one is up.
+    #[error("a daemon is up already in this network namespace{}; `headstart status` asks it, `headstart down` ends it", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
+    Taken {
+        /// Its process, if it said so.
+        pid: Option<u32>,
+    },
+    /// Its folders cannot be used.
+    #[error("{0}")]
+    Place(#[from] PlaceError),
+    /// Somebody else is where its changes would go.
+    #[error("these are in headstart's place and were not made by it; they are left alone: {}. Set `host.table` to a table that nobody uses", .0.join("; "))]
+    Strangers(Vec<String>),
+    /// A change was not made. Those before it are undone.
+    #[error("{0}")]
+    Ledger(#[from] LedgerError),
+    /// The socket could not be made.
+    #[error("{path}: {source}")]
+    Door {
+        /// Where.
+        path: std::path::PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Anything else.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl DaemonError {
+    /// Whether a right is missing.
+    pub fn is_not_permitted(&self) -> bool {
+        match self {
+            Self::Place(e) => e.is_not_permitted(),
+            Self::Ledger(e) => e.is_not_permitted(),
+            _ => false,
+        }
+    }
+}
+
+/// A daemon whose changes are made, and who listens.
+#[derive(Debug)]
+pub struct Daemon {
+    ledger: Ledger,
+    windows: Option<(Windows, Duration)>,
+    watch: Watch,
+    door: Door,
+    lock: File,
+    clock: Clock,
+    problem: Option<String>,
+    wakeups: u64,
+}
+
+/// What a daemon that was just made found.
+#[derive(Debug, Default)]
+pub struct Begun {
+    /// What a dead one had left was undone first.
+    pub recovered: Option<Report>,
+}
+
+impl Daemon {
+    /// Undoes what a dead one left, makes all changes and listens. If anything fails, everything is undone.
+    pub fn begin(place: &Place, settings: Settings) -> Result<(Self, Begun), DaemonError> {
+        place.prepare()?;
+        let lock = place.lock()?.map_err(|pid| DaemonError::Taken { pid })?;
+        let recovered = recovery::recover_under(place, &lock)?;
+        let mut kernel = Kernel::open().map_err(LedgerError::from)?;
+        let strangers = occupants(&mut kernel, settings.numbers).map_err(LedgerError::from)?.strangers;
+        if !strangers.is_empty() {
+            return Err(DaemonError::Strangers(strangers));
+        }
+        // From before the first change, so that none is missed.
+        let watch = Watch::open().map_err(LedgerError::from)?;
+        let clock = Clock::new();
+        let path = place.socket();
+        let mut door =
+            Some(Door::open(&path, settings.group.as_deref()).map_err(|source| DaemonError::Door { path, source })?);
+        let begin = || {
+            let steps = Steps::until(settings.die_at);
+            let mut ledger = Ledger::begin(&place.journal(), place.here.clone(), lock.try_clone()?, steps)?;
+            let mut windows = settings.windows.map(|(bounds, every)| (Windows::new(bounds, settings.numbers), every));
+            let make = |ledger: &mut Ledger, windows: &mut Option<(Windows, Duration)>| {
+                settings.standing.iter().try_for_each(|change| ledger.make(change).map(drop))?;
+                windows.as_mut().map_or(Ok(()), |(windows, _)| windows.refresh(clock.now(), ledger))
+            };
+            match make(&mut ledger, &mut windows) {
+                Ok(()) => Ok((ledger, windows)),
+                Err(why) => {
+                    ledger.undo_all()?;
+                    Err(DaemonError::from(why))
+                }
+            }
+        };
+        match begin() {
+            Ok((ledger, windows)) => {
+                let Some(door) = door.take() else { return Err(io::Error::other("no door").into()) };
+                let daemon = Self { ledger, windows, watch, door, lock, clock, problem: None, wakeups: 0 };
+                Ok((daemon, Begun { recovered }))
+            }
+            Err(why) => {
+                if let Some(door) = door {
+                    door.close();
+                }
+                Err(why)
+            }
+        }
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        let problems = self.problem.clone().into_iter();
+        let problems = problems.chain(self.windows.iter().flat_map(|(windows, _)| windows.problems())).collect();
+        let changes: Vec<_> = self.ledger.changes().take(MOST_LISTED).map(Change::to_string).collect();
+        Status {
+            pid: std::process::id(),
+            up_ms: u64::try_from(self.clock.now().since(Instant::ZERO).as_millis()).unwrap_or(u64::MAX),
+            wakeups: self.wakeups,
+            omitted: self.ledger.changes().len() - changes.len(),
+            changes,
+            initial_windows: self.windows.as_ref().map(|(windows, _)| windows.peers()),
+            problems,
+        }
+    }
+
+    /// Serves until it is told to end, by a signal or by somebody who may; then undoes everything. `say` hears of problems.
+    /// The caller has blocked the signals (see [`signal::ending`]) before it began.
+    pub fn serve(mut self, mut say: impl FnMut(&str)) -> Result<Report, DaemonError> {
+        // Here, in the process that reads it: a descriptor of signals belongs to whoever listens to it.
+        let stop = signal::ending()?;
+        Place::handed_on(&mut self.lock);
+        let mut poll = Poll::new()?;
+        poll.add(&stop, STOP, Interest::Read)?;
+        poll.add(self.door.listener(), DOOR, Interest::Read)?;
+        poll.add(&self.watch, HOST, Interest::Read)?;
+        let every = self.windows.as_ref().map(|(_, every)| *every);
+        let mut last = self.clock.now();
+        let mut due = every.map(|every| last + every);
+        let mut tokens = Vec::new();
+        let asked_down = loop {
+            poll.wait(&self.clock, due, &mut tokens)?;
+            self.wakeups += 1;
+            if tokens.contains(&STOP) {
+                break None;
+            }
+            let now = self.clock.now();
+            if tokens.contains(&HOST) && self.watch.drain() && every.is_some() {
+                let soon = (now + SETTLE).max(last + REST);
+                due = Some(due.map_or(soon, |due| due.min(soon)));
+            }
+            if tokens.contains(&DOOR) {
+                let (came, sent_away) = self.door.admit();
+                sent_away.iter().for_each(|client| poll.remove(client));
+                for number in came {
+                    if let Some(client) = self.door.client(number) {
+                        poll.add(client, CLIENTS + number, Interest::Read)?;
+                    }
+                }
+            }
+            let clients: Vec<_> =
+                tokens.iter().filter(|token| **token > CLIENTS).map(|token| token - CLIENTS).collect();
+            if let Some(client) = clients.into_iter().find_map(|number| self.attend(number)) {
+                break Some(client);
+            }
+            if due.is_some_and(|due| due <= now) {
+                last = now;
+                due = every.map(|every| now + every);
+                self.refresh(now, &mut say);
+            }
+        };
+        let Self { ledger, door, .. } = self;
+        let report = ledger.undo_all();
+        if let (Some(client), Ok(report)) = (asked_down, &report) {
+            door::answer(&client, Answer::Down(Undoing::from(report)));
+        }
+        door.close();
+        Ok(report?)
+    }
+
+    /// Hears a client; its connection if it wants the end and may have it.
+    fn attend(&mut self, number: u64) -> Option<std::os::fd::OwnedFd> {
+        match self.door.hear(number)? {
+            (client, Asked::Down) => Some(client),
+            (client, Asked::Status) => {
+                door::answer(&client, Answer::Status(self.status()));
+                None
+            }
+        }
+    }
+
+    fn refresh(&mut self, now: Instant, say: &mut impl FnMut(&str)) {
+        let Some((windows, _)) = &mut self.windows else { return };
+        let before = self.problem.take();
+        if let Err(why) = windows.refresh(now, &mut self.ledger) {
+            // What is there stays, and is in the journal; the next round tries again.
+            let why = why.to_string();
+            if before.as_ref() != Some(&why) {
+                say(&why);
+            }
+            self.problem = Some(why);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Changes of a host: one kind a file, and [`ALL`] of them. Each can be made where nothing of its name is there, told in
+//! words, and undone as often as one likes: what is gone already, or has become somebody else's, is left alone.
+//!
+//! A new kind is one file, one line here and one arm in each of three functions.
+
+pub mod route;
+pub mod rule;
+pub mod sysctl;
+pub mod table;
+
+use super::Kernel;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::path::PathBuf;
+
+/// A kind of change.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its name in the journal.
+    pub name: &'static str,
+    /// What it changes, and how it is undone.
+    pub what: &'static str,
+}
+
+/// Every kind.
+pub const ALL: &[Entry] = &[route::ENTRY, rule::ENTRY, sysctl::ENTRY, table::ENTRY];
+
+/// One change of a host, with all that it takes to undo it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Change {
+    /// A route in our table.
+    Route(route::Route),
+    /// A rule that leads to our table.
+    Rule(rule::Rule),
+    /// A value below /proc/sys.
+    Sysctl(sysctl::Sysctl),
+    /// Our nftables table.
+    Table(table::Table),
+}
+
+/// Why a change was not made or not undone.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// The kernel refused.
+    #[error("{0}")]
+    Kernel(#[from] super::KernelError),
+    /// Something of that name is there, and it is not ours.
+    #[error("{what} is there already and was not made by headstart; it is left alone")]
+    Occupied {
+        /// What.
+        what: String,
+    },
+    /// What would have to be changed back cannot be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The program that does it is missing or failed.
+    #[error("nft: {0}")]
+    Nft(String),
+    /// The journal holds something that this kind never wrote.
+    #[error("the journal names {0}, which headstart never changes; it is left alone")]
+    NotOurs(String),
+}
+
+impl ChangeError {
+    /// Whether a right is missing.
+    pub fn is_not_permitted(&self) -> bool {
+        match self {
+            Self::Kernel(e) => e.is_not_permitted(),
+            Self::File { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
+            Self::Nft(said) => said.contains("Operation not permitted"),
+            Self::Occupied { .. } | Self::NotOurs(_) => false,
+        }
+    }
+}
+
+/// What an undoing came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Undone {
+    /// It was there and is gone.
+    Removed,
+    /// It was not there (any more).
+    WasGone,
+    /// Somebody else has changed it since; why it was left as it is.
+    LeftAlone(String),
+}
+
+impl Change {
+    /// The name of its kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Route(_) => route::ENTRY.name,
+            Self::Rule(_) => rule::ENTRY.name,
+            Self::Sysctl(_) => sysctl::ENTRY.name,
+            Self::Table(_) => table::ENTRY.name,
+        }
+    }
+
+    /// Makes it. `lock` is held by every process that may still be at it, should this one be killed.
+    pub fn make(&self, kernel: &mut Kernel, lock: &File) -> Result<(), ChangeError> {
+        match self {
+            Self::Route(route) => route.make(kernel),
+            Self::Rule(rule) => rule.make(kernel),
+            Self::Sysctl(sysctl) => sysctl.make(),
+            Self::Table(table) => table.make(lock),
+        }
+    }
+
+    /// Undoes it, whether it was ever made or not.
+    pub fn undo(&self, kernel: &mut Kernel, lock: &File) -> Result<Undone, ChangeError> {
+        match self {
+            Self::Route(route) => route.undo(kernel),
+            Self::Rule(rule) => rule.undo(kernel),
+            Self::Sysctl(sysctl) => sysctl.undo(),
+            Self::Table(table) => table.undo(lock),
+        }
+    }
+}
+
+impl std::fmt::Display for Change {
+    /// The line that a person would type.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Route(route) => route.fmt(f),
+            Self::Rule(rule) => rule.fmt(f),
+            Self::Sysctl(sysctl) => sysctl.fmt(f),
+            Self::Table(table) => table.fmt(f),
+        }
+    }
+}
+
+/// Bytes of a message as hexadecimal digits: in the journal it must be legible, and exactly what was sent.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let bytes = text.as_bytes().chunks(2).map(|pair| byte(pair).filter(|_| pair.len() == 2)).collect();
+        Option::ok_or(bytes, serde::de::Error::custom("not a string of hexadecimal digits"))
+    }
+}

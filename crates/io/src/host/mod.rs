@@ -1,0 +1,66 @@
+//! What headstart changes on a host, and the way back (docs/decisions/0010).
+//!
+//! Every change is written into a [`journal`] that has reached the disk before the change is made, and every change can be
+//! undone twice without harm. Everything is in one routing table, one range of rule priorities, one nftables table, and bears
+//! a mark of ours, so that what others made is told apart and left alone. /etc is never written to.
+
+pub mod change;
+pub mod journal;
+pub mod ledger;
+mod netlink;
+pub mod place;
+pub mod watch;
+
+pub use netlink::{Kernel, KernelError};
+
+use headstart_core::wire::netlink::{AF_INET, AF_INET6};
+use std::ops::RangeInclusive;
+
+/// The mark of our routes and rules: a routing protocol number that nobody has registered (`rt_protos` of iproute2).
+pub const PROTOCOL: u8 = 72;
+/// The name of our nftables table.
+pub const TABLE_NAME: &str = "headstart";
+/// How many rule priorities are ours, the configured one and those before it.
+pub const PRIORITIES: u32 = 10;
+
+/// What is ours by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// The routing table.
+    pub table: u32,
+    /// The last of our rule priorities.
+    pub priority: u32,
+}
+
+impl Numbers {
+    /// Our rule priorities.
+    pub fn priorities(&self) -> RangeInclusive<u32> {
+        self.priority.saturating_sub(PRIORITIES - 1)..=self.priority
+    }
+}
+
+/// What is in our places without our mark, a line each, and what is there with it. Somebody else's things are never touched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Occupants {
+    /// Others'.
+    pub strangers: Vec<String>,
+    /// Ours.
+    pub ours: Vec<String>,
+}
+
+/// Looks into our routing table and at rules that lead there.
+pub fn occupants(kernel: &mut Kernel, numbers: Numbers) -> Result<Occupants, KernelError> {
+    let mut found = Occupants::default();
+    for family in [AF_INET, AF_INET6] {
+        let routes = kernel.routes(family)?.into_iter().filter(|route| route.table() == numbers.table);
+        for route in routes {
+            let place = if route.protocol() == PROTOCOL { &mut found.ours } else { &mut found.strangers };
+            place.push(change::route::in_words(&route));
+        }
+        for rule in kernel.rules(family)?.into_iter().filter(|rule| rule.table() == numbers.table) {
+            let place = if rule.protocol() == PROTOCOL { &mut found.ours } else { &mut found.strangers };
+            place.push(change::rule::in_words(&rule));
+        }
+    }
+    Ok(found)
+}

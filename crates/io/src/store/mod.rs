@@ -1,0 +1,303 @@
+//! What was learned, kept on disk for the next supervisor of this user: habits of programs and history of networks, never
+//! answers or connections. Names and addresses are sealed (see `seal` and docs/decisions/0008).
+//!
+//! Nothing here is needed to go on: whatever goes wrong is told in one line and ends in knowing nothing. Every call may
+//! take as long as a disk takes; the supervisor makes them in a thread of their own.
+
+mod file;
+mod place;
+mod record;
+mod seal;
+
+pub use file::FileError;
+pub use place::folder;
+pub use record::{Record, RecordError, What};
+
+use crate::clock::{self, Clock};
+use file::{Change, StoreFile};
+use headstart_core::connect::memory::{Memory, Program};
+use headstart_core::path::record::NetworkRecord;
+use record::age;
+use seal::{Digest, Seal};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+/// What nobody has used for so long is forgotten: a season.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 86_400);
+/// Programs and networks that are read; those saved last. More than a supervisor holds of each, so that another's survive.
+const MAX_OF_EACH: usize = 128;
+/// How long a full disk is left alone before learning is tried again.
+const PAUSE: Duration = Duration::from_secs(600);
+/// How often another supervisor is waited for, and how long: together longer than any of them takes for a change.
+const TRIES: u32 = 100;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
+/// What was kept, as old as it is now.
+#[derive(Debug, Default, PartialEq)]
+pub struct Kept {
+    /// Programs, the one saved last first.
+    pub memory: Memory,
+    /// Networks, the one saved last first.
+    pub networks: Vec<NetworkRecord>,
+}
+
+/// A store. See the module.
+#[derive(Debug)]
+pub struct Store {
+    file: StoreFile,
+    clock: Clock,
+    /// The content of each record, as it was last read or written.
+    known: BTreeMap<Digest, Vec<u8>>,
+    /// Records that are not worth keeping.
+    obsolete: Vec<Digest>,
+    notes: Vec<String>,
+    paused_until: Option<headstart_core::time::Instant>,
+    /// The wall clock, in seconds since 1970.
+    wall: fn() -> u64,
+}
+
+fn wall() -> u64 {
+    clock::wall().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl Store {
+    /// The store in `folder`; nothing is opened or made yet.
+    pub fn in_folder(folder: PathBuf) -> Self {
+        Self {
+            file: StoreFile::in_folder(folder),
+            clock: Clock::new(),
+            known: BTreeMap::new(),
+            obsolete: Vec::new(),
+            notes: Vec::new(),
+            paused_until: None,
+            wall,
+        }
+    }
+
+    /// What went wrong since the last question, each thing once and in one line.
+    pub fn notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Reads everything. What cannot be read is as if it had never been.
+    pub fn load(&mut self) -> Kept {
+        let read = self.file.key(false).and_then(|seal| match seal {
+            Some(seal) => self.patiently(StoreFile::read).map(|found| self.unseal(&seal, found)),
+            None => Ok(Vec::new()),
+        });
+        match read {
+            Ok(records) => self.select(records),
+            Err(why) => {
+                self.note(&why);
+                self.replace_if_bad(&why);
+                Kept::default()
+            }
+        }
+    }
+
+    /// Writes what is new since the last time. Whether anything had to be written and was.
+    pub fn save(&mut self, memory: &Memory, networks: &[NetworkRecord]) -> bool {
+        if self.paused_until.is_some_and(|until| self.clock.now() < until) {
+            return false;
+        }
+        let programs = memory.programs.iter().cloned().map(What::Program);
+        let all: Vec<What> = programs.chain(networks.iter().cloned().map(What::Network)).collect();
+        let mut saved = self.try_to_save(&all);
+        if let Err(why) = &saved
+            && why.is_of_the_file()
+        {
+            self.note(why);
+            if self.replace_if_bad(why) {
+                saved = self.try_to_save(&all);
+            }
+        }
+        match saved {
+            Ok(written) => {
+                self.paused_until = None;
+                written
+            }
+            Err(why) => {
+                if self.paused_until.is_none() {
+                    self.note(&why);
+                }
+                self.paused_until = Some(self.clock.now() + PAUSE);
+                false
+            }
+        }
+    }
+
+    /// Forgets what is kept of `app` and of the host `host`; everything, if neither is given. How much there was of it:
+    /// programs that were changed or removed, or all records.
+    pub fn forget(&mut self, app: Option<&str>, host: Option<&str>) -> Result<usize, FileError> {
+        self.known.clear();
+        if app.is_none() && host.is_none() {
+            let before = self.file.key(false).ok().flatten().and_then(|_| self.patiently(StoreFile::read).ok());
+            self.file.remove()?;
+            return Ok(before.map_or(0, |all| all.len()));
+        }
+        let Some(seal) = self.file.key(false)? else { return Ok(0) };
+        let found = self.patiently(StoreFile::read)?;
+        let mut changes = Vec::new();
+        for (digest, record) in self.unseal(&seal, found) {
+            let What::Program(program) = record.what else { continue };
+            if app.is_some_and(|app| app != program.app) {
+                continue;
+            }
+            let left = host.map(|host| without(program.clone(), host));
+            if left.as_ref() == Some(&program) {
+                continue;
+            }
+            let left = left.map(|left| self.sealed(&seal, &digest, record.saved_at, &What::Program(left)));
+            changes.push((digest, left.transpose()?));
+        }
+        self.known.clear();
+        self.patiently(|file| file.write(&changes))?;
+        Ok(changes.len())
+    }
+
+    fn try_to_save(&mut self, all: &[What]) -> Result<bool, FileError> {
+        if all.is_empty() && self.obsolete.is_empty() {
+            return Ok(false);
+        }
+        let Some(seal) = self.file.key(true)? else { return Ok(false) };
+        let now = (self.wall)();
+        let mut changes: Vec<Change> = self.obsolete.iter().map(|digest| (*digest, None)).collect();
+        let mut contents = Vec::new();
+        for what in all {
+            let digest = seal.digest(&what.name());
+            let Ok(content) = unaged(what).encode() else { continue };
+            if self.known.get(&digest) == Some(&content) {
+                continue;
+            }
+            changes.push((digest, Some(self.sealed(&seal, &digest, now, what)?)));
+            contents.push((digest, content));
+        }
+        if changes.is_empty() {
+            return Ok(false);
+        }
+        self.patiently(|file| file.write(&changes))?;
+        self.known.extend(contents);
+        self.obsolete.clear();
+        Ok(true)
+    }
+
+    fn sealed(&self, seal: &Seal, digest: &Digest, saved_at: u64, what: &What) -> Result<Vec<u8>, FileError> {
+        let failed = |source| FileError::Io { path: self.file.path(), source };
+        let content = what.encode().and_then(|content| Record::wrap(saved_at, &content));
+        seal.close(digest, &content.map_err(|e| failed(std::io::Error::other(e)))?).map_err(failed)
+    }
+
+    /// What is in the records; those that cannot be opened or read are as good as gone.
+    fn unseal(&mut self, seal: &Seal, found: Vec<(Digest, Vec<u8>)>) -> Vec<(Digest, Record)> {
+        let mut records = Vec::new();
+        let mut unreadable = 0;
+        for (digest, sealed) in found {
+            match seal.open(&digest, &sealed).and_then(|plain| Record::decode(&plain).ok()) {
+                Some(record) => records.push((digest, record)),
+                None => {
+                    unreadable += 1;
+                    self.obsolete.push(digest);
+                }
+            }
+        }
+        if unreadable > 0 {
+            let path = self.file.path();
+            self.notes.push(format!("{unreadable} records of {} cannot be read and are dropped", path.display()));
+        }
+        records
+    }
+
+    /// Sorts out what is too old or too much.
+    fn select(&mut self, mut records: Vec<(Digest, Record)>) -> Kept {
+        let now = (self.wall)();
+        records.sort_by_key(|(_, record)| std::cmp::Reverse(record.saved_at));
+        let mut kept = Kept::default();
+        for (digest, Record { saved_at, what }) in records {
+            let age = age(saved_at, now);
+            let room = match &what {
+                What::Program(_) => kept.memory.programs.len() < MAX_OF_EACH,
+                What::Network(_) => kept.networks.len() < MAX_OF_EACH,
+            };
+            if !room || age > FORGOTTEN_AFTER {
+                self.obsolete.push(digest);
+                continue;
+            }
+            if let Ok(content) = unaged(&what).encode() {
+                self.known.insert(digest, content);
+            }
+            match what {
+                What::Program(program) => kept.memory.programs.push(program),
+                What::Network(network) => kept.networks.push(network.aged(age)),
+            }
+        }
+        kept
+    }
+
+    /// Does `what` to the file, and again while another supervisor is at it.
+    fn patiently<T>(&self, mut what: impl FnMut(&StoreFile) -> Result<T, FileError>) -> Result<T, FileError> {
+        for _ in 0..TRIES {
+            match what(&self.file) {
+                Err(FileError::Busy(_)) => self.clock.sleep(BETWEEN_TRIES),
+                other => return other,
+            }
+        }
+        what(&self.file)
+    }
+
+    fn note(&mut self, why: &FileError) {
+        let what = match why {
+            FileError::Full { .. } => "learning pauses, as far as it outlives the supervisor",
+            _ if why.is_of_the_file() => "it begins anew",
+            _ => "what was learned is not kept",
+        };
+        self.notes.push(format!("history: {why}; {what}"));
+    }
+
+    /// Makes room for a new file where the old one is no good. Whether there is room now.
+    fn replace_if_bad(&mut self, why: &FileError) -> bool {
+        if !why.is_of_the_file() {
+            return false;
+        }
+        self.known.clear();
+        self.obsolete.clear();
+        if self.file.key(false).is_err() {
+            self.file.remove_key();
+        }
+        match self.file.set_aside() {
+            Ok(to) => {
+                self.notes.push(format!("history: the old one is now {}", to.display()));
+                true
+            }
+            // There was none, only a key that was none.
+            Err(FileError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => true,
+            Err(_) => false,
+        }
+    }
+}
+
+/// The same without what changes by the passing of time alone, to be compared.
+fn unaged(what: &What) -> What {
+    let mut what = what.clone();
+    if let What::Network(network) = &mut what {
+        for peer in &mut network.peers {
+            peer.used_ago_s = 0;
+            peer.failed_ago_s = peer.failed_ago_s.map(|_| 0);
+        }
+        network.peers.sort_by_key(|peer| peer.address);
+    }
+    what
+}
+
+/// What is left of `program` when `host` is forgotten.
+fn without(mut program: Program, host: &str) -> Program {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    program.names.retain(|name| name.name != host);
+    for name in &mut program.names {
+        name.followers.retain(|follower| follower.name != host);
+    }
+    program
+}
+
+#[cfg(test)]
+mod tests;

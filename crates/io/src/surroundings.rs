@@ -1,0 +1,90 @@
+//! What tells the network that this host is on from others, read from the kernel; what it means is
+//! [`headstart_core::path::identity`]'s business. Nothing is sent.
+
+use crate::sys::netlink::{Netlink, NetlinkError};
+use headstart_core::path::identity::{Surroundings, WayOut, prefix};
+use std::net::{IpAddr, SocketAddr};
+
+/// Where to, to see how packets for the Internet leave: documentation addresses (RFC 5737, RFC 3849), to which nothing is
+/// sent.
+const FAR: [IpAddr; 2] = [
+    IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
+
+/// Looks around in the network namespace of the calling thread; `servers` are its DNS servers.
+pub fn look(servers: &[SocketAddr]) -> Result<Surroundings, NetlinkError> {
+    let mut netlink = Netlink::open()?;
+    Ok(Surroundings {
+        v4: way_out(&mut netlink, FAR[0])?,
+        v6: way_out(&mut netlink, FAR[1])?,
+        ssid: None,
+        servers: servers.iter().map(SocketAddr::ip).collect(),
+    })
+}
+
+fn way_out(netlink: &mut Netlink, far: IpAddr) -> Result<Option<WayOut>, NetlinkError> {
+    let Some(route) = netlink.route_to(far)? else { return Ok(None) };
+    let hardware = match route.gateway {
+        Some(gateway) => netlink.hardware_of(route.interface, gateway)?,
+        None => None,
+    };
+    let length = match route.source {
+        Some(source) => netlink.prefix_length(source)?,
+        None => None,
+    };
+    let prefix = route.source.zip(length).map(|(source, length)| (prefix(source, length), length));
+    Ok(Some(WayOut { gateway: route.gateway, hardware, prefix }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::netlink::{LOOPBACK, Mac, VethEnd, Via};
+    use crate::sys::netns::NetNs;
+
+    const ROUTER: Mac = [2, 0, 0, 0, 0, 9];
+
+    #[test]
+    fn looking_around_on_this_host_fails_for_no_reason_of_its_own() {
+        let servers = [SocketAddr::from(([192, 0, 2, 53], 53))];
+        let seen = look(&servers).unwrap();
+        assert_eq!(seen.servers, [servers[0].ip()]);
+    }
+
+    #[test]
+    #[ignore = "needs network namespaces: cargo xtask test"]
+    fn a_host_that_comes_back_is_on_the_same_network_and_behind_another_router_on_another() {
+        let Ok(here) = NetNs::create() else { return eprintln!("skipped: no network namespaces for this user") };
+        let there = NetNs::create().unwrap();
+        here.run(|| {
+            let nowhere = look(&[]).unwrap();
+            assert_eq!((&nowhere.v4, &nowhere.v6), (&None, &None));
+            let mut netlink = Netlink::open().unwrap();
+            let one = VethEnd { name: "one", mac: [2, 0, 0, 0, 0, 1], ns: &here };
+            netlink.veth(one, VethEnd { name: "two", mac: ROUTER, ns: &there }).unwrap();
+            let index = netlink.index("one").unwrap();
+            netlink.up(LOOPBACK).unwrap();
+            netlink.up(index).unwrap();
+            let (router, far) = (IpAddr::from([192, 0, 2, 129]), IpAddr::from([0, 0, 0, 0]));
+            netlink.address(index, [192, 0, 2, 135].into(), 25).unwrap();
+            netlink.route(far, 0, Via::Gateway(router, index)).unwrap();
+            let unheard = look(&[]).unwrap();
+            netlink.neighbour(index, router, ROUTER).unwrap();
+            let heard = look(&[]).unwrap();
+            assert!(heard.refines(&unheard) && heard.network() != unheard.network());
+            let way = heard.v4.clone().unwrap();
+            assert_eq!((way.hardware, way.prefix), (Some(ROUTER), Some(([192, 0, 2, 128].into(), 25))));
+            // Another lease.
+            netlink.delete_address(index, [192, 0, 2, 135].into(), 25).unwrap();
+            assert_eq!(look(&[]).unwrap().v4, None);
+            netlink.address(index, [192, 0, 2, 200].into(), 25).unwrap();
+            netlink.route(far, 0, Via::Gateway(router, index)).unwrap();
+            netlink.neighbour(index, router, ROUTER).unwrap();
+            assert_eq!(look(&[]).unwrap().network(), heard.network());
+            netlink.neighbour(index, router, [2, 0, 0, 0, 0, 8]).unwrap();
+            assert_ne!(look(&[]).unwrap().network(), heard.network());
+        })
+        .unwrap();
+    }
+}

@@ -1,0 +1,217 @@
+//! What the kernel would do: where it would send a packet, who the next router is, which prefix an address belongs to.
+//! Asks; changes nothing and sends nothing to the network.
+
+use super::{Mac, Netlink, NetlinkError, family};
+use netlink_packet_core::{NLM_F_DUMP, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use rustix::io::Errno;
+use std::io;
+use std::net::IpAddr;
+
+/// The way that a packet would take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// The interface that it would leave by.
+    pub interface: u32,
+    /// The next router, if it would not be delivered on the link itself.
+    pub gateway: Option<IpAddr>,
+    /// The address that it would be sent from.
+    pub source: Option<IpAddr>,
+}
+
+impl Netlink {
+    /// The way of a packet to `to`, all tables and rules of the host considered; `None` if there is none.
+    pub fn route_to(&mut self, to: IpAddr) -> Result<Option<Route>, NetlinkError> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(to);
+        message.header.destination_prefix_length = if to.is_ipv4() { 32 } else { 128 };
+        message.attributes.push(RouteAttribute::Destination(RouteAddress::from(to)));
+        let unreachable = [Errno::NETUNREACH, Errno::HOSTUNREACH, Errno::ACCESS, Errno::INVAL, Errno::AFNOSUPPORT];
+        let found = match self.answers(0, RouteNetlinkMessage::GetRoute(message)) {
+            Ok(found) => found,
+            Err(e) if unreachable.iter().any(|errno| Some(errno.raw_os_error()) == e.raw_os_error()) => {
+                return Ok(None);
+            }
+            Err(source) => return Err(NetlinkError { what: format!("asking for the route to {to}"), source }),
+        };
+        Ok(found.into_iter().find_map(|message| match message {
+            RouteNetlinkMessage::NewRoute(route) if route.header.kind == RouteType::Unicast => Some(way(&route)),
+            _ => None,
+        }))
+    }
+
+    /// The hardware address of `ip` on `interface`, if the kernel has it.
+    pub fn hardware_of(&mut self, interface: u32, ip: IpAddr) -> Result<Option<Mac>, NetlinkError> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = family(ip);
+        let what = || format!("asking for the neighbours on interface {interface}");
+        let found = self.answers(NLM_F_DUMP, RouteNetlinkMessage::GetNeighbour(message));
+        let found = found.map_err(|source| NetlinkError { what: what(), source })?;
+        Ok(found.into_iter().find_map(|message| match message {
+            RouteNetlinkMessage::NewNeighbour(n) if n.header.ifindex == interface => hardware(&n, ip),
+            _ => None,
+        }))
+    }
+
+    /// The length of the prefix of this host's own address `ip`.
+    pub fn prefix_length(&mut self, ip: IpAddr) -> Result<Option<u8>, NetlinkError> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(ip);
+        let found = self.answers(NLM_F_DUMP, RouteNetlinkMessage::GetAddress(message));
+        let found =
+            found.map_err(|source| NetlinkError { what: "asking for this host's addresses".to_owned(), source })?;
+        Ok(found.into_iter().find_map(|message| match message {
+            RouteNetlinkMessage::NewAddress(a) if is_of(&a, ip) => Some(a.header.prefix_len),
+            _ => None,
+        }))
+    }
+
+    /// Sends a question and collects its answers; what cannot be read is left out.
+    fn answers(&mut self, flags: u16, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+        let bytes = self.bytes(flags, message);
+        self.socket.send(&bytes, 0)?;
+        let mut found = Vec::new();
+        loop {
+            let (answer, _) = self.socket.recv_from_full()?;
+            if answer.is_empty() {
+                return Ok(found);
+            }
+            for piece in pieces(&answer) {
+                let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(piece) else { continue };
+                if message.header.sequence_number != self.sequence {
+                    continue;
+                }
+                match message.payload {
+                    NetlinkPayload::Done(_) => return Ok(found),
+                    NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+                    NetlinkPayload::Error(_) => return Ok(found),
+                    NetlinkPayload::InnerMessage(inner) => found.push(inner),
+                    _ => {}
+                }
+            }
+            // Only dumps are told their end.
+            if flags & NLM_F_DUMP == 0 && !found.is_empty() {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+/// The messages in a datagram, each of which begins with its length in the host's byte order and is padded to four bytes
+/// (netlink(7)).
+fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
+        let piece = bytes.get(..length).filter(|piece| !piece.is_empty())?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(piece)
+    })
+}
+
+fn way(route: &RouteMessage) -> Route {
+    let mut way = Route::default();
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Oif(interface) => way.interface = *interface,
+            RouteAttribute::Gateway(address) => way.gateway = ip_of(address),
+            RouteAttribute::PrefSource(address) => way.source = ip_of(address),
+            // An IPv4 route by an IPv6 router (RFC 5549).
+            RouteAttribute::Via(netlink_packet_route::route::RouteVia::Inet6(ip)) => way.gateway = Some((*ip).into()),
+            _ => {}
+        }
+    }
+    way
+}
+
+fn ip_of(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(ip) => Some((*ip).into()),
+        RouteAddress::Inet6(ip) => Some((*ip).into()),
+        _ => None,
+    }
+}
+
+fn hardware(neighbour: &NeighbourMessage, ip: IpAddr) -> Option<Mac> {
+    let is_it = neighbour.attributes.iter().any(|attribute| match attribute {
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(n)) => ip == IpAddr::V4(*n),
+        NeighbourAttribute::Destination(NeighbourAddress::Inet6(n)) => ip == IpAddr::V6(*n),
+        _ => false,
+    });
+    neighbour.attributes.iter().filter(|_| is_it).find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(bytes) => Mac::try_from(bytes.as_slice()).ok(),
+        _ => None,
+    })
+}
+
+/// Whether `message` is about `ip`; on point-to-point links `Address` is the other end's.
+fn is_of(message: &AddressMessage, ip: IpAddr) -> bool {
+    let local = message.attributes.iter().find_map(|a| match a {
+        AddressAttribute::Local(local) => Some(*local),
+        _ => None,
+    });
+    let address = message.attributes.iter().find_map(|a| match a {
+        AddressAttribute::Address(address) => Some(*address),
+        _ => None,
+    });
+    local.or(address) == Some(ip)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::netlink::{LOOPBACK, VethEnd, Via};
+    use crate::sys::netns::NetNs;
+
+    #[test]
+    fn pieces_end_with_what_is_no_message() {
+        let two: Vec<u8> = [&6u32.to_ne_bytes()[..], &[1, 2, 0, 0], &4u32.to_ne_bytes()[..]].concat();
+        assert_eq!(pieces(&two).map(<[u8]>::len).collect::<Vec<_>>(), [6, 4]);
+        assert_eq!(pieces(&[]).count() + pieces(&0u32.to_ne_bytes()).count() + pieces(&[9, 0, 0]).count(), 0);
+        assert_eq!(pieces(&u32::MAX.to_ne_bytes()).count(), 0, "longer than the datagram");
+    }
+
+    #[test]
+    fn the_way_to_this_host_itself_is_no_way_out() {
+        let mut netlink = Netlink::open().unwrap();
+        assert_eq!(netlink.route_to([127, 0, 0, 1].into()).unwrap(), None, "local, not unicast");
+    }
+
+    #[test]
+    #[ignore = "needs network namespaces: cargo xtask test"]
+    fn the_next_router_its_hardware_address_and_our_prefix_are_told() {
+        let Ok(here) = NetNs::create() else { return eprintln!("skipped: no network namespaces for this user") };
+        let there = NetNs::create().unwrap();
+        let (mac, router): (Mac, IpAddr) = ([2, 0, 0, 0, 0, 9], [192, 0, 2, 1].into());
+        here.run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            let to = [198, 51, 100, 1].into();
+            assert_eq!(netlink.route_to(to).unwrap(), None, "no route yet");
+            let one = VethEnd { name: "one", mac: [2, 0, 0, 0, 0, 1], ns: &here };
+            netlink.veth(one, VethEnd { name: "two", mac, ns: &there }).unwrap();
+            there
+                .run(|| {
+                    let mut netlink = Netlink::open().unwrap();
+                    let two = netlink.index("two").unwrap();
+                    netlink.up(two).unwrap();
+                })
+                .unwrap();
+            let index = netlink.index("one").unwrap();
+            netlink.up(LOOPBACK).unwrap();
+            netlink.up(index).unwrap();
+            netlink.address(index, [192, 0, 2, 7].into(), 24).unwrap();
+            netlink.route([0, 0, 0, 0].into(), 0, Via::Gateway(router, index)).unwrap();
+            let way = netlink.route_to(to).unwrap().unwrap();
+            let expected = Route { interface: index, gateway: Some(router), source: Some([192, 0, 2, 7].into()) };
+            assert_eq!(way, expected);
+            assert_eq!(netlink.hardware_of(index, router).unwrap(), None, "not heard yet");
+            netlink.neighbour(index, router, mac).unwrap();
+            assert_eq!(netlink.hardware_of(index, router).unwrap(), Some(mac));
+            assert_eq!(netlink.prefix_length([192, 0, 2, 7].into()).unwrap(), Some(24));
+            assert_eq!(netlink.prefix_length([192, 0, 2, 8].into()).unwrap(), None);
+        })
+        .unwrap();
+    }
+}

@@ -1,0 +1,195 @@
+//! `page-load`: what getting connected sooner means to whoever waits for a page (claim P1.8).
+//!
+//! Whole pages are loaded by a browser in virtual time ([`crate::sim::Browser`]): every arm loads the same pages in the same
+//! worlds with the same seeds, on a first visit and on a later one, half an hour after it, when answers with a lifetime of
+//! five minutes are gone. Pages are the project's own unless others are given.
+
+mod measure;
+mod rows;
+
+use super::{Claims, Condition as About, Context, Entry, Outcome};
+use crate::condition::page::Families;
+use crate::page::{self, Dependency, Page, synthetic};
+use measure::Block;
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "page-load",
+    shows: "Pages load sooner, on a first visit and more so on a later one, and none loads later",
+    claims: &[rows::CLAIM],
+    conditions: &["lte", "3g", "wlan", "dual-stack"],
+    needs_namespaces: false,
+    run,
+};
+
+/// A network of the experiment.
+struct Place {
+    name: &'static str,
+    link: &'static str,
+    families: Families,
+    about: &'static str,
+}
+
+const PLACES: [Place; 4] = [
+    Place {
+        name: "lte",
+        link: "lte",
+        families: Families::Alike,
+        about: "link `lte`; A and AAAA records after the same time, 3 ms at the median beyond the link; no host fails",
+    },
+    Place { name: "3g", link: "3g", families: Families::Alike, about: "link `3g`; the rest as `lte`" },
+    Place {
+        name: "wlan",
+        link: "wlan-strong",
+        families: Families::Alike,
+        about: "link `wlan-strong`, which both directions share with a neighbour; the rest as `lte`",
+    },
+    Place {
+        name: "dual-stack",
+        link: "lte",
+        families: Families::Paper1,
+        about: "link `lte`; the two families as in `paper1-lte`: A records after 3 ms at the median, AAAA records after 22, 5 % \
+                of hosts refuse over IPv6. Hosts in a black hole are left out: without a race each costs two minutes",
+    },
+];
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    let claims = Claims::built_in()?;
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    outcome.method = METHOD.map(str::to_owned).to_vec();
+    outcome.notes = NOTES.map(str::to_owned).to_vec();
+    let (pages, seeds, whose) = pages(cx, &mut outcome)?;
+    let readings: &[Dependency] = match pages.iter().any(|p| p.objects.iter().any(|o| o.structure != o.gate)) {
+        true => &Dependency::BOTH,
+        false => &[Dependency::Structure],
+    };
+    let places: Vec<&Place> = PLACES.iter().filter(|p| cx.wants(p.name)).collect();
+    let total = (places.len() * readings.len() * pages.len()) as u64;
+    let mut done = 0;
+    for place in places {
+        for reading in readings {
+            let mut block = Block::new(place, *reading);
+            for page in &pages {
+                if cx.progress.stop() {
+                    outcome.invalidate("it was stopped before the end");
+                    return Ok(outcome);
+                }
+                cx.progress.step(done, total, &format!("{}, {}", block.name, page.name));
+                done += 1;
+                block.load(page, cx.seed, seeds)?;
+            }
+            for visit in measure::Visit::BOTH {
+                let name = block.condition(visit);
+                let about = format!(
+                    "{}: {}. {whose}, each loaded in {seeds} worlds, {}.",
+                    place.name,
+                    place.about,
+                    visit.about()
+                );
+                outcome.conditions.push(About { name, about });
+            }
+            let judged = (place.name == rows::JUDGED && *reading == Dependency::Structure).then_some(&claims);
+            outcome.rows.extend(rows::of(&block, judged, cx.seed)?);
+            outcome.samples.extend(block.samples());
+            outcome.prices.extend(block.prices());
+        }
+    }
+    Ok(outcome)
+}
+
+/// The pages, in how many worlds each is loaded, and where they come from.
+fn pages(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<(Vec<Page>, u64, String)> {
+    let (most, seeds) = if cx.quick { (24, 2) } else { (240, 3) };
+    let Some(path) = &cx.pages else {
+        let count = if cx.quick { most } else { 120 };
+        let pages: Vec<Page> = synthetic::pages(cx.seed, count).collect();
+        return Ok((pages, seeds, format!("{count} pages of the generator")));
+    };
+    let (mut pages, broken) = page::spec::read(&if path.is_dir() { path.join("specs.jsonl") } else { path.clone() })?;
+    outcome.notes.extend(broken.iter().map(|e| format!("left out: {e}")));
+    // Pages of one site can be near copies: one of each.
+    let mut sites = std::collections::BTreeSet::new();
+    pages.retain(|p| sites.insert(p.site.clone()));
+    // Every so many, so that a quick run has not the first of the alphabet only.
+    let every = pages.len().div_ceil(most).max(1);
+    let pages: Vec<Page> = pages.into_iter().step_by(every).collect();
+    anyhow::ensure!(
+        !pages.is_empty(),
+        "{} has no page that can be loaded: {} lines are broken",
+        path.display(),
+        broken.len()
+    );
+    let whose = format!("{} page specs, one a site", pages.len());
+    Ok((pages, seeds, whose))
+}
+
+const METHOD: [&str; 4] = [
+    "A browser in virtual time asks for each object when what it waits for is there, over six connections an origin in \
+     HTTP/1.1 and one in HTTP/2 (objects that came over HTTP/3 come over HTTP/2), TLS 1.3 on each, CUBIC from ten segments, \
+     responses by urgency. Everything shares the access link. The page load time is that of the load event: scripts' own \
+     requests and media do not hold it up.",
+    "`bare` is a modern browser by itself: both records asked for at once and both awaited, IPv6 first, IPv4 beside it after \
+     300 ms. `sequential` is the Android of paper 1. `simultaneous` is the paper's method with its cache of an hour. The other \
+     races stand alone, with the lifetimes that records have. `headstart` is `adaptive` with answers kept for an hour.",
+    "A later visit is half an hour after the first, with an empty cache of objects, no open connection and no memory of the \
+     browser's: what helps is what is kept below it.",
+    "A value is the mean of a page over its worlds. Rows of pages of 1.5 to 3 s are of those that take so long under \
+     `sequential` on a first visit.",
+];
+
+const NOTES: [&str; 2] = [
+    "How far a host is over IPv4 is the page's; over IPv6 it is drawn, as in `paper1-lte`: page data have no IPv6.",
+    "Where pages come from specs, what an object waits for is inferred. Both readings are run; a gain is one only if it is \
+     in both.",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Row;
+
+    fn quick(condition: &str) -> Outcome {
+        ENTRY.start(&Context { quick: true, conditions: Some(vec![condition.into()]), ..Context::new(3) }).unwrap()
+    }
+
+    fn row<'a>(o: &'a Outcome, condition: &str, metric: &str, arm: &str, baseline: &str) -> &'a Row {
+        let is = |r: &&Row| {
+            r.condition == condition
+                && r.metric == metric
+                && r.arm == arm
+                && r.baseline_arm.as_deref() == Some(baseline)
+        };
+        o.rows.iter().find(is).unwrap_or_else(|| panic!("no row {condition} {metric} {arm} {baseline}"))
+    }
+
+    #[test]
+    fn a_later_visit_is_sooner_than_androids_and_than_a_browsers_own_and_repeats() {
+        let o = quick("lte");
+        for baseline in ["sequential", "bare"] {
+            let later = row(&o, "lte-later", "page load time, mean", "headstart", baseline);
+            assert!(later.ratio.unwrap() < 1.0, "{later:?}");
+        }
+        assert_eq!(o.last_line(), quick("lte").last_line());
+    }
+
+    #[test]
+    fn pages_of_others_are_read_and_broken_lines_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let object = r#"{"o":0,"p":"h2","t":"doc","s":200,"rq":600,"rh":400,"rb":9000,"w":9400,"par":-1,"gap":0}"#;
+        let line = |site: &str| {
+            format!(r#"{{"v":1,"id":"{site}","site":"{site}","main":0,"hosts":[{{"leg":5}}],"objs":[{object}]}}"#)
+        };
+        let file = dir.path().join("specs.jsonl");
+        std::fs::write(&file, format!("{}\nbroken\n{}\n{}\n", line("a"), line("a"), line("b"))).unwrap();
+        let cx = |pages: &std::path::Path| Context {
+            quick: true,
+            conditions: Some(vec!["3g".into()]),
+            pages: Some(pages.into()),
+            ..Context::new(1)
+        };
+        let o = ENTRY.start(&cx(dir.path())).unwrap();
+        assert!(o.notes.iter().any(|n| n.contains("specs.jsonl, byte")), "{:?}", o.notes);
+        assert!(o.conditions[0].about.contains("2 page specs"), "{:?}", o.conditions);
+        assert_eq!(o.last_line(), ENTRY.start(&cx(&file)).unwrap().last_line());
+    }
+}

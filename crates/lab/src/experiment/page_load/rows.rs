@@ -1,0 +1,78 @@
+//! Arms beside their baselines, the paper's claim, and the page that loses most.
+
+use super::measure::{Block, Visit};
+use crate::experiment::{Claims, Row, Series};
+use crate::stats::{Pairing, Statistic};
+
+/// The claim.
+pub const CLAIM: &str = "P1.8";
+/// The condition by which it is judged: the paper's network, as far as its baselines show it.
+pub const JUDGED: &str = "dual-stack";
+/// All of connect together.
+pub const OURS: &str = "headstart";
+/// What is measured.
+pub const METRIC: &str = "page load time";
+/// The paper's method.
+const PAPERS: &str = "simultaneous";
+const BASELINES: [&str; 2] = ["sequential", "bare"];
+const STATISTICS: [Statistic; 3] = [Statistic::Mean, Statistic::Median, Statistic::Quantile(0.95)];
+
+/// The pages that the paper looks at, in ms: Fig. 17.
+const PAPERS_PAGES: std::ops::Range<f64> = 1500.0..3000.0;
+/// A page that is slower by less is not slower, in percent.
+const SLOWER: f64 = 1.0;
+
+/// Every comparison of a block; rows serve the claim where `claims` are given.
+pub fn of(block: &Block, claims: Option<&Claims>, seed: u64) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let names: Vec<&str> = block.taken.iter().map(|t| t.arm.name).collect();
+    for visit in Visit::BOTH {
+        for baseline in BASELINES {
+            for arm in names.iter().filter(|n| !BASELINES.contains(n) || (**n == "bare" && baseline != "bare")) {
+                let (Some(a), Some(b)) = (block.series(visit, arm), block.series(visit, baseline)) else { continue };
+                for statistic in STATISTICS {
+                    rows.push(Row::compare(&a, &b, statistic, Pairing::Paired, seed)?);
+                }
+                if let Some((a, b)) = of_the_papers_size(block, &a, &b) {
+                    let row = Row::compare(&a, &b, Statistic::Mean, Pairing::Paired, seed)?;
+                    rows.push(match claims.filter(|_| *arm == PAPERS && baseline == "sequential") {
+                        Some(claims) => row.serving(claims, CLAIM, "least")?,
+                        None => row,
+                    });
+                }
+            }
+        }
+        rows.extend(against_bare(block, visit));
+    }
+    Ok(rows)
+}
+
+/// The pages of two series that take 1.5 to 3 s under `sequential` on a first visit, if there are any.
+fn of_the_papers_size(block: &Block, a: &Series, b: &Series) -> Option<(Series, Series)> {
+    let sequential = block.series(Visit::First, BASELINES[0])?;
+    let fits: Vec<bool> = sequential.values.iter().map(|v| v.is_some_and(|v| PAPERS_PAGES.contains(&v))).collect();
+    let metric = format!("{METRIC} of pages of 1.5 to 3 s");
+    let kept = |s: &Series| Series {
+        metric: metric.clone(),
+        values: s.values.iter().zip(&fits).filter(|(_, fits)| **fits).map(|(v, _)| *v).collect(),
+        ..s.clone()
+    };
+    fits.contains(&true).then(|| (kept(a), kept(b)))
+}
+
+/// Whether any page is slower than with the browser alone, and by how much.
+fn against_bare(block: &Block, visit: Visit) -> Vec<Row> {
+    let (Some(a), Some(b)) = (block.series(visit, OURS), block.series(visit, "bare")) else { return Vec::new() };
+    let percent: Vec<f64> =
+        a.present().iter().zip(b.present()).filter(|(_, b)| *b > 0.0).map(|(a, b)| 100.0 * (a / b - 1.0)).collect();
+    let worst = percent.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if !worst.is_finite() {
+        return Vec::new();
+    }
+    let slower = 100.0 * percent.iter().filter(|p| **p > SLOWER).count() as f64 / percent.len() as f64;
+    let row = |metric: &str, value: f64| Row::measured(&block.condition(visit), metric, "%", OURS, value);
+    vec![
+        row("slower than bare, the page that loses most", worst),
+        row("pages slower than bare by more than 1 %", slower),
+    ]
+}
