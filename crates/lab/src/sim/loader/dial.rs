@@ -61,11 +61,13 @@ impl Dialler {
             lifetime: arm.lifetime,
             faster: faster(world, arm.lifetime)?,
             seed,
-            servers: u32::try_from(world.resolvers.len()).unwrap_or(u32::MAX),
             ..connect::Settings::of(arm.race)
         };
+        let mut connector = Connector::new(settings);
+        let servers = u32::try_from(world.resolvers.len()).unwrap_or(u32::MAX);
+        connector.handle_input(Instant::ZERO, Input::Servers(servers));
         Ok(Self {
-            connector: Connector::new(settings),
+            connector,
             names: world.sites.iter().map(|s| s.name.clone()).collect(),
             calls: HashMap::new(),
             connecting: HashMap::new(),
