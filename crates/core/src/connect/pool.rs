@@ -27,8 +27,6 @@ pub const MAX_AGE: Duration = Duration::from_secs(10);
 pub const UNPROVEN: Duration = Duration::from_millis(500);
 /// How long a connection is left alone to see how long the server bears it: twice [`MAX_AGE`], since half of it counts.
 pub const PROBE: Duration = Duration::from_secs(20);
-/// A server that closes sooner is not worth a spare connection.
-const TOO_SHORT: Duration = Duration::from_millis(200);
 /// A server behind a port that says nothing about who speaks first must have been silent for so long: longer than any
 /// greeting takes that is not held back on purpose.
 const TRIAL: Duration = Duration::from_secs(3);
@@ -76,6 +74,8 @@ pub(super) struct Terms {
     pub fresh: Duration,
     /// It is closed when it is so old.
     pub keep: Duration,
+    /// Nothing is known of the server's patience yet: it is opened to learn as much as to be used.
+    pub learning: bool,
 }
 
 /// How a spare connection ended.
@@ -154,7 +154,6 @@ impl Pool {
             || chance < LIKELY
             || known.speaks_first
             || NEVER.contains(&host.port)
-            || known.closes.is_some_and(|closes| closes < TOO_SHORT)
             || self.hosts.get(host).is_some_and(resting);
         match () {
             () if unwanted => 0,
@@ -190,7 +189,7 @@ impl Pool {
         let Spare { host, terms, ready } = self.spares.remove(&number)?;
         let age = ready.map_or(Duration::ZERO, |at| now - at);
         // What was kept to learn how long it lasts has done so.
-        let probed = terms.fresh <= UNPROVEN && terms.keep > terms.fresh && end != End::Taken;
+        let probed = terms.learning && end != End::Taken;
         if end != End::Dropped && !probed {
             self.account(now, &host, end != End::Taken);
         }
@@ -230,14 +229,15 @@ impl Spare {
 /// How long a spare connection to this port is of use.
 pub(super) fn terms(port: u16, known: &Port) -> Terms {
     if !CLIENT_FIRST.contains(&port) && known.idle < TRIAL {
-        return Terms { fresh: Duration::ZERO, keep: PROBE };
+        return Terms { fresh: Duration::ZERO, keep: PROBE, learning: true };
     }
     let fresh = match known.closes {
         Some(closes) => (closes / 2).min(MAX_AGE),
         None => (known.idle / 2).clamp(UNPROVEN, MAX_AGE),
     };
     let proven = known.closes.is_none() && known.idle >= PROBE;
-    Terms { fresh, keep: if proven { fresh } else { PROBE } }
+    let learning = known.closes.is_none() && fresh <= UNPROVEN;
+    Terms { fresh, keep: if proven { fresh } else { PROBE }, learning }
 }
 
 /// What the end of a spare connection says of the server.
@@ -350,13 +350,13 @@ mod tests {
     #[test]
     fn age_is_bounded_by_what_the_server_bears() {
         let mut known = Port::default();
-        assert_eq!(terms(443, &known), Terms { fresh: UNPROVEN, keep: PROBE });
+        assert_eq!(terms(443, &known), Terms { fresh: UNPROVEN, keep: PROBE, learning: true });
         learn(&mut known, End::Expired, secs(6));
-        assert_eq!(terms(443, &known), Terms { fresh: secs(3), keep: PROBE });
+        assert_eq!(terms(443, &known), Terms { fresh: secs(3), keep: PROBE, learning: false });
         learn(&mut known, End::Expired, PROBE);
-        assert_eq!(terms(443, &known), Terms { fresh: MAX_AGE, keep: MAX_AGE });
+        assert_eq!(terms(443, &known), Terms { fresh: MAX_AGE, keep: MAX_AGE, learning: false });
         learn(&mut known, End::Closed, secs(5));
-        assert_eq!(terms(443, &known), Terms { fresh: secs(5) / 2, keep: PROBE });
+        assert_eq!(terms(443, &known), Terms { fresh: secs(5) / 2, keep: PROBE, learning: false });
         learn(&mut known, End::Closed, secs(1));
         assert_eq!(terms(443, &known).fresh, secs(1) / 2, "sooner: at once");
         learn(&mut known, End::Closed, secs(15));

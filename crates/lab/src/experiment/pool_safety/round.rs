@@ -92,6 +92,9 @@ impl Launched {
     }
 }
 
+/// What happens while a client waits.
+type Happens<'a> = &'a dyn Fn() -> anyhow::Result<()>;
+
 /// A folder of one supervisor, gone with it.
 struct Home(PathBuf);
 
@@ -170,7 +173,7 @@ pub fn play(
                 Disturbance::Network => Ok(network.change(Event::Leaves(Family::V6))?),
             }
         };
-        let happens: Option<(u64, &dyn Fn() -> anyhow::Result<()>)> = disturbed.then_some((when, &happens));
+        let happens = disturbed.then_some((when, &happens as Happens<'_>));
         sum.add(&launch(&network, &program, &home.0, &names, waits, happens)?);
         if disturbed && disturbance == Disturbance::Network {
             network.change(Event::Comes(Family::V6))?;
@@ -186,12 +189,14 @@ fn launch(
     home: &Path,
     names: &[&str],
     waits: u64,
-    happens: Option<(u64, &dyn Fn() -> anyhow::Result<()>)>,
+    happens: Option<(u64, Happens<'_>)>,
 ) -> anyhow::Result<Launched> {
     let file = home.join("summary");
     let _ = std::fs::remove_file(&file);
     let mut command = network.command(program)?;
-    command.env("XDG_RUNTIME_DIR", home).env("HEADSTART_LINGER", "2").env_remove("HEADSTART");
+    // What is learned here is of no use to anybody else.
+    command.env("XDG_RUNTIME_DIR", home).env("XDG_STATE_HOME", home).env("HOME", home);
+    command.env("HEADSTART_LINGER", "2").env_remove("HEADSTART");
     command.args(["run", "--quiet", "--summary"]).arg(&file).arg("--").arg(program).arg("client");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("starting the client")?;
     let (mut requests, answers) =
