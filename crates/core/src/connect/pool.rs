@@ -248,11 +248,11 @@ pub(super) fn learn(known: &mut Port, end: End, age: Duration) {
         End::Closed => {
             known.closes = Some(known.closes.map_or(age, |old| if age < old { age } else { (old + age) / 2 }));
         }
-        End::Taken | End::Expired => {
-            known.idle = known.idle.max(age);
-            known.closes =
-                known.closes.filter(|_| age < PROBE).map(|old| if age > old { (old + age) / 2 } else { old });
+        // It bears more than it was thought to: what closed the other was an accident. How much more is to be seen again.
+        End::Taken | End::Expired if known.closes.is_some_and(|closes| age > closes) => {
+            (known.closes, known.idle) = (None, age);
         }
+        End::Taken | End::Expired => known.idle = known.idle.max(age),
         End::Dropped => {}
     }
 }
@@ -363,6 +363,10 @@ mod tests {
         assert_eq!(terms(443, &known).fresh, secs(4), "later: half way");
         learn(&mut known, End::Expired, PROBE);
         assert_eq!(terms(443, &known).fresh, MAX_AGE, "it has borne it all");
+        learn(&mut known, End::Closed, secs(1) / 10);
+        assert_eq!(terms(443, &known).fresh, secs(1) / 20);
+        learn(&mut known, End::Taken, secs(1) / 5);
+        assert_eq!(terms(443, &known).fresh, UNPROVEN, "an accident, and nothing is known of it any more");
     }
 
     #[test]

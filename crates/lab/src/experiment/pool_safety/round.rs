@@ -54,11 +54,11 @@ impl Disturbance {
                 "Twelve hosts on a link of 2 ms each way; servers close what is silent for 1, 5 or 15 s, or never."
             }
             Self::Restarts => {
-                "The same; in half of the launches all servers end all connections while the client waits, half of \
+                "The same; in a fifth of the launches all servers end all connections while the client waits, half of \
                  these times by resetting them."
             }
             Self::Network => {
-                "The same; in half of the launches the client loses its IPv6 address while it waits, and has it back for \
+                "The same; in a fifth of the launches the client loses its IPv6 address while it waits, and has it back for \
                  the next."
             }
         }
@@ -121,12 +121,12 @@ fn world(seed: u64) -> anyhow::Result<World> {
     Ok(World { link: LINK.into(), ..world })
 }
 
-/// How long a client waits, in milliseconds: most of them not long, some longer than the most impatient servers, and a few
-/// longer than any connection may be kept.
+/// How long a client waits, in milliseconds: most of them not long, since a pool that is of no use opens less and less; some
+/// longer than the most impatient servers, and a few longer than any connection may be kept.
 fn wait(rng: &mut fastrand::Rng) -> u64 {
     match rng.u32(..100) {
-        0..60 => rng.u64(200..500),
-        60..90 => rng.u64(500..2500),
+        0..85 => rng.u64(200..450),
+        85..97 => rng.u64(450..2500),
         _ => rng.u64(2500..11_000),
     }
 }
@@ -161,7 +161,7 @@ pub fn play(
         }
         // The first two launches teach where the client goes.
         let waits = if n < 2 { 0 } else { wait(rng) };
-        let disturbed = n >= 2 && rng.bool();
+        let disturbed = n >= 2 && rng.u32(..5) == 0;
         let when = rng.u64(..=waits.saturating_sub(BEFORE));
         let happens = || -> anyhow::Result<()> {
             match disturbance {
