@@ -7,7 +7,7 @@
 use crate::config::{Config, all};
 use crate::exit::Usage;
 use anyhow::Context as _;
-use headstart_core::connect::{Settings, race};
+use headstart_core::connect::{Ahead, Settings, race};
 use headstart_core::time::Duration;
 use headstart_io::home::Home;
 use headstart_io::names::Names;
@@ -66,7 +66,9 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     fork::detach()?;
     let stop = settle()?;
     let make = || {
-        let mut all = Supervisor::new(settings(&Config::in_common()?)?, Names::of_host())?;
+        // A private one knows of no earlier run, and does nothing ahead.
+        let settings = Settings { ahead: Ahead::ON, ..settings(&Config::in_common()?)? };
+        let mut all = Supervisor::new(settings, Names::of_host())?;
         all.open(door)?;
         anyhow::Ok(all)
     };

@@ -32,6 +32,11 @@ pub enum Event {
         /// The TCP port that it is going to connect to, as far as it said so.
         port: Option<u16>,
     },
+    /// Nobody has asked yet: a connection is opened for a program that is expected to.
+    Ahead {
+        /// The TCP port.
+        port: u16,
+    },
     /// What is known of the name was there already.
     FromCache {
         /// The type of the record: A, AAAA, HTTPS.

@@ -12,6 +12,7 @@ mod place;
 mod preload;
 mod run;
 mod seccomp;
+mod spare;
 mod stub;
 mod token;
 

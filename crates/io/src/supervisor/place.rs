@@ -111,7 +111,7 @@ fn guess(servers: &[SocketAddr]) -> Surroundings {
 }
 
 /// The address that this host would send from to reach `to`; `None` without a route.
-fn own_address(to: SocketAddr) -> Option<IpAddr> {
+pub(super) fn own_address(to: SocketAddr) -> Option<IpAddr> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
     connect(&socket, &to).ok()?;

@@ -9,6 +9,7 @@ pub mod dns;
 mod files;
 mod http;
 pub mod https;
+pub mod idle;
 pub mod replay;
 pub mod ssh;
 pub mod stage;

@@ -1,5 +1,6 @@
 //! Conversations between programs, the connector and a scripted network, in virtual time.
 
+mod ahead;
 mod asks;
 mod contract;
 mod explained;
@@ -70,6 +71,8 @@ pub(super) struct Story {
     claimed: BTreeMap<RequestId, IpAddr>,
     /// Everything that came out, with its time in milliseconds.
     pub told: Vec<(u64, Output)>,
+    /// The account that calls are on.
+    pub account: u32,
     events: BTreeMap<(Instant, u64), Event>,
     next: u64,
 }
@@ -88,6 +91,7 @@ impl Story {
             rescuable: false,
             claimed: BTreeMap::new(),
             told: Vec::new(),
+            account: 0,
             events: BTreeMap::new(),
             next: 0,
         }
@@ -199,10 +203,22 @@ impl Story {
         self.run_while(self.now + ms(millis), |_| false);
     }
 
+    /// The launch that went on is over, and another one of `app` begins, on an account of its own.
+    pub fn launch(&mut self, app: &str) {
+        self.connector.close_account(self.account);
+        self.drain();
+        self.account += 1;
+        self.input(Input::Launched { account: self.account, app: app.into() });
+    }
+
+    fn request(&mut self) -> RequestId {
+        self.next += 1;
+        RequestId(u64::from(self.account) << 32 | self.next)
+    }
+
     /// getaddrinfo by `app`, waited for.
     pub fn resolve(&mut self, app: &str, name: &str, want: Want, port: Option<u16>) -> Resolved {
-        self.next += 1;
-        let request = RequestId(self.next);
+        let request = self.request();
         let before = self.told.len();
         self.input(Input::Resolve(request, Resolve { app: app.into(), name: name.into(), want, port }));
         let answer = |o: &Output| matches!(o, Output::Answer(r, _) if *r == request);
@@ -227,8 +243,7 @@ impl Story {
             accepts_mapped: domain == Family::V6,
             rescuable: self.rescuable && nonblocking,
         };
-        self.next += 1;
-        let request = RequestId(self.next);
+        let request = self.request();
         let before = self.told.len();
         self.claimed.insert(request, addr);
         self.input(Input::Claim(request, claim));
