@@ -22,7 +22,9 @@ fuzz_target!(|input: (&[u8], bool, u32, &[u8])| {
         reply[6..12].copy_from_slice(&[0, 2, 0, 2, 0, 2]);
     }
     reply.extend_from_slice(raw);
-    for answer in [question.answer_from(&reply, Duration::from_secs(age.into())), Some(question.empty()), Some(question.failed())] {
+    for answer in
+        [question.answer_from(&reply, Duration::from_secs(age.into())), Some(question.empty()), Some(question.failed())]
+    {
         let Some(answer) = answer else { continue };
         assert!(is_reply(&answer, query), "an answer is a reply to its question");
         assert!(answer.len() <= usize::from(u16::MAX), "no answer is larger than a datagram");

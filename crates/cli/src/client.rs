@@ -6,7 +6,9 @@ use headstart_core::path::Family;
 use headstart_io::sys::call_cost;
 use headstart_io::sys::libc_client::reach;
 use serde_json::{Value, json};
-use std::io::{BufRead, Write, stdin, stdout};
+use std::io::{BufRead, ErrorKind, Read, Write, stdin, stdout};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Arguments of `headstart client`.
@@ -17,7 +19,7 @@ pub struct Args {
 }
 
 /// Reads lines until the end of standard input: `NAME PORT [4|6|-] [MILLISECONDS]` (a family, and how long an attempt to
-/// connect may take), or `bench` and what to measure (see `call_cost::Request`). Visits that are read while others wait run
+/// connect may take), the same after `ask` to say a line on the connection and wait for an answer, or `bench` and what to measure (see `call_cost::Request`). Visits that are read while others wait run
 /// beside them.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(name) = &args.name {
@@ -56,13 +58,16 @@ struct Visit {
     port: u16,
     family: Option<Family>,
     patience: Option<Duration>,
+    /// Says a line on the connection, and waits for an answer.
+    asks: bool,
 }
 
 fn request(line: &str) -> Result<Request<'_>, String> {
     if let Some(what) = line.trim_start().strip_prefix("bench ") {
         return Ok(Request::Bench(what));
     }
-    let words: Vec<_> = line.split_ascii_whitespace().collect();
+    let (asks, visit) = line.trim_start().strip_prefix("ask ").map_or((false, line), |visit| (true, visit));
+    let words: Vec<_> = visit.split_ascii_whitespace().collect();
     let [name, port, ref rest @ ..] = words[..] else {
         return Err(format!("{line:?} is not NAME PORT [4|6|-] [MILLISECONDS], nor bench and what to measure"));
     };
@@ -73,12 +78,16 @@ fn request(line: &str) -> Result<Request<'_>, String> {
     };
     let patience = rest.get(1).and_then(|ms| ms.parse().ok()).map(Duration::from_millis);
     let port = port.parse().map_err(|e| format!("{port:?} is not a port: {e}"))?;
-    Ok(Request::Visit(Visit { name: name.to_owned(), port, family, patience }))
+    Ok(Request::Visit(Visit { name: name.to_owned(), port, family, patience, asks }))
 }
 
 impl Visit {
     fn answer(&self) -> Value {
         match reach(&self.name, self.port, self.family, self.patience) {
+            Ok(reached) if self.asks => match ask(reached.socket) {
+                Ok(()) => json!({ "name": self.name, "peer": reached.peer.ip().to_string() }),
+                Err(e) => json!({ "name": self.name, "error": format!("{}: no answer: {e}", self.name) }),
+            },
             Ok(reached) => json!({
                 "name": self.name,
                 "lookup_ms": reached.lookup.as_secs_f64() * 1e3,
@@ -87,6 +96,16 @@ impl Visit {
             }),
             Err(e) => json!({ "name": self.name, "error": e.to_string() }),
         }
+    }
+}
+
+/// Says a line, and waits for anything to be said to it.
+fn ask(socket: OwnedFd) -> std::io::Result<()> {
+    let mut stream = TcpStream::from(socket);
+    stream.write_all(b"hello\n")?;
+    match stream.read(&mut [0; 64])? {
+        0 => Err(ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
     }
 }
 

@@ -118,6 +118,7 @@ fn words(event: &Event) -> (&'static str, String) {
     match event {
         Event::Asked { port: Some(port) } => ("asked", format!("by the program, which will connect to port {port}")),
         Event::Asked { port: None } => ("asked", "by the program".into()),
+        Event::Ahead { port } => ("ahead", format!("a connection to port {port}, before the program asks")),
         Event::FromCache { record, addresses } => ("known", format!("{record}: {}", list(addresses))),
         Event::Query { record, before: 0 } => ("query", record.to_string()),
         Event::Query { record, before } => ("query", format!("{record}, try {}", before + 1)),

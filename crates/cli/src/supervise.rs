@@ -7,7 +7,7 @@
 use crate::config::{Config, all};
 use crate::exit::Usage;
 use anyhow::Context as _;
-use headstart_core::connect::{Settings, race};
+use headstart_core::connect::{Ahead, Settings, race};
 use headstart_core::time::Duration;
 use headstart_io::home::Home;
 use headstart_io::names::Names;
@@ -65,11 +65,10 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     let home = Home::inherited(args.home, lock);
     fork::detach()?;
     let stop = settle()?;
-    // It serves many programs, each of which has descriptors of its own.
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
     let make = || {
-        let mut all = Supervisor::new(settings(&Config::in_common()?)?, Names::of_host())?;
+        // A private one knows of no earlier run, and does nothing ahead.
+        let settings = Settings { ahead: Ahead::ON, ..settings(&Config::in_common()?)? };
+        let mut all = Supervisor::new(settings, Names::of_host())?;
         all.open(door)?;
         anyhow::Ok(all)
     };
@@ -114,6 +113,9 @@ fn copy(descriptor: rustix::fd::BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {
 /// Cuts this process loose. What it returns becomes readable when somebody wants it to end.
 fn settle() -> anyhow::Result<OwnedFd> {
     let stop = signal::ending()?;
+    // It serves many programs, each of which has descriptors of its own.
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
     // For ps(1): a private one has the command line of its run.
     cut_loose(c"headstart-super")?;
     Ok(stop)

@@ -94,7 +94,7 @@ pub enum Reply {
     /// The run is being served.
     Registered,
     /// What this connection's run has gained.
-    Summary(Summary),
+    Summary(Box<Summary>),
     /// What is known of a host.
     Explained(Box<Account>),
     /// What was learned is in the file.
@@ -290,13 +290,13 @@ mod tests {
     fn a_summary_is_the_same_after_the_journey() {
         let mut tally = Tally { queries: 3, ..Tally::default() };
         tally.passed.insert(headstart_core::wire::shim::Pass::LocalName, 2);
-        let reply = Reply::Summary(Summary {
+        let reply = Reply::Summary(Box::new(Summary {
             tally,
             processes: 1,
             connects_heard: 5,
             ignored_messages: 4,
             notes: vec!["x".into()],
-        });
+        }));
         assert_eq!(decode::<Reply>(&encode(&reply).unwrap()).unwrap(), reply);
     }
 

@@ -151,7 +151,7 @@ impl Link {
             self.hear()?;
         }
         match self.hear()? {
-            Reply::Summary(summary) => Ok(summary),
+            Reply::Summary(summary) => Ok(*summary),
             other => Err(ControlError::Malformed(format!("{other:?} is no summary"))),
         }
     }

@@ -1,6 +1,7 @@
 //! The floor that proves: emulated networks, experiments and reports.
 #![forbid(unsafe_code)]
 
+pub mod browser;
 pub mod condition;
 pub mod device;
 pub mod experiment;

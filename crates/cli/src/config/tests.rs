@@ -122,3 +122,11 @@ fn the_published_schema_and_example_are_current() {
     let example = fs::read_to_string(schema::EXAMPLE).unwrap_or_default();
     assert_eq!(example, schema::example(), "docs/config.example.toml {stale}");
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_settings_or_a_mistake(text in ".{0,200}", section in 0usize..4) {
+        let head = ["", "[connect]\n", "[cwnd]\n", "[host]\n"][section];
+        let _ = read(&format!("{head}{text}"));
+    }
+}

@@ -15,6 +15,7 @@ use headstart_core::time::Duration;
 use headstart_io::daemon::message::Undoing;
 use headstart_io::daemon::{DaemonError, Settings};
 use headstart_io::host::Numbers;
+use headstart_io::host::ledger::LedgerError;
 
 /// What a daemon of these settings is to do.
 fn settings(config: &Config) -> Result<Settings, Usage> {
@@ -58,6 +59,10 @@ fn something_is_on(settings: &Settings) -> Result<(), Usage> {
 
 /// An error of the daemon, with its code and what to do.
 fn explained(why: DaemonError) -> anyhow::Error {
+    let of_files = matches!(why, DaemonError::Place(_) | DaemonError::Ledger(LedgerError::Journal(_)));
+    if why.is_not_permitted() && of_files {
+        return Coded(exit::NOT_PERMITTED, why.to_string()).into();
+    }
     if why.is_not_permitted() {
         return Coded(exit::NOT_PERMITTED, format!("{why}; {}", grant())).into();
     }

@@ -41,7 +41,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let mut settings = settings(&config)?;
     settings.die_at = args.die_at_step;
     if args.drill {
-        settings.standing = drill()?;
+        settings.standing = drill();
     }
     something_is_on(&settings)?;
     let place = Place::of_host().map_err(|e| explained(e.into()))?;
@@ -72,11 +72,11 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
 }
 
 /// A change of each kind that initial windows need not.
-fn drill() -> anyhow::Result<Vec<Change>> {
-    let mut changes = vec![Change::Sysctl(Sysctl::new("net/ipv4/ip_default_ttl", "63")?)];
+fn drill() -> Vec<Change> {
+    let mut changes = vec![Change::Sysctl(Sysctl::new("net/ipv4/ip_default_ttl", "63"))];
     if table::program().is_some() {
         let body = "chain drill { type filter hook output priority 0; policy accept; counter; }";
         changes.push(Change::Table(table::Table::new(body)));
     }
-    Ok(changes)
+    changes
 }

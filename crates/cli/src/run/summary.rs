@@ -27,6 +27,11 @@ pub fn json(summary: &Summary) -> serde_json::Value {
         handed_over_in_progress,
         failed,
         unused,
+        at_once,
+        queries_ahead,
+        spares,
+        spares_taken,
+        optimistic,
         passed,
         lookup_wait,
         connect_wait,
@@ -50,6 +55,11 @@ pub fn json(summary: &Summary) -> serde_json::Value {
         "handed_over_in_progress": handed_over_in_progress,
         "failed": failed,
         "unused": unused,
+        "at_once": at_once,
+        "queries_ahead": queries_ahead,
+        "spares": spares,
+        "spares_taken": spares_taken,
+        "optimistic": optimistic,
         "passed": passed,
         "lookup_wait_ms": ms(*lookup_wait),
         "connect_wait_ms": ms(*connect_wait),
@@ -95,6 +105,9 @@ pub fn in_words(summary: &Summary) -> String {
             ms(t.connect_wait),
             ms(t.handshakes)
         ));
+    }
+    if t.spares_taken > 0 {
+        parts.push(format!("{} of them opened before the program asked", t.spares_taken));
     }
     if t.handed_over_in_progress > 0 {
         parts.push(format!("{} handed over under way", plural(t.handed_over_in_progress, "connection")));

@@ -5,7 +5,7 @@ use crate::scene::{PEERS, Scene, found, inside, run, until};
 /// The window of a fresh connection to `peer`, as ss(8) prints it.
 fn window(scene: &Scene, peer: &str) -> u32 {
     let (_stream, _server) = scene.connect(peer.parse().unwrap());
-    let told = run(&["ss", "-Htin", "state", "established", "dst", peer]);
+    let told = run(&["ss", "-Htin", "state", "established", "dst", &format!("[{peer}]")]);
     let word = told.split_whitespace().find_map(|word| word.strip_prefix("cwnd:"));
     word.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no window in {told:?}"))
 }

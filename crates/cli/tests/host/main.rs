@@ -7,3 +7,4 @@ mod initcwnd;
 mod others;
 mod scene;
 mod torture;
+mod unit;

@@ -5,6 +5,7 @@
 //! a time is tested but where the program alone would take many times as long.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod content;
 mod coverage;
 mod descriptors;

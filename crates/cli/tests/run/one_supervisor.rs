@@ -15,7 +15,7 @@ fn shared(lab: &Lab, linger: &str, flags: &[&str], words: &[&str]) -> Command {
 }
 
 /// Runs a program by the shared supervisor; how it ended, with its summary.
-fn run(lab: &Lab, words: &[&str]) -> Ended {
+pub fn run(lab: &Lab, words: &[&str]) -> Ended {
     let file = lab.scratch.path("shared-summary");
     let _ = fs::remove_file(&file);
     let ended = ended(shared(lab, "3600", &["--summary", file.to_str().unwrap()], words).spawn().unwrap());
@@ -24,14 +24,14 @@ fn run(lab: &Lab, words: &[&str]) -> Ended {
 }
 
 /// The supervisor, of which there is one.
-fn supervisor() -> u32 {
+pub fn supervisor() -> u32 {
     let all = supervisors();
     assert_eq!(all.len(), 1, "{all:?}");
     all[0]
 }
 
 /// Ends the supervisor as a user would.
-fn end(supervisor: u32) {
+pub fn end(supervisor: u32) {
     send_to(supervisor, Signal::TERM);
     until("the supervisor has ended", || !is_alive(supervisor));
 }

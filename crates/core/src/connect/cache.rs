@@ -54,6 +54,8 @@ impl Kept {
 #[derive(Clone, Debug)]
 struct Entry {
     kept: Kept,
+    /// How long it holds in all.
+    holds: Duration,
     expires: Instant,
 }
 
@@ -100,6 +102,22 @@ impl Cache {
         self.names.get(name)?.entries[record as usize].as_ref().map(|e| (&e.kept, e.expires - now))
     }
 
+    /// Whether what is kept of `name` and this record type holds, but not for more than `1 / part` of its lifetime.
+    pub fn ends_soon(&self, now: Instant, name: &str, record: RecordType, part: u32) -> bool {
+        let entry = self.names.get(name).and_then(|known| known.entries[record as usize].as_ref());
+        entry.is_some_and(|e| now < e.expires && (e.expires - now) * part <= e.holds)
+    }
+
+    /// The addresses that `name` had in `record` until no more than `age` ago. What was never to be kept is not among them.
+    pub fn stale(&self, now: Instant, name: &str, record: RecordType, age: Duration) -> Vec<IpAddr> {
+        let entry = self.names.get(name).and_then(|known| known.entries[record as usize].as_ref());
+        let stale = entry.filter(|e| !e.holds.is_zero() && now >= e.expires && now - e.expires <= age);
+        match stale.map(|e| &e.kept) {
+            Some(Kept::Addresses(list)) => list.clone(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Keeps an answer whose TTL is `ttl`, as long as `lifetime` says.
     pub fn put(
         &mut self,
@@ -116,14 +134,15 @@ impl Cache {
                 self.names.remove(&oldest);
             }
         }
-        let expires = match lifetime {
-            Lifetime::Ttl => now + ttl,
-            Lifetime::Fixed(d) => now + d,
-            Lifetime::Off => now,
+        let holds = match lifetime {
+            Lifetime::Ttl => ttl,
+            Lifetime::Fixed(d) => d,
+            Lifetime::Off => Duration::ZERO,
         };
+        let expires = now + holds;
         let known = self.names.entry(Arc::clone(name)).or_default();
         known.used = now;
-        known.entries[record.into() as usize] = Some(Entry { kept, expires });
+        known.entries[record.into() as usize] = Some(Entry { kept, holds, expires });
     }
 
     /// When an answer was last asked for or kept.
@@ -205,6 +224,17 @@ mod tests {
         assert_eq!(c.remembered("a.example"), [v4(1)]);
         assert_eq!(c.name_of(v4(1)).as_deref(), Some("a.example"));
         assert_eq!(c.name_of(v4(2)), None);
+    }
+
+    #[test]
+    fn an_answer_ends_soon_in_its_last_tenth_and_is_stale_for_as_long_as_is_asked() {
+        let c = filled(Lifetime::Ttl);
+        let soon = |s| c.ends_soon(at(s), "a.example", RecordType::A, 10);
+        assert!(!soon(53) && soon(54) && soon(59) && !soon(60));
+        let stale = |s| c.stale(at(s), "a.example", RecordType::A, 100 * SECOND);
+        assert_eq!((stale(59), stale(60), stale(160), stale(161)), (vec![], vec![v4(1)], vec![v4(1)], vec![]));
+        let never_kept = filled(Lifetime::Off);
+        assert!(never_kept.stale(at(0), "a.example", RecordType::A, SECOND).is_empty());
     }
 
     #[test]

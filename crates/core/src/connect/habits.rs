@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub const MAX_NAMES: usize = 100;
 /// Programs remembered; the one used longest ago makes room.
 pub const MAX_PROGRAMS: usize = 64;
+/// Launches that go on at once; of more, the oldest is learned from.
+const MAX_LAUNCHES: usize = 256;
 /// Followers remembered of a name, ports of a name.
 const MAX_FOLLOWERS: usize = 16;
 const MAX_PORTS: usize = 4;
@@ -145,6 +147,11 @@ impl Habits {
         if self.launches.contains_key(&key) {
             return false;
         }
+        if self.launches.len() >= MAX_LAUNCHES
+            && let Some(oldest) = self.launches.iter().min_by_key(|(_, l)| l.began).map(|(key, _)| key.clone())
+        {
+            self.ended(oldest);
+        }
         self.launches.insert(key, Launch { began: now, ..Launch::default() });
         self.program(now, app).launches += 1;
         true
@@ -252,11 +259,13 @@ impl Habits {
     /// The account is closed: its launches are over, and learned from.
     pub fn closed(&mut self, account: u32) {
         let over = self.launches.keys().filter(|(a, _)| *a == account).cloned().collect::<Vec<_>>();
-        for key in over {
-            if let (Some(launch), Some(program)) = (self.launches.remove(&key), self.programs.get_mut(&key.1)) {
-                program.learn(&launch);
-                self.version += 1;
-            }
+        over.into_iter().for_each(|key| self.ended(key));
+    }
+
+    fn ended(&mut self, key: (u32, AppId)) {
+        if let (Some(launch), Some(program)) = (self.launches.remove(&key), self.programs.get_mut(&key.1)) {
+            program.learn(&launch);
+            self.version += 1;
         }
     }
 

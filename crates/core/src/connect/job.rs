@@ -1,5 +1,6 @@
 //! One name that a program is after: its lookups, its attempts, and who waits for what.
 
+use super::pool::{OPENS_WITHIN, Terms};
 use super::race::{self, Attempt, Lookup, State, View};
 use super::service::{self, StandIn};
 use super::{AppId, AttemptId, Claim, RequestId, Want};
@@ -90,6 +91,12 @@ pub(super) struct Job {
     pub told: Vec<IpAddr>,
     pub claim: Option<Waiting>,
     pub attempts: Vec<Attempt>,
+    /// Addresses that the name had last time, of answers that hold no more.
+    pub stale: Vec<IpAddr>,
+    /// Attempts to such addresses, which no answer has confirmed yet: no race sees them.
+    pub unconfirmed: Vec<Attempt>,
+    /// It is for nobody yet: a spare connection.
+    pub spare: Option<Terms>,
     /// The program does not wait for connections: racing is its own business, ours is to hand over what there is.
     pub races_itself: bool,
     /// The attempts that the program holds, oldest first; those of them that we may take the place of.
@@ -98,6 +105,9 @@ pub(super) struct Job {
     pub own_since: Instant,
     /// The program has had its chance: attempts are made in favour of those that it holds.
     pub rescuing: bool,
+    /// A query could not be sent or an attempt not begun, for want of a descriptor or of memory. What comes of it is not the
+    /// program's: it may have what we lack.
+    pub in_want: bool,
     pub done: bool,
     pub explore: bool,
     pub remembered: Vec<IpAddr>,
@@ -129,10 +139,14 @@ impl Job {
             told: Vec::new(),
             claim: None,
             attempts: Vec::new(),
+            stale: Vec::new(),
+            unconfirmed: Vec::new(),
+            spare: None,
             races_itself: false,
             own: Vec::new(),
             own_since: now,
             rescuing: false,
+            in_want: false,
             done: false,
             explore: false,
             remembered: Vec::new(),
@@ -389,11 +403,25 @@ impl Job {
         if !self.own.is_empty() {
             return idle.then(|| self.own_since + RESCUE_WITHIN);
         }
-        let last_ready = self.attempts.iter().filter_map(|a| match a.state {
-            State::Ready { at, .. } => Some(at),
-            _ => None,
-        });
-        idle.then(|| last_ready.chain(self.answered).max().unwrap_or(self.since) + UNCLAIMED_AFTER)
+        let over = || match (self.spare, self.open_since()) {
+            (Some(terms), Some(at)) => at + terms.keep,
+            (Some(_), None) => self.since + OPENS_WITHIN,
+            (None, _) => {
+                let last_ready = self.attempts.iter().filter_map(Attempt::ready_at);
+                last_ready.chain(self.answered).max().unwrap_or(self.since) + UNCLAIMED_AFTER
+            }
+        };
+        idle.then(over)
+    }
+
+    /// Since when there has been a connection that nobody has.
+    pub fn open_since(&self) -> Option<Instant> {
+        self.attempts.iter().filter_map(Attempt::ready_at).min()
+    }
+
+    /// Whether its connections may be handed over: spare ones only while they are fresh.
+    pub fn is_fresh(&self, now: Instant) -> bool {
+        self.spare.is_none_or(|terms| now - self.open_since().unwrap_or(now) < terms.fresh)
     }
 
     /// When an exploring attempt has taken too long.

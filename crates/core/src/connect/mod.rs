@@ -2,7 +2,8 @@
 //!
 //! [`Connector`] is the mechanism, [`race::Race`] the policy, [`race::ALL`] the registry. The connector holds the
 //! per-app [`cache`], coalesces and repeats queries, runs one `job` for each name that a program is after, and hands
-//! over the connection that [`rank`] finds best. Whether, when and to whom packets are sent is decided here; nothing
+//! over the connection that [`rank`] finds best. What programs do from launch to launch is in `habits`; `prefetch` and
+//! `pool` decide by it what is looked up and opened before it is asked for. Whether, when and to whom packets are sent is decided here; nothing
 //! here sends one.
 
 mod asks;
@@ -13,6 +14,8 @@ mod habits;
 mod job;
 mod lookups;
 pub mod memory;
+mod pool;
+mod prefetch;
 pub mod race;
 pub mod rank;
 mod service;
@@ -22,6 +25,8 @@ mod types;
 
 pub use asks::Answered;
 pub use connector::{Connector, Settings};
+pub use pool::{MAX_SPARES, Spoilt};
+pub use prefetch::Ahead;
 pub use tally::Tally;
 pub use types::{
     AppId, Ask, AttemptId, AttemptResult, Claim, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved,

@@ -34,6 +34,16 @@ pub struct Tally {
     pub failed: u64,
     /// Connections that were opened and that nobody used.
     pub unused: u64,
+    /// Connections handed over that were complete when the program asked: it did not wait; contained in `handed_over`.
+    pub at_once: u64,
+    /// Queries sent before a program asked for the name; contained in `queries`.
+    pub queries_ahead: u64,
+    /// Spare connections that were begun before a program asked for the name.
+    pub spares: u64,
+    /// Of these, given to a program.
+    pub spares_taken: u64,
+    /// Connection attempts to addresses of answers that held no more; contained in `attempts`.
+    pub optimistic: u64,
     /// Calls left alone, by reason.
     pub passed: BTreeMap<Pass, u64>,
     /// Time that programs waited for answers to getaddrinfo.
@@ -55,6 +65,35 @@ impl Tally {
         (self.connections() > 0).then(|| self.attempts as f64 / self.connections() as f64)
     }
 
+    /// What has been counted since `earlier`, which is an earlier reading of the same counters.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let passed = |reason: &Pass, n: u64| n - earlier.passed.get(reason).copied().unwrap_or_default();
+        Self {
+            resolved: self.resolved - earlier.resolved,
+            unresolved: self.unresolved - earlier.unresolved,
+            asked: self.asked - earlier.asked,
+            not_waited_for: self.not_waited_for - earlier.not_waited_for,
+            cache_hits: self.cache_hits - earlier.cache_hits,
+            cache_misses: self.cache_misses - earlier.cache_misses,
+            queries: self.queries - earlier.queries,
+            attempts: self.attempts - earlier.attempts,
+            explorations: self.explorations - earlier.explorations,
+            handed_over: self.handed_over - earlier.handed_over,
+            handed_over_in_progress: self.handed_over_in_progress - earlier.handed_over_in_progress,
+            failed: self.failed - earlier.failed,
+            unused: self.unused - earlier.unused,
+            at_once: self.at_once - earlier.at_once,
+            queries_ahead: self.queries_ahead - earlier.queries_ahead,
+            spares: self.spares - earlier.spares,
+            spares_taken: self.spares_taken - earlier.spares_taken,
+            optimistic: self.optimistic - earlier.optimistic,
+            passed: self.passed.iter().map(|(reason, n)| (*reason, passed(reason, *n))).collect(),
+            lookup_wait: self.lookup_wait - earlier.lookup_wait,
+            connect_wait: self.connect_wait - earlier.connect_wait,
+            handshakes: self.handshakes - earlier.handshakes,
+        }
+    }
+
     fn add(&mut self, other: &Self) {
         // Taken apart, so that no counter can be forgotten.
         let Self {
@@ -71,6 +110,11 @@ impl Tally {
             handed_over_in_progress,
             failed,
             unused,
+            at_once,
+            queries_ahead,
+            spares,
+            spares_taken,
+            optimistic,
             passed,
             lookup_wait,
             connect_wait,
@@ -89,6 +133,11 @@ impl Tally {
         self.handed_over_in_progress += handed_over_in_progress;
         self.failed += failed;
         self.unused += unused;
+        self.at_once += at_once;
+        self.queries_ahead += queries_ahead;
+        self.spares += spares;
+        self.spares_taken += spares_taken;
+        self.optimistic += optimistic;
         for (reason, n) in passed {
             *self.passed.entry(*reason).or_default() += n;
         }
@@ -142,6 +191,12 @@ mod tests {
         tallies.of(2).queries += 3;
         *tallies.of(2).passed.entry(Pass::LocalName).or_default() += 1;
         assert_eq!((tallies.read(1).queries, tallies.read(2).queries, tallies.read(3).queries), (2, 3, 0));
+        let before = tallies.total();
+        tallies.of(1).queries += 4;
+        *tallies.of(2).passed.entry(Pass::LocalName).or_default() += 2;
+        let since = tallies.total().since(&before);
+        assert_eq!((since.queries, since.passed[&Pass::LocalName], since.resolved), (4, 2, 0));
+        (tallies.of(1).queries, *tallies.of(2).passed.entry(Pass::LocalName).or_default()) = (2, 1);
         tallies.close(2);
         assert_eq!((tallies.read(2), tallies.total().queries), (Tally::default(), 5));
         assert_eq!(tallies.total().passed[&Pass::LocalName], 1);

@@ -32,6 +32,11 @@ pub enum Event {
         /// The TCP port that it is going to connect to, as far as it said so.
         port: Option<u16>,
     },
+    /// Nobody has asked yet: a connection is opened for a program that is expected to.
+    Ahead {
+        /// The TCP port.
+        port: u16,
+    },
     /// What is known of the name was there already.
     FromCache {
         /// The type of the record: A, AAAA, HTTPS.
@@ -55,7 +60,7 @@ pub enum Event {
     Answer {
         /// The type of the record.
         record: Cow<'static, str>,
-        /// What it said: `addresses`, `services`, `none`, `no such name`, `refused`, `no answer`.
+        /// What it said: `addresses`, `services`, `none`, `no such name`, `refused`, `not asked`, `no answer`.
         says: Cow<'static, str>,
         /// The addresses; of services, those that stand in for the name's own.
         addresses: Vec<IpAddr>,

@@ -1,6 +1,7 @@
 //! What goes into the [`Connector`](super::Connector) and what comes out.
 
 use super::Answered;
+use super::pool::Spoilt;
 use crate::path::{Family, NetworkId};
 use crate::time::Duration;
 use crate::wire::record::{RecordType, Service};
@@ -103,6 +104,8 @@ pub enum LookupResult {
     NxDomain(Duration),
     /// The server refused or failed.
     Refused,
+    /// The query could not be sent, for want of a descriptor or of memory: nothing is known of the server.
+    NotSent,
 }
 
 /// What an attempt came to.
@@ -112,6 +115,8 @@ pub enum AttemptResult {
     Connected(Duration),
     /// Failed, with the errno.
     Failed(i32),
+    /// It could not be begun, for want of a descriptor or of memory, as the errno says: nothing is known of the address.
+    NotBegun(i32),
 }
 
 /// An event of the world.
@@ -143,6 +148,15 @@ pub enum Input {
     Lookup(QueryId, LookupResult),
     /// An attempt ended.
     Attempt(AttemptId, AttemptResult),
+    /// A program begins: what it will ask for may be looked up now. Also known by its first call.
+    Launched {
+        /// Whose: as [`RequestId::account`] of the calls to come.
+        account: u32,
+        /// Which program.
+        app: AppId,
+    },
+    /// Something happened to a connection that was to be watched.
+    Spoilt(AttemptId, Spoilt),
     /// So many servers may be asked; one unless it is said.
     Servers(u32),
     /// The host is on this network, with routes for these families.
@@ -199,6 +213,8 @@ pub enum Output {
         /// Domain of the socket.
         domain: Family,
     },
+    /// Watch this connection, which nobody has yet, and tell if the other side says anything or closes it.
+    Watch(AttemptId),
     /// Close this attempt or connection; if a program has been given it under way, let go of it.
     Close(AttemptId),
     /// Answer a getaddrinfo.

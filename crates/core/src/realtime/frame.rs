@@ -50,6 +50,8 @@ pub enum Frame<'a> {
     Filler,
     /// Something back, so that an acknowledgement of TCP leaves with it (paper 4: Return).
     Echo,
+    /// The peer leaves for good, and will not come back for what it has not.
+    Bye,
     /// A message.
     Message {
         /// Its lane.
@@ -121,6 +123,7 @@ const ACK: u64 = 3;
 const NOTICE: u64 = 4;
 const FILLER: u64 = 5;
 const ECHO: u64 = 6;
+const BYE: u64 = 7;
 
 /// Appends `value` as a LEB128 varint.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -160,6 +163,7 @@ impl Frame<'_> {
             Self::Notice => empty(out, NOTICE),
             Self::Filler => empty(out, FILLER),
             Self::Echo => empty(out, ECHO),
+            Self::Bye => empty(out, BYE),
             Self::Hello(hello) => {
                 let name = &hello.technique.as_bytes()[..hello.technique.len().min(MAX_TECHNIQUE)];
                 put_varint(out, HELLO << 2);
@@ -272,6 +276,7 @@ fn control(which: u64, payload: &[u8]) -> Result<Frame<'_>, FrameError> {
         (NOTICE, []) => Ok(Frame::Notice),
         (FILLER, []) => Ok(Frame::Filler),
         (ECHO, []) => Ok(Frame::Echo),
+        (BYE, []) => Ok(Frame::Bye),
         _ => Err(bad),
     }
 }
@@ -342,7 +347,9 @@ mod tests {
     fn every_control_frame_reads_back() {
         let mut counts = Counts::default();
         assert!(counts.push(1, 500) && counts.push(700, u64::MAX));
-        for frame in [hello(), Frame::Welcome, Frame::Ack(counts), Frame::Notice, Frame::Filler, Frame::Echo] {
+        for frame in
+            [hello(), Frame::Welcome, Frame::Ack(counts), Frame::Notice, Frame::Filler, Frame::Echo, Frame::Bye]
+        {
             let bytes = written(&frame);
             assert_eq!(Frame::decode(&bytes), Ok(Some((frame, bytes.len()))));
         }

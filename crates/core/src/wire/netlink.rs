@@ -252,7 +252,7 @@ impl Route {
         metrics.push(Attribute::u32(INITCWND, segments));
         let by_object = self.attribute(rta::NH_ID).is_some();
         let kept = self.attributes.iter().filter(|attribute| {
-            !NOT_KEPT.contains(&attribute.kind()) && !(by_object && OF_A_NEXT_HOP.contains(&attribute.kind()))
+            !(NOT_KEPT.contains(&attribute.kind()) || by_object && OF_A_NEXT_HOP.contains(&attribute.kind()))
         });
         let mut attributes = vec![Attribute::new(rta::DST, address), Attribute::u32(rta::TABLE, table)];
         attributes.extend(kept.cloned());

@@ -16,9 +16,9 @@ use crate::host::change::Change;
 use crate::host::journal::Steps;
 use crate::host::ledger::{Ledger, LedgerError, Report};
 use crate::host::place::{Place, PlaceError};
-use crate::host::watch::Watch;
 use crate::host::{Kernel, occupants};
 use crate::poll::{Interest, Poll};
+use crate::sys::netlink::Watch;
 use crate::sys::signal;
 use door::{Asked, Door};
 use headstart_core::cwnd::initcwnd::Bounds;
@@ -130,7 +130,7 @@ impl Daemon {
             return Err(DaemonError::Strangers(strangers));
         }
         // From before the first change, so that none is missed.
-        let watch = Watch::open().map_err(LedgerError::from)?;
+        let watch = Watch::open_with_rules().map_err(io::Error::other)?;
         let clock = Clock::new();
         let path = place.socket();
         let mut door =
@@ -203,7 +203,7 @@ impl Daemon {
                 break None;
             }
             let now = self.clock.now();
-            if tokens.contains(&HOST) && self.watch.drain() && every.is_some() {
+            if tokens.contains(&HOST) && self.watch.changed() && every.is_some() {
                 let soon = (now + SETTLE).max(last + REST);
                 due = Some(due.map_or(soon, |due| due.min(soon)));
             }

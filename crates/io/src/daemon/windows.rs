@@ -8,7 +8,7 @@ use crate::host::{Kernel, KernelError, Numbers, PROTOCOL};
 use headstart_core::cwnd::initcwnd::{self, Bounds};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::netlink::{AF_INET, AF_INET6, Route, Rule};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 /// How often somebody may remove what is ours, within [`WITHIN`], before it is left to them. Ours.
@@ -108,11 +108,13 @@ impl Windows {
             self.routes.remove(&peer);
         }
         self.refused.retain(|peer, _| wanted.contains_key(peer));
+        for family in wanted.values().map(Route::family).collect::<BTreeSet<_>>() {
+            self.lead(family, ledger)?;
+        }
         for (peer, route) in wanted {
             if self.routes.contains_key(&peer) {
                 continue;
             }
-            self.lead(route.family(), ledger)?;
             match ledger.make(&Change::Route(route::Route::new(&route))) {
                 Ok(n) => {
                     self.refused.remove(&peer);

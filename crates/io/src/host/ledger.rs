@@ -92,6 +92,7 @@ impl Ledger {
 
     /// Writes a change down, then makes it; its number.
     pub fn make(&mut self, change: &Change) -> Result<u64, LedgerError> {
+        let change = &change.prepared()?;
         let n = self.journal.intend(change)?;
         let made = change.make(&mut self.kernel, &self.lock);
         self.journal.step();

@@ -9,7 +9,6 @@ pub mod journal;
 pub mod ledger;
 mod netlink;
 pub mod place;
-pub mod watch;
 
 pub use netlink::{Kernel, KernelError};
 

@@ -7,6 +7,7 @@ use super::token::MAX_RUN;
 use crate::control::{
     Account, ControlError, Descriptor, History, MAX_RUNS_TOLD, Registered, Reply, Request, receive, send, short,
 };
+use headstart_core::connect::Input;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, sockopt};
@@ -89,13 +90,17 @@ impl Supervisor {
                 // and answers them itself.
                 if matched(&what, descriptors).and_then(|all| run.add(&self.engine, all)).is_err() {
                     self.hang_up(n);
+                } else if let Some(app) = run.launched.take() {
+                    // The host may have moved since the last run.
+                    self.engine.look_around();
+                    self.engine.feed(Input::Launched { account: number, app });
                 }
                 None
             }
             (Request::Summarise, Some(number)) => {
                 let mut summary = self.runs.get(&number)?.summary(&self.engine);
                 summary.notes = self.keeper.as_mut().map(Keeper::news).unwrap_or_default();
-                Some(Reply::Summary(summary))
+                Some(Reply::Summary(Box::new(summary)))
             }
             (Request::Remember { descriptors: what }, _) => {
                 Some(match matched(&what, descriptors).and_then(|files| self.remember(files)) {

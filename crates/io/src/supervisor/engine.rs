@@ -4,9 +4,10 @@
 //! here, and nothing here knows how a program is reached.
 
 use super::place::Place;
+use super::spare;
 use super::token::{ATTEMPT, EXCHANGE};
 use crate::clock::Clock;
-use crate::dns::Transport;
+use crate::dns::{SendError, Transport};
 use crate::names::Names;
 use crate::poll::{Interest, Poll};
 use crate::sys::netns;
@@ -49,6 +50,8 @@ struct Attempt {
     began: Instant,
     /// A program holds the same socket.
     given: bool,
+    /// Open before anybody asked for it, and watched for what the other side does.
+    spare: bool,
 }
 
 /// The connector with what it needs of the world.
@@ -95,6 +98,12 @@ impl Engine {
         self.drain();
     }
 
+    /// Nobody is on `account` any more.
+    pub fn close_account(&mut self, account: u32) {
+        self.connector.close_account(account);
+        self.drain();
+    }
+
     /// The next thing that a front end is to be told.
     pub fn told(&mut self) -> Option<(RequestId, Told)> {
         self.told.pop_front()
@@ -125,6 +134,12 @@ impl Engine {
     /// An attempt ended.
     pub fn attempt_event(&mut self, n: u64) {
         let Some(attempt) = self.attempts.get(&n) else { return };
+        if attempt.spare {
+            if let Some(how) = spare::spoilt(&attempt.socket) {
+                self.feed(Input::Spoilt(AttemptId(n), how));
+            }
+            return;
+        }
         let elapsed = self.clock.now() - attempt.began;
         let outcome = match attempt.given {
             true => tcp::outcome_for_bystanders(&attempt.socket, elapsed),
@@ -145,7 +160,12 @@ impl Engine {
     pub fn hand_over(&mut self, AttemptId(n): AttemptId, connected: bool) -> Option<OwnedFd> {
         if connected {
             // Closed by the peer since: the program's own connect will see how things stand.
-            return self.attempts.remove(&n).map(|a| a.socket).filter(|s| tcp::is_good(s));
+            let attempt = self.attempts.remove(&n)?;
+            if attempt.spare {
+                self.poll.remove(&attempt.socket);
+                return Some(attempt.socket).filter(spare::is_as_new);
+            }
+            return Some(attempt.socket).filter(|s| tcp::is_good(s));
         }
         let attempt = self.attempts.get_mut(&n)?;
         attempt.given = true;
@@ -157,7 +177,7 @@ impl Engine {
     pub fn watch(&mut self, AttemptId(n): AttemptId, socket: OwnedFd) {
         // Who cannot be watched is not rescued, and that is all.
         if self.poll.add(&socket, ATTEMPT | n, Interest::Write).is_ok() {
-            self.attempts.insert(n, Attempt { socket, began: self.clock.now(), given: true });
+            self.attempts.insert(n, Attempt { socket, began: self.clock.now(), given: true, spare: false });
         }
     }
 
@@ -190,13 +210,23 @@ impl Engine {
                 Output::Query { id, name, record, server } => {
                     let servers = self.names.servers();
                     let to = servers[server as usize % servers.len()];
-                    if self.transport.send(&self.poll, |n| EXCHANGE | n, id, (name, record), to).is_err() {
-                        let now = self.clock.now();
-                        self.connector.handle_input(now, Input::Lookup(id, LookupResult::Refused));
+                    if let Err(why) = self.transport.send(&self.poll, |n| EXCHANGE | n, id, (name, record), to) {
+                        let result = match why {
+                            SendError::Io(e) if Errno::from_io_error(&e).is_some_and(is_want) => LookupResult::NotSent,
+                            _ => LookupResult::Refused,
+                        };
+                        self.connector.handle_input(self.clock.now(), Input::Lookup(id, result));
                     }
                 }
                 Output::Forget(query) => self.transport.forget(query),
                 Output::Connect { id, to, domain } => self.begin(id, to, domain),
+                Output::Watch(AttemptId(n)) => {
+                    if let Some(attempt) = self.attempts.get_mut(&n) {
+                        attempt.spare = true;
+                        // Should it fail, what has happened to it is seen when it is to be handed over.
+                        let _ = self.poll.add(&attempt.socket, ATTEMPT | n, Interest::Read);
+                    }
+                }
                 Output::Close(AttemptId(n)) => {
                     if let Some(attempt) = self.attempts.remove(&n) {
                         self.poll.remove(&attempt.socket);
@@ -230,12 +260,20 @@ impl Engine {
         });
         match begun {
             Ok(socket) => {
-                self.attempts.insert(n, Attempt { socket, began, given: false });
+                self.attempts.insert(n, Attempt { socket, began, given: false, spare: false });
             }
             Err(errno) => {
-                let result = AttemptResult::Failed(errno.raw_os_error());
+                let result = match errno.raw_os_error() {
+                    n if is_want(errno) => AttemptResult::NotBegun(n),
+                    n => AttemptResult::Failed(n),
+                };
                 self.connector.handle_input(began, Input::Attempt(AttemptId(n), result));
             }
         }
     }
+}
+
+/// Whether we lack something that another process may have. NOSPC is epoll's, of which each user may wait for so many.
+fn is_want(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::NOSPC)
 }

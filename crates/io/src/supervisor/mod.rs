@@ -12,6 +12,7 @@ mod place;
 mod preload;
 mod run;
 mod seccomp;
+mod spare;
 mod stub;
 mod token;
 
@@ -159,11 +160,8 @@ impl Supervisor {
             let end = self.is_idle().then(|| self.idle_since + linger);
             let writing = self.keeper.as_ref().and_then(Keeper::deadline);
             let deadline = work.into_iter().chain(end).chain(writing).min();
-            if deadline.is_none_or(|at| at > self.engine.clock.now()) {
-                self.engine.poll.wait(&self.engine.clock, deadline, &mut tokens)?;
-            } else {
-                tokens.clear();
-            }
+            // Even if that has passed: work without end must not keep us from hearing.
+            self.engine.poll.wait(&self.engine.clock, deadline, &mut tokens)?;
             self.engine.wake_up();
             for token in tokens.iter().copied() {
                 match split(token) {

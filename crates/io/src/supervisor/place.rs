@@ -81,16 +81,15 @@ impl Engine {
 
     fn look(&mut self) {
         let servers = self.names.servers();
+        let count = u32::try_from(servers.len()).unwrap_or(1);
         let now = look(servers).unwrap_or_else(|_| guess(servers));
         let before = self.place.seen.replace(now.clone());
+        self.feed(Input::Servers(count));
         let (id, v4, v6) = (now.network(), now.v4.is_some(), now.v6.is_some());
         match before {
             Some(before) if before == now => {}
             Some(before) if now.refines(&before) => self.feed(Input::Recognised(id)),
-            _ => {
-                self.feed(Input::Servers(u32::try_from(now.servers.len()).unwrap_or(1)));
-                self.feed(Input::Network { id, v4, v6 });
-            }
+            _ => self.feed(Input::Network { id, v4, v6 }),
         }
     }
 }
@@ -112,7 +111,7 @@ fn guess(servers: &[SocketAddr]) -> Surroundings {
 }
 
 /// The address that this host would send from to reach `to`; `None` without a route.
-fn own_address(to: SocketAddr) -> Option<IpAddr> {
+pub(super) fn own_address(to: SocketAddr) -> Option<IpAddr> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
     connect(&socket, &to).ok()?;

@@ -31,6 +31,8 @@ struct Caller {
     socket: OwnedFd,
     /// The name it asked for, if it did.
     name: Option<String>,
+    /// The address it wants to connect to, if it does.
+    to: Option<IpAddr>,
     /// Its question has been read.
     asked: bool,
 }
@@ -100,7 +102,7 @@ impl Preload {
         if netns::cookie(&socket).ok() != self.network_namespace {
             return;
         }
-        self.callers.insert(n, Caller { socket, name: None, asked: false });
+        self.callers.insert(n, Caller { socket, name: None, to: None, asked: false });
         // A library sends right after it has connected, so the question is most often here already.
         self.hear(engine, n, false);
         if let Some(caller) = self.callers.get(&n) {
@@ -160,6 +162,7 @@ impl Preload {
                 engine.feed(Input::Resolve(id, Resolve { app: app.into(), name, want, port }));
             }
             Request::Connect { app, to, domain, nonblocking, accepts_mapped } => {
+                caller.to = Some(to.ip());
                 engine.feed(Input::Claim(
                     id,
                     Claim { app: app.into(), to, domain, nonblocking, accepts_mapped, rescuable: false },
@@ -236,12 +239,56 @@ impl Front for Preload {
             Told::Answer(resolved) => self.answer(engine, n, resolved),
             Told::HandOver { attempt, connected } => match engine.hand_over(attempt, connected) {
                 Some(socket) => self.reply(n, &Reply::HandOver { connected }, Some(socket.as_fd())),
-                None => self.reply(n, &Reply::Pass(Pass::NothingReady), None),
+                None => {
+                    let to = self.callers.get(&n).and_then(|caller| caller.to);
+                    self.reply(n, &Reply::Pass(Pass::NothingReady), None);
+                    if let Some(to) = to {
+                        let (request, reason) = (RequestId(CALLER | n), Pass::NothingReady);
+                        engine.feed(Input::NotTaken { request, to, connected, reason });
+                    }
+                }
             },
             Told::Fail(errno) => self.reply(n, &Reply::Failed(errno), None),
             // Claims by the library cannot be rescued.
             Told::Answered(_) | Told::Begin(_) | Told::Rescue { .. } => {}
             Told::Pass(reason) => self.reply(n, &Reply::Pass(reason), None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Names;
+    use headstart_core::connect::{AttemptId, Settings, race};
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, send, socket_with};
+
+    #[test]
+    fn a_connection_that_was_closed_before_it_could_be_handed_over_is_not_counted_as_handed_over() {
+        const RUN: u32 = 3;
+        let mut engine = Engine::new(Settings::of(race::find("adaptive").unwrap()), Names::of_host()).unwrap();
+        let local = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let (listener, library) = (local(), local());
+        let name = format!("headstart-preload-{}", std::process::id());
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        bind(&listener, &address).unwrap();
+        listen(&listener, 1).unwrap();
+        let filter = File::options().write(true).open("/dev/null").unwrap();
+        let mut preload = Preload::new(&engine, RUN, listener, filter).unwrap();
+
+        connect(&library, &address).unwrap();
+        let to = "192.0.2.1:443".parse().unwrap();
+        let (app, domain) = ("test".to_owned(), Family::V4);
+        let wish = Request::Connect { app, to, domain, nonblocking: false, accepts_mapped: false };
+        send(&library, wish.encode().as_ref(), SendFlags::NOSIGNAL).unwrap();
+        preload.accept(&mut engine);
+        // The attempt is none that the engine has any more.
+        let told = Told::HandOver { attempt: AttemptId(7), connected: true };
+        preload.tell(&mut engine, of_run(RUN), told);
+        let mut reply = [0u8; MAX_MESSAGE];
+        let (_, len) = recv(&library, &mut reply[..], RecvFlags::DONTWAIT).unwrap();
+        assert_eq!(Reply::decode(&reply[..len]), Some(Reply::Pass(Pass::NothingReady)));
+        let tally = engine.connector.tally_of(RUN);
+        assert_eq!((tally.unused, tally.passed.get(&Pass::NothingReady)), (1, Some(&1)));
     }
 }

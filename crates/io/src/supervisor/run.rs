@@ -4,11 +4,12 @@
 use super::Front;
 use super::engine::Engine;
 use super::preload::Preload;
-use super::seccomp::Seccomp;
+use super::seccomp::{Seccomp, app_of};
 use super::token::{PROGRAM, of_run};
 use crate::control::{Descriptor, Registered, Summary};
 use crate::poll::Interest;
-use crate::sys::netns;
+use crate::sys::{netns, process};
+use headstart_core::connect::AppId;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
@@ -21,6 +22,8 @@ pub(super) struct Run {
     pub seccomp: Option<Seccomp>,
     /// Readable when the program has ended; until it has been named, the run is its control connection's.
     program: Option<OwnedFd>,
+    /// The program has begun, and what it is: to be told to the connector.
+    pub launched: Option<AppId>,
     /// Its `headstart run` is still there.
     pub attended: bool,
     /// Messages that had been ignored before it began.
@@ -30,7 +33,16 @@ pub(super) struct Run {
 impl Run {
     pub fn new(engine: &Engine, number: u32, registered: Registered) -> Self {
         let ignored_before = engine.transport.ignored;
-        Self { number, registered, preload: None, seccomp: None, program: None, attended: true, ignored_before }
+        Self {
+            number,
+            registered,
+            preload: None,
+            seccomp: None,
+            program: None,
+            launched: None,
+            attended: true,
+            ignored_before,
+        }
     }
 
     /// Takes in descriptors that came from the run, each with what it is; why not, if they cannot be used.
@@ -48,6 +60,8 @@ impl Run {
                     let token = PROGRAM | of_run(self.number);
                     let added = engine.poll.add(&descriptor, token, Interest::Read);
                     added.map_err(|e| format!("the program cannot be watched: {e}"))?;
+                    // It has been replaced by its program when it is watched: `headstart run` waits for that.
+                    self.launched = process::of_pidfd(&descriptor).and_then(app_of);
                     self.program = Some(descriptor);
                 }
             }
@@ -113,6 +127,6 @@ impl Run {
         for front in self.fronts() {
             front.close(engine);
         }
-        engine.connector.close_account(self.number);
+        engine.close_account(self.number);
     }
 }

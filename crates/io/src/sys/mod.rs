@@ -1,6 +1,8 @@
 //! What only the kernel can do, and the only modules where `unsafe` is allowed.
 //!
-//! Each module wraps one kernel interface in safe types; each unsafe block does one thing. No policy in here.
+//! Most modules wrap one kernel interface in safe types. [`room`] is a process that only makes system calls; [`libc_client`]
+//! and [`call_cost`] are programs of the lab that call the C library as a plain C program does, with all that they are to
+//! measure. Each unsafe block does one thing. Nothing in here decides what is done for a program under headstart.
 
 pub mod call_cost;
 pub mod epoll;

@@ -5,7 +5,7 @@
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Reads memory of the process that `thread` belongs to, from `address` on; the number of bytes that were there.
 pub fn read_memory(thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
@@ -30,6 +30,12 @@ pub fn descriptor(thread: i32, fd: RawFd) -> io::Result<OwnedFd> {
         other => other?,
     };
     Ok(pidfd_getfd(process, fd, PidfdGetfdFlags::empty())?)
+}
+
+/// The number of the process that `pidfd` refers to, as long as it runs.
+pub fn of_pidfd(pidfd: &OwnedFd) -> Option<i32> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    field_of(&text, "Pid:")?.parse().ok().filter(|pid| *pid > 0)
 }
 
 /// Whether a signal waits for `thread` that it has not blocked.
@@ -58,6 +64,14 @@ pub fn own_descriptors() -> io::Result<()> {
 mod tests {
     use super::*;
     use std::io::Read;
+
+    #[test]
+    fn a_pidfd_says_whose_it_is() {
+        let own = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
+        assert_eq!(of_pidfd(&own), Some(std::process::id() as i32));
+        let (no_process, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(of_pidfd(&no_process.into()), None);
+    }
     use std::os::fd::AsRawFd;
 
     fn us() -> i32 {

@@ -10,18 +10,20 @@
 
 use super::netlink::{LOOPBACK, Netlink, NetlinkError, Via};
 use super::netns;
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_ipv6_freebind, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType, bind,
-    recvmsg, send, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType,
+    bind, recvmsg, send, shutdown, socketpair,
 };
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-/// A child that does not answer within this time has been stopped by somebody; the room is then of no use.
+/// A child that does not answer within this time has been stopped by somebody; the room is then given up, for what it
+/// answers later would be taken for the answer to something else.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The room, and the child that holds it.
@@ -92,7 +94,13 @@ impl Room {
         let mut errno = [0u8; 4];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let got = recvmsg(control, &mut [IoSliceMut::new(&mut errno)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        let got = retry_on_intr(|| {
+            recvmsg(control, &mut [IoSliceMut::new(&mut errno)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        });
+        let got = got.inspect_err(|_| {
+            // The child has gone if there is nothing to be shut down.
+            let _ = shutdown(control, Shutdown::Both);
+        })?;
         let made = ancillary.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
@@ -106,8 +114,9 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // Which the child takes as its order to leave.
         drop(self.control.take());
+        // It would leave by itself, but for one that has been stopped.
+        let _ = kill_process(self.child, Signal::KILL);
         while matches!(waitpid(Some(self.child), WaitOptions::empty()), Err(rustix::io::Errno::INTR)) {}
     }
 }
@@ -231,6 +240,23 @@ mod tests {
         assert!(room.holds(room.datagrams(AddressFamily::INET).unwrap()));
         assert!(!room.holds(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()));
         assert!(!Room::new().unwrap().holds(room.datagrams(AddressFamily::INET).unwrap()), "each room is another");
+    }
+
+    #[test]
+    fn a_child_that_was_stopped_is_given_up_and_what_it_says_later_is_no_answer() {
+        let Some(room) = room() else { return };
+        let child = room.child;
+        kill_process(child, Signal::STOP).unwrap();
+        assert!(room.datagrams(AddressFamily::INET).is_err());
+        kill_process(child, Signal::CONT).unwrap();
+        assert!(room.datagrams(AddressFamily::INET6).is_err());
+        drop(room);
+
+        let Some(room) = self::room() else { return };
+        let child = room.child;
+        kill_process(child, Signal::STOP).unwrap();
+        drop(room);
+        assert!(rustix::process::test_kill_process(child).is_err(), "it is not waited for in vain");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! what it cost, whether it may be believed). The command line, `headstart lab list`, the report and the demo read
 //! [`ALL`]; nothing here opens a socket, reads a clock or prints.
 
+pub mod app_session;
 mod claims;
 pub mod connect_faults;
 pub mod connect_model;
@@ -13,6 +14,8 @@ pub mod emulator;
 pub mod interposition;
 mod outcome;
 pub mod page_load;
+pub mod pool_safety;
+pub mod realtime_tail;
 pub mod shim_cost;
 mod stopwatch;
 mod target;
@@ -34,7 +37,10 @@ pub const ALL: &[Entry] = &[
     connect_faults::ENTRY,
     connect_model::ENTRY,
     tcp_slowness::ENTRY,
+    app_session::ENTRY,
+    pool_safety::ENTRY,
     page_load::ENTRY,
+    realtime_tail::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,

@@ -33,7 +33,7 @@ pub use visitor::{Visited, Visitor};
 
 use crate::server::dns::{DnsServer, Query};
 use crate::server::web::{Accepted, WebServer};
-use crate::world::{Fate, Host, Resolver, Site, When, World};
+use crate::world::{Event, Fate, Host, Resolver, Site, When, World};
 use emulator::Emulator;
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
@@ -184,6 +184,15 @@ impl Network {
     /// come. `Err` also if a change has failed since the last time. For networks in which nothing changes, nothing.
     pub fn rewind(&self) -> Result<(), Error> {
         self.timeline.as_ref().map_or(Ok(()), Timeline::rewind)
+    }
+
+    /// Changes the client's connectivity, at once. What has come already, or gone, must not do so again.
+    pub fn change(&self, event: Event) -> Result<(), Error> {
+        let mut attachment = Attachment::of(&self.wires)?;
+        Ok(match event {
+            Event::Leaves(family) => attachment.leave(family),
+            Event::Comes(family) => attachment.come(family),
+        }?)
     }
 
     /// Runs `f` on the client, in a thread of its own; its sockets stay the client's wherever they are used later. Names are

@@ -7,6 +7,9 @@
 //! What a browser waits for before it asks for an object is never known with certainty. A page therefore carries two
 //! readings ([`Dependency`]), a loose and a serial bound; a gain is one only if both show it.
 
+pub mod content;
+pub mod har;
+pub mod recording;
 pub mod spec;
 pub mod synthetic;
 

@@ -9,7 +9,9 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, PublicKeyData,
 };
 use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::ResolvesServerCertUsingSni;
+use rustls::sign::CertifiedKey;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -78,6 +80,33 @@ impl Authority {
 
     /// TLS for servers that go by `names` (which may begin with `*.`), with a key and a certificate of their own.
     pub fn server(&self, names: &[&str]) -> Result<Arc<ServerConfig>, AuthorityError> {
+        let (chain, key) = self.certificate(names)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let mut config = config.with_no_client_auth().with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+
+    /// TLS for many servers in one process, each with a key and a certificate of its own; which is shown is decided by the
+    /// name that a client asks for.
+    pub fn servers(&self, names: &[String]) -> Result<Arc<ServerConfig>, AuthorityError> {
+        let provider = rustls::crypto::ring::default_provider();
+        let mut by_name = ResolvesServerCertUsingSni::new();
+        for name in names {
+            let (chain, key) = self.certificate(&[name])?;
+            by_name.add(name, CertifiedKey::from_der(chain, key, &provider)?)?;
+        }
+        let config = ServerConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions()?;
+        let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(by_name));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+
+    fn certificate(
+        &self,
+        names: &[&str],
+    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), AuthorityError> {
         let key = KeyPair::generate()?;
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names)?;
@@ -88,11 +117,7 @@ impl Authority {
         // The authority's own comes along: a browser that knows its key by a hash has to see it.
         let chain = vec![certificate.der().clone(), self.issuer.der().clone()];
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-        let mut config = config.with_no_client_auth().with_single_cert(chain, key)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        Ok((chain, key))
     }
 }
 

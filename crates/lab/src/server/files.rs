@@ -91,7 +91,7 @@ pub(super) fn serve(stream: &mut (impl Read + Write), folder: &Path) -> io::Resu
 }
 
 /// Reads some more; whether there was any.
-fn more(stream: &mut impl Read, into: &mut Vec<u8>) -> io::Result<bool> {
+pub(super) fn more(stream: &mut impl Read, into: &mut Vec<u8>) -> io::Result<bool> {
     let mut buffer = [0; 16 << 10];
     match stream.read(&mut buffer) {
         Ok(0) => Ok(false),

@@ -7,17 +7,21 @@
 //! What never happens here: no clock, no socket, no thread. A [`Browser`] goes on where a
 //! session ends: it loads pages. What is not modelled: the time that programs and supervisor compute, and search domains. `netns` measures those.
 
+mod app;
 mod far_side;
 mod glibc;
 mod loader;
+pub mod messages;
 mod oracle;
 mod packet;
 mod session;
 mod stack;
+pub mod tcp;
 #[cfg(test)]
 mod tests;
 mod transfer;
 
+pub use app::{AppHost, Granted, Launch, Wish};
 pub use loader::{Arm as BrowserArm, Browser, Load, Timing};
 pub use oracle::faster;
 pub use session::{Session, Spent, Visit};

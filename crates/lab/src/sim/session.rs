@@ -329,6 +329,7 @@ impl Session {
                 Output::Answer(..)
                 | Output::Answered(..)
                 | Output::HandOver { .. }
+                | Output::Watch(_)
                 | Output::Begin { .. }
                 | Output::Rescue { .. }
                 | Output::Fail(..)

@@ -6,9 +6,11 @@
 //! counted by whoever ran it.
 
 mod bootstrap;
+mod pooled;
 mod shape;
 
 pub use bootstrap::{Estimate, Interval, MIN_FOR_INTERVAL, Pairing, RESAMPLES, estimate, paired_difference, ratio};
+pub use pooled::{pooled_quantile, pooled_ratio};
 pub use shape::{Ecdf, FiveNumbers, ecdf, five_numbers};
 
 use std::fmt;

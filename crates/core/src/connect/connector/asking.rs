@@ -14,6 +14,7 @@ impl Connector {
         let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
         let question = Question { app: ask.app, name, record: ask.record };
         self.make_room_for(&question.app);
+        self.asked(now, request.account(), &question.app, &question.name, &[ask.record]);
         let said = self.asks.ask(now, &question);
         self.answer_or_look_up(now, request, &question, said, ask.server);
         if let Some((port, want)) = self.asks.goes_to(&question) {
@@ -24,7 +25,7 @@ impl Connector {
     /// Opens a connection to where the program will most likely go, as for a getaddrinfo that says its port.
     fn run_ahead(&mut self, now: Instant, request: RequestId, question: Question, want: Want, port: u16) {
         let Question { app, name, .. } = question;
-        let is_same = |j: &Job| j.app == app && j.name == name && j.port == Some(port) && !j.done;
+        let is_same = |j: &Job| j.app == app && j.name == name && j.port == Some(port) && !j.done && j.is_fresh(now);
         if self.jobs.values().any(is_same) {
             return;
         }
@@ -55,6 +56,7 @@ impl Connector {
         let holds = cache.get(now, &question.name, question.record).is_some();
         if let Some(said) = said.filter(|_| holds) {
             self.tally.of(request.account()).cache_hits += 1;
+            self.refresh(now, request.account(), question);
             return self.answer_asker(request, said);
         }
         self.tally.of(request.account()).cache_misses += 1;

@@ -4,6 +4,8 @@ use super::Connector;
 use crate::connect::cache::Kept;
 use crate::connect::job::{EXPLORING_FOR, Job, Lack, Waiting};
 use crate::connect::lookups::Question;
+use crate::connect::pool::{self, End};
+use crate::connect::prefetch::STALE_FOR;
 use crate::connect::race::{Attempt, Lookup, Next, State};
 use crate::connect::timeline::{Event, some};
 use crate::connect::{AttemptId, Output, Resolved, rank, timeline};
@@ -25,6 +27,7 @@ impl Connector {
     pub(super) fn drive(&mut self, now: Instant, id: u64) {
         let Some(mut job) = self.jobs.remove(&id) else { return };
         for _ in 0..MAX_STEPS {
+            self.confirm(now, &mut job);
             self.serve(now, &mut job);
             self.rescue(now, &mut job);
             let faster = self.settings.faster.get(&*job.name).copied();
@@ -38,6 +41,7 @@ impl Connector {
                 Next::GiveUp(attempt) => self.close_where(now, &mut job, |a| a.id == attempt),
                 Next::Wait(wake) => {
                     job.wake = wake;
+                    self.try_stale(now, &mut job);
                     break;
                 }
             }
@@ -45,6 +49,13 @@ impl Connector {
         self.give_up(now, &mut job);
         if job.done {
             self.close_losers(now, &mut job);
+        }
+        if let (Some(at), true) = (job.open_since(), job.spare.is_some()) {
+            self.pool.ready(job.number, at);
+            if job.claim.is_none() {
+                // One is enough.
+                self.close_where(now, &mut job, |a| a.state == State::InFlight);
+            }
         }
         if job.is_over(now) {
             self.close_all(now, &mut job);
@@ -56,7 +67,9 @@ impl Connector {
     fn query(&mut self, now: Instant, job: &mut Job, record: RecordType) {
         let cache = self.caches.entry(Arc::clone(&job.app)).or_default();
         if let Some(kept) = cache.get(now, &job.name, record) {
-            self.tally.of(job.account).cache_hits += 1;
+            self.tally.of(job.account).cache_hits += u64::from(job.spare.is_none());
+            let question = Question { app: Arc::clone(&job.app), name: Arc::clone(&job.name), record };
+            self.refresh(now, job.account, &question);
             let event = Event::FromCache { record: timeline::record(record), addresses: some(&kept.addresses()) };
             self.timelines.note(now, job.number, &job.name, event);
             let (lookup, lack) = match kept {
@@ -67,7 +80,10 @@ impl Connector {
             };
             return job.settle(now, record, lookup, lack);
         }
-        self.tally.of(job.account).cache_misses += 1;
+        if self.settings.ahead.optimistic {
+            job.stale.extend(cache.stale(now, &job.name, record, STALE_FOR));
+        }
+        self.tally.of(job.account).cache_misses += u64::from(job.spare.is_none());
         let question = Question { app: Arc::clone(&job.app), name: Arc::clone(&job.name), record };
         let (query, new) = self.lookups.ask(now, job.account, &question);
         job.ask(now, record);
@@ -88,6 +104,12 @@ impl Connector {
         job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
         job.lead_with_what_is_under_way(&mut list);
         self.tally.of(job.account).lookup_wait += now - since;
+        if list.is_empty() && job.in_want {
+            job.done = true;
+            let reason = Cow::Borrowed(Pass::OutOfDescriptors.describe());
+            self.timelines.note(now, job.number, &job.name, Event::LeftAlone { reason });
+            return self.pass(request, Pass::OutOfDescriptors);
+        }
         let resolved = if list.is_empty() {
             self.tally.of(job.account).unresolved += 1;
             let lacks = |l| job.lacks.contains(&Some(l));
@@ -108,6 +130,11 @@ impl Connector {
 
     fn attempt(&mut self, now: Instant, job: &mut Job, addr: IpAddr, exploring: bool) {
         let Some(port) = job.port else { return };
+        let for_nobody = job.resolver.is_none() && job.claim.is_none() && job.told.is_empty();
+        if job.spare.is_some() && for_nobody && !pool::may_lead_to(addr, port) {
+            job.done = true;
+            return;
+        }
         let faster = self.settings.faster.get(&*job.name).copied();
         let race = &self.race;
         let mut list = job.addresses();
@@ -148,6 +175,7 @@ impl Connector {
         match state {
             State::Ready { rtt, .. } => {
                 self.tally.of(request.account()).handed_over += 1;
+                self.tally.of(request.account()).at_once += u64::from(now == since);
                 self.tally.of(request.account()).handshakes += rtt;
                 self.tally.of(request.account()).connect_wait += now - since;
                 job.done = true;
@@ -167,6 +195,9 @@ impl Connector {
                 }
             }
         }
+        self.tally.of(request.account()).spares_taken += u64::from(job.spare.is_some());
+        self.spare_ended(now, job, End::Taken);
+        job.spare = None;
         job.claim = None;
     }
 
@@ -188,13 +219,14 @@ impl Connector {
             _ => None,
         };
         let asked = job.attempts.iter().filter(|a| a.addr == claim.to.ip()).find_map(errno_of);
-        let errno = asked.or_else(|| job.attempts.iter().rev().find_map(errno_of));
+        let errno = asked.or_else(|| job.attempts.iter().rev().find_map(errno_of)).filter(|_| !job.in_want);
+        let reason = if job.in_want { Pass::OutOfDescriptors } else { Pass::Unsuitable };
         job.claim = None;
         // What the program will try next may be under way already.
         job.done = !job.attempts.iter().any(|a| matches!(a.state, State::InFlight | State::Ready { .. }));
         let event = match errno {
             Some(errno) => Event::GivenUp { errno },
-            None => Event::LeftAlone { reason: Cow::Borrowed(Pass::Unsuitable.describe()) },
+            None => Event::LeftAlone { reason: Cow::Borrowed(reason.describe()) },
         };
         self.timelines.note(now, job.number, &job.name, event);
         match errno {
@@ -202,7 +234,7 @@ impl Connector {
                 self.tally.of(request.account()).failed += 1;
                 self.outputs.push_back(Output::Fail(request, errno));
             }
-            None => self.pass(request, Pass::Unsuitable),
+            None => self.pass(request, reason),
         }
     }
 
@@ -212,6 +244,9 @@ impl Connector {
     }
 
     pub(super) fn close_all(&mut self, now: Instant, job: &mut Job) {
+        let end = if job.open_since().is_some() { End::Expired } else { End::Dropped };
+        self.spare_ended(now, job, end);
+        job.attempts.append(&mut job.unconfirmed);
         self.close_where(now, job, |_| true);
     }
 

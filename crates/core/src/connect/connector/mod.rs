@@ -1,6 +1,7 @@
 //! The connector: a name and a port in, one connected socket out. One for each user; programs share nothing but the
 //! history of paths.
 
+mod ahead;
 mod asking;
 mod drive;
 mod place;
@@ -13,6 +14,8 @@ use super::habits::Habits;
 use super::job::{Job, Lack, Translation, Waiting, is_alternative};
 use super::lookups::{Due, Lookups, Question};
 use super::memory::Memory;
+use super::pool::{End, Pool};
+use super::prefetch::Ahead;
 use super::race::{self, Lookup, Race, State};
 use super::service;
 use super::tally::Tallies;
@@ -44,6 +47,8 @@ pub struct Settings {
     pub race: &'static race::Entry,
     /// How long answers are kept.
     pub lifetime: Lifetime,
+    /// What is done before programs ask. Nothing, unless it is said: what races are compared by is what they do when asked.
+    pub ahead: Ahead,
     /// Share of races that explore: 5 %, so that history can be unlearned at about one extra SYN in twenty.
     pub explore: f64,
     /// For the lab's `oracle`: the faster family of each name.
@@ -55,7 +60,7 @@ pub struct Settings {
 impl Settings {
     /// The settings of `race` with everything else at its default.
     pub fn of(race: &'static race::Entry) -> Self {
-        Self { race, lifetime: Lifetime::Ttl, explore: 0.05, faster: HashMap::new(), seed: 0 }
+        Self { race, lifetime: Lifetime::Ttl, ahead: Ahead::OFF, explore: 0.05, faster: HashMap::new(), seed: 0 }
     }
 }
 
@@ -71,6 +76,7 @@ pub struct Connector {
     discovery: Option<QueryId>,
     asks: Asks,
     pub(super) habits: Habits,
+    pool: Pool,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
@@ -92,6 +98,7 @@ impl Connector {
     pub fn new(settings: Settings) -> Self {
         Self {
             race: (settings.race.new)(),
+            pool: Pool::new(settings.ahead.spares),
             rng: fastrand::Rng::with_seed(settings.seed),
             settings,
             path: PathBook::default(),
@@ -124,9 +131,10 @@ impl Connector {
     }
 
     /// Nobody will ask about `account` any more, and its number may be given to another. What is still done for it is
-    /// counted on account 0.
+    /// counted on account 0; its spare connections are closed (drain the outputs), and its launches are learned from.
     pub fn close_account(&mut self, account: u32) {
         self.habits.closed(account);
+        self.flush(self.now, End::Expired, |j| j.account == account && j.spare.is_some());
         self.jobs.values_mut().filter(|j| j.account == account).for_each(|j| j.account = 0);
         self.lookups.disown(account);
         self.tally.close(account);
@@ -155,6 +163,18 @@ impl Connector {
     fn resolve(&mut self, now: Instant, request: RequestId, ask: Resolve) {
         let name: Arc<str> = ask.name.trim_end_matches('.').to_ascii_lowercase().into();
         self.make_room_for(&ask.app);
+        let literal = ask.name.parse().ok();
+        if literal.is_none() {
+            let mut records: Vec<_> =
+                Family::BOTH.into_iter().filter(|f| ask.want.includes(*f)).map(Into::into).collect();
+            if self.settings.race.asks_https && ask.port == Some(service::PORT) {
+                records.push(RecordType::Https);
+            }
+            self.asked(now, request.account(), &ask.app, &name, &records);
+            if self.take_over(now, request, &ask, &name) {
+                return;
+            }
+        }
         let mut job = Job::new(now, Arc::clone(&ask.app), Arc::clone(&name), ask.want, ask.port);
         job.account = request.account();
         job.resolver = Some((request, now));
@@ -164,7 +184,7 @@ impl Connector {
             // A program that wants IPv6 addresses is as well served by those of a translator.
             (job.want, job.ipv6_alone) = (Want::Both, true);
         }
-        if let Ok(addr) = ask.name.parse() {
+        if let Some(addr) = literal {
             job.settle_own(now, &[addr]);
         } else if self.settings.race.asks_https && ask.port == Some(service::PORT) {
             job.https = Lookup::Unasked;
@@ -184,7 +204,8 @@ impl Connector {
     }
 
     fn start(&mut self, now: Instant, mut job: Job) -> u64 {
-        job.explore = self.rng.f64() < self.settings.explore;
+        // Nobody learns from spare connections what waiting programs could not tell as well.
+        job.explore = job.spare.is_none() && self.rng.f64() < self.settings.explore;
         if self.jobs.len() >= MAX_JOBS
             && let Some((_, mut oldest)) = self.jobs.pop_first()
         {
@@ -200,6 +221,9 @@ impl Connector {
         self.next_job += 1;
         job.number = id;
         self.timelines.begin(now, id, &job.app, &job.name);
+        if let (Some(port), true) = (job.port, job.spare.is_some()) {
+            self.timelines.note(now, id, &job.name, Event::Ahead { port });
+        }
         if job.resolver.is_some() {
             self.timelines.note(now, id, &job.name, Event::Asked { port: job.port });
         }
@@ -220,12 +244,16 @@ impl Connector {
                 && !j.done
                 && j.claim.is_none()
                 && j.port.is_none_or(|p| p == claim.to.port())
+                && j.is_fresh(now)
                 && (j.addresses().contains(&addr) || j.told.contains(&addr))
                 // What the program holds already is its own race; another connection to the same place is another matter.
                 && (j.own.is_empty() || claim.nonblocking && j.own.iter().all(|own| own.claim.to != claim.to))
         };
-        // Where the port is known, connections may be under way.
-        let open = self.jobs.iter().filter(|(_, j)| fits(j)).min_by_key(|(_, j)| j.port.is_none()).map(|(id, _)| *id);
+        // Where the port is known, connections may be under way, or complete.
+        let is_ready = |j: &Job| j.attempts.iter().any(|a| a.ready_at().is_some() && j.can_serve(a, &claim));
+        let rank = |j: &Job| (j.port.is_none(), !is_ready(j));
+        let open = self.jobs.iter().filter(|(_, j)| fits(j)).min_by_key(|(_, j)| rank(j)).map(|(id, _)| *id);
+        let (account, app, port) = (request.account(), Arc::clone(&claim.app), claim.to.port());
         let nonblocking = claim.nonblocking;
         let id = match open {
             Some(id) => id,
@@ -234,10 +262,11 @@ impl Connector {
                     return self.pass(request, Pass::UnknownAddress);
                 };
                 if nonblocking && !(claim.rescuable && is_alternative(&claim, &addresses)) {
-                    return self.pass(request, Pass::NothingReady);
+                    self.pass(request, Pass::NothingReady);
+                    return self.connected(now, account, &app, &name, port);
                 }
                 // A connection beyond the first of a lookup: a race of its own over what the lookup gave.
-                let mut job = Job::new(now, Arc::clone(&claim.app), name, Want::Both, Some(claim.to.port()));
+                let mut job = Job::new(now, Arc::clone(&claim.app), Arc::clone(&name), Want::Both, Some(port));
                 job.account = request.account();
                 job.translation = self.translation(now, &claim.app, Want::Both);
                 job.settle_own(now, &addresses);
@@ -247,12 +276,15 @@ impl Connector {
                 job.races_itself = nonblocking;
                 job.claim = Some(Waiting { request, claim, since: now });
                 let id = self.start(now, job);
-                return self.leave(now, id, request);
+                self.leave(now, id, request);
+                return self.connected(now, account, &app, &name, port);
             }
         };
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        let name = Arc::clone(&job.name);
         if nonblocking && job.port.is_none() && !(claim.rescuable && job.has_alternative(&claim)) {
-            return self.pass(request, Pass::NothingReady);
+            self.pass(request, Pass::NothingReady);
+            return self.connected(now, account, &app, &name, port);
         }
         job.port = Some(claim.to.port());
         job.races_itself |= nonblocking;
@@ -260,6 +292,7 @@ impl Connector {
         job.claim = Some(Waiting { request, claim, since: now });
         self.drive(now, id);
         self.leave(now, id, request);
+        self.connected(now, account, &app, &name, port);
     }
 
     fn passed(&mut self, now: Instant, request: RequestId, host: Option<String>, reason: Pass) {
@@ -324,6 +357,10 @@ impl Connector {
             self.tally.of(account).queries += 1;
             return self.outputs.push_back(Output::Query { id: query, name, record, server });
         }
+        if result == Some(LookupResult::NotSent) && self.lookups.get_mut(query).is_some_and(|open| open.sent > 1) {
+            // What was sent before it may still be answered.
+            return;
+        }
         let Some(open) = self.lookups.close(query) else { return };
         self.outputs.push_back(Output::Forget(query));
         // Said of the network before: better than nothing for whoever waits, and nothing to be remembered on this one.
@@ -334,15 +371,17 @@ impl Connector {
         let outcome = (
             matches!(&result, Some(LookupResult::Addresses(list, _)) if !list.is_empty()),
             match result {
-                None | Some(LookupResult::Refused) => false,
+                None | Some(LookupResult::Refused | LookupResult::NotSent) => false,
                 Some(_) => of_here,
             },
         );
-        self.tell_askers(now, query, &open.question, result.is_some(), outcome);
+        let unsent = result == Some(LookupResult::NotSent);
+        self.tell_askers(now, query, &open.question, result.is_some() && !unsent, outcome);
         let Question { app, name, record } = open.question;
         if let Some(family) = record.family().filter(|_| of_here) {
             let history = self.path.current().family_mut(family);
             match result {
+                Some(LookupResult::NotSent) => {}
                 // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
                 Some(_) => history.looked_up((open.sent == 1).then(|| now - open.asked)),
                 None => history.lookup_unanswered(),
@@ -369,9 +408,14 @@ impl Connector {
             Some(LookupResult::NxDomain(ttl)) => {
                 (Lookup::Without(now), Some(Lack::NxDomain), Some((Kept::NxDomain, ttl)))
             }
-            Some(LookupResult::Refused) | None => (Lookup::Without(now), Some(Lack::Unanswered), None),
+            Some(LookupResult::Refused | LookupResult::NotSent) | None => {
+                (Lookup::Without(now), Some(Lack::Unanswered), None)
+            }
         };
         if let Some((kept, ttl)) = kept.filter(|_| of_here) {
+            if record.family().is_some() {
+                self.habits.held_for(&app, &name, ttl);
+            }
             let cache = self.caches.entry(Arc::clone(&app)).or_default();
             cache.put(now, &name, record, kept, ttl, self.settings.lifetime);
         }
@@ -380,6 +424,7 @@ impl Connector {
         for id in ids {
             self.timelines.note(now, id, &name, event.clone());
             if let Some(job) = self.jobs.get_mut(&id) {
+                job.in_want |= unsent;
                 match services.is_empty() {
                     true => job.settle(now, record, lookup.clone(), lack),
                     false => job.settle_services(now, services.clone()),
@@ -391,40 +436,51 @@ impl Connector {
 
     fn attempt_ended(&mut self, now: Instant, attempt: AttemptId, result: AttemptResult) {
         let found = self.jobs.iter_mut().find_map(|(id, j)| {
-            let a = j.attempts.iter_mut().find(|a| a.id == attempt && a.state == State::InFlight)?;
+            let mut all = j.attempts.iter_mut().chain(&mut j.unconfirmed);
+            let a = all.find(|a| a.id == attempt && a.state == State::InFlight)?;
             Some((*id, a))
         });
         let Some((id, ended)) = found else { return };
         let outcome = match result {
             AttemptResult::Connected(rtt) => {
                 ended.state = State::Ready { rtt, at: now };
-                Outcome::Connected(rtt)
+                Some(Outcome::Connected(rtt))
             }
             AttemptResult::Failed(errno) => {
                 ended.state = State::Failed(errno);
-                Outcome::Failed
+                Some(Outcome::Failed)
+            }
+            AttemptResult::NotBegun(errno) => {
+                ended.state = State::Failed(errno);
+                None
             }
         };
         let (addr, given) = (ended.addr, ended.given);
         let event = match result {
             AttemptResult::Connected(rtt) => Event::Connected { to: addr, rtt_ms: ms(rtt) },
-            AttemptResult::Failed(errno) => Event::Failed { to: addr, errno },
+            AttemptResult::Failed(errno) | AttemptResult::NotBegun(errno) => Event::Failed { to: addr, errno },
         };
         if given {
             // It is the program's now, whatever came of it.
             ended.state = State::Gone;
         }
-        self.learn(now, attempt, addr, outcome);
+        if let Some(outcome) = outcome {
+            self.learn(now, attempt, addr, outcome);
+        }
         if let Some(job) = self.jobs.get_mut(&id) {
+            job.in_want |= outcome.is_none();
             self.timelines.note(now, id, &job.name, event);
             job.own.retain(|own| own.attempt != attempt);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
+            if job.spare.is_some() && !given && matches!(result, AttemptResult::Connected(_)) {
+                self.outputs.push_back(Output::Watch(attempt));
+            }
         }
         self.drive(now, id);
     }
 
     /// Writes down how an attempt ended, unless it was begun on another network.
-    fn learn(&mut self, now: Instant, AttemptId(attempt): AttemptId, addr: IpAddr, outcome: Outcome) {
+    pub(super) fn learn(&mut self, now: Instant, AttemptId(attempt): AttemptId, addr: IpAddr, outcome: Outcome) {
         if attempt >= self.first_attempt_here {
             self.path.current().record(now, addr, outcome);
         }
@@ -452,6 +508,8 @@ impl Machine for Connector {
             }
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
+            Input::Launched { account, app } => self.launched(now, account, &app, None),
+            Input::Spoilt(attempt, how) => self.spoilt(now, attempt, how),
             Input::Servers(servers) => self.servers = servers,
             Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
             Input::Recognised(id) => self.recognised(id),
@@ -514,6 +572,7 @@ fn answer(of: RecordType, result: Option<&LookupResult>) -> Event {
         }
         Some(LookupResult::NxDomain(_)) => ("no such name", Vec::new()),
         Some(LookupResult::Refused) => ("refused", Vec::new()),
+        Some(LookupResult::NotSent) => ("not asked", Vec::new()),
         None => ("no answer", Vec::new()),
     };
     Event::Answer { record: record(of), says: Cow::Borrowed(says), addresses }
@@ -522,7 +581,8 @@ fn answer(of: RecordType, result: Option<&LookupResult>) -> Event {
 /// When this job wants to be looked at again.
 fn deadline(job: &Job) -> Option<Deadline> {
     let wake = job.wake.map(|(at, why)| Deadline { at, why });
-    let unclaimed = job.unclaimed_at().map(|at| Deadline { at, why: "connection unclaimed" });
+    let why = if job.spare.is_some() { "spare connection unclaimed" } else { "connection unclaimed" };
+    let unclaimed = job.unclaimed_at().map(|at| Deadline { at, why });
     let moving_on = job.moves_on_at().map(|at| Deadline { at, why: "a silent family" });
     let rescue = job.rescue_at().map(|at| Deadline { at, why: "a stalled attempt of a program" });
     let exploring = job.done.then(|| job.exploring_until()).flatten();

@@ -3,6 +3,7 @@
 
 use super::Connector;
 use crate::connect::cache::Cache;
+use crate::connect::pool::End;
 use crate::path::record::NetworkRecord;
 use crate::path::{Family, NetworkId};
 use crate::time::{Duration, Instant};
@@ -58,7 +59,10 @@ impl Connector {
     }
 
     pub(super) fn moved(&mut self, now: Instant, id: NetworkId, v4: bool, v6: bool) {
-        if id != self.network {
+        // A connection over an address that is no more looks as good as ever, and leads nowhere.
+        let elsewhere = id != self.network;
+        self.flush(now, End::Dropped, |j| j.spare.is_some() || elsewhere);
+        if elsewhere {
             self.discovery = None;
             self.network = id;
             self.path.move_to(id);
@@ -81,6 +85,8 @@ impl Connector {
 
     pub(super) fn woken(&mut self, slept: Duration) {
         if slept >= SHORTEST_SLEEP {
+            // Nobody knows what has become of them meanwhile.
+            self.flush(self.now, End::Dropped, |j| j.spare.is_some());
             self.caches.values_mut().for_each(Cache::expire);
             self.asks.forget();
         }

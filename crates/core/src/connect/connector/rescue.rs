@@ -58,7 +58,7 @@ impl Connector {
         let Some((request, to, stalled, by)) = found else { return };
         for a in &mut job.attempts {
             if a.id == stalled {
-                self.path.current().record(now, a.addr, Outcome::Abandoned(now - a.started));
+                self.learn(now, a.id, a.addr, Outcome::Abandoned(now - a.started));
             } else if a.id == by {
                 self.timelines.note(now, job.number, &job.name, Event::HandedOver { to: a.addr, connected: true });
             } else {

@@ -56,7 +56,9 @@ impl Connector {
                 (nat64::discover(&list.iter().filter_map(of_v6).collect::<Vec<_>>()), *ttl)
             }
             Some(LookupResult::NoData(ttl) | LookupResult::NxDomain(ttl)) => (Vec::new(), *ttl),
-            Some(LookupResult::Services(..) | LookupResult::Refused) | None => (Vec::new(), Duration::ZERO),
+            Some(LookupResult::Services(..) | LookupResult::Refused | LookupResult::NotSent) | None => {
+                (Vec::new(), Duration::ZERO)
+            }
         };
         self.path.current().learn_translators(prefixes, now + ttl.max(KEPT_AT_LEAST));
         self.translate(now);

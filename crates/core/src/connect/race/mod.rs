@@ -93,6 +93,14 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// Since when it has been connected and nobody's.
+    pub fn ready_at(&self) -> Option<Instant> {
+        match self.state {
+            State::Ready { at, .. } => Some(at),
+            _ => None,
+        }
+    }
+
     /// Whether it is under way to learn, not to win.
     pub fn is_exploring(&self) -> bool {
         self.exploring && !self.given && self.state == State::InFlight

@@ -1,5 +1,6 @@
 //! Conversations between programs, the connector and a scripted network, in virtual time.
 
+mod ahead;
 mod asks;
 mod contract;
 mod explained;
@@ -36,6 +37,8 @@ pub(super) enum Host {
     Answers(u64),
     Refuses(u64),
     Silent,
+    /// There is no descriptor for a socket.
+    OutOfReach,
 }
 
 /// How the DNS server treats queries for one record type of a name.
@@ -68,6 +71,8 @@ pub(super) struct Story {
     claimed: BTreeMap<RequestId, IpAddr>,
     /// Everything that came out, with its time in milliseconds.
     pub told: Vec<(u64, Output)>,
+    /// The account that calls are on.
+    pub account: u32,
     events: BTreeMap<(Instant, u64), Event>,
     next: u64,
 }
@@ -86,6 +91,7 @@ impl Story {
             rescuable: false,
             claimed: BTreeMap::new(),
             told: Vec::new(),
+            account: 0,
             events: BTreeMap::new(),
             next: 0,
         }
@@ -132,6 +138,7 @@ impl Story {
         let (after, result) = match self.hosts.get(&to) {
             Some(Host::Answers(rtt)) => (*rtt, AttemptResult::Connected(ms(*rtt))),
             Some(Host::Refuses(rtt)) => (*rtt, AttemptResult::Failed(111)),
+            Some(Host::OutOfReach) => (0, AttemptResult::NotBegun(24)),
             // tcp_syn_retries = 6: the kernel gives up after about 130 s.
             Some(Host::Silent) | None => (130_000, AttemptResult::Failed(110)),
         };
@@ -196,10 +203,22 @@ impl Story {
         self.run_while(self.now + ms(millis), |_| false);
     }
 
+    /// The launch that went on is over, and another one of `app` begins, on an account of its own.
+    pub fn launch(&mut self, app: &str) {
+        self.connector.close_account(self.account);
+        self.drain();
+        self.account += 1;
+        self.input(Input::Launched { account: self.account, app: app.into() });
+    }
+
+    fn request(&mut self) -> RequestId {
+        self.next += 1;
+        RequestId(u64::from(self.account) << 32 | self.next)
+    }
+
     /// getaddrinfo by `app`, waited for.
     pub fn resolve(&mut self, app: &str, name: &str, want: Want, port: Option<u16>) -> Resolved {
-        self.next += 1;
-        let request = RequestId(self.next);
+        let request = self.request();
         let before = self.told.len();
         self.input(Input::Resolve(request, Resolve { app: app.into(), name: name.into(), want, port }));
         let answer = |o: &Output| matches!(o, Output::Answer(r, _) if *r == request);
@@ -224,8 +243,7 @@ impl Story {
             accepts_mapped: domain == Family::V6,
             rescuable: self.rescuable && nonblocking,
         };
-        self.next += 1;
-        let request = RequestId(self.next);
+        let request = self.request();
         let before = self.told.len();
         self.claimed.insert(request, addr);
         self.input(Input::Claim(request, claim));

@@ -417,6 +417,49 @@ fn an_attempt_that_was_begun_on_another_network_says_nothing_of_this_one() {
 }
 
 #[test]
+fn a_program_may_have_the_descriptor_for_a_query_that_we_lack() {
+    let unsent = || Dns::Says(0, LookupResult::NotSent);
+    let mut s = Story::of("adaptive").dns(SITE, V4, unsent()).dns(SITE, V6, unsent());
+    let ask = Resolve { app: app(), name: SITE.into(), want: Want::Both, port: None };
+    s.input(Input::Resolve(RequestId(900), ask));
+    s.pass(10_000);
+    let told: Vec<_> = s.told.iter().filter_map(|(_, o)| passed(o)).collect();
+    assert_eq!((told, s.connector.open_jobs()), (vec![Pass::OutOfDescriptors], 0));
+    let history = s.connector.path().current().family(V6);
+    assert!(history.lookup.is_none() && !history.is_unanswered());
+
+    let mut s = Story::of("adaptive").dns(SITE, V4, unsent()).dns(SITE, V6, says(20, &[v6(1)]));
+    assert_eq!(s.resolve("curl", SITE, Want::Both, None), Resolved::Addresses(vec![v6(1)]), "one is enough");
+}
+
+#[test]
+fn a_query_that_could_not_be_repeated_is_still_waited_for() {
+    let mut s = Story::of("adaptive").dns(SITE, V4, says(1500, &[v4(1)]));
+    let ask = Resolve { app: app(), name: SITE.into(), want: Want::Only(V4), port: None };
+    s.input(Input::Resolve(RequestId(900), ask));
+    s.pass(1100);
+    let query = s.told.iter().find_map(|(_, o)| match o {
+        Output::Query { id, .. } => Some(*id),
+        _ => None,
+    });
+    s.input(Input::Lookup(query.unwrap(), LookupResult::NotSent));
+    s.pass(1000);
+    let answer = Output::Answer(RequestId(900), Resolved::Addresses(vec![v4(1)]));
+    assert!(s.told.contains(&(1500, answer)), "{:?}", s.told);
+}
+
+#[test]
+fn a_program_may_have_the_descriptor_for_a_connection_that_we_lack() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50)).host(v6(1), Host::OutOfReach);
+    s = s.host(v4(1), Host::OutOfReach);
+    let list = s.resolve("curl", SITE, Want::Both, None);
+    assert_eq!(list, Resolved::Addresses(vec![v6(1), v4(1)]));
+    let told = s.connect("curl", v6(1), false);
+    assert_eq!(passed(&told), Some(Pass::OutOfDescriptors), "{told:?}");
+    assert!(s.connector.path().current().peer(v6(1)).is_none(), "it says nothing of the address");
+}
+
+#[test]
 fn a_caller_that_goes_away_leaves_nothing_behind() {
     let mut s =
         Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50)).host(v6(1), Host::Silent).host(v4(1), Host::Silent);

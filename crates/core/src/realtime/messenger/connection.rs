@@ -25,6 +25,7 @@ pub(super) struct Wire {
     pub introduced: bool,
     pub hello: bool,
     pub welcome: bool,
+    pub bye: bool,
     pub notices: u32,
     pub fillers: u32,
     pub echoes: u32,
@@ -51,14 +52,15 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// The oldest message that nobody has acknowledged, neither the peer nor its kernel.
-    pub fn oldest(&self) -> Option<&Flight> {
-        self.flights.iter().find(|flight| flight.end > self.kernel_has)
+    /// Messages that nobody has acknowledged, neither the peer nor its kernel; oldest first.
+    pub fn unacknowledged(&self) -> impl Iterator<Item = &Flight> {
+        self.flights.iter().filter(|flight| flight.end > self.kernel_has)
     }
 
     /// Whether there is something to write besides new messages.
     pub fn has_work(&self) -> bool {
-        let control = self.hello || self.welcome || self.ack || self.notices + self.fillers + self.echoes > 0;
+        let control =
+            self.hello || self.welcome || self.ack || self.bye || self.notices + self.fillers + self.echoes > 0;
         control || !self.again.is_empty()
     }
 }

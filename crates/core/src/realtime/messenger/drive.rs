@@ -3,8 +3,10 @@
 use super::*;
 use crate::machine::{Deadline, Machine};
 
-/// Frames of one write at most, so that a write stays one segment on every path (RFC 9293: 536 bytes by default).
+/// Messages in one write at most, so that a write stays one segment on every path (RFC 9293: 536 bytes by default).
 const ONE_SEGMENT: usize = 536;
+/// Hops without news double the patience so often at most: there are no more connections to leave. Ours.
+const MOST_DOUBLINGS: u32 = 3;
 
 impl Messenger {
     /// Tells the caller of work on a connection, once.
@@ -107,13 +109,17 @@ impl Messenger {
         if out.len() == before
             || (out.len() - before < ONE_SEGMENT / 4 && self.wires[at].fillers + self.wires[at].echoes == 0)
         {
-            self.write_message(now, at, out);
+            self.write_messages(now, at, out);
+        }
+        // Last of all: what is to be said after it is not said.
+        if out.len() == before && std::mem::take(&mut self.wires[at].bye) {
+            Frame::Bye.encode(out);
         }
         let wire = &mut self.wires[at];
         let written = (out.len() - before) as u64;
         wire.written += written;
-        if let Some(last) = wire.flights.back_mut().filter(|flight| flight.end == u64::MAX) {
-            last.end = wire.written;
+        for flight in wire.flights.iter_mut().rev().take_while(|flight| flight.end == u64::MAX) {
+            flight.end = wire.written;
         }
         wire.announced = written > 0;
         written > 0
@@ -133,19 +139,28 @@ impl Messenger {
         Frame::Ack(counts).encode(out);
     }
 
-    fn write_message(&mut self, now: Instant, at: usize, out: &mut Vec<u8>) {
-        while let Some(handle) = self.wires[at].again.pop_front() {
-            let (lane, seq) = handle;
-            let needed = self.lanes[lane].get(seq).is_some_and(|m| !m.done) && !self.lanes[lane].is_overtaken(seq);
+    /// Messages that go again, as many as one segment holds, and a new one if there is room.
+    fn write_messages(&mut self, now: Instant, at: usize, out: &mut Vec<u8>) {
+        let before = out.len();
+        while let Some(&(lane, seq)) = self.wires[at].again.front() {
+            let needed = !self.lanes[lane].is_done(seq) && !self.lanes[lane].is_overtaken(seq);
+            let size = self.size((lane, seq));
+            if needed && out.len() > before && out.len() - before + size > ONE_SEGMENT {
+                return;
+            }
+            self.wires[at].again.pop_front();
             if needed {
                 self.stats.copies += 1;
-                return self.write(now, at, handle, out);
+                self.write(now, at, (lane, seq), out);
             }
         }
         if self.primary != Some(self.wires[at].id) {
             return;
         }
         let Some(handle) = self.next_new(now) else { return };
+        if out.len() > before && out.len() - before + self.size(handle) > ONE_SEGMENT {
+            return;
+        }
         let (lane, seq) = handle;
         let copies = self.settings.technique.copies(&self.view(now));
         self.lanes[lane].last_sent = Some(now);
@@ -155,9 +170,17 @@ impl Messenger {
         self.write(now, at, handle, out);
         for _ in 1..copies {
             let Some(other) = self.cleanest_but(at) else { break };
+            if !self.bucket.take_above(RESERVE) {
+                break;
+            }
             self.wires[other].again.push_back(handle);
             self.announce(other);
         }
+    }
+
+    /// Bytes of a message with its header.
+    fn size(&mut self, (lane, seq): Handle) -> usize {
+        self.lanes[lane].get(seq).map_or(0, |message| message.bytes.len() + MAX_HEADER)
     }
 
     fn write(&mut self, now: Instant, at: usize, (lane, seq): Handle, out: &mut Vec<u8>) {
@@ -188,22 +211,39 @@ impl Messenger {
         self.stats.stalls += 1;
         self.gauge.last_loss = Some(now);
         let Some(other) = self.cleanest_but(at) else { return };
+        self.hops = (self.hops + 1).min(MOST_DOUBLINGS);
         if self.primary == Some(self.wires[at].id) {
             self.primary = Some(self.wires[other].id);
         }
         let has = self.wires[at].kernel_has;
+        // Small messages go again several in a segment, and a segment is what is paid for.
+        let mut room = 0;
         for k in 0..self.wires[at].flights.len() {
             let flight = self.wires[at].flights[k];
             let (lane, seq) = flight.message;
+            let size = self.size(flight.message);
             let Some(message) = self.lanes[lane].get(seq) else { continue };
-            if flight.end <= has || message.done || message.again >= MOST_AGAIN || !self.bucket.take() {
+            if flight.end <= has || message.done || message.again >= MOST_AGAIN {
                 continue;
             }
+            if size > room {
+                if !self.bucket.take() {
+                    break;
+                }
+                room = ONE_SEGMENT;
+            }
+            room = room.saturating_sub(size);
             message.again += 1;
             self.wires[other].again.push_back(flight.message);
         }
         self.announce(other);
         self.announce_new(now);
+    }
+
+    /// How long a message may be unacknowledged before its connection is left: twice as long after each hop since the last
+    /// news, or a spell of loss would spoil every connection before it is over.
+    fn patience(&self, view: &View) -> Option<Duration> {
+        Some(self.settings.technique.patience(view)? * 2u32.pow(self.hops))
     }
 
     /// When the receiver will say that it misses a message.
@@ -219,12 +259,10 @@ impl Messenger {
     fn deadlines(&self) -> impl Iterator<Item = Deadline> {
         let now = self.gauge.sends.last.max(self.gauge.arrivals.last).unwrap_or(Instant::ZERO);
         let view = self.view(now);
-        let patience = self.settings.technique.patience(&view);
-        let overdue = self
-            .wires
-            .iter()
-            .filter(|wire| !wire.stalled)
-            .filter_map(move |wire| Some(Deadline { at: wire.oldest()?.sent + patience?, why: "message overdue" }));
+        let patience = self.patience(&view);
+        let overdue = self.wires.iter().filter(|wire| !wire.stalled).filter_map(move |wire| {
+            Some(Deadline { at: self.waiting(wire)?.sent + patience?, why: "message overdue" })
+        });
         // Where the connection cannot be written, or there is none, waking would change nothing.
         let can_write = self.wires.iter().any(|wire| self.primary == Some(wire.id) && !wire.announced);
         let held = self.lanes.iter().filter(move |lane| can_write && lane.has_unsent()).filter_map(move |lane| {
@@ -283,7 +321,7 @@ impl Machine for Messenger {
             Input::Unacknowledged { connection, bytes } => {
                 if let Some(wire) = self.wire(connection.0) {
                     wire.kernel_has = wire.kernel_has.max(wire.written.saturating_sub(bytes));
-                    if wire.oldest().is_none() {
+                    if wire.unacknowledged().next().is_none() {
                         wire.stalled = false;
                     }
                 }
@@ -292,10 +330,10 @@ impl Machine for Messenger {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if let Some(patience) = self.settings.technique.patience(&self.view(now)) {
+        if let Some(patience) = self.patience(&self.view(now)) {
             for at in 0..self.wires.len() {
                 let wire = &self.wires[at];
-                if !wire.stalled && wire.oldest().is_some_and(|flight| flight.sent + patience <= now) {
+                if !wire.stalled && self.waiting(wire).is_some_and(|flight| flight.sent + patience <= now) {
                     self.stall(now, at);
                 }
             }

@@ -10,7 +10,7 @@ mod drive;
 #[cfg(test)]
 mod tests;
 
-use super::frame::{self, Counts, Frame, FrameError, Hello, MAX_COUNTS, MAX_MESSAGE, SessionId};
+use super::frame::{self, Counts, Frame, FrameError, Hello, MAX_COUNTS, MAX_HEADER, MAX_MESSAGE, SessionId};
 use super::gauge::Gauge;
 use super::inbox::{Accepted, Delivered, Inbox};
 use super::lane::{Kind, LaneId, MAX_LANES};
@@ -26,6 +26,8 @@ use std::collections::VecDeque;
 pub const MAX_CONNECTIONS: usize = MAX_COUNTS;
 /// Packets that the bucket of extra ones holds: a burst that takes a whole window of messages at a short interval. Ours.
 const BUCKET: u32 = 4;
+/// Of these, so many are kept for messages that are overdue: a copy of one that is not may do without. Ours.
+const RESERVE: u32 = 2;
 /// A message is sent again at most so often; then TCP's own retransmission is as good. Ours.
 const MOST_AGAIN: u8 = 3;
 /// Without a technique that acknowledges each message, one is sent after so many … Ours.
@@ -171,6 +173,10 @@ pub struct Messenger {
     stats: Stats,
     /// The peer has shown that it speaks this protocol.
     ours: bool,
+    /// Connections left since the last acknowledgement.
+    hops: u32,
+    /// The peer has left for good.
+    peer_left: bool,
     /// The receiver has said that it misses a message, and none has come since.
     noticed: bool,
     /// When the first message came that is not acknowledged, where not each one is.
@@ -193,6 +199,8 @@ impl Messenger {
             spare: Vec::new(),
             stats: Stats::default(),
             ours: false,
+            hops: 0,
+            peer_left: false,
             noticed: false,
             ack_since: None,
         }
@@ -257,6 +265,19 @@ impl Messenger {
         self.inbox.is_full()
     }
 
+    /// Tells the peer that this side leaves for good.
+    pub fn leave(&mut self) {
+        for at in 0..self.wires.len() {
+            self.wires[at].bye = true;
+            self.announce(at);
+        }
+    }
+
+    /// Whether the peer has left for good: nothing more will come.
+    pub fn peer_has_left(&self) -> bool {
+        self.peer_left
+    }
+
     /// What has been done so far.
     pub fn stats(&self, now: Instant) -> Stats {
         Stats {
@@ -272,6 +293,11 @@ impl Messenger {
         self.lanes.iter().map(Lane::len).sum()
     }
 
+    /// Whether a message of this lane would be refused now.
+    pub fn is_lane_full(&self, lane: LaneId) -> bool {
+        self.lanes.iter().any(|l| l.id == lane && l.len() >= super::WINDOW)
+    }
+
     fn recycle(&mut self, mut bytes: Vec<u8>) {
         if self.spare.len() < SPARE {
             bytes.clear();
@@ -283,12 +309,19 @@ impl Messenger {
         self.wires.iter_mut().find(|wire| wire.id == id)
     }
 
+    /// The oldest message that this connection has been waiting to hear of. On others than the one in use, one that has come
+    /// over another connection is of no interest: the peer need not speak of copies at once.
+    fn waiting<'a>(&self, wire: &'a Wire) -> Option<&'a Flight> {
+        let in_use = self.primary == Some(wire.id);
+        wire.unacknowledged().find(|flight| in_use || !self.lanes[flight.message.0].is_done(flight.message.1))
+    }
+
     /// The state of the path.
     fn state(&self, now: Instant) -> State {
         let (Some(rtt), Some(shortest)) = (self.gauge.rtt, self.gauge.shortest()) else { return State::Clean };
         let patience = (rtt.smoothed + rtt.variation * 2).max(Duration::from_millis(4));
         let stuck = |wire: &Wire| {
-            wire.oldest().map_or(0, |flight| {
+            self.waiting(wire).map_or(0, |flight| {
                 u32::try_from(now.since(flight.sent).as_nanos() / patience.as_nanos().max(1)).unwrap_or(u32::MAX)
             })
         };
@@ -344,6 +377,7 @@ impl Messenger {
             Frame::Welcome => self.ours = true,
             Frame::Ack(counts) => return self.acknowledged(now, counts),
             Frame::Notice => self.wires[at].fillers = FILLERS,
+            Frame::Bye => self.peer_left = true,
             Frame::Filler | Frame::Echo => {}
             Frame::Message { lane, kind, seq, key, payload } => {
                 let accepted = self.inbox.accept(*lane, *kind, *seq, *key, payload)?;
@@ -371,15 +405,19 @@ impl Messenger {
         if technique.echoes() {
             wire.echoes += 1;
         }
-        if technique.acknowledges() || (self.settings.resume && wire.received - wire.told >= ACK_EVERY) {
+        let acknowledges = technique.acknowledges();
+        // A copy is told of with the next message: its sender knows already, or will by then.
+        let at_once = acknowledges && accepted != Accepted::Copy;
+        if at_once || ((acknowledges || self.settings.resume) && wire.received - wire.told >= ACK_EVERY) {
             wire.ack = true;
-        } else if self.settings.resume {
+        } else if acknowledges || self.settings.resume {
             self.ack_since.get_or_insert(now);
         }
     }
 
     fn acknowledged(&mut self, now: Instant, counts: &Counts) -> Result<(), FrameError> {
-        let mut sample = None;
+        let (mut sample, mut heard) = (None, false);
+        let prompt = self.settings.technique.acknowledges();
         for (id, count) in counts.as_slice() {
             let Some(wire) = self.wires.iter_mut().find(|wire| wire.id == *id) else { continue };
             if *count > wire.sent {
@@ -388,18 +426,23 @@ impl Messenger {
             let news = (wire.flights.len() as u64).saturating_sub(wire.sent - count);
             for _ in 0..news {
                 let Some(flight) = wire.flights.pop_front() else { break };
-                sample = Some(now.since(flight.sent));
                 let (lane, seq) = flight.message;
-                if let Some(message) = self.lanes[lane].get(seq) {
+                if let Some(message) = self.lanes[lane].get(seq).filter(|message| !message.done) {
                     message.done = true;
+                    // Of copies, and where not each message is told of, the peer speaks when it suits it: no measure.
+                    sample = prompt.then(|| now.since(flight.sent)).or(sample);
                 }
             }
             if news > 0 {
                 wire.stalled = false;
+                heard = true;
             }
         }
         if let Some(rtt) = sample {
             self.gauge.sample(now, rtt);
+        }
+        if heard {
+            self.hops = 0;
             for lane in &mut self.lanes {
                 lane.tidy(&mut self.spare);
             }

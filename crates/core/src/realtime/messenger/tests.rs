@@ -18,6 +18,8 @@ struct Pair {
     parcels: Vec<Parcel>,
     /// Connections that lost a segment: nothing arrives until that moment.
     held: Vec<(Connection, Instant)>,
+    /// What is written on a connection before the first moment is held up, with all after it, until the second.
+    spell: Vec<(Connection, Instant, Instant)>,
     /// Messages that arrived at each end, with their moments.
     got: [Vec<(Instant, Delivered, Vec<u8>)>; 2],
     writes: [usize; 2],
@@ -40,6 +42,7 @@ impl Pair {
             one_way: ms(5),
             parcels: Vec::new(),
             held: Vec::new(),
+            spell: Vec::new(),
             got: Default::default(),
             writes: [0; 2],
         };
@@ -178,6 +181,22 @@ fn an_overdue_message_goes_again_on_a_clean_connection_and_those_after_it_pass_b
 }
 
 #[test]
+fn a_spell_that_takes_everything_leaves_a_clean_connection_for_its_end() {
+    let mut pair = Pair::new("hedge");
+    pair.events(0..10);
+    let began = pair.now;
+    // Whatever is written in the next 150 ms is lost, and TCP needs 400 ms to notice on each connection.
+    for id in 0..4 {
+        pair.spell.push((Connection(id), began + ms(150), began + ms(400)));
+    }
+    pair.events(10..20);
+    for number in 10..20 {
+        assert!(pair.arrival(number) < began + ms(330), "{number} came {:?} after", pair.arrival(number) - began);
+    }
+    assert_eq!(pair.numbers(1).len(), 20);
+}
+
+#[test]
 fn what_the_peers_kernel_has_is_not_overdue() {
     let mut pair = Pair::new("hedge");
     pair.events(0..10);
@@ -192,7 +211,7 @@ fn what_the_peers_kernel_has_is_not_overdue() {
 }
 
 #[test]
-fn auto_sends_two_copies_for_two_seconds_after_a_loss_and_then_one() {
+fn auto_sends_copies_for_two_seconds_after_a_loss_and_then_none() {
     let mut pair = Pair::new("auto");
     pair.events(0..10);
     assert_eq!(pair.ends[0].stats(pair.now).state, State::Clean);
@@ -201,7 +220,8 @@ fn auto_sends_two_copies_for_two_seconds_after_a_loss_and_then_one() {
     assert_eq!(pair.ends[0].stats(pair.now).state, State::Lossy);
     let before = pair.ends[0].stats(pair.now).copies;
     pair.events(14..34);
-    assert_eq!(pair.ends[0].stats(pair.now).copies - before, 20);
+    let copies = pair.ends[0].stats(pair.now).copies - before;
+    assert!((11..=16).contains(&copies), "seven of ten, once the bucket has filled: {copies}");
     pair.run(ms(2000));
     let before = pair.ends[0].stats(pair.now).copies;
     pair.events(34..54);

@@ -1,7 +1,7 @@
 //! Changes of a host: one kind a file, and [`ALL`] of them. Each can be made where nothing of its name is there, told in
 //! words, and undone as often as one likes: what is gone already, or has become somebody else's, is left alone.
 //!
-//! A new kind is one file, one line here and one arm in each of three functions.
+//! A new kind is one file, one line here and one arm in each function.
 
 pub mod route;
 pub mod rule;
@@ -98,6 +98,14 @@ impl Change {
             Self::Rule(_) => rule::ENTRY.name,
             Self::Sysctl(_) => sysctl::ENTRY.name,
             Self::Table(_) => table::ENTRY.name,
+        }
+    }
+
+    /// The same with all that undoing it will take, read from the host as it is now.
+    pub fn prepared(&self) -> Result<Self, ChangeError> {
+        match self {
+            Self::Sysctl(sysctl) => sysctl.prepared().map(Self::Sysctl),
+            Self::Route(_) | Self::Rule(_) | Self::Table(_) => Ok(self.clone()),
         }
     }
 

@@ -15,16 +15,21 @@ pub const ENTRY: Entry =
 pub struct Sysctl {
     /// Its path below /proc/sys, such as `net/ipv4/ip_forward`.
     path: String,
-    was: String,
+    /// Not known before it is about to be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    was: Option<String>,
     becomes: String,
 }
 
 impl Sysctl {
-    /// What makes the value at `path` (such as `net/ipv4/ip_forward`) `becomes`; reads what it is.
-    pub fn new(path: &str, becomes: &str) -> Result<Self, ChangeError> {
-        let mut new = Self { path: path.to_owned(), was: String::new(), becomes: becomes.to_owned() };
-        new.was = new.read()?;
-        Ok(new)
+    /// What makes the value at `path` (such as `net/ipv4/ip_forward`) `becomes`.
+    pub fn new(path: &str, becomes: &str) -> Self {
+        Self { path: path.to_owned(), was: None, becomes: becomes.to_owned() }
+    }
+
+    /// The same with what the value is now: after whatever a dead daemon had set was put back, and right before the change.
+    pub(super) fn prepared(&self) -> Result<Self, ChangeError> {
+        Ok(Self { was: Some(self.read()?), ..self.clone() })
     }
 
     fn file(&self) -> Result<PathBuf, ChangeError> {
@@ -59,20 +64,19 @@ impl Sysctl {
             }
             is => is?,
         };
-        if is == self.was {
-            return Ok(Undone::WasGone);
-        }
+        let Some(was) = self.was.as_ref().filter(|was| **was != is) else { return Ok(Undone::WasGone) };
         if is != self.becomes {
             let path = &self.path;
             return Ok(Undone::LeftAlone(format!("{path} is {is:?} by now: somebody has set it since")));
         }
-        self.write(&self.was).map(|()| Undone::Removed)
+        self.write(was).map(|()| Undone::Removed)
     }
 }
 
 impl fmt::Display for Sysctl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sysctl -w {}={} (was {})", self.path.replace('/', "."), self.becomes, self.was)
+        write!(f, "sysctl -w {}={}", self.path.replace('/', "."), self.becomes)?;
+        self.was.as_ref().map_or(Ok(()), |was| write!(f, " (was {was})"))
     }
 }
 
@@ -83,7 +87,7 @@ mod tests {
     #[test]
     fn a_journal_cannot_make_us_write_elsewhere() {
         for path in ["kernel/core_pattern", "net/../kernel/core_pattern", "net//x", "/etc/passwd", "net/./x"] {
-            let change = Sysctl { path: path.into(), was: "x".into(), becomes: "y".into() };
+            let change = Sysctl { path: path.into(), was: Some("x".into()), becomes: "y".into() };
             assert!(matches!(change.undo(), Err(ChangeError::NotOurs(_))), "{path}");
         }
     }
@@ -91,7 +95,7 @@ mod tests {
     #[test]
     fn a_value_that_went_with_its_interface_needs_no_undoing() {
         let change =
-            Sysctl { path: "net/ipv4/conf/no-such-if/forwarding".into(), was: "0".into(), becomes: "1".into() };
+            Sysctl { path: "net/ipv4/conf/no-such-if/forwarding".into(), was: Some("0".into()), becomes: "1".into() };
         assert_eq!(change.undo().unwrap(), Undone::WasGone);
     }
 }

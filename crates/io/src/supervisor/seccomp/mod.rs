@@ -381,7 +381,7 @@ fn is_switched_off(thread: i32) -> bool {
 }
 
 /// The name of the file that the process of `thread` runs, as the preloaded library tells it.
-fn app_of(thread: i32) -> Option<AppId> {
+pub(super) fn app_of(thread: i32) -> Option<AppId> {
     let file = std::fs::read_link(format!("/proc/{thread}/exe")).ok()?;
     let mut name = file.file_name()?.to_string_lossy().into_owned();
     while name.len() > MAX_APP {

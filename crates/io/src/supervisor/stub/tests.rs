@@ -3,7 +3,7 @@
 use super::*;
 use crate::names::Names;
 use crate::supervisor::token::EXCHANGE;
-use crate::sys::netlink::{LOOPBACK, Netlink, Via};
+use crate::sys::netlink::{LOOPBACK, Netlink, VethEnd, Via};
 use crate::sys::netns::NetNs;
 use headstart_core::connect::{Settings, race};
 use headstart_core::time::Duration;
@@ -135,17 +135,37 @@ fn address(query: &[u8]) -> Vec<u8> {
     reply(query, data)
 }
 
+/// Routes for both families, by a router that is known and never used. To be called `here`.
+fn give_a_way_out(here: &NetNs, there: &NetNs) {
+    let mut netlink = Netlink::open().unwrap();
+    let router = [2, 0, 0, 0, 0, 9];
+    let one = VethEnd { name: "one", mac: [2, 0, 0, 0, 0, 1], ns: here };
+    netlink.veth(one, VethEnd { name: "two", mac: router, ns: there }).unwrap();
+    let up = || {
+        let mut netlink = Netlink::open().unwrap();
+        let two = netlink.index("two").unwrap();
+        netlink.up(two).unwrap();
+    };
+    there.run(up).unwrap();
+    let one = netlink.index("one").unwrap();
+    netlink.up(one).unwrap();
+    for (any, own, gateway) in [("0.0.0.0", "198.51.100.2", "198.51.100.1"), ("::", "2001:db8:1::2", "2001:db8:1::1")] {
+        let [any, own, gateway]: [IpAddr; 3] = [any, own, gateway].map(|ip| ip.parse().unwrap());
+        netlink.address(one, own, if own.is_ipv4() { 24 } else { 64 }).unwrap();
+        netlink.neighbour(one, gateway, router).unwrap();
+        netlink.route(any, 0, Via::Gateway(gateway, one)).unwrap();
+    }
+}
+
 /// Runs `story` in a network namespace with servers on 127.0.0.1 and ::1 that do as `script` says, once by a room and once
 /// in place. It is given what the servers have been asked.
 fn with_servers(script: &Script, story: &Story<'_>) {
     for in_place in [false, true] {
         let Ok(ns) = NetNs::create() else { return println!("skipped: only root makes a network namespace here") };
+        let there = NetNs::create().unwrap();
         ns.run(|| {
-            let mut netlink = Netlink::open().unwrap();
-            netlink.up(LOOPBACK).unwrap();
-            for any in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
-                netlink.route(any, 0, Via::Local).unwrap();
-            }
+            Netlink::open().unwrap().up(LOOPBACK).unwrap();
+            give_a_way_out(&ns, &there);
             let (asked, stop) = (Mutex::new(Vec::new()), AtomicBool::new(false));
             std::thread::scope(|scope| {
                 for server in ["127.0.0.1:53", "[::1]:53"] {

@@ -1,7 +1,7 @@
 //! Interfaces, addresses, routes and neighbours of one network namespace, by rtnetlink.
 //!
-//! A [`Netlink`] speaks for the namespace that its thread was in when it was opened. What the lab needs to change is
-//! here: every request is acknowledged and each error names what was asked for. What the supervisor needs to know is in
+//! A [`Netlink`] speaks for the namespace that its thread was in when it was opened. What the lab and a room need to
+//! change is here: every request is acknowledged and each error names what was asked for. What the supervisor needs to know is in
 //! `look`, and how it is told that something has changed in [`Watch`].
 
 mod look;

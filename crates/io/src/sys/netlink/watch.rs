@@ -11,6 +11,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE of linux/rtnetlink.h.
 const GROUPS: [u32; 5] = [1, 5, 7, 9, 11];
+/// RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_RULE.
+const RULES: [u32; 2] = [8, 19];
 
 /// Readable when something has changed.
 #[derive(Debug)]
@@ -21,11 +23,20 @@ pub struct Watch {
 impl Watch {
     /// Watches the network namespace of the calling thread.
     pub fn open() -> Result<Self, NetlinkError> {
+        Self::of(&GROUPS)
+    }
+
+    /// Watches rules as well.
+    pub fn open_with_rules() -> Result<Self, NetlinkError> {
+        Self::of(&[GROUPS.as_slice(), &RULES].concat())
+    }
+
+    fn of(groups: &[u32]) -> Result<Self, NetlinkError> {
         let open = || {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
             socket.bind(&SocketAddr::new(0, 0))?;
-            for group in GROUPS {
-                socket.add_membership(group)?;
+            for group in groups {
+                socket.add_membership(*group)?;
             }
             socket.set_non_blocking(true)?;
             Ok(socket)

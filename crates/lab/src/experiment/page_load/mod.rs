@@ -2,8 +2,9 @@
 //!
 //! Whole pages are loaded by a browser in virtual time ([`crate::sim::Browser`]): every arm loads the same pages in the same
 //! worlds with the same seeds, on a first visit and on a later one, half an hour after it, when answers with a lifetime of
-//! five minutes are gone. Pages are the project's own unless others are given.
+//! five minutes are gone. Pages are the project's own unless others are given. In namespaces Chromium loads pages.
 
+mod chromium;
 mod measure;
 mod rows;
 
@@ -58,7 +59,17 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method = METHOD.map(str::to_owned).to_vec();
     outcome.notes = NOTES.map(str::to_owned).to_vec();
-    let (pages, seeds, whose) = pages(cx, &mut outcome)?;
+    if cx.speeds.in_virtual_time() {
+        in_virtual_time(cx, &claims, &mut outcome)?;
+    }
+    if cx.speeds.in_namespaces() && outcome.valid {
+        chromium::run(cx, &mut outcome)?;
+    }
+    Ok(outcome)
+}
+
+fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let (pages, seeds, whose) = pages(cx, outcome)?;
     let readings: &[Dependency] = match pages.iter().any(|p| p.objects.iter().any(|o| o.structure != o.gate)) {
         true => &Dependency::BOTH,
         false => &[Dependency::Structure],
@@ -72,7 +83,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             for page in &pages {
                 if cx.progress.stop() {
                     outcome.invalidate("it was stopped before the end");
-                    return Ok(outcome);
+                    return Ok(());
                 }
                 cx.progress.step(done, total, &format!("{}, {}", block.name, page.name));
                 done += 1;
@@ -88,13 +99,13 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
                 );
                 outcome.conditions.push(About { name, about });
             }
-            let judged = (place.name == rows::JUDGED && *reading == Dependency::Structure).then_some(&claims);
+            let judged = (place.name == rows::JUDGED && *reading == Dependency::Structure).then_some(claims);
             outcome.rows.extend(rows::of(&block, judged, cx.seed)?);
             outcome.samples.extend(block.samples());
             outcome.prices.extend(block.prices());
         }
     }
-    Ok(outcome)
+    Ok(())
 }
 
 /// The pages, in how many worlds each is loaded, and where they come from.
@@ -123,7 +134,7 @@ fn pages(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<(Vec<Page>, u64,
     Ok((pages, seeds, whose))
 }
 
-const METHOD: [&str; 4] = [
+const METHOD: [&str; 5] = [
     "A browser in virtual time asks for each object when what it waits for is there, over six connections an origin in \
      HTTP/1.1 and one in HTTP/2 (objects that came over HTTP/3 come over HTTP/2), TLS 1.3 on each, CUBIC from ten segments, \
      responses by urgency. Everything shares the access link. The page load time is that of the load event: scripts' own \
@@ -135,6 +146,8 @@ const METHOD: [&str; 4] = [
      browser's: what helps is what is kept below it.",
     "A value is the mean of a page over its worlds. Rows of pages of 1.5 to 3 s are of those that take so long under \
      `sequential` on a first visit.",
+    "In namespaces Chromium loads pages of the generator, with contents made up for them, from a server for each host; bare and \
+     under `headstart run`, in turns, each load in a fresh context. `loader` is the browser of virtual time over the same pages.",
 ];
 
 const NOTES: [&str; 2] = [

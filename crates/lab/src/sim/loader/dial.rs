@@ -49,6 +49,7 @@ pub(super) struct Dialler {
     connecting: HashMap<u64, Call>,
     targets: HashMap<AttemptId, IpAddr>,
     began: HashMap<u64, Instant>,
+    account: u32,
     next_request: u64,
     next_own: u64,
     due: Option<Instant>,
@@ -73,6 +74,7 @@ impl Dialler {
             connecting: HashMap::new(),
             targets: HashMap::new(),
             began: HashMap::new(),
+            account: 0,
             next_request: 0,
             next_own: OWN_SOCKETS,
             due: None,
@@ -82,6 +84,17 @@ impl Dialler {
 
     pub fn unused(&self) -> u64 {
         self.connector.tally().unused
+    }
+
+    /// The browser begins to load a page: a run of its own, as the supervisor sees it.
+    pub fn begin(&mut self) {
+        self.account += 1;
+    }
+
+    /// It has ended.
+    pub fn end(&mut self, stack: &mut Stack) {
+        self.connector.close_account(self.account);
+        self.carry_out(stack);
     }
 
     /// When the connector wants to be woken.
@@ -114,7 +127,7 @@ impl Dialler {
 
     fn request(&mut self, call: Call) -> RequestId {
         self.next_request += 1;
-        let request = RequestId(self.next_request);
+        let request = RequestId(u64::from(self.account) << 32 | self.next_request);
         self.calls.insert(request, call);
         request
     }

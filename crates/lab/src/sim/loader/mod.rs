@@ -117,10 +117,12 @@ impl Browser {
     /// If the world has fewer sites than the page hosts, or the page does not pass [`Page::check`].
     pub fn load(&mut self, page: &Page, by: Dependency) -> Load {
         let mut visit = Visit::new(page, by, self.stack.now());
+        self.dialler.begin();
         visit.want_roots();
         while visit.open > 0 {
             self.turn(&mut visit);
         }
+        self.dialler.end(&mut self.stack);
         visit.finish()
     }
 

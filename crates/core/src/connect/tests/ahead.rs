@@ -1,0 +1,345 @@
+//! Programs that are launched again and again, and what is there before they ask.
+
+use super::*;
+use crate::connect::cache::Lifetime;
+use proptest::prelude::*;
+
+const MINUTE: u64 = 60_000;
+
+/// Everything is done ahead of time; round trips of 40 ms, answers after 30 ms, which hold for a minute.
+fn story() -> Story {
+    let settings = Settings { explore: 0.0, ahead: Ahead::ON, ..Settings::of(race::find("adaptive").unwrap()) };
+    let mut s = Story::with(settings);
+    for (n, name) in ["a.example", "b.example", "c.example"].iter().enumerate() {
+        s = s.site(name, n as u8 + 1, (30, 30), (40, 40));
+    }
+    s
+}
+
+/// A launch in which the program visits `names`, half a second apart, and how long each visit took.
+fn day(s: &mut Story, names: &[&str]) -> Vec<u64> {
+    s.launch("mail");
+    s.pass(500);
+    let took = names.iter().map(|name| {
+        let took = s.visit("mail", name).1;
+        s.pass(500);
+        took
+    });
+    took.collect()
+}
+
+fn queries(s: &Story) -> usize {
+    s.told.iter().filter(|(_, o)| matches!(o, Output::Query { .. })).count()
+}
+
+/// Connections opened so far that are watched for a program to come.
+fn watched(s: &Story) -> Vec<AttemptId> {
+    let watched = |(_, o): &(u64, Output)| match o {
+        Output::Watch(id) => Some(*id),
+        _ => None,
+    };
+    s.told.iter().filter_map(watched).collect()
+}
+
+#[test]
+fn names_of_habit_are_there_when_the_second_launch_asks_for_them() {
+    let mut s = story();
+    assert_eq!(day(&mut s, &["a.example"]), [70], "30 ms of lookup and 40 ms of handshake");
+    s.pass(2 * MINUTE);
+    let before = queries(&s);
+    s.launch("mail");
+    assert_eq!(queries(&s) - before, 2, "A and AAAA, before anybody asks");
+    s.pass(500);
+    assert_eq!(s.visit("mail", "a.example").1, 40, "the lookup is over already");
+    assert_eq!(s.connector.tally().queries_ahead, 2);
+}
+
+#[test]
+fn a_program_without_a_history_and_another_program_get_nothing_ahead() {
+    let mut s = story();
+    s.launch("news");
+    s.launch("mail");
+    assert_eq!(queries(&s), 0);
+    day(&mut s, &["a.example"]);
+    s.pass(2 * MINUTE);
+    let before = queries(&s);
+    s.launch("news");
+    assert_eq!(queries(&s), before);
+}
+
+#[test]
+fn what_follows_a_name_is_looked_up_when_that_is_asked_for() {
+    let mut s = story();
+    for _ in 0..2 {
+        s.launch("mail");
+        // Too late for a lookup at the launch to be of use: the answer holds for a minute.
+        s.pass(2 * MINUTE);
+        s.visit("mail", "a.example");
+        s.pass(200);
+        s.visit("mail", "b.example");
+        s.pass(5 * MINUTE);
+    }
+    s.launch("mail");
+    s.pass(2 * MINUTE);
+    let before = queries(&s);
+    s.resolve("mail", "a.example", Want::Both, None);
+    assert_eq!(queries(&s) - before, 4, "both names, both families");
+}
+
+#[test]
+fn an_answer_that_is_used_in_the_last_tenth_of_its_life_is_looked_up_again() {
+    let mut s = story();
+    s.visit("mail", "a.example");
+    s.pass(50_000);
+    let before = queries(&s);
+    s.resolve("mail", "a.example", Want::Both, None);
+    assert_eq!(queries(&s), before, "ten seconds are left");
+    s.pass(5_000);
+    s.resolve("mail", "a.example", Want::Both, None);
+    assert_eq!(queries(&s) - before, 2);
+    s.pass(30_000);
+    let before = queries(&s);
+    s.resolve("mail", "a.example", Want::Both, None);
+    assert_eq!(queries(&s), before, "what was asked for ahead holds");
+}
+
+#[test]
+fn an_answer_of_yesterday_leads_the_attempt_and_the_fresh_one_lets_the_program_have_it() {
+    let mut s = story();
+    s.visit("mail", "a.example");
+    s.pass(10 * MINUTE);
+    let (_, took) = s.visit("mail", "a.example");
+    assert_eq!(took, 40, "the lookup is hidden behind the handshake");
+    assert_eq!(s.connector.tally().optimistic, 1);
+    s.pass(70 * MINUTE);
+    assert_eq!(s.visit("mail", "a.example").1, 70, "older than an hour, it leads nobody");
+}
+
+#[test]
+fn a_stale_address_that_the_fresh_answer_denies_is_never_handed_over() {
+    let mut s = story();
+    s.visit("mail", "a.example");
+    s.pass(10 * MINUTE);
+    // The name has moved, and its answer is late: the connection to the old address is complete long before.
+    s = s.site("a.example", 9, (300, 300), (40, 40));
+    let (reached, took) = s.visit("mail", "a.example");
+    assert!([v4(9), v6(9)].contains(&reached), "{reached}");
+    assert_eq!(took, 340);
+    s.pass(MINUTE);
+    assert_eq!(s.connector.open_jobs(), 0);
+}
+
+#[test]
+fn a_stale_address_that_no_answer_confirms_is_not_handed_over_either() {
+    let mut s = story();
+    s.visit("mail", "a.example");
+    s.pass(10 * MINUTE);
+    s = s.dns("a.example", Family::V4, Dns::Silent).dns("a.example", Family::V6, Dns::Silent);
+    assert_eq!(s.resolve("mail", "a.example", Want::Both, Some(443)), Resolved::Unanswered);
+    assert_eq!(s.connector.tally().optimistic, 1);
+}
+
+#[test]
+fn nothing_stale_is_used_across_networks() {
+    let mut s = story();
+    s.visit("mail", "a.example");
+    s.pass(10 * MINUTE);
+    s.input(Input::Network { id: crate::path::NetworkId(7), v4: true, v6: true });
+    assert_eq!(s.visit("mail", "a.example").1, 70);
+    assert_eq!(s.connector.tally().optimistic, 0);
+}
+
+#[test]
+fn the_third_launch_finds_its_connection_open() {
+    let mut s = story();
+    let mut took = Vec::new();
+    for _ in 0..3 {
+        took.extend(day(&mut s, &["a.example"]));
+        s.pass(MINUTE / 2);
+    }
+    assert_eq!(took, [70, 40, 0], "nothing; the answer; the connection");
+    let tally = s.connector.tally();
+    assert_eq!((tally.spares, tally.spares_taken, tally.unused), (1, 1, 0));
+}
+
+#[test]
+fn a_spare_connection_is_nobody_elses() {
+    let mut s = story();
+    for _ in 0..3 {
+        day(&mut s, &["a.example"]);
+        s.pass(MINUTE / 2);
+    }
+    s.launch("mail");
+    s.pass(100);
+    let (open, account) = (watched(&s).len(), s.account);
+    assert_eq!(open, 2);
+    assert_eq!(s.visit("news", "a.example").1, 70, "another program");
+    s.account = 77;
+    assert_eq!(s.visit("mail", "a.example").1, 40, "another run of the program");
+    s.account = account;
+    assert_eq!(s.visit("mail", "a.example").1, 0);
+}
+
+#[test]
+fn what_a_launch_leaves_behind_is_closed_with_it() {
+    let mut s = story();
+    for _ in 0..3 {
+        day(&mut s, &["a.example"]);
+    }
+    s.launch("mail");
+    s.pass(100);
+    let spare = *watched(&s).last().unwrap();
+    s.launch("news");
+    assert!(s.told.iter().any(|(_, o)| *o == Output::Close(spare)));
+}
+
+#[test]
+fn a_change_of_network_closes_every_spare_connection() {
+    let mut s = story();
+    for _ in 0..3 {
+        day(&mut s, &["a.example"]);
+    }
+    s.launch("mail");
+    s.pass(100);
+    let spare = *watched(&s).last().unwrap();
+    s.input(Input::Network { id: crate::path::NetworkId(7), v4: true, v6: true });
+    assert_eq!(s.told.last().map(|(_, o)| o), Some(&Output::Close(spare)));
+    assert_eq!(s.visit("mail", "a.example").1, 70);
+}
+
+#[test]
+fn a_server_that_closes_early_has_its_connections_taken_early_or_not_at_all() {
+    let mut s = story();
+    for _ in 0..2 {
+        day(&mut s, &["a.example"]);
+    }
+    s.launch("mail");
+    s.pass(1040);
+    let spare = *watched(&s).last().unwrap();
+    s.input(Input::Spoilt(spare, Spoilt::Closed));
+    assert_eq!(s.told.last().map(|(_, o)| o), Some(&Output::Close(spare)));
+    assert_eq!(s.visit("mail", "a.example").1, 40);
+    s.launch("mail");
+    s.pass(300);
+    assert_eq!(s.visit("mail", "a.example").1, 0, "it has been open for 260 ms, and is closed after 1 s");
+    s.launch("mail");
+    s.pass(700);
+    assert_eq!(s.visit("mail", "a.example").1, 40, "more than half a second old, it is not handed over");
+}
+
+#[test]
+fn a_server_that_speaks_first_is_left_alone_from_then_on() {
+    let mut s = story();
+    for _ in 0..2 {
+        day(&mut s, &["a.example"]);
+    }
+    s.launch("mail");
+    s.pass(60);
+    let spare = *watched(&s).last().unwrap();
+    s.input(Input::Spoilt(spare, Spoilt::Spoke));
+    for _ in 0..5 {
+        day(&mut s, &["a.example"]);
+    }
+    assert_eq!(watched(&s).len(), 1);
+    assert!(s.connector.remembered().programs[0].names[0].ports[0].speaks_first);
+}
+
+#[test]
+fn habits_that_are_given_up_cost_a_few_connections_and_no_more() {
+    let mut s = story();
+    (0..6).for_each(|_| drop(day(&mut s, &["a.example", "b.example"])));
+    let before = s.connector.tally().spares;
+    for _ in 0..10 {
+        day(&mut s, &["c.example"]);
+        s.pass(MINUTE);
+    }
+    let tally = s.connector.tally();
+    assert!(tally.spares - before <= 2 * 2 + 8, "two launches' worth, and those of c: {}", tally.spares - before);
+}
+
+#[test]
+fn what_was_learned_is_of_use_to_a_later_supervisor() {
+    let mut s = story();
+    (0..2).for_each(|_| drop(day(&mut s, &["a.example"])));
+    s.launch("mail");
+    let mut later = story();
+    later.connector.recall(&s.connector.remembered());
+    assert_eq!(day(&mut later, &["a.example"]), [0], "looked up, connected, all before it was asked for");
+}
+
+#[test]
+fn with_the_cache_off_nothing_is_known_ahead() {
+    let settings = Settings {
+        explore: 0.0,
+        ahead: Ahead::ON,
+        lifetime: Lifetime::Off,
+        ..Settings::of(race::find("adaptive").unwrap())
+    };
+    let mut s = Story::with(settings).site("a.example", 1, (30, 30), (40, 40));
+    s.visit("mail", "a.example");
+    s.launch("mail");
+    assert_eq!(queries(&s), 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Whatever is launched, asked for, spoilt and moved: every call is answered, what is handed over is open and goes to
+    /// one program alone, and everything else is closed.
+    #[test]
+    fn whatever_happens_calls_are_answered_and_connections_go_to_one_program_or_are_closed(
+        seed: u64,
+        steps in proptest::collection::vec((0u8..9, 0usize..4, 0u64..4000), 1..120),
+    ) {
+        for entry in race::ALL {
+            let settings = Settings { explore: 0.2, seed, ahead: Ahead::ON, ..Settings::of(entry) };
+            let mut s = Story::with(settings);
+            let hosts = [Host::Answers(40), Host::Answers(250), Host::Refuses(20), Host::Silent];
+            for (n, host) in (1u8..).zip(hosts) {
+                s = s.site(&format!("{n}.example"), n, (20, 90), (40, 60)).host(v4(n), host);
+            }
+            for (what, n, pause) in &steps {
+                let (name, app) = (format!("{}.example", n + 1), if *n < 3 { "mail" } else { "news" });
+                match what {
+                    0 | 1 => s.launch(app),
+                    2 => s.input(Input::Network { id: crate::path::NetworkId(*n as u64), v4: true, v6: *n != 2 }),
+                    3 => {
+                        let how = if *n == 0 { Spoilt::Spoke } else { Spoilt::Closed };
+                        if let Some(id) = watched(&s).last() {
+                            s.input(Input::Spoilt(*id, how));
+                        }
+                    }
+                    4 => s.pass(*pause * 20),
+                    _ => {
+                        let port = (what % 2 == 0).then_some(443);
+                        if let Resolved::Addresses(list) = s.resolve(app, &name, Want::Both, port) {
+                            s.connect(app, list[0], *what == 7);
+                        }
+                    }
+                }
+                s.pass(*pause);
+            }
+            s.connector.close_account(s.account);
+            s.drain();
+            s.pass(300_000);
+            prop_assert_eq!(s.connector.open_jobs(), 0, "{} leaves jobs open", entry.name);
+            let mut open: BTreeMap<AttemptId, bool> = BTreeMap::new();
+            for (_, output) in &s.told {
+                match output {
+                    Output::Connect { id, .. } => prop_assert!(open.insert(*id, false).is_none()),
+                    Output::Close(id) => prop_assert!(open.remove(id).is_some(), "{} closes twice", entry.name),
+                    Output::Watch(id) => prop_assert_eq!(open.get(id), Some(&false)),
+                    Output::HandOver { attempt, connected: true, .. } => {
+                        prop_assert_eq!(open.remove(attempt), Some(false), "{} hands over what is not", entry.name);
+                    }
+                    Output::HandOver { attempt, connected: false, .. } => {
+                        prop_assert_eq!(open.insert(*attempt, true), Some(false), "{} hands over twice", entry.name);
+                    }
+                    _ => {}
+                }
+            }
+            let tally = s.connector.tally();
+            prop_assert!(tally.spares_taken <= tally.spares && tally.at_once <= tally.handed_over);
+        }
+    }
+}

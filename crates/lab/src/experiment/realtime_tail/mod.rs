@@ -1,0 +1,149 @@
+//! `realtime-tail`: how long small messages over TCP take in the worst cases, by technique (claims P4.1 to P4.6).
+//!
+//! Two metrics, never mixed: the paper's, the 95th percentile over streams of a stream's mean delay, in its topology with a
+//! bulk flow in the sender's WLAN; and the message's own, over one lossy hop, where it is a message that somebody waits for.
+//! Each for three ages of TCP. In virtual time: `sim::messages`.
+
+mod condition;
+mod rows;
+
+use super::{Claims, Condition as About, Context, Entry, Outcome};
+use crate::sim::messages::{self, Heard, Sending, TOUCH};
+use crate::sim::tcp::{self, Stack};
+use condition::{Condition, Part};
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "realtime-tail",
+    shows: "Small messages over TCP need not wait behind a lost segment, and which techniques help on which age of TCP",
+    claims: &["P4.1", "P4.2", "P4.3", "P4.4", "P4.5", "P4.6"],
+    conditions: condition::NAMES,
+    needs_namespaces: false,
+    run,
+};
+
+/// The baseline of every row.
+const PLAIN: &str = "plain";
+/// Plain again, with other luck: what differs between these two is noise.
+const CONTROL: &str = "plain-again";
+/// The floor.
+const DATAGRAMS: &str = "udp-redundant";
+const BUNDLE: &str = "bundle";
+
+/// Ways of sending, the baseline first.
+const ARMS: &[&str] = &[
+    PLAIN,
+    CONTROL,
+    "reduction-50",
+    "reduction-66",
+    "trigger",
+    "trigger-adaptive",
+    "echo",
+    "reduction-50+trigger",
+    "reduction-50+echo",
+    "trigger+echo",
+    "reduction-50+trigger+echo",
+    "hedge",
+    "auto",
+    BUNDLE,
+    DATAGRAMS,
+];
+
+fn sending(arm: &str) -> Sending {
+    match arm {
+        BUNDLE => Sending::Bundle,
+        DATAGRAMS => Sending::Datagrams,
+        CONTROL => Sending::Technique(PLAIN.into()),
+        name => Sending::Technique(name.into()),
+    }
+}
+
+/// Streams of a condition. A bulk flow makes a stream a hundred times as much work.
+fn streams(condition: &Condition, quick: bool) -> u64 {
+    match (condition.part, quick) {
+        (Part::Message, false) => 500,
+        (Part::Message, true) => 24,
+        (Part::Paper, false) => 300,
+        (Part::Paper, true) => 8,
+    }
+}
+
+/// What one arm came to in one condition with one age of TCP, a stream each.
+struct Arm {
+    name: &'static str,
+    streams: Vec<Heard>,
+}
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    anyhow::ensure!(
+        cx.speeds.in_virtual_time(),
+        "realtime-tail has no reading in namespaces yet: leave --speed out, or give sim"
+    );
+    let claims = Claims::built_in()?;
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    outcome.method = METHOD.map(str::to_owned).to_vec();
+    outcome.notes = NOTES.map(str::to_owned).to_vec();
+    let wanted: Vec<&Condition> = condition::ALL.iter().filter(|c| cx.wants(c.name)).collect();
+    let total = (wanted.len() * tcp::ALL.len()) as u64;
+    let mut done = 0;
+    for condition in wanted {
+        for stack in tcp::ALL {
+            if cx.progress.stop() {
+                outcome.invalidate("it was stopped before the end");
+                return Ok(outcome);
+            }
+            let name = format!("{}-{}", condition.name, stack.name);
+            cx.progress.step(done, total, &name);
+            done += 1;
+            let streams = streams(condition, cx.quick);
+            let arms = ARMS.iter().map(|arm| one(condition, *stack, arm, streams, cx.seed));
+            let arms = arms.collect::<anyhow::Result<Vec<Arm>>>()?;
+            match condition.part {
+                Part::Message => rows::of_messages(&mut outcome, &name, &arms, cx.seed)?,
+                Part::Paper => {
+                    // The paper's devices were of the oldest age: by that its claims are judged.
+                    let claims = (*stack == tcp::LEGACY).then_some(&claims);
+                    let quiet = condition::ALL.iter().find(|c| c.name == condition.without_bulk);
+                    let quiet = quiet.map(|quiet| one(quiet, *stack, PLAIN, streams, cx.seed)).transpose()?;
+                    rows::of_the_paper(&mut outcome, &name, condition, &arms, quiet.as_ref(), claims, cx.seed)?;
+                }
+            }
+            let about = format!("{} TCP: {}. {streams} streams.", condition.what, stack.name);
+            outcome.conditions.push(About { name, about });
+        }
+    }
+    Ok(outcome)
+}
+
+fn one(condition: &Condition, stack: Stack, arm: &'static str, streams: u64, seed: u64) -> anyhow::Result<Arm> {
+    let hops = (condition.hops)()?;
+    let sending = sending(arm);
+    let place = ARMS.iter().position(|a| *a == arm).unwrap_or_default() as u64;
+    let streams = (0..streams).map(|stream| {
+        // Streams of all arms meet the same network; what happens to single packets is drawn for each.
+        let network = fastrand::Rng::with_seed(seed ^ (stream + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)).u64(..);
+        let luck = fastrand::Rng::with_seed(network ^ (place + 1).wrapping_mul(0xd134_2543_de82_ef95)).u64(..);
+        messages::play(&hops, stack, &sending, TOUCH, network, luck)
+    });
+    Ok(Arm { name: arm, streams: streams.collect::<anyhow::Result<_>>()? })
+}
+
+const METHOD: [&str; 3] = [
+    "A stream is 60 messages of 50 bytes, one each 30 ms, after 19 that do not count. Every way of sending meets the same \
+     network (the same fades at the same moments) and has a copy of it to itself, so that none is in another's way; losses of \
+     single packets are drawn for each. `plain-again` is plain with other draws: what it differs by is noise.",
+    "The delay of a message is from when it was made to when the receiving program has it; one that has not come after 5 s \
+     counts as 5 s. Techniques that leave values out (reduction) are judged by those that they send, so the age of the \
+     newest value that the receiver has, looked at each 5 ms, stands beside it. Intervals resample whole streams.",
+    "TCP is the model of `sim::tcp` in three ages: `modern` (RACK-TLP, SACK, acknowledgements at once), `delayed-ack` (the \
+     same, the receiver delays them by 40 ms) and `legacy` (NewReno, three duplicates, no probes, delayed acknowledgements, a \
+     first window of three segments).",
+];
+
+const NOTES: [&str; 2] = [
+    "`udp-redundant` is the floor: UDP, each datagram with the last three messages.",
+    "The paper's numbers are of its rooms, devices and file transfer, which it does not describe; only ratios are compared.",
+];
+
+#[cfg(test)]
+mod tests;

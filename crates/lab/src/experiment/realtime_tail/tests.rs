@@ -1,0 +1,74 @@
+//! What a quick run must show whatever its seed.
+
+use super::*;
+use crate::experiment::Row;
+
+fn quick(condition: &str) -> Outcome {
+    ENTRY.start(&Context { quick: true, conditions: Some(vec![condition.into()]), ..Context::new(3) }).unwrap()
+}
+
+fn row<'a>(o: &'a Outcome, condition: &str, metric: &str, arm: &str) -> &'a Row {
+    let is = |r: &&Row| r.condition == condition && r.metric == metric && r.arm == arm;
+    o.rows.iter().find(is).unwrap_or_else(|| panic!("no row {condition}, {metric}, {arm}"))
+}
+
+#[test]
+fn every_condition_has_its_name_in_the_entry() {
+    assert!(condition::ALL.iter().map(|c| c.name).eq(condition::NAMES.iter().copied()));
+}
+
+/// The 95th percentile of message delay, in ms, and packets a message.
+fn measured(condition: &str, arm: &'static str) -> (f64, f64) {
+    let condition = condition::ALL.iter().find(|c| c.name == condition).unwrap();
+    let arm = one(condition, tcp::MODERN, arm, 60, 3).unwrap();
+    let delays: Vec<f64> = arm.streams.iter().flat_map(|s| s.delays.clone()).collect();
+    let packets: u64 = arm.streams.iter().map(|s| s.packets).sum();
+    (crate::stats::quantile(&delays, 0.95).unwrap(), packets as f64 / 3600.0)
+}
+
+#[test]
+fn ours_helps_at_three_percent_loss() {
+    let ((plain, _), (auto, auto_packets), (bundle, bundle_packets)) =
+        (measured("iid3-r40", PLAIN), measured("iid3-r40", "auto"), measured("iid3-r40", BUNDLE));
+    assert!(auto < 0.6 * plain && bundle < 0.6 * plain, "{plain} {auto} {bundle}");
+    assert!(auto_packets < 2.0 && bundle_packets < 1.1, "{auto_packets} {bundle_packets}");
+}
+
+#[test]
+fn on_a_clean_path_nothing_costs_time() {
+    for arm in [PLAIN, "auto", BUNDLE, "hedge"] {
+        let (delay, packets) = measured("clean", arm);
+        assert!(delay == 10.0 && packets < 1.1, "{arm}: {delay} {packets}");
+    }
+}
+
+#[test]
+fn a_run_has_a_row_for_every_arm_and_repeats_to_the_last_digit() {
+    let o = quick("clean");
+    for arm in ARMS.iter().filter(|arm| **arm != PLAIN) {
+        assert!(row(&o, "clean-legacy", "message delay, p95", arm).interval.is_some());
+    }
+    assert_eq!(quick("clean").last_line(), o.last_line());
+}
+
+#[test]
+#[ignore = "prints a condition"]
+fn print_rows() {
+    for condition in std::env::var("HS_CONDITION").unwrap().split(',') {
+        let quick = std::env::var("HS_FULL").is_err();
+        let o = ENTRY.start(&Context { quick, conditions: Some(vec![condition.into()]), ..Context::new(3) }).unwrap();
+        for r in &o.rows {
+            let i = r.interval.map_or(String::new(), |i| format!("[{:.2} {:.2}]", i.lo, i.hi));
+            println!(
+                "{:28} {:26} {:26} {:8.2} {:8.2} {:6.3} {i} {:?}",
+                r.condition,
+                r.metric,
+                r.arm,
+                r.ours,
+                r.baseline.unwrap_or(0.0),
+                r.ratio.unwrap_or(0.0),
+                r.verdict
+            );
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Pages replayed in namespaces: to curl byte for byte, and to Chromium.
+//!
+//! Nothing is sent outside namespaces made here; a program that is missing is told of and left out. Of times only what holds on
+//! any machine is tested.
+#![forbid(unsafe_code)]
+
+use headstart_lab::browser::{BrowserError, Chromium};
+use headstart_lab::condition::page::Families;
+use headstart_lab::netns::{Entered, Entry};
+use headstart_lab::page::recording::{self, Exchange};
+use headstart_lab::page::{Page, Protocol, content, synthetic};
+use headstart_lab::server::stage::Stage;
+use std::path::Path;
+use std::process::Command;
+
+const LINK: &str = "rate=100mbit,delay=5ms";
+
+/// Runs `body` inside namespaces, in a process of its own. `test` is the name of the calling test.
+fn inside(test: &str, body: impl FnOnce()) {
+    let alone = [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"];
+    match Entry::with_arguments(alone).enter() {
+        Ok(Entered::Inside) => body(),
+        Ok(Entered::Ended(0)) => {}
+        Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// A page of the generator that is not large.
+fn small() -> Page {
+    (0..).map(synthetic::page).find(|p| (20..40).contains(&p.objects.len()) && p.bytes() < 1_000_000).unwrap()
+}
+
+fn shell(stage: &Stage) -> Command {
+    stage.network().command("/bin/sh").unwrap()
+}
+
+/// Chromium on the stage; none, with a word, if it is not installed.
+fn chromium(stage: &Stage, folder: &Path) -> Option<Chromium> {
+    let profile = folder.join("profile");
+    std::fs::create_dir(&profile).unwrap();
+    match Chromium::start(shell(stage), &stage.trust().key_hash, &profile) {
+        Ok(chromium) => Some(chromium),
+        Err(e @ BrowserError::Missing) => {
+            println!("skipped: {e}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn curl_gets_every_object_of_a_page_byte_for_byte() {
+    inside("curl_gets_every_object_of_a_page_byte_for_byte", || {
+        if Command::new("curl").arg("--version").output().is_err() {
+            return println!("skipped: curl is not installed");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let page = small();
+        let stage = Stage::of_contents(&page, LINK, Families::Alike, 1, folder.path()).unwrap();
+        let names: Vec<String> = (0..page.hosts.len()).map(|i| format!("n{}.lab.example", i + 1)).collect();
+        let all: Vec<Exchange> = content::exchanges(&page, &names);
+        for exchange in &all {
+            let url = format!("https://{}{}", exchange.host(), String::from_utf8_lossy(exchange.target()));
+            let mut curl = stage.network().command("curl").unwrap();
+            curl.args(["--silent", "--show-error", "--raw", "--cacert"]).arg(&stage.trust().certificate).arg(&url);
+            let got = curl.output().unwrap();
+            assert!(got.status.success(), "{url}: {}", String::from_utf8_lossy(&got.stderr));
+            assert!(got.stdout == exchange.response.body, "{url}: other bytes");
+        }
+        assert_eq!((stage.served().answered, stage.served().missing), (all.len() as u64, 0));
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn chromium_loads_every_object_of_a_page_and_says_when() {
+    inside("chromium_loads_every_object_of_a_page_and_says_when", || {
+        let folder = tempfile::tempdir().unwrap();
+        let page = small();
+        let stage = Stage::of_contents(&page, LINK, Families::Alike, 1, folder.path()).unwrap();
+        let Some(mut chromium) = chromium(&stage, folder.path()) else { return };
+        for _ in 0..2 {
+            let load = chromium.load(stage.url()).unwrap();
+            // A round trip each for DNS, TCP, TLS and the document, at least.
+            assert!(load.load >= 40.0 && load.first_byte > 0.0 && load.content_loaded <= load.load, "{load:?}");
+            let document = &load.requests[0];
+            assert_eq!((document.status, document.protocol.as_str()), (Some(200), "http/1.1"), "{document:?}");
+            assert!(document.connect.is_some_and(|c| c >= 20.0) && document.tls.is_some(), "{document:?}");
+            // What is asked for after the load event may be missing; the rest was asked for, in each fresh context anew.
+            assert!(load.requests.len() > page.objects.len() / 2, "{} of {}", load.requests.len(), page.objects.len());
+            assert_eq!(load.har("page")["log"]["entries"].as_array().unwrap().len(), load.requests.len());
+        }
+        let served = stage.served();
+        let strange: Vec<_> = served.unanswered.iter().filter(|u| !u.ends_with("/favicon.ico")).collect();
+        assert!(strange.is_empty(), "{strange:?}");
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn recordings_are_answered_nearly_always() {
+    let Some(data) = std::env::var_os("HEADSTART_PAGES") else {
+        return println!("skipped: HEADSTART_PAGES names no folder with page data");
+    };
+    inside("recordings_are_answered_nearly_always", || {
+        let recorded = Path::new(&data).join("recorded");
+        let manifest: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(recorded.join("manifest.json")).unwrap()).unwrap();
+        for (name, about) in manifest.as_object().unwrap() {
+            let folder = tempfile::tempdir().unwrap();
+            let (exchanges, _) = recording::read(&recorded.join(name)).unwrap();
+            let root = about["root"].as_str().unwrap();
+            let page = recording::page(name, &exchanges, root, Protocol::Http1).unwrap();
+            let network = (LINK, Families::Alike, 1);
+            let stage = Stage::of_recording(&page, exchanges, root, network, folder.path()).unwrap();
+            let Some(mut chromium) = chromium(&stage, folder.path()) else { return };
+            let load = chromium.load(stage.url()).unwrap();
+            let served = stage.served();
+            let missing: Vec<_> = served.unanswered.iter().filter(|u| !u.ends_with("/favicon.ico")).collect();
+            println!(
+                "{name}: {:.0} ms, {} requests, {} answered, {} of {} recorded; missing {missing:?}",
+                load.load,
+                load.requests.len(),
+                served.answered,
+                served.answered,
+                page.objects.len()
+            );
+            let share = served.answered as f64 / (served.answered + missing.len() as u64) as f64;
+            assert!(share >= 0.95, "{name}: {share}; {missing:?}");
+        }
+    });
+}

@@ -1,0 +1,187 @@
+//! The tasks of a session: one a connection, one that keeps time, and on the side that connects one that dials.
+
+use crate::session::{Connection, SessionError};
+use crate::shared::Shared;
+use headstart_core::machine::Machine;
+use headstart_core::realtime::{Connection as Number, Input};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+
+/// Opens one more connection to the peer.
+pub(crate) type Dial = Box<dyn Fn() -> Pin<Box<dyn Future<Output = io::Result<Connection>> + Send>> + Send + Sync>;
+
+/// After a failure to connect the next attempt waits this long, twice as long each time, up to the longest. Ours.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A session without connections waits so long for its peer to come back. Ours.
+const RESUME_WITHIN: Duration = Duration::from_secs(30);
+/// Read at once; more than a burst of small messages.
+const READ: usize = 4096;
+
+/// Begins a session on the side that connects: with its first connection, or the reason why there is none.
+pub(crate) async fn connect(shared: &Arc<Shared>, dial: Dial) -> Result<(), SessionError> {
+    let began = shared.clock.now();
+    let first = dial().await.map_err(SessionError::Connect)?;
+    start(shared, first, Some(shared.clock.now().since(began)));
+    tokio::spawn(keep_time(Arc::clone(shared)));
+    tokio::spawn(keep_connections(Arc::clone(shared), dial));
+    Ok(())
+}
+
+fn start(shared: &Arc<Shared>, stream: Connection, rtt: Option<Duration>) {
+    let id = {
+        let mut state = shared.lock();
+        state.next_connection += 1;
+        state.next_connection - 1
+    };
+    let input = Input::Opened { connection: Number(id), rtt, introduce: true };
+    let writer = shared.opened(input, id);
+    tokio::spawn(run(Arc::clone(shared), id, stream, writer, Vec::new(), false));
+}
+
+/// Carries a connection that the peer opened; `bytes` came over it already.
+pub(crate) fn attach(shared: &Arc<Shared>, id: u32, stream: Connection, bytes: Vec<u8>) {
+    let input = Input::Opened { connection: Number(id), rtt: None, introduce: false };
+    let writer = shared.opened(input, id);
+    tokio::spawn(run(Arc::clone(shared), id, stream, writer, bytes, true));
+}
+
+/// Reads and writes until either fails, or the session ends.
+async fn run(shared: Arc<Shared>, id: u32, stream: Connection, writer: Arc<Notify>, bytes: Vec<u8>, accepted: bool) {
+    let (mut from, mut to) = tokio::io::split(stream);
+    if bytes.is_empty() || shared.received(id, &bytes).is_ok() {
+        drop(bytes);
+        let reading = async {
+            let mut buffer = vec![0; READ];
+            loop {
+                while shared.lock().messenger.is_full() {
+                    let room = shared.room.notified();
+                    // Room may have come before the wait began.
+                    if !shared.lock().messenger.is_full() {
+                        break;
+                    }
+                    room.await;
+                }
+                match from.read(&mut buffer).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(n) if shared.received(id, &buffer[..n]).is_err() => return,
+                    Ok(_) => {}
+                }
+            }
+        };
+        let writing = async {
+            let mut frame = Vec::with_capacity(256);
+            loop {
+                frame.clear();
+                // One write a frame, so that it is a segment.
+                while shared.act(|now, messenger| messenger.transmit(now, Number(id), &mut frame)) {
+                    if to.write_all(&frame).await.is_err() {
+                        return;
+                    }
+                    frame.clear();
+                }
+                if shared.lock().closed {
+                    let _ = to.shutdown().await;
+                    return;
+                }
+                writer.notified().await;
+            }
+        };
+        tokio::select! {
+            () = reading => {}
+            () = writing => {}
+        }
+    }
+    shared.gone(id);
+    if accepted {
+        tokio::spawn(wait_for_peer(shared));
+    }
+}
+
+/// Ends a session that the peer left, or did not come back to.
+async fn wait_for_peer(shared: Arc<Shared>) {
+    let alone = || {
+        let state = shared.lock();
+        (state.messenger.connections() == 0, state.messenger.peer_has_left())
+    };
+    match alone() {
+        (true, true) => shared.close(),
+        (true, false) => {
+            tokio::time::sleep(RESUME_WITHIN).await;
+            if alone().0 {
+                shared.close();
+            }
+        }
+        (false, _) => {}
+    }
+}
+
+/// Wakes the messenger when it wants to be woken.
+pub(crate) async fn keep_time(shared: Arc<Shared>) {
+    loop {
+        if shared.lock().closed {
+            return;
+        }
+        match shared.deadline() {
+            None => shared.timer.notified().await,
+            Some(at) => {
+                let left = at.since(shared.clock.now());
+                if left.is_zero() {
+                    shared.act(|now, messenger| messenger.handle_timeout(now));
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(left) => shared.act(|now, messenger| messenger.handle_timeout(now)),
+                    () = shared.timer.notified() => {}
+                }
+            }
+        }
+    }
+}
+
+/// Keeps as many connections open as the messenger wants.
+async fn keep_connections(shared: Arc<Shared>, dial: Dial) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        {
+            let state = shared.lock();
+            if state.closed {
+                return;
+            }
+            // A peer that does not speak this protocol will not learn it.
+            if state.messenger.connections() == 0 && (state.error.is_some() || state.messenger.peer_has_left()) {
+                drop(state);
+                shared.close();
+                return;
+            }
+        }
+        let wanted = {
+            let state = shared.lock();
+            state.messenger.connections() < state.messenger.connections_wanted()
+        };
+        if !wanted {
+            shared.dial.notified().await;
+            continue;
+        }
+        let began = shared.clock.now();
+        match dial().await {
+            Ok(stream) => {
+                pause = FIRST_PAUSE;
+                start(&shared, stream, Some(shared.clock.now().since(began)));
+            }
+            Err(_) => {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = shared.ended.notified() => {}
+                }
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}

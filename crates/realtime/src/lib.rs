@@ -1,0 +1,34 @@
+//! Small messages over TCP that do not wait behind a lost segment (paper 4), for programs to embed.
+//!
+//! A [`Session`] is one end; its [`Lane`]s say what a program promises itself of its messages. What is sent when, over which
+//! of its connections, is decided by `headstart_core::realtime`; here are only the tasks that read and write. Any stream will
+//! do as a connection: TCP, or TLS over it. [`blocking`] is the same without async, [`ffi`] for C.
+//!
+//! ```no_run
+//! # async fn f() -> Result<(), headstart_realtime::SessionError> {
+//! use headstart_realtime::{Config, Kind, Session};
+//!
+//! let session = Session::connect("127.0.0.1:7000", Config::default()).await?;
+//! let touches = session.lane(0, Kind::Latest);
+//! touches.send_value(1, b"x=10 y=20").await?;
+//! while let Some(message) = session.receive().await {
+//!     println!("{:?}", message.bytes);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+#![deny(unsafe_code)]
+
+pub mod blocking;
+mod driver;
+#[allow(unsafe_code)]
+pub mod ffi;
+mod knobs;
+mod listener;
+pub mod relay;
+mod session;
+mod shared;
+
+pub use headstart_core::realtime::{Kind, MAX_MESSAGE, SendError, Sent, State, Stats, technique};
+pub use listener::Listener;
+pub use session::{Config, Connection, Lane, Message, Receiver, Sender, Session, SessionError};

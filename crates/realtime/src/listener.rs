@@ -1,0 +1,179 @@
+//! The side that is connected to: puts connections that come in together into sessions.
+//!
+//! A connection belongs to the session that its first frame names. Whoever says nothing sensible within a while is dropped,
+//! and only so many may be undecided at a time.
+
+use crate::driver;
+use crate::knobs;
+use crate::session::{Config, Connection, Session, Stream};
+use crate::shared::Shared;
+use headstart_core::realtime::frame::{Frame, begins_a_connection};
+use headstart_core::realtime::{Messenger, SessionId};
+use headstart_io::clock::Clock;
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, ToSocketAddrs};
+use tokio::sync::{Semaphore, mpsc};
+
+/// A connection has so long to say for which session it is. Ours.
+const INTRODUCTION: Duration = Duration::from_secs(5);
+/// Connections at most that have not said it.
+const UNDECIDED: usize = 256;
+/// Sessions that may wait to be accepted.
+const BACKLOG: usize = 128;
+/// Longest first frame: a header and the longest name of a technique, with room for what may be added.
+const LONGEST_HELLO: usize = 512;
+
+type Sessions = Mutex<HashMap<SessionId, Weak<Shared>>>;
+
+/// Accepts sessions.
+pub struct Listener {
+    address: Option<SocketAddr>,
+    accepted: tokio::sync::Mutex<mpsc::Receiver<Session>>,
+    door: Arc<Door>,
+    accepting: Option<tokio::task::JoinHandle<()>>,
+}
+
+struct Door {
+    sessions: Sessions,
+    out: mpsc::Sender<Session>,
+    undecided: Semaphore,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(task) = &self.accepting {
+            task.abort();
+        }
+    }
+}
+
+impl Default for Listener {
+    /// As [`Listener::unbound`].
+    fn default() -> Self {
+        Self::unbound()
+    }
+}
+
+impl Listener {
+    /// Listens on TCP, to whoever comes.
+    pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
+        Self::bind_for(address, |_| true).await
+    }
+
+    /// Listens on TCP; whose address is not `admitted` is closed at once.
+    pub async fn bind_for(
+        address: impl ToSocketAddrs,
+        admitted: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let socket = TcpListener::bind(address).await?;
+        let mut listener = Self::unbound();
+        listener.address = Some(socket.local_addr()?);
+        let door = Arc::clone(&listener.door);
+        listener.accepting = Some(tokio::spawn(async move {
+            loop {
+                match socket.accept().await {
+                    Ok((_, peer)) if !admitted(peer.ip().to_canonical()) => {}
+                    Ok((stream, _)) => {
+                        knobs::turn(&stream);
+                        Door::admit(&door, Box::new(stream));
+                    }
+                    // Out of descriptors, most likely: some will come back.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                }
+            }
+        }));
+        Ok(listener)
+    }
+
+    /// One that gets its connections from [`Listener::add`] alone.
+    pub fn unbound() -> Self {
+        let (out, accepted) = mpsc::channel(BACKLOG);
+        let door = Door { sessions: Sessions::default(), out, undecided: Semaphore::new(UNDECIDED) };
+        Self { address: None, accepted: accepted.into(), door: Arc::new(door), accepting: None }
+    }
+
+    /// Takes in a connection that came in elsewhere: TLS, say.
+    pub fn add(&self, stream: impl Stream) {
+        Door::admit(&self.door, Box::new(stream));
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// The next session.
+    pub async fn accept(&self) -> Option<Session> {
+        self.accepted.lock().await.recv().await
+    }
+}
+
+impl Door {
+    fn admit(door: &Arc<Self>, stream: Connection) {
+        let door = Arc::clone(door);
+        tokio::spawn(async move {
+            let Ok(_place) = door.undecided.try_acquire() else { return };
+            let _ = tokio::time::timeout(INTRODUCTION, door.introduce(stream)).await;
+        });
+    }
+
+    async fn introduce(&self, mut stream: Connection) {
+        let mut bytes = Vec::new();
+        let mut buffer = [0; LONGEST_HELLO];
+        loop {
+            let Ok(n) = stream.read(&mut buffer).await else { return };
+            bytes.extend_from_slice(&buffer[..n]);
+            if n == 0 || !begins_a_connection(bytes[0]) {
+                return;
+            }
+            match Frame::decode(&bytes) {
+                Ok(Some((Frame::Hello(hello), _))) => {
+                    let interval = Duration::from_micros(hello.interval_micros.into());
+                    let (session, connection) = (hello.session, hello.connection);
+                    let config = Config {
+                        technique: hello.technique.into(),
+                        interval: (!interval.is_zero()).then_some(interval),
+                    };
+                    return self.place(session, connection, &config, stream, bytes).await;
+                }
+                Ok(None) if bytes.len() < LONGEST_HELLO => {}
+                _ => return,
+            }
+        }
+    }
+
+    async fn place(&self, id: SessionId, connection: u32, config: &Config, stream: Connection, bytes: Vec<u8>) {
+        let new = {
+            let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = sessions.get(&id).and_then(Weak::upgrade).filter(|shared| !shared.lock().closed);
+            if let Some(shared) = known {
+                driver::attach(&shared, connection, stream, bytes);
+                return;
+            }
+            sessions.retain(|_, session| session.strong_count() > 0);
+            // A technique that only the peer knows is its own affair: this side then does nothing special.
+            let settings =
+                config.settings().or_else(|_| Config { technique: "plain".into(), ..config.clone() }.settings());
+            let Ok(settings) = settings else { return };
+            let shared = Shared::new(Messenger::new(id, settings), Clock::new());
+            sessions.insert(id, Arc::downgrade(&shared));
+            shared
+        };
+        let session = Session::of(Arc::clone(&new));
+        tokio::spawn(driver::keep_time(Arc::clone(&new)));
+        driver::attach(&new, connection, stream, bytes);
+        // Nobody accepts any more: the session ends as its handle is dropped.
+        let _ = self.out.send(session).await;
+    }
+}

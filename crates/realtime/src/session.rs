@@ -1,0 +1,357 @@
+//! Handles of a session: what a program holds.
+
+use crate::driver::{self, Dial};
+use crate::knobs;
+use crate::shared::Shared;
+use futures_sink::Sink;
+use headstart_core::realtime::technique::UnknownTechnique;
+use headstart_core::realtime::{FrameError, Kind, LaneId, Messenger, SendError, Sent, SessionId, Settings, Stats};
+use headstart_io::clock::Clock;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, ToSocketAddrs};
+
+/// When a session is closed, so long is waited for what is on its way. Ours.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Any stream of bytes both ways.
+pub type Connection = Box<dyn Stream>;
+
+/// What a [`Connection`] must be able to do.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for T {}
+
+/// How a session is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// A technique of [`crate::technique::ALL`], or several joined with `+`.
+    pub technique: String,
+    /// The time between two messages, if the program knows it.
+    pub interval: Option<Duration>,
+}
+
+impl Default for Config {
+    /// `auto`, and whatever interval is measured.
+    fn default() -> Self {
+        Self { technique: crate::technique::DEFAULT.into(), interval: None }
+    }
+}
+
+impl Config {
+    pub(crate) fn settings(&self) -> Result<Settings, UnknownTechnique> {
+        Ok(Settings { interval: self.interval, ..Settings::new(&self.technique)? })
+    }
+}
+
+/// Why a session could not be begun, or did not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// No connection to the peer.
+    #[error("no connection to the peer: {0}")]
+    Connect(#[source] io::Error),
+    /// No technique of that name.
+    #[error(transparent)]
+    Technique(#[from] UnknownTechnique),
+    /// The message was not taken.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The session is over.
+    #[error("the session is over{}", reason(.0))]
+    Over(Option<FrameError>),
+}
+
+fn reason(error: &Option<FrameError>) -> String {
+    error.map_or_else(String::new, |error| format!(": {error}"))
+}
+
+/// A message that came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its lane.
+    pub lane: u8,
+    /// The kind of that lane.
+    pub kind: Kind,
+    /// Its number in the lane.
+    pub seq: u64,
+    /// What it is the newest value of, in a `Latest` lane.
+    pub key: u64,
+    /// The message.
+    pub bytes: Vec<u8>,
+}
+
+/// Ends the session when the last handle is gone.
+struct Guard(Arc<Shared>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.act(|_, messenger| messenger.leave());
+        self.0.close();
+    }
+}
+
+/// One end of a session. Clones are handles of the same; when the last is dropped, the session ends.
+#[derive(Clone)]
+pub struct Session {
+    shared: Arc<Shared>,
+    _guard: Arc<Guard>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub(crate) fn of(shared: Arc<Shared>) -> Self {
+        Self { _guard: Arc::new(Guard(Arc::clone(&shared))), shared }
+    }
+
+    /// Connects to a [`crate::Listener`] over TCP. Lost connections are made anew for as long as the session lasts.
+    pub async fn connect(
+        peer: impl ToSocketAddrs + Clone + Send + Sync + 'static,
+        config: Config,
+    ) -> Result<Self, SessionError> {
+        let peer = Arc::new(peer);
+        Self::connect_over(
+            move || {
+                let peer = Arc::clone(&peer);
+                async move {
+                    let stream = TcpStream::connect((*peer).clone()).await?;
+                    knobs::turn(&stream);
+                    Ok(stream)
+                }
+            },
+            config,
+        )
+        .await
+    }
+
+    /// Connects over streams that `dial` opens: TLS, say. Each must lead to the same peer.
+    pub async fn connect_over<F, S>(
+        dial: impl Fn() -> F + Send + Sync + 'static,
+        config: Config,
+    ) -> Result<Self, SessionError>
+    where
+        F: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let settings = config.settings()?;
+        let mut id = SessionId::default();
+        let drawn = rustix::rand::getrandom(&mut id.0[..], rustix::rand::GetRandomFlags::empty());
+        if drawn.map_err(|e| SessionError::Connect(e.into()))? != id.0.len() {
+            return Err(SessionError::Connect(io::Error::other("the kernel gave too few random bytes")));
+        }
+        let shared = Shared::new(Messenger::new(id, settings), Clock::new());
+        let session = Self::of(Arc::clone(&shared));
+        let dial: Dial = Box::new(move || {
+            let stream = dial();
+            Box::pin(async move { Ok(Box::new(stream.await?) as Connection) })
+        });
+        driver::connect(&shared, dial).await?;
+        Ok(session)
+    }
+
+    /// A lane to send on. Its kind stays what it is at its first message.
+    pub fn lane(&self, number: u8, kind: Kind) -> Lane {
+        Lane { session: self.clone(), id: LaneId(number), kind }
+    }
+
+    /// The next message; `None` when the session is over.
+    pub async fn receive(&self) -> Option<Message> {
+        poll_fn(|cx| self.poll_receive(cx)).await
+    }
+
+    /// The next message if there is one; its bytes take the place of what is in `into`.
+    pub fn try_receive(&self, into: &mut Vec<u8>) -> Option<(u8, Kind, u64, u64)> {
+        let what = self.shared.act(|_, messenger| messenger.receive(into))?;
+        Some((what.lane.0, what.kind, what.seq, what.key))
+    }
+
+    fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Option<Message>> {
+        let mut bytes = Vec::new();
+        if let Some((lane, kind, seq, key)) = self.try_receive(&mut bytes) {
+            return Poll::Ready(Some(Message { lane, kind, seq, key, bytes }));
+        }
+        let mut state = self.shared.lock();
+        if state.closed || state.messenger.peer_has_left() {
+            return Poll::Ready(None);
+        }
+        state.receivers.push(cx.waker().clone());
+        drop(state);
+        // A message may have come between the look and the waker.
+        match self.try_receive(&mut bytes) {
+            Some((lane, kind, seq, key)) => Poll::Ready(Some(Message { lane, kind, seq, key, bytes })),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Two halves that may be given to different tasks.
+    pub fn split(self) -> (Sender, Receiver) {
+        (Sender(self.clone()), Receiver(self))
+    }
+
+    /// What has been done so far.
+    pub fn stats(&self) -> Stats {
+        let now = self.shared.clock.now();
+        self.shared.lock().messenger.stats(now)
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.shared.lock().messenger.connections()
+    }
+
+    /// Waits until the peer has everything, for two seconds at most, and ends the session for all of its handles. Whether the
+    /// peer has.
+    pub async fn close(self) -> bool {
+        let all_there = async {
+            while self.shared.lock().messenger.on_their_way() > 0 {
+                poll_fn(|cx| {
+                    let mut state = self.shared.lock();
+                    if state.messenger.on_their_way() == 0 || state.closed {
+                        return Poll::Ready(());
+                    }
+                    state.senders.push(cx.waker().clone());
+                    Poll::Pending
+                })
+                .await;
+                if self.shared.lock().closed {
+                    break;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(LINGER, all_there).await;
+        let arrived = self.shared.lock().messenger.on_their_way() == 0;
+        self.shared.act(|_, messenger| messenger.leave());
+        self.shared.close();
+        // The farewell is written by the tasks of the connections: whoever ends the runtime now would cut it off.
+        let all_gone = async {
+            loop {
+                let one_gone = self.shared.parted.notified();
+                if self.shared.lock().messenger.connections() == 0 {
+                    return;
+                }
+                one_gone.await;
+            }
+        };
+        let _ = tokio::time::timeout(LINGER, all_gone).await;
+        arrived
+    }
+
+    fn try_send(&self, lane: LaneId, kind: Kind, key: u64, bytes: &[u8]) -> Result<Sent, SessionError> {
+        {
+            let state = self.shared.lock();
+            if state.closed || state.messenger.peer_has_left() {
+                return Err(SessionError::Over(state.error));
+            }
+        }
+        Ok(self.shared.act(|now, messenger| messenger.send(now, lane, kind, key, bytes))?)
+    }
+
+    fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        (lane, kind, key): (LaneId, Kind, u64),
+        bytes: &[u8],
+    ) -> Poll<Result<Sent, SessionError>> {
+        match self.try_send(lane, kind, key, bytes) {
+            Err(SessionError::Send(SendError::Full(_))) => {}
+            other => return Poll::Ready(other),
+        }
+        self.shared.lock().senders.push(cx.waker().clone());
+        match self.try_send(lane, kind, key, bytes) {
+            Err(SessionError::Send(SendError::Full(_))) => Poll::Pending,
+            other => Poll::Ready(other),
+        }
+    }
+}
+
+/// A lane of a session, to send on.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    session: Session,
+    id: LaneId,
+    kind: Kind,
+}
+
+impl Lane {
+    /// Sends a message; waits while too many are on their way.
+    pub async fn send(&self, bytes: &[u8]) -> Result<Sent, SessionError> {
+        self.send_value(0, bytes).await
+    }
+
+    /// Sends the newest value of `key`, in a `Latest` lane.
+    pub async fn send_value(&self, key: u64, bytes: &[u8]) -> Result<Sent, SessionError> {
+        poll_fn(|cx| self.session.poll_send(cx, (self.id, self.kind, key), bytes)).await
+    }
+
+    /// Sends a message, or says at once that it cannot.
+    pub fn try_send(&self, key: u64, bytes: &[u8]) -> Result<Sent, SessionError> {
+        self.session.try_send(self.id, self.kind, key, bytes)
+    }
+}
+
+/// Messages as a sink. It is ready when there is room for one; `flush` waits for nothing, for nothing is held back.
+impl Sink<Vec<u8>> for Lane {
+    type Error = SessionError;
+
+    fn poll_ready(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SessionError>> {
+        let mut state = self.session.shared.lock();
+        if state.closed {
+            return Poll::Ready(Err(SessionError::Over(state.error)));
+        }
+        if self.kind != Kind::Latest && state.messenger.is_lane_full(self.id) {
+            state.senders.push(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn start_send(self: Pin<&mut Self>, bytes: Vec<u8>) -> Result<(), SessionError> {
+        self.try_send(0, &bytes).map(|_| ())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), SessionError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), SessionError>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The half that sends.
+#[derive(Clone, Debug)]
+pub struct Sender(Session);
+
+impl Sender {
+    /// A lane to send on.
+    pub fn lane(&self, number: u8, kind: Kind) -> Lane {
+        self.0.lane(number, kind)
+    }
+}
+
+/// The half that receives; a stream of messages.
+#[derive(Debug)]
+pub struct Receiver(Session);
+
+impl Receiver {
+    /// The next message; `None` when the session is over.
+    pub async fn receive(&mut self) -> Option<Message> {
+        self.0.receive().await
+    }
+}
+
+impl futures_core::Stream for Receiver {
+    type Item = Message;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Message>> {
+        self.0.poll_receive(cx)
+    }
+}

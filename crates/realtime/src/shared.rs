@@ -1,0 +1,161 @@
+//! What the handles and the tasks of one session share: its messenger, and who waits for what.
+//!
+//! Nothing is decided here. The lock is held for as long as the messenger thinks, never while somebody waits.
+
+use headstart_core::machine::Machine;
+use headstart_core::realtime::{FrameError, Input, Messenger, Output};
+use headstart_core::time::Instant;
+use headstart_io::clock::Clock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use tokio::sync::Notify;
+
+/// See the module.
+pub(crate) struct Shared {
+    pub clock: Clock,
+    state: Mutex<State>,
+    /// The deadline has moved.
+    pub timer: Notify,
+    /// A connection is gone, or more are wanted.
+    pub dial: Notify,
+    /// The program has taken messages, so connections may be read again.
+    pub room: Notify,
+    /// The session has come to its end.
+    pub ended: Notify,
+    /// A connection is gone.
+    pub parted: Notify,
+}
+
+pub(crate) struct State {
+    pub messenger: Messenger,
+    writers: Vec<(u32, Arc<Notify>)>,
+    pub receivers: Vec<Waker>,
+    pub senders: Vec<Waker>,
+    deadline: Option<Instant>,
+    /// Nothing more is to come or to go.
+    pub closed: bool,
+    pub error: Option<FrameError>,
+    pub next_connection: u32,
+}
+
+impl Shared {
+    pub fn new(messenger: Messenger, clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            state: Mutex::new(State {
+                messenger,
+                writers: Vec::new(),
+                receivers: Vec::new(),
+                senders: Vec::new(),
+                deadline: None,
+                closed: false,
+                error: None,
+                next_connection: 0,
+            }),
+            timer: Notify::new(),
+            dial: Notify::new(),
+            room: Notify::new(),
+            ended: Notify::new(),
+            parted: Notify::new(),
+        })
+    }
+
+    /// The state; a task that panicked has left it whole, for a messenger is changed by one call at a time.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the messenger think, and tells those whom it concerns.
+    pub fn act<T>(&self, f: impl FnOnce(Instant, &mut Messenger) -> T) -> T {
+        let mut state = self.lock();
+        let now = self.clock.now();
+        let result = f(now, &mut state.messenger);
+        self.spread(&mut state);
+        result
+    }
+
+    fn spread(&self, state: &mut State) {
+        let mut delivered = false;
+        while let Some(output) = state.messenger.poll_output() {
+            match output {
+                Output::Deliver => delivered = true,
+                Output::Write(connection) => {
+                    if let Some((_, writer)) = state.writers.iter().find(|(id, _)| *id == connection.0) {
+                        writer.notify_one();
+                    }
+                }
+            }
+        }
+        if delivered || state.messenger.peer_has_left() {
+            state.receivers.drain(..).for_each(Waker::wake);
+        }
+        if !state.messenger.is_full() {
+            self.room.notify_waiters();
+        }
+        let deadline = state.messenger.poll_timeout().map(|deadline| deadline.at);
+        if deadline != state.deadline {
+            let sooner = deadline.is_some_and(|at| state.deadline.is_none_or(|old| at < old));
+            state.deadline = deadline;
+            if sooner {
+                self.timer.notify_one();
+            }
+        }
+        if state.messenger.connections() < state.messenger.connections_wanted() {
+            self.dial.notify_one();
+        }
+    }
+
+    /// When to wake next.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.lock().deadline
+    }
+
+    /// Bytes have come over connection `id`.
+    pub fn received(&self, id: u32, bytes: &[u8]) -> Result<(), FrameError> {
+        let result =
+            self.act(|now, messenger| messenger.received(now, headstart_core::realtime::Connection(id), bytes));
+        let mut state = self.lock();
+        state.senders.drain(..).for_each(Waker::wake);
+        if let Err(error) = result {
+            state.error = Some(error);
+        }
+        result
+    }
+
+    /// A connection is up; what tells its writer that there is something to write.
+    pub fn opened(&self, input: Input, id: u32) -> Arc<Notify> {
+        let writer = Arc::new(Notify::new());
+        let mut state = self.lock();
+        state.writers.push((id, Arc::clone(&writer)));
+        let now = self.clock.now();
+        state.messenger.handle_input(now, input);
+        self.spread(&mut state);
+        writer
+    }
+
+    /// A connection is gone.
+    pub fn gone(&self, id: u32) {
+        self.lock().writers.retain(|(known, _)| *known != id);
+        self.act(|now, messenger| {
+            messenger.handle_input(now, Input::Closed(headstart_core::realtime::Connection(id)));
+        });
+        self.dial.notify_one();
+        self.parted.notify_waiters();
+    }
+
+    /// The session is over for this side.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.receivers.drain(..).for_each(Waker::wake);
+        state.senders.drain(..).for_each(Waker::wake);
+        for (_, writer) in &state.writers {
+            writer.notify_one();
+        }
+        drop(state);
+        self.timer.notify_one();
+        self.dial.notify_one();
+        self.room.notify_waiters();
+        self.ended.notify_waiters();
+    }
+}

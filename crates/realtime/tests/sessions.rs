@@ -1,0 +1,231 @@
+//! Sessions over loopback and over streams in memory.
+
+use headstart_realtime::{Config, Kind, Listener, Session, relay};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Generous: nothing here is about speed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn patient<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("it takes far too long")
+}
+
+fn config(technique: &str) -> Config {
+    Config { technique: technique.into(), ..Config::default() }
+}
+
+async fn pair(technique: &str) -> (Session, Session, Listener) {
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let near = Session::connect(listener.address().unwrap(), config(technique)).await.unwrap();
+    let far = patient(listener.accept()).await.unwrap();
+    (near, far, listener)
+}
+
+#[tokio::test]
+async fn messages_of_every_kind_arrive_both_ways_with_every_technique() {
+    for technique in ["plain", "reduction-50", "trigger", "echo", "hedge", "auto", "reduction-50+trigger+echo"] {
+        let (near, far, _listener) = pair(technique).await;
+        for (from, to) in [(&near, &far), (&far, &near)] {
+            for n in 0..50u8 {
+                from.lane(0, Kind::Event).send(&[n]).await.unwrap();
+                from.lane(1, Kind::Ordered).send(&[n]).await.unwrap();
+            }
+            from.lane(2, Kind::Latest).send_value(7, b"last").await.unwrap();
+            let (mut events, mut ordered, mut last) = (Vec::new(), Vec::new(), false);
+            while events.len() + ordered.len() < 100 || !last {
+                let message = patient(to.receive()).await.unwrap();
+                match message.lane {
+                    0 => events.push(message.bytes[0]),
+                    1 => ordered.push(message.bytes[0]),
+                    _ => last = message.bytes == b"last" && message.key == 7,
+                }
+            }
+            events.sort_unstable();
+            assert!(events.into_iter().eq(0..50) && ordered.into_iter().eq(0..50), "{technique}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn hedging_opens_its_connections_once_the_peer_is_known_to_be_ours() {
+    let (near, far, _listener) = pair("hedge").await;
+    patient(async {
+        while near.connections() < 4 || far.connections() < 4 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_end_of_one_side_is_the_end_of_the_other() {
+    let (near, far, _listener) = pair("auto").await;
+    near.lane(0, Kind::Event).send(b"last words").await.unwrap();
+    assert!(patient(near.close()).await);
+    assert_eq!(patient(far.receive()).await.unwrap().bytes, b"last words");
+    assert_eq!(patient(far.receive()).await, None);
+}
+
+#[tokio::test]
+async fn who_does_not_speak_the_protocol_is_dropped_and_harms_nobody() {
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let mut stranger = tokio::net::TcpStream::connect(listener.address().unwrap()).await.unwrap();
+    stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut rest = Vec::new();
+    // Closed, or reset because nobody read what was said.
+    let _ = patient(stranger.read_to_end(&mut rest)).await;
+    assert!(rest.is_empty());
+    let near = Session::connect(listener.address().unwrap(), Config::default()).await.unwrap();
+    near.lane(0, Kind::Event).send(b"x").await.unwrap();
+    let far = patient(listener.accept()).await.unwrap();
+    assert_eq!(patient(far.receive()).await.unwrap().bytes, b"x");
+}
+
+#[tokio::test]
+async fn a_peer_that_is_not_ours_ends_the_session_with_a_reason() {
+    let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = Session::connect(socket.local_addr().unwrap(), Config::default()).await.unwrap();
+    let (mut stream, _) = socket.accept().await.unwrap();
+    stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").await.unwrap();
+    assert_eq!(patient(near.receive()).await, None);
+    let error = near.lane(0, Kind::Event).send(b"x").await.unwrap_err().to_string();
+    assert!(error.contains("over"), "{error}");
+}
+
+/// Connections in memory that a test can cut, all at once.
+struct Cuttable {
+    listener: Arc<Listener>,
+    tasks: Mutex<Vec<tokio::task::JoinHandle<()>>>,
+    opened: AtomicU32,
+}
+
+impl Cuttable {
+    fn dial(&self) -> tokio::io::DuplexStream {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        let (near, mut a) = tokio::io::duplex(4096);
+        let (mut b, far) = tokio::io::duplex(4096);
+        self.listener.add(far);
+        let task = tokio::spawn(async move {
+            let _ = tokio::io::copy_bidirectional(&mut a, &mut b).await;
+        });
+        self.tasks.lock().unwrap().push(task);
+        near
+    }
+
+    fn cut(&self) {
+        self.tasks.lock().unwrap().drain(..).for_each(|task| task.abort());
+    }
+}
+
+#[tokio::test]
+async fn no_event_is_lost_or_doubled_when_connections_are_cut_again_and_again() {
+    let door = Arc::new(Listener::unbound());
+    let cuttable =
+        Arc::new(Cuttable { listener: Arc::clone(&door), tasks: Mutex::default(), opened: AtomicU32::new(0) });
+    let dialled = Arc::clone(&cuttable);
+    let near = Session::connect_over(
+        move || {
+            let stream = dialled.dial();
+            async move { Ok(stream) }
+        },
+        config("auto"),
+    )
+    .await
+    .unwrap();
+    near.lane(0, Kind::Event).send(&0u32.to_be_bytes()).await.unwrap();
+    let sending = {
+        let (near, cuttable) = (near.clone(), Arc::clone(&cuttable));
+        tokio::spawn(async move {
+            for n in 1..1000u32 {
+                near.lane(0, Kind::Event).send(&n.to_be_bytes()).await.unwrap();
+                if n % 100 == 0 {
+                    cuttable.cut();
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+        })
+    };
+    let far = patient(door.accept()).await.unwrap();
+    let mut seen = vec![0u8; 1000];
+    for _ in 0..1000 {
+        let message = patient(far.receive()).await.unwrap();
+        seen[u32::from_be_bytes(message.bytes.try_into().unwrap()) as usize] += 1;
+    }
+    patient(sending).await.unwrap();
+    assert!(seen.iter().all(|times| *times == 1));
+    assert!(cuttable.opened.load(Ordering::Relaxed) > 4);
+}
+
+#[tokio::test]
+async fn a_relay_passes_messages_on_in_both_directions() {
+    let target = Listener::bind("127.0.0.1:0").await.unwrap();
+    let middle = Listener::bind("127.0.0.1:0").await.unwrap();
+    let at = middle.address().unwrap();
+    let onward = relay::Onward { to: target.address().unwrap().to_string(), config: config("hedge") };
+    tokio::spawn(relay::run(middle, onward, |error| panic!("{error}")));
+    let near = Session::connect(at, config("auto")).await.unwrap();
+    near.lane(3, Kind::Ordered).send(b"there").await.unwrap();
+    let far = patient(target.accept()).await.unwrap();
+    let message = patient(far.receive()).await.unwrap();
+    assert_eq!((message.lane, message.kind, message.bytes.as_slice()), (3, Kind::Ordered, b"there".as_slice()));
+    far.lane(4, Kind::Latest).send_value(9, b"and back").await.unwrap();
+    let message = patient(near.receive()).await.unwrap();
+    assert_eq!((message.lane, message.key, message.bytes.as_slice()), (4, 9, b"and back".as_slice()));
+    drop(near);
+    assert_eq!(patient(far.receive()).await, None);
+}
+
+#[tokio::test]
+async fn a_program_that_knows_nothing_of_messages_goes_through_two_relays_unchanged() {
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (far, near) =
+        (Listener::bind("127.0.0.1:0").await.unwrap(), tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let (at, to) = (near.local_addr().unwrap(), server.local_addr().unwrap().to_string());
+    let onward = relay::Onward { to: far.address().unwrap().to_string(), config: config("auto") };
+    tokio::spawn(relay::run_far(far, to, |error| panic!("{error}")));
+    tokio::spawn(relay::run_near(near, |peer| peer.is_loopback(), onward, |error| panic!("{error}")));
+    let sent: Vec<u8> = (0..300_000u32).map(|k| (k.wrapping_mul(k) >> 7) as u8).collect();
+    let back = tokio::spawn(async move {
+        let (mut stream, _) = server.accept().await.unwrap();
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).await.unwrap();
+        got.reverse();
+        stream.write_all(&got).await.unwrap();
+    });
+    let mut client = tokio::net::TcpStream::connect(at).await.unwrap();
+    patient(client.write_all(&sent)).await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut got = Vec::new();
+    patient(client.read_to_end(&mut got)).await.unwrap();
+    got.reverse();
+    assert!(got == sent);
+    patient(back).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_is_not_admitted_is_closed_at_once() {
+    let listener = Listener::bind_for("127.0.0.1:0", |_| false).await.unwrap();
+    let near = Session::connect(listener.address().unwrap(), Config::default()).await;
+    if let Ok(near) = near {
+        let mut stranger = tokio::net::TcpStream::connect(listener.address().unwrap()).await.unwrap();
+        let mut rest = Vec::new();
+        let _ = patient(stranger.read_to_end(&mut rest)).await;
+        assert!(rest.is_empty());
+        assert_eq!(near.stats().received, 0);
+    }
+}
+
+#[test]
+fn the_blocking_handles_do_the_same() {
+    use headstart_realtime::blocking;
+    let listener = blocking::Listener::bind("127.0.0.1:0").unwrap();
+    let near = blocking::Session::connect(&listener.address().unwrap().to_string(), Config::default()).unwrap();
+    near.send(0, Kind::Event, 0, b"hello").unwrap();
+    let far = listener.accept().unwrap();
+    assert_eq!(far.receive_within(PATIENCE).unwrap().bytes, b"hello");
+    assert!(near.close());
+    assert_eq!(far.receive(), None);
+}
