@@ -321,15 +321,24 @@ impl Habits {
         memory::Memory { programs: programs.into_iter().map(program).collect() }
     }
 
-    /// Begins with what was written down. What is known already stays as it is.
+    /// Begins with what was written down. What has been learned already stays as it is; a program that is in its first
+    /// launch here has taught nothing yet, and is known of old from now on.
     pub fn recall(&mut self, memory: &memory::Memory) {
         for p in memory.programs.iter().take(MAX_PROGRAMS) {
             let app: AppId = p.app.as_str().into();
-            if self.programs.contains_key(&app) || self.programs.len() >= MAX_PROGRAMS {
-                continue;
+            let full = self.programs.len() >= MAX_PROGRAMS;
+            match self.programs.get_mut(&app) {
+                Some(known) if known.names.values().all(|name| name.launches == 0) => {
+                    known.launches = known.launches.saturating_add(p.launches);
+                    known.recall(&p.names);
+                }
+                None if !full => {
+                    let mut known = Program { used: Instant::ZERO, launches: p.launches, names: BTreeMap::new() };
+                    known.recall(&p.names);
+                    self.programs.insert(app, known);
+                }
+                _ => {}
             }
-            let names = p.names.iter().take(MAX_NAMES).map(|n| (n.name.as_str().into(), read(n))).collect();
-            self.programs.insert(app, Program { used: Instant::ZERO, launches: p.launches, names });
         }
     }
 
@@ -356,6 +365,27 @@ fn mean(old: f32, sample: f32, n: u32) -> f32 {
 }
 
 impl Program {
+    /// Takes in names that were written down; of those that are asked for in the launch that goes on, this stays known too.
+    fn recall(&mut self, names: &[memory::Name]) {
+        for n in names.iter().take(MAX_NAMES) {
+            let name: Arc<str> = n.name.as_str().into();
+            if !self.names.contains_key(&name) && self.names.len() >= MAX_NAMES {
+                continue;
+            }
+            let mut known = read(n);
+            if let Some(new) = self.names.remove(&name) {
+                new.records.iter().for_each(|record| known.records.add(record));
+                known.ttl = new.ttl.or(known.ttl);
+                for (number, port) in new.ports {
+                    if known.ports.len() < MAX_PORTS {
+                        known.ports.entry(number).or_insert(port);
+                    }
+                }
+            }
+            self.names.insert(name, known);
+        }
+    }
+
     fn learn(&mut self, launch: &Launch) {
         for ((name, port), episode) in &launch.episodes {
             if let Some(known) = self.names.get_mut(name).and_then(|n| n.ports.get_mut(port)) {

@@ -113,6 +113,29 @@ fn what_was_written_down_is_what_a_later_supervisor_begins_with() {
 }
 
 #[test]
+fn what_is_read_while_the_first_launch_goes_on_is_not_lost() {
+    let mut habits = Habits::default();
+    (1..4).for_each(|n| launch(&mut habits, n, &[(20, "a.example"), (1000, "b.example")]));
+    let memory = habits.remembered();
+    let mut later = Habits::default();
+    let now = Instant::ZERO;
+    later.launched(now, 9, &app());
+    later.asked(now, 9, &app(), &"b.example".into(), &[RecordType::Https]);
+    later.asked(now, 9, &app(), &"c.example".into(), &[RecordType::A]);
+    later.recall(&memory);
+    let names: Vec<_> = later.programs[&app()].names.keys().map(|n| n.to_string()).collect();
+    assert_eq!(names, ["a.example", "b.example", "c.example"]);
+    assert_eq!(later.remembered().programs[0].launches, memory.programs[0].launches + 1);
+    assert_eq!(later.expected_at_launch(&app()), habits.expected_at_launch(&app()));
+    assert!(later.name(&app(), "b.example").unwrap().records.iter().any(|r| r == RecordType::Https));
+    // From now on it has learned for itself.
+    later.closed(9);
+    let learned = later.remembered();
+    later.recall(&memory);
+    assert_eq!(later.remembered(), learned);
+}
+
+#[test]
 fn what_a_store_gives_back_is_bounded_however_mad() {
     let port = memory::Port { share: f32::NAN, parallel: f32::INFINITY, ..memory::Port::default() };
     let name = |n: u32| memory::Name {
