@@ -57,7 +57,7 @@ struct Sources {
 }
 
 /// All settings.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     values: BTreeMap<&'static str, (Value, Origin)>,
 }
@@ -146,12 +146,6 @@ impl Config {
     /// A setting that is a text.
     pub fn text(&self, setting: &Setting) -> String {
         if let Value::Text(text) = self.get(setting).0 { text } else { String::new() }
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { values: BTreeMap::new() }
     }
 }
 

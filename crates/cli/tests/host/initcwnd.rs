@@ -28,7 +28,8 @@ inside!(connections_to_known_peers_begin_with_a_larger_window_until_down, || {
     let changes: Vec<_> = status["changes"].as_array().unwrap().iter().map(|c| c.as_str().unwrap()).collect();
     let mut planned: Vec<_> = plan.out.lines().collect();
     let mut made = changes.clone();
-    (planned.sort_unstable(), made.sort_unstable());
+    planned.sort_unstable();
+    made.sort_unstable();
     assert_eq!(planned, made, "what was planned is what was made");
     assert_eq!((&status["up"], &status["initial_windows"], &status["version"]), (&true.into(), &3.into(), &1.into()));
     let down = scene.says(&["down"]);

@@ -205,7 +205,8 @@ impl Scene {
     /// The same for all but processes, while a daemon is up that has withdrawn what it had changed.
     pub fn must_be_unchanged_but_for_the_daemon(&self, before: &BTreeMap<String, String>) {
         let (mut before, mut now) = (before.clone(), self.look());
-        (before.remove("processes"), now.remove("processes"));
+        before.remove("processes");
+        now.remove("processes");
         assert_eq!(before, now);
     }
 

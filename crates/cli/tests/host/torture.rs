@@ -23,7 +23,7 @@ impl Table {
         self.kills += 1;
         let status = scene.says(&["status"]);
         assert!(matches!(status.code, Some(5 | 6)), "{when}: {status:?}");
-        if self.kills % 3 == 0 {
+        if self.kills.is_multiple_of(3) {
             // The next daemon recovers before it does anything of its own.
             let (mut next, up) = scene.daemon(&["--initcwnd", "--drill"]);
             assert!(up, "{when}: the next daemon does not come up");
@@ -36,7 +36,7 @@ impl Table {
             assert_eq!(recovered.code, Some(0), "{when}: {recovered:?}");
         }
         scene.must_be_as(before, when);
-        if self.kills % 5 == 0 {
+        if self.kills.is_multiple_of(5) {
             let again = scene.says(&["recover"]);
             assert!(again.code == Some(0) && again.out.contains("nothing to recover"), "{when}: {again:?}");
         }

@@ -242,6 +242,12 @@ impl Habits {
         episode.filter(|e| now - e.first <= SIDE_BY_SIDE).map_or(0, |e| e.connections)
     }
 
+    /// Whether the name was asked for so lately that it does not follow what is asked for now.
+    pub fn is_recent(&self, now: Instant, account: u32, app: &AppId, name: &str) -> bool {
+        let launch = self.launches.get(&(account, AppId::clone(app)));
+        launch.is_some_and(|l| l.recent.iter().any(|r| &*r.name == name && now - r.at <= FOLLOWS_WITHIN))
+    }
+
     /// An answer for this name holds so long.
     pub fn held_for(&mut self, app: &AppId, name: &Arc<str>, ttl: Duration) {
         if let Some(known) = self.programs.get_mut(app).and_then(|p| p.names.get_mut(name)) {

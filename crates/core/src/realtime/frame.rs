@@ -37,6 +37,8 @@ pub struct Hello<'a> {
 
 /// What a frame is.
 #[derive(Clone, Debug, PartialEq, Eq)]
+// Read, dealt with and dropped, one after the other: to box the larger would allocate for each.
+#[allow(clippy::large_enum_variant)]
 pub enum Frame<'a> {
     /// First on each connection.
     Hello(Hello<'a>),
@@ -93,6 +95,8 @@ impl Counts {
 
 /// Why bytes are not a frame. The connection that they came over is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+// Read, dealt with and dropped, one after the other: to box the larger would allocate for each.
+#[allow(clippy::large_enum_variant)]
 pub enum FrameError {
     /// A number longer than 64 bits.
     #[error("a number of a frame is longer than 64 bits: the peer does not speak this protocol")]

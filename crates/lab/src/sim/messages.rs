@@ -587,7 +587,7 @@ mod tests {
         let quiet = hop("medium=wlan:strong,delay=3ms", 8);
         let busy = Hop { bulk: true, ..quiet.clone() };
         let mean = |hop: &Hop| {
-            let delays = play(&[hop.clone()], LEGACY, &technique("plain"), TOUCH, 1, 1).unwrap().delays;
+            let delays = play(std::slice::from_ref(hop), LEGACY, &technique("plain"), TOUCH, 1, 1).unwrap().delays;
             delays.iter().sum::<f64>() / delays.len() as f64
         };
         assert!(mean(&busy) > 1.5 * mean(&quiet), "{} {}", mean(&busy), mean(&quiet));

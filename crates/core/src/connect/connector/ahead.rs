@@ -32,7 +32,7 @@ impl Connector {
         }
         for expected in self.habits.expected_at_launch(app) {
             if expected.after < MAX_AGE && asking != Some(&*expected.name) {
-                self.open_ahead(now, account, app, &expected.name, None);
+                self.open_ahead(now, account, app, &expected.name, None, usize::MAX);
             }
         }
     }
@@ -50,7 +50,9 @@ impl Connector {
             names.iter().for_each(|name| self.look_up_ahead(now, account, app, name));
         }
         for follower in expected {
-            self.open_ahead(now, account, app, &follower.name, Some(follower.chance));
+            if !self.habits.is_recent(now, account, app, &follower.name) {
+                self.open_ahead(now, account, app, &follower.name, Some(follower.chance), usize::MAX);
+            }
         }
     }
 
@@ -63,8 +65,10 @@ impl Connector {
         self.habits.connected(now, account, app, name, port);
         let begun = self.habits.in_burst(now, account, app, name, port) as f32;
         let usual = self.habits.name(app, name).and_then(|n| n.ports.get(&port)).map_or(0.0, |p| p.parallel);
-        if usual >= begun + 0.7 {
-            self.open_ahead(now, account, app, name, Some(1.0));
+        // As many as are still to come, those that are open already among them.
+        let to_come = (usual - begun + 0.3).max(0.0) as usize;
+        if to_come > 0 {
+            self.open_ahead(now, account, app, name, Some(1.0), to_come);
         }
     }
 
@@ -102,8 +106,16 @@ impl Connector {
     }
 
     /// Opens spare connections to where a program goes with `name`, if it may and is worth it. `chance` that it will ask for
-    /// the name now; without one, as at a launch.
-    fn open_ahead(&mut self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, chance: Option<f32>) {
+    /// the name now; without one, as at a launch. No more than `at_most` to a port.
+    fn open_ahead(
+        &mut self,
+        now: Instant,
+        account: u32,
+        app: &AppId,
+        name: &Arc<str>,
+        chance: Option<f32>,
+        at_most: usize,
+    ) {
         if self.settings.ahead.spares == 0 || name.parse::<std::net::IpAddr>().is_ok() {
             return;
         }
@@ -117,7 +129,7 @@ impl Connector {
             let chance = chance.map_or(of_port.share, |asked| asked * goes);
             match self.pool.wanted(now, &host, of_port, chance) {
                 0 => {}
-                most => wanted.push((host, most, pool::terms(*port, of_port))),
+                most => wanted.push((host, most.min(at_most), pool::terms(*port, of_port))),
             }
         }
         for (host, most, terms) in wanted {
