@@ -151,7 +151,7 @@ impl Connector {
         self.habits.version()
     }
 
-    /// Begins with what was written down by an earlier one. Programs that are known already stay as they are known.
+    /// Begins with what was written down by an earlier one. Programs of which this one has learned stay as they are known.
     pub fn recall(&mut self, memory: &Memory) {
         self.habits.recall(memory);
     }
