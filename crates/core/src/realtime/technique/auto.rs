@@ -1,7 +1,7 @@
 //! What the state of the path asks for. Ours, and the default.
 //!
 //! Clean: as `hedge`, with at most 15 % extra packets. Lossy: seven of ten messages on two connections at once,
-//! for that leaves so few to be hurt that the 95th percentile is the way itself. Queued: whatever is sent waits behind what was sent, so copies are as
+//! so that few are hurt by a loss. Queued: whatever is sent waits behind what was sent, so copies are as
 //! good as forbidden, patience is longer, and `Latest` lanes send at most twice a round trip. Outage: as queued; the newest
 //! is what goes out first when it is over.
 
@@ -10,8 +10,8 @@ use super::{State, Technique, View};
 use crate::time::Duration;
 
 /// Hundredths of a packet that a message earns, by state. Ours: `clean` bounds the price on a path that needs nothing; `lossy`
-/// leaves 1.9 packets a message, acknowledgements and retransmissions included (experiment `realtime-tail`);
-/// `queued` leaves a way to find out that it is over.
+/// leaves room below two packets a message for acknowledgements and retransmissions; `queued`
+/// leaves a way to find out that it is over.
 const CLEAN: u32 = 15;
 const LOSSY: u32 = 70;
 const QUEUED: u32 = 2;

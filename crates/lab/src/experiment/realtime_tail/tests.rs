@@ -50,25 +50,3 @@ fn a_run_has_a_row_for_every_arm_and_repeats_to_the_last_digit() {
     }
     assert_eq!(quick("clean").last_line(), o.last_line());
 }
-
-#[test]
-#[ignore = "prints a condition"]
-fn print_rows() {
-    for condition in std::env::var("HS_CONDITION").unwrap().split(',') {
-        let quick = std::env::var("HS_FULL").is_err();
-        let o = ENTRY.start(&Context { quick, conditions: Some(vec![condition.into()]), ..Context::new(3) }).unwrap();
-        for r in &o.rows {
-            let i = r.interval.map_or(String::new(), |i| format!("[{:.2} {:.2}]", i.lo, i.hi));
-            println!(
-                "{:28} {:26} {:26} {:8.2} {:8.2} {:6.3} {i} {:?}",
-                r.condition,
-                r.metric,
-                r.arm,
-                r.ours,
-                r.baseline.unwrap_or(0.0),
-                r.ratio.unwrap_or(0.0),
-                r.verdict
-            );
-        }
-    }
-}
