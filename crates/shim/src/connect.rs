@@ -21,6 +21,8 @@ pub(crate) enum Served {
     Failed(c_int),
     /// It is the kernel's; the supervisor is not to be asked a second time.
     Declined,
+    /// It is to be made as the program made it, and will be heard.
+    Heard,
 }
 
 /// Serves a connect: `None` to leave it to the kernel.
@@ -37,7 +39,7 @@ pub(crate) unsafe fn accelerate(fd: c_int, addr: *const libc::sockaddr, len: lib
     let socket = Socket::examine(fd)?;
     if socket.nonblocking && session.calls_are_heard() {
         // The system call is answered as soon, and can be helped later, should it come to nothing.
-        return None;
+        return Some(Served::Heard);
     }
     let request = Request::Connect {
         app: session.app.clone(),

@@ -75,12 +75,43 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const libc::sockaddr, 
             // SAFETY: the copy is longer than `len`.
             unsafe { original::connect(fd, copy.as_ptr().cast(), len) }
         }
+        Some(Served::Heard) => {
+            original::set_errno(errno);
+            // SAFETY: the caller's own arguments, unchanged.
+            repeated(|| unsafe { original::connect(fd, addr, len) })
+        }
         None => {
             original::set_errno(errno);
             // SAFETY: the caller's own arguments, unchanged.
             unsafe { original::connect(fd, addr, len) }
         }
     }
+}
+
+/// Makes a call that says EINTR only if a signal came before the supervisor had heard of it: nothing has happened yet.
+fn repeated(call: impl Fn() -> c_int) -> c_int {
+    loop {
+        let result = call();
+        if result != -1 || original::errno() != libc::EINTR {
+            return result;
+        }
+    }
+}
+
+/// getsockopt(2): a look at SO_ERROR may be heard, and must not be interrupted for it.
+///
+/// # Safety
+/// As getsockopt(2): `value` and `len` valid, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut libc::socklen_t,
+) -> c_int {
+    // SAFETY: the caller's own arguments, unchanged.
+    repeated(|| unsafe { original::getsockopt(fd, level, name, value, len) })
 }
 
 /// socket(2): a new socket, which nothing else holds and on which nothing has been set.

@@ -43,7 +43,7 @@ fn get(fd: c_int, option: (c_int, c_int)) -> Option<Value> {
     };
     let mut value: Value = ([0; 64], len);
     // SAFETY: `value.0` is valid for `value.1` bytes.
-    let rc = unsafe { libc::getsockopt(fd, level, name, value.0.as_mut_ptr().cast(), &mut value.1) };
+    let rc = unsafe { original::getsockopt(fd, level, name, value.0.as_mut_ptr().cast(), &mut value.1) };
     (rc == 0).then_some(value)
 }
 

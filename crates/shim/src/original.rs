@@ -113,6 +113,19 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
 }
 
 /// # Safety
+/// As getsockopt(2).
+pub(crate) unsafe fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut libc::socklen_t,
+) -> c_int {
+    // SAFETY: the caller keeps the contract.
+    unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, value, len) as c_int }
+}
+
+/// # Safety
 /// As setsockopt(2).
 pub(crate) unsafe fn setsockopt(
     fd: c_int,

@@ -96,16 +96,23 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let via = args.via.unwrap_or_else(|| Via::from_str(&config.text(&all::VIA), false).unwrap_or(Via::Auto));
     args.via = Some(via);
     let program = &args.command[0];
-    let ways = Ways::to(program, via);
+    // From before there is anything to leave behind.
+    signal::pass_on_to(0).context("handling signals")?;
+    let mut ways = Ways::to(program, via);
+    // System calls are heard without a folder, and a program without either runs as it would alone.
+    let folder = match ways.preload.is_ok().then(|| Folder::create(LIBRARY)).transpose() {
+        Ok(folder) => folder,
+        Err(why) => {
+            ways.preload = Err(why.to_string());
+            None
+        }
+    };
     let mut command = Command::new(program);
     command.args(&args.command[1..]);
     if let Some(why) = ways.why_not() {
         complain(&args, format_args!("{} is not covered: {why}", program.to_string_lossy()));
         return supervised(command, None, program).map(|(code, _)| code);
     }
-    // From before there is anything to leave behind.
-    signal::pass_on_to(0).context("handling signals")?;
-    let folder = if ways.preload.is_ok() { Some(Folder::create(LIBRARY)?) } else { None };
     let mut link = attach(&args, settings, &ways, folder.as_ref(), config.whole(&all::LINGER))?;
     if let Some(folder) = &folder {
         let mut preload = folder.library().into_os_string();
@@ -190,9 +197,8 @@ fn report(args: &Args, summary: Result<Summary, ControlError>) -> anyhow::Result
     for note in summary.iter().flat_map(|summary| &summary.notes) {
         complain(args, format_args!("{note}"));
     }
-    if let Some(file) = &args.summary {
-        let text = summary.as_ref().map(|s| summary::json(s).to_string());
-        let text = text.map_err(|why| anyhow::anyhow!("{why}")).context("asking for the summary")?;
+    if let (Some(file), Ok(summary)) = (&args.summary, &summary) {
+        let text = summary::json(summary).to_string();
         std::fs::write(file, text).with_context(|| format!("writing the summary to {}", file.display()))?;
     }
     complain(args, format_args!("{gained}"));
@@ -222,21 +228,30 @@ fn supervised(
     // What is sent to headstart is meant for the program; what the keyboard sends, the program gets itself.
     let pid = i32::try_from(child.id()).context("the child's process id")?;
     let passing_on = signal::pass_on_to(pid);
-    let mut watchdog = None;
+    let (mut watchdog, mut watched) = (None, anyhow::Ok(()));
     if let Some((args, ways, link)) = run {
         watchdog = trap.and_then(|(trap, outstanding)| heard(args, ways, link, program, (trap, outstanding)));
-        let ended = headstart_io::process_end(pid).context("watching the program")?;
-        // Should the supervisor have gone, the program goes on alone.
-        let gone = link.watch(&ended).is_err() || !watchdog::first_of(ended.as_fd(), link.as_fd())?;
-        if let (true, Some(watchdog)) = (gone, &watchdog) {
-            watchdog.take_over(Some(ended.as_fd())).context("answering in the supervisor's place")?;
-        }
+        watched = watch(pid, link, watchdog.as_ref());
     }
     passing_on.context("handling signals")?;
     let status = child.wait().context("waiting for the program")?;
     // Its number may be another's from now on.
     signal::pass_on_to(0).context("handling signals")?;
+    if let (Err(why), Some((args, ..))) = (watched, run) {
+        complain(args, format_args!("{why:#}; the program went on alone"));
+    }
     Ok((exit::of_child(status), Some(watchdog)))
+}
+
+/// Waits for the end of process `pid`, and answers its calls should the supervisor die meanwhile.
+fn watch(pid: i32, link: &Link, watchdog: Option<&Watchdog>) -> anyhow::Result<()> {
+    let ended = headstart_io::process_end(pid).context("watching the program")?;
+    // Should the supervisor have gone, the program goes on alone.
+    let gone = link.watch(&ended).is_err() || !watchdog::first_of(ended.as_fd(), link.as_fd())?;
+    if let (true, Some(watchdog)) = (gone, watchdog) {
+        watchdog.take_over(Some(ended.as_fd())).context("answering in the supervisor's place")?;
+    }
+    Ok(())
 }
 
 /// Has the program put itself under a filter when it starts, if its system calls are to be heard.

@@ -22,7 +22,7 @@ asyncio.run(main(urllib.parse.urlparse(sys.argv[1]), open(sys.argv[2], 'rb').rea
 pub const ENTRY: Entry = Entry {
     name: "asyncio",
     what: "Python's asyncio, which races the two families by itself",
-    origin: Origin::Path { file: "python3", package: "python3" },
+    origin: Origin::Module { module: "asyncio", package: "python3" },
     schemes: &[Scheme::Http, Scheme::Https],
     prints_page: true,
     sends: true,

@@ -16,7 +16,7 @@ sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1], body).read())";
 pub const ENTRY: Entry = Entry {
     name: "python",
     what: "Python's urllib, which tries one address after the other",
-    origin: Origin::Path { file: "python3", package: "python3" },
+    origin: Origin::Module { module: "urllib.request", package: "python3" },
     schemes: &[Scheme::Http, Scheme::Https],
     prints_page: true,
     sends: true,
