@@ -86,7 +86,13 @@ fn chromium_loads_every_object_of_a_page_and_says_when() {
             // A round trip each for DNS, TCP, TLS and the document, at least.
             assert!(load.load >= 40.0 && load.first_byte > 0.0 && load.content_loaded <= load.load, "{load:?}");
             let document = &load.requests[0];
-            assert_eq!((document.status, document.protocol.as_str()), (Some(200), "http/1.1"), "{document:?}");
+            // Pages of the generator may begin with a redirect.
+            assert!(matches!(document.status, Some(200 | 302)) && document.protocol == "http/1.1", "{document:?}");
+            assert!(
+                load.requests.iter().any(|r| r.status == Some(200) && r.mime == "text/html"),
+                "{:?}",
+                load.requests
+            );
             assert!(document.connect.is_some_and(|c| c >= 20.0) && document.tls.is_some(), "{document:?}");
             // What is asked for after the load event may be missing; the rest was asked for, in each fresh context anew.
             assert!(load.requests.len() > page.objects.len() / 2, "{} of {}", load.requests.len(), page.objects.len());
