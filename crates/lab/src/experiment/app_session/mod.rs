@@ -1,6 +1,6 @@
 //! `app-session`: an app that is launched again and again, and what is there before it asks (claims P1.4 to P1.7).
 //!
-//! Names and times are drawn around the patterns of pages ([`apps`]); every arm has the same apps, launches and networks.
+//! Names and times are drawn around the patterns of pages (`apps`); every arm has the same apps, launches and networks.
 //! In virtual time, since it is decisions that are measured: what is looked up and opened ahead, and what of it is used.
 
 mod apps;
