@@ -1,5 +1,5 @@
-//! Streams of small messages over one or two hops in virtual time: the messengers of `core::realtime` on the TCP of [`tcp`](super::tcp),
-//! on the links of `headstart_link`.
+//! Streams of small messages over one or two hops in virtual time: the messengers of `core::realtime` on the TCP of
+//! [`tcp`](super::tcp), on the links of `headstart_link`.
 //!
 //! Every way of sending has a copy of its own of the same network: fades come at the same moments for all of them, and no way
 //! is in another's way. Connections are open, and nothing is lost, before the first message. What never happens here: a clock
