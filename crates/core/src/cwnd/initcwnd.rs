@@ -6,7 +6,7 @@
 //! remembered and which routes there are come in, windows and routes come out.
 
 use crate::time::Duration;
-use crate::wire::netlink::{Route, TABLE_MAIN};
+use crate::wire::netlink::{Route, TABLE_LOCAL, TABLE_MAIN};
 use crate::wire::tcp_metrics::Remembered;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -59,8 +59,12 @@ pub fn windows(remembered: &[Remembered], bounds: &Bounds) -> Vec<Window> {
 }
 
 /// The route of the main table that packets to `peer` take: the longest prefix, then the least metric, as the kernel
-/// chooses. None if there is none, or if somebody has given it an initial window already.
+/// chooses. None if there is none, if somebody has given it an initial window already, or if the peer is this host itself,
+/// whose connections to itself the kernel remembers too.
 pub fn way_to(peer: IpAddr, routes: &[Route]) -> Option<&Route> {
+    if routes.iter().any(|route| route.table() == TABLE_LOCAL && route.covers(peer)) {
+        return None;
+    }
     let bits = |route: &Route| route.destination().map_or(0, |(_, bits)| bits);
     let main = routes.iter().filter(|route| route.table() == TABLE_MAIN && route.covers(peer));
     let best = main.min_by_key(|route| (std::cmp::Reverse(bits(route)), route.priority()))?;
@@ -122,6 +126,14 @@ mod tests {
         assert_eq!(way_to([192, 0, 2, 1].into(), &all), Some(&same));
         assert_eq!(way_to([198, 51, 100, 1].into(), &all), Some(&wide));
         assert_eq!(way_to("2001:db8::1".parse().unwrap(), &all), None);
+    }
+
+    #[test]
+    fn this_host_is_no_peer_of_its_own() {
+        let local = Attribute::u32(rta::TABLE, TABLE_LOCAL);
+        let all = [route([0; 4], 0, 0, &[]), route([127, 0, 0, 0], 8, 0, &[local])];
+        assert_eq!(way_to([127, 0, 0, 1].into(), &all), None);
+        assert_eq!(way_to([192, 0, 2, 1].into(), &all), Some(&all[0]));
     }
 
     #[test]

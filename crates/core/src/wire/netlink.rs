@@ -11,6 +11,8 @@ pub const AF_INET: u8 = 2;
 pub const AF_INET6: u8 = 10;
 /// RT_TABLE_MAIN (rtnetlink.h).
 pub const TABLE_MAIN: u32 = 254;
+/// RT_TABLE_LOCAL: addresses of the host itself.
+pub const TABLE_LOCAL: u32 = 255;
 /// RTN_UNICAST (rtnetlink.h).
 const UNICAST: u8 = 1;
 /// RTNH_F_DEAD, RTNH_F_LINKDOWN (rtnetlink.h): nothing can be sent there now.
