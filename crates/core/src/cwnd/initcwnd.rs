@@ -62,7 +62,7 @@ pub fn windows(remembered: &[Remembered], bounds: &Bounds) -> Vec<Window> {
 /// chooses. None if there is none, if somebody has given it an initial window already, or if the peer is this host itself,
 /// whose connections to itself the kernel remembers too.
 pub fn way_to(peer: IpAddr, routes: &[Route]) -> Option<&Route> {
-    if routes.iter().any(|route| route.table() == TABLE_LOCAL && route.covers(peer)) {
+    if routes.iter().any(|route| route.table() == TABLE_LOCAL && route.contains(peer)) {
         return None;
     }
     let bits = |route: &Route| route.destination().map_or(0, |(_, bits)| bits);
@@ -130,8 +130,10 @@ mod tests {
 
     #[test]
     fn this_host_is_no_peer_of_its_own() {
-        let local = Attribute::u32(rta::TABLE, TABLE_LOCAL);
-        let all = [route([0; 4], 0, 0, &[]), route([127, 0, 0, 0], 8, 0, &[local])];
+        // RTN_LOCAL, in the table of addresses of the host.
+        let head = [2, 8, 0, 0, TABLE_LOCAL as u8, 2, 254, 2, 0, 0, 0, 0];
+        let local = encode(&[Attribute::new(rta::DST, [127, 0, 0, 0])]);
+        let all = [route([0; 4], 0, 0, &[]), Route::decode(&[head.as_slice(), &local].concat()).unwrap()];
         assert_eq!(way_to([127, 0, 0, 1].into(), &all), None);
         assert_eq!(way_to([192, 0, 2, 1].into(), &all), Some(&all[0]));
     }

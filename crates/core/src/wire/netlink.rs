@@ -220,7 +220,12 @@ impl Route {
     pub fn covers(&self, peer: IpAddr) -> bool {
         let [_, _, source_bits, tos, _, _, _, kind, ..] = self.head;
         let ordinary = source_bits == 0 && tos == 0 && kind == UNICAST && self.flags() & UNUSABLE == 0;
-        ordinary && self.destination().is_some_and(|(to, bits)| is_in(peer, to, bits))
+        ordinary && self.contains(peer)
+    }
+
+    /// Whether `peer` is in its prefix, whatever kind of route it is.
+    pub fn contains(&self, peer: IpAddr) -> bool {
+        self.destination().is_some_and(|(to, bits)| is_in(peer, to, bits))
     }
 
     /// The same way for `peer` alone, in `table`, marked as made by `protocol`, with an initial window of `segments`. All that
