@@ -10,7 +10,8 @@ use super::frame::SessionId;
 
 /// Longest text of a request: a session's id, a name, its port.
 const MAX_TEXT: usize = 16 + MAX_NAME + ":65535".len();
-const HEADER: usize = 3;
+/// Bytes before the text of a request, which say how long that is.
+pub const HEADER: usize = 3;
 /// Bytes that a request never exceeds.
 pub const MAX_REQUEST: usize = HEADER + MAX_TEXT;
 
@@ -33,6 +34,12 @@ pub enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a request to a relay: the client may be newer than this relay, or no headstart")]
 pub struct NotARequest;
+
+/// The length of the text that follows a request's header.
+pub fn text_length(header: [u8; HEADER]) -> Result<usize, NotARequest> {
+    let length = usize::from(u16::from_be_bytes([header[1], header[2]]));
+    if [THROUGH, OPEN, JOIN].contains(&header[0]) && length <= MAX_TEXT { Ok(length) } else { Err(NotARequest) }
+}
 
 impl Request {
     /// Appends the request to `out`.
@@ -57,11 +64,8 @@ impl Request {
         if ![THROUGH, OPEN, JOIN].contains(kind) {
             return Err(NotARequest);
         }
-        let Some(header) = bytes.get(..HEADER) else { return Ok(None) };
-        let length = usize::from(u16::from_be_bytes([header[1], header[2]]));
-        if length > MAX_TEXT {
-            return Err(NotARequest);
-        }
+        let Some(header) = bytes.first_chunk() else { return Ok(None) };
+        let length = text_length(*header)?;
         let Some(text) = bytes.get(HEADER..HEADER + length) else { return Ok(None) };
         let id = || text.first_chunk().map(|id| SessionId(*id)).ok_or(NotARequest);
         let destination = |text: &[u8]| {
