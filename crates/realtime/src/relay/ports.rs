@@ -129,10 +129,10 @@ async fn each<F>(
 /// Reads where a program wants to go.
 async fn asked(stream: &mut TcpStream) -> Result<Destination, PortError> {
     let mut bytes = Vec::new();
-    let length = whole(stream, &mut bytes, |bytes| socks::greeting(bytes)).await?;
+    let length = whole(stream, &mut bytes, socks::greeting).await?;
     bytes.drain(..length);
     stream.write_all(&socks::WELCOME).await?;
-    let (host, port, length) = whole(stream, &mut bytes, |bytes| socks::request(bytes)).await?;
+    let (host, port, length) = whole(stream, &mut bytes, socks::request).await?;
     // A program that goes on before it is answered does not speak this protocol.
     if length != bytes.len() {
         return Err(SocksError::Address.into());
