@@ -283,7 +283,7 @@ fn processes() -> Vec<String> {
     lines
 }
 
-fn random_number() -> u32 {
+pub fn random_number() -> u32 {
     let mut bytes = [0u8; 4];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).unwrap();
     u32::from_ne_bytes(bytes)
