@@ -12,6 +12,9 @@ use headstart_realtime::{Config, Kind, MAX_MESSAGE, Session};
 use std::path::PathBuf;
 use tokio::time::MissedTickBehavior;
 
+/// How long is waited for what is on its way. Ours.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Arguments of `headstart realtime send`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -80,6 +83,8 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         let session = args.connect().await?;
         send(&session, &args).await?;
         let mut stats = session.stats();
+        // However long the path was cut: a session is given up by the other side after thirty seconds.
+        let _ = tokio::time::timeout(PATIENCE, session.delivered()).await;
         let arrived = session.clone().close().await;
         // Copies go out until all is there.
         let last = session.stats();

@@ -1,7 +1,7 @@
 //! Torture: the daemon is killed at every step of its journal, and at moments that nobody chose. The host must come back as it
 //! was, by `recover` or by the next `up`, however often either is asked.
 
-use crate::scene::{Scene, has, inside, run, send, until};
+use crate::scene::{Scene, can_bundle, has, inside, run, send, until};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use rustix::process::Signal;
@@ -115,11 +115,15 @@ inside!(a_daemon_killed_at_any_step_leaves_nothing_that_recover_does_not_undo, |
 
 /// Steps of `--drill` and `--bundle`, which the daemons that refresh do not take: four a change.
 fn drilled(_: &Scene) -> u32 {
-    if has("nft") { 12 } else { 4 }
+    match (has("nft"), can_bundle()) {
+        (true, true) => 12,
+        (true, false) => 8,
+        (false, _) => 4,
+    }
 }
 
 /// A daemon that makes changes of every kind that is possible here.
 fn drill<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    let bundle: &[&str] = if has("nft") { &["--bundle"] } else { &[] };
+    let bundle: &[&str] = if can_bundle() { &["--bundle"] } else { &[] };
     [&["--initcwnd", "--drill"], bundle, more].concat()
 }

@@ -135,6 +135,9 @@ mod tests {
         }
         let Ok(here) = NetNs::create() else { return eprintln!("skipped: no network namespaces for this user") };
         here.run(|| {
+            if let Err(why) = packet_queue::PacketQueue::open(1) {
+                return eprintln!("skipped: {why}");
+            }
             let lock = File::open("/dev/null").unwrap();
             let listed = || nft(&["list", "ruleset"], "", &lock).unwrap().unwrap();
             let bundle = Bundle::new(18515);
