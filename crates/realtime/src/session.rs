@@ -226,26 +226,24 @@ impl Session {
         self.shared.lock().messenger.connections()
     }
 
+    /// Waits until the peer has everything, or the session is over. Whether the peer has.
+    pub async fn delivered(&self) -> bool {
+        poll_fn(|cx| {
+            let mut state = self.shared.lock();
+            let all_there = state.messenger.on_their_way() == 0;
+            if all_there || state.closed || state.messenger.peer_has_left() {
+                return Poll::Ready(all_there);
+            }
+            state.senders.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Waits until the peer has everything, for two seconds at most, and ends the session for all of its handles. Whether the
     /// peer has.
     pub async fn close(self) -> bool {
-        let all_there = async {
-            while self.shared.lock().messenger.on_their_way() > 0 {
-                poll_fn(|cx| {
-                    let mut state = self.shared.lock();
-                    if state.messenger.on_their_way() == 0 || state.closed {
-                        return Poll::Ready(());
-                    }
-                    state.senders.push(cx.waker().clone());
-                    Poll::Pending
-                })
-                .await;
-                if self.shared.lock().closed {
-                    break;
-                }
-            }
-        };
-        let _ = tokio::time::timeout(LINGER, all_there).await;
+        let _ = tokio::time::timeout(LINGER, self.delivered()).await;
         let arrived = self.shared.lock().messenger.on_their_way() == 0;
         self.shared.act(|_, messenger| messenger.leave());
         self.shared.close();
