@@ -16,14 +16,15 @@ use headstart_link::{Duplex, DuplexSpec, Packet};
 /// A message that has not come after this long counts as having taken so long.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the age of what the receiver knows is looked at.
-const AGE_STEP: Duration = Duration::from_millis(5);
-/// The stream begins within one interval of this; a bulk flow has had as long to fill its path.
+pub const AGE_STEP: Duration = Duration::from_millis(5);
+/// The stream begins within one interval of this.
 const START: Duration = Duration::from_millis(200);
-const START_WITH_BULK: Duration = Duration::from_secs(3);
+/// The same where a bulk flow is to fill its path first.
+pub const START_WITH_BULK: Duration = Duration::from_secs(3);
 /// IPv4 and UDP.
-const UDP_HEADERS: usize = 28;
+pub const UDP_HEADERS: usize = 28;
 /// Messages in a datagram of [`Sending::Datagrams`].
-const REPEATED: u32 = 3;
+pub const REPEATED: u32 = 3;
 const BULK: u16 = u16::MAX;
 
 /// How messages are sent.
