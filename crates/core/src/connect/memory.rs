@@ -45,6 +45,9 @@ pub struct Name {
     pub share: f32,
     /// How long after the launch it is first asked for, on average, in milliseconds.
     pub after_ms: u32,
+    /// How far from that it is asked for, on average, in milliseconds.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub spread_ms: u32,
     /// Launches in a row in which it was looked up ahead of time and not asked for.
     pub misses: u32,
     /// How long its answers held, the last time, in seconds.
@@ -63,8 +66,12 @@ pub struct Name {
 pub struct Follower {
     /// The name.
     pub name: String,
-    /// How often; at most as often as the other was asked for.
+    /// How often; at most as often as it could.
     pub times: u32,
+    /// How often it could: when the other was asked for and this one not in use already. 0 in records of earlier versions,
+    /// where it is as often as the other was asked for.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub chances: u32,
 }
 
 /// A port of a name that was connected to.
@@ -85,4 +92,8 @@ pub struct Port {
     pub idle_ms: u32,
     /// After this long the server closes a connection on which nothing was said, in milliseconds; 0 if that was not seen.
     pub closes_ms: u32,
+    /// The program came back for another connection this long after the last, at the soonest, in milliseconds; 0 if it never
+    /// did.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub again_ms: u32,
 }

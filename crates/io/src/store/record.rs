@@ -9,7 +9,7 @@ use headstart_core::path::record::NetworkRecord;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Bytes of a record at most: a program with a hundred names, each with sixteen followers, all as long as names can be.
+/// Bytes of a record at most: a program with a hundred names, each with two dozen followers, all as long as names can be.
 pub const MAX_RECORD: usize = 1024 * 1024;
 
 /// A thing that is kept.
