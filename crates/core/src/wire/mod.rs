@@ -10,4 +10,5 @@ pub mod record;
 pub mod relay;
 pub mod shim;
 pub mod sockaddr;
+pub mod socks;
 pub mod tcp_metrics;
