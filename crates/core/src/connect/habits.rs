@@ -40,10 +40,8 @@ const MAX_ASKED: u32 = 12;
 /// Connections within this time after the first are opened side by side; what comes later is a burst of its own.
 const SIDE_BY_SIDE: Duration = Duration::from_secs(2);
 /// Part of the shortest time after which a program was seen to come back for another connection: until then it is taken to
-/// have the last one still. The shortest that was seen is longer than the shortest that there is, so half of it.
-const STILL_USED: f32 = 0.5;
-/// What is asked for in as many launches has its time in each.
-const USUAL: f32 = 0.5;
+/// have the last one still. Programs differ from launch to launch, so not all of that time.
+const STILL_USED: f32 = 0.8;
 /// How far one launch may move the time at which a name is expected: so many spreads, and a second. What is asked for minutes
 /// later than usual says little about when it is usually asked for.
 const OUTLIER: f32 = 4.0;
@@ -90,17 +88,29 @@ pub(super) struct Port {
     pub again: Option<Duration>,
 }
 
-/// A name that was asked for within seconds after another.
+/// How often a name was asked for within seconds after another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Follower {
+struct Count {
     times: u32,
     /// How often it could have been: when the other was asked for and the program did not have a connection there already.
     chances: u32,
 }
 
-impl Follower {
+impl Count {
     fn chance(self) -> f32 {
         self.times as f32 / self.chances.max(1) as f32
+    }
+}
+
+/// A name that follows another: when a launch asks for that one for the first time, and when it does so again. A program that
+/// begins asks for all at once that later belongs to one thing or another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Follower([Count; 2]);
+
+impl Follower {
+    /// How likely it is where it is likelier.
+    fn chance(self) -> f32 {
+        self.0[0].chance().max(self.0[1].chance())
     }
 }
 
@@ -116,7 +126,8 @@ pub(super) struct Name {
     pub ports: BTreeMap<u16, Port>,
     launches: u32,
     misses: u32,
-    asked: u32,
+    /// How often it was asked for, for the first time in a launch and again.
+    asked: [u32; 2],
     followers: BTreeMap<Arc<str>, Follower>,
 }
 
@@ -132,6 +143,8 @@ struct Program {
 struct Recent {
     name: Arc<str>,
     at: Instant,
+    /// The launch had asked for it before.
+    again: bool,
     /// Its followers that could come when it was asked for.
     could_follow: BTreeSet<Arc<str>>,
     followed_by: BTreeSet<Arc<str>>,
@@ -225,6 +238,7 @@ impl Habits {
             let Some(least) = least.map(|(n, _)| Arc::clone(n)) else { return };
             program.names.remove(&least);
         }
+        let again = launch.asked.contains_key(name);
         launch.asked.entry(Arc::clone(name)).or_insert(now);
         let known = program.names.entry(Arc::clone(name)).or_default();
         records.iter().for_each(|r| known.records.add(*r));
@@ -232,24 +246,25 @@ impl Habits {
         if launch.recent.iter().any(|r| r.name == *name) {
             return;
         }
-        known.asked += 1;
-        if known.asked > MAX_ASKED {
-            known.asked /= 2;
+        let asked = &mut known.asked[usize::from(again)];
+        *asked += 1;
+        if *asked > MAX_ASKED {
+            *asked /= 2;
         }
         for recent in &mut launch.recent {
             let Some(leader) = program.names.get_mut(&recent.name) else { continue };
             if recent.followed_by.insert(Arc::clone(name)) {
-                leader.followed(name, recent.could_follow.contains(name));
+                leader.followed(name, recent.again, recent.could_follow.contains(name));
             }
         }
         let could_follow = launch.could_follow(now, program, name);
         if let Some(leader) = program.names.get_mut(name) {
             for follower in &could_follow {
-                leader.followers.entry(Arc::clone(follower)).and_modify(|f| f.chances += 1);
+                leader.followers.entry(Arc::clone(follower)).and_modify(|f| f.0[usize::from(again)].chances += 1);
             }
         }
         let followed_by = BTreeSet::new();
-        launch.recent.push_back(Recent { name: Arc::clone(name), at: now, could_follow, followed_by });
+        launch.recent.push_back(Recent { name: Arc::clone(name), at: now, again, could_follow, followed_by });
         // More than there are names of a program cannot be of use.
         if launch.recent.len() > MAX_NAMES {
             launch.recent.pop_front();
@@ -345,12 +360,13 @@ impl Habits {
         all
     }
 
-    /// What it asks for within seconds after it has asked for `name`, likeliest first. To be asked before that is learned.
-    pub fn expected_after(&self, app: &AppId, name: &str) -> Vec<Expected> {
+    /// What it asks for within seconds after it has asked for `name`, for the first time in a launch or `again`, likeliest first.
+    /// To be asked before that is learned.
+    pub fn expected_after(&self, app: &AppId, name: &str, again: bool) -> Vec<Expected> {
         let Some(leader) = self.programs.get(app).and_then(|p| p.names.get(name)) else { return Vec::new() };
         let expected = |(name, f): (&Arc<str>, &Follower)| Expected {
             name: Arc::clone(name),
-            chance: f.chance(),
+            chance: f.0[usize::from(again)].chance(),
             after: Duration::ZERO,
             spread: Duration::ZERO,
         };
@@ -442,15 +458,12 @@ impl Launch {
         known.again.is_none_or(|again| now - burst.last < again.mul_f32(STILL_USED))
     }
 
-    /// The followers of `name` that may come now: neither asked for just before it, nor with all their connections there, nor with
-    /// a time of their own in a launch that is still to come.
+    /// The followers of `name` that may come now: neither asked for just before it, nor with all their connections there.
     fn could_follow(&self, now: Instant, program: &Program, name: &Arc<str>) -> BTreeSet<Arc<str>> {
         let comes = |follower: &Arc<str>| {
             let Some(known) = program.names.get(follower) else { return false };
             let is_wanted = |(port, p): (&u16, &Port)| !self.still_uses(now, p, follower, *port);
-            let has_its_time = known.share >= USUAL && !self.asked.contains_key(follower);
-            !has_its_time
-                && !self.recent.iter().any(|r| r.name == *follower)
+            !self.recent.iter().any(|r| r.name == *follower)
                 && (known.ports.is_empty() || known.ports.iter().any(is_wanted))
         };
         let followers = program.names.get(name).into_iter().flat_map(|known| known.followers.keys());
@@ -459,8 +472,9 @@ impl Launch {
 }
 
 impl Name {
-    /// `follower` has come after this name; whether that was counted as a chance.
-    fn followed(&mut self, follower: &Arc<str>, was_counted: bool) {
+    /// `follower` has come after this name, which was asked for `again` or for the first time; whether that was counted as a
+    /// chance.
+    fn followed(&mut self, follower: &Arc<str>, again: bool, was_counted: bool) {
         let is_new = !self.followers.contains_key(follower);
         if is_new && self.followers.len() >= MAX_FOLLOWERS {
             let by_chance = |(a, x): &(&Arc<str>, &Follower), (b, y): &(&Arc<str>, &Follower)| {
@@ -468,14 +482,14 @@ impl Name {
             };
             let least = self.followers.iter().min_by(by_chance).map(|(n, f)| (Arc::clone(n), f.chance()));
             // Nobody makes room who comes as often as not.
-            let Some((least, _)) = least.filter(|(_, chance)| *chance < USUAL) else { return };
+            let Some((least, _)) = least.filter(|(_, chance)| *chance < 0.5) else { return };
             self.followers.remove(&least);
         }
-        let known = self.followers.entry(Arc::clone(follower)).or_default();
+        let known = &mut self.followers.entry(Arc::clone(follower)).or_default().0[usize::from(again)];
         known.times += 1;
         match (is_new, was_counted) {
             // It could have come all the other times.
-            (true, _) => known.chances = self.asked.max(1),
+            (true, _) => known.chances = self.asked[usize::from(again)].max(1),
             (false, true) => {}
             (false, false) => known.chances += 1,
         }

@@ -52,8 +52,11 @@ pub struct Name {
     pub misses: u32,
     /// How long its answers held, the last time, in seconds.
     pub ttl_s: u32,
-    /// How often it was asked for, the last dozen times.
+    /// How often it was asked for, the last dozen times, each the first in its launch.
     pub asked: u32,
+    /// How often it was asked for again, the last dozen times.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub asked_again: u32,
     /// Names that were asked for within seconds after it.
     pub followers: Vec<Follower>,
     /// Ports that were connected to.
@@ -66,12 +69,18 @@ pub struct Name {
 pub struct Follower {
     /// The name.
     pub name: String,
-    /// How often; at most as often as it could.
+    /// How often, where a launch asked for the other for the first time; at most as often as it could.
     pub times: u32,
     /// How often it could: when the other was asked for and this one not in use already. 0 in records of earlier versions,
     /// where it is as often as the other was asked for.
     #[cfg_attr(feature = "serde", serde(default))]
     pub chances: u32,
+    /// The same where a launch asked for the other again.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub times_again: u32,
+    /// How often it could there.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub chances_again: u32,
 }
 
 /// A port of a name that was connected to.

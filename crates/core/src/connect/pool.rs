@@ -53,11 +53,12 @@ const BEFORE: (Duration, u32) = (Duration::from_millis(500), 3);
 /// Share of spare connections that may be wasted before the budget is halved, and before a host rests: connect.md.
 const WASTE: f64 = 0.3;
 const HOST_WASTE: f64 = 0.5;
-/// Spare connections that these shares are taken of: of all, each so many; of a host, the last so many and no fewer. Ours: of 8
+/// Spare connections that these shares are taken of: of all, each so many; of a host, the last so many and no fewer than so
+/// many. Ours: of 8
 /// connections that are wanted with a chance of 0.8 three or more are wasted in one case of five, of 64 more than 30 % in
 /// one of fifty.
 const RECENT: usize = 64;
-const HOST_RECENT: usize = 16;
+const HOST_RECENT: (usize, usize) = (16, 8);
 /// How long a host rests: connect.md.
 const REST: Duration = Duration::from_secs(3600);
 /// A server that has closed so many in a row so soon that none could be handed over is not asked again for as long: it will
@@ -259,11 +260,11 @@ impl Pool {
         }
         let account = self.of_host(now, host);
         account.wasted.push_back(wasted);
-        if account.wasted.len() > HOST_RECENT {
+        if account.wasted.len() > HOST_RECENT.0 {
             account.wasted.pop_front();
         }
         let share = account.wasted.iter().filter(|w| **w).count() as f64 / account.wasted.len() as f64;
-        if account.wasted.len() >= HOST_RECENT && share > HOST_WASTE {
+        if account.wasted.len() >= HOST_RECENT.1 && share > HOST_WASTE {
             *account = Account { rests_until: Some(now + REST), used: now, ..Account::default() };
         }
     }
@@ -308,8 +309,8 @@ pub(super) fn terms(port: u16, known: &Port) -> Terms {
     Terms { fresh: Some(fresh), keep: if proven { fresh } else { PROBE }, learning: fresh.is_zero() }
 }
 
-/// Whether a connection that was opened for a program's question, and has waited for its connect for so long, is still as
-/// good as a new one: always, but where the server is known to lose patience soon.
+/// Whether a connection that has waited for a program's connect for so long is still as good as a new one, however it came to
+/// be there: not where the server is known by now to lose patience soon.
 pub(super) fn may_wait(known: Option<&Port>, age: Duration) -> bool {
     let closes = known.and_then(|known| known.closes);
     closes.is_none_or(|closes| age <= of_use(closes).max(closes / 10))

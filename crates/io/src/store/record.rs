@@ -88,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn program(app: String, host: String, n: u32, share: f32) -> Program {
-        let followers = vec![Follower { name: host.clone(), times: n }];
+        let followers = vec![Follower { name: host.clone(), times: n, ..Follower::default() }];
         let port = Port { port: 443, launches: n, share, parallel: share, ..Port::default() };
         let name = Name { name: host, a: true, launches: n, share, followers, ports: vec![port], ..Name::default() };
         Program { app, launches: n, names: vec![name] }

@@ -82,8 +82,9 @@ impl Connector {
             return;
         }
         self.launched(now, account, app, Some(name));
-        let names = prefetch::after(&self.habits, app, name);
-        let expected = self.habits.expected_after(app, name);
+        let again = self.habits.was_asked(account, app, name);
+        let names = prefetch::after(&self.habits, app, name, again);
+        let expected = self.habits.expected_after(app, name, again);
         self.habits.asked(now, account, app, name, records);
         if self.settings.ahead.prefetch {
             names.iter().for_each(|name| self.look_up_ahead(now, account, app, name, false));

@@ -16,7 +16,7 @@ impl Connector {
         let habits = &self.habits;
         let may_wait = |j: &Job| {
             let known = habits.name(&j.app, &j.name).and_then(|n| n.ports.get(&claim.to.port()));
-            j.spare.is_some() || pool::may_wait(known, j.open_since().map_or(Duration::ZERO, |at| now - at))
+            pool::may_wait(known, j.open_since().map_or(Duration::ZERO, |at| now - at))
         };
         let fits = |j: &Job| {
             j.app == claim.app

@@ -3,7 +3,7 @@
 //!
 //! What never happens here: a moment is written down.
 
-use super::{Follower, MAX_ASKED, MAX_FOLLOWERS, MAX_PORTS, Name, Port, Records};
+use super::{Count, Follower, MAX_ASKED, MAX_FOLLOWERS, MAX_PORTS, Name, Port, Records};
 use crate::connect::memory;
 use crate::time::Duration;
 use crate::wire::record::RecordType;
@@ -27,8 +27,10 @@ pub(super) fn written((name, known): (&Arc<str>, &Name)) -> memory::Name {
     };
     let follower = |(name, f): (&Arc<str>, &Follower)| memory::Follower {
         name: name.to_string(),
-        times: f.times,
-        chances: f.chances,
+        times: f.0[0].times,
+        chances: f.0[0].chances,
+        times_again: f.0[1].times,
+        chances_again: f.0[1].chances,
     };
     memory::Name {
         name: name.to_string(),
@@ -41,7 +43,8 @@ pub(super) fn written((name, known): (&Arc<str>, &Name)) -> memory::Name {
         spread_ms: ms(known.spread),
         misses: known.misses,
         ttl_s: known.ttl.map_or(0, |ttl| u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX)),
-        asked: known.asked,
+        asked: known.asked[0],
+        asked_again: known.asked[1],
         followers: known.followers.iter().map(follower).collect(),
         ports: known.ports.iter().map(port).collect(),
     }
@@ -64,12 +67,17 @@ pub(super) fn read(n: &memory::Name) -> Name {
         closes: known(p.closes_ms),
         again: known(p.again_ms),
     };
-    let asked = n.asked.min(MAX_ASKED);
+    let asked = [n.asked.min(MAX_ASKED), n.asked_again.min(MAX_ASKED)];
+    let count = |times: u32, chances: u32| {
+        let chances = chances.min(MAX_ASKED);
+        Count { times: times.min(chances), chances }
+    };
     let follower = |f: &memory::Follower| {
         // Records of earlier versions say how often, and not of how many.
-        let chances = if f.chances == 0 { asked } else { f.chances };
-        let chances = chances.clamp(1, MAX_ASKED);
-        (f.name.as_str().into(), Follower { times: f.times.min(chances), chances })
+        let is_old = f.chances == 0 && f.chances_again == 0;
+        let chances = if is_old { asked[0] } else { f.chances };
+        let counts = [count(f.times, chances), count(f.times_again, f.chances_again)];
+        (f.name.as_str().into(), Follower(counts))
     };
     let mut records = Records::default();
     let of = [(n.a, RecordType::A), (n.aaaa, RecordType::Aaaa), (n.https, RecordType::Https)];

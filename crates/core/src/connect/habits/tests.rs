@@ -66,9 +66,9 @@ fn what_follows_a_name_is_expected_after_it_whenever_it_comes() {
     let mut habits = Habits::default();
     launch(&mut habits, 1, &[(60_000, "menu.example"), (60_100, "img.example"), (70_000, "late.example")]);
     launch(&mut habits, 2, &[(5_000, "menu.example"), (5_200, "img.example"), (5_300, "other.example")]);
-    let after = habits.expected_after(&app(), "menu.example");
+    let after = habits.expected_after(&app(), "menu.example", false);
     assert_eq!(chances(&after), [("img.example", 1.0), ("other.example", 0.5)]);
-    assert!(habits.expected_after(&app(), "late.example").is_empty());
+    assert!(habits.expected_after(&app(), "late.example", false).is_empty());
 }
 
 #[test]
@@ -198,8 +198,10 @@ fn what_a_program_still_uses_is_not_expected_again_and_does_not_speak_against_it
         menus(&mut habits, n, &[0]);
         habits.closed(n);
     }
-    let after = habits.expected_after(&app(), "menu.example");
+    let after = habits.expected_after(&app(), "menu.example", false);
     assert_eq!(chances(&after), [("img.example", 1.0)], "whenever it could have come, it came");
+    let after = habits.expected_after(&app(), "menu.example", true);
+    assert_eq!(chances(&after), [("img.example", 0.0)], "when it was asked for again it never could");
     menus(&mut habits, 4, &[0]);
     let img: Arc<str> = "img.example".into();
     assert!(habits.still_uses(at(4_300_000), 4, &app(), &img, 443), "it never came back for another one");
@@ -209,6 +211,8 @@ fn what_a_program_still_uses_is_not_expected_again_and_does_not_speak_against_it
     assert_eq!(habits.name(&app(), &img).unwrap().ports[&443].again, Some(Duration::from_secs(60)));
     assert!(!habits.still_uses(at(5_300_000), 5, &app(), &img, 443));
     assert!(habits.still_uses(at(5_240_000 + 30_000), 5, &app(), &img, 443));
+    let after = habits.expected_after(&app(), "menu.example", true);
+    assert_eq!(chances(&after), [("img.example", 1.0)]);
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn waste_of_many_halves_the_budget_and_use_brings_it_back() {
 #[test]
 fn a_host_that_wastes_more_than_half_rests_for_an_hour() {
     let mut pool = Pool::new(16);
-    (0..15).for_each(|_| play(&mut pool, 0..1, End::Expired));
+    (0..7).for_each(|_| play(&mut pool, 0..1, End::Expired));
     assert_eq!(pool.wanted(at(3), &host(0), &habit(), 1.0), Ok(1));
     play(&mut pool, 0..1, End::Expired);
     assert_eq!(pool.wanted(at(3600), &host(0), &habit(), 1.0), Err(Missed::Resting));

@@ -179,3 +179,22 @@ const METHOD: [&str; 2] = [
      ahead or not. Supervisors are replaced after 60 launches, so that what each learns of its servers it learns again; several \
      networks, each with its own supervisor and servers, are played at once.",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_go_to_what_lacks_most_with_seeds_of_their_own_until_nothing_lacks() {
+        let wanted = Wanted { hand_overs: 100, launches: 70 };
+        let mut sums = [Sum::default(), Sum::default()];
+        let mut rounds: Vec<_> = (0..4).map_while(|_| next_round(7, wanted, &mut sums)).collect();
+        assert_eq!(rounds.iter().map(|r| (r.0, r.1)).collect::<Vec<_>>(), [(0, 60), (1, 60), (0, 10), (1, 10)]);
+        assert_eq!(next_round(7, wanted, &mut sums), None, "as many as may be are begun");
+        rounds.dedup_by_key(|r| r.2);
+        assert_eq!(rounds.len(), 4);
+        sums[0].begun = 20;
+        (sums[1].begun, sums[1].going) = (10, 100);
+        assert_eq!(next_round(7, wanted, &mut sums).map(|r| r.0), Some(0), "the other has enough");
+    }
+}
