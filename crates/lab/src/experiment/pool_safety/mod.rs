@@ -105,7 +105,10 @@ fn lock(sums: &Mutex<Vec<Sum>>) -> MutexGuard<'_, Vec<Sum>> {
 
 /// Plays rounds of whatever lacks most, until nothing lacks anything.
 fn rounds(cx: &Context, conditions: &[Disturbance], wanted: Wanted, sums: &Mutex<Vec<Sum>>) -> anyhow::Result<()> {
-    while let Some((which, launches, seed)) = next_round(cx.seed, wanted, &mut lock(sums)) {
+    loop {
+        // In a line of its own, so that the others are not locked out while this one plays.
+        let next = next_round(cx.seed, wanted, &mut lock(sums));
+        let Some((which, launches, seed)) = next else { return Ok(()) };
         let goes_on = |launched: &Launched| {
             let mut sums = lock(sums);
             sums[which].going += launched.handed_over;
@@ -120,10 +123,9 @@ fn rounds(cx: &Context, conditions: &[Disturbance], wanted: Wanted, sums: &Mutex
         sum.begun -= launches - played.launches;
         sum.launched.add(&played);
         if cx.progress.stop() {
-            break;
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 /// The condition that lacks most, how often to launch its client, and the seed of that.

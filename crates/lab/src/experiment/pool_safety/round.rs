@@ -19,6 +19,9 @@ const PORT: u16 = 443;
 /// After how long the servers close what is silent, one after the other; the last never.
 pub const PATIENCE: [Option<u64>; 4] = [Some(1), Some(5), Some(15), None];
 const HOSTS: usize = 12;
+/// One launch of so many is disturbed. After that servers are learned anew, which takes seconds: more often, and nothing would be
+/// handed over that has waited.
+const RARITY: u32 = 20;
 /// Quick, so that thousands of launches are over soon; and far enough that a connection is not there at once.
 const LINK: &str = "rate=100mbit,delay=2ms";
 /// What is disturbed is disturbed so long before the client connects, in milliseconds: many round trips.
@@ -48,15 +51,6 @@ impl Disturbance {
         }
     }
 
-    /// One launch of so many is disturbed. What is disturbed begins to learn its servers anew, which takes seconds: more often,
-    /// and nothing would be handed over.
-    fn rarity(self) -> u32 {
-        match self {
-            Self::None | Self::Network => 10,
-            Self::Restarts => 20,
-        }
-    }
-
     /// In words.
     pub fn about(self) -> &'static str {
         match self {
@@ -68,7 +62,7 @@ impl Disturbance {
                  these times by resetting them."
             }
             Self::Network => {
-                "The same; in one of ten launches the client loses its IPv6 address while it waits, and has it back for \
+                "The same; in one of twenty launches the client loses its IPv6 address while it waits, and has it back for \
                  the next."
             }
         }
@@ -174,7 +168,7 @@ pub fn play(
     for n in 0..launches {
         // The first two launches teach where the client goes.
         let waits = if n < 2 { 0 } else { wait(rng) };
-        let disturbed = n >= 2 && rng.u32(..disturbance.rarity()) == 0;
+        let disturbed = n >= 2 && rng.u32(..RARITY) == 0;
         let when = rng.u64(..=waits.saturating_sub(BEFORE));
         let happens = || -> anyhow::Result<()> {
             match disturbance {
