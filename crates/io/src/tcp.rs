@@ -52,6 +52,14 @@ pub fn outcome_for_bystanders(socket: impl AsFd, elapsed: Duration) -> Result<Du
     }
 }
 
+/// How long ago the other side of a connection closed it, on which nothing was ever said; zero if the kernel does not tell, as
+/// after a reset.
+pub fn heard_ago(socket: impl AsFd) -> Duration {
+    /// TCP_CLOSE_WAIT of net/tcp_states.h: the last that came was the other side's FIN.
+    const CLOSE_WAIT: u8 = 8;
+    tcp_info(&socket).ok().filter(|info| info.state == CLOSE_WAIT).map_or(Duration::ZERO, |info| info.last_ack_recv)
+}
+
 /// Whether the handshake has begun and not ended.
 pub fn is_on_its_way(socket: impl AsFd) -> bool {
     /// TCP_SYN_SENT of net/tcp_states.h.
@@ -106,6 +114,22 @@ mod tests {
             let again = connect(&socket, &rustix::net::getpeername(&socket).unwrap().unwrap());
             assert_eq!(again, Err(Errno::ISCONN), "as after a blocking connect");
         }
+    }
+
+    #[test]
+    fn that_the_other_side_has_closed_can_be_dated_afterwards() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = begin(listener.local_addr().unwrap(), Family::V4).unwrap();
+        finish(&socket).unwrap();
+        assert_eq!(heard_ago(&socket), Duration::ZERO, "it has not");
+        drop(listener.accept().unwrap());
+        let mut poll = Poll::new().unwrap();
+        poll.add(&socket, 0, Interest::Read).unwrap();
+        let clock = Clock::new();
+        poll.wait(&clock, None, &mut Vec::new()).unwrap();
+        clock.sleep(Duration::from_millis(60));
+        // The kernel counts in steps of up to 10 ms.
+        assert!(heard_ago(&socket) >= Duration::from_millis(40), "{:?}", heard_ago(&socket));
     }
 
     #[test]

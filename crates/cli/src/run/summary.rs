@@ -32,11 +32,13 @@ pub fn json(summary: &Summary) -> serde_json::Value {
         spares,
         spares_taken,
         optimistic,
+        missed,
         passed,
         lookup_wait,
         connect_wait,
         handshakes,
     } = &summary.tally;
+    let missed: serde_json::Map<_, _> = missed.iter().map(|(m, n)| (m.describe().to_owned(), (*n).into())).collect();
     let passed: serde_json::Map<_, _> = passed.iter().map(|(p, n)| (p.describe().to_owned(), (*n).into())).collect();
     serde_json::json!({
         "version": SUMMARY_VERSION,
@@ -60,6 +62,7 @@ pub fn json(summary: &Summary) -> serde_json::Value {
         "spares": spares,
         "spares_taken": spares_taken,
         "optimistic": optimistic,
+        "missed": missed,
         "passed": passed,
         "lookup_wait_ms": ms(*lookup_wait),
         "connect_wait_ms": ms(*connect_wait),

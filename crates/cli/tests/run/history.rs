@@ -4,8 +4,10 @@ use crate::lab::{Ended, HEADSTART, Lab, ended, found, inside, supervisors, until
 use crate::processes::{ask_to_end, is_alive};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::process::{Child, Stdio};
 
 /// Runs a program by the shared supervisor.
 fn run(lab: &Lab, words: &[&str]) -> Ended {
@@ -113,4 +115,30 @@ inside!(who_wants_no_history_has_none, || {
     private.args(["run", "--", curl.to_str().unwrap(), "-sS", "http://www.lab.example/"]);
     assert_eq!(ended(private.spawn().unwrap()).code, Some(0));
     assert!(!state(&lab).exists());
+});
+
+inside!(what_is_forgotten_while_a_program_runs_does_not_come_back_when_it_ends, || {
+    let lab = Lab::new();
+    let mut command = lab.command(HEADSTART);
+    command.env_remove("HEADSTART").env("HEADSTART_LINGER", "3600");
+    command.args(["run", "--quiet", "--", HEADSTART, "client"]).stdin(Stdio::piped());
+    let mut program = command.spawn().unwrap();
+    let mut answers = BufReader::new(program.stdout.take().unwrap());
+    let mut visit = |program: &mut Child| {
+        writeln!(program.stdin.as_mut().unwrap(), "www.lab.example 80").unwrap();
+        let mut line = String::new();
+        answers.read_line(&mut line).unwrap();
+        assert!(line.contains("\"peer\""), "{line}");
+    };
+    visit(&mut program);
+    assert_eq!(history(&lab, &["forget"]).code, Some(0));
+    visit(&mut program);
+    drop(program.stdin.take());
+    assert!(program.wait().unwrap().success());
+    // Another one, which is learned of, so that this one's end has been taken in.
+    assert_eq!(run(&lab, &[HEADSTART, "client", "www.lab.example"]).code, Some(0));
+    end();
+    let kept = exported(&lab);
+    let programs = kept["programs"].as_array().unwrap();
+    assert!(programs.iter().all(|p| p["launches"] == 1), "{kept}");
 });

@@ -5,7 +5,12 @@
 //! account says that the program begins. What happened in it is learned of when it ends. Ours, after Chromium's predictor
 //! (at most so many names, out after three misses) and paper 1, section III-B (history of an app's names).
 //!
+//! Programs keep connections and use them again, which nobody is asked about: what a launch has been to is expected again
+//! only after as long as the program has been seen to keep such a connection.
+//!
 //! What never happens here: a name of one program is never expected of another.
+
+mod record;
 
 use super::AppId;
 use super::memory;
@@ -22,7 +27,7 @@ pub const MAX_PROGRAMS: usize = 64;
 /// Launches that go on at once; of more, the oldest is learned from.
 const MAX_LAUNCHES: usize = 256;
 /// Followers remembered of a name, ports of a name.
-const MAX_FOLLOWERS: usize = 16;
+const MAX_FOLLOWERS: usize = 24;
 const MAX_PORTS: usize = 4;
 /// A name that was looked up ahead of time so many launches in a row, and not asked for, is forgotten: connect.md.
 const MAX_MISSES: u32 = 3;
@@ -32,10 +37,14 @@ const WINDOW: u32 = 4;
 pub(super) const FOLLOWS_WITHIN: Duration = Duration::from_secs(5);
 /// Counts of followers are halved here, so that old habits fade.
 const MAX_ASKED: u32 = 12;
-/// Connections within this time after the first are opened side by side.
+/// Connections within this time after the first are opened side by side; what comes later is a burst of its own.
 const SIDE_BY_SIDE: Duration = Duration::from_secs(2);
-/// After this long without a connection to a port, the next is a first one again.
-const EPISODE: Duration = Duration::from_secs(10);
+/// Part of the shortest time after which a program was seen to come back for another connection: until then it is taken to
+/// have the last one still. Programs differ from launch to launch, so not all of that time.
+const STILL_USED: f32 = 0.8;
+/// How far one launch may move the time at which a name is expected: so many spreads, and a second. What is asked for minutes
+/// later than usual says little about when it is usually asked for.
+const OUTLIER: f32 = 4.0;
 
 /// The record types that are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +84,34 @@ pub(super) struct Port {
     pub idle: Duration,
     /// After this long of silence it closes.
     pub closes: Option<Duration>,
+    /// How long after a connection the program comes back for another one, at the soonest; `None` if it never did.
+    pub again: Option<Duration>,
+}
+
+/// How often a name was asked for within seconds after another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    times: u32,
+    /// How often it could have been: when the other was asked for and the program did not have a connection there already.
+    chances: u32,
+}
+
+impl Count {
+    fn chance(self) -> f32 {
+        self.times as f32 / self.chances.max(1) as f32
+    }
+}
+
+/// A name that follows another: when a launch asks for that one for the first time, and when it does so again. A program that
+/// begins asks for all at once that later belongs to one thing or another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Follower([Count; 2]);
+
+impl Follower {
+    /// How likely it is where it is likelier.
+    fn chance(self) -> f32 {
+        self.0[0].chance().max(self.0[1].chance())
+    }
 }
 
 /// What is known of a name.
@@ -83,12 +120,15 @@ pub(super) struct Name {
     pub records: Records,
     pub share: f32,
     pub after: Duration,
+    /// How far from `after` it is asked for, on average.
+    pub spread: Duration,
     pub ttl: Option<Duration>,
     pub ports: BTreeMap<u16, Port>,
     launches: u32,
     misses: u32,
-    asked: u32,
-    followers: BTreeMap<Arc<str>, u32>,
+    /// How often it was asked for, for the first time in a launch and again.
+    asked: [u32; 2],
+    followers: BTreeMap<Arc<str>, Follower>,
 }
 
 #[derive(Debug, Default)]
@@ -103,11 +143,16 @@ struct Program {
 struct Recent {
     name: Arc<str>,
     at: Instant,
+    /// The launch had asked for it before.
+    again: bool,
+    /// Its followers that could come when it was asked for.
+    could_follow: BTreeSet<Arc<str>>,
     followed_by: BTreeSet<Arc<str>>,
 }
 
+/// Connections to a port of a name, side by side.
 #[derive(Debug, Default)]
-struct Episode {
+struct Burst {
     first: Instant,
     last: Instant,
     connections: u32,
@@ -120,7 +165,18 @@ struct Launch {
     asked: BTreeMap<Arc<str>, Instant>,
     ahead: BTreeSet<Arc<str>>,
     recent: VecDeque<Recent>,
-    episodes: BTreeMap<(Arc<str>, u16), Episode>,
+    bursts: BTreeMap<(Arc<str>, u16), Burst>,
+    /// Somebody has wanted it forgotten: nothing is learned from it, before or after.
+    off_the_record: bool,
+    /// The same for these names.
+    forgotten: BTreeSet<Arc<str>>,
+}
+
+impl Launch {
+    /// Whether nothing is to be learned of `name` here.
+    fn leaves_out(&self, name: &str) -> bool {
+        self.off_the_record || self.forgotten.contains(name)
+    }
 }
 
 /// All programs. See the module.
@@ -138,6 +194,8 @@ pub(super) struct Expected {
     pub chance: f32,
     /// How long from now, on average; unknown after another name.
     pub after: Duration,
+    /// How far from that, on average.
+    pub spread: Duration,
 }
 
 impl Habits {
@@ -172,7 +230,7 @@ impl Habits {
     /// A program asks for a name. What followed what is learned at once.
     pub fn asked(&mut self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, records: &[RecordType]) {
         let Some(launch) = self.launches.get_mut(&(account, AppId::clone(app))) else { return };
-        let Some(program) = self.programs.get_mut(app) else { return };
+        let Some(program) = self.programs.get_mut(app).filter(|_| !launch.leaves_out(name)) else { return };
         program.used = now;
         if !program.names.contains_key(name) && program.names.len() >= MAX_NAMES {
             let idle = program.names.iter().filter(|(n, _)| !launch.asked.contains_key(*n));
@@ -180,6 +238,7 @@ impl Habits {
             let Some(least) = least.map(|(n, _)| Arc::clone(n)) else { return };
             program.names.remove(&least);
         }
+        let again = launch.asked.contains_key(name);
         launch.asked.entry(Arc::clone(name)).or_insert(now);
         let known = program.names.entry(Arc::clone(name)).or_default();
         records.iter().for_each(|r| known.records.add(*r));
@@ -187,26 +246,25 @@ impl Habits {
         if launch.recent.iter().any(|r| r.name == *name) {
             return;
         }
-        known.asked += 1;
-        if known.asked > MAX_ASKED {
-            known.asked /= 2;
-            known.followers.values_mut().for_each(|times| *times /= 2);
-            known.followers.retain(|_, times| *times > 0);
+        let asked = &mut known.asked[usize::from(again)];
+        *asked += 1;
+        if *asked > MAX_ASKED {
+            *asked /= 2;
         }
         for recent in &mut launch.recent {
             let Some(leader) = program.names.get_mut(&recent.name) else { continue };
-            if !recent.followed_by.insert(Arc::clone(name)) {
-                continue;
+            if recent.followed_by.insert(Arc::clone(name)) {
+                leader.followed(name, recent.again, recent.could_follow.contains(name));
             }
-            let is_new = !leader.followers.contains_key(name);
-            if is_new && leader.followers.len() >= MAX_FOLLOWERS {
-                let rarest = leader.followers.iter().min_by_key(|(n, times)| (**times, Arc::clone(n)));
-                let Some((rarest, 0..=1)) = rarest.map(|(n, times)| (Arc::clone(n), *times)) else { continue };
-                leader.followers.remove(&rarest);
-            }
-            *leader.followers.entry(Arc::clone(name)).or_default() += 1;
         }
-        launch.recent.push_back(Recent { name: Arc::clone(name), at: now, followed_by: BTreeSet::new() });
+        let could_follow = launch.could_follow(now, program, name);
+        if let Some(leader) = program.names.get_mut(name) {
+            for follower in &could_follow {
+                leader.followers.entry(Arc::clone(follower)).and_modify(|f| f.0[usize::from(again)].chances += 1);
+            }
+        }
+        let followed_by = BTreeSet::new();
+        launch.recent.push_back(Recent { name: Arc::clone(name), at: now, again, could_follow, followed_by });
         // More than there are names of a program cannot be of use.
         if launch.recent.len() > MAX_NAMES {
             launch.recent.pop_front();
@@ -217,29 +275,40 @@ impl Habits {
     pub fn connected(&mut self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, port: u16) {
         let Some(launch) = self.launches.get_mut(&(account, AppId::clone(app))) else { return };
         let Some(known) = self.programs.get_mut(app).and_then(|p| p.names.get_mut(name)) else { return };
-        if !known.ports.contains_key(&port) && known.ports.len() >= MAX_PORTS {
+        if launch.leaves_out(name) || !known.ports.contains_key(&port) && known.ports.len() >= MAX_PORTS {
             return;
         }
         let known = known.ports.entry(port).or_default();
-        let episode = launch.episodes.entry((Arc::clone(name), port)).or_default();
-        if episode.connections > 0 && now - episode.last > EPISODE {
-            known.ended(episode);
-            *episode = Episode::default();
+        let burst = launch.bursts.entry((Arc::clone(name), port)).or_default();
+        if burst.connections > 0 && now - burst.first > SIDE_BY_SIDE {
+            known.burst_ended(burst);
+            known.came_again(now - burst.last);
+            *burst = Burst::default();
         }
-        if episode.connections == 0 {
-            episode.first = now;
+        if burst.connections == 0 {
+            burst.first = now;
         }
-        episode.last = now;
-        if now - episode.first <= SIDE_BY_SIDE {
-            episode.connections += 1;
-        }
+        burst.last = now;
+        burst.connections += 1;
     }
 
     /// Connections opened side by side to this port in the burst that goes on.
     pub fn in_burst(&self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, port: u16) -> u32 {
         let launch = self.launches.get(&(account, AppId::clone(app)));
-        let episode = launch.and_then(|l| l.episodes.get(&(Arc::clone(name), port)));
-        episode.filter(|e| now - e.first <= SIDE_BY_SIDE).map_or(0, |e| e.connections)
+        let burst = launch.and_then(|l| l.bursts.get(&(Arc::clone(name), port)));
+        burst.filter(|b| now - b.first <= SIDE_BY_SIDE).map_or(0, |b| b.connections)
+    }
+
+    /// Whether this launch has asked for the name.
+    pub fn was_asked(&self, account: u32, app: &AppId, name: &str) -> bool {
+        self.launches.get(&(account, AppId::clone(app))).is_some_and(|l| l.asked.contains_key(name))
+    }
+
+    /// Whether the program most likely has a connection to this port still, so that it will not want one now.
+    pub fn still_uses(&self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, port: u16) -> bool {
+        let launch = self.launches.get(&(account, AppId::clone(app)));
+        let known = self.name(app, name).and_then(|n| n.ports.get(&port));
+        launch.zip(known).is_some_and(|(launch, known)| launch.still_uses(now, known, name, port))
     }
 
     /// Whether the name was asked for so lately that it does not follow what is asked for now.
@@ -270,7 +339,9 @@ impl Habits {
 
     fn ended(&mut self, key: (u32, AppId)) {
         if let (Some(launch), Some(program)) = (self.launches.remove(&key), self.programs.get_mut(&key.1)) {
-            program.learn(&launch);
+            if !launch.off_the_record {
+                program.learn(&launch);
+            }
             self.version += 1;
         }
     }
@@ -278,21 +349,26 @@ impl Habits {
     /// What a program asks for in most of its launches, soonest first.
     pub fn expected_at_launch(&self, app: &AppId) -> Vec<Expected> {
         let names = self.programs.get(app).into_iter().flat_map(|p| &p.names).filter(|(_, known)| known.launches > 0);
-        let expected =
-            |(name, k): (&Arc<str>, &Name)| Expected { name: Arc::clone(name), chance: k.share, after: k.after };
+        let expected = |(name, k): (&Arc<str>, &Name)| Expected {
+            name: Arc::clone(name),
+            chance: k.share,
+            after: k.after,
+            spread: k.spread,
+        };
         let mut all: Vec<_> = names.map(expected).collect();
         all.sort_by(|a, b| a.after.cmp(&b.after).then_with(|| a.name.cmp(&b.name)));
         all
     }
 
-    /// What it asks for within seconds after it has asked for `name`, likeliest first. To be asked before that is learned.
-    pub fn expected_after(&self, app: &AppId, name: &str) -> Vec<Expected> {
+    /// What it asks for within seconds after it has asked for `name`, for the first time in a launch or `again`, likeliest first.
+    /// To be asked before that is learned.
+    pub fn expected_after(&self, app: &AppId, name: &str, again: bool) -> Vec<Expected> {
         let Some(leader) = self.programs.get(app).and_then(|p| p.names.get(name)) else { return Vec::new() };
-        let chance = |times: u32| times as f32 / leader.asked.max(1) as f32;
-        let expected = |(name, times): (&Arc<str>, &u32)| Expected {
+        let expected = |(name, f): (&Arc<str>, &Follower)| Expected {
             name: Arc::clone(name),
-            chance: chance(*times),
+            chance: f.0[usize::from(again)].chance(),
             after: Duration::ZERO,
+            spread: Duration::ZERO,
         };
         let mut all: Vec<_> = leader.followers.iter().map(expected).collect();
         all.sort_by(|a, b| b.chance.total_cmp(&a.chance).then_with(|| a.name.cmp(&b.name)));
@@ -306,8 +382,9 @@ impl Habits {
 
     /// What is known of a port, to be added to.
     pub fn port_mut(&mut self, app: &AppId, name: &str, port: u16) -> Option<&mut Port> {
-        self.version += 1;
-        self.programs.get_mut(app)?.names.get_mut(name)?.ports.get_mut(&port)
+        let known = self.programs.get_mut(app)?.names.get_mut(name)?.ports.get_mut(&port);
+        self.version += u64::from(known.is_some());
+        known
     }
 
     /// Counts up whenever there is something new to be remembered.
@@ -322,7 +399,7 @@ impl Habits {
         let program = |(app, p): (&AppId, &Program)| memory::Program {
             app: app.to_string(),
             launches: p.launches,
-            names: p.names.iter().filter(|(_, n)| n.launches > 0).map(written).collect(),
+            names: p.names.iter().filter(|(_, n)| n.launches > 0).map(record::written).collect(),
         };
         memory::Memory { programs: programs.into_iter().map(program).collect() }
     }
@@ -348,20 +425,77 @@ impl Habits {
         }
     }
 
-    /// Forgets that a program, or any, has ever asked for `host`.
+    /// Forgets that a program, or any, has ever asked for `host`. What launches that go on have to do with it is not learned.
     pub fn forget_host(&mut self, app: Option<&str>, host: &str) {
         for (_, program) in self.programs.iter_mut().filter(|(known, _)| app.is_none_or(|app| app == &***known)) {
             program.names.remove(host);
             program.names.values_mut().for_each(|name| _ = name.followers.remove(host));
         }
+        for (_, launch) in self.launches.iter_mut().filter(|((_, known), _)| app.is_none_or(|app| app == &**known)) {
+            launch.forgotten.insert(host.into());
+            launch.asked.remove(host);
+            launch.ahead.remove(host);
+            launch.bursts.retain(|(name, _), _| &**name != host);
+            launch.recent.retain(|r| &*r.name != host);
+        }
         self.version += 1;
     }
 
-    /// Forgets a program, or all.
+    /// Forgets a program, or all. Nothing is learned from launches that go on, neither what has happened in them nor what is
+    /// still to come.
     pub fn forget(&mut self, app: Option<&str>) {
         self.programs.retain(|known, _| app.is_some_and(|app| &**known != app));
-        self.launches.retain(|(_, known), _| app.is_some_and(|app| &**known != app));
+        for (_, launch) in self.launches.iter_mut().filter(|((_, known), _)| app.is_none_or(|app| app == &**known)) {
+            *launch = Launch { began: launch.began, off_the_record: true, ..Launch::default() };
+        }
         self.version += 1;
+    }
+}
+
+impl Launch {
+    fn still_uses(&self, now: Instant, known: &Port, name: &Arc<str>, port: u16) -> bool {
+        let Some(burst) = self.bursts.get(&(Arc::clone(name), port)) else { return false };
+        known.again.is_none_or(|again| now - burst.last < again.mul_f32(STILL_USED))
+    }
+
+    /// The followers of `name` that may come now: neither asked for just before it, nor with all their connections there.
+    fn could_follow(&self, now: Instant, program: &Program, name: &Arc<str>) -> BTreeSet<Arc<str>> {
+        let comes = |follower: &Arc<str>| {
+            let Some(known) = program.names.get(follower) else { return false };
+            let is_wanted = |(port, p): (&u16, &Port)| !self.still_uses(now, p, follower, *port);
+            !self.recent.iter().any(|r| r.name == *follower)
+                && (known.ports.is_empty() || known.ports.iter().any(is_wanted))
+        };
+        let followers = program.names.get(name).into_iter().flat_map(|known| known.followers.keys());
+        followers.filter(|f| comes(f)).cloned().collect()
+    }
+}
+
+impl Name {
+    /// `follower` has come after this name, which was asked for `again` or for the first time; whether that was counted as a
+    /// chance.
+    fn followed(&mut self, follower: &Arc<str>, again: bool, was_counted: bool) {
+        let is_new = !self.followers.contains_key(follower);
+        if is_new && self.followers.len() >= MAX_FOLLOWERS {
+            let by_chance = |(a, x): &(&Arc<str>, &Follower), (b, y): &(&Arc<str>, &Follower)| {
+                x.chance().total_cmp(&y.chance()).then_with(|| a.cmp(b))
+            };
+            let least = self.followers.iter().min_by(by_chance).map(|(n, f)| (Arc::clone(n), f.chance()));
+            // Nobody makes room who comes as often as not.
+            let Some((least, _)) = least.filter(|(_, chance)| *chance < 0.5) else { return };
+            self.followers.remove(&least);
+        }
+        let known = &mut self.followers.entry(Arc::clone(follower)).or_default().0[usize::from(again)];
+        known.times += 1;
+        match (is_new, was_counted) {
+            // It could have come all the other times.
+            (true, _) => known.chances = self.asked[usize::from(again)].max(1),
+            (false, true) => {}
+            (false, false) => known.chances += 1,
+        }
+        if known.chances > MAX_ASKED {
+            (known.times, known.chances) = (known.times / 2, known.chances / 2);
+        }
     }
 }
 
@@ -378,7 +512,7 @@ impl Program {
             if !self.names.contains_key(&name) && self.names.len() >= MAX_NAMES {
                 continue;
             }
-            let mut known = read(n);
+            let mut known = record::read(n);
             if let Some(new) = self.names.remove(&name) {
                 new.records.iter().for_each(|record| known.records.add(record));
                 known.ttl = new.ttl.or(known.ttl);
@@ -393,9 +527,9 @@ impl Program {
     }
 
     fn learn(&mut self, launch: &Launch) {
-        for ((name, port), episode) in &launch.episodes {
+        for ((name, port), burst) in &launch.bursts {
             if let Some(known) = self.names.get_mut(name).and_then(|n| n.ports.get_mut(port)) {
-                known.ended(episode);
+                known.burst_ended(burst);
             }
         }
         for (name, known) in &mut self.names {
@@ -403,15 +537,13 @@ impl Program {
             let asked = launch.asked.get(name);
             known.share = mean(known.share, if asked.is_some() { 1.0 } else { 0.0 }, known.launches);
             if let Some(at) = asked {
-                let (old, new) = (known.after.as_secs_f32(), (*at - launch.began).as_secs_f32());
-                let after = if known.launches == 1 { new } else { mean(old, new, WINDOW) };
-                known.after = Duration::from_secs_f32(after.max(0.0));
+                known.asked_after(*at - launch.began);
                 known.misses = 0;
             } else if launch.ahead.contains(name) {
                 known.misses += 1;
             }
             for (port, known_port) in &mut known.ports {
-                let connected = launch.episodes.contains_key(&(Arc::clone(name), *port));
+                let connected = launch.bursts.contains_key(&(Arc::clone(name), *port));
                 let first = known_port.launches == 0;
                 known_port.launches += u32::from(connected);
                 let sample = if connected { 1.0 } else { 0.0 };
@@ -422,73 +554,40 @@ impl Program {
     }
 }
 
+/// As exactly as records have it.
+fn whole_ms(secs: f32) -> Duration {
+    Duration::from_millis((secs * 1e3).round() as u64)
+}
+
+impl Name {
+    /// A launch has asked for it so long after it began.
+    fn asked_after(&mut self, time: Duration) {
+        let (old, new, spread) = (self.after.as_secs_f32(), time.as_secs_f32(), self.spread.as_secs_f32());
+        if self.launches == 1 {
+            // A quarter, as one does not know.
+            (self.after, self.spread) = (time, whole_ms(spread.max(new / WINDOW as f32)));
+            return;
+        }
+        let most = OUTLIER * spread + 1.0;
+        let off = (new - old).clamp(-most, most);
+        self.after = Duration::from_secs_f32(mean(old, old + off, self.launches).max(0.0));
+        self.spread = whole_ms(mean(spread, off.abs(), WINDOW));
+    }
+}
+
 impl Port {
-    fn ended(&mut self, episode: &Episode) {
-        let sample = episode.connections as f32;
+    fn burst_ended(&mut self, burst: &Burst) {
+        let sample = burst.connections as f32;
         self.parallel = if self.parallel == 0.0 { sample } else { mean(self.parallel, sample, WINDOW) };
     }
-}
 
-/// Milliseconds, as records have them.
-fn ms(time: Duration) -> u32 {
-    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
-}
-
-fn written((name, known): (&Arc<str>, &Name)) -> memory::Name {
-    let port = |(port, p): (&u16, &Port)| memory::Port {
-        port: *port,
-        launches: p.launches,
-        share: p.share,
-        parallel: p.parallel,
-        speaks_first: p.speaks_first,
-        idle_ms: ms(p.idle),
-        closes_ms: p.closes.map_or(0, |closes| ms(closes).max(1)),
-    };
-    let follower = |(name, times): (&Arc<str>, &u32)| memory::Follower { name: name.to_string(), times: *times };
-    memory::Name {
-        name: name.to_string(),
-        a: known.records.has(RecordType::A),
-        aaaa: known.records.has(RecordType::Aaaa),
-        https: known.records.has(RecordType::Https),
-        launches: known.launches,
-        share: known.share,
-        after_ms: ms(known.after),
-        misses: known.misses,
-        ttl_s: known.ttl.map_or(0, |ttl| u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX)),
-        asked: known.asked,
-        followers: known.followers.iter().map(follower).collect(),
-        ports: known.ports.iter().map(port).collect(),
-    }
-}
-
-/// A share as it may be: what a store gives back is not to be trusted.
-fn share(of: f32) -> f32 {
-    if of.is_finite() { of.clamp(0.0, 1.0) } else { 0.0 }
-}
-
-fn read(n: &memory::Name) -> Name {
-    let millis = |n: u32| Duration::from_millis(n.into());
-    let port = |p: &memory::Port| Port {
-        launches: p.launches,
-        share: share(p.share),
-        parallel: if p.parallel.is_finite() { p.parallel.clamp(0.0, 100.0) } else { 0.0 },
-        speaks_first: p.speaks_first,
-        idle: millis(p.idle_ms),
-        closes: (p.closes_ms > 0).then(|| millis(p.closes_ms)),
-    };
-    let mut records = Records::default();
-    let asked = [(n.a, RecordType::A), (n.aaaa, RecordType::Aaaa), (n.https, RecordType::Https)];
-    asked.into_iter().filter(|(asked, _)| *asked).for_each(|(_, record)| records.add(record));
-    Name {
-        records,
-        share: share(n.share),
-        after: millis(n.after_ms),
-        ttl: (n.ttl_s > 0).then(|| Duration::from_secs(n.ttl_s.into())),
-        ports: n.ports.iter().take(MAX_PORTS).map(|p| (p.port, port(p))).collect(),
-        launches: n.launches,
-        misses: n.misses,
-        asked: n.asked.min(MAX_ASKED),
-        followers: n.followers.iter().take(MAX_FOLLOWERS).map(|f| (f.name.as_str().into(), f.times)).collect(),
+    /// The program wants another connection, so long after it has opened its last. Sooner than ever counts at once; one that
+    /// came soon by accident is outlived bit by bit.
+    fn came_again(&mut self, after: Duration) {
+        self.again = Some(match self.again {
+            Some(old) if old < after => old + (after - old) / 8,
+            _ => after,
+        });
     }
 }
 

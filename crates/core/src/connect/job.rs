@@ -419,9 +419,20 @@ impl Job {
         self.attempts.iter().filter_map(Attempt::ready_at).min()
     }
 
-    /// Whether its connections may be handed over: spare ones only while they are fresh.
+    /// Whether its connections may be handed over: spare ones only while they are fresh, or still under way. They are as old as
+    /// their attempts: when a busy host notices that one is complete, its server has been waiting for a while.
     pub fn is_fresh(&self, now: Instant) -> bool {
-        self.spare.is_none_or(|terms| now - self.open_since().unwrap_or(now) < terms.fresh)
+        let open = self.attempts.iter().filter(|a| a.ready_at().is_some());
+        let begun = open.map(|a| a.started).min();
+        match self.spare {
+            None => true,
+            Some(terms) => terms.fresh.is_some_and(|fresh| begun.is_none_or(|begun| now - begun < fresh)),
+        }
+    }
+
+    /// Whether no program has asked for it yet.
+    pub fn is_for_nobody(&self) -> bool {
+        self.spare.is_some() && self.resolver.is_none() && self.claim.is_none() && self.told.is_empty()
     }
 
     /// When an exploring attempt has taken too long.

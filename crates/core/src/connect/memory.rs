@@ -45,12 +45,18 @@ pub struct Name {
     pub share: f32,
     /// How long after the launch it is first asked for, on average, in milliseconds.
     pub after_ms: u32,
+    /// How far from that it is asked for, on average, in milliseconds.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub spread_ms: u32,
     /// Launches in a row in which it was looked up ahead of time and not asked for.
     pub misses: u32,
     /// How long its answers held, the last time, in seconds.
     pub ttl_s: u32,
-    /// How often it was asked for, the last dozen times.
+    /// How often it was asked for, the last dozen times, each the first in its launch.
     pub asked: u32,
+    /// How often it was asked for again, the last dozen times.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub asked_again: u32,
     /// Names that were asked for within seconds after it.
     pub followers: Vec<Follower>,
     /// Ports that were connected to.
@@ -63,8 +69,18 @@ pub struct Name {
 pub struct Follower {
     /// The name.
     pub name: String,
-    /// How often; at most as often as the other was asked for.
+    /// How often, where a launch asked for the other for the first time; at most as often as it could.
     pub times: u32,
+    /// How often it could: when the other was asked for and this one not in use already. 0 in records of earlier versions,
+    /// where it is as often as the other was asked for.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub chances: u32,
+    /// The same where a launch asked for the other again.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub times_again: u32,
+    /// How often it could there.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub chances_again: u32,
 }
 
 /// A port of a name that was connected to.
@@ -85,4 +101,8 @@ pub struct Port {
     pub idle_ms: u32,
     /// After this long the server closes a connection on which nothing was said, in milliseconds; 0 if that was not seen.
     pub closes_ms: u32,
+    /// The program came back for another connection this long after the last, at the soonest, in milliseconds; 0 if it never
+    /// did.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub again_ms: u32,
 }

@@ -6,6 +6,7 @@
 //! `pool` decide by it what is looked up and opened before it is asked for. Whether, when and to whom packets are sent is decided here; nothing
 //! here sends one.
 
+mod agenda;
 mod asks;
 pub mod cache;
 mod connector;
@@ -14,6 +15,7 @@ mod habits;
 mod job;
 mod lookups;
 pub mod memory;
+mod missed;
 mod pool;
 mod prefetch;
 pub mod race;
@@ -25,6 +27,7 @@ mod types;
 
 pub use asks::Answered;
 pub use connector::{Connector, Settings};
+pub use missed::Missed;
 pub use pool::{MAX_SPARES, Spoilt};
 pub use prefetch::Ahead;
 pub use tally::Tally;

@@ -4,27 +4,33 @@
 //! it for a while. Here is decided where one is opened, how long it may be handed over, and how long it is watched.
 //!
 //! A program believes a connection that it is given to be new, and does not try again if the first thing that it hears is
-//! a reset. So age is bounded by what the server has been seen to bear, not by what is usual: half of the time after
-//! which it closes, and, as long as nobody knows, no more than [`UNPROVEN`]. What is too old to be handed over is watched
-//! for a while longer, to learn ([`PROBE`]).
+//! a reset. So age is bounded by what the server has been seen to bear, not by what is usual: at most half of it, and so
+//! that [`LEFT`] of it are left, since the program may be starved between its connect and its first word. Where nothing
+//! has been seen, nothing that has been left alone is handed over. What is of no use to a program any more is watched for
+//! a while longer, to learn ([`PROBE`]).
 //!
 //! What never happens here: a connection to where this program has not been at least twice before, or to a server that
-//! speaks first.
+//! speaks first; a connection handed over to a server that may close it within two seconds.
 
 use super::AppId;
 use super::habits::Port;
+use super::missed::Missed;
 use crate::time::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Spare connections at once, over all programs: connect.md.
-pub const MAX_SPARES: usize = 16;
+/// Spare connections at once, over all programs: ours. Pages lead to dozens of hosts within seconds, and each is open for
+/// a few; 16 (connect.md) left a fifth of the expected connections without room.
+pub const MAX_SPARES: usize = 32;
 /// How old a spare connection may be when it is handed over: connect.md. Servers wait longer for a first request.
 pub const MAX_AGE: Duration = Duration::from_secs(10);
-/// How old it may be where nobody has seen how long the server bears silence: ours. Less than the shortest time that any
-/// server is known to be configured with, by half.
-pub const UNPROVEN: Duration = Duration::from_millis(500);
+/// How much of a server's patience must be left at a hand-over: ours. A program on a machine with a load of twenty was seen to
+/// need more than half a second for its first word.
+pub const LEFT: Duration = Duration::from_secs(2);
+/// What is opened while a program is asking already may be so old when it connects. It is as old as a connection of the
+/// program's own would be, and some time for a program that is not given the processor.
+const AS_ITS_OWN: Duration = Duration::from_millis(500);
 /// How long a connection is left alone to see how long the server bears it: twice [`MAX_AGE`], since half of it counts.
 pub const PROBE: Duration = Duration::from_secs(20);
 /// A server behind a port that says nothing about who speaks first must have been silent for so long: longer than any
@@ -35,19 +41,31 @@ pub(super) const OPENS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Launches in which a program must have connected there: connect.md.
 const MIN_LAUNCHES: u32 = 2;
-/// How likely the connection must be: one less the share that may be wasted.
-const LIKELY: f32 = 0.7;
+/// How likely the connection must be: as likely as not. Most are likelier by far, so that less than the share is wasted that
+/// may be.
+pub(super) const LIKELY: f32 = 0.5;
 /// From as many connections side by side two are opened ahead.
 const SIDE_BY_SIDE: f32 = 1.7;
+/// What is expected is opened so long before, and so many spreads. A connection takes some round trips of lookup and handshake,
+/// and of a uniform spread no launch is off by more than twice the mean.
+const BEFORE: (Duration, u32) = (Duration::from_millis(500), 3);
 
 /// Share of spare connections that may be wasted before the budget is halved, and before a host rests: connect.md.
 const WASTE: f64 = 0.3;
 const HOST_WASTE: f64 = 0.5;
-/// Spare connections that these shares are taken of: the last so many, and no fewer than so many.
-const RECENT: (usize, usize) = (32, 8);
-const HOST_RECENT: (usize, usize) = (8, 4);
+/// Spare connections that these shares are taken of: of all, each so many; of a host, the last so many and no fewer than so
+/// many. Ours: of 8
+/// connections that are wanted with a chance of 0.8 three or more are wasted in one case of five, of 64 more than 30 % in
+/// one of fifty.
+const RECENT: usize = 64;
+const HOST_RECENT: (usize, usize) = (16, 8);
 /// How long a host rests: connect.md.
 const REST: Duration = Duration::from_secs(3600);
+/// A server that has closed so many in a row so soon that none could be handed over is not asked again for as long: it will
+/// not have been an accident.
+const IMPATIENT: u32 = 3;
+/// Connections to a host beyond those that may be handed over, kept to learn.
+const MAX_KEPT: usize = 2;
 /// Hosts whose accounts are kept.
 const MAX_HOSTS: usize = 1024;
 
@@ -70,12 +88,30 @@ pub(super) struct Host {
 /// How long a spare connection is of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
-    /// It may be handed over until it is so old.
-    pub fresh: Duration,
+    /// It may be handed over until it is so old, counted from when it was begun (zero: only while it is under way); `None`: to
+    /// nobody.
+    pub fresh: Option<Duration>,
     /// It is closed when it is so old.
     pub keep: Duration,
-    /// Nothing is known of the server's patience yet: it is opened to learn as much as to be used.
+    /// Too little is known of the server's patience yet: it is opened to learn.
     pub learning: bool,
+}
+
+impl Terms {
+    /// The same, now that a program is asking for what has not been opened yet.
+    pub fn as_its_own(self) -> Self {
+        Self { fresh: self.fresh.map(|fresh| fresh.max(AS_ITS_OWN)), ..self }
+    }
+
+    /// The same, now that the program is no more.
+    pub fn for_nobody(self) -> Self {
+        Self { fresh: None, ..self }
+    }
+
+    /// How long it is of use, once it is open.
+    pub fn of_use(self) -> Duration {
+        self.fresh.unwrap_or_default()
+    }
 }
 
 /// How a spare connection ended.
@@ -91,6 +127,8 @@ pub(super) enum End {
     Spoke,
     /// It was closed for reasons of our own, or never opened; nothing is to be learned from it.
     Dropped,
+    /// Nothing may be opened ahead to where it leads.
+    Barred,
 }
 
 /// Why a spare connection is of no use any more, as io sees it.
@@ -106,27 +144,16 @@ pub enum Spoilt {
 struct Spare {
     host: Host,
     terms: Terms,
+    began: Instant,
     ready: Option<Instant>,
 }
 
-/// Which of the last spare connections were wasted.
-#[derive(Debug, Default)]
-struct Waste(VecDeque<bool>);
-
-impl Waste {
-    fn add(&mut self, wasted: bool, (most, least): (usize, usize)) -> Option<f64> {
-        self.0.push_back(wasted);
-        if self.0.len() > most {
-            self.0.pop_front();
-        }
-        let wasted = self.0.iter().filter(|w| **w).count();
-        (self.0.len() >= least).then(|| wasted as f64 / self.0.len() as f64)
-    }
-}
-
+/// What is known of a host beside its habits: which of the last connections were wasted.
 #[derive(Debug, Default)]
 struct Account {
-    waste: Waste,
+    wasted: VecDeque<bool>,
+    /// Connections in a row that were closed before they could be of use.
+    closed_early: u32,
     rests_until: Option<Instant>,
     used: Instant,
 }
@@ -139,42 +166,56 @@ pub(super) struct Pool {
     /// By the job that opens them.
     spares: BTreeMap<u64, Spare>,
     hosts: BTreeMap<Host, Account>,
-    waste: Waste,
+    /// Of the last connections: all, and those that were wasted.
+    waste: (usize, usize),
 }
 
 impl Pool {
     pub fn new(limit: usize) -> Self {
-        Self { limit, budget: limit, spares: BTreeMap::new(), hosts: BTreeMap::new(), waste: Waste::default() }
+        Self { limit, budget: limit, spares: BTreeMap::new(), hosts: BTreeMap::new(), waste: (0, 0) }
     }
 
-    /// How many spare connections there may be to a host now that one is expected with this `chance`; 0 for none.
-    pub fn wanted(&self, now: Instant, host: &Host, known: &Port, chance: f32) -> usize {
+    /// How many spare connections there may be to a host now that one is expected with this `chance`, or why there may be none.
+    pub fn wanted(&self, now: Instant, host: &Host, known: &Port, chance: f32) -> Result<usize, Missed> {
         let resting = |a: &Account| a.rests_until.is_some_and(|until| now < until);
-        let unwanted = known.launches < MIN_LAUNCHES
-            || chance < LIKELY
-            || known.speaks_first
-            || NEVER.contains(&host.port)
-            || self.hosts.get(host).is_some_and(resting);
         match () {
-            () if unwanted => 0,
+            () if is_unknown(known) => Err(Missed::Unknown),
+            () if chance < LIKELY => Err(Missed::Unlikely),
+            () if known.speaks_first || NEVER.contains(&host.port) => Err(Missed::Barred),
+            () if self.hosts.get(host).is_some_and(resting) => Err(Missed::Resting),
             // One is enough to learn from.
-            () if terms(host.port, known).fresh <= UNPROVEN => 1,
-            () if known.parallel >= SIDE_BY_SIDE => 2,
-            () => 1,
+            () if terms(host.port, known).of_use().is_zero() => Ok(1),
+            () if known.parallel >= SIDE_BY_SIDE => Ok(2),
+            () => Ok(1),
         }
     }
 
     /// Whether one more to this host is within the bounds, `wanted` being how many there may be.
-    pub fn has_room(&self, now: Instant, host: &Host, wanted: usize) -> bool {
-        let counts = |s: &&Spare| s.is_fresh(now) || s.host == *host;
-        let fresh = self.spares.values().filter(counts);
-        let of_host = self.spares.values().filter(|s| s.host == *host).count();
-        fresh.count() < self.budget && of_host < wanted && self.spares.len() < 2 * self.limit
+    pub fn has_room(&self, now: Instant, host: &Host, wanted: usize, terms: Terms) -> bool {
+        let counts = |s: &&Spare| s.is_of_use(now);
+        let of_host = || self.spares.values().filter(|s| s.host == *host);
+        let learning = terms.learning && of_host().any(|s| s.terms.learning);
+        !learning
+            && self.spares.values().filter(counts).count() < self.budget
+            && of_host().filter(counts).count() < wanted
+            && of_host().count() < wanted + MAX_KEPT
+            && self.spares.len() < 2 * self.limit
+    }
+
+    /// Whether there is one that a program may still be given.
+    pub fn has_any(&self, now: Instant, host: &Host) -> bool {
+        self.spares.values().any(|s| s.host == *host && s.is_of_use(now))
+    }
+
+    /// How long connections to this host that are open now have borne silence, the oldest of them.
+    pub fn borne(&self, now: Instant, host: &Host) -> Duration {
+        let open = self.spares.values().filter(|s| s.host == *host).filter_map(|s| s.ready);
+        open.min().map_or(Duration::ZERO, |at| now - at)
     }
 
     /// Job `number` opens one.
-    pub fn opened(&mut self, number: u64, host: Host, terms: Terms) {
-        self.spares.insert(number, Spare { host, terms, ready: None });
+    pub fn opened(&mut self, now: Instant, number: u64, host: Host, terms: Terms) {
+        self.spares.insert(number, Spare { host, terms, began: now, ready: None });
     }
 
     /// It is open.
@@ -186,26 +227,49 @@ impl Pool {
 
     /// It has ended; where it led, and how long it had been open. `None` if that is known already.
     pub fn ended(&mut self, number: u64, now: Instant, end: End) -> Option<(Host, Duration)> {
-        let Spare { host, terms, ready } = self.spares.remove(&number)?;
+        let Spare { host, terms, ready, .. } = self.spares.remove(&number)?;
         let age = ready.map_or(Duration::ZERO, |at| now - at);
         // What was kept to learn how long it lasts has done so.
         let probed = terms.learning && end != End::Taken;
-        if end != End::Dropped && !probed {
+        if !matches!(end, End::Dropped | End::Barred) && !probed {
             self.account(now, &host, end != End::Taken);
+        }
+        match end {
+            End::Barred => self.of_host(now, &host).rests_until = Some(now + REST),
+            End::Closed if of_use(age).is_zero() => {
+                let account = self.of_host(now, &host);
+                account.closed_early += 1;
+                if account.closed_early >= IMPATIENT {
+                    (account.closed_early, account.rests_until) = (0, Some(now + REST));
+                }
+            }
+            End::Closed | End::Expired | End::Taken if !of_use(age).is_zero() => {
+                self.of_host(now, &host).closed_early = 0;
+            }
+            _ => {}
         }
         Some((host, age))
     }
 
     fn account(&mut self, now: Instant, host: &Host, wasted: bool) {
-        if let Some(share) = self.waste.add(wasted, RECENT) {
-            if share > WASTE {
-                self.budget = (self.budget / 2).max(1);
-                self.waste = Waste::default();
-            } else if self.waste.0.len() >= RECENT.0 {
-                self.budget = (self.budget * 2).min(self.limit);
-                self.waste = Waste::default();
-            }
+        self.waste = (self.waste.0 + 1, self.waste.1 + usize::from(wasted));
+        if self.waste.0 >= RECENT {
+            let share = self.waste.1 as f64 / self.waste.0 as f64;
+            self.budget = if share > WASTE { (self.budget / 2).max(1) } else { (self.budget * 2).min(self.limit) };
+            self.waste = (0, 0);
         }
+        let account = self.of_host(now, host);
+        account.wasted.push_back(wasted);
+        if account.wasted.len() > HOST_RECENT.0 {
+            account.wasted.pop_front();
+        }
+        let share = account.wasted.iter().filter(|w| **w).count() as f64 / account.wasted.len() as f64;
+        if account.wasted.len() >= HOST_RECENT.1 && share > HOST_WASTE {
+            *account = Account { rests_until: Some(now + REST), used: now, ..Account::default() };
+        }
+    }
+
+    fn of_host(&mut self, now: Instant, host: &Host) -> &mut Account {
         if self.hosts.len() >= MAX_HOSTS
             && !self.hosts.contains_key(host)
             && let Some(oldest) = self.hosts.iter().min_by_key(|(_, a)| a.used).map(|(h, _)| h.clone())
@@ -214,30 +278,62 @@ impl Pool {
         }
         let account = self.hosts.entry(host.clone()).or_default();
         account.used = now;
-        if account.waste.add(wasted, HOST_RECENT).is_some_and(|share| share > HOST_WASTE) {
-            *account = Account { rests_until: Some(now + REST), used: now, ..Account::default() };
-        }
+        account
     }
 }
 
 impl Spare {
-    fn is_fresh(&self, now: Instant) -> bool {
-        self.ready.is_none_or(|at| now - at < self.terms.fresh)
+    /// Whether a program may still be given it.
+    fn is_of_use(&self, now: Instant) -> bool {
+        self.ready.is_none() || now - self.began < self.terms.of_use()
     }
+}
+
+/// How old a connection may be when it is handed over, if its server bears silence for so long.
+fn of_use(borne: Duration) -> Duration {
+    (borne / 2).min(borne.saturating_sub(LEFT)).min(MAX_AGE)
+}
+
+/// Whether too few launches have been there.
+pub(super) fn is_unknown(known: &Port) -> bool {
+    known.launches < MIN_LAUNCHES
 }
 
 /// How long a spare connection to this port is of use.
 pub(super) fn terms(port: u16, known: &Port) -> Terms {
     if !CLIENT_FIRST.contains(&port) && known.idle < TRIAL {
-        return Terms { fresh: Duration::ZERO, keep: PROBE, learning: true };
+        return Terms { fresh: None, keep: PROBE, learning: true };
     }
-    let fresh = match known.closes {
-        Some(closes) => (closes / 2).min(MAX_AGE),
-        None => (known.idle / 2).clamp(UNPROVEN, MAX_AGE),
-    };
+    let fresh = of_use(known.closes.unwrap_or(known.idle));
     let proven = known.closes.is_none() && known.idle >= PROBE;
-    let learning = known.closes.is_none() && fresh <= UNPROVEN;
-    Terms { fresh, keep: if proven { fresh } else { PROBE }, learning }
+    Terms { fresh: Some(fresh), keep: if proven { fresh } else { PROBE }, learning: fresh.is_zero() }
+}
+
+/// Whether a connection that has waited for a program's connect for so long is still as good as a new one, however it came to
+/// be there: not where the server is known by now to lose patience soon.
+pub(super) fn may_wait(known: Option<&Port>, age: Duration) -> bool {
+    let closes = known.and_then(|known| known.closes);
+    closes.is_none_or(|closes| age <= of_use(closes).max(closes / 10))
+}
+
+/// What `known` is while connections that are open have `borne` that much.
+pub(super) fn borne(known: &Port, borne: Duration) -> Port {
+    let mut known = known.clone();
+    learn(&mut known, End::Expired, borne);
+    known
+}
+
+/// How long after a launch that is opened which is expected so long `after` it, give or take `spread`, and may be handed over
+/// while it is `fresh`; and how likely it is to be of use then, if the program comes at all.
+pub(super) fn when(after: Duration, spread: Duration, fresh: Duration) -> (Duration, f32) {
+    let before = BEFORE.0 + BEFORE.1 * spread;
+    if fresh.is_zero() {
+        // To learn, any time will do.
+        return (after.saturating_sub(before), 1.0);
+    }
+    // A uniform spread is twice its mean to either side.
+    let within = fresh.as_secs_f32() / (4.0 * spread.as_secs_f32()).max(f32::MIN_POSITIVE);
+    (after.saturating_sub(before.min(fresh / 2)), within.min(1.0))
 }
 
 /// What the end of a spare connection says of the server.
@@ -253,7 +349,7 @@ pub(super) fn learn(known: &mut Port, end: End, age: Duration) {
             (known.closes, known.idle) = (None, age);
         }
         End::Taken | End::Expired => known.idle = known.idle.max(age),
-        End::Dropped => {}
+        End::Dropped | End::Barred => {}
     }
 }
 
@@ -275,127 +371,4 @@ pub(super) fn may_lead_to(addr: IpAddr, port: u16) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn host(n: usize) -> Host {
-        Host { app: "mail".into(), name: format!("{n}.example").into(), port: 443 }
-    }
-    fn at(s: u64) -> Instant {
-        Instant::from_millis(s * 1000)
-    }
-    fn secs(s: u64) -> Duration {
-        Duration::from_secs(s)
-    }
-    fn habit() -> Port {
-        Port { launches: 2, share: 1.0, parallel: 1.0, idle: PROBE, ..Port::default() }
-    }
-    /// Opens one to each of `hosts` and lets it end at once.
-    fn play(pool: &mut Pool, hosts: std::ops::Range<usize>, end: End) {
-        for n in hosts {
-            pool.opened(0, host(n), terms(443, &habit()));
-            pool.ready(0, at(0));
-            pool.ended(0, at(1), end).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_place_that_was_visited_twice_and_is_likely_gets_one_and_two_where_two_are_used() {
-        let pool = Pool::new(MAX_SPARES);
-        let wanted = |port: &Port, chance| pool.wanted(at(0), &host(0), port, chance);
-        assert_eq!(wanted(&habit(), 0.9), 1);
-        assert_eq!(wanted(&Port { parallel: 6.0, ..habit() }, 0.9), 2);
-        assert_eq!(wanted(&habit(), 0.6), 0);
-        assert_eq!(wanted(&Port { launches: 1, ..habit() }, 1.0), 0);
-        assert_eq!(wanted(&Port { speaks_first: true, ..habit() }, 1.0), 0);
-        let ssh = Host { port: 22, ..host(0) };
-        assert_eq!(pool.wanted(at(0), &ssh, &habit(), 1.0), 0);
-    }
-
-    #[test]
-    fn no_more_than_the_budget_are_fresh_at_once_and_a_host_has_one() {
-        let mut pool = Pool::new(3);
-        for n in 0..3 {
-            assert!(pool.has_room(at(0), &host(n), 1));
-            pool.opened(n as u64, host(n), terms(443, &habit()));
-            assert!(!pool.has_room(at(0), &host(n), 1), "one a host");
-        }
-        assert!(!pool.has_room(at(0), &host(9), 1));
-        pool.ended(1, at(1), End::Taken).unwrap();
-        assert!(pool.has_room(at(1), &host(9), 1));
-        assert!(pool.ended(1, at(1), End::Expired).is_none(), "it ends once");
-    }
-
-    #[test]
-    fn waste_halves_the_budget_and_use_brings_it_back() {
-        let mut pool = Pool::new(16);
-        play(&mut pool, 0..5, End::Taken);
-        play(&mut pool, 5..8, End::Expired);
-        assert_eq!(pool.budget, 8, "three of eight are more than 30 %");
-        play(&mut pool, 8..40, End::Taken);
-        assert_eq!(pool.budget, 16);
-        (0..10).for_each(|_| play(&mut pool, 0..8, End::Expired));
-        assert_eq!(pool.budget, 1, "never none: nothing could be learned any more");
-    }
-
-    #[test]
-    fn a_host_that_wastes_more_than_half_rests_for_an_hour() {
-        let mut pool = Pool::new(16);
-        (0..4).for_each(|_| play(&mut pool, 0..1, End::Expired));
-        assert_eq!(pool.wanted(at(3600), &host(0), &habit(), 1.0), 0);
-        assert_eq!(pool.wanted(at(3602), &host(0), &habit(), 1.0), 1);
-        assert_eq!(pool.wanted(at(3), &host(1), &habit(), 1.0), 1);
-    }
-
-    #[test]
-    fn age_is_bounded_by_what_the_server_bears() {
-        let mut known = Port::default();
-        assert_eq!(terms(443, &known), Terms { fresh: UNPROVEN, keep: PROBE, learning: true });
-        learn(&mut known, End::Expired, secs(6));
-        assert_eq!(terms(443, &known), Terms { fresh: secs(3), keep: PROBE, learning: false });
-        learn(&mut known, End::Expired, PROBE);
-        assert_eq!(terms(443, &known), Terms { fresh: MAX_AGE, keep: MAX_AGE, learning: false });
-        learn(&mut known, End::Closed, secs(5));
-        assert_eq!(terms(443, &known), Terms { fresh: secs(5) / 2, keep: PROBE, learning: false });
-        learn(&mut known, End::Closed, secs(1));
-        assert_eq!(terms(443, &known).fresh, secs(1) / 2, "sooner: at once");
-        learn(&mut known, End::Closed, secs(15));
-        assert_eq!(terms(443, &known).fresh, secs(4), "later: half way");
-        learn(&mut known, End::Expired, PROBE);
-        assert_eq!(terms(443, &known).fresh, MAX_AGE, "it has borne it all");
-        learn(&mut known, End::Closed, secs(1) / 10);
-        assert_eq!(terms(443, &known).fresh, secs(1) / 20);
-        learn(&mut known, End::Taken, secs(1) / 5);
-        assert_eq!(terms(443, &known).fresh, UNPROVEN, "an accident, and nothing is known of it any more");
-    }
-
-    #[test]
-    fn an_unknown_port_is_tried_in_silence_before_a_connection_is_handed_over() {
-        let mut known = habit();
-        known.idle = secs(0);
-        assert_eq!(terms(2222, &known).fresh, Duration::ZERO);
-        learn(&mut known, End::Spoke, secs(1));
-        assert_eq!(Pool::new(16).wanted(at(0), &Host { port: 2222, ..host(0) }, &known, 1.0), 0);
-        let mut silent = habit();
-        silent.idle = secs(4);
-        assert_eq!(terms(2222, &silent).fresh, secs(2));
-    }
-
-    #[test]
-    fn nothing_is_opened_ahead_to_this_host_or_its_neighbours_development_servers() {
-        for (addr, port, may) in [
-            ("127.0.0.1", 443, false),
-            ("::1", 443, false),
-            ("::ffff:127.0.0.1", 443, false),
-            ("169.254.1.1", 443, false),
-            ("fe80::1", 443, false),
-            ("10.0.0.1", 80, false),
-            ("10.0.0.1", 443, true),
-            ("fd00::1", 8080, false),
-            ("198.18.0.1", 80, true),
-            ("2001:db8::1", 80, true),
-        ] {
-            assert_eq!(may_lead_to(addr.parse().unwrap(), port), may, "{addr} {port}");
-        }
-    }
-}
+mod tests;

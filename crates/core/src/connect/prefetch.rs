@@ -53,8 +53,8 @@ pub(super) fn at_launch(habits: &Habits, app: &AppId, lifetime: Lifetime) -> Vec
     all.filter(|e| e.chance >= LIKELY && holds_until_asked(e)).map(|e| e.name).collect()
 }
 
-/// The names to look up now that `app` asks for `name`.
-pub(super) fn after(habits: &Habits, app: &AppId, name: &str) -> Vec<Arc<str>> {
-    let all = habits.expected_after(app, name).into_iter();
+/// The names to look up now that `app` asks for `name`, for the first time in this launch or `again`.
+pub(super) fn after(habits: &Habits, app: &AppId, name: &str, again: bool) -> Vec<Arc<str>> {
+    let all = habits.expected_after(app, name, again).into_iter();
     all.filter(|e| e.chance >= LIKELY).map(|e| e.name).collect()
 }

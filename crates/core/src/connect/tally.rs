@@ -1,5 +1,6 @@
 //! What was gained and what it cost, counted, for each account apart.
 
+use super::missed::Missed;
 use crate::time::Duration;
 use crate::wire::shim::Pass;
 use std::collections::BTreeMap;
@@ -44,6 +45,8 @@ pub struct Tally {
     pub spares_taken: u64,
     /// Connection attempts to addresses of answers that held no more; contained in `attempts`.
     pub optimistic: u64,
+    /// Connections that were not there when a program wanted them, although connections are opened ahead, by reason.
+    pub missed: BTreeMap<Missed, u64>,
     /// Calls left alone, by reason.
     pub passed: BTreeMap<Pass, u64>,
     /// Time that programs waited for answers to getaddrinfo.
@@ -68,6 +71,7 @@ impl Tally {
     /// What has been counted since `earlier`, which is an earlier reading of the same counters.
     pub fn since(&self, earlier: &Self) -> Self {
         let passed = |reason: &Pass, n: u64| n - earlier.passed.get(reason).copied().unwrap_or_default();
+        let missed = |why: &Missed, n: u64| n - earlier.missed.get(why).copied().unwrap_or_default();
         Self {
             resolved: self.resolved - earlier.resolved,
             unresolved: self.unresolved - earlier.unresolved,
@@ -87,6 +91,7 @@ impl Tally {
             spares: self.spares - earlier.spares,
             spares_taken: self.spares_taken - earlier.spares_taken,
             optimistic: self.optimistic - earlier.optimistic,
+            missed: self.missed.iter().map(|(why, n)| (*why, missed(why, *n))).collect(),
             passed: self.passed.iter().map(|(reason, n)| (*reason, passed(reason, *n))).collect(),
             lookup_wait: self.lookup_wait - earlier.lookup_wait,
             connect_wait: self.connect_wait - earlier.connect_wait,
@@ -115,6 +120,7 @@ impl Tally {
             spares,
             spares_taken,
             optimistic,
+            missed,
             passed,
             lookup_wait,
             connect_wait,
@@ -138,6 +144,9 @@ impl Tally {
         self.spares += spares;
         self.spares_taken += spares_taken;
         self.optimistic += optimistic;
+        for (why, n) in missed {
+            *self.missed.entry(*why).or_default() += n;
+        }
         for (reason, n) in passed {
             *self.passed.entry(*reason).or_default() += n;
         }

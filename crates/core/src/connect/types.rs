@@ -155,8 +155,8 @@ pub enum Input {
         /// Which program.
         app: AppId,
     },
-    /// Something happened to a connection that was to be watched.
-    Spoilt(AttemptId, Spoilt),
+    /// Something happened to a connection that was to be watched, so long ago.
+    Spoilt(AttemptId, Spoilt, Duration),
     /// So many servers may be asked; one unless it is said.
     Servers(u32),
     /// The host is on this network, with routes for these families.

@@ -9,7 +9,7 @@ use headstart_core::path::record::NetworkRecord;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Bytes of a record at most: a program with a hundred names, each with sixteen followers, all as long as names can be.
+/// Bytes of a record at most: a program with a hundred names, each with two dozen followers, all as long as names can be.
 pub const MAX_RECORD: usize = 1024 * 1024;
 
 /// A thing that is kept.
@@ -88,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn program(app: String, host: String, n: u32, share: f32) -> Program {
-        let followers = vec![Follower { name: host.clone(), times: n }];
+        let followers = vec![Follower { name: host.clone(), times: n, ..Follower::default() }];
         let port = Port { port: 443, launches: n, share, parallel: share, ..Port::default() };
         let name = Name { name: host, a: true, launches: n, share, followers, ports: vec![port], ..Name::default() };
         Program { app, launches: n, names: vec![name] }

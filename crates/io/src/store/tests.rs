@@ -189,7 +189,7 @@ fn what_is_too_old_goes_and_what_is_from_the_future_stays() {
 fn a_program_a_host_or_all_of_it_can_be_forgotten() {
     let scratch = Scratch::new("forget");
     let mut learned = memory(&[("curl", &["a.example", "b.example"]), ("git", &["a.example"])]);
-    learned.programs[0].names[1].followers.push(Follower { name: "a.example".into(), times: 3 });
+    learned.programs[0].names[1].followers.push(Follower { name: "a.example".into(), times: 3, ..Follower::default() });
     scratch.store().save(&learned, &[network(1)]);
     assert_eq!(scratch.store().forget(Some("wget"), None).unwrap(), 0);
     assert_eq!(scratch.store().forget(Some("curl"), Some("A.Example.")).unwrap(), 1);

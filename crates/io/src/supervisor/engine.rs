@@ -136,7 +136,8 @@ impl Engine {
         let Some(attempt) = self.attempts.get(&n) else { return };
         if attempt.spare {
             if let Some(how) = spare::spoilt(&attempt.socket) {
-                self.feed(Input::Spoilt(AttemptId(n), how));
+                let ago = tcp::heard_ago(&attempt.socket);
+                self.feed(Input::Spoilt(AttemptId(n), how, ago));
             }
             return;
         }

@@ -17,6 +17,8 @@ pub struct TcpInfo {
     pub rtt_var: Duration,
     /// The smallest round-trip time seen, if the kernel tells (4.6 and later).
     pub min_rtt: Option<Duration>,
+    /// How long ago the last segment with an acknowledgement came, which is every one but a reset.
+    pub last_ack_recv: Duration,
     /// Congestion window in segments.
     pub snd_cwnd: u32,
     /// Segments sent again so far.
@@ -56,6 +58,7 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
         rtt: micros(68).unwrap_or_default(),
         rtt_var: micros(72).unwrap_or_default(),
         min_rtt: micros(148).filter(|d| d.as_micros() != u128::from(u32::MAX)),
+        last_ack_recv: word(56).map_or(Duration::ZERO, |ms| Duration::from_millis(ms.into())),
         snd_cwnd: word(80).unwrap_or_default(),
         total_retrans: word(100).unwrap_or_default(),
         segs_out: word(136),

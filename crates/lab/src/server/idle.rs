@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// What is answered.
@@ -20,6 +21,29 @@ const ANSWER: &[u8] = b"ok\n";
 /// Tokens of listeners are below, those of connections from here on.
 const FIRST_CONNECTION: u64 = 1 << 32;
 const COMMANDS: u64 = u64::MAX;
+
+/// What clients did on connections to servers of one patience.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// Connections on which something was said.
+    pub spoken: u64,
+    /// Of these, how many had been silent for [`WAITED`] or longer before.
+    pub waited: u64,
+    /// The longest silence before a first word.
+    pub longest: Duration,
+}
+
+impl Heard {
+    /// Takes in what others have heard.
+    pub fn add(&mut self, other: &Self) {
+        self.spoken += other.spoken;
+        self.waited += other.waited;
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
+/// A client that connects and speaks is quicker by far.
+pub const WAITED: Duration = Duration::from_millis(100);
 
 /// How a restart ends connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +58,7 @@ pub enum Restart {
 pub struct IdleServer {
     commands: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
+    heard: Arc<Mutex<BTreeMap<Option<Duration>, Heard>>>,
 }
 
 impl IdleServer {
@@ -46,14 +71,21 @@ impl IdleServer {
             listener.set_nonblocking(true)?;
             listeners.push((listener, *patience));
         }
-        let (commands, heard) = UnixStream::pair()?;
+        let (commands, told) = UnixStream::pair()?;
+        let heard = Arc::new(Mutex::new(BTreeMap::new()));
+        let counts = Arc::clone(&heard);
         let serve = move || {
-            if let Ok(server) = Server::new(listeners, heard) {
+            if let Ok(server) = Server::new(listeners, told, counts) {
                 server.run();
             }
         };
         let thread = std::thread::Builder::new().name("idle-server".into()).spawn(serve)?;
-        Ok(Self { commands: Some(commands), thread: Some(thread) })
+        Ok(Self { commands: Some(commands), thread: Some(thread), heard })
+    }
+
+    /// What was said so far, by the patience of those to whom it was said.
+    pub fn heard(&self) -> BTreeMap<Option<Duration>, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends every connection; all have been ended when this returns.
@@ -76,25 +108,45 @@ struct Server {
     poll: Poll,
     clock: Clock,
     listeners: Vec<(TcpListener, Option<Duration>)>,
-    heard: UnixStream,
-    connections: BTreeMap<u64, (TcpStream, Option<Instant>)>,
+    told: UnixStream,
+    heard: Arc<Mutex<BTreeMap<Option<Duration>, Heard>>>,
+    connections: BTreeMap<u64, Connection>,
     next: u64,
 }
 
+struct Connection {
+    stream: TcpStream,
+    accepted: Instant,
+    patience: Option<Duration>,
+    spoken: bool,
+}
+
+impl Connection {
+    /// When it is closed, if nothing is said.
+    fn until(&self) -> Option<Instant> {
+        self.patience.filter(|_| !self.spoken).map(|patience| self.accepted + patience)
+    }
+}
+
 impl Server {
-    fn new(listeners: Vec<(TcpListener, Option<Duration>)>, heard: UnixStream) -> io::Result<Self> {
+    fn new(
+        listeners: Vec<(TcpListener, Option<Duration>)>,
+        told: UnixStream,
+        heard: Arc<Mutex<BTreeMap<Option<Duration>, Heard>>>,
+    ) -> io::Result<Self> {
         let poll = Poll::new()?;
         for (n, (listener, _)) in (0..).zip(&listeners) {
             poll.add(listener, n, Interest::Read)?;
         }
-        poll.add(&heard, COMMANDS, Interest::Read)?;
-        Ok(Self { poll, clock: Clock::new(), listeners, heard, connections: BTreeMap::new(), next: FIRST_CONNECTION })
+        poll.add(&told, COMMANDS, Interest::Read)?;
+        let (clock, connections) = (Clock::new(), BTreeMap::new());
+        Ok(Self { poll, clock, listeners, told, heard, connections, next: FIRST_CONNECTION })
     }
 
     fn run(mut self) {
         let mut tokens = Vec::new();
         loop {
-            let next = self.connections.values().filter_map(|(_, until)| *until).min();
+            let next = self.connections.values().filter_map(Connection::until).min();
             if self.poll.wait(&self.clock, next, &mut tokens).is_err() {
                 return;
             }
@@ -107,47 +159,55 @@ impl Server {
                 }
             }
             let now = self.clock.now();
-            self.connections.retain(|_, (_, until)| until.is_none_or(|until| now < until));
+            self.connections.retain(|_, c| c.until().is_none_or(|until| now < until));
         }
     }
 
     fn command(&mut self) -> bool {
         let mut byte = [0; 1];
-        if self.heard.read_exact(&mut byte).is_err() {
+        if self.told.read_exact(&mut byte).is_err() {
             return false;
         }
         // Whoever is still in a queue is restarted away like everybody else.
         (0..self.listeners.len()).for_each(|n| self.accept(n));
-        for (stream, _) in std::mem::take(&mut self.connections).into_values() {
+        for Connection { stream, .. } in std::mem::take(&mut self.connections).into_values() {
             if byte[0] == 1 {
                 // Closed with a linger time of zero, a connection is reset.
                 let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
             }
         }
-        self.heard.write_all(&byte).is_ok()
+        self.told.write_all(&byte).is_ok()
     }
 
     fn accept(&mut self, n: usize) {
         let Some((listener, patience)) = self.listeners.get(n) else { return };
         while let Ok((stream, _)) = listener.accept() {
-            let until = patience.map(|patience| self.clock.now() + patience);
+            let accepted = self.clock.now();
             let added = stream.set_nonblocking(true).and_then(|()| self.poll.add(&stream, self.next, Interest::Read));
             if added.is_ok() {
-                self.connections.insert(self.next, (stream, until));
+                let connection = Connection { stream, accepted, patience: *patience, spoken: false };
+                self.connections.insert(self.next, connection);
                 self.next += 1;
             }
         }
     }
 
     fn serve(&mut self, n: u64) {
-        let Some((stream, until)) = self.connections.get_mut(&n) else { return };
-        let over = match stream.read(&mut [0; 512]) {
+        let Some(connection) = self.connections.get_mut(&n) else { return };
+        let over = match connection.stream.read(&mut [0; 512]) {
             // What is said is answered, and the connection kept until the client closes it.
-            Ok(1..) => stream.write_all(ANSWER).is_err(),
+            Ok(1..) => {
+                let silent = self.clock.now() - connection.accepted;
+                if !std::mem::replace(&mut connection.spoken, true) {
+                    let heard = Heard { spoken: 1, waited: u64::from(silent >= WAITED), longest: silent };
+                    let mut all = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+                    all.entry(connection.patience).or_default().add(&heard);
+                }
+                connection.stream.write_all(ANSWER).is_err()
+            }
             Err(e) if e.kind() == ErrorKind::WouldBlock => return,
             Ok(0) | Err(_) => true,
         };
-        *until = None;
         if over {
             self.connections.remove(&n);
         }
@@ -170,12 +230,13 @@ mod tests {
         let (_server, addr) = server(Some(Duration::from_millis(50)));
         let mut silent = TcpStream::connect(addr).unwrap();
         assert_eq!(silent.read(&mut [0; 8]).unwrap(), 0);
-        let (_server, addr) = server(None);
+        let (server, addr) = server(None);
         let mut talks = TcpStream::connect(addr).unwrap();
         talks.write_all(b"hello\n").unwrap();
         let mut answer = [0; 3];
         talks.read_exact(&mut answer).unwrap();
         assert_eq!(answer, ANSWER);
+        assert_eq!(server.heard()[&None].spoken, 1);
     }
 
     #[test]

@@ -3,18 +3,32 @@
 //! or connects to its address takes it over.
 
 use super::Connector;
+use crate::connect::agenda::Due;
+use crate::connect::habits::Expected;
 use crate::connect::job::{Job, Translation};
 use crate::connect::lookups::Question;
-use crate::connect::pool::{self, End, Host, MAX_AGE, Spoilt};
+use crate::connect::missed::Missed;
+use crate::connect::pool::{self, End, Host, LIKELY, Spoilt, Terms};
 use crate::connect::prefetch::{self, Ahead, REFRESH_IN_LAST};
 use crate::connect::race::{Attempt, Lookup, State};
 use crate::connect::timeline::Event;
 use crate::connect::{AppId, AttemptId, Output, RequestId, Resolve, service};
 use crate::path::Family;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::record::RecordType;
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// Why a connection is opened ahead.
+#[derive(Clone, Copy, Debug)]
+enum Because {
+    /// The launch has come so far that it usually goes there.
+    ItIsTime,
+    /// The program has asked for another name, after which it goes there this often.
+    ItFollows(f32),
+    /// It goes there now, and to as many more side by side.
+    Beside(usize),
+}
 
 impl Connector {
     /// A program shows itself in this account. What it is `asking` for already needs no help.
@@ -26,13 +40,38 @@ impl Connector {
         if self.settings.ahead.prefetch {
             for name in prefetch::at_launch(&self.habits, app, self.settings.lifetime) {
                 if asking != Some(&*name) {
-                    self.look_up_ahead(now, account, app, &name);
+                    self.look_up_ahead(now, account, app, &name, true);
                 }
             }
         }
         for expected in self.habits.expected_at_launch(app) {
-            if expected.after < MAX_AGE && asking != Some(&*expected.name) {
-                self.open_ahead(now, account, app, &expected.name, None, usize::MAX);
+            if asking != Some(&*expected.name) {
+                self.expect(now, account, app, expected);
+            }
+        }
+        self.open_expected(now);
+    }
+
+    /// Sees to it that a connection is opened shortly before it is wanted.
+    fn expect(&mut self, now: Instant, account: u32, app: &AppId, expected: Expected) {
+        let Some(known) = self.habits.name(app, &expected.name) else { return };
+        // Where there are several ports the likeliest says when; most names have one.
+        let port = known.ports.iter().max_by(|(a, x), (b, y)| x.share.total_cmp(&y.share).then_with(|| b.cmp(a)));
+        let Some((port, of_port)) = port.filter(|_| self.settings.ahead.spares > 0) else { return };
+        if expected.chance < LIKELY {
+            let host = Host { app: Arc::clone(app), name: expected.name, port: *port };
+            return self.fates.note(account, &host, Missed::Unlikely);
+        }
+        let (after, _) = pool::when(expected.after, expected.spread, pool::terms(*port, of_port).of_use());
+        self.agenda.add(Due { at: now + after, account, app: Arc::clone(app), name: expected.name });
+    }
+
+    /// Opens what is expected about now.
+    pub(super) fn open_expected(&mut self, now: Instant) {
+        while let Some(Due { account, app, name, .. }) = self.agenda.pop(now) {
+            // It has come sooner.
+            if !self.habits.was_asked(account, &app, &name) {
+                self.open_ahead(now, account, &app, &name, Because::ItIsTime);
             }
         }
     }
@@ -43,15 +82,16 @@ impl Connector {
             return;
         }
         self.launched(now, account, app, Some(name));
-        let names = prefetch::after(&self.habits, app, name);
-        let expected = self.habits.expected_after(app, name);
+        let again = self.habits.was_asked(account, app, name);
+        let names = prefetch::after(&self.habits, app, name, again);
+        let expected = self.habits.expected_after(app, name, again);
         self.habits.asked(now, account, app, name, records);
         if self.settings.ahead.prefetch {
-            names.iter().for_each(|name| self.look_up_ahead(now, account, app, name));
+            names.iter().for_each(|name| self.look_up_ahead(now, account, app, name, false));
         }
         for follower in expected {
             if !self.habits.is_recent(now, account, app, &follower.name) {
-                self.open_ahead(now, account, app, &follower.name, Some(follower.chance), usize::MAX);
+                self.open_ahead(now, account, app, &follower.name, Because::ItFollows(follower.chance));
             }
         }
     }
@@ -68,16 +108,37 @@ impl Connector {
         // As many as are still to come, those that are open already among them.
         let to_come = (usual - begun + 0.3).max(0.0) as usize;
         if to_come > 0 {
-            self.open_ahead(now, account, app, name, Some(1.0), to_come);
+            self.open_ahead(now, account, app, name, Because::Beside(to_come));
         }
     }
 
-    /// Asks for the records of `name` that this program usually asks for, where no answer holds.
-    fn look_up_ahead(&mut self, now: Instant, account: u32, app: &AppId, name: &Arc<str>) {
+    /// A program wants a connection to `host` and there is none; why not is counted. `under_way`: one had been begun ahead.
+    pub(super) fn missed(&mut self, now: Instant, account: u32, host: &Host, under_way: bool) {
+        if self.settings.ahead.spares == 0 {
+            return;
+        }
+        let Host { app, name, port } = host;
+        let known = self.habits.name(app, name).and_then(|n| n.ports.get(port));
+        let fate = self.fates.take(account, host);
+        let why = match fate {
+            _ if under_way => Missed::Late,
+            _ if self.habits.in_burst(now, account, app, name, *port) > 0 => Missed::Beside,
+            Some(fate) => fate,
+            None if known.is_none_or(pool::is_unknown) => Missed::Unknown,
+            None => Missed::Unexpected,
+        };
+        *self.tally.of(account).missed.entry(why).or_default() += 1;
+    }
+
+    /// Asks for the records of `name` that this program usually asks for, where no answer holds; or, if it is to be so `for_long`,
+    /// none that holds for more than a tenth of its life: a launch would not get far with it.
+    fn look_up_ahead(&mut self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, for_long: bool) {
         let Some(records) = self.habits.name(app, name).map(|known| known.records) else { return };
         for record in records.iter() {
-            let held = self.caches.get(app).and_then(|c| c.peek(now, name, record));
-            if held.is_none_or(|(_, left)| left.is_zero()) {
+            let cache = self.caches.get(app);
+            let held = cache.and_then(|c| c.peek(now, name, record)).is_some_and(|(_, left)| !left.is_zero());
+            let soon = for_long && cache.is_some_and(|c| c.ends_soon(now, name, record, REFRESH_IN_LAST));
+            if !held || soon && self.settings.ahead.refresh {
                 self.query_ahead(now, account, &Question { app: Arc::clone(app), name: Arc::clone(name), record });
             }
         }
@@ -105,17 +166,8 @@ impl Connector {
         }
     }
 
-    /// Opens spare connections to where a program goes with `name`, if it may and is worth it. `chance` that it will ask for
-    /// the name now; without one, as at a launch. No more than `at_most` to a port.
-    fn open_ahead(
-        &mut self,
-        now: Instant,
-        account: u32,
-        app: &AppId,
-        name: &Arc<str>,
-        chance: Option<f32>,
-        at_most: usize,
-    ) {
+    /// Opens spare connections to where a program goes with `name`, if it may and is worth it.
+    fn open_ahead(&mut self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, because: Because) {
         if self.settings.ahead.spares == 0 || name.parse::<std::net::IpAddr>().is_ok() {
             return;
         }
@@ -124,12 +176,21 @@ impl Connector {
         let mut wanted = Vec::new();
         for (port, of_port) in &known.ports {
             let host = Host { app: Arc::clone(app), name: Arc::clone(name), port: *port };
+            let of_port = pool::borne(of_port, self.pool.borne(now, &host));
+            let terms = pool::terms(*port, &of_port);
             // Of the launches in which the name was asked for, some had a connection.
             let goes = if known.share > 0.0 { (of_port.share / known.share).min(1.0) } else { 0.0 };
-            let chance = chance.map_or(of_port.share, |asked| asked * goes);
-            match self.pool.wanted(now, &host, of_port, chance) {
-                0 => {}
-                most => wanted.push((host, most.min(at_most), pool::terms(*port, of_port))),
+            let (chance, at_most) = match because {
+                Because::ItIsTime => {
+                    (of_port.share * pool::when(known.after, known.spread, terms.of_use()).1, usize::MAX)
+                }
+                Because::ItFollows(_) if self.habits.still_uses(now, account, app, name, *port) => continue,
+                Because::ItFollows(asked) => (asked * goes, usize::MAX),
+                Because::Beside(to_come) => (1.0, to_come),
+            };
+            match self.pool.wanted(now, &host, &of_port, chance) {
+                Ok(most) => wanted.push((host, most.min(at_most), terms)),
+                Err(why) => self.fates.note(account, &host, why),
             }
         }
         for (host, most, terms) in wanted {
@@ -145,7 +206,14 @@ impl Connector {
             if self.jobs.values().any(is_under_way) {
                 continue;
             }
-            while self.pool.has_room(now, &host, most) {
+            // Some end as soon as they are begun: never more than are wanted, however few are left of them.
+            for _ in 0..most {
+                if !self.pool.has_room(now, &host, most, terms) {
+                    if !self.pool.has_any(now, &host) {
+                        self.fates.note(account, &host, Missed::NoRoom);
+                    }
+                    break;
+                }
                 let mut job = Job::new(now, Arc::clone(app), Arc::clone(name), want, Some(host.port));
                 job.account = account;
                 job.spare = Some(terms);
@@ -155,7 +223,12 @@ impl Connector {
                     job.https = Lookup::Unasked;
                 }
                 self.tally.of(account).spares += 1;
-                self.pool.opened(self.next_job, host.clone(), terms);
+                let _ = self.fates.take(account, &host);
+                if terms.learning {
+                    // What this is opened for is to be known the next time.
+                    self.fates.note(account, &host, Missed::Untried);
+                }
+                self.pool.opened(now, self.next_job, host.clone(), terms);
                 self.start(now, job);
             }
         }
@@ -181,6 +254,10 @@ impl Connector {
         };
         let Some((id, job)) = self.jobs.iter_mut().find(|(_, j)| fits(j)) else { return false };
         let id = *id;
+        if job.open_since().is_none() {
+            // The program would have begun it now.
+            job.spare = job.spare.map(Terms::as_its_own);
+        }
         job.resolver = Some((request, now));
         job.answered = None;
         let known = Family::BOTH.iter().filter(|f| job.want.includes(**f) && job.lookup(**f).is_settled()).count();
@@ -193,8 +270,9 @@ impl Connector {
         true
     }
 
-    /// Something happened to a connection that nobody has yet.
-    pub(super) fn spoilt(&mut self, now: Instant, attempt: AttemptId, how: Spoilt) {
+    /// Something happened to a connection that nobody has yet, so long `ago`: a busy host notices late, and its server is no
+    /// more patient for that.
+    pub(super) fn spoilt(&mut self, now: Instant, attempt: AttemptId, how: Spoilt, ago: Duration) {
         let has_it = |j: &Job| j.attempts.iter().any(|a| a.id == attempt && a.ready_at().is_some());
         let Some(id) = self.jobs.iter().find(|(_, j)| has_it(j)).map(|(id, _)| *id) else { return };
         let Some(mut job) = self.jobs.remove(&id) else { return };
@@ -202,7 +280,8 @@ impl Connector {
             Spoilt::Closed => End::Closed,
             Spoilt::Spoke => End::Spoke,
         };
-        self.spare_ended(now, &job, end);
+        let at = Instant::ZERO + (now - Instant::ZERO).saturating_sub(ago);
+        self.spare_ended(at, &job, end);
         self.close_where(now, &mut job, |a| a.id == attempt);
         job.spare = None;
         if job.told.is_empty() && job.resolver.is_none() && job.claim.is_none() {
@@ -217,9 +296,18 @@ impl Connector {
     pub(super) fn spare_ended(&mut self, now: Instant, job: &Job, end: End) {
         if job.spare.is_some()
             && let Some((host, age)) = self.pool.ended(job.number, now, end)
-            && let Some(known) = self.habits.port_mut(&host.app, &host.name, host.port)
         {
-            pool::learn(known, end, age);
+            match end {
+                End::Expired if !job.spare.is_some_and(|terms| terms.learning) => {
+                    self.fates.note(job.account, &host, Missed::Expired);
+                }
+                End::Closed => self.fates.note(job.account, &host, Missed::Closed),
+                End::Barred | End::Spoke => self.fates.note(job.account, &host, Missed::Barred),
+                _ => {}
+            }
+            if let Some(known) = self.habits.port_mut(&host.app, &host.name, host.port) {
+                pool::learn(known, end, age);
+            }
         }
     }
 
@@ -244,10 +332,13 @@ impl Connector {
             return;
         }
         let mut list = std::mem::take(&mut job.stale);
-        let network = self.path.current();
+        let (network, for_nobody) = (self.path.current(), job.is_for_nobody());
         list.retain(|a| {
             let family = Family::of(*a);
-            network.family(family).has_route && !network.is_suspended(family, now) && !network.is_failing(*a, now)
+            (!for_nobody || pool::may_lead_to(*a, port))
+                && network.family(family).has_route
+                && !network.is_suspended(family, now)
+                && !network.is_failing(*a, now)
         });
         let race = &self.race;
         job.with_view(now, self.path.current(), None, |view| race.order(view, &mut list));

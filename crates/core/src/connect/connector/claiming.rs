@@ -2,9 +2,10 @@
 
 use super::Connector;
 use crate::connect::job::{Job, Waiting, is_alternative};
+use crate::connect::pool::{self, Host};
 use crate::connect::timeline::Event;
 use crate::connect::{Claim, Output, RequestId, Want};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::shim::Pass;
 use std::sync::Arc;
 
@@ -12,6 +13,11 @@ impl Connector {
     pub(super) fn claim(&mut self, now: Instant, request: RequestId, claim: Claim) {
         self.note_where_it_goes(&claim);
         let addr = claim.to.ip();
+        let habits = &self.habits;
+        let may_wait = |j: &Job| {
+            let known = habits.name(&j.app, &j.name).and_then(|n| n.ports.get(&claim.to.port()));
+            pool::may_wait(known, j.open_since().map_or(Duration::ZERO, |at| now - at))
+        };
         let fits = |j: &Job| {
             j.app == claim.app
                 && j.account == request.account()
@@ -19,6 +25,7 @@ impl Connector {
                 && j.claim.is_none()
                 && j.port.is_none_or(|p| p == claim.to.port())
                 && j.is_fresh(now)
+                && may_wait(j)
                 && (j.addresses().contains(&addr) || j.told.contains(&addr))
                 // What the program holds already is its own race; another connection to the same place is another matter.
                 && (j.own.is_empty() || claim.nonblocking && j.own.iter().all(|own| own.claim.to != claim.to))
@@ -28,6 +35,11 @@ impl Connector {
         let rank = |j: &Job| (j.port.is_none(), !is_ready(j));
         let open = self.jobs.iter().filter(|(_, j)| fits(j)).min_by_key(|(_, j)| rank(j)).map(|(id, _)| *id);
         let (account, app, port) = (request.account(), Arc::clone(&claim.app), claim.to.port());
+        let host = |name: &Arc<str>| Host { app: Arc::clone(&claim.app), name: Arc::clone(name), port };
+        if let Some(job) = open.and_then(|id| self.jobs.get(&id)).filter(|job| !is_ready(job)) {
+            let (host, under_way) = (host(&job.name), job.spare.is_some());
+            self.missed(now, account, &host, under_way);
+        }
         let nonblocking = claim.nonblocking;
         let id = match open {
             Some(id) => id,
@@ -35,6 +47,7 @@ impl Connector {
                 let Some((name, addresses)) = self.whose(now, &claim) else {
                     return self.pass(request, Pass::UnknownAddress);
                 };
+                self.missed(now, account, &host(&name), false);
                 if nonblocking && !(claim.rescuable && is_alternative(&claim, &addresses)) {
                     self.pass(request, Pass::NothingReady);
                     return self.connected(now, account, &app, &name, port);

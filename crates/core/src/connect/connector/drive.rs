@@ -130,8 +130,8 @@ impl Connector {
 
     fn attempt(&mut self, now: Instant, job: &mut Job, addr: IpAddr, exploring: bool) {
         let Some(port) = job.port else { return };
-        let for_nobody = job.resolver.is_none() && job.claim.is_none() && job.told.is_empty();
-        if job.spare.is_some() && for_nobody && !pool::may_lead_to(addr, port) {
+        if job.is_for_nobody() && !pool::may_lead_to(addr, port) {
+            self.spare_ended(now, job, End::Barred);
             job.done = true;
             return;
         }

@@ -9,13 +9,15 @@ mod place;
 mod rescue;
 mod translator;
 
+use super::agenda::Agenda;
 use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
 use super::habits::Habits;
 use super::job::{Job, Lack, Translation};
 use super::lookups::{Due, Lookups, Question};
 use super::memory::Memory;
-use super::pool::{End, Pool};
+use super::missed::Fates;
+use super::pool::{End, Pool, Terms};
 use super::prefetch::Ahead;
 use super::race::{self, Lookup, Race, State};
 use super::service;
@@ -77,7 +79,9 @@ pub struct Connector {
     discovery: Option<QueryId>,
     asks: Asks,
     pub(super) habits: Habits,
+    agenda: Agenda,
     pool: Pool,
+    fates: Fates,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
@@ -108,6 +112,8 @@ impl Connector {
             discovery: None,
             asks: Asks::default(),
             habits: Habits::default(),
+            agenda: Agenda::default(),
+            fates: Fates::default(),
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
@@ -132,11 +138,18 @@ impl Connector {
     }
 
     /// Nobody will ask about `account` any more, and its number may be given to another. What is still done for it is
-    /// counted on account 0; its spare connections are closed (drain the outputs), and its launches are learned from.
+    /// counted on account 0; its spare connections are closed (drain the outputs), and its launches are learned from. Those
+    /// that are open to learn how long a server bears them stay, for nobody: most programs end sooner than a server closes.
     pub fn close_account(&mut self, account: u32) {
         self.habits.closed(account);
-        self.flush(self.now, End::Expired, |j| j.account == account && j.spare.is_some());
-        self.jobs.values_mut().filter(|j| j.account == account).for_each(|j| j.account = 0);
+        self.agenda.cancel(|due| due.account == account);
+        let learns = |j: &Job| j.open_since().is_some() && j.spare.is_some_and(|terms| terms.learning);
+        self.flush(self.now, End::Expired, |j| j.account == account && j.spare.is_some() && !learns(j));
+        self.fates.close(account);
+        for job in self.jobs.values_mut().filter(|j| j.account == account) {
+            job.account = 0;
+            job.spare = job.spare.map(Terms::for_nobody);
+        }
         self.lookups.disown(account);
         self.tally.close(account);
     }
@@ -159,6 +172,7 @@ impl Connector {
     /// Forgets what was learned of a program, or of all.
     pub fn forget(&mut self, app: Option<&str>) {
         self.habits.forget(app);
+        self.agenda.cancel(|due| app.is_none_or(|app| app == &*due.app));
     }
 
     fn resolve(&mut self, now: Instant, request: RequestId, ask: Resolve) {
@@ -426,7 +440,7 @@ impl Machine for Connector {
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Launched { account, app } => self.launched(now, account, &app, None),
-            Input::Spoilt(attempt, how) => self.spoilt(now, attempt, how),
+            Input::Spoilt(attempt, how, ago) => self.spoilt(now, attempt, how, ago),
             Input::Servers(servers) => self.servers = servers,
             Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
             Input::Recognised(id) => self.recognised(id),
@@ -452,6 +466,7 @@ impl Machine for Connector {
             }
         }
         self.release_askers(now);
+        self.open_expected(now);
         let due = |j: &Job| deadline(j).is_some_and(|d| d.at <= now);
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| due(j)).map(|(id, _)| *id).collect();
         for id in ids {
@@ -469,7 +484,8 @@ impl Machine for Connector {
         let retry = self.lookups.next_due().map(|at| Deadline { at, why: "query retry" });
         let release =
             self.asks.next_release(&self.lookups).map(|at| Deadline { at, why: "resolution delay of a question" });
-        self.jobs.values().filter_map(deadline).chain(retry).chain(release).min_by_key(|d| d.at)
+        let expected = self.agenda.next().map(|at| Deadline { at, why: "a connection is expected" });
+        self.jobs.values().filter_map(deadline).chain(retry).chain(release).chain(expected).min_by_key(|d| d.at)
     }
 }
 

@@ -38,6 +38,7 @@ impl Connector {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         self.habits.forget_host(app, &host);
         let of_app = |known: &str| app.is_none_or(|app| app == known);
+        self.agenda.cancel(|due| of_app(&due.app) && *due.name == *host);
         let caches = self.caches.iter_mut().filter(|(known, _)| of_app(known));
         let addresses: Vec<_> = caches.flat_map(|(_, cache)| cache.forget(&host)).collect();
         if app.is_none() {

@@ -66,9 +66,9 @@ fn what_follows_a_name_is_expected_after_it_whenever_it_comes() {
     let mut habits = Habits::default();
     launch(&mut habits, 1, &[(60_000, "menu.example"), (60_100, "img.example"), (70_000, "late.example")]);
     launch(&mut habits, 2, &[(5_000, "menu.example"), (5_200, "img.example"), (5_300, "other.example")]);
-    let after = habits.expected_after(&app(), "menu.example");
+    let after = habits.expected_after(&app(), "menu.example", false);
     assert_eq!(chances(&after), [("img.example", 1.0), ("other.example", 0.5)]);
-    assert!(habits.expected_after(&app(), "late.example").is_empty());
+    assert!(habits.expected_after(&app(), "late.example", false).is_empty());
 }
 
 #[test]
@@ -162,4 +162,85 @@ fn forgetting_one_program_leaves_the_others() {
     assert_eq!(habits.remembered().programs.len(), 1);
     habits.forget(Some("mail"));
     assert_eq!(habits.remembered(), memory::Memory::default());
+}
+
+#[test]
+fn a_name_is_expected_when_it_usually_comes_and_one_late_launch_says_little() {
+    let mut habits = Habits::default();
+    (1..7).for_each(|n| launch(&mut habits, n, &[(1000 + u64::from(n % 2) * 200, "a.example")]));
+    let expected = habits.expected_at_launch(&app()).remove(0);
+    assert!((1000..1200).contains(&expected.after.as_millis()), "{expected:?}");
+    assert!((50..200).contains(&expected.spread.as_millis()), "{expected:?}");
+    launch(&mut habits, 7, &[(100_000, "a.example")]);
+    let later = habits.expected_at_launch(&app()).remove(0);
+    assert!(later.after < Duration::from_secs(2) && later.after > expected.after, "{later:?}");
+}
+
+/// Menus of a launch, one every minute, each with an image after it, unless the connection for that is kept.
+fn menus(habits: &mut Habits, number: u32, images: &[u64]) {
+    let began = u64::from(number) * 1_000_000;
+    habits.launched(at(began), number, &app());
+    for minute in 0..5 {
+        let now = began + minute * 60_000;
+        habits.asked(at(now), number, &app(), &"menu.example".into(), &[RecordType::A]);
+        if images.contains(&minute) {
+            let name = "img.example".into();
+            habits.asked(at(now + 100), number, &app(), &name, &[RecordType::A]);
+            habits.connected(at(now + 100), number, &app(), &name, 443);
+        }
+    }
+}
+
+#[test]
+fn what_a_program_still_uses_is_not_expected_again_and_does_not_speak_against_itself() {
+    let mut habits = Habits::default();
+    for n in 1..4 {
+        menus(&mut habits, n, &[0]);
+        habits.closed(n);
+    }
+    let after = habits.expected_after(&app(), "menu.example", false);
+    assert_eq!(chances(&after), [("img.example", 1.0)], "whenever it could have come, it came");
+    let after = habits.expected_after(&app(), "menu.example", true);
+    assert_eq!(chances(&after), [("img.example", 0.0)], "when it was asked for again it never could");
+    menus(&mut habits, 4, &[0]);
+    let img: Arc<str> = "img.example".into();
+    assert!(habits.still_uses(at(4_300_000), 4, &app(), &img, 443), "it never came back for another one");
+    habits.closed(4);
+    // One that is closed after less than a minute is wanted with each menu.
+    menus(&mut habits, 5, &[0, 1, 2, 3, 4]);
+    assert_eq!(habits.name(&app(), &img).unwrap().ports[&443].again, Some(Duration::from_secs(60)));
+    assert!(!habits.still_uses(at(5_300_000), 5, &app(), &img, 443));
+    assert!(habits.still_uses(at(5_240_000 + 30_000), 5, &app(), &img, 443));
+    let after = habits.expected_after(&app(), "menu.example", true);
+    assert_eq!(chances(&after), [("img.example", 1.0)]);
+}
+
+#[test]
+fn what_is_forgotten_while_a_launch_goes_on_does_not_come_back_at_its_end() {
+    let mut habits = Habits::default();
+    let went = |habits: &mut Habits, ms: u64, name: &str| {
+        let name = name.into();
+        habits.asked(at(ms), 1, &app(), &name, &[RecordType::A]);
+        habits.connected(at(ms), 1, &app(), &name, 443);
+    };
+    habits.launched(at(0), 1, &app());
+    went(&mut habits, 20, "a.example");
+    went(&mut habits, 40, "b.example");
+    habits.forget_host(None, "a.example");
+    went(&mut habits, 60, "a.example");
+    went(&mut habits, 80, "c.example");
+    habits.closed(1);
+    let names: Vec<_> = habits.remembered().programs[0].names.iter().map(|n| n.name.clone()).collect();
+    assert_eq!(names, ["b.example", "c.example"]);
+    for app_too in [None, Some("mail")] {
+        habits.launched(at(0), 1, &app());
+        went(&mut habits, 20, "a.example");
+        habits.forget(app_too);
+        went(&mut habits, 40, "b.example");
+        habits.launched(at(50), 1, &app());
+        habits.closed(1);
+        assert_eq!(habits.remembered(), memory::Memory::default());
+    }
+    launch(&mut habits, 2, &[(20, "a.example")]);
+    assert_eq!(habits.remembered().programs[0].names.len(), 1, "the next launch is learned from");
 }

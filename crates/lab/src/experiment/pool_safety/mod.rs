@@ -9,7 +9,9 @@ mod round;
 
 use super::{Condition as About, Context, Entry, Outcome, Price, Row};
 use crate::experiment::target::Target;
+use crate::server::idle::WAITED;
 use round::{Disturbance, Launched};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The experiment.
 pub const ENTRY: Entry = Entry {
@@ -23,37 +25,65 @@ pub const ENTRY: Entry = Entry {
 
 /// Hand-overs of a full run, over all conditions, and of a quick one; and launches after which a condition is given up.
 const HAND_OVERS: (u64, u64) = (10_000, 120);
-const MAX_LAUNCHES: (u64, u64) = (6_000, 90);
+const MAX_LAUNCHES: (u64, u64) = (6_000, 120);
 /// Launches of a supervisor; the next begins with nothing learned.
-const ROUND: u64 = 40;
+const ROUND: u64 = 60;
+/// Networks at once, each with its supervisor: clients spend their time waiting. More than two cores can do anything for.
+const AT_ONCE: usize = 8;
 
 const ARM: &str = "headstart";
+
+/// What a condition has come to, and what is under way for it.
+#[derive(Debug, Default)]
+struct Sum {
+    launched: Launched,
+    /// Launches that were done or are to be done by a round that goes on.
+    begun: u64,
+    /// Hand-overs of rounds that go on.
+    going: u64,
+    /// Rounds begun, by which they are seeded.
+    rounds: u64,
+}
+
+impl Sum {
+    fn handed_over(&self) -> u64 {
+        self.launched.handed_over + self.going
+    }
+}
+
+/// How much of each condition is wanted.
+#[derive(Clone, Copy)]
+struct Wanted {
+    hand_overs: u64,
+    launches: u64,
+}
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method = METHOD.map(str::to_owned).to_vec();
     let pick = |(full, quick): (u64, u64)| if cx.quick { quick } else { full };
-    let wanted: Vec<_> = Disturbance::ALL.into_iter().filter(|d| cx.wants(d.name())).collect();
-    let each = pick(HAND_OVERS).div_ceil(wanted.len().max(1) as u64);
-    let launches = pick(MAX_LAUNCHES) / wanted.len().max(1) as u64;
-    let total = each * wanted.len() as u64;
+    let conditions: Vec<_> = Disturbance::ALL.into_iter().filter(|d| cx.wants(d.name())).collect();
+    let many = conditions.len().max(1) as u64;
+    let wanted = Wanted { hand_overs: pick(HAND_OVERS).div_ceil(many), launches: pick(MAX_LAUNCHES) / many };
+    let sums = Mutex::new(conditions.iter().map(|_| Sum::default()).collect::<Vec<_>>());
+    // In a quick run one round is enough for each.
+    let at_once = if cx.quick { conditions.len() } else { AT_ONCE };
+    let worked: Vec<anyhow::Result<()>> = std::thread::scope(|scope| {
+        let worker = || scope.spawn(|| rounds(cx, &conditions, wanted, &sums));
+        let workers: Vec<_> = (0..at_once).map(|_| worker()).collect();
+        let joined = workers.into_iter().map(|w| w.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a round panicked"))));
+        joined.collect()
+    });
+    worked.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
+    if cx.progress.stop() {
+        outcome.invalidate("it was stopped before the end");
+    }
     let mut all = Launched::default();
-    let mut rng = fastrand::Rng::with_seed(cx.seed);
-    for disturbance in &wanted {
-        let mut sum = Launched::default();
-        while sum.handed_over < each && sum.launches < launches {
-            cx.progress.step(all.handed_over + sum.handed_over, total, disturbance.name());
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
-                break;
-            }
-            let most = ROUND.min(launches - sum.launches);
-            sum.add(&round::play(*disturbance, most, rng.u64(..), cx.program.as_deref(), cx.progress.as_ref())?);
-        }
-        add(&mut outcome, disturbance.name(), &sum);
+    for (disturbance, sum) in conditions.iter().zip(lock(&sums).iter()) {
+        add(&mut outcome, disturbance.name(), &sum.launched);
         let about = disturbance.about().to_owned();
         outcome.conditions.push(About { name: disturbance.name().to_owned(), about });
-        all.add(&sum);
+        all.add(&sum.launched);
     }
     add(&mut outcome, "all", &all);
     let about = "All of these together.".to_owned();
@@ -69,11 +99,70 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
+fn lock(sums: &Mutex<Vec<Sum>>) -> MutexGuard<'_, Vec<Sum>> {
+    sums.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Plays rounds of whatever lacks most, until nothing lacks anything.
+fn rounds(cx: &Context, conditions: &[Disturbance], wanted: Wanted, sums: &Mutex<Vec<Sum>>) -> anyhow::Result<()> {
+    loop {
+        // In a line of its own, so that the others are not locked out while this one plays.
+        let next = next_round(cx.seed, wanted, &mut lock(sums));
+        let Some((which, launches, seed)) = next else { return Ok(()) };
+        let goes_on = |launched: &Launched| {
+            let mut sums = lock(sums);
+            sums[which].going += launched.handed_over;
+            let done = sums.iter().map(|sum| sum.handed_over().min(wanted.hand_overs)).sum();
+            cx.progress.step(done, wanted.hand_overs * sums.len() as u64, conditions[which].name());
+            !cx.progress.stop() && sums[which].handed_over() < wanted.hand_overs
+        };
+        let played = round::play(conditions[which], launches, seed, cx.program.as_deref(), &goes_on)?;
+        let mut sums = lock(sums);
+        let sum = &mut sums[which];
+        sum.going -= played.handed_over;
+        sum.begun -= launches - played.launches;
+        sum.launched.add(&played);
+        if cx.progress.stop() {
+            return Ok(());
+        }
+    }
+}
+
+/// The condition that lacks most, how often to launch its client, and the seed of that.
+fn next_round(seed: u64, wanted: Wanted, sums: &mut [Sum]) -> Option<(usize, u64, u64)> {
+    let lacks = |sum: &Sum| sum.handed_over() < wanted.hand_overs && sum.begun < wanted.launches;
+    let (which, sum) =
+        sums.iter_mut().enumerate().filter(|(_, s)| lacks(s)).min_by_key(|(_, s)| (s.begun, s.handed_over()))?;
+    let launches = ROUND.min(wanted.launches - sum.begun);
+    sum.begun += launches;
+    sum.rounds += 1;
+    let seed = fastrand::Rng::with_seed(seed ^ (which as u64) << 32 ^ sum.rounds).u64(..);
+    Some((which, launches, seed))
+}
+
 fn add(outcome: &mut Outcome, condition: &str, sum: &Launched) {
     let row = |metric: &str, value: u64| Row::measured(condition, metric, "connections", ARM, value as f64);
     outcome.rows.push(row("reset or refused after hand-over", sum.failed));
     outcome.rows.push(row("handed over that were opened ahead", sum.handed_over));
     outcome.rows.push(row("connections of the program", sum.connections));
+    for (patience, heard) in &sum.heard {
+        let who = match patience {
+            Some(patience) => format!("servers that close after {} s", patience.as_secs()),
+            None => "servers that never close".to_owned(),
+        };
+        outcome.rows.push(row(
+            &format!("{who}: silent for {} ms or more before the first word", WAITED.as_millis()),
+            heard.waited,
+        ));
+        let longest = heard.longest.as_secs_f64() * 1e3;
+        outcome.rows.push(Row::measured(
+            condition,
+            &format!("{who}: longest silence before the first word"),
+            "ms",
+            ARM,
+            longest,
+        ));
+    }
     outcome.prices.push(Price {
         condition: condition.into(),
         arm: ARM.into(),
@@ -86,7 +175,28 @@ fn add(outcome: &mut Outcome, condition: &str, sum: &Launched) {
 const METHOD: [&str; 2] = [
     "Each launch is a `headstart run` of headstart's own client under a supervisor that knows the launches before it. The client \
      waits, looks twelve names up and connects to them at once, says a line on each connection and waits for the answer. How \
-     many of its connections had been opened ahead is what the supervisor counted.",
+     many of its connections had been opened ahead is what the supervisor counted; how long each had been silent before the \
+     first word is what the servers saw. To a server that closes after 1 s nothing is handed over that has been waiting.",
     "Every connection of a launch counts as failed that was refused, reset, or closed before the answer, whether it was opened \
-     ahead or not. Supervisors are replaced after 40 launches, so that what each learns of its servers it learns again.",
+     ahead or not. Supervisors are replaced after 60 launches, so that what each learns of its servers it learns again; several \
+     networks, each with its own supervisor and servers, are played at once.",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_go_to_what_lacks_most_with_seeds_of_their_own_until_nothing_lacks() {
+        let wanted = Wanted { hand_overs: 100, launches: 70 };
+        let mut sums = [Sum::default(), Sum::default()];
+        let mut rounds: Vec<_> = (0..4).map_while(|_| next_round(7, wanted, &mut sums)).collect();
+        assert_eq!(rounds.iter().map(|r| (r.0, r.1)).collect::<Vec<_>>(), [(0, 60), (1, 60), (0, 10), (1, 10)]);
+        assert_eq!(next_round(7, wanted, &mut sums), None, "as many as may be are begun");
+        rounds.dedup_by_key(|r| r.2);
+        assert_eq!(rounds.len(), 4);
+        sums[0].begun = 20;
+        (sums[1].begun, sums[1].going) = (10, 100);
+        assert_eq!(next_round(7, wanted, &mut sums).map(|r| r.0), Some(0), "the other has enough");
+    }
+}

@@ -1,14 +1,14 @@
 //! One supervisor's launches: the network, the client that waits and then talks, and what happens while it waits.
 
 use crate::condition;
-use crate::experiment::Progress;
 use crate::netns::Network;
 use crate::program::undisturbed;
-use crate::server::idle::{IdleServer, Restart};
+use crate::server::idle::{Heard, IdleServer, Restart};
 use crate::world::{Event, World};
 use anyhow::{Context as _, bail};
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,11 @@ use std::process::Stdio;
 /// Where the client goes: a port on which clients speak first.
 const PORT: u16 = 443;
 /// After how long the servers close what is silent, one after the other; the last never.
-const PATIENCE: [Option<u64>; 4] = [Some(1), Some(5), Some(15), None];
+pub const PATIENCE: [Option<u64>; 4] = [Some(1), Some(5), Some(15), None];
 const HOSTS: usize = 12;
+/// One launch of so many is disturbed. After that servers are learned anew, which takes seconds: more often, and nothing would be
+/// handed over that has waited.
+const RARITY: u32 = 20;
 /// Quick, so that thousands of launches are over soon; and far enough that a connection is not there at once.
 const LINK: &str = "rate=100mbit,delay=2ms";
 /// What is disturbed is disturbed so long before the client connects, in milliseconds: many round trips.
@@ -55,11 +58,11 @@ impl Disturbance {
                 "Twelve hosts on a link of 2 ms each way; servers close what is silent for 1, 5 or 15 s, or never."
             }
             Self::Restarts => {
-                "The same; in a fifth of the launches all servers end all connections while the client waits, half of \
+                "The same; in one of twenty launches all servers end all connections while the client waits, half of \
                  these times by resetting them."
             }
             Self::Network => {
-                "The same; in a fifth of the launches the client loses its IPv6 address while it waits, and has it back for \
+                "The same; in one of twenty launches the client loses its IPv6 address while it waits, and has it back for \
                  the next."
             }
         }
@@ -80,6 +83,8 @@ pub struct Launched {
     pub failed: u64,
     /// What the client said of these.
     pub complaints: Vec<String>,
+    /// What servers heard, by their patience.
+    pub heard: BTreeMap<Option<Duration>, Heard>,
 }
 
 impl Launched {
@@ -90,6 +95,9 @@ impl Launched {
         self.opened += other.opened;
         self.failed += other.failed;
         self.complaints.extend(other.complaints.iter().take(20).cloned());
+        for (patience, heard) in &other.heard {
+            self.heard.entry(*patience).or_default().add(heard);
+        }
     }
 }
 
@@ -132,13 +140,14 @@ fn wait(rng: &mut fastrand::Rng) -> u64 {
     }
 }
 
-/// Launches the client so many times under one supervisor.
+/// Launches the client so many times under one supervisor, or until `goes_on` says that it has been enough; it is told of
+/// each launch.
 pub fn play(
     disturbance: Disturbance,
     launches: u64,
     seed: u64,
     program: Option<&Path>,
-    progress: &(dyn Progress + Send + Sync),
+    goes_on: &dyn Fn(&Launched) -> bool,
 ) -> anyhow::Result<Launched> {
     let rng = &mut fastrand::Rng::with_seed(seed);
     let world = world(seed)?;
@@ -157,12 +166,9 @@ pub fn play(
     let names: Vec<&str> = world.sites.iter().map(|site| site.name.as_str()).collect();
     let mut sum = Launched::default();
     for n in 0..launches {
-        if progress.stop() {
-            break;
-        }
         // The first two launches teach where the client goes.
         let waits = if n < 2 { 0 } else { wait(rng) };
-        let disturbed = n >= 2 && rng.u32(..5) == 0;
+        let disturbed = n >= 2 && rng.u32(..RARITY) == 0;
         let when = rng.u64(..=waits.saturating_sub(BEFORE));
         let happens = || -> anyhow::Result<()> {
             match disturbance {
@@ -175,11 +181,16 @@ pub fn play(
             }
         };
         let happens = disturbed.then_some((when, &happens as Happens<'_>));
-        sum.add(&launch(&network, &program, &home.0, &names, waits, happens)?);
+        let launched = launch(&network, &program, &home.0, &names, waits, happens)?;
+        sum.add(&launched);
         if disturbed && disturbance == Disturbance::Network {
             network.change(Event::Comes(Family::V6))?;
         }
+        if !goes_on(&launched) {
+            break;
+        }
     }
+    sum.heard = server.heard();
     Ok(sum)
 }
 
