@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Spare connections at once, over all programs: ours. Pages lead to dozens of hosts within seconds, and each is open for
-/// a few; 16 (connect.md) left a fifth of the expected connections without room.
+/// Spare connections at once, over all programs: ours, twice what connect.md has. Pages lead to dozens of hosts within seconds, and
+/// each connection is open for a few.
 pub const MAX_SPARES: usize = 32;
 /// How old a spare connection may be when it is handed over: connect.md. Servers wait longer for a first request.
 pub const MAX_AGE: Duration = Duration::from_secs(10);
