@@ -4,6 +4,7 @@
 //! unless it was asked to (`cargo xtask test --install`).
 #![forbid(unsafe_code)]
 
+mod again;
 mod ci;
 mod claims;
 mod conformance;

@@ -4,8 +4,14 @@
 //! the standard input: CI has none.
 
 use crate::Failure;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+/// How long the output of a command may stay silent after its end. A process that it left behind may hold the other
+/// end of its pipes for longer.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// A command in the workspace's root.
 pub struct Step {
@@ -15,6 +21,16 @@ pub struct Step {
     arguments: Vec<String>,
     /// One variable more in its environment.
     variable: Option<(&'static str, String)>,
+}
+
+/// What a command printed, and how it ended.
+pub struct Heard {
+    /// Whether it ended with success.
+    pub success: bool,
+    /// The lines of its standard output.
+    pub output: Vec<String>,
+    /// The lines of its standard error.
+    pub errors: Vec<String>,
 }
 
 impl Step {
@@ -47,16 +63,71 @@ impl Step {
 
     /// Runs it and waits for it.
     pub fn run(&self) -> Result<(), Failure> {
+        match self.prepared()?.status() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(Failure::Failed(format!("`{}` failed ({status})", self.line()))),
+            Err(e) => Err(self.not_started(&e)),
+        }
+    }
+
+    /// Runs it, lets its output through as it comes, and keeps it.
+    pub fn hear(&self) -> Result<Heard, Failure> {
+        let mut command = self.prepared()?;
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|e| self.not_started(&e))?;
+        let (lines, heard) = mpsc::channel();
+        if let Some(pipe) = child.stdout.take() {
+            pass_on(pipe, std::io::stdout(), false, lines.clone());
+        }
+        if let Some(pipe) = child.stderr.take() {
+            pass_on(pipe, std::io::stderr(), true, lines);
+        }
+        let (mut output, mut errors, mut ended) = (Vec::new(), Vec::new(), None);
+        loop {
+            match heard.recv_timeout(LAST_WORDS) {
+                Ok((true, line)) => errors.push(line),
+                Ok((false, line)) => output.push(line),
+                Err(mpsc::RecvTimeoutError::Timeout) if ended.is_none() => ended = child.try_wait().ok().flatten(),
+                Err(_) => break,
+            }
+        }
+        let status = child.wait().map_err(|e| Failure::Failed(format!("`{}` is lost: {e}", self.line())))?;
+        Ok(Heard { success: status.success(), output, errors })
+    }
+
+    /// The command, ready to start.
+    fn prepared(&self) -> Result<Command, Failure> {
         let inherited = if self.program == "cargo" { std::env::var("CARGO").ok() } else { None };
         let mut command = Command::new(inherited.as_deref().unwrap_or(&self.program));
         command.args(&self.arguments).envs(self.variable.clone()).stdin(Stdio::null());
         command.current_dir(crate::tree::workspace_root()?);
-        match command.status() {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(Failure::Failed(format!("`{}` failed ({status})", self.line()))),
-            Err(e) => Err(Failure::Failed(format!("`{}` could not be started: {e}; is it installed?", self.line()))),
-        }
+        Ok(command)
     }
+
+    fn not_started(&self, error: &std::io::Error) -> Failure {
+        Failure::Failed(format!("`{}` could not be started: {error}; is it installed?", self.line()))
+    }
+}
+
+/// Copies lines from a pipe to where they would have gone, and tells them, until the pipe ends.
+fn pass_on(
+    pipe: impl Read + Send + 'static,
+    mut to: impl Write + Send + 'static,
+    is_error: bool,
+    lines: mpsc::Sender<(bool, String)>,
+) {
+    std::thread::spawn(move || {
+        let (mut pipe, mut line) = (BufReader::new(pipe), Vec::new());
+        while pipe.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+            // A closed terminal is no reason to end the tests.
+            let _ = to.write_all(&line).and_then(|()| to.flush());
+            let text = String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned();
+            line.clear();
+            if lines.send((is_error, text)).is_err() {
+                break;
+            }
+        }
+    });
 }
 
 /// Runs `work` and says how long it took.
@@ -76,6 +147,15 @@ mod tests {
     fn the_line_shown_can_be_typed_again() {
         let step = Step::cargo(&["doc", "--no-deps"]).with("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(step.line(), "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
+    }
+
+    #[test]
+    fn what_a_command_prints_is_heard_and_nobody_it_left_behind_is_waited_for() {
+        let script = "echo out; echo err >&2; sleep 1000 & echo $!; exit 3";
+        let heard = Step::command("sh", &["-c", script]).hear().unwrap();
+        assert!(!heard.success);
+        assert_eq!((heard.output[0].as_str(), heard.errors.as_slice()), ("out", &["err".to_owned()][..]));
+        Step::command("kill", &[&heard.output[1]]).run().unwrap();
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! folder, so nothing is compiled twice.
 
 use crate::Failure;
+use crate::again;
 use crate::packages;
 use crate::step::{Step, timed};
 
@@ -23,36 +24,17 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         }
         eprintln!("xtask: to have them: cargo xtask test --install, or: {}", packages::line_for(&missing));
     }
-    for step in steps(has("--quick")) {
-        println!("xtask: {}", step.line());
-        let (result, took) = timed(|| step.run());
-        result?;
-        println!("xtask: done in {:.1} s", took.as_secs_f64());
-    }
-    Ok(())
-}
-
-/// The commands, in order.
-fn steps(quick: bool) -> Vec<Step> {
     // `cargo test` alone builds neither the command, unless its own package has integration tests, nor the preloaded
     // library. Naming the kinds of targets makes this build resolve features as the tests do, with dev-dependencies.
     let build = Step::cargo(&["build", "--workspace", "--lib", "--bins", "--tests", "--examples"]);
-    let mut arguments = vec!["test", "--workspace"];
-    if !quick {
-        arguments.extend(["--", "--include-ignored"]);
-    }
-    vec![build, Step::cargo(&arguments)]
+    println!("xtask: {}", build.line());
+    part(|| build.run())?;
+    let in_namespaces: &[&str] = if has("--quick") { &[] } else { &["--include-ignored"] };
+    part(|| again::run(&["test", "--workspace"], in_namespaces))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quick_leaves_out_what_needs_namespaces_and_nothing_else_changes() {
-        let lines = |quick| steps(quick).iter().map(Step::line).collect::<Vec<_>>();
-        let (full, quick) = (lines(false), lines(true));
-        assert_eq!(full[0], quick[0]);
-        assert_eq!(full[1], format!("{} -- --include-ignored", quick[1]));
-    }
+fn part(work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    let (result, took) = timed(work);
+    println!("xtask: {} after {:.1} s", if result.is_ok() { "done" } else { "failed" }, took.as_secs_f64());
+    result
 }

@@ -30,6 +30,9 @@ pub struct Args {
     /// The folder in which what was learned is kept; without it, nothing is.
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
+    /// A file of settings; may be given several times, and those that do not exist say nothing.
+    #[arg(long = "settings", value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// The folder that it lives in.
     home: PathBuf,
 }
@@ -55,11 +58,14 @@ pub fn command(linger: u64) -> Command {
     if let Some(state) = store::folder(|name| std::env::var_os(name)) {
         command.arg("--state").arg(state);
     }
+    crate::config::usual().iter().for_each(|file| _ = command.arg("--settings").arg(file));
     command
 }
 
 /// Serves the user's runs, in a process that nobody waits for; returns in the one that was started.
 pub fn run(args: Args) -> anyhow::Result<u8> {
+    // What the first run was given by its shell (a pipe, a lock) is the run's, not its supervisor's.
+    fork::close_inherited();
     let door = copy(rustix::stdio::stdin()).context("the socket that should be standard input")?;
     let lock = copy(rustix::stdio::stdout()).context("the lock that should be standard output")?;
     let home = Home::inherited(args.home, lock);
@@ -67,7 +73,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     let stop = settle()?;
     let make = || {
         // A private one knows of no earlier run, and does nothing ahead.
-        let settings = Settings { ahead: Ahead::ON, ..settings(&Config::in_common()?)? };
+        let settings = Settings { ahead: Ahead::ON, ..settings(&Config::of_files(args.files)?)? };
         let mut all = Supervisor::new(settings, Names::of_host())?;
         all.open(door)?;
         anyhow::Ok(all)

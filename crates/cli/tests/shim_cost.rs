@@ -8,6 +8,7 @@ fn headstart() -> Command {
 }
 
 #[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
 fn a_quick_run_measures_every_call_under_both_arms() {
     let out = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("shim-cost");
     let mut command = headstart();

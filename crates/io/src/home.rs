@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -122,6 +123,11 @@ fn furnish(path: &Path, address: &SocketAddrUnix) -> io::Result<(File, OwnedFd)>
 
 /// The connection to whoever listens in the folder at `path`: this user, or root.
 fn knock(path: &Path) -> Option<OwnedFd> {
+    // Whoever made this folder could keep us waiting: by a full backlog, say.
+    let ours = |owner: u32| owner == rustix::process::getuid().as_raw() || owner == 0;
+    if !std::fs::symlink_metadata(path).is_ok_and(|folder| folder.is_dir() && ours(folder.uid())) {
+        return None;
+    }
     let address = SocketAddrUnix::new(path.join(SOCKET)).ok()?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
     set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE)).ok()?;

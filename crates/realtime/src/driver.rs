@@ -1,15 +1,16 @@
 //! The tasks of a session: one a connection, one that keeps time, and on the side that connects one that dials.
 
+use crate::scratch;
 use crate::session::{Connection, SessionError};
 use crate::shared::Shared;
 use headstart_core::machine::Machine;
 use headstart_core::realtime::{Connection as Number, Input};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
 /// Opens one more connection to the peer.
@@ -20,6 +21,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A session without connections waits so long for its peer to come back. Ours.
 const RESUME_WITHIN: Duration = Duration::from_secs(30);
+/// A frame's buffer that is kept: most frames are small.
+const SMALL: usize = 256;
 /// Read at once; more than a burst of small messages.
 const READ: usize = 4096;
 
@@ -57,7 +60,6 @@ async fn run(shared: Arc<Shared>, id: u32, stream: Connection, writer: Arc<Notif
     if bytes.is_empty() || shared.received(id, &bytes).is_ok() {
         drop(bytes);
         let reading = async {
-            let mut buffer = vec![0; READ];
             loop {
                 while shared.lock().messenger.is_full() {
                     let room = shared.room.notified();
@@ -67,23 +69,28 @@ async fn run(shared: Arc<Shared>, id: u32, stream: Connection, writer: Arc<Notif
                     }
                     room.await;
                 }
-                match from.read(&mut buffer).await {
-                    Ok(0) | Err(_) => return,
-                    Ok(n) if shared.received(id, &buffer[..n]).is_err() => return,
-                    Ok(_) => {}
+                let take = |bytes: &[u8]| !bytes.is_empty() && shared.received(id, bytes).is_ok();
+                let read = poll_fn(|cx| scratch::poll_read(cx, &mut from, READ, |_, bytes| take(bytes))).await;
+                if !read.unwrap_or(false) {
+                    return;
                 }
             }
         };
         let writing = async {
-            let mut frame = Vec::with_capacity(256);
+            let mut frame = Vec::with_capacity(SMALL);
             loop {
                 frame.clear();
                 // One write a frame, so that it is a segment.
                 while shared.act(|now, messenger| messenger.transmit(now, Number(id), &mut frame)) {
-                    if to.write_all(&frame).await.is_err() {
+                    // Without a flush TLS may keep what the socket did not take at once.
+                    if to.write_all(&frame).await.is_err() || to.flush().await.is_err() {
                         return;
                     }
                     frame.clear();
+                }
+                // Written seldom enough to be made anew: a session that is idle holds nothing for it.
+                if shared.lock().messenger.on_their_way() == 0 {
+                    frame.shrink_to(SMALL);
                 }
                 if shared.lock().closed {
                     let _ = to.shutdown().await;

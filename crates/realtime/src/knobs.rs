@@ -22,6 +22,30 @@ pub(crate) struct Taken {
     pub linear_timeouts: bool,
 }
 
+/// SOL_SOCKET and SO_KEEPALIVE; the rest are of TCP.
+const SOCKET: i32 = 1;
+const SO_KEEPALIVE: i32 = 9;
+const TCP_KEEPIDLE: i32 = 4;
+const TCP_KEEPINTVL: i32 = 5;
+const TCP_KEEPCNT: i32 = 6;
+const TCP_USER_TIMEOUT: i32 = 18;
+/// A peer that is silent for so many seconds is asked whether it is there, then so often … Ours.
+const ASK_AFTER: i32 = 15;
+const ASK_EVERY: i32 = 5;
+/// … and given up after this many milliseconds, as is one that acknowledges nothing: sooner than it gives up this side
+/// (`driver`'s 30 s), so that a session goes on over a new connection. Ours.
+const GIVE_UP: i32 = 20_000;
+
+/// Has the kernel find out when the peer of a session's connection is gone without a word: a cut wire, a forgotten mapping.
+pub(crate) fn watch(socket: impl AsFd) {
+    let set = |option, value| set(socket.as_fd(), option, &Value::of_int(value));
+    set((SOCKET, SO_KEEPALIVE), 1);
+    set((TCP, TCP_KEEPIDLE), ASK_AFTER);
+    set((TCP, TCP_KEEPINTVL), ASK_EVERY);
+    set((TCP, TCP_KEEPCNT), 1);
+    set((TCP, TCP_USER_TIMEOUT), GIVE_UP);
+}
+
 /// Sets them on a socket of TCP.
 pub(crate) fn turn(socket: impl AsFd) -> Taken {
     let set = |option, value| set(socket.as_fd(), (TCP, option), &Value::of_int(value));

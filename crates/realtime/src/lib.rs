@@ -23,9 +23,11 @@ pub mod blocking;
 mod driver;
 #[allow(unsafe_code)]
 pub mod ffi;
+pub mod keys;
 mod knobs;
 mod listener;
 pub mod relay;
+mod scratch;
 mod session;
 mod shared;
 

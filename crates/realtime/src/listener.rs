@@ -86,6 +86,7 @@ impl Listener {
                     Ok((_, peer)) if !admitted(peer.ip().to_canonical()) => {}
                     Ok((stream, _)) => {
                         knobs::turn(&stream);
+                        knobs::watch(&stream);
                         Door::admit(&door, Box::new(stream));
                     }
                     // Out of descriptors, most likely: some will come back.
@@ -108,6 +109,18 @@ impl Listener {
         Door::admit(&self.door, Box::new(stream));
     }
 
+    /// Begins session `id` with its first connection; `None` if that is for another, or says nothing sensible in time.
+    pub(crate) async fn begin(&self, id: SessionId, stream: impl Stream) -> Option<Session> {
+        let introduced = tokio::time::timeout(INTRODUCTION, introduce(Box::new(stream))).await.ok()??;
+        if introduced.session == id { self.door.place(introduced) } else { None }
+    }
+
+    /// Whether session `id` goes on here.
+    pub(crate) fn knows(&self, id: SessionId) -> bool {
+        let sessions = self.door.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.get(&id).and_then(Weak::upgrade).is_some_and(|shared| !shared.lock().closed)
+    }
+
     /// The address that it listens on.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
@@ -123,57 +136,73 @@ impl Door {
     fn admit(door: &Arc<Self>, stream: Connection) {
         let door = Arc::clone(door);
         tokio::spawn(async move {
-            let Ok(_place) = door.undecided.try_acquire() else { return };
-            let _ = tokio::time::timeout(INTRODUCTION, door.introduce(stream)).await;
+            let introduced = {
+                let Ok(_place) = door.undecided.try_acquire() else { return };
+                tokio::time::timeout(INTRODUCTION, introduce(stream)).await
+            };
+            if let Ok(Some(introduced)) = introduced
+                && let Some(session) = door.place(introduced)
+            {
+                // Nobody accepts any more: the session ends as its handle is dropped.
+                let _ = door.out.send(session).await;
+            }
         });
     }
 
-    async fn introduce(&self, mut stream: Connection) {
-        let mut bytes = Vec::new();
-        let mut buffer = [0; LONGEST_HELLO];
-        loop {
-            let Ok(n) = stream.read(&mut buffer).await else { return };
-            bytes.extend_from_slice(&buffer[..n]);
-            if n == 0 || !begins_a_connection(bytes[0]) {
-                return;
-            }
-            match Frame::decode(&bytes) {
-                Ok(Some((Frame::Hello(hello), _))) => {
-                    let interval = Duration::from_micros(hello.interval_micros.into());
-                    let (session, connection) = (hello.session, hello.connection);
-                    let config = Config {
-                        technique: hello.technique.into(),
-                        interval: (!interval.is_zero()).then_some(interval),
-                    };
-                    return self.place(session, connection, &config, stream, bytes).await;
-                }
-                Ok(None) if bytes.len() < LONGEST_HELLO => {}
-                _ => return,
-            }
-        }
-    }
-
-    async fn place(&self, id: SessionId, connection: u32, config: &Config, stream: Connection, bytes: Vec<u8>) {
+    /// Puts a connection into its session; that comes back if it is a new one.
+    fn place(&self, introduced: Introduced) -> Option<Session> {
+        let Introduced { session: id, connection, config, stream, bytes } = introduced;
         let new = {
             let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             let known = sessions.get(&id).and_then(Weak::upgrade).filter(|shared| !shared.lock().closed);
             if let Some(shared) = known {
                 driver::attach(&shared, connection, stream, bytes);
-                return;
+                return None;
             }
             sessions.retain(|_, session| session.strong_count() > 0);
             // A technique that only the peer knows is its own affair: this side then does nothing special.
             let settings =
                 config.settings().or_else(|_| Config { technique: "plain".into(), ..config.clone() }.settings());
-            let Ok(settings) = settings else { return };
-            let shared = Shared::new(Messenger::new(id, settings), Clock::new());
+            let shared = Shared::new(Messenger::new(id, settings.ok()?), Clock::new());
             sessions.insert(id, Arc::downgrade(&shared));
             shared
         };
         let session = Session::of(Arc::clone(&new));
         tokio::spawn(driver::keep_time(Arc::clone(&new)));
         driver::attach(&new, connection, stream, bytes);
-        // Nobody accepts any more: the session ends as its handle is dropped.
-        let _ = self.out.send(session).await;
+        Some(session)
+    }
+}
+
+/// A connection that has said for which session it is.
+struct Introduced {
+    session: SessionId,
+    connection: u32,
+    config: Config,
+    stream: Connection,
+    /// What it said.
+    bytes: Vec<u8>,
+}
+
+async fn introduce(mut stream: Connection) -> Option<Introduced> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; LONGEST_HELLO];
+    loop {
+        let n = stream.read(&mut buffer).await.ok()?;
+        bytes.extend_from_slice(&buffer[..n]);
+        if n == 0 || !begins_a_connection(bytes[0]) {
+            return None;
+        }
+        match Frame::decode(&bytes) {
+            Ok(Some((Frame::Hello(hello), _))) => {
+                let interval = Duration::from_micros(hello.interval_micros.into());
+                let (session, connection) = (hello.session, hello.connection);
+                let config =
+                    Config { technique: hello.technique.into(), interval: (!interval.is_zero()).then_some(interval) };
+                return Some(Introduced { session, connection, config, stream, bytes });
+            }
+            Ok(None) if bytes.len() < LONGEST_HELLO => {}
+            _ => return None,
+        }
     }
 }

@@ -84,6 +84,16 @@ pub struct Message {
     pub bytes: Vec<u8>,
 }
 
+/// A name for a session that nobody can guess.
+pub(crate) fn draw_id() -> Result<SessionId, SessionError> {
+    let mut id = SessionId::default();
+    let drawn = rustix::rand::getrandom(&mut id.0[..], rustix::rand::GetRandomFlags::empty());
+    if drawn.map_err(|e| SessionError::Connect(e.into()))? != id.0.len() {
+        return Err(SessionError::Connect(io::Error::other("the kernel gave too few random bytes")));
+    }
+    Ok(id)
+}
+
 /// Ends the session when the last handle is gone.
 struct Guard(Arc<Shared>);
 
@@ -124,6 +134,7 @@ impl Session {
                 async move {
                     let stream = TcpStream::connect((*peer).clone()).await?;
                     knobs::turn(&stream);
+                    knobs::watch(&stream);
                     Ok(stream)
                 }
             },
@@ -141,12 +152,20 @@ impl Session {
         F: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        Self::connect_as(draw_id()?, dial, config).await
+    }
+
+    /// As [`Session::connect_over`], under a name that was drawn before.
+    pub(crate) async fn connect_as<F, S>(
+        id: SessionId,
+        dial: impl Fn() -> F + Send + Sync + 'static,
+        config: Config,
+    ) -> Result<Self, SessionError>
+    where
+        F: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let settings = config.settings()?;
-        let mut id = SessionId::default();
-        let drawn = rustix::rand::getrandom(&mut id.0[..], rustix::rand::GetRandomFlags::empty());
-        if drawn.map_err(|e| SessionError::Connect(e.into()))? != id.0.len() {
-            return Err(SessionError::Connect(io::Error::other("the kernel gave too few random bytes")));
-        }
         let shared = Shared::new(Messenger::new(id, settings), Clock::new());
         let session = Self::of(Arc::clone(&shared));
         let dial: Dial = Box::new(move || {
@@ -242,6 +261,27 @@ impl Session {
         };
         let _ = tokio::time::timeout(LINGER, all_gone).await;
         arrived
+    }
+
+    /// Whether the peer has shown that it speaks this protocol; waits until it has, or has shown that it does not, or
+    /// the session is over.
+    pub async fn peer_is_ours(&self) -> bool {
+        loop {
+            let judged = self.shared.judged.notified();
+            tokio::pin!(judged);
+            // What is judged from here on is not missed.
+            judged.as_mut().enable();
+            {
+                let state = self.shared.lock();
+                if state.messenger.peer_is_ours() {
+                    return true;
+                }
+                if state.closed || state.error.is_some() {
+                    return false;
+                }
+            }
+            judged.await;
+        }
     }
 
     fn try_send(&self, lane: LaneId, kind: Kind, key: u64, bytes: &[u8]) -> Result<Sent, SessionError> {

@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     pub ended: Notify,
     /// A connection is gone.
     pub parted: Notify,
+    /// It has become known whether the peer speaks this protocol.
+    pub judged: Notify,
 }
 
 pub(crate) struct State {
@@ -35,6 +37,8 @@ pub(crate) struct State {
     /// Nothing more is to come or to go.
     pub closed: bool,
     pub error: Option<FrameError>,
+    /// Whoever waits to know what the peer is was told.
+    judged: bool,
     pub next_connection: u32,
 }
 
@@ -50,6 +54,7 @@ impl Shared {
                 deadline: None,
                 closed: false,
                 error: None,
+                judged: false,
                 next_connection: 0,
             }),
             timer: Notify::new(),
@@ -57,6 +62,7 @@ impl Shared {
             room: Notify::new(),
             ended: Notify::new(),
             parted: Notify::new(),
+            judged: Notify::new(),
         })
     }
 
@@ -119,6 +125,10 @@ impl Shared {
         if let Err(error) = result {
             state.error = Some(error);
         }
+        if !state.judged && (state.error.is_some() || state.messenger.peer_is_ours()) {
+            state.judged = true;
+            self.judged.notify_waiters();
+        }
         result
     }
 
@@ -157,5 +167,6 @@ impl Shared {
         self.dial.notify_one();
         self.room.notify_waiters();
         self.ended.notify_waiters();
+        self.judged.notify_waiters();
     }
 }

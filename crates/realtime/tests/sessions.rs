@@ -164,7 +164,7 @@ async fn a_relay_passes_messages_on_in_both_directions() {
     let target = Listener::bind("127.0.0.1:0").await.unwrap();
     let middle = Listener::bind("127.0.0.1:0").await.unwrap();
     let at = middle.address().unwrap();
-    let onward = relay::Onward { to: target.address().unwrap().to_string(), config: config("hedge") };
+    let onward = relay::Onward::new(target.address().unwrap().to_string(), config("hedge"));
     tokio::spawn(relay::run(middle, onward, |error| panic!("{error}")));
     let near = Session::connect(at, config("auto")).await.unwrap();
     near.lane(3, Kind::Ordered).send(b"there").await.unwrap();
@@ -184,7 +184,11 @@ async fn a_program_that_knows_nothing_of_messages_goes_through_two_relays_unchan
     let (far, near) =
         (Listener::bind("127.0.0.1:0").await.unwrap(), tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
     let (at, to) = (near.local_addr().unwrap(), server.local_addr().unwrap().to_string());
-    let onward = relay::Onward { to: far.address().unwrap().to_string(), config: config("auto") };
+    let onward = relay::Onward {
+        // However slow the machine: a peer that is ours is not taken for another.
+        patience: PATIENCE,
+        ..relay::Onward::new(far.address().unwrap().to_string(), config("auto"))
+    };
     tokio::spawn(relay::run_far(far, to, |error| panic!("{error}")));
     tokio::spawn(relay::run_near(near, |peer| peer.is_loopback(), onward, |error| panic!("{error}")));
     let sent: Vec<u8> = (0..300_000u32).map(|k| (k.wrapping_mul(k) >> 7) as u8).collect();

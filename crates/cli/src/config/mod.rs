@@ -1,7 +1,7 @@
 //! The settings of all columns: what they are, layer over layer, and where each value came from.
 //!
 //! Later layers win: the default, /etc/headstart/config.toml, the user's file ($XDG_CONFIG_HOME/headstart/config.toml), the
-//! file of `-c`, HEADSTART_SECTION__KEY, flags. Nothing is guessed: what nobody knows is an error with its file and line and
+//! file of `-c`, HEADSTART_SECTION__KEY, flags. Where HEADSTART_CONFIG is `off`, the first two files are not read. Nothing is guessed: what nobody knows is an error with its file and line and
 //! the nearest name that exists.
 
 pub mod all;
@@ -71,7 +71,12 @@ impl Config {
 
     /// What every process of this user has in common: the usual files alone.
     pub fn in_common() -> Result<Self, Usage> {
-        Self::of(Sources { usual: usual(), ..Sources::default() })
+        Self::of_files(usual())
+    }
+
+    /// What these files say, later ones first in rank; those that do not exist say nothing.
+    pub fn of_files(usual: Vec<PathBuf>) -> Result<Self, Usage> {
+        Self::of(Sources { usual, ..Sources::default() })
     }
 
     fn of(sources: Sources) -> Result<Self, Usage> {
@@ -149,8 +154,12 @@ impl Config {
     }
 }
 
-/// The files that are read without being named.
-fn usual() -> Vec<PathBuf> {
+/// The files that are read without being named: none where `HEADSTART_CONFIG` is `off`, as the lab sets it for what it
+/// measures.
+pub fn usual() -> Vec<PathBuf> {
+    if std::env::var_os("HEADSTART_CONFIG").is_some_and(|v| v == "off") {
+        return Vec::new();
+    }
     [Some(SYSTEM.into()), of_user()].into_iter().flatten().collect()
 }
 

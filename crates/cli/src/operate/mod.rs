@@ -66,6 +66,9 @@ fn explained(why: DaemonError) -> anyhow::Error {
     if why.is_not_permitted() {
         return Coded(exit::NOT_PERMITTED, format!("{why}; {}", grant())).into();
     }
+    if matches!(why, DaemonError::Leftovers(_) | DaemonError::Halfway { .. }) {
+        return Coded(exit::NEEDS_RECOVER, why.to_string()).into();
+    }
     why.into()
 }
 

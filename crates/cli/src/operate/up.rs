@@ -36,6 +36,10 @@ pub struct Args {
 
 /// Brings the daemon up.
 pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
+    if !args.foreground {
+        // The daemon outlives the shell whose pipes and locks these are.
+        fork::close_inherited();
+    }
     let mut config = Config::load(named)?;
     config.flag(&all::INITCWND, "--initcwnd", args.initcwnd.then_some("true"))?;
     let mut settings = settings(&config)?;
@@ -62,8 +66,12 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     if args.foreground {
         readiness::ready();
     } else {
-        fork::detach()?;
-        supervise::cut_loose(c"headstart-up")?;
+        let detached = fork::detach().map_err(anyhow::Error::from).and_then(|()| supervise::cut_loose(c"headstart-up"));
+        if let Err(why) = detached {
+            // Nobody would keep what was made.
+            daemon.end().map_err(explained)?;
+            return Err(why.context("leaving a daemon behind"));
+        }
     }
     let report = daemon.serve(|problem| complain!("headstart: {problem}")).map_err(explained)?;
     let (words, code) = undone(&Undoing::from(&report));

@@ -153,9 +153,11 @@ fn race_of(args: &Args) -> anyhow::Result<Option<&'static race::Entry>> {
     Ok(Some(entry))
 }
 
-/// Whether this run wants a supervisor of its own: it says so, or it wants what the user's supervisor does not do.
+/// Whether this run wants a supervisor of its own: it says so, or it wants what the user's supervisor does not do. That keeps
+/// what it learns, which a run without a history does not want.
 fn is_private(args: &Args, settings: &Settings) -> bool {
-    let asked = args.private || std::env::var_os("HEADSTART").is_some_and(|v| v == "private");
+    let is = |name, value: &str| std::env::var_os(name).is_some_and(|v| v == value);
+    let asked = args.private || is("HEADSTART", "private") || is("HEADSTART_HISTORY", "off");
     // Mistakes in the usual files have been found before this.
     let Ok(usual) = Config::in_common().map_err(Into::into).and_then(|config| supervise::settings(&config)) else {
         return true;

@@ -2,7 +2,7 @@
 //! changed, or everything is undone, and the message says what to do.
 
 use crate::scene::{Ended, HEADSTART, Scene, found, inside, send};
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_remount, unmount};
 use rustix::process::Signal;
 use std::fs;
 use std::io::Write as _;
@@ -46,6 +46,26 @@ inside!(a_full_disk_means_that_nothing_more_is_changed, || {
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
     scene.must_be_as(&before, "after `down` on a full disk");
     unmount(&state, UnmountFlags::empty()).unwrap();
+});
+
+inside!(a_daemon_does_not_begin_on_top_of_what_cannot_be_undone, || {
+    let Some(scene) = Scene::new() else { return };
+    let before = scene.look();
+    let (mut daemon, up) = scene.daemon(&["--drill"]);
+    assert!(up);
+    send(&daemon, Signal::KILL);
+    daemon.wait().unwrap();
+    // The values of the kernel cannot be written for a while.
+    let values = "/proc/sys/net/ipv4";
+    mount_bind(values, values).unwrap();
+    mount_remount(values, MountFlags::BIND | MountFlags::RDONLY, "").unwrap();
+    let up = scene.says(&["up", "--drill"]);
+    assert!(up.code == Some(6) && up.err.contains("ip_default_ttl") && up.err.contains("headstart recover"), "{up:?}");
+    assert_eq!(scene.says(&["recover"]).code, Some(6), "it is still in the journal");
+    unmount(values, UnmountFlags::empty()).unwrap();
+    let recovered = scene.says(&["recover"]);
+    assert!(recovered.code == Some(0) && recovered.out.contains("1 changes undone"), "{recovered:?}");
+    scene.must_be_as(&before, "after recovering what could not be undone at first");
 });
 
 inside!(without_the_right_to_change_routes_the_message_is_the_line_that_grants_it, || {

@@ -94,12 +94,20 @@ inside!(a_store_that_makes_no_sense_is_set_aside_and_the_user_is_told_once, || {
 inside!(who_wants_no_history_has_none, || {
     let Some(curl) = found("curl", "curl") else { return };
     let lab = Lab::new();
-    let mut command = lab.command(HEADSTART);
-    command.env_remove("HEADSTART").env("HEADSTART_LINGER", "3600").env("HEADSTART_HISTORY", "off");
-    command.args(["run", "--", curl.to_str().unwrap(), "-sS", "http://www.lab.example/"]);
-    assert_eq!(ended(command.spawn().unwrap()).code, Some(0));
-    end();
+    let without = || {
+        let mut command = lab.command(HEADSTART);
+        command.env_remove("HEADSTART").env("HEADSTART_LINGER", "3600").env("HEADSTART_HISTORY", "off");
+        command.args(["run", "--", curl.to_str().unwrap(), "-sS", "http://www.lab.example/"]);
+        assert_eq!(ended(command.spawn().unwrap()).code, Some(0));
+    };
+    without();
     assert!(!state(&lab).exists());
+    // Nor where a supervisor is running that keeps what others do.
+    assert_eq!(run(&lab, &["true"]).code, Some(0));
+    without();
+    assert_eq!(peers(&exported(&lab)), 0);
+    end();
+    fs::remove_dir_all(state(&lab)).unwrap();
     // Nor do runs with a supervisor of their own have any.
     let mut private = lab.command(HEADSTART);
     private.args(["run", "--", curl.to_str().unwrap(), "-sS", "http://www.lab.example/"]);

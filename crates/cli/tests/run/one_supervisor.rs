@@ -62,6 +62,38 @@ inside!(another_program_learns_nothing_of_what_the_first_was_told, || {
     end(supervisor());
 });
 
+inside!(what_the_users_settings_say_holds_for_the_shared_supervisor, || {
+    let Some(curl) = found("curl", "curl") else { return };
+    let lab = Lab::new();
+    let settings = lab.scratch.path(".config/headstart");
+    fs::create_dir_all(&settings).unwrap();
+    fs::write(settings.join("config.toml"), "[connect]\ncache-lifetime = \"off\"\n").unwrap();
+    let words = [curl.to_str().unwrap(), "-sS", PAGE];
+    let (first, second) = (run(&lab, &words), run(&lab, &words));
+    assert!(first.code == Some(0) && second.code == Some(0), "{first:?} {second:?}");
+    assert_eq!((second.count("queries"), second.count("cache_hits")), (2, 0), "answers are not kept: {second:?}");
+    end(supervisor());
+    // The lab's arms read no settings.
+    let mut command = shared(&lab, "3600", &[], &["true"]);
+    assert_eq!(ended(command.env("HEADSTART_CONFIG", "off").spawn().unwrap()).code, Some(0));
+    let line = fs::read_to_string(format!("/proc/{}/cmdline", supervisor())).unwrap();
+    assert!(!line.contains("config.toml"), "{line}");
+    end(supervisor());
+});
+
+inside!(a_supervisor_keeps_nothing_open_that_its_first_run_was_given, || {
+    let lab = Lab::new();
+    let file = lab.scratch.path("held");
+    let mut shell = lab.command("sh");
+    shell.env_remove("HEADSTART").env("HEADSTART_LINGER", "3600");
+    shell.args(["-c", "exec 7>\"$1\"; exec \"$2\" run -- true", "sh"]).arg(&file).arg(HEADSTART);
+    assert_eq!(ended(shell.spawn().unwrap()).code, Some(0));
+    let open: Vec<_> = fs::read_dir(format!("/proc/{}/fd", supervisor())).unwrap().flatten().collect();
+    let leads_to: Vec<_> = open.iter().filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
+    assert!(!leads_to.is_empty() && !leads_to.contains(&file), "{leads_to:?}");
+    end(supervisor());
+});
+
 inside!(runs_that_start_at_once_start_one_supervisor, || {
     let lab = Lab::new();
     let all: Vec<_> = (0..12).map(|_| shared(&lab, "3600", &[], &["true"]).spawn().unwrap()).collect();

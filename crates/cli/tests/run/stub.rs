@@ -37,21 +37,17 @@ fn full(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("{name}.lab.example")).collect()
 }
 
-/// A program that prints addresses: as bare where all is well, and with the other family where one is lost. By itself it
-/// waits 10 s (Go, c-ares) or 15 s (C libraries) for what is lost; the bound is far from that and from what ours takes.
+/// A program that prints addresses: as bare where all is well, and with the other family where one is lost, which is
+/// not waited for.
 fn prints_the_same(lab: &Lab, words: &dyn Fn(&[String]) -> Vec<String>) {
     let asked = the_same(lab, &full(&ANSWERED), words);
     assert!(asked >= 8, "{asked}");
     let others = OTHERS.map(str::to_owned);
     the_same(lab, &others, words);
     for (site, addresses) in [("aaaa-lost", "198.19."), ("a-lost", "2001:db8:")] {
-        let clock = headstart_io::clock::Clock::new();
         let run = ours(lab, &words(&full(&[site])));
-        let took = clock.now().since(headstart_core::time::Instant::ZERO);
-        println!("{site}: {took:?} with the program's start: {}", run.out.trim());
         assert!(run.code == Some(0) && run.out.contains(addresses), "{run:?}");
         assert!(run.count("not_waited_for") >= 1, "{run:?}");
-        assert!(took.as_secs() < 5, "{site}: {took:?}, {run:?}");
     }
 }
 

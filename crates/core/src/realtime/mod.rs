@@ -5,6 +5,7 @@
 //! as they were published, and ours. [`bundle`] is apart from these: it changes the packets of programs that know nothing of
 //! it. When to send what on which connection is decided here; nothing here sends.
 
+pub mod access;
 pub mod bundle;
 pub mod frame;
 mod gauge;
@@ -12,6 +13,7 @@ mod inbox;
 pub mod lane;
 mod messenger;
 mod outgoing;
+pub mod preface;
 pub mod state;
 pub mod technique;
 

@@ -5,9 +5,13 @@ pub mod dns;
 pub mod nat64;
 pub mod netlink;
 pub mod options;
+pub mod range;
 pub mod record;
 #[cfg(feature = "dns")]
 pub mod relay;
+pub mod resp;
 pub mod shim;
 pub mod sockaddr;
+pub mod socks;
+pub mod target;
 pub mod tcp_metrics;

@@ -26,6 +26,7 @@ use headstart_core::time::{Duration, Instant};
 use message::{Answer, Status, Undoing};
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use windows::Windows;
 
 /// Routes often change several at a time: this long is waited for the rest.
@@ -71,6 +72,17 @@ pub enum DaemonError {
     /// Somebody else is where its changes would go.
     #[error("these are in headstart's place and were not made by it; they are left alone: {}. Set `host.table` to a table that nobody uses", .0.join("; "))]
     Strangers(Vec<String>),
+    /// A killed daemon's changes could not be undone. The journal keeps them: a new daemon's would take its place.
+    #[error("a daemon that was killed here has left changes that cannot be undone: {}. Mend what they name, then `headstart recover`", .0.join("; "))]
+    Leftovers(Vec<String>),
+    /// A change was not made, and some before it could not be undone; they are in the journal.
+    #[error("{why}; and these could not be undone: {}. Mend what they name, then `headstart recover`", .left.join("; "))]
+    Halfway {
+        /// Why the change was not made.
+        why: LedgerError,
+        /// What could not be undone.
+        left: Vec<String>,
+    },
     /// A change was not made. Those before it are undone.
     #[error("{0}")]
     Ledger(#[from] LedgerError),
@@ -124,6 +136,9 @@ impl Daemon {
         place.prepare()?;
         let lock = place.lock()?.map_err(|pid| DaemonError::Taken { pid })?;
         let recovered = recovery::recover_under(place, &lock)?;
+        if let Some(Report { failed, .. }) = recovered.as_ref().filter(|report| !report.failed.is_empty()) {
+            return Err(DaemonError::Leftovers(failed.clone()));
+        }
         let mut kernel = Kernel::open().map_err(LedgerError::from)?;
         let strangers = occupants(&mut kernel, settings.numbers).map_err(LedgerError::from)?.strangers;
         if !strangers.is_empty() {
@@ -146,8 +161,11 @@ impl Daemon {
             match make(&mut ledger, &mut windows) {
                 Ok(()) => Ok((ledger, windows)),
                 Err(why) => {
-                    ledger.undo_all()?;
-                    Err(DaemonError::from(why))
+                    let Report { failed, .. } = ledger.undo_all()?;
+                    if failed.is_empty() {
+                        return Err(DaemonError::from(why));
+                    }
+                    Err(DaemonError::Halfway { why, left: failed })
                 }
             }
         };
@@ -182,9 +200,27 @@ impl Daemon {
         }
     }
 
-    /// Serves until it is told to end, by a signal or by somebody who may; then undoes everything. `say` hears of problems.
-    /// The caller has blocked the signals (see [`signal::ending`]) before it began.
-    pub fn serve(mut self, mut say: impl FnMut(&str)) -> Result<Report, DaemonError> {
+    /// Serves until it is told to end, by a signal or by somebody who may, or cannot go on; then undoes everything. `say`
+    /// hears of problems. The caller has blocked the signals (see [`signal::ending`]) before it began.
+    pub fn serve(mut self, say: impl FnMut(&str)) -> Result<Report, DaemonError> {
+        let ended = self.attend_all(say);
+        let report = self.end();
+        if let (Ok(Some(client)), Ok(report)) = (&ended, &report) {
+            door::answer(client, Answer::Down(Undoing::from(report)));
+        }
+        ended?;
+        report
+    }
+
+    /// Undoes everything.
+    pub fn end(self) -> Result<Report, DaemonError> {
+        let report = self.ledger.undo_all();
+        self.door.close();
+        Ok(report?)
+    }
+
+    /// Serves until the end is wanted: by whom, if not by a signal.
+    fn attend_all(&mut self, mut say: impl FnMut(&str)) -> io::Result<Option<OwnedFd>> {
         // Here, in the process that reads it: a descriptor of signals belongs to whoever listens to it.
         let stop = signal::ending()?;
         Place::handed_on(&mut self.lock);
@@ -196,11 +232,11 @@ impl Daemon {
         let mut last = self.clock.now();
         let mut due = every.map(|every| last + every);
         let mut tokens = Vec::new();
-        let asked_down = loop {
+        loop {
             poll.wait(&self.clock, due, &mut tokens)?;
             self.wakeups += 1;
             if tokens.contains(&STOP) {
-                break None;
+                return Ok(None);
             }
             let now = self.clock.now();
             if tokens.contains(&HOST) && self.watch.changed() && every.is_some() {
@@ -219,25 +255,18 @@ impl Daemon {
             let clients: Vec<_> =
                 tokens.iter().filter(|token| **token > CLIENTS).map(|token| token - CLIENTS).collect();
             if let Some(client) = clients.into_iter().find_map(|number| self.attend(number)) {
-                break Some(client);
+                return Ok(Some(client));
             }
             if due.is_some_and(|due| due <= now) {
                 last = now;
                 due = every.map(|every| now + every);
                 self.refresh(now, &mut say);
             }
-        };
-        let Self { ledger, door, .. } = self;
-        let report = ledger.undo_all();
-        if let (Some(client), Ok(report)) = (asked_down, &report) {
-            door::answer(&client, Answer::Down(Undoing::from(report)));
         }
-        door.close();
-        Ok(report?)
     }
 
     /// Hears a client; its connection if it wants the end and may have it.
-    fn attend(&mut self, number: u64) -> Option<std::os::fd::OwnedFd> {
+    fn attend(&mut self, number: u64) -> Option<OwnedFd> {
         match self.door.hear(number)? {
             (client, Asked::Down) => Some(client),
             (client, Asked::Status) => {

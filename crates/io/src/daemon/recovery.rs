@@ -6,7 +6,8 @@ use crate::host::ledger::{Ledger, LedgerError, Report};
 use crate::host::place::Place;
 use std::fs::File;
 
-/// Undoes what is left in this network namespace; none if nothing is.
+/// Undoes what is left in this network namespace; none if nothing is. What cannot be undone stays in the journal, and in the
+/// report.
 pub fn recover(place: &Place) -> Result<Option<Report>, DaemonError> {
     if place.has_journal() == Some(false) {
         return Ok(None);
@@ -26,14 +27,11 @@ pub(super) fn recover_under(place: &Place, lock: &File) -> Result<Option<Report>
         return Ok(None);
     }
     let report = ledger.undo_all()?;
-    match report.failed.first() {
-        // A daemon must not begin on top of what could not be undone.
-        Some(_) if report.failed.iter().any(|why| why.contains("Operation not permitted")) => {
-            Err(DaemonError::Ledger(LedgerError::Kernel(crate::host::KernelError::new(
-                "undoing what a killed daemon has left",
-                std::io::Error::from(std::io::ErrorKind::PermissionDenied),
-            ))))
-        }
-        _ => Ok(Some(report)),
+    if report.failed.iter().any(|why| why.contains("Operation not permitted")) {
+        return Err(DaemonError::Ledger(LedgerError::Kernel(crate::host::KernelError::new(
+            "undoing what a killed daemon has left",
+            std::io::Error::from(std::io::ErrorKind::PermissionDenied),
+        ))));
     }
+    Ok(Some(report))
 }

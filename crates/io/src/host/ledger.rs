@@ -132,9 +132,13 @@ impl Ledger {
                 Err(e) => report.failed.push(e.to_string()),
             }
         }
+        // What could not be undone stays where `recover` looks for it; damaged lines stay with it.
+        if !report.failed.is_empty() {
+            return Ok(report);
+        }
         if self.journal.contents().damaged > 0 {
             report.put_aside = Some(self.journal.put_aside()?);
-        } else if report.failed.is_empty() {
+        } else {
             self.journal.remove()?;
         }
         Ok(report)

@@ -1,7 +1,7 @@
 //! A client process in a network, told which names to visit: `headstart client`, bare or under `headstart run`.
 
 use super::{Error, Network};
-use crate::program::undisturbed;
+use crate::program::{Folder, undisturbed};
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::race;
 use headstart_core::path::Family;
@@ -29,7 +29,7 @@ pub struct Visitor {
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     /// For the race that knows the truth; removed with the visitor.
-    truth: Option<PathBuf>,
+    _truth: Option<Folder>,
 }
 
 impl Visitor {
@@ -56,29 +56,31 @@ impl Visitor {
             Lifetime::Fixed(time) => format!("{}s", time.as_secs()),
         };
         command.args(["run", "--private", "--quiet", "--race", race.name, "--cache-lifetime", &lifetime]);
-        let mut file = None;
+        let mut truth_told = None;
         if race.lab_only {
             let lines: String = truth
                 .into_iter()
                 .map(|(name, family)| format!("{name} {}\n", if family == Family::V4 { 4 } else { 6 }))
                 .collect();
-            let path = std::env::temp_dir().join(format!("headstart-truth-{}-{}", std::process::id(), race.name));
+            let folder =
+                Folder::new().map_err(|source| io_error("making a folder for what the oracle knows", source))?;
+            let path = folder.path().join("truth");
             std::fs::write(&path, lines).map_err(|source| io_error("writing what the oracle knows", source))?;
             command.arg("--faster").arg(&path);
-            file = Some(path);
+            truth_told = Some(folder);
         }
         command.arg("--").arg(&program).arg("client");
-        Self::start(command, file)
+        Self::start(command, truth_told)
     }
 
-    fn start(mut command: Command, truth: Option<PathBuf>) -> Result<Self, Error> {
+    fn start(mut command: Command, truth: Option<Folder>) -> Result<Self, Error> {
         let failed = |source| io_error("starting a client", source);
         // Whatever this process runs under, arms differ in headstart alone.
         undisturbed(&mut command);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let requests = child.stdin.take();
         let answers = child.stdout.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
-        Ok(Self { child, requests, answers: BufReader::new(answers), truth })
+        Ok(Self { child, requests, answers: BufReader::new(answers), _truth: truth })
     }
 
     /// Visits `name` over `family` (both if `None`), for at most about `patience` an address.
@@ -138,9 +140,6 @@ impl Drop for Visitor {
         let ended = rustix::process::kill_process(ended, rustix::process::Signal::TERM);
         if ended.is_ok() {
             let _ = self.child.wait();
-        }
-        if let Some(path) = &self.truth {
-            let _ = std::fs::remove_file(path);
         }
     }
 }

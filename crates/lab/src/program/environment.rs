@@ -4,6 +4,8 @@
 //! reach an arm, or all arms run alike and the result is silently wrong. What never happens here: a command that the user
 //! gave (`headstart lab shell`) loses anything.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 /// Variables that would lead a program elsewhere, or change what it runs under.
@@ -24,10 +26,16 @@ const NOT_PASSED_ON: [&str; 14] = [
     "LD_PRELOAD",
 ];
 
-/// Keeps from `command` what the caller's environment would do to it. What an experiment itself sets of this (`HEADSTART`,
-/// say), it sets afterwards.
+/// Keeps from `command` what the caller's environment and settings would do to it. What an experiment itself sets of this
+/// (`HEADSTART`, say), it sets afterwards.
 pub(crate) fn undisturbed(command: &mut Command) {
     NOT_PASSED_ON.iter().for_each(|name| _ = command.env_remove(name));
+    let ours = |name: &OsString| name.as_bytes().starts_with(b"HEADSTART_");
+    // Where in the lab this is, is no setting.
+    let of_lab = |name: &OsString| name.as_bytes().starts_with(b"HEADSTART_LAB_");
+    let settings = std::env::vars_os().map(|(name, _)| name).filter(|name| ours(name) && !of_lab(name));
+    settings.for_each(|name| _ = command.env_remove(name));
+    command.env("HEADSTART_CONFIG", "off");
 }
 
 #[cfg(test)]
@@ -42,6 +50,6 @@ mod tests {
             command.env(name, "off");
         }
         undisturbed(&mut command);
-        assert_eq!(String::from_utf8_lossy(&command.output().unwrap().stdout), "LANG=off\n");
+        assert_eq!(String::from_utf8_lossy(&command.output().unwrap().stdout), "HEADSTART_CONFIG=off\nLANG=off\n");
     }
 }

@@ -211,6 +211,16 @@ impl Messenger {
         if self.ours { self.settings.technique.connections().min(MAX_CONNECTIONS) } else { 1 }
     }
 
+    /// The session's name.
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// Whether the peer has shown that it speaks this protocol.
+    pub fn peer_is_ours(&self) -> bool {
+        self.ours
+    }
+
     /// Connections that are open.
     pub fn connections(&self) -> usize {
         self.wires.len()

@@ -9,7 +9,7 @@ use super::{PLACES, Place};
 use crate::browser::{BrowserError, BrowserLoad, Chromium};
 use crate::experiment::{Condition as About, Context, Outcome, Row, Series};
 use crate::page::{Dependency, Page, Protocol, content, recording, synthetic};
-use crate::program::Folder;
+use crate::program::{Folder, undisturbed};
 use crate::server::recorder;
 use crate::server::stage::{Stage, StageError};
 use crate::sim::{Browser, BrowserArm};
@@ -213,7 +213,8 @@ fn rows(cx: &Context, outcome: &mut Outcome, condition: &str, taken: Taken) -> a
 }
 
 fn page_loads(stage: &Stage, page: &Page, rounds: usize, headstart: &Path, folder: &Folder) -> anyhow::Result<Loads> {
-    let start = |arm: &str, command: Command| -> anyhow::Result<Chromium> {
+    let start = |arm: &str, mut command: Command| -> anyhow::Result<Chromium> {
+        undisturbed(&mut command);
         Ok(Chromium::start(command, &stage.trust().key_hash, &folder.of(arm)?)?)
     };
     let mut bare = start("bare", stage.network().command("/bin/sh")?)?;

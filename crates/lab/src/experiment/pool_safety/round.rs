@@ -3,6 +3,7 @@
 use crate::condition;
 use crate::experiment::Progress;
 use crate::netns::Network;
+use crate::program::undisturbed;
 use crate::server::idle::{IdleServer, Restart};
 use crate::world::{Event, World};
 use anyhow::{Context as _, bail};
@@ -196,7 +197,8 @@ fn launch(
     let mut command = network.command(program)?;
     // What is learned here is of no use to anybody else.
     command.env("XDG_RUNTIME_DIR", home).env("XDG_STATE_HOME", home).env("HOME", home);
-    command.env("HEADSTART_LINGER", "2").env_remove("HEADSTART");
+    undisturbed(&mut command);
+    command.env("HEADSTART_LINGER", "2");
     command.args(["run", "--quiet", "--summary"]).arg(&file).arg("--").arg(program).arg("client");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("starting the client")?;
     let (mut requests, answers) =

@@ -1,21 +1,24 @@
-//! Between sender and receiver: each hop has its own loss recovery, and its own technique (paper 4, section 5).
+//! One hop: each has its own loss recovery, and its own technique (paper 4, section 5).
 //!
 //! A session that comes in gets one that goes out, to the one address that the relay was given: it forwards nowhere else.
 //! Messages are passed on as they come, in both directions, each in its lane; a lane that pushes back holds up its own
-//! session alone. What never happens here: a message is read.
+//! session alone. A message is acknowledged by the hop that has it, so one that dies takes along what it holds: where that
+//! must not be, a session goes through [`super::Server`], from end to end.
 
+use super::carry::carry;
+use super::splice::splice;
 use crate::Listener;
 use crate::knobs;
 use crate::session::{Config, Session, SessionError};
-use headstart_core::realtime::Kind;
+use std::future::pending;
 use std::net::IpAddr;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
-/// The lane that bytes of a program go over which knows nothing of messages.
-const BYTES: u8 = 0;
-/// Bytes in one message at most, so that it is a segment on every path but the narrowest.
-const CHUNK: usize = 1200;
+/// What [`Onward::new`] waits for a peer's first word: several round trips of any path. Ours.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How messages go on.
 #[derive(Clone, Debug)]
@@ -24,6 +27,15 @@ pub struct Onward {
     pub to: String,
     /// How, on that hop.
     pub config: Config,
+    /// A peer that has said nothing for so long is taken for another kind of server, which waits for words of its own protocol.
+    pub patience: Duration,
+}
+
+impl Onward {
+    /// To there, with three seconds for the peer's first word.
+    pub fn new(to: impl Into<String>, config: Config) -> Self {
+        Self { to: to.into(), config, patience: PATIENCE }
+    }
 }
 
 /// Passes on every session that `listener` accepts, until it accepts no more. `failed` is told of sessions that could not be
@@ -60,31 +72,49 @@ async fn one_way(from: &Session, to: &Session) -> Result<(), SessionError> {
 }
 
 /// Takes in plain TCP connections and carries each over a session of its own to `onward`, where [`run_far`] makes it a
-/// connection again: so a program that knows nothing of sessions gains on the hop between the two.
+/// connection again: so a program that knows nothing of sessions gains on the hop between the two. Where `onward` turns out to
+/// be no peer of ours, it gets one plain connection for each, as if nothing were between.
 pub async fn run_near(
     listener: TcpListener,
     admitted: impl Fn(IpAddr) -> bool,
     onward: Onward,
     failed: impl Fn(&SessionError) + Clone + Send + 'static,
 ) {
+    let stranger = Arc::new(AtomicBool::new(false));
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             // Out of descriptors, most likely: some will come back.
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         if !admitted(peer.ip().to_canonical()) {
             continue;
         }
-        let (onward, failed) = (onward.clone(), failed.clone());
+        let (onward, failed, stranger) = (onward.clone(), failed.clone(), Arc::clone(&stranger));
         tokio::spawn(async move {
             knobs::turn(&stream);
-            match Session::connect(onward.to, onward.config).await {
-                Ok(session) => carry(stream, session).await,
-                Err(error) => failed(&error),
+            if let Err(error) = near(stream, onward, &stranger).await {
+                failed(&error);
             }
         });
     }
+}
+
+/// Carries one connection. Nothing of it is read before the peer is known, so that nothing is lost if that is a `stranger`.
+async fn near(stream: TcpStream, onward: Onward, stranger: &AtomicBool) -> Result<(), SessionError> {
+    if !stranger.load(Ordering::Relaxed) {
+        let session = Session::connect(onward.to.clone(), onward.config).await?;
+        if tokio::time::timeout(onward.patience, session.peer_is_ours()).await == Ok(true) {
+            carry(stream, session, pending()).await;
+            return Ok(());
+        }
+        stranger.store(true, Ordering::Relaxed);
+    }
+    let far = TcpStream::connect(onward.to).await.map_err(SessionError::Connect)?;
+    knobs::turn(&far);
+    // A connection that breaks is broken off on the other side too, which is all there is to tell.
+    let _ = splice(stream, far).await;
+    Ok(())
 }
 
 /// Makes of each session that comes from [`run_near`] a plain TCP connection to `to`.
@@ -95,36 +125,10 @@ pub async fn run_far(listener: Listener, to: String, failed: impl Fn(&SessionErr
             match TcpStream::connect(to).await {
                 Ok(stream) => {
                     knobs::turn(&stream);
-                    carry(stream, session).await;
+                    carry(stream, session, pending()).await;
                 }
                 Err(error) => failed(&SessionError::Connect(error)),
             }
         });
     }
-}
-
-/// Carries the bytes of `stream` both ways over `session`, in order. An empty message is the end of one direction.
-async fn carry(stream: TcpStream, session: Session) {
-    let (mut from, mut to) = stream.into_split();
-    let lane = session.lane(BYTES, Kind::Ordered);
-    let out = async {
-        let mut buffer = vec![0; CHUNK];
-        loop {
-            // A connection that breaks ends as one that is closed: what came before it has been passed on.
-            let n = from.read(&mut buffer).await.unwrap_or(0);
-            if lane.send(&buffer[..n]).await.is_err() || n == 0 {
-                return;
-            }
-        }
-    };
-    let back = async {
-        while let Some(message) = session.receive().await {
-            if message.bytes.is_empty() || to.write_all(&message.bytes).await.is_err() {
-                break;
-            }
-        }
-        let _ = to.shutdown().await;
-    };
-    tokio::join!(out, back);
-    session.close().await;
 }

@@ -1,0 +1,223 @@
+//! What is remembered of paths: one [`Record`] for each (network, remote), exact address first, then its prefix at lower
+//! trust.
+//!
+//! RFC 9959, sections 3.1 and 4: one record a remote, with a lifetime, used by one connection at a time (a [`Lease`]), and
+//! deleted when it has misled. Keys are hashed with a secret of the installation, so that the memory names nobody. Bounded
+//! whatever peers do: a quota over all, a quota for the addresses of one prefix, least recently used goes first.
+//!
+//! Pure: moments come in. For records that a store keeps ([`Record::encode`]) they count from 1970: what the wall clock said
+//! when the process began, and a steady clock since. A record from the future (the clock was set back) is refused.
+
+mod key;
+mod record;
+mod slots;
+
+pub use key::{Key, Keys, Secret};
+pub use record::{Damaged, LENGTH, Medium, Outcome, Record, Sample};
+
+use crate::path::NetworkId;
+use crate::time::{Duration, Instant};
+use slots::Slots;
+use std::net::IpAddr;
+
+/// Bounds of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a record of a wireless path may be used. RFC 9959, section 4.2.1: minutes for paths that change.
+    pub wireless: Duration,
+    /// How long a record of any other path may be used. As gQUIC, which kept them for an hour.
+    pub wired: Duration,
+    /// Records, of addresses and of prefixes together.
+    pub quota: usize,
+    /// Addresses of one prefix that have a record of their own.
+    pub of_prefix: u16,
+    /// How long a lease holds that nobody gives back.
+    pub lease: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            wireless: Duration::from_secs(600),
+            wired: Duration::from_secs(3600),
+            quota: 65_536,
+            of_prefix: 64,
+            lease: Duration::from_secs(600),
+        }
+    }
+}
+
+impl Settings {
+    /// How long a record of `medium` may be used.
+    pub fn lifetime(&self, medium: Medium) -> Duration {
+        match medium {
+            Medium::Wired => self.wired,
+            Medium::Wireless => self.wireless,
+        }
+    }
+}
+
+/// How near what is remembered is to the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trust {
+    /// Of this very address.
+    Exact,
+    /// Of its prefix (/24, /56): likely the same way, perhaps another last mile.
+    Prefix,
+}
+
+/// What a start rule is told of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// Bytes that the path carried in a round trip: saved_cwnd of RFC 9959.
+    pub window: u64,
+    /// The average window of connections at their end, in bytes: paper 2's.
+    pub average: u64,
+    /// The shortest round-trip time: saved_rtt.
+    pub rtt: Duration,
+    /// The best rate in bytes per second.
+    pub rate: u64,
+    /// How long ago it was learned.
+    pub age: Duration,
+    /// Whose memory it is.
+    pub trust: Trust,
+}
+
+/// The right to use a record, until it is given back ([`History::release`]).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Lease {
+    key: Key,
+    serial: u64,
+}
+
+/// The memory. See the module.
+#[derive(Debug)]
+pub struct History {
+    settings: Settings,
+    secret: Secret,
+    slots: Slots,
+    serial: u64,
+}
+
+impl History {
+    /// An empty memory. `secret`: 16 random bytes that the installation keeps to itself.
+    pub fn new(settings: Settings, secret: [u8; 16]) -> Self {
+        Self { settings, secret: Secret::new(secret), slots: Slots::default(), serial: 0 }
+    }
+
+    /// Its bounds.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Records in it, those that have expired and were not swept included.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that it takes, allocated but unused ones included.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.slots.bytes()
+    }
+
+    /// The names that a peer has here.
+    pub fn keys(&self, network: NetworkId, remote: IpAddr) -> Keys {
+        self.secret.keys(network, remote)
+    }
+
+    /// What is remembered of `remote`, if it has not expired. Leased or not: what is used of it without a lease must not add
+    /// load (a round-trip time, say).
+    pub fn recall(&self, now: Instant, network: NetworkId, remote: IpAddr) -> Option<Remembered> {
+        let keys = self.keys(network, remote);
+        self.find(now, &keys).map(|(_, record, trust)| record.remembered(now, trust))
+    }
+
+    /// As [`History::recall`], with the right to use it if no other connection does.
+    pub fn lease(&mut self, now: Instant, network: NetworkId, remote: IpAddr) -> Option<(Lease, Remembered)> {
+        let keys = self.keys(network, remote);
+        let (key, record, trust) = self.find(now, &keys)?;
+        let remembered = record.remembered(now, trust);
+        let until = now + self.settings.lease;
+        self.serial += 1;
+        let serial = self.serial;
+        if !self.slots.lease(key, now, until, serial) {
+            return None;
+        }
+        [keys.prefix, key].into_iter().for_each(|used| self.slots.touch_key(used));
+        Some((Lease { key, serial }, remembered))
+    }
+
+    /// Gives a lease back. One that has run out, and was given to another since, changes nothing.
+    pub fn release(&mut self, lease: Lease) {
+        self.slots.release(lease.key, lease.serial);
+    }
+
+    /// The memory has misled the holder of `lease`: it is deleted (RFC 9959, section 3.5), the prefix's with the address's.
+    pub fn refute(&mut self, lease: &Lease, network: NetworkId, remote: IpAddr) {
+        let keys = self.keys(network, remote);
+        for key in [lease.key, keys.exact, keys.prefix] {
+            self.slots.remove(key);
+        }
+    }
+
+    /// Takes in what a connection to `remote` showed. Only of connections whose handshake is done: until then an address may
+    /// be forged.
+    pub fn learn(&mut self, now: Instant, network: NetworkId, remote: IpAddr, sample: &Sample) {
+        let keys = self.keys(network, remote);
+        for key in [keys.prefix, keys.exact] {
+            let lifetime = self.settings.lifetime(sample.medium);
+            let known = self.slots.get(key).copied();
+            let record = match known {
+                Some(record) => record.learned(now, sample, lifetime),
+                None => Record::first(now, sample),
+            };
+            let of = (key == keys.exact).then_some(keys.prefix);
+            self.slots.put(key, of, record, &self.settings);
+        }
+    }
+
+    /// Takes a record out of a store in, if what is known is not newer.
+    pub fn import(&mut self, key: Key, of_prefix: Option<Key>, record: Record) {
+        if self.slots.get(key).is_none_or(|known| known.at < record.at) {
+            self.slots.put(key, of_prefix, record, &self.settings);
+        }
+    }
+
+    /// Every record with its key, and that of its prefix for one of an address; the one used last first.
+    pub fn records(&self) -> impl Iterator<Item = (Key, Option<Key>, &Record)> + '_ {
+        self.slots.iter()
+    }
+
+    /// The record of `key`, expired or not.
+    pub fn record(&self, key: Key) -> Option<&Record> {
+        self.slots.get(key)
+    }
+
+    /// Deletes what has expired; how many that were.
+    pub fn sweep(&mut self, now: Instant) -> usize {
+        let settings = self.settings;
+        self.slots.retain(|record| now.since(record.at) <= settings.lifetime(record.medium))
+    }
+
+    /// Deletes everything (RFC 9959, section 4.2.1: it must be possible). Leases end with the records.
+    pub fn flush(&mut self) {
+        self.slots = Slots::default();
+    }
+
+    fn find(&self, now: Instant, keys: &Keys) -> Option<(Key, &Record, Trust)> {
+        let fresh = |key: Key| {
+            let record = self.slots.get(key)?;
+            (now.since(record.at) <= self.settings.lifetime(record.medium)).then_some(record)
+        };
+        let exact = fresh(keys.exact).map(|record| (keys.exact, record, Trust::Exact));
+        exact.or_else(|| fresh(keys.prefix).map(|record| (keys.prefix, record, Trust::Prefix)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! Where records lie: one array, an index by key, and a list in the order of their last use. A lookup is one probe.
+
+use super::record::Record;
+use super::{Key, Settings};
+use crate::time::Instant;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// Keys are hashes already, by a secret: they need no second one.
+#[derive(Default)]
+pub struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+#[derive(Debug)]
+struct Slot {
+    key: Key,
+    /// The prefix that an address belongs to; its own key for a prefix.
+    of: Key,
+    record: Record,
+    /// Neighbours in the order of use, toward newer and older.
+    newer: u32,
+    older: u32,
+    /// Addresses of this prefix that have slots.
+    members: u16,
+}
+
+/// The records. See the module.
+#[derive(Debug)]
+pub struct Slots {
+    slots: Vec<Slot>,
+    index: HashMap<Key, u32, BuildHasherDefault<AsIs>>,
+    /// Leases are few, whatever there is to lease: who holds one of what, and until when.
+    leases: HashMap<Key, (u64, Instant), BuildHasherDefault<AsIs>>,
+    newest: u32,
+    oldest: u32,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self { slots: Vec::new(), index: HashMap::default(), leases: HashMap::default(), newest: NONE, oldest: NONE }
+    }
+}
+
+impl Slots {
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes on the heap: hashbrown keeps a control byte an entry, and an eighth free.
+    pub fn bytes(&self) -> usize {
+        let entries = |capacity: usize, size: usize| (capacity * 8 / 7).next_power_of_two() * (size + 1);
+        self.slots.capacity() * size_of::<Slot>()
+            + entries(self.index.capacity(), size_of::<(Key, u32)>())
+            + entries(self.leases.capacity(), size_of::<(Key, (u64, Instant))>())
+    }
+
+    #[inline]
+    pub fn get(&self, key: Key) -> Option<&Record> {
+        self.slots.get(*self.index.get(&key)? as usize).map(|slot| &slot.record)
+    }
+
+    /// Puts a record in and makes it the newest. `of`: the prefix, for an address; without it, the key is a prefix. What
+    /// finds no place within the quotas is not kept.
+    pub fn put(&mut self, key: Key, of: Option<Key>, record: Record, settings: &Settings) {
+        if let Some(&at) = self.index.get(&key) {
+            self.slots[at as usize].record = record;
+            self.touch(at);
+            return;
+        }
+        // A prefix has so many members at most: one site cannot push out the world.
+        let prefix = of.and_then(|of| self.index.get(&of).copied());
+        if let Some(prefix) = prefix.and_then(|at| self.slots.get_mut(at as usize)) {
+            if prefix.members >= settings.of_prefix {
+                return;
+            }
+            prefix.members += 1;
+        }
+        let quota = settings.quota.min(NONE as usize - 1);
+        if quota == 0 {
+            return;
+        }
+        while self.slots.len() >= quota {
+            let Some(oldest) = self.slots.get(self.oldest as usize).map(|slot| slot.key) else { return };
+            self.remove(oldest);
+        }
+        let at = self.slots.len() as u32;
+        // Doubling beyond what is needed would waste half of the memory at the quota.
+        if self.slots.len() == self.slots.capacity() {
+            let more = (self.slots.len() / 4).clamp(64, quota.saturating_sub(self.slots.len()).max(64));
+            self.slots.reserve_exact(more);
+        }
+        self.slots.push(Slot { key, of: of.unwrap_or(key), record, newer: NONE, older: NONE, members: 0 });
+        self.index.insert(key, at);
+        self.link(at);
+    }
+
+    pub fn remove(&mut self, key: Key) {
+        let Some(at) = self.index.remove(&key) else { return };
+        self.leases.remove(&key);
+        self.unlink(at);
+        let gone = self.slots.swap_remove(at as usize);
+        if gone.of != key
+            && let Some(prefix) = self.index.get(&gone.of).and_then(|of| self.slots.get_mut(*of as usize))
+        {
+            prefix.members = prefix.members.saturating_sub(1);
+        }
+        // The last has moved into the gap.
+        if let Some(moved) = self.slots.get(at as usize) {
+            let (key, newer, older) = (moved.key, moved.newer, moved.older);
+            self.index.insert(key, at);
+            match self.slots.get_mut(newer as usize) {
+                Some(newer) => newer.older = at,
+                None => self.newest = at,
+            }
+            match self.slots.get_mut(older as usize) {
+                Some(older) => older.newer = at,
+                None => self.oldest = at,
+            }
+        }
+    }
+
+    /// Leases the record of `key` to `serial`, if nobody holds it at `now`.
+    pub fn lease(&mut self, key: Key, now: Instant, until: Instant, serial: u64) -> bool {
+        if !self.index.contains_key(&key) || self.leases.get(&key).is_some_and(|(_, until)| now < *until) {
+            return false;
+        }
+        self.leases.insert(key, (serial, until));
+        true
+    }
+
+    pub fn release(&mut self, key: Key, serial: u64) {
+        if self.leases.get(&key).is_some_and(|(holder, _)| *holder == serial) {
+            self.leases.remove(&key);
+        }
+    }
+
+    /// Keeps what `wanted` says; how many went.
+    pub fn retain(&mut self, wanted: impl Fn(&Record) -> bool) -> usize {
+        let gone: Vec<Key> = self.slots.iter().filter(|slot| !wanted(&slot.record)).map(|slot| slot.key).collect();
+        for key in &gone {
+            self.remove(*key);
+        }
+        gone.len()
+    }
+
+    /// The newest first.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, Option<Key>, &Record)> + '_ {
+        std::iter::successors(self.slots.get(self.newest as usize), |slot| self.slots.get(slot.older as usize))
+            .map(|slot| (slot.key, (slot.of != slot.key).then_some(slot.of), &slot.record))
+    }
+
+    /// Makes the record of `key` the newest.
+    pub fn touch_key(&mut self, key: Key) {
+        if let Some(&at) = self.index.get(&key) {
+            self.touch(at);
+        }
+    }
+
+    fn touch(&mut self, at: u32) {
+        if self.newest != at {
+            self.unlink(at);
+            self.link(at);
+        }
+    }
+
+    fn link(&mut self, at: u32) {
+        let older = std::mem::replace(&mut self.newest, at);
+        if let Some(slot) = self.slots.get_mut(at as usize) {
+            (slot.newer, slot.older) = (NONE, older);
+        }
+        match self.slots.get_mut(older as usize) {
+            Some(older) => older.newer = at,
+            None => self.oldest = at,
+        }
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Some((newer, older)) = self.slots.get(at as usize).map(|slot| (slot.newer, slot.older)) else { return };
+        match self.slots.get_mut(newer as usize) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+        match self.slots.get_mut(older as usize) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+}

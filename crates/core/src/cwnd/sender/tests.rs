@@ -1,0 +1,133 @@
+//! A sender on a pipe of its own, and a sender that everybody lies to.
+
+use super::super::history::{Remembered, Trust};
+use super::*;
+use proptest::prelude::*;
+
+const PACKET: u64 = 1200;
+const INITIAL: u64 = 12_000;
+const MS: Duration = Duration::from_millis(1);
+
+fn terms(window: Option<u64>) -> Terms {
+    let remembered = window.map(|window| Remembered {
+        window,
+        average: window,
+        rtt: 40 * MS,
+        rate: 0,
+        age: Duration::ZERO,
+        trust: Trust::Exact,
+    });
+    Terms { initial: INITIAL, packet: PACKET, remembered, most: 1 << 30, pacing: 1.0 }
+}
+
+fn sender(rule: &str, window: Option<u64>) -> Sender {
+    Sender::new(start::find(rule).unwrap(), controller::find("cubic").unwrap(), &terms(window))
+}
+
+/// Sends full windows for `rounds` over a path of 40 ms that loses nothing, spread over half of it; grants every lease. The
+/// windows at the end of each.
+fn rounds(sender: &mut Sender, from: Instant, rounds: usize) -> (Instant, Vec<u64>) {
+    let (mut now, mut windows) = (from, Vec::new());
+    for _ in 0..rounds {
+        if sender.wants_lease() {
+            sender.leased(now, true);
+        }
+        let began = now;
+        let mut sent = Vec::new();
+        while sender.flight() + PACKET <= sender.window() {
+            sent.push(now);
+            sender.sent(now, PACKET);
+            now += Duration::from_micros(20);
+        }
+        now = began;
+        for (k, at) in sent.iter().enumerate() {
+            now = *at + 40 * MS;
+            sender.acknowledged(now, *at, PACKET, false);
+            sender.end_of_acknowledgement(now, (sent.len() - 1 - k) as u64 * PACKET, false);
+        }
+        windows.push(sender.window());
+    }
+    (now, windows)
+}
+
+#[test]
+fn without_a_memory_every_rule_is_the_default_packet_for_packet() {
+    let windows = |rule: &str| rounds(&mut sender(rule, None), Instant::from_millis(1), 6).1;
+    assert_eq!(windows("default"), [24_000, 48_000, 96_000, 192_000, 384_000, 768_000]);
+    for entry in start::ALL {
+        assert_eq!(windows(entry.name), windows("default"), "{entry:?}");
+    }
+}
+
+#[test]
+fn careful_resume_jumps_after_the_initial_window_and_the_average_at_once() {
+    let windows = |rule: &str| rounds(&mut sender(rule, Some(480_000)), Instant::from_millis(1), 3).1;
+    assert_eq!(windows("careful-resume")[..2], [24_000, 480_000], "half of it was sent, and slow start doubled that");
+    assert_eq!(windows("careful-wireless"), windows("careful-resume"));
+    assert_eq!(windows("history-average")[0], 960_000);
+    assert_eq!(windows("default")[1], 48_000);
+}
+
+#[test]
+fn losses_of_one_flight_are_answered_once() {
+    let mut sender = sender("default", None);
+    let (now, _) = rounds(&mut sender, Instant::from_millis(1), 3);
+    let loss = |sent| Loss { sent, bytes: PACKET, persistent: false };
+    sender.lost(now + 50 * MS, &loss(now));
+    let once = sender.window();
+    sender.lost(now + 51 * MS, &loss(now + MS));
+    assert_eq!((once, sender.window()), (67_200, 67_200));
+    sender.lost(now + 120 * MS, &loss(now + 60 * MS));
+    assert_eq!(sender.window(), 47_040);
+}
+
+#[test]
+fn a_sample_says_what_the_path_carried_and_needs_four_initial_windows() {
+    let mut sender = sender("default", None);
+    let (now, _) = rounds(&mut sender, Instant::from_millis(1), 2);
+    assert_eq!(sender.sample(Medium::Wired), None, "36 kB are too little");
+    rounds(&mut sender, now, 4);
+    let sample = sender.sample(Medium::Wired).unwrap();
+    assert_eq!((sample.window, sample.rtt, sample.limited), (768_000, 40 * MS, true));
+    // 384 kB were acknowledged within a round trip; the first packet of them ended the one before.
+    assert!((380_000..=384_000).contains(&sample.carried), "{sample:?}");
+}
+
+#[test]
+fn a_branch_takes_neither_memory_nor_lease_nor_an_unproved_window() {
+    let mut sender = sender("careful-resume", Some(480_000));
+    let (now, _) = rounds(&mut sender, Instant::from_millis(1), 1);
+    sender.leased(now, true);
+    assert_eq!((sender.phase(), sender.window()), (Phase::Unvalidated, 240_000));
+    let branch = sender.branch();
+    assert_eq!((branch.phase(), branch.window(), branch.wants_lease()), (Phase::Normal, INITIAL, false));
+}
+
+proptest! {
+    #[test]
+    fn whatever_it_is_told_its_window_stays_within_bounds(
+        rule in 0..start::ALL.len(),
+        which in 0..controller::ALL.len(),
+        window in proptest::option::of(any::<u64>()),
+        steps in proptest::collection::vec((0u8..8, any::<u32>(), any::<u32>(), any::<bool>()), 0..300),
+    ) {
+        let mut sender = Sender::new(&start::ALL[rule], &controller::ALL[which], &terms(window));
+        for (what, bytes, time, flag) in steps {
+            // The clock goes back as well, and what is acknowledged was perhaps never sent.
+            let (now, bytes) = (Instant::from_nanos(u64::from(time) * 1000), u64::from(bytes));
+            match what {
+                0 | 1 => sender.sent(now, bytes),
+                2 | 3 => sender.acknowledged(now, Instant::from_nanos(bytes * 500), bytes, flag),
+                4 => sender.end_of_acknowledgement(now, bytes, flag),
+                5 => sender.lost(now, &Loss { sent: now, bytes, persistent: flag }),
+                6 => sender.set_packet(1200 + bytes % 300),
+                _ if sender.wants_lease() => sender.leased(now, flag),
+                _ => {}
+            }
+            prop_assert!((2400..=controller::MOST).contains(&sender.window()));
+            if let Some(sample) = sender.sample(Medium::Wireless) {
+                prop_assert!(sample.carried <= controller::MOST && (0.0..=1.0).contains(&sample.loss));
+            }
+        }
+    }
+}

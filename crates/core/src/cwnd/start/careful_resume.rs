@@ -1,0 +1,295 @@
+//! `careful-resume`: RFC 9959 with all its phases. Section numbers are those of the RFC; `Care::Wireless` is ours
+//! ([`super::careful_wireless`]).
+//!
+//! A transport that acknowledges by moments, not by numbers, is enough: a packet belongs to the jump if it was sent between
+//! its first and its last moment. What never happens here: a jump before the path is confirmed, a second jump, growth in a
+//! retreat.
+
+use super::careful_wireless::{self, has_risen};
+use super::{Advice, Event, Loss, Phase, Start, Terms, Trigger, View};
+use crate::cwnd::history::{Remembered, Trust};
+use crate::time::{Duration, Instant};
+use std::collections::VecDeque;
+
+/// How a loss of the jump is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Care {
+    /// Each is congestion: RFC 9959.
+    Standard,
+    /// Few losses without a rise of the round-trip time are the radio's.
+    Wireless,
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct CarefulResume {
+    care: Care,
+    terms: Terms,
+    known: Option<Remembered>,
+    phase: Phase,
+    /// Reconnaissance: bytes that were acknowledged, and whether all that is needed is there.
+    acknowledged: u64,
+    ready: bool,
+    /// PipeSize.
+    pipe: u64,
+    jump: Option<Jump>,
+    refuted: bool,
+    events: VecDeque<Event>,
+}
+
+/// The flight that is sent on the word of a memory.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    first: Instant,
+    last: Instant,
+    bytes: u64,
+    lost: u64,
+    /// When the retreat began.
+    retreat: Option<Instant>,
+}
+
+impl Jump {
+    fn has(&self, sent: Instant) -> bool {
+        (self.first..=self.last).contains(&sent)
+    }
+}
+
+impl CarefulResume {
+    /// Ready to look at the path, if anything is remembered that is worth a jump.
+    pub fn new(terms: &Terms, care: Care) -> Self {
+        // Section 3.1: what is no more than a few initial windows is not worth it.
+        let known = terms.remembered.filter(|known| known.window / 2 > terms.initial && !known.rtt.is_zero());
+        let phase = if known.is_some() { Phase::Reconnaissance } else { Phase::Normal };
+        Self {
+            care,
+            terms: *terms,
+            known,
+            phase,
+            acknowledged: 0,
+            ready: false,
+            pipe: 0,
+            jump: None,
+            refuted: false,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// jump_cwnd (section 3.3: at most half of what was saved) for a path whose shortest round trip is `rtt`.
+    fn jump_window(&self, known: &Remembered, rtt: Duration) -> u64 {
+        let trusted = match known.trust {
+            Trust::Exact => known.window / 2,
+            // A neighbour's memory: halved again.
+            Trust::Prefix => known.window / 4,
+        };
+        // Section 4.3: no faster than what was seen. A pacer that is quicker than a window in a round trip counts.
+        let slower = rtt.as_secs_f64() / known.rtt.as_secs_f64().max(1e-6);
+        let rate = known.window as f64 * slower / self.terms.pacing.max(1.0);
+        trusted.min(self.terms.most).min(rate as u64)
+    }
+
+    fn enter(&mut self, view: &View, new: Phase, trigger: Trigger, window: Option<u64>, threshold: Option<u64>) {
+        let (saved_window, saved_rtt) = self.known.map_or((0, Duration::ZERO), |known| (known.window, known.rtt));
+        self.events.push_back(Event {
+            at: view.now,
+            old: self.phase,
+            new,
+            trigger,
+            pipe: self.pipe,
+            first_unvalidated: self.jump.map(|jump| jump.first),
+            last_unvalidated: self.jump.map(|jump| jump.last),
+            window: window.unwrap_or(view.window),
+            threshold,
+            saved_window,
+            saved_rtt,
+        });
+        self.phase = new;
+    }
+
+    /// The end of the Unvalidated Phase (section 3.3, 3.4): the window is what is in flight.
+    fn validate(&mut self, view: &View, trigger: Trigger) -> Advice {
+        let window = if view.flight < self.terms.initial || view.flight <= self.pipe {
+            let window = self.pipe.max(self.terms.initial);
+            self.enter(view, Phase::Normal, Trigger::RateLimited, Some(window), None);
+            window
+        } else {
+            self.enter(view, Phase::Validating, trigger, Some(view.flight), None);
+            view.flight
+        };
+        Advice { window: Some(window), ..Advice::default() }
+    }
+
+    /// Section 3.5: half of what the path has proved, and the memory is deleted.
+    fn retreat(&mut self, view: &View, trigger: Trigger) -> Advice {
+        let window = (self.pipe / 2).max(self.terms.initial);
+        if let Some(jump) = &mut self.jump {
+            jump.retreat = Some(view.now);
+        }
+        self.refuted = true;
+        self.enter(view, Phase::SafeRetreat, trigger, Some(window), None);
+        Advice { window: Some(window), hold: true, handled: true, ..Advice::default() }
+    }
+
+    /// Whether a loss of the jump may be the radio's: little of it, and packets come back as quickly as ever.
+    fn is_radio(&self, view: &View, loss: &Loss) -> bool {
+        let Some(jump) = self.jump.filter(|_| self.care == Care::Wireless && loss.bytes > 0) else { return false };
+        let share = (jump.bytes as f64 * careful_wireless::SHARE) as u64;
+        let few = jump.lost <= share.max(careful_wireless::PACKETS * self.terms.packet);
+        let risen = view.shortest.zip(view.latest).is_some_and(|(shortest, latest)| has_risen(shortest, latest));
+        few && !risen
+    }
+}
+
+impl Start for CarefulResume {
+    fn sent(&mut self, view: &View, bytes: u64) -> Advice {
+        if self.phase != Phase::Unvalidated {
+            return Advice::default();
+        }
+        if let Some(jump) = &mut self.jump {
+            jump.last = view.now;
+            jump.bytes += bytes;
+        }
+        // Section 3.3: the flight has reached the window, within a packet.
+        if view.flight.saturating_add(self.terms.packet) > view.window {
+            return self.validate(view, Trigger::LastUnvalidatedPacketSent);
+        }
+        Advice::default()
+    }
+
+    fn acknowledged(&mut self, view: &View, sent: Instant, bytes: u64) -> Advice {
+        let of_jump = self.jump.is_some_and(|jump| sent >= jump.first);
+        let is_last = self.jump.is_some_and(|jump| sent >= jump.last);
+        match self.phase {
+            Phase::Normal => Advice::default(),
+            Phase::Reconnaissance => {
+                self.acknowledged = self.acknowledged.saturating_add(bytes);
+                Advice::default()
+            }
+            Phase::Unvalidated if of_jump => {
+                self.pipe = self.pipe.saturating_add(bytes);
+                // Its own packet is part of what the path carries.
+                let view = View { flight: view.flight.saturating_add(bytes), ..*view };
+                self.validate(&view, Trigger::FirstUnvalidatedPacketAcknowledged)
+            }
+            // Until the jump has shown itself, the window is the jump's.
+            Phase::Unvalidated => Advice { hold: true, ..Advice::default() },
+            Phase::Validating => {
+                self.pipe = self.pipe.saturating_add(if of_jump { bytes } else { 0 });
+                if is_last {
+                    self.enter(view, Phase::Normal, Trigger::LastUnvalidatedPacketAcknowledged, None, None);
+                }
+                Advice::default()
+            }
+            Phase::SafeRetreat => {
+                let counts = self.jump.is_some_and(|jump| jump.has(sent));
+                self.pipe = self.pipe.saturating_add(if counts { bytes } else { 0 });
+                if !is_last {
+                    return Advice { hold: true, ..Advice::default() };
+                }
+                // Section 3.5: at most PipeSize, less what the controller takes for congestion.
+                let threshold = (self.pipe as f64 * view.beta) as u64;
+                self.enter(view, Phase::Normal, Trigger::ExitRecovery, None, Some(threshold));
+                Advice { window: Some(view.window), threshold: Some(threshold), hold: true, ..Advice::default() }
+            }
+        }
+    }
+
+    fn heard(&mut self, view: &View) -> Advice {
+        match (self.phase, self.known, view.shortest) {
+            (Phase::Reconnaissance, Some(known), Some(shortest)) => {
+                // Section 3.2: a path of less than half, or more than ten times, is another path.
+                if shortest < known.rtt / 2 || shortest > known.rtt.saturating_mul(10) {
+                    self.ready = false;
+                    self.enter(view, Phase::Normal, Trigger::RttNotValidated, None, None);
+                } else {
+                    // Section 3.2: all of the initial data has arrived, and there is more than the window lets out.
+                    self.ready = self.acknowledged >= self.terms.initial && !view.app_limited;
+                }
+                Advice::default()
+            }
+            (Phase::Unvalidated, _, Some(shortest)) => match self.jump {
+                Some(jump) if view.now.since(jump.first) > shortest.max(view.latest.unwrap_or_default()) => {
+                    self.validate(view, Trigger::RttExceeded)
+                }
+                _ => Advice::default(),
+            },
+            _ => Advice::default(),
+        }
+    }
+
+    fn lost(&mut self, view: &View, loss: &Loss) -> Advice {
+        let trigger = if loss.bytes == 0 { Trigger::EcnCe } else { Trigger::PacketLoss };
+        if let Some(jump) = &mut self.jump
+            && loss.sent >= jump.first
+        {
+            jump.lost = jump.lost.saturating_add(loss.bytes);
+        }
+        match self.phase {
+            Phase::Normal => Advice::default(),
+            Phase::Reconnaissance => {
+                self.ready = false;
+                self.enter(view, Phase::Normal, trigger, None, None);
+                Advice::default()
+            }
+            // Section 3.7: persistent congestion ends careful resume; the controller knows what to do.
+            _ if loss.persistent => {
+                self.refuted = self.phase != Phase::SafeRetreat;
+                self.enter(view, Phase::Normal, trigger, None, None);
+                Advice::default()
+            }
+            Phase::Unvalidated | Phase::Validating if self.is_radio(view, loss) => {
+                if self.phase == Phase::Unvalidated {
+                    return self.validate(view, trigger);
+                }
+                Advice::default()
+            }
+            Phase::Unvalidated | Phase::Validating => self.retreat(view, trigger),
+            // Other packets of the same flight; or of one that was sent since, which is news.
+            Phase::SafeRetreat => match self.jump.and_then(|jump| jump.retreat) {
+                Some(retreat) if loss.sent > retreat => {
+                    let threshold = (self.pipe as f64 * view.beta) as u64;
+                    self.enter(view, Phase::Normal, trigger, None, Some(threshold));
+                    Advice { threshold: Some(threshold), ..Advice::default() }
+                }
+                _ => Advice { hold: true, handled: true, ..Advice::default() },
+            },
+        }
+    }
+
+    fn wants_lease(&self) -> bool {
+        self.phase == Phase::Reconnaissance && self.ready
+    }
+
+    fn leased(&mut self, view: &View, granted: bool) -> Advice {
+        let (Some(known), true) = (self.known, self.wants_lease()) else { return Advice::default() };
+        self.ready = false;
+        if !granted {
+            self.enter(view, Phase::Normal, Trigger::InUse, None, None);
+            return Advice::default();
+        }
+        let window = self.jump_window(&known, view.shortest.unwrap_or(known.rtt));
+        if window <= view.window {
+            // The connection has come as far by itself.
+            self.enter(view, Phase::Normal, Trigger::RateLimited, None, None);
+            return Advice::default();
+        }
+        self.pipe = view.flight;
+        self.jump = Some(Jump { first: view.now, last: view.now, bytes: 0, lost: 0, retreat: None });
+        self.enter(view, Phase::Unvalidated, Trigger::CwndLimited, Some(window), None);
+        Advice { window: Some(window), ..Advice::default() }
+    }
+
+    fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    fn take_refuted(&mut self) -> bool {
+        std::mem::take(&mut self.refuted)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! The worked examples of RFC 9959 and the rules beside them, packet by packet. A packet is 1000 bytes; one is sent each
+//! microsecond, so that its number is its moment.
+
+use super::*;
+
+const PACKET: u64 = 1000;
+const RTT: Duration = Duration::from_millis(100);
+
+/// A sender in numbers of packets.
+struct Story {
+    rule: CarefulResume,
+    view: View,
+    threshold: Option<u64>,
+    /// Packets that were sent.
+    sent: u64,
+}
+
+fn known(packets: u64) -> Remembered {
+    let window = packets * PACKET;
+    Remembered { window, average: window, rtt: RTT, rate: 0, age: Duration::ZERO, trust: Trust::Exact }
+}
+
+/// Packet `number`, from 1 on, was sent then.
+fn moment(number: u64) -> Instant {
+    Instant::from_nanos(1000 * number)
+}
+
+impl Story {
+    fn new(care: Care, remembered: Option<Remembered>) -> Self {
+        let terms = Terms { initial: 10 * PACKET, packet: PACKET, remembered, most: u64::MAX, pacing: 1.0 };
+        let view = View {
+            now: Instant::ZERO,
+            flight: 0,
+            window: 10 * PACKET,
+            latest: Some(RTT),
+            shortest: Some(RTT),
+            app_limited: false,
+            beta: 0.5,
+        };
+        Self { rule: CarefulResume::new(&terms, care), view, threshold: None, sent: 0 }
+    }
+
+    fn follow(&mut self, advice: Advice, grow: u64) {
+        self.view.window = advice.window.unwrap_or(self.view.window + if advice.hold { 0 } else { grow });
+        self.threshold = advice.threshold.or(self.threshold);
+    }
+
+    fn send(&mut self, packets: u64) {
+        for _ in 0..packets {
+            self.sent += 1;
+            self.view.now = self.view.now.max(moment(self.sent));
+            self.view.flight += PACKET;
+            let advice = self.rule.sent(&self.view, PACKET);
+            self.follow(advice, 0);
+        }
+    }
+
+    /// As many as the window lets out.
+    fn fill(&mut self) -> u64 {
+        let packets = self.view.window.saturating_sub(self.view.flight) / PACKET;
+        self.send(packets);
+        packets
+    }
+
+    fn acknowledge(&mut self, numbers: std::ops::RangeInclusive<u64>) {
+        for number in numbers {
+            self.view.flight -= PACKET;
+            let advice = self.rule.acknowledged(&self.view, moment(number), PACKET);
+            // Slow start.
+            let slow = self.threshold.is_none_or(|threshold| self.view.window < threshold);
+            self.follow(advice, if slow { PACKET } else { 0 });
+        }
+        let advice = self.rule.heard(&self.view);
+        self.follow(advice, 0);
+    }
+
+    fn lose(&mut self, number: u64) {
+        self.view.flight -= PACKET;
+        let loss = Loss { sent: moment(number), bytes: PACKET, persistent: false };
+        let advice = self.rule.lost(&self.view, &loss);
+        self.follow(advice, 0);
+    }
+
+    fn packets(&self) -> u64 {
+        self.view.window / PACKET
+    }
+
+    /// The RFC's example up to the jump: the initial window of ten is acknowledged, more is sent, 29 packets are in flight.
+    fn jumped(care: Care) -> Self {
+        let mut story = Self::new(care, Some(known(300)));
+        story.fill();
+        story.acknowledge(1..=9);
+        assert!(!story.rule.wants_lease(), "not all of the initial data has arrived");
+        story.fill();
+        story.view.app_limited = true;
+        story.acknowledge(10..=10);
+        assert!(!story.rule.wants_lease(), "the window is not the limit");
+        story.view.app_limited = false;
+        story.fill();
+        story.acknowledge(11..=19);
+        story.fill();
+        assert_eq!((story.sent, story.view.flight), (48, 29 * PACKET));
+        // Packets of the jump are sent after this moment.
+        story.view.now = moment(48) + Duration::from_nanos(500);
+        let advice = story.rule.leased(&story.view, true);
+        story.follow(advice, 0);
+        assert_eq!(story.rule.phase(), Phase::Unvalidated);
+        story
+    }
+
+    fn events(&mut self) -> Vec<(Phase, Trigger)> {
+        std::iter::from_fn(|| self.rule.poll_event()).map(|event| (event.new, event.trigger)).collect()
+    }
+}
+
+#[test]
+fn ten_then_twenty_nine_in_flight_of_three_hundred_saved_jumps_to_one_hundred_and_fifty() {
+    let mut story = Story::jumped(Care::Standard);
+    assert_eq!((story.packets(), story.rule.pipe), (150, 29 * PACKET));
+    assert_eq!(story.fill(), 121, "packets of the jump");
+    assert_eq!((story.packets(), story.rule.phase()), (150, Phase::Validating));
+    // 29 of before, then those of the jump: each proves a packet more.
+    story.acknowledge(20..=48);
+    assert_eq!(story.rule.pipe, 29 * PACKET);
+    story.acknowledge(49..=168);
+    assert_eq!(story.rule.phase(), Phase::Validating);
+    story.acknowledge(169..=169);
+    assert_eq!((story.rule.phase(), story.rule.pipe, story.threshold), (Phase::Normal, 150 * PACKET, None));
+    assert_eq!(story.packets(), 300, "and slow start went on");
+    assert_eq!(
+        story.events(),
+        [
+            (Phase::Unvalidated, Trigger::CwndLimited),
+            (Phase::Validating, Trigger::LastUnvalidatedPacketSent),
+            (Phase::Normal, Trigger::LastUnvalidatedPacketAcknowledged),
+        ]
+    );
+    assert!(!story.rule.take_refuted());
+}
+
+#[test]
+fn a_sender_that_has_little_to_send_validates_what_it_sent() {
+    let mut story = Story::jumped(Care::Standard);
+    story.send(50);
+    story.acknowledge(20..=48);
+    assert_eq!((story.view.flight, story.packets()), (50 * PACKET, 150));
+    story.acknowledge(49..=49);
+    assert_eq!((story.packets(), story.rule.phase()), (50, Phase::Validating));
+}
+
+#[test]
+fn a_loss_in_the_jump_is_a_safe_retreat_to_half_of_what_was_proved() {
+    let mut story = Story::jumped(Care::Standard);
+    story.fill();
+    story.acknowledge(20..=48);
+    // The RFC counts from 30 on what is 49 here: its packet 64 is our 83, and 34 of the jump have arrived.
+    story.acknowledge(49..=82);
+    assert_eq!(story.rule.pipe, 63 * PACKET);
+    story.lose(83);
+    assert_eq!((story.view.window, story.rule.phase()), (31_500, Phase::SafeRetreat));
+    assert!(story.rule.take_refuted() && !story.rule.take_refuted(), "the memory is deleted, once");
+    // Of the rest of the jump, 57 arrive and 29 do not.
+    story.acknowledge(84..=139);
+    for number in 140..=168 {
+        story.lose(number);
+    }
+    assert_eq!((story.view.window, story.rule.phase()), (31_500, Phase::SafeRetreat), "no growth, no second reduction");
+    story.acknowledge(169..=169);
+    assert_eq!((story.rule.phase(), story.rule.pipe), (Phase::Normal, 120 * PACKET));
+    assert_eq!((story.view.window, story.threshold), (31_500, Some(60 * PACKET)), "PipeSize of 120 by Beta");
+}
+
+#[test]
+fn a_path_of_another_round_trip_time_is_another_path() {
+    for (rtt, jumps) in [(49, false), (50, true), (1000, true), (1001, false)] {
+        let mut story = Story::new(Care::Standard, Some(known(300)));
+        let rtt = Duration::from_millis(rtt);
+        (story.view.latest, story.view.shortest) = (Some(rtt), Some(rtt));
+        story.fill();
+        story.acknowledge(1..=10);
+        assert_eq!(story.rule.wants_lease(), jumps, "{rtt:?}");
+        assert_eq!(story.rule.phase() == Phase::Normal, !jumps, "{rtt:?}");
+    }
+}
+
+#[test]
+fn a_jump_is_never_faster_than_what_was_seen() {
+    let rule = |pacing| {
+        let terms =
+            Terms { initial: 10 * PACKET, packet: PACKET, remembered: Some(known(300)), most: 140 * PACKET, pacing };
+        CarefulResume::new(&terms, Care::Standard)
+    };
+    let jump = |pacing, known: Remembered, rtt| rule(pacing).jump_window(&known, rtt) / PACKET;
+    assert_eq!(jump(1.0, known(300), RTT), 140, "max_jump");
+    assert_eq!(jump(1.25, known(200), RTT), 100);
+    assert_eq!(
+        jump(1.25, known(200), RTT / 2),
+        80,
+        "of a path of half the round trip, by a pacer that is a quarter quicker"
+    );
+    assert_eq!(jump(1.25, Remembered { trust: Trust::Prefix, ..known(200) }, RTT), 50, "a neighbour's memory");
+}
+
+#[test]
+fn congestion_before_the_jump_ends_it_and_the_memory_stays() {
+    let mut story = Story::new(Care::Standard, Some(known(300)));
+    story.fill();
+    story.lose(3);
+    assert_eq!((story.rule.phase(), story.rule.take_refuted()), (Phase::Normal, false));
+    story.acknowledge(4..=10);
+    assert!(!story.rule.wants_lease());
+}
+
+#[test]
+fn without_the_lease_nothing_jumps() {
+    let mut story = Story::new(Care::Standard, Some(known(300)));
+    story.fill();
+    story.acknowledge(1..=10);
+    assert!(story.rule.wants_lease());
+    let advice = story.rule.leased(&story.view, false);
+    assert_eq!((advice, story.rule.phase()), (Advice::default(), Phase::Normal));
+    assert_eq!(story.events(), [(Phase::Normal, Trigger::InUse)]);
+}
+
+#[test]
+fn a_memory_of_a_small_window_is_not_worth_a_jump() {
+    assert_eq!(Story::new(Care::Standard, Some(known(20))).rule.phase(), Phase::Normal);
+}
+
+#[test]
+fn a_mark_and_persistent_congestion_end_the_jump() {
+    for (bytes, persistent, phase) in [(0, false, Phase::SafeRetreat), (PACKET, true, Phase::Normal)] {
+        for care in [Care::Standard, Care::Wireless] {
+            let mut story = Story::jumped(care);
+            story.fill();
+            let loss = Loss { sent: moment(60), bytes, persistent };
+            let advice = story.rule.lost(&story.view, &loss);
+            assert_eq!((story.rule.phase(), advice.handled), (phase, !persistent));
+            assert!(story.rule.take_refuted());
+        }
+    }
+}
+
+#[test]
+fn on_radio_a_few_losses_of_a_jump_are_left_to_the_controller() {
+    let mut story = Story::jumped(Care::Wireless);
+    story.fill();
+    story.acknowledge(20..=60);
+    for number in 61..=66 {
+        let loss = Loss { sent: moment(number), bytes: PACKET, persistent: false };
+        assert_eq!(story.rule.lost(&story.view, &loss), Advice::default(), "{number}");
+        assert_eq!(story.rule.phase(), Phase::Validating);
+    }
+    // A twentieth of 121 packets is six: the seventh is no accident.
+    story.lose(67);
+    assert_eq!(story.rule.phase(), Phase::SafeRetreat);
+}
+
+#[test]
+fn on_radio_a_loss_with_a_risen_round_trip_time_is_congestion() {
+    let mut story = Story::jumped(Care::Wireless);
+    story.fill();
+    story.acknowledge(20..=60);
+    story.view.latest = Some(RTT + Duration::from_millis(13));
+    story.lose(61);
+    assert_eq!(story.rule.phase(), Phase::SafeRetreat);
+}

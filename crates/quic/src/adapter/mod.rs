@@ -1,0 +1,224 @@
+//! A memory of paths for quinn: per-connection windows, round-trip times and receive windows.
+//!
+//! A [`Memory`] is shared by all connections of a process. For each connection it makes a [`Plan`]; the plan is applied to
+//! that connection's own `TransportConfig` ([`Memory::accept`] and [`Memory::connect`] do it for quinn's endpoints). When the
+//! connection's controller goes, what it has learned goes into the history: there is nothing to remember to call.
+//!
+//! ```
+//! use headstart_quic::adapter::{Clock, Memory, Options};
+//! use quinn::{ClientConfig, Connection, Endpoint, TransportConfig};
+//! use std::net::SocketAddr;
+//!
+//! fn memory(clock: Clock, secret: [u8; 16]) -> Memory {
+//!     Memory::new(Options::default(), clock, secret)
+//! }
+//!
+//! async fn fetch(memory: &Memory, from: &Endpoint, to: SocketAddr, tls: ClientConfig) -> Result<Connection, quinn::ConnectionError> {
+//!     let (connecting, _watch) = memory.connect(from, tls, TransportConfig::default(), to, "localhost").unwrap();
+//!     connecting.await
+//! }
+//!
+//! async fn serve(memory: &Memory, endpoint: &Endpoint, tls: &quinn::ServerConfig) {
+//!     while let Some(incoming) = endpoint.accept().await {
+//!         let _connecting = memory.accept(incoming, tls, TransportConfig::default());
+//!     }
+//! }
+//! ```
+
+mod controller;
+mod endpoint;
+mod plan;
+mod qlog;
+
+pub use controller::Controller;
+pub use endpoint::Accepted;
+pub use plan::{Plan, Watch};
+pub use qlog::line as qlog_line;
+
+use headstart_core::cwnd::history::{History, Medium, Outcome, Sample, Settings};
+use headstart_core::cwnd::{controller as controllers, start};
+use headstart_core::path::NetworkId;
+use headstart_core::time::{Duration, Instant};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What is received over a path is remembered apart from what is sent over it.
+const RECEIVING: u64 = 0x7265_6365_6976_6564;
+
+/// A change of phase of a connection, as it is told to whoever listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// The peer.
+    pub remote: SocketAddr,
+    /// The change.
+    pub event: start::Event,
+    /// The first packet number of the jump, if there was one.
+    pub first: Option<u64>,
+    /// The last.
+    pub last: Option<u64>,
+}
+
+/// Who is told of changes of phase; called with the connection's state locked, so it must not wait.
+pub type Listener = Arc<dyn Fn(&Told) + Send + Sync>;
+
+/// How a memory is used.
+#[derive(Clone)]
+pub struct Options {
+    /// The start rule.
+    pub rule: &'static start::Entry,
+    /// The congestion controller.
+    pub controller: &'static controllers::Entry,
+    /// The largest window in bytes that a memory may lead to; the rule's own bound if `None`.
+    pub most: Option<u64>,
+    /// The share of connections that use the memory, 0 to 1; the others start as without it. For comparisons (A/B).
+    pub ratio: f64,
+    /// The network that the host is on.
+    pub network: NetworkId,
+    /// Over what.
+    pub medium: Medium,
+    /// Whether to receive by what is remembered too: flow-control windows that do not cap the sender.
+    pub receive_windows: bool,
+    /// Bounds of the history.
+    pub settings: Settings,
+    /// Who is told of changes of phase.
+    pub listener: Option<Listener>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            rule: start::find(start::DEFAULT).unwrap_or(&start::ALL[0]),
+            controller: controllers::find(controllers::DEFAULT).unwrap_or(&controllers::ALL[0]),
+            most: None,
+            ratio: 1.0,
+            network: NetworkId::default(),
+            medium: Medium::Wired,
+            receive_windows: true,
+            settings: Settings::default(),
+            listener: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("rule", &self.rule)
+            .field("controller", &self.controller)
+            .field("most", &self.most)
+            .field("ratio", &self.ratio)
+            .field("network", &self.network)
+            .field("medium", &self.medium)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Turns quinn's moments into those of the history: the wall clock when it was made, steady since.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: std::time::Instant,
+    wall: Instant,
+}
+
+impl Clock {
+    /// A clock by which `now` was `wall` after 1970.
+    pub fn new(now: std::time::Instant, wall: Duration) -> Self {
+        Self { origin: now, wall: Instant::ZERO + wall }
+    }
+
+    /// The moment of the history that `at` is; what was before this clock is its beginning.
+    pub fn moment(&self, at: std::time::Instant) -> Instant {
+        self.wall + at.saturating_duration_since(self.origin)
+    }
+}
+
+/// The memory of a process. Clones share it.
+#[derive(Clone)]
+pub struct Memory(Arc<Shared>);
+
+struct Shared {
+    options: Options,
+    clock: Clock,
+    history: Mutex<History>,
+    /// Connections that were planned, for the ratio.
+    planned: Mutex<u64>,
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("options", &self.0.options).finish_non_exhaustive()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere leaves numbers behind, no broken promise.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Memory {
+    /// An empty memory. `secret`: 16 random bytes that the installation keeps to itself.
+    pub fn new(options: Options, clock: Clock, secret: [u8; 16]) -> Self {
+        let history = Mutex::new(History::new(options.settings, secret));
+        Self(Arc::new(Shared { options, clock, history, planned: Mutex::new(0) }))
+    }
+
+    /// How it is used.
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// Its clock.
+    pub fn clock(&self) -> Clock {
+        self.0.clock
+    }
+
+    /// Looks at the history, or changes it (a store does: records out, records in). Connections wait meanwhile.
+    pub fn with<T>(&self, look: impl FnOnce(&mut History) -> T) -> T {
+        look(&mut locked(&self.0.history))
+    }
+
+    /// What to do with a connection to `remote` that begins at `now`. `validated`: the peer has shown that it is at this
+    /// address (always true of an address that one connects to); a memory is not used up for an address that may be forged.
+    pub fn plan(&self, now: std::time::Instant, remote: SocketAddr, validated: bool) -> Plan {
+        let moment = self.0.clock.moment(now);
+        let options = &self.0.options;
+        let uses = {
+            let mut planned = locked(&self.0.planned);
+            *planned += 1;
+            // Evenly spread, and the same in each run: no luck in a comparison.
+            let due = |n: u64| (n as f64 * options.ratio.clamp(0.0, 1.0)).floor();
+            due(*planned) > due(*planned - 1)
+        };
+        let (sending, receiving) = self.with(|history| {
+            (
+                history.recall(moment, options.network, remote.ip()),
+                history.recall(moment, NetworkId(options.network.0 ^ RECEIVING), remote.ip()),
+            )
+        });
+        Plan::new(self.clone(), remote, sending.filter(|_| uses), receiving.filter(|_| uses), validated)
+    }
+
+    /// Takes in what was received from `remote`: `bytes` in `took`, over a path whose shortest round trip is `rtt`. For
+    /// clients, whose own sending says nothing of what comes back; the next plan has windows to receive as much.
+    pub fn received(&self, now: std::time::Instant, remote: IpAddr, bytes: u64, took: Duration, rtt: Duration) {
+        let rate = bytes as f64 / took.max(rtt).as_secs_f64().max(1e-6);
+        let window = (rate * rtt.as_secs_f64()) as u64;
+        let (medium, network) = (self.0.options.medium, NetworkId(self.0.options.network.0 ^ RECEIVING));
+        let sample = Sample {
+            window,
+            carried: window,
+            rtt,
+            rate: rate as u64,
+            loss: 0.0,
+            limited: true,
+            outcome: Outcome::Clean,
+            medium,
+        };
+        let moment = self.0.clock.moment(now);
+        self.with(|history| history.learn(moment, network, remote, &sample));
+    }
+}
+
+#[cfg(test)]
+mod tests;

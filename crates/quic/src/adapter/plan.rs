@@ -1,0 +1,120 @@
+//! A connection's plan: what to write into its transport configuration, and how to look at it afterwards.
+
+use super::controller::{Factory, Live};
+use super::{Memory, locked};
+use headstart_core::cwnd::history::{Remembered, Sample};
+use headstart_core::cwnd::start::Phase;
+use headstart_core::time::Duration;
+use quinn::{TransportConfig, VarInt};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+/// quinn's own flow-control window for a stream: 100 Mbit/s over 100 ms. Windows out of history are never smaller.
+pub const STREAM_WINDOW: u64 = 1_250_000;
+/// Nor larger: what a peer may make this host keep in memory for one stream.
+pub const MOST_STREAM_WINDOW: u64 = 64 << 20;
+/// Room beyond what was seen: a window that is just the path's capacity would keep it from being found larger.
+const HEADROOM: u64 = 4;
+
+/// What a connection begins with.
+#[derive(Debug)]
+pub struct Plan {
+    memory: Memory,
+    remote: SocketAddr,
+    sending: Option<Remembered>,
+    receiving: Option<Remembered>,
+    validated: bool,
+}
+
+impl Plan {
+    pub(super) fn new(
+        memory: Memory,
+        remote: SocketAddr,
+        sending: Option<Remembered>,
+        receiving: Option<Remembered>,
+        validated: bool,
+    ) -> Self {
+        Self { memory, remote, sending, receiving, validated }
+    }
+
+    /// What is remembered of the way to the peer; `None` at the first contact, and for connections that the A/B ratio leaves
+    /// out.
+    pub fn remembered(&self) -> Option<Remembered> {
+        self.sending
+    }
+
+    /// The round-trip time to begin with, if one is remembered. It paces the first flight (quinn assumes 333 ms).
+    pub fn initial_rtt(&self) -> Option<Duration> {
+        self.sending.or(self.receiving).map(|known| known.rtt)
+    }
+
+    /// The flow-control window of a stream, in bytes, if what is remembered says that quinn's own would be in the way.
+    pub fn stream_window(&self) -> Option<u64> {
+        if !self.memory.options().receive_windows {
+            return None;
+        }
+        let carried = self.receiving?.window;
+        Some((carried.saturating_mul(HEADROOM)).clamp(STREAM_WINDOW, MOST_STREAM_WINDOW))
+    }
+
+    /// Writes it all into the configuration of this one connection, and hands out a way to look at it.
+    ///
+    /// The configuration must be this connection's own: the window in it is used once. What else it says stays.
+    pub fn apply(self, transport: &mut TransportConfig) -> Watch {
+        if let Some(rtt) = self.initial_rtt() {
+            transport.initial_rtt(rtt);
+        }
+        if let Some(window) = self.stream_window().and_then(|window| VarInt::from_u64(window).ok()) {
+            transport.stream_receive_window(window);
+        }
+        if let Some(known) = self.sending {
+            // quinn buffers so much of a stream before a writer waits: its own is 10 MB.
+            transport.send_window((known.window.saturating_mul(HEADROOM)).clamp(8 * STREAM_WINDOW, MOST_STREAM_WINDOW));
+        }
+        let (factory, watch) = self.into_factory();
+        transport.congestion_controller_factory(Arc::new(factory));
+        watch
+    }
+
+    pub(super) fn into_factory(self) -> (Factory, Watch) {
+        let live = Arc::new(Mutex::new(None));
+        let factory = Factory::new(self.memory, self.remote, self.sending, self.validated, Arc::clone(&live));
+        (factory, Watch { live })
+    }
+}
+
+/// A look at a connection's window while it lives.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    live: Arc<Mutex<Option<Live>>>,
+}
+
+impl Watch {
+    /// The phase of careful resume; `None` before the connection begins and after its end.
+    pub fn phase(&self) -> Option<Phase> {
+        locked(&self.live).as_ref().map(|live| live.sender.phase())
+    }
+
+    /// The window in bytes; `None` before the connection begins and after its end.
+    pub fn window(&self) -> Option<u64> {
+        locked(&self.live).as_ref().map(|live| live.sender.window())
+    }
+
+    /// Bytes in flight; `None` before the connection begins and after its end.
+    pub fn flight(&self) -> Option<u64> {
+        locked(&self.live).as_ref().map(|live| live.sender.flight())
+    }
+
+    /// What it would teach the history now; `None` if too little was acknowledged.
+    pub fn sample(&self) -> Option<Sample> {
+        locked(&self.live).as_ref().and_then(Live::sample)
+    }
+
+    /// Teaches the history what the connection has shown so far. Paper 2 samples when a 0-RTT handshake was accepted; a
+    /// connection that closes is sampled without being asked, one that lives for hours may be from time to time.
+    pub fn learn(&self, now: std::time::Instant) {
+        if let Some(live) = locked(&self.live).as_ref() {
+            live.learn(now);
+        }
+    }
+}

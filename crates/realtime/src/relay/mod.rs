@@ -1,0 +1,20 @@
+//! Relays: between sender and receiver each hop recovers its own losses (paper 4, section 5).
+//!
+//! [`Server`] is the relay of `headstart relay serve`, [`Client`] its other side, [`ports`] the local ports for programs that
+//! know nothing of either. All that is said between them is inside TLS; each knows the other by its key
+//! ([`crate::keys`], docs/decisions/0013). [`run`], [`run_near`] and [`run_far`] are single hops without either, for the lab
+//! and for programs that see to that themselves. What never happens here: a message is read, or a connection is made that
+//! nobody allowed.
+
+mod carry;
+mod client;
+mod hop;
+pub mod ports;
+mod server;
+mod splice;
+
+pub use client::{Client, ClientError};
+pub use headstart_core::realtime::access::{self, Access, AccessError, Destination};
+pub use headstart_core::realtime::preface::Answer;
+pub use hop::{Onward, run, run_far, run_near};
+pub use server::{Event, Server, ServerError, ServerSettings, Tally};

@@ -1,0 +1,279 @@
+//! The relay: who may come, where they may go, and what is between.
+//!
+//! A client is known by its key before it can say anything. It asks for a stream that goes through (a session's two ends are
+//! then beyond the relay: nothing depends on what the relay remembers, and it may be killed and started again), or for one
+//! that is carried over a session with the relay. What a client may ask for is the list's to say; what it costs is bounded: so
+//! many connections, one read of each that is not taken, and for sessions what a session may hold.
+
+use super::carry::carry;
+use super::splice::splice;
+use crate::keys::{self, KeyError, PublicKey, SecretKey};
+use crate::knobs;
+use crate::listener::Listener;
+use headstart_core::realtime::access::{Access, Destination, Host};
+use headstart_core::realtime::preface::{Answer, HEADER, Request, text_length};
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// Connections at most that have not said who they are and what they want; more wait in the kernel. Ours.
+const UNDECIDED: usize = 512;
+/// After a failure to accept: out of descriptors, most likely, and some will come back.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How a relay is to be.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Its key.
+    pub key: SecretKey,
+    /// The keys of those who may use it.
+    pub clients: Vec<PublicKey>,
+    /// Where they may go.
+    pub access: Access,
+    /// Connections at most; whoever comes then is told that the relay is busy.
+    pub most: usize,
+    /// How long a connection may take to say who it is and what it wants, and a destination to answer.
+    pub patience: Duration,
+}
+
+impl ServerSettings {
+    /// For up to 40 000 connections (10 000 sessions with four each), each with ten seconds to say what it wants. Ours.
+    pub fn new(key: SecretKey, clients: Vec<PublicKey>, access: Access) -> Self {
+        Self { key, clients, access, most: 40_000, patience: Duration::from_secs(10) }
+    }
+}
+
+/// What a relay tells of, for its operator. Names and addresses of destinations are in it: nothing for a log that others read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Somebody came who is no client, or said nothing sensible in time.
+    Unknown(SocketAddr),
+    /// A client was answered.
+    Answered(Answer, Option<Destination>),
+}
+
+/// What a relay has done so far.
+#[derive(Debug, Default)]
+pub struct Tally {
+    accepted: AtomicU64,
+    open: AtomicU64,
+    unknown: AtomicU64,
+    answers: [AtomicU64; Answer::ALL.len()],
+}
+
+impl Tally {
+    /// Connections that came in.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Connections that are open.
+    pub fn open(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections of whoever was no client, or said nothing sensible in time.
+    pub fn unknown(&self) -> u64 {
+        self.unknown.load(Ordering::Relaxed)
+    }
+
+    /// How often this was answered.
+    pub fn answered(&self, answer: Answer) -> u64 {
+        self.answers[usize::from(answer.code())].load(Ordering::Relaxed)
+    }
+}
+
+/// A relay that listens.
+pub struct Server {
+    socket: TcpListener,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    tls: TlsAcceptor,
+    settings: ServerSettings,
+    sessions: Listener,
+    undecided: Arc<Semaphore>,
+    tally: Arc<Tally>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Why a relay does not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// Its key is of no use.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The address cannot be listened on.
+    #[error("cannot listen: {0}")]
+    Listen(#[source] io::Error),
+}
+
+impl Server {
+    /// Listens.
+    pub async fn bind(address: impl ToSocketAddrs, settings: ServerSettings) -> Result<Self, ServerError> {
+        let config = keys::server(&settings.key, settings.clients.iter().copied().collect())?;
+        let socket = TcpListener::bind(address).await.map_err(ServerError::Listen)?;
+        let address = socket.local_addr().map_err(ServerError::Listen)?;
+        let shared = Shared {
+            tls: config.into(),
+            settings,
+            sessions: Listener::unbound(),
+            undecided: Arc::new(Semaphore::new(UNDECIDED)),
+            tally: Arc::default(),
+        };
+        Ok(Self { socket, address, shared: Arc::new(shared) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it has done, now and later.
+    pub fn tally(&self) -> Arc<Tally> {
+        Arc::clone(&self.shared.tally)
+    }
+
+    /// Serves until it is dropped, and tells of what happens.
+    pub async fn run(self, tell: impl Fn(Event) + Clone + Send + Sync + 'static) {
+        let mut connections = JoinSet::new();
+        loop {
+            let place = Arc::clone(&self.shared.undecided).acquire_owned().await;
+            let (stream, peer) = tokio::select! {
+                accepted = self.socket.accept() => match accepted {
+                    Ok(accepted) => accepted,
+                    Err(_) => {
+                        tokio::time::sleep(PAUSE).await;
+                        continue;
+                    }
+                },
+                // Those that are done are let go of as they end.
+                Some(_) = connections.join_next() => continue,
+            };
+            self.shared.tally.accepted.fetch_add(1, Ordering::Relaxed);
+            let (shared, tell) = (Arc::clone(&self.shared), tell.clone());
+            connections.spawn(async move {
+                shared.tally.open.fetch_add(1, Ordering::Relaxed);
+                let _closed = Closing(&shared.tally.open);
+                let asked = tokio::time::timeout(shared.settings.patience, shared.hear(stream)).await;
+                drop(place);
+                match asked {
+                    // On the heap: what a connection needs while it lasts is less than what it took to begin it.
+                    Ok(Ok((stream, request))) => Box::pin(shared.serve(stream, request, tell)).await,
+                    _ => {
+                        shared.tally.unknown.fetch_add(1, Ordering::Relaxed);
+                        tell(Event::Unknown(peer));
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Counts a connection as open while it is there.
+struct Closing<'a>(&'a AtomicU64);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+type Client = Box<TlsStream<TcpStream>>;
+
+impl Shared {
+    /// Learns who it is and what they want.
+    async fn hear(&self, stream: TcpStream) -> io::Result<(Client, Request)> {
+        knobs::turn(&stream);
+        knobs::watch(&stream);
+        let mut stream = Box::new(self.tls.accept(stream).await?);
+        let mut bytes = vec![0; HEADER];
+        stream.read_exact(&mut bytes).await?;
+        let header = [bytes[0], bytes[1], bytes[2]];
+        bytes.resize(HEADER + text_length(header).map_err(io::Error::other)?, 0);
+        stream.read_exact(&mut bytes[HEADER..]).await?;
+        match Request::decode(&bytes).map_err(io::Error::other)? {
+            Some((request, _)) => Ok((stream, request)),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    async fn serve(&self, mut stream: Client, request: Request, tell: impl Fn(Event)) {
+        let to = match &request {
+            Request::Through(to) | Request::Open(_, to) => Some(to.clone()),
+            Request::Join(_) => None,
+        };
+        let reached = match (&to, &request) {
+            _ if self.tally.open() > self.settings.most as u64 => Err(Answer::Busy),
+            (Some(to), _) => self.reach(to).await.map(Some),
+            (None, Request::Join(id)) if self.sessions.knows(*id) => Ok(None),
+            (None, _) => Err(Answer::Gone),
+        };
+        let answer = reached.as_ref().err().copied().unwrap_or(Answer::Granted);
+        self.tally.answers[usize::from(answer.code())].fetch_add(1, Ordering::Relaxed);
+        tell(Event::Answered(answer, to));
+        let told = async {
+            stream.write_all(&[answer.code()]).await?;
+            stream.flush().await
+        };
+        let Ok(Ok(())) = tokio::time::timeout(self.settings.patience, told).await else { return };
+        let Ok(target) = reached else {
+            let _ = tokio::time::timeout(self.settings.patience, stream.shutdown()).await;
+            return;
+        };
+        match (request, target) {
+            (Request::Through(_), Some(target)) => {
+                // What breaks off on one side is broken off on the other, and the client's session knows what to do.
+                let _ = splice(stream, target).await;
+            }
+            (Request::Open(id, _), Some(target)) => {
+                if let Some(session) = self.sessions.begin(id, stream).await {
+                    carry(target, session, pending()).await;
+                }
+            }
+            _ => self.sessions.add(stream),
+        }
+    }
+
+    /// Connects to a destination that is allowed.
+    async fn reach(&self, to: &Destination) -> Result<TcpStream, Answer> {
+        if !self.settings.access.may_resolve(to) {
+            return Err(Answer::Refused);
+        }
+        let within = self.settings.patience;
+        let addresses: Vec<SocketAddr> = match &to.host {
+            Host::Address(ip) => vec![(*ip, to.port).into()],
+            Host::Name(name) => {
+                let looked_up = tokio::time::timeout(within, tokio::net::lookup_host((name.as_str(), to.port))).await;
+                looked_up.ok().and_then(Result::ok).ok_or(Answer::Unreachable)?.collect()
+            }
+        };
+        let mut answer = if addresses.is_empty() { Answer::Unreachable } else { Answer::Refused };
+        for address in addresses.into_iter().filter(|at| self.settings.access.allows(to, at.ip())) {
+            match tokio::time::timeout(within, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
+                    knobs::turn(&stream);
+                    return Ok(stream);
+                }
+                _ => answer = Answer::Unreachable,
+            }
+        }
+        Err(answer)
+    }
+}
