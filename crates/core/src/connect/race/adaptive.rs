@@ -182,11 +182,12 @@ fn preference(view: &View<'_>, addr: IpAddr) -> (bool, bool, Duration) {
     let off = view.path.is_suspended(family, view.now) || view.path.family(family).wants_probe(view.now);
     let guess = || {
         let guess = view.path.family(family).rtt?.smoothed;
-        let other = |a: &IpAddr| Family::of(*a) != family && !view.path.is_failing(*a, view.now);
-        let open = !view.path.is_suspended(family.other(), view.now);
-        let of_other =
-            view.addresses().into_iter().filter(|a| open && other(a)).filter_map(|a| measured(view, a)).min();
-        Some(of_other.map_or(guess, |best| guess.max(best + Duration::from_nanos(1))))
+        let good =
+            |a: &IpAddr| !view.path.is_failing(*a, view.now) && !view.path.is_suspended(Family::of(*a), view.now);
+        // Who was measured of this name, those of the other family before an equal guess.
+        let known = |a: IpAddr| Some((measured(view, a)?, Family::of(a) != family));
+        let best = view.addresses().into_iter().filter(good).filter_map(known).min();
+        Some(best.map_or(guess, |(best, other)| guess.max(best + Duration::from_nanos(other.into()))))
     };
     // Where nothing is known, the standard's preference stands: IPv6 first, IPv4 last.
     let unknown = if family == Family::V6 { Duration::ZERO } else { Duration::MAX };
