@@ -11,6 +11,8 @@ use std::net::TcpStream;
 
 /// 64 MiB: a body of a request is kept until it is sent on.
 const LONGEST_BODY: usize = 64 << 20;
+/// 128 MiB: an answer is kept until it is whole, and a file of a recording is not read if it is longer than twice that.
+const LONGEST_ANSWER: u64 = MAX_FILE / 2;
 /// The first byte of a handshake of TLS (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 22;
 
@@ -108,13 +110,13 @@ fn refusal(status: &str, why: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\n{fields}\r\nContent-Length: {length}\r\n\r\n{why}\n").into_bytes()
 }
 
-/// A body as it is on the wire, which is read from `from` behind what is in `read`; `tell` gets it as it comes. Whether it was
-/// all there.
+/// A body as it is on the wire, which is read from `from` behind what is in `read`; `tell` gets it as it comes, and whether that
+/// is its end, as far as one can know (at once, with nothing, if nothing is there yet). Whether it was all there.
 fn body(
     from: &mut (impl Stream + ?Sized),
     read: &mut Vec<u8>,
     framing: Framing,
-    mut tell: impl FnMut(&[u8]) -> io::Result<()>,
+    mut tell: impl FnMut(&[u8], bool) -> io::Result<()>,
 ) -> io::Result<bool> {
     let (mut chunks, mut seen) = (Chunks::default(), 0u64);
     loop {
@@ -123,10 +125,11 @@ fn body(
             Framing::Chunked => chunks.take(read, |_| ()).map_err(broken)?,
             Framing::UntilClose => read.len(),
         };
-        tell(&read[..taken])?;
-        read.drain(..taken);
         seen += taken as u64;
-        if framing == Framing::Length(seen) || (framing == Framing::Chunked && chunks.done()) {
+        let last = framing == Framing::Length(seen) || (framing == Framing::Chunked && chunks.done());
+        tell(&read[..taken], last)?;
+        read.drain(..taken);
+        if last {
             return Ok(true);
         }
         if !more(&mut &mut *from, read)? {
@@ -141,13 +144,6 @@ struct Conversation<'s> {
     upstream: Option<Upstream>,
     /// Whom a tunnel leads to.
     through: Option<Server>,
-}
-
-/// An answer that was passed on.
-struct Passed {
-    exchange: Option<Exchange>,
-    /// The connection to the program ends with it.
-    close: bool,
 }
 
 impl Conversation<'_> {
@@ -173,7 +169,7 @@ impl Conversation<'_> {
                 request.fields.retain(|(name, _)| !name.eq_ignore_ascii_case(b"expect"));
             }
             let mut whole = Vec::new();
-            let kept = body(stream, &mut read, framing, |bytes| {
+            let kept = body(stream, &mut read, framing, |bytes, _| {
                 whole.extend(bytes);
                 if whole.len() > LONGEST_BODY { Err(broken("a body of more than 64 MiB")) } else { Ok(()) }
             });
@@ -185,11 +181,7 @@ impl Conversation<'_> {
                 }
                 Err(e) => return Err(e),
             }
-            let passed = self.pass(stream, request, &server)?;
-            if let Some(exchange) = &passed.exchange {
-                self.shared.keep(exchange);
-            }
-            if passed.close || closes {
+            if self.pass(stream, request, &server)? || closes {
                 return Ok(());
             }
         }
@@ -220,8 +212,9 @@ impl Conversation<'_> {
         Ok((request, server, closes))
     }
 
-    /// Asks the server, over the last connection if it leads there, and passes on what it says.
-    fn pass(&mut self, program: &mut impl Stream, request: Message, server: &Server) -> io::Result<Passed> {
+    /// Asks the server, over the last connection if it leads there, and passes on what it says. Whether the program's connection
+    /// ends with it.
+    fn pass(&mut self, program: &mut impl Stream, request: Message, server: &Server) -> io::Result<bool> {
         let name = || {
             let (line, host) = (String::from_utf8_lossy(&request.first_line), &server.host);
             format!("{host}: {line}")
@@ -244,64 +237,67 @@ impl Conversation<'_> {
     }
 
     /// Tells the program that there is no answer.
-    fn fail(&self, program: &mut impl Stream, what: &str, why: &io::Error) -> io::Result<Passed> {
+    fn fail(&self, program: &mut impl Stream, what: &str, why: &io::Error) -> io::Result<bool> {
         self.shared.complain(format!("{what}: {why}"));
         program.write_all(&refusal("502 Bad Gateway", &format!("headstart lab record: {what}: {why}")))?;
         program.flush()?;
-        Ok(Passed { exchange: None, close: true })
+        Ok(true)
     }
 
-    /// Passes an answer on as it comes.
+    /// Passes an answer on as it comes, and keeps it. Whether the program's connection ends with it.
     fn answer(
         &mut self,
         program: &mut impl Stream,
         request: Message,
         mut upstream: Upstream,
-        (raw, mut response): (Vec<u8>, Message),
+        (mut raw, response): (Vec<u8>, Message),
         name: &str,
-    ) -> io::Result<Passed> {
+    ) -> io::Result<bool> {
         let framing = match head::of_response(&response, request.word(0)) {
             Ok(framing) => framing,
             Err(bad) => return self.fail(program, name, &broken(bad)),
         };
-        program.write_all(&raw)?;
-        let (mut kept, mut too_long) = (Vec::new(), false);
-        let mut gone = None;
-        let whole = body(&mut *upstream.stream, &mut upstream.read, framing, |bytes| {
-            if let Err(e) = program.write_all(bytes).and_then(|()| program.flush()) {
-                let kind = e.kind();
-                gone = Some(e);
-                return Err(kind.into());
-            }
-            too_long |= (kept.len() + bytes.len()) as u64 > MAX_FILE / 2;
+        let close = head::closes(&response) || framing == Framing::UntilClose;
+        let (mut kept, mut too_long, mut gone) = (Vec::new(), false, false);
+        let (ip, Server { scheme, port, .. }) = (upstream.ip, upstream.server.clone());
+        let mut exchange = Exchange { ip, port, scheme, request, response };
+        let whole = body(&mut *upstream.stream, &mut upstream.read, framing, |bytes, last| {
+            too_long |= (kept.len() + bytes.len()) as u64 > LONGEST_ANSWER;
             if !too_long {
                 kept.extend(bytes);
             }
-            Ok(())
+            if last && !too_long {
+                // Before the program has all of it: what a program has seen when it ends is recorded.
+                exchange.response.body = std::mem::take(&mut kept);
+                self.shared.keep(&exchange);
+            }
+            let out = [std::mem::take(&mut raw).as_slice(), bytes].concat();
+            program.write_all(&out).and_then(|()| program.flush()).inspect_err(|_| gone = true)
         });
-        if let Some(e) = gone {
+        if gone {
             self.shared.complain(format!("{name}: the program went away before the end of the answer"));
-            return Err(e);
+            return whole.map(|_| true);
         }
         let why = match whole {
-            Ok(true) if too_long => Some(format!("the answer is longer than {} bytes", MAX_FILE / 2)),
+            Ok(true) if too_long => Some(format!("the answer is longer than {LONGEST_ANSWER} bytes")),
             Ok(true) => None,
             Ok(false) => Some("the server broke off".to_owned()),
             Err(e) => Some(e.to_string()),
         };
-        let close = head::closes(&response) || framing == Framing::UntilClose;
         if let Some(why) = why {
             self.shared.complain(format!("{name}: {why}"));
             // The program must see a broken answer as one.
-            return Ok(Passed { exchange: None, close: true });
+            return Ok(true);
         }
-        response.body = kept;
-        let Server { scheme, port, .. } = upstream.server;
-        let exchange = Exchange { ip: upstream.ip, port, scheme, request, response };
+        if framing == Framing::UntilClose {
+            // That it is whole, the program learns by the end of the connection, which is to come.
+            exchange.response.body = kept;
+            self.shared.keep(&exchange);
+        }
         if !close {
             self.upstream = Some(upstream);
         }
-        Ok(Passed { exchange: Some(exchange), close })
+        Ok(close)
     }
 }
 

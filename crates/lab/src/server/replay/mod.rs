@@ -109,7 +109,7 @@ fn is_page(recorded: &Message) -> bool {
 fn over_tls<'v>(name: &[u8], value: &'v [u8]) -> Cow<'v, [u8]> {
     match value.strip_prefix(b"http://") {
         Some(origin) if name.eq_ignore_ascii_case(b"access-control-allow-origin") => {
-            [b"https://", origin].concat().into()
+            [b"https://".as_slice(), origin].concat().into()
         }
         _ => value.into(),
     }
