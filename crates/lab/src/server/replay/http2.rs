@@ -95,7 +95,7 @@ fn make(recorded: &Message, upgraded: bool) -> Option<(Response<()>, Vec<u8>)> {
         let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(&value)) else { continue };
         let wrong_length =
             name == http::header::CONTENT_LENGTH && value.as_bytes() != content.len().to_string().as_bytes();
-        if !OF_CONNECTIONS.contains(&name.as_str()) && !(wrong_length && !content.is_empty()) {
+        if !OF_CONNECTIONS.contains(&name.as_str()) && (!wrong_length || content.is_empty()) {
             head.headers_mut().append(name, value);
         }
     }
