@@ -12,5 +12,6 @@ pub mod report;
 pub mod scenario;
 pub mod server;
 pub mod sim;
+pub mod socket_loader;
 pub mod stats;
 pub mod world;

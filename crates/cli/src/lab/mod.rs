@@ -1,6 +1,7 @@
 //! `headstart lab`: emulated networks, experiments, reports.
 
 pub mod progress;
+mod record;
 mod report;
 pub mod run;
 mod scenario;
@@ -24,6 +25,10 @@ pub enum Verb {
     Scenario(scenario::Args),
     /// Run a shell or a program behind an emulated link.
     Shell(Shell),
+    /// Run a program through a proxy that stores every request and its answer, TLS included.
+    Record(record::Record),
+    /// Run a program behind an emulated link where a recording is served again.
+    Replay(record::Replay),
 }
 
 /// Arguments of `headstart lab list`.
@@ -65,6 +70,8 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Run(args) => run::run(&args),
         Verb::Report(args) => report::run(&args),
         Verb::Scenario(args) => scenario::run(&args),
+        Verb::Record(args) => record::record(&args),
+        Verb::Replay(args) => record::replay(&args),
         Verb::Shell(args) => {
             headstart_link::parse_duplex(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
             let Shell { link, ports, events, pcapng, command } = args;

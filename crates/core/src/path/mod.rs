@@ -125,8 +125,13 @@ impl Network {
                 self.family_mut(family).connected(rtt);
                 self.peer_mut(addr, now).connected(now, rtt);
             }
-            // What was given up early is known to take at least that long.
-            Outcome::Abandoned(waited) if waited < UNANSWERED_AFTER => self.peer_mut(addr, now).outlasted(now, waited),
+            Outcome::Abandoned(waited) if waited < UNANSWERED_AFTER => {
+                // What was given up early takes at least that long. Where less was expected, that is news; else it says
+                // nothing: an attempt that was given up after 2 ms shows no host that is 2 ms away.
+                let expected = self.expected_rtt(addr).or(self.family(family.other()).rtt);
+                let news = expected.is_some_and(|expected| expected.smoothed < waited);
+                self.peer_mut(addr, now).outlasted(now, news.then_some(waited));
+            }
             Outcome::Abandoned(_) | Outcome::Failed => {
                 self.peer_mut(addr, now).failed(now);
                 self.family_mut(family).failed(now, addr);
@@ -307,6 +312,19 @@ mod tests {
         assert_eq!(rtt(&net), Duration::from_millis(20), "that says nothing new");
         net.record(at(0), v6(1), Outcome::Abandoned(Duration::from_millis(70)));
         assert_eq!(rtt(&net), Duration::from_millis(70));
+    }
+
+    #[test]
+    fn an_attempt_that_was_given_up_at_once_shows_no_host_that_is_near() {
+        let mut net = Network::default();
+        net.record(at(0), v6(1), Outcome::Abandoned(Duration::from_millis(2)));
+        assert_eq!(net.peer(v6(1)).unwrap().rtt, None);
+        net.record(at(0), v6(2), Outcome::Connected(Duration::from_millis(40)));
+        net.record(at(0), v6(1), Outcome::Abandoned(Duration::from_millis(30)));
+        assert_eq!(net.peer(v6(1)).unwrap().rtt, None, "it may well be as far as its family");
+        let v4 = IpAddr::from([192, 0, 2, 1]);
+        net.record(at(0), v4, Outcome::Abandoned(Duration::from_millis(41)));
+        assert_eq!(net.peer(v4).unwrap().rtt.map(|r| r.smoothed), Some(Duration::from_millis(41)));
     }
 
     #[test]

@@ -38,12 +38,11 @@ impl PeerHistory {
         self.failing_until = None;
     }
 
-    /// A handshake was given up after `waited` without an answer: the round-trip time is no less than that.
-    pub(super) fn outlasted(&mut self, now: Instant, waited: Duration) {
+    /// A handshake was given up without an answer. If that took longer than was expected, the round-trip time is no less
+    /// than what was `waited`.
+    pub(super) fn outlasted(&mut self, now: Instant, waited: Option<Duration>) {
         self.last_used = now;
-        if self.rtt.is_none_or(|known| known.smoothed < waited) {
-            self.rtt = Some(RttEstimate::first(waited));
-        }
+        self.rtt = waited.map(RttEstimate::first).or(self.rtt);
     }
 
     pub(super) fn failed(&mut self, now: Instant) {

@@ -127,7 +127,8 @@ impl Chromium {
             "--disable-sync",
             "--disable-dev-shm-usage",
             "--disable-features=OptimizationHints,MediaRouter,Translate",
-            "--window-size=1366,768",
+            // The screen of the lab's recordings, by which their pages choose among images.
+            "--window-size=1920,1200",
         ]);
         command.arg(format!("--ignore-certificate-errors-spki-list={key_hash}"));
         command.arg(format!("--user-data-dir={}", profile.display())).arg("about:blank");

@@ -21,10 +21,12 @@ mod stopwatch;
 mod target;
 pub mod tcp_slowness;
 mod verdict;
+mod waterfall;
 
 pub use claims::{Claim, Claims, ClaimsError, Figure, Instrument};
 pub use outcome::{Condition, FORMAT_VERSION, Outcome, OutcomeError, Price, Row, Series};
 pub use verdict::{Direction, Verdict, judge};
+pub use waterfall::{Fall, Waterfall};
 
 use std::fmt;
 use std::path::PathBuf;

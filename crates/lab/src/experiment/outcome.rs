@@ -3,7 +3,7 @@
 //! The shape of a [`Row`] and of [`Outcome::last_line`] is read by other programs and changes only together with
 //! [`FORMAT_VERSION`]. Numbers that are not known are null, never zero; nothing here measures.
 
-use super::{Claims, ClaimsError, Direction, Verdict, judge};
+use super::{Claims, ClaimsError, Direction, Verdict, Waterfall, judge};
 use crate::device::DeviceState;
 use crate::stats::{self, Interval, Pairing, Statistic, StatsError};
 use serde::{Deserialize, Serialize};
@@ -238,6 +238,9 @@ pub struct Outcome {
     pub samples: Vec<Series>,
     /// What each arm cost.
     pub prices: Vec<Price>,
+    /// Page loads to be drawn; of one condition and page each under several arms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waterfalls: Vec<Waterfall>,
     /// The conditions in words.
     pub conditions: Vec<Condition>,
     /// How it was measured, one paragraph each.
@@ -260,6 +263,7 @@ impl Outcome {
             rows: Vec::new(),
             samples: Vec::new(),
             prices: Vec::new(),
+            waterfalls: Vec::new(),
             conditions: Vec::new(),
             method: Vec::new(),
             notes: Vec::new(),

@@ -28,7 +28,7 @@ pub use certificate::{Certificate, Drops, Lateness};
 pub use enter::{Entered, Entry};
 pub use nodes::{Nodes, on_node};
 pub use settings::{PortKind, Settings, UnknownPortKind};
-pub use shell::{default_world, shell, shell_with};
+pub use shell::{default_world, run_command, shell, shell_with};
 pub(crate) use topology::PREFERRED_CONGESTION_CONTROL;
 pub use visitor::{Visited, Visitor};
 
@@ -243,6 +243,13 @@ impl Network {
     /// What each address has accepted so far.
     pub fn accepted(&self) -> BTreeMap<IpAddr, Accepted> {
         self.web.accepted()
+    }
+
+    /// Frees port 80 of every site: the ordinary web server takes no new connections there. What the sites have
+    /// [accepted](Self::accepted) stays known.
+    pub fn stop_web_server(&self) -> Result<(), Error> {
+        let io = |source| Error::Io { what: "stopping the web server".into(), source };
+        self.web.accepted().into_keys().try_for_each(|ip| self.web.close(ip)).map_err(io)
     }
 
     /// Congestion control that the client's connections begin with; a program that wants another has to ask for it after

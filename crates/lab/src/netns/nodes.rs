@@ -151,7 +151,7 @@ pub fn on_node(scenario: &Scenario, node: usize, command: &[OsString]) -> Result
     let hosts =
         OpenOptions::new().append(true).open(HOSTS).and_then(|mut file| file.write_all(names(scenario).as_bytes()));
     hosts.map_err(|source| Error::Io { what: format!("adding the names of nodes to {HOSTS}"), source })?;
-    let status = shell::run(command, |command| nodes.adopt(node, command))?;
+    let status = shell::run_command(command, |command| nodes.adopt(node, command))?;
     shell::vouch(&nodes.certificate());
     Ok(status)
 }

@@ -47,7 +47,7 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Resu
     }
     let Some(outer) = outer else {
         let network = Network::build_with(&default_world(link), settings)?;
-        let status = run(command, |command| network.adopt(command))?;
+        let status = run_command(command, |command| network.adopt(command))?;
         vouch(&network.certificate());
         return Ok(status);
     };
@@ -57,7 +57,7 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Resu
     let cable = Cable { name: topology::ACCESS_NAME.into(), ends: topology::ACCESS, link: spec, ahead: kind.quantum() };
     let emulator = Emulator::start(&[cable], seed, ports, Peers::new(), Clock::new(), settings)
         .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
-    let status = run(command, |command| {
+    let status = run_command(command, |command| {
         wires.client.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
         command.env_remove(super::enter::INSIDE).env(BLOCK, wires.block.to_string());
         Ok(())
@@ -72,8 +72,9 @@ fn outer_block() -> Result<Option<Block>, Error> {
     text.parse().map(Some).map_err(|e| Error::World(format!("{BLOCK} is set, but {e}; unset it")))
 }
 
-/// Runs the command to its end. 126, 127 and 128 + n as shells have it.
-pub(super) fn run(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Result<(), Error>) -> Result<i32, Error> {
+/// Runs `command` (the user's `$SHELL` if empty) to its end, as `adopt` has set it up; the keyboard's signals are its own. Its
+/// exit status: 126, 127 and 128 + n as shells have it.
+pub fn run_command(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Result<(), Error>) -> Result<i32, Error> {
     let shell = || std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
     let (program, args) = match command {
         [] => (shell(), &[][..]),

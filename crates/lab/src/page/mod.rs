@@ -78,6 +78,12 @@ impl Kind {
         !matches!(self, Self::Xhr | Self::Media | Self::Other)
     }
 
+    /// Whether it is of use before it is whole, so that a server may send it in turns with others (RFC 9218, "incremental"): as
+    /// Chromium says it (Blink, `ShouldLoadIncremental`), all but style sheets, scripts and fonts.
+    pub fn is_incremental(self) -> bool {
+        !matches!(self, Self::Css | Self::Js | Self::Font)
+    }
+
     /// The urgency of RFC 9218 that Chromium gives it where no priority is recorded; 0 is the most urgent.
     pub fn urgency(self) -> u8 {
         match self {
@@ -229,6 +235,26 @@ pub enum PageError {
 }
 
 impl Page {
+    /// A page of nothing but hosts: an object of each, all at once, over `protocol`.
+    pub fn of_hosts(names: impl Iterator<Item = String>, protocol: Protocol) -> Self {
+        let host = |name| Host { name, leg: Duration::ZERO, own: false };
+        let hosts: Vec<Host> = names.map(host).collect();
+        let object = |host| Object {
+            host,
+            protocol,
+            kind: Kind::Other,
+            status: 200,
+            request_bytes: 0,
+            response_bytes: 0,
+            think: Duration::ZERO,
+            urgency: Kind::Other.urgency(),
+            structure: Start::AtOnce,
+            gate: Start::AtOnce,
+        };
+        let objects = (0..hosts.len()).map(object).collect();
+        Self { name: String::new(), site: String::new(), main: 0, hosts, objects }
+    }
+
     /// Bytes of all responses.
     pub fn bytes(&self) -> u64 {
         self.objects.iter().map(|o| o.response_bytes).sum()

@@ -227,10 +227,15 @@ pub fn pages(seed: u64, count: usize) -> impl Iterator<Item = Page> {
     (0..count as u64).map(move |n| page(seed.wrapping_mul(1_000_003).wrapping_add(n)))
 }
 
+/// How far beyond the access link a host is; hosts of the page's own site (`own`) are otherwise far than others.
+pub fn leg(rng: &mut fastrand::Rng, own: bool) -> Duration {
+    if own { &LEG_OWN } else { &LEG_OTHER }.draw_ms(rng)
+}
+
 fn host(rng: &mut fastrand::Rng, i: usize) -> Host {
     // Own hosts are about one in nine: 541 of 4677.
     let own = i == 0 || rng.f64() < 0.05;
-    Host { name: format!("h{i}"), leg: if own { &LEG_OWN } else { &LEG_OTHER }.draw_ms(rng), own }
+    Host { name: format!("h{i}"), leg: leg(rng, own), own }
 }
 
 fn protocol(rng: &mut fastrand::Rng, host: usize) -> Protocol {

@@ -4,7 +4,7 @@
 //! machine. Light and dark by the reader's preference; readable on a telephone; no script. Its content security policy
 //! forbids every fetch, so that a mistake in here cannot make one.
 
-use super::plot::{Arm, Bar, BarGroup, Caption, bars, boxes, cdf};
+use super::plot::{Arm, Bar, BarGroup, Caption, bars, boxes, cdf, waterfall};
 use super::{Table, escape, summary, title};
 use crate::experiment::{Claims, Outcome, Row, Series};
 use std::fmt::Write;
@@ -81,6 +81,7 @@ impl Article<'_> {
         for (i, condition) in self.conditions().into_iter().enumerate() {
             self.write_condition(out, i, condition);
         }
+        self.write_waterfalls(out);
         section(out, "What each arm cost", &summary::prices(&o.prices));
         paragraphs(out, "How it was measured", &o.method);
         section(out, "State of the machine", &summary::machine(o));
@@ -141,6 +142,30 @@ impl Article<'_> {
             figure(out, &heading, &[cdf(&name("d"), &arms), boxes(&name("b"), &arms)], &table);
         }
         *out += "</section>\n";
+    }
+
+    /// Page loads under several arms, one below the other over one time axis.
+    fn write_waterfalls(&self, out: &mut String) {
+        let all = &self.outcome.waterfalls;
+        let Some(first) = all.first() else { return };
+        let until = all.iter().flat_map(|w| w.falls.iter().map(|f| f.end_ms)).fold(1.0, f64::max);
+        let heading = format!("A page load in {}: page {}", first.condition, first.page);
+        let _ = writeln!(
+            out,
+            "<section><h2>{0}</h2>\n<figure><figcaption>{0}</figcaption>\n<div class=\"plots\">",
+            escape::html(&heading)
+        );
+        for (n, load) in all.iter().enumerate() {
+            let title = format!("{} under {}: load event after {:.0} ms", load.page, load.arm, load.load_ms);
+            let caption = Caption {
+                id: format!("{}-w{n}", self.id),
+                title,
+                axis: format!("{}: time since the start (ms)", load.arm),
+            };
+            *out += &waterfall(&caption, load, until);
+        }
+        let table = summary::waterfalls(all);
+        let _ = write!(out, "</div>\n{}</figure>\n</section>\n", table.to_html(true));
     }
 
     fn bar_groups(&self, rows: &[&Row]) -> Vec<BarGroup> {

@@ -1,7 +1,7 @@
 //! Synthetic data for the tests of the report, marked as such wherever it could be read as a result.
 
 use crate::device::DeviceState;
-use crate::experiment::{Claims, Condition, Outcome, Price, Row, Series};
+use crate::experiment::{Claims, Condition, Fall, Outcome, Price, Row, Series, Waterfall};
 use crate::stats::{Pairing, Statistic};
 
 /// Log-normal variates around `middle`: skewed to the right like latencies.
@@ -13,6 +13,23 @@ fn latencies(rng: &mut fastrand::Rng, middle: f64, spread: f64, n: usize) -> Vec
             middle * (spread * normal).exp()
         })
         .collect()
+}
+
+/// A page load of nine objects, one after the other.
+fn fall(arm: &str, factor: f64) -> Waterfall {
+    let object = |n: u32| {
+        let at = |ms: f64| (f64::from(n) * 40.0 + ms) * factor;
+        let (kind, host) = (if n == 0 { "doc" } else { "img" }.to_owned(), format!("h{}", n % 3));
+        Fall { kind, host, wanted_ms: at(0.0), sent_ms: at(25.0), first_byte_ms: at(60.0), end_ms: at(80.0) }
+    };
+    let falls = (0..9).map(object).collect();
+    Waterfall {
+        condition: "ipv6-slower".into(),
+        arm: arm.into(),
+        page: "synthetic".into(),
+        load_ms: 400.0 * factor,
+        falls,
+    }
 }
 
 /// An outcome with everything that a page can show.
@@ -50,6 +67,7 @@ pub fn outcome() -> Outcome {
         }
         o.samples.extend(times);
     }
+    o.waterfalls = [("bare", 1.0), ("adaptive", 0.8)].map(|(arm, factor)| fall(arm, factor)).to_vec();
     o.conditions = vec![
         Condition {
             name: "ipv6-slower".into(),

@@ -4,7 +4,7 @@
 
 use super::number::{self, NONE, figure};
 use super::table::{Kind, Table};
-use crate::experiment::{Claims, Outcome, Price, Row, Series, Verdict};
+use crate::experiment::{Claims, Fall, Outcome, Price, Row, Series, Verdict, Waterfall};
 use crate::stats::{Interval, median, quantile};
 
 /// Sentences for the top of the report: what became of the claims, then the first comparisons.
@@ -203,6 +203,27 @@ pub fn samples(caption: &str, series: &[&Series]) -> Table {
         ]);
     }
     table.without_blank_columns(NONE)
+}
+
+/// Page loads that are drawn: how long each took, and when its objects had come.
+pub fn waterfalls(all: &[Waterfall]) -> Table {
+    let columns = [
+        ("Arm", Kind::Text),
+        ("Load event (ms)", Kind::Number),
+        ("Objects", Kind::Number),
+        ("Waited for connections, mean (ms)", Kind::Number),
+        ("First bytes, mean (ms)", Kind::Number),
+    ];
+    let mut table = Table::new("The loads in the picture", &columns);
+    for load in all {
+        let mean = |of: fn(&Fall) -> f64| match load.falls.len() {
+            0 => NONE.into(),
+            n => figure(load.falls.iter().map(of).sum::<f64>() / n as f64),
+        };
+        let (waited, first) = (mean(|f| f.sent_ms - f.wanted_ms), mean(|f| f.first_byte_ms));
+        table.push([load.arm.clone(), figure(load.load_ms), load.falls.len().to_string(), waited, first]);
+    }
+    table
 }
 
 /// What each arm cost: an arm of a condition a row, a kind of cost a column.

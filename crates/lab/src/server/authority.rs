@@ -16,6 +16,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 /// Why there is no certificate.
@@ -27,6 +28,9 @@ pub enum AuthorityError {
     /// TLS refuses what was made.
     #[error("setting up TLS with a certificate of the lab: {0}")]
     Tls(#[from] rustls::Error),
+    /// More were asked for than one run needs.
+    #[error("making a certificate of the lab: {0} were made in this run, and no more are")]
+    TooMany(usize),
     /// The certificate could not be written where programs read it.
     #[error("writing {path}: {source}; is the folder there, and writable?")]
     Write {
@@ -46,6 +50,22 @@ pub struct Trust {
     pub key_hash: String,
 }
 
+impl Trust {
+    /// Tells `command`, by the variables that programs and their libraries know; browsers have to be told of the hash.
+    pub fn introduce(&self, command: &mut Command) {
+        const KNOWN: [&str; 6] = [
+            "CURL_CA_BUNDLE",
+            "SSL_CERT_FILE",
+            "REQUESTS_CA_BUNDLE",
+            "NODE_EXTRA_CA_CERTS",
+            "GIT_SSL_CAINFO",
+            "HEADSTART_LAB_CA",
+        ];
+        KNOWN.iter().for_each(|name| _ = command.env(name, &self.certificate));
+        command.env("HEADSTART_LAB_KEY_HASH", &self.key_hash);
+    }
+}
+
 /// A certificate authority of one run.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -61,13 +81,7 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, "headstart lab, one run");
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
         let certificate = folder.join("ca.pem");
-        let write = || {
-            // A file of an earlier run must not stay behind a name that was there already.
-            let _ = fs::remove_file(&certificate);
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&certificate)?;
-            file.write_all(issuer.pem().as_bytes())
-        };
-        write().map_err(|source| AuthorityError::Write { path: certificate.clone(), source })?;
+        write_private(&certificate, issuer.pem().as_bytes())?;
         let key = ring::digest::digest(&ring::digest::SHA256, &issuer.key().subject_public_key_info());
         let key_hash = STANDARD.encode(key);
         Ok(Self { issuer, trust: Trust { certificate, key_hash } })
@@ -103,6 +117,20 @@ impl Authority {
         Ok(Arc::new(config))
     }
 
+    /// A key and a certificate (with the authority's behind it) of their own in `folder`, as PEM files that only their owner
+    /// reads, for a server that goes by `names` and is a program of its own: the certificate, the key.
+    pub fn files(&self, names: &[&str], folder: &Path) -> Result<(PathBuf, PathBuf), AuthorityError> {
+        let (chain, key) = self.certificate(names)?;
+        let block = |what: &str, der: &[u8]| {
+            format!("-----BEGIN {what}-----\n{}\n-----END {what}-----\n", STANDARD.encode(der))
+        };
+        let certificates: String = chain.iter().map(|c| block("CERTIFICATE", c)).collect();
+        let (certificate, private) = (folder.join("server.pem"), folder.join("server.key"));
+        write_private(&certificate, certificates.as_bytes())?;
+        write_private(&private, block("PRIVATE KEY", key.secret_der()).as_bytes())?;
+        Ok((certificate, private))
+    }
+
     fn certificate(
         &self,
         names: &[&str],
@@ -119,6 +147,15 @@ impl Authority {
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         Ok((chain, key))
     }
+}
+
+/// Writes a new file that only its owner reads.
+fn write_private(path: &Path, bytes: &[u8]) -> Result<(), AuthorityError> {
+    // A file of an earlier run must not stay behind a name that was there already.
+    let _ = fs::remove_file(path);
+    let open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    open.and_then(|mut file| file.write_all(bytes))
+        .map_err(|source| AuthorityError::Write { path: path.into(), source })
 }
 
 #[cfg(test)]

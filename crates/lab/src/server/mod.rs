@@ -7,9 +7,11 @@
 pub mod authority;
 pub mod dns;
 mod files;
+pub mod head;
 mod http;
 pub mod https;
 pub mod idle;
+pub mod recorder;
 pub mod replay;
 pub mod ssh;
 pub mod stage;

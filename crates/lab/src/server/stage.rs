@@ -4,13 +4,15 @@
 //! key never leaves the process.
 
 use super::authority::{Authority, AuthorityError, Trust};
-use super::replay::{ReplayServer, Served};
+use super::replay::{ReplayServer, Served, Tls};
 use crate::condition::page::{Families, world};
 use crate::netns::{Error, Network};
-use crate::page::recording::{Answers, Exchange};
-use crate::page::{Page, content};
+use crate::page::recording::{Answers, Exchange, Scheme};
+use crate::page::{Page, Protocol, content};
 use crate::world::World;
+use std::collections::BTreeSet;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 
 /// Why a page is not on a network.
@@ -22,6 +24,9 @@ pub enum StageError {
     /// There are no certificates.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
+    /// There is nobody to be looked up.
+    #[error("no request of the recording names a host: a replay looks hosts up by their names")]
+    Nameless,
     /// Nobody listens.
     #[error("replaying a page: {0}")]
     Listen(#[from] io::Error),
@@ -49,7 +54,7 @@ impl Stage {
         let names: Vec<String> = world.sites.iter().map(|s| s.name.clone()).collect();
         let root = format!("https://{}/", names[page.objects[0].host]);
         let exchanges = content::exchanges(page, &names);
-        Self::build(&world, exchanges, root, folder)
+        Self::build(&world, page, exchanges, root, folder)
     }
 
     /// Puts a recording behind `link`; `page` is the page that was made of it, `root` the address of its document.
@@ -65,16 +70,58 @@ impl Stage {
             site.name.clone_from(&host.name);
         }
         let root = root.strip_prefix("http://").map_or_else(|| root.to_owned(), |rest| format!("https://{rest}"));
-        Self::build(&world, exchanges, root, folder)
+        Self::build(&world, page, exchanges, root, folder)
     }
 
-    fn build(world: &World, exchanges: Vec<Exchange>, url: String, folder: &Path) -> Result<Self, StageError> {
+    /// Puts whatever was recorded behind `link`, at the ports that it was recorded from (80 and 443 always): hosts over TLS offer
+    /// HTTP/2 if `http2` says so. Hosts that have no name cannot be looked up; they are left out.
+    pub fn of_exchanges(
+        exchanges: Vec<Exchange>,
+        http2: bool,
+        (link, families, seed): (&str, Families, u64),
+        folder: &Path,
+    ) -> Result<Self, StageError> {
+        let named = |name: &String| !name.is_empty() && name.parse::<IpAddr>().is_err();
+        let names: BTreeSet<String> = exchanges.iter().map(Exchange::host).filter(named).collect();
+        if names.is_empty() {
+            return Err(StageError::Nameless);
+        }
+        let protocol = if http2 { Protocol::Http2 } else { Protocol::Http1 };
+        let page = Page::of_hosts(names.iter().cloned(), protocol);
+        let mut world = world(&page, link, families, seed);
+        for (site, name) in world.sites.iter_mut().zip(&names) {
+            site.name.clone_from(name);
+        }
+        let first = names.first().map_or("", String::as_str);
+        let ports: BTreeSet<(u16, bool)> = exchanges.iter().map(|e| (e.port, e.scheme == Scheme::Https)).collect();
+        let mut stage = Self::build(&world, &page, exchanges, format!("https://{first}/"), folder)?;
+        stage.network.stop_web_server()?;
+        let addresses: Vec<IpAddr> = stage.network.accepted().into_keys().collect();
+        let more: BTreeSet<(u16, bool)> = ports.into_iter().chain([(80, false)]).filter(|(p, _)| *p != 443).collect();
+        let (network, replay) = (&stage.network, &mut stage.replay);
+        let mut every = addresses.iter().flat_map(|ip| more.iter().map(move |(port, tls)| (*ip, *port, *tls)));
+        network.on_servers(|| every.try_for_each(|(ip, port, tls)| replay.listen(ip, port, tls)))??;
+        Ok(stage)
+    }
+
+    fn build(
+        world: &World,
+        page: &Page,
+        exchanges: Vec<Exchange>,
+        url: String,
+        folder: &Path,
+    ) -> Result<Self, StageError> {
         let network = Network::build(world)?;
         let authority = Authority::create(folder)?;
         let names: Vec<String> = world.sites.iter().map(|s| s.name.clone()).collect();
-        let mut replay = ReplayServer::new(Answers::new(exchanges), authority.servers(&names)?);
+        // A host of which one object came over HTTP/2 speaks it; what came over HTTP/3 comes over HTTP/2 here.
+        let objects = page.objects.iter().filter(|o| o.protocol != Protocol::Http1);
+        let multiplexed: BTreeSet<String> = objects.map(|o| names[o.host].to_ascii_lowercase()).collect();
+        let config = authority.servers(&names)?;
+        let tls = Tls::new(&config, multiplexed);
+        let mut replay = ReplayServer::new(Answers::new(exchanges), tls);
         let addresses: Vec<_> = network.accepted().into_keys().collect();
-        network.on_servers(|| addresses.iter().try_for_each(|ip| replay.listen(*ip)))??;
+        network.on_servers(|| addresses.iter().try_for_each(|ip| replay.listen(*ip, 443, true)))??;
         Ok(Self { replay, network, trust: authority.trust().clone(), url })
     }
 

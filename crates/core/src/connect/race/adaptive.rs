@@ -10,8 +10,9 @@
 //!   come next; else it is the other's turn.
 //! - **How far apart.** By when an answer should have come (smoothed round-trip time and four variations), doubling with
 //!   each attempt under way. Six at once at most: for a seventh, the oldest is given up.
-//! - **Exploring.** In the races drawn for it another address is tried beside the chosen one: of the other family, or,
-//!   where there is none, of the same; the one whose last trial is longest ago. Nobody waits for it; it keeps history
+//! - **Exploring.** In the races drawn for it, and where a family that is nearer on average has an address that was never
+//!   measured, another address is tried beside the chosen one: of the other family, or, where there is none, of the same;
+//!   the one whose last trial is longest ago. Nobody waits for it; it keeps history
 //!   from becoming prejudice. The first race after a suspension has run out does the same.
 
 use super::staggered::{self, RESOLUTION_DELAY};
@@ -173,14 +174,38 @@ fn worth_waiting(view: &View<'_>, first: Family, asked: Instant) -> Option<Insta
 }
 
 /// What to try first: not failing before failing, not suspended before suspended, then the expected round-trip time.
+///
+/// Hosts of one network are near and far: that a family's hosts are near on average is no reason to leave one of the other that
+/// was measured for one that was not. Who may be nearer is explored beside it ([`promises_more`]), at nobody's risk.
 fn preference(view: &View<'_>, addr: IpAddr) -> (bool, bool, Duration) {
     let family = Family::of(addr);
     let off = view.path.is_suspended(family, view.now) || view.path.family(family).wants_probe(view.now);
-    let known = |a: IpAddr| view.path.peer(a).and_then(|p| p.rtt).map(|r| r.smoothed);
-    let expected = known(addr).or_else(|| view.path.family(family).rtt.map(|r| r.smoothed));
+    let guess = || {
+        let guess = view.path.family(family).rtt?.smoothed;
+        let good =
+            |a: &IpAddr| !view.path.is_failing(*a, view.now) && !view.path.is_suspended(Family::of(*a), view.now);
+        // Who was measured of this name, those of the other family before an equal guess.
+        let known = |a: IpAddr| Some((measured(view, a)?, Family::of(a) != family));
+        let best = view.addresses().into_iter().filter(good).filter_map(known).min();
+        Some(best.map_or(guess, |(best, other)| guess.max(best + Duration::from_nanos(other.into()))))
+    };
     // Where nothing is known, the standard's preference stands: IPv6 first, IPv4 last.
     let unknown = if family == Family::V6 { Duration::ZERO } else { Duration::MAX };
-    (view.path.is_failing(addr, view.now), off, expected.unwrap_or(unknown))
+    (view.path.is_failing(addr, view.now), off, measured(view, addr).or_else(guess).unwrap_or(unknown))
+}
+
+/// The round-trip time that handshakes with `addr` have shown.
+fn measured(view: &View<'_>, addr: IpAddr) -> Option<Duration> {
+    view.path.peer(addr).and_then(|p| p.rtt).map(|r| r.smoothed)
+}
+
+/// Whether an address of `other` that was never measured may well be nearer than the one that was chosen: its family's
+/// hosts are, as far as they are known.
+fn promises_more(view: &View<'_>, chosen: IpAddr, other: Family) -> bool {
+    let (Some(here), Some(there)) = (measured(view, chosen), view.path.family(other).rtt) else { return false };
+    let news =
+        |a: &IpAddr| Family::of(*a) == other && measured(view, *a).is_none() && !view.path.is_failing(*a, view.now);
+    there.smoothed < here && view.addresses().iter().any(news)
 }
 
 /// Time from the last beginning to the next.
@@ -202,8 +227,11 @@ fn to_explore(view: &View<'_>) -> Option<IpAddr> {
     if !view.may_connect || view.attempts.iter().any(|a| a.exploring) {
         return None;
     }
-    let other = Family::of(view.attempts.first()?.addr).other();
-    let drawn = view.explore || view.path.family(other).wants_probe(view.now);
+    let chosen = view.attempts.first()?.addr;
+    let other = Family::of(chosen).other();
+    let drawn = view.explore
+        || view.path.family(other).wants_probe(view.now)
+        || (!view.path.is_suspended(other, view.now) && promises_more(view, chosen, other));
     if !drawn || view.attempts.iter().any(|a| Family::of(a.addr) == other) {
         return None;
     }

@@ -1,16 +1,19 @@
 //! Real page loads: Chromium in namespaces, bare and under `headstart run`, in turns, over the same replayed page.
 //!
 //! Each arm has a Chromium of its own; each load has a fresh context, so that nothing but headstart remembers anything. The
-//! first load of each is left out: it also starts the browser's parts. The loader in virtual time loads the same page over
-//! the same network; how far it is from Chromium is said, not corrected.
+//! first load of each is left out: it also starts the browser's parts. The loader loads the same page over the same network, in
+//! virtual time and over real sockets; how far each is from Chromium is said, not corrected.
 
-use super::PLACES;
+use super::pages::{self, Recording};
+use super::{PLACES, Place};
 use crate::browser::{BrowserError, BrowserLoad, Chromium};
 use crate::experiment::{Condition as About, Context, Outcome, Row, Series};
-use crate::page::{Dependency, Page, Protocol, synthetic};
+use crate::page::{Dependency, Page, Protocol, content, recording, synthetic};
 use crate::program::{Folder, undisturbed};
-use crate::server::stage::Stage;
+use crate::server::recorder;
+use crate::server::stage::{Stage, StageError};
 use crate::sim::{Browser, BrowserArm};
+use crate::socket_loader::{self, Request};
 use crate::stats::{Pairing, Statistic};
 use anyhow::Context as _;
 use headstart_core::time::Duration;
@@ -19,29 +22,59 @@ use std::process::Command;
 
 /// What is measured.
 const METRIC: &str = "page load time (onLoad)";
-/// The reading of the network in rows.
-const SUFFIX: &str = "-chromium";
 
-/// Pages that a busy little machine can load often enough: not large.
-fn pages(seed: u64, count: usize) -> Vec<Page> {
-    let fits = |p: &Page| (15..80).contains(&p.objects.len()) && p.bytes() < 2_000_000 && p.hosts.len() > 3;
-    synthetic::pages(seed, 1000).filter(fits).take(count).map(as_replayed).collect()
+/// A page, and what is served of it: contents made up for it, or its recording.
+struct Put {
+    page: Page,
+    /// And which of its exchanges each object is.
+    recording: Option<(Recording, Vec<usize>)>,
 }
 
-/// The replay server speaks HTTP/1.1, and does not think.
-fn as_replayed(mut page: Page) -> Page {
-    for object in &mut page.objects {
-        (object.protocol, object.think) = (Protocol::Http1, Duration::ZERO);
+impl Put {
+    fn on_stage(&self, place: &Place, seed: u64, folder: &Path) -> Result<Stage, StageError> {
+        let network = (place.link, place.families, seed);
+        match &self.recording {
+            None => Stage::of_contents(&self.page, place.link, place.families, seed, folder),
+            Some((r, _)) => Stage::of_recording(&self.page, r.exchanges.clone(), &r.root, network, folder),
+        }
     }
-    page
+
+    /// What a loader asks for, object by object, where the hosts are called `names`.
+    fn requests(&self, names: &[String]) -> Vec<Request> {
+        match &self.recording {
+            None => socket_loader::requests(&self.page, content::exchanges(&self.page, names).iter()),
+            Some((r, order)) => socket_loader::requests(&self.page, order.iter().map(|n| &r.exchanges[*n])),
+        }
+    }
+}
+
+/// Pages that a busy little machine can load often enough: not large. The replay server does not think.
+fn generated(seed: u64, count: usize) -> Vec<Put> {
+    let fits = |p: &Page| (15..80).contains(&p.objects.len()) && p.bytes() < 2_000_000 && p.hosts.len() > 3;
+    let mut pages: Vec<Page> = synthetic::pages(seed, 1000).filter(fits).take(count).collect();
+    pages.iter_mut().flat_map(|p| &mut p.objects).for_each(|o| o.think = Duration::ZERO);
+    pages.into_iter().map(|page| Put { page, recording: None }).collect()
+}
+
+/// Recorded pages, if `--pages` names a folder that has some.
+fn recorded(cx: &Context, count: usize, outcome: &mut Outcome) -> anyhow::Result<Vec<Put>> {
+    let Some(folder) = cx.pages.as_ref().map(|p| p.join("recorded")).filter(|f| f.is_dir()) else {
+        return Ok(Vec::new());
+    };
+    let all = pages::recordings(&folder, outcome)?.into_iter().enumerate();
+    let put = |(n, recording): (usize, Recording)| {
+        let Recording { name, root, exchanges } = &recording;
+        let (mut page, order) = recording::page_in_order(name, exchanges, root, Protocol::Http1)?;
+        pages::far(&mut page, cx.seed.wrapping_add(n as u64));
+        Some(Put { page, recording: Some((recording, order)) })
+    };
+    Ok(all.filter_map(put).take(count).collect())
 }
 
 /// The loads of a page, in ms.
 struct Loads {
     bare: Vec<Option<f64>>,
     ours: Vec<Option<f64>>,
-    /// The loader's, bare.
-    loader: f64,
     answered: u64,
     asked: u64,
     doubt: Option<String>,
@@ -50,66 +83,106 @@ struct Loads {
 /// Every wanted network, if Chromium is there.
 pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
-    let (count, rounds) = if cx.quick { (2, 3) } else { (8, 20) };
+    let (count, rounds) = if cx.quick { (1, 3) } else { (8, 20) };
+    let generated = generated(cx.seed, count);
+    let recorded = recorded(cx, count, outcome)?;
     // A quick run shows that it works: in one network.
     let places = PLACES.iter().filter(|p| cx.wants(p.name)).take(if cx.quick { 1 } else { PLACES.len() });
     for place in places {
-        let (mut bare, mut ours, mut loader) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut answered, mut asked) = (0, 0);
-        for (n, page) in pages(cx.seed, count).iter().enumerate() {
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+        for (suffix, puts, what) in [
+            ("-chromium", &generated, "pages of the generator with contents made up for them"),
+            ("-recorded-chromium", &recorded, "recorded pages, hosts at distances of the generator's"),
+        ] {
+            let go_on = puts.is_empty() || set(cx, outcome, (place, suffix, what), puts, rounds, &headstart)?;
+            if !go_on {
                 return Ok(());
             }
-            cx.progress.step(n as u64, count as u64, &format!("{}{SUFFIX}, {}", place.name, page.name));
-            let folder = Folder::new().context("making a folder for the browsers' files")?;
-            let seed = cx.seed.wrapping_add(n as u64);
-            let stage = Stage::of_contents(page, place.link, place.families, seed, folder.path())?;
-            let loads = match page_loads(&stage, page, rounds, &headstart, &folder) {
-                Err(e) if e.downcast_ref::<BrowserError>().is_some_and(|e| matches!(e, BrowserError::Missing)) => {
-                    outcome.notes.push(format!("No page was loaded by a real browser: {e}"));
-                    return Ok(());
-                }
-                other => other?,
-            };
-            let mut browser = Browser::new(
-                &crate::condition::page::world(page, place.link, place.families, seed),
-                BrowserArm::BARE,
-                seed,
-            )?;
-            let simulated = browser.load(page, Dependency::Structure).time.as_secs_f64() * 1e3;
-            let loads = Loads { loader: (simulated * 1e3).round() / 1e3, ..loads };
-            bare.extend(loads.bare);
-            ours.extend(loads.ours);
-            loader.push((loads.loader, bare.len()));
-            answered += loads.answered;
-            asked += loads.asked;
-            if let Some(doubt) = loads.doubt {
-                outcome.invalidate(format!("{}{SUFFIX}, {}: {doubt}", place.name, page.name));
-            }
         }
-        rows(cx, outcome, &format!("{}{SUFFIX}", place.name), (bare, ours, loader, rounds))?;
-        let share = 100.0 * answered as f64 / asked.max(1) as f64;
-        let condition = format!("{}{SUFFIX}", place.name);
-        outcome.rows.push(Row::measured(&condition, "requests answered", "%", "replay", share));
-        let about = format!(
-            "{}: {}. {count} pages of the generator with contents made up for them, replayed over HTTP/1.1 and TLS, each loaded \
-             {rounds} times an arm by Chromium",
-            place.name, place.about
-        );
-        outcome.conditions.push(About { name: condition, about });
     }
     Ok(())
 }
 
-type Taken = (Vec<Option<f64>>, Vec<Option<f64>>, Vec<(f64, usize)>, usize);
-
-fn rows(
+/// One set of pages in one network; whether to go on.
+fn set(
     cx: &Context,
     outcome: &mut Outcome,
-    condition: &str,
-    (bare, ours, loader, rounds): Taken,
-) -> anyhow::Result<()> {
+    (place, suffix, what): (&Place, &str, &str),
+    puts: &[Put],
+    rounds: usize,
+    headstart: &Path,
+) -> anyhow::Result<bool> {
+    let condition = format!("{}{suffix}", place.name);
+    let (mut bare, mut ours, mut loader, mut sockets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut answered, mut asked) = (0, 0);
+    for (n, put) in puts.iter().enumerate() {
+        let page = &put.page;
+        if cx.progress.stop() {
+            outcome.invalidate("it was stopped before the end");
+            return Ok(false);
+        }
+        cx.progress.step(n as u64, puts.len() as u64, &format!("{condition}, {}", page.name));
+        let folder = Folder::new().context("making a folder for the browsers' files")?;
+        let seed = cx.seed.wrapping_add(n as u64);
+        let stage = put.on_stage(place, seed, folder.path())?;
+        let loads = match page_loads(&stage, page, rounds, headstart, &folder) {
+            Err(e) if e.downcast_ref::<BrowserError>().is_some_and(|e| matches!(e, BrowserError::Missing)) => {
+                outcome.notes.push(format!("No page was loaded by a real browser: {e}"));
+                return Ok(false);
+            }
+            other => other?,
+        };
+        let world = crate::condition::page::world(page, place.link, place.families, seed);
+        let mut browser = Browser::new(&world, BrowserArm::BARE, seed)?;
+        let simulated = browser.load(page, Dependency::Structure).time.as_secs_f64() * 1e3;
+        bare.extend(loads.bare);
+        ours.extend(loads.ours);
+        loader.extend(std::iter::repeat_n(Some((simulated * 1e3).round() / 1e3), rounds));
+        let names: Vec<String> = match &put.recording {
+            None => world.sites.iter().map(|s| s.name.clone()).collect(),
+            Some(_) => Vec::new(),
+        };
+        for _ in 0..rounds {
+            let roots = recorder::roots_of(&stage.trust().certificate)?;
+            let requests = put.requests(&names);
+            let loaded = stage
+                .network()
+                .on_client(|| socket_loader::load(page, Dependency::Structure, requests, roots))?
+                .with_context(|| format!("loading {} over sockets", page.name))?;
+            sockets.push(Some((loaded.time.as_secs_f64() * 1e6).round() / 1e3));
+        }
+        answered += loads.answered;
+        asked += loads.asked;
+        if let Some(doubt) = loads.doubt {
+            outcome.invalidate(format!("{condition}, {}: {doubt}", page.name));
+        }
+    }
+    rows(cx, outcome, &condition, Taken { bare, ours, loader, sockets, rounds })?;
+    let share = 100.0 * answered as f64 / asked.max(1) as f64;
+    outcome.rows.push(Row::measured(&condition, "requests answered", "%", "replay", share));
+    let about = format!(
+        "{}: {}. {} {what}, replayed over TLS, HTTP/1.1 or HTTP/2 as their hosts speak it, each loaded {rounds} times an arm by \
+         Chromium",
+        place.name,
+        place.about,
+        puts.len()
+    );
+    outcome.conditions.push(About { name: condition, about });
+    Ok(true)
+}
+
+/// Load times in ms, page after page, `rounds` of each.
+struct Taken {
+    bare: Vec<Option<f64>>,
+    ours: Vec<Option<f64>>,
+    /// The loader's in virtual time, the same in each round.
+    loader: Vec<Option<f64>>,
+    /// The loader's over real sockets.
+    sockets: Vec<Option<f64>>,
+    rounds: usize,
+}
+
+fn rows(cx: &Context, outcome: &mut Outcome, condition: &str, taken: Taken) -> anyhow::Result<()> {
+    let Taken { bare, ours, loader, sockets, rounds } = taken;
     let series = |arm: &str, values: Vec<Option<f64>>| Series::with_failures(condition, METRIC, "ms", arm, values);
     let (bare, ours) = (series("bare", bare), series("headstart", ours));
     if bare.failed() + ours.failed() > 0 {
@@ -119,10 +192,12 @@ fn rows(
         for statistic in [Statistic::Mean, Statistic::Median] {
             outcome.rows.push(Row::compare(&ours, &bare, statistic, Pairing::Paired, cx.seed)?);
         }
+        // How far the loaders are from Chromium, and from each other.
+        let (simulated, sockets) = (series("loader", loader), series("loader-sockets", sockets));
+        for (one, other) in [(&simulated, &bare), (&sockets, &bare), (&simulated, &sockets)] {
+            outcome.rows.push(Row::compare(one, other, Statistic::Mean, Pairing::Paired, cx.seed)?);
+        }
         // Page by page, so that large pages do not hide small ones.
-        let virtual_time = loader.iter().flat_map(|(ms, _)| std::iter::repeat_n(Some(*ms), rounds)).collect();
-        let simulated = series("loader", virtual_time);
-        outcome.rows.push(Row::compare(&simulated, &bare, Statistic::Mean, Pairing::Paired, cx.seed)?);
         for (n, chunk) in bare.values.chunks(rounds).enumerate() {
             let values: Vec<f64> = chunk.iter().flatten().copied().collect();
             if values.len() > 2 {
@@ -131,7 +206,7 @@ fn rows(
                 outcome.rows.push(Row::measured(condition, &metric, "%", "bare", cv));
             }
         }
-        outcome.samples.push(simulated);
+        outcome.samples.extend([simulated, sockets]);
     }
     outcome.samples.extend([bare, ours]);
     Ok(())
@@ -164,7 +239,7 @@ fn page_loads(stage: &Stage, page: &Page, rounds: usize, headstart: &Path, folde
     let icons = served.unanswered.iter().filter(|u| u.ends_with("/favicon.ico")).count() as u64;
     let asked = served.answered + served.missing - icons.min(served.missing);
     let doubt = stage.network().certificate().doubt();
-    Ok(Loads { bare: of_bare, ours: of_ours, loader: 0.0, answered: served.answered, asked, doubt })
+    Ok(Loads { bare: of_bare, ours: of_ours, answered: served.answered, asked, doubt })
 }
 
 #[cfg(test)]
@@ -172,10 +247,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_for_a_real_browser_are_small_plain_and_the_same_for_a_seed() {
-        let some = pages(1, 3);
-        assert_eq!(some, pages(1, 3));
+    fn pages_for_a_real_browser_are_small_do_not_think_and_are_the_same_for_a_seed() {
+        let pages = |seed| generated(seed, 3).into_iter().map(|p| p.page).collect::<Vec<_>>();
+        let some = pages(1);
+        assert_eq!(some, pages(1));
         assert_eq!(some.len(), 3);
-        assert!(some.iter().flat_map(|p| &p.objects).all(|o| o.protocol == Protocol::Http1 && o.think.is_zero()));
+        assert!(some.iter().flat_map(|p| &p.objects).all(|o| o.think.is_zero()));
     }
 }

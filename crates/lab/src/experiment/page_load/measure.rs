@@ -2,34 +2,35 @@
 
 use super::Place;
 use crate::condition::page::world;
-use crate::experiment::{Price, Series};
-use crate::page::{Dependency, Page};
-use crate::sim::{Browser, BrowserArm, Load};
+use crate::experiment::{Fall, Price, Series, Waterfall};
+use crate::page::{Dependency, Object, Page};
+use crate::sim::{Browser, BrowserArm, Load, Timing};
+use crate::world::World;
 use headstart_core::connect::cache::Lifetime;
-use headstart_core::connect::race;
+use headstart_core::connect::{Ahead, race};
 use headstart_core::time::Duration;
 
 /// 3600 s: paper 1, section III-C.
 const AN_HOUR: Lifetime = Lifetime::Fixed(Duration::from_secs(3600));
 /// Between the visits: longer than the lifetime of every record, shorter than an hour.
 const BETWEEN: Duration = Duration::from_secs(1800);
-/// After a load: every socket that nobody wants is closed by then.
-const SETTLE: Duration = Duration::from_secs(10);
 
 /// Which visit of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     First,
     Later,
+    Launched,
 }
 
 impl Visit {
-    pub const BOTH: [Self; 2] = [Self::First, Self::Later];
+    pub const ALL: [Self; 3] = [Self::First, Self::Later, Self::Launched];
 
     fn name(self) -> &'static str {
         match self {
             Self::First => "first",
             Self::Later => "later",
+            Self::Launched => "launched",
         }
     }
 
@@ -37,6 +38,17 @@ impl Visit {
         match self {
             Self::First => "by a host that has never been there",
             Self::Later => "half an hour after the first visit",
+            Self::Launched => "by a program that has been launched on this page three times before, half an hour apart",
+        }
+    }
+
+    /// Visits of the page before this one.
+    fn before(self) -> usize {
+        match self {
+            Self::First => 0,
+            Self::Later => 1,
+            // Habits count from the third launch on: core's `pool` and `habits`.
+            Self::Launched => 3,
         }
     }
 }
@@ -44,19 +56,19 @@ impl Visit {
 /// The arms, baselines first.
 pub fn arms() -> Vec<BrowserArm> {
     let raced = |race: &'static race::Entry| match race.name {
-        "simultaneous" => BrowserArm { name: race.name, race, lifetime: AN_HOUR },
-        name => BrowserArm { name, race, lifetime: Lifetime::Ttl },
+        "simultaneous" => BrowserArm { name: race.name, race, lifetime: AN_HOUR, ahead: Ahead::OFF },
+        name => BrowserArm { name, race, lifetime: Lifetime::Ttl, ahead: Ahead::OFF },
     };
     let ours = race::ALL.iter().find(|e| e.name == race::DEFAULT);
-    let ours = ours.map(|race| BrowserArm { name: super::rows::OURS, race, lifetime: AN_HOUR });
+    let ours = ours.map(|race| BrowserArm { name: super::rows::OURS, race, lifetime: AN_HOUR, ahead: Ahead::ON });
     [BrowserArm::BARE].into_iter().chain(race::ALL.iter().map(raced)).chain(ours).collect()
 }
 
 /// What one arm did.
 pub struct Taken {
     pub arm: BrowserArm,
-    /// By visit, a value a page, in ms.
-    pub times: [Vec<f64>; 2],
+    /// By visit, a value a page, in ms; nothing of visits that the arm does not make.
+    pub times: [Vec<f64>; 3],
     loads: u64,
     failed: u64,
     syns: u64,
@@ -69,15 +81,22 @@ pub struct Taken {
 pub struct Block {
     pub name: String,
     place: &'static Place,
+    suffix: &'static str,
     reading: Dependency,
     pub taken: Vec<Taken>,
 }
 
+/// The visits of an arm: those that learn from launch to launch, and what they are compared with, make more of them.
+fn visits(arm: &BrowserArm) -> &'static [Visit] {
+    let more = arm.name == super::rows::OURS || super::rows::BASELINES.contains(&arm.name);
+    if more { &Visit::ALL } else { &[Visit::First, Visit::Later] }
+}
+
 impl Block {
-    pub fn new(place: &'static Place, reading: Dependency) -> Self {
+    pub fn new(place: &'static Place, suffix: &'static str, reading: Dependency) -> Self {
         let taken = |arm| Taken {
             arm,
-            times: [Vec::new(), Vec::new()],
+            times: Default::default(),
             loads: 0,
             failed: 0,
             syns: 0,
@@ -86,47 +105,77 @@ impl Block {
             connections: 0,
         };
         let name = match reading {
-            Dependency::Structure => place.name.to_owned(),
-            Dependency::Gate => format!("{}-gates", place.name),
+            Dependency::Structure => format!("{}{suffix}", place.name),
+            Dependency::Gate => format!("{}{suffix}-gates", place.name),
         };
-        Self { name, place, reading, taken: arms().into_iter().map(taken).collect() }
+        Self { name, place, suffix, reading, taken: arms().into_iter().map(taken).collect() }
     }
 
-    /// Loads a page under every arm, twice in each of `seeds` worlds.
+    /// Loads a page under every arm, as often as the arm's visits take, in each of `seeds` worlds.
     pub fn load(&mut self, page: &Page, seed: u64, seeds: u64) -> anyhow::Result<()> {
         let Self { place, reading, .. } = *self;
         for taken in &mut self.taken {
-            let mut sums = [0.0; 2];
+            let visits = visits(&taken.arm);
+            let mut sums = [0.0; Visit::ALL.len()];
             for n in 0..seeds {
-                let seed = seed.wrapping_mul(7919).wrapping_add(n);
-                let world = world(page, place.link, place.families, seed);
+                let (world, seed) = world_of(place, page, seed, n);
                 let mut browser = Browser::new(&world, taken.arm, seed)?;
-                let first = browser.load(page, reading);
-                browser.idle(BETWEEN);
-                let later = browser.load(page, reading);
-                browser.idle(SETTLE);
-                for (sum, load) in sums.iter_mut().zip([&first, &later]) {
-                    *sum += load.time.as_secs_f64() * 1e3;
-                    taken.count(load);
+                for before in 0..=visits.iter().map(|v| v.before()).max().unwrap_or(0) {
+                    let load = browser.load(page, reading);
+                    taken.count(&load);
+                    if let Some(visit) = visits.iter().find(|v| v.before() == before) {
+                        sums[*visit as usize] += load.time.as_secs_f64() * 1e3;
+                    }
+                    browser.idle(BETWEEN);
                 }
                 let traffic = browser.traffic();
                 taken.syns += traffic.syns;
                 taken.queries += traffic.queries;
                 taken.unused += browser.unused();
             }
-            for (times, sum) in taken.times.iter_mut().zip(sums) {
+            for visit in visits {
                 // To the microsecond: a text of it reads back as the same number.
-                times.push((sum / seeds as f64 * 1e3).round() / 1e3);
+                taken.times[*visit as usize].push((sums[*visit as usize] / seeds as f64 * 1e3).round() / 1e3);
             }
         }
         Ok(())
     }
 
+    /// The page whose gain is nearest to the median of all, so that a picture of it shows neither the best nor the worst.
+    pub fn typical(&self) -> usize {
+        let times = |arm: &str| {
+            let taken = self.taken.iter().find(|t| t.arm.name == arm);
+            taken.map_or(&[][..], |t| t.times[Visit::Later as usize].as_slice())
+        };
+        let gains = times(super::rows::OURS).iter().zip(times(BrowserArm::BARE.name)).map(|(a, b)| a / b);
+        let mut gains: Vec<(f64, usize)> = gains.enumerate().map(|(n, gain)| (gain, n)).collect();
+        gains.sort_by(|a, b| a.0.total_cmp(&b.0));
+        gains.get(gains.len() / 2).map_or(0, |(_, page)| *page)
+    }
+
+    /// The later visit of `page` in its first world, object by object: bare, and under headstart.
+    pub fn waterfalls(&self, page: &Page, seed: u64) -> anyhow::Result<Vec<Waterfall>> {
+        let mut all = Vec::new();
+        for taken in &self.taken {
+            if ![BrowserArm::BARE.name, super::rows::OURS].contains(&taken.arm.name) {
+                continue;
+            }
+            let (world, seed) = world_of(self.place, page, seed, 0);
+            let mut browser = Browser::new(&world, taken.arm, seed)?;
+            browser.load(page, self.reading);
+            browser.idle(BETWEEN);
+            let load = browser.load(page, self.reading);
+            all.push(waterfall(self.condition(Visit::Later), taken.arm.name, page, &load));
+        }
+        Ok(all)
+    }
+
     /// The name of the condition in rows.
     pub fn condition(&self, visit: Visit) -> String {
+        let base = format!("{}{}-{}", self.place.name, self.suffix, visit.name());
         match self.reading {
-            Dependency::Structure => format!("{}-{}", self.place.name, visit.name()),
-            Dependency::Gate => format!("{}-{}-gates", self.place.name, visit.name()),
+            Dependency::Structure => base,
+            Dependency::Gate => format!("{base}-gates"),
         }
     }
 
@@ -134,16 +183,19 @@ impl Block {
     pub fn series(&self, visit: Visit, arm: &str) -> Option<Series> {
         let taken = self.taken.iter().find(|t| t.arm.name == arm)?;
         let values = taken.times[visit as usize].iter().copied();
+        if values.len() == 0 {
+            return None;
+        }
         Some(Series::new(&self.condition(visit), super::rows::METRIC, "ms", arm, values))
     }
 
     /// All samples.
     pub fn samples(&self) -> Vec<Series> {
         let of = |visit| self.taken.iter().filter_map(move |t| self.series(visit, t.arm.name));
-        Visit::BOTH.into_iter().flat_map(of).collect()
+        Visit::ALL.into_iter().flat_map(of).collect()
     }
 
-    /// What each arm cost, first and later visits together.
+    /// What each arm cost, all its visits together.
     pub fn prices(&self) -> Vec<Price> {
         let mut prices = Vec::new();
         for taken in &self.taken {
@@ -166,6 +218,26 @@ impl Block {
         }
         prices
     }
+}
+
+/// World number `n` of a page, and its seed: the same under every arm.
+fn world_of(place: &Place, page: &Page, seed: u64, n: u64) -> (World, u64) {
+    let seed = seed.wrapping_mul(7919).wrapping_add(n);
+    (world(page, place.link, place.families, seed), seed)
+}
+
+fn waterfall(condition: String, arm: &str, page: &Page, load: &Load) -> Waterfall {
+    let ms = |d: Duration| (d.as_secs_f64() * 1e6).round() / 1e3;
+    let bar = |(object, t): (&Object, &Timing)| Fall {
+        kind: format!("{:?}", object.kind).to_lowercase(),
+        host: page.hosts[object.host].name.clone(),
+        wanted_ms: ms(t.wanted),
+        sent_ms: ms(t.sent),
+        first_byte_ms: ms(t.first_byte),
+        end_ms: ms(t.end),
+    };
+    let falls = page.objects.iter().zip(&load.objects).filter(|(_, t)| !t.failed).map(bar).collect();
+    Waterfall { condition, arm: arm.into(), page: page.name.clone(), load_ms: ms(load.time), falls }
 }
 
 impl Taken {

@@ -6,11 +6,12 @@
 
 mod chromium;
 mod measure;
+mod pages;
 mod rows;
 
 use super::{Claims, Condition as About, Context, Entry, Outcome};
 use crate::condition::page::Families;
-use crate::page::{self, Dependency, Page, synthetic};
+use crate::page::Dependency;
 use measure::Block;
 
 /// The experiment.
@@ -69,85 +70,70 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 }
 
 fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyhow::Result<()> {
-    let (pages, seeds, whose) = pages(cx, outcome)?;
-    let readings: &[Dependency] = match pages.iter().any(|p| p.objects.iter().any(|o| o.structure != o.gate)) {
-        true => &Dependency::BOTH,
-        false => &[Dependency::Structure],
-    };
+    let sources = pages::sources(cx, outcome)?;
     let places: Vec<&Place> = PLACES.iter().filter(|p| cx.wants(p.name)).collect();
-    let total = (places.len() * readings.len() * pages.len()) as u64;
+    let mut blocks = Vec::new();
+    for source in &sources {
+        let two = source.pages.iter().any(|p| p.objects.iter().any(|o| o.structure != o.gate));
+        let readings: &[Dependency] = if two { &Dependency::BOTH } else { &[Dependency::Structure] };
+        for place in &places {
+            blocks.extend(readings.iter().map(|reading| (source, *place, *reading)));
+        }
+    }
+    let total = blocks.iter().map(|(source, ..)| source.pages.len() as u64).sum();
     let mut done = 0;
-    for place in places {
-        for reading in readings {
-            let mut block = Block::new(place, *reading);
-            for page in &pages {
-                if cx.progress.stop() {
-                    outcome.invalidate("it was stopped before the end");
-                    return Ok(());
-                }
-                cx.progress.step(done, total, &format!("{}, {}", block.name, page.name));
-                done += 1;
-                block.load(page, cx.seed, seeds)?;
+    for (source, place, reading) in blocks {
+        let mut block = Block::new(place, source.suffix, reading);
+        for page in &source.pages {
+            if cx.progress.stop() {
+                outcome.invalidate("it was stopped before the end");
+                return Ok(());
             }
-            for visit in measure::Visit::BOTH {
-                let name = block.condition(visit);
-                let about = format!(
-                    "{}: {}. {whose}, each loaded in {seeds} worlds, {}.",
-                    place.name,
-                    place.about,
-                    visit.about()
-                );
-                outcome.conditions.push(About { name, about });
-            }
-            let judged = (place.name == rows::JUDGED && *reading == Dependency::Structure).then_some(claims);
-            outcome.rows.extend(rows::of(&block, judged, cx.seed)?);
-            outcome.samples.extend(block.samples());
-            outcome.prices.extend(block.prices());
+            cx.progress.step(done, total, &format!("{}, {}", block.name, page.name));
+            done += 1;
+            block.load(page, cx.seed, source.seeds)?;
+        }
+        let (whose, worlds) = (&source.whose, source.seeds);
+        for visit in measure::Visit::ALL {
+            let name = block.condition(visit);
+            let about =
+                format!("{}: {}. {whose}, each loaded in {worlds} worlds, {}.", place.name, place.about, visit.about());
+            outcome.conditions.push(About { name, about });
+        }
+        let judged = place.name == rows::JUDGED && source.suffix.is_empty() && reading == Dependency::Structure;
+        outcome.rows.extend(rows::of(&block, judged.then_some(claims), cx.seed)?);
+        outcome.samples.extend(block.samples());
+        outcome.prices.extend(block.prices());
+        if outcome.waterfalls.is_empty()
+            && let Some(page) = source.pages.get(block.typical())
+        {
+            outcome.waterfalls = block.waterfalls(page, cx.seed)?;
         }
     }
     Ok(())
 }
 
-/// The pages, in how many worlds each is loaded, and where they come from.
-fn pages(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<(Vec<Page>, u64, String)> {
-    let (most, seeds) = if cx.quick { (24, 2) } else { (240, 3) };
-    let Some(path) = &cx.pages else {
-        let count = if cx.quick { most } else { 120 };
-        let pages: Vec<Page> = synthetic::pages(cx.seed, count).collect();
-        return Ok((pages, seeds, format!("{count} pages of the generator")));
-    };
-    let (mut pages, broken) = page::spec::read(&if path.is_dir() { path.join("specs.jsonl") } else { path.clone() })?;
-    outcome.notes.extend(broken.iter().map(|e| format!("left out: {e}")));
-    // Pages of one site can be near copies: one of each.
-    let mut sites = std::collections::BTreeSet::new();
-    pages.retain(|p| sites.insert(p.site.clone()));
-    // Every so many, so that a quick run has not the first of the alphabet only.
-    let every = pages.len().div_ceil(most).max(1);
-    let pages: Vec<Page> = pages.into_iter().step_by(every).collect();
-    anyhow::ensure!(
-        !pages.is_empty(),
-        "{} has no page that can be loaded: {} lines are broken",
-        path.display(),
-        broken.len()
-    );
-    let whose = format!("{} page specs, one a site", pages.len());
-    Ok((pages, seeds, whose))
-}
-
-const METHOD: [&str; 5] = [
+const METHOD: [&str; 6] = [
     "A browser in virtual time asks for each object when what it waits for is there, over six connections an origin in \
      HTTP/1.1 and one in HTTP/2 (objects that came over HTTP/3 come over HTTP/2), TLS 1.3 on each, CUBIC from ten segments, \
      responses by urgency. Everything shares the access link. The page load time is that of the load event: scripts' own \
      requests and media do not hold it up.",
     "`bare` is a modern browser by itself: both records asked for at once and both awaited, IPv6 first, IPv4 beside it after \
      300 ms. `sequential` is the Android of paper 1. `simultaneous` is the paper's method with its cache of an hour. The other \
-     races stand alone, with the lifetimes that records have. `headstart` is `adaptive` with answers kept for an hour.",
+     races stand alone, with the lifetimes that records have, and are loaded twice. `headstart` is `adaptive` with answers kept \
+     for an hour, names looked up and connections opened ahead.",
     "A later visit is half an hour after the first, with an empty cache of objects, no open connection and no memory of the \
-     browser's: what helps is what is kept below it.",
+     browser's: what helps is what is kept below it. `launched` is the fourth visit, each half an hour after the one before: by \
+     then headstart has learned what the page asks for, and has it ready when the browser begins.",
     "A value is the mean of a page over its worlds. Rows of pages of 1.5 to 3 s are of those that take so long under \
      `sequential` on a first visit.",
+    "The same page meets the same world under each arm: who is how far over which family, how long each record takes, who \
+     refuses. Only the jitter of links, and what neighbours do on the WLAN, is another for whoever sends another packet; a page \
+     that loses by that in one world gains by it in the next.",
     "In namespaces Chromium loads pages of the generator, with contents made up for them, from a server for each host; bare and \
-     under `headstart run`, in turns, each load in a fresh context. `loader` is the browser of virtual time over the same pages.",
+     under `headstart run`, in turns, each load in a fresh context. `loader` is the browser of virtual time over the same pages, \
+     `loader-sockets` the same model of a page over real sockets, the kernel's TCP and real TLS: what is between these two is the \
+     network's, what is between the latter and Chromium is the browser's.",
 ];
 
 const NOTES: [&str; 2] = [
@@ -202,7 +188,7 @@ mod tests {
         };
         let o = ENTRY.start(&cx(dir.path())).unwrap();
         assert!(o.notes.iter().any(|n| n.contains("specs.jsonl, byte")), "{:?}", o.notes);
-        assert!(o.conditions[0].about.contains("2 page specs"), "{:?}", o.conditions);
+        assert!(o.conditions[0].about.contains("2 page specs, one a site"), "{:?}", o.conditions);
         assert_eq!(o.last_line(), ENTRY.start(&cx(&file)).unwrap().last_line());
     }
 }

@@ -14,7 +14,7 @@ pub const OURS: &str = "headstart";
 pub const METRIC: &str = "page load time";
 /// The paper's method.
 const PAPERS: &str = "simultaneous";
-const BASELINES: [&str; 2] = ["sequential", "bare"];
+pub const BASELINES: [&str; 2] = ["sequential", "bare"];
 const STATISTICS: [Statistic; 3] = [Statistic::Mean, Statistic::Median, Statistic::Quantile(0.95)];
 
 /// The pages that the paper looks at, in ms: Fig. 17.
@@ -26,7 +26,7 @@ const SLOWER: f64 = 1.0;
 pub fn of(block: &Block, claims: Option<&Claims>, seed: u64) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let names: Vec<&str> = block.taken.iter().map(|t| t.arm.name).collect();
-    for visit in Visit::BOTH {
+    for visit in Visit::ALL {
         for baseline in BASELINES {
             for arm in names.iter().filter(|n| !BASELINES.contains(n) || (**n == "bare" && baseline != "bare")) {
                 let (Some(a), Some(b)) = (block.series(visit, arm), block.series(visit, baseline)) else { continue };

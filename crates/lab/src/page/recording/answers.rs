@@ -4,7 +4,11 @@
 //! the query; the longest common beginning of the line wins. Before that come an exact line, and the query that has most
 //! parameters in common, in whatever order: what scripts put into queries (times, random numbers) is often in front. A
 //! request that was recorded several times gets its answers in turn. The scheme does not matter, so that what was recorded
-//! plain can be replayed over TLS. What never happens here: an answer of another host, or of another path.
+//! plain can be replayed over TLS.
+//!
+//! Advertisements and counters write times, sizes of windows and random numbers into the path itself (`/ad/size=300x75;rnd=17`,
+//! `/b/s69775061760974`). Where a path was not recorded, the one that is the same but for such parts stands in for it, by the
+//! same rule. What never happens here: an answer of another host or method, or of a path that differs in anything else.
 
 use super::Exchange;
 use std::collections::{BTreeSet, HashMap};
@@ -27,6 +31,8 @@ pub struct Answers {
     exchanges: Vec<Exchange>,
     /// By host and path.
     by_path: HashMap<(String, String), Vec<usize>>,
+    /// By host and what of a path is the same at each visit, of those that have something else.
+    by_stem: HashMap<(String, String), Vec<usize>>,
     /// How often an exact line was asked for that was recorded more than once.
     turns: HashMap<(String, String), AtomicUsize>,
 }
@@ -35,13 +41,17 @@ impl Answers {
     /// The answers of these exchanges.
     pub fn new(exchanges: Vec<Exchange>) -> Self {
         let mut by_path: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut by_stem: HashMap<_, Vec<usize>> = HashMap::new();
         let mut turns = HashMap::new();
         for (i, exchange) in exchanges.iter().enumerate() {
             let target = String::from_utf8_lossy(exchange.target()).into_owned();
             turns.insert((exchange.host(), target.clone()), AtomicUsize::new(0));
             by_path.entry((exchange.host(), path(&target).to_owned())).or_default().push(i);
+            if let Some(stem) = stem(path(&target)) {
+                by_stem.entry((exchange.host(), stem)).or_default().push(i);
+            }
         }
-        Self { exchanges, by_path, turns }
+        Self { exchanges, by_path, by_stem, turns }
     }
 
     /// The exchanges, in the order in which they were given.
@@ -56,7 +66,11 @@ impl Answers {
             host.rsplit_once(':').filter(|(_, p)| p.bytes().all(|b| b.is_ascii_digit())).map_or(&*host, |(h, _)| h);
         // A HEAD is answered by what a GET was: whoever serves leaves the body out.
         let method = if asked.method == "HEAD" { "GET" } else { asked.method };
-        let of_path = self.by_path.get(&(host.to_owned(), path(asked.target).to_owned()))?;
+        let of_path = self.by_path.get(&(host.to_owned(), path(asked.target).to_owned()));
+        let of_path = match (of_path, stem(path(asked.target))) {
+            (Some(of_path), _) => of_path,
+            (None, stem) => self.by_stem.get(&(host.to_owned(), stem?))?,
+        };
         let fits = |i: &&usize| self.exchanges[**i].request.word(0) == method.as_bytes();
         let mut candidates: Vec<usize> = of_path.iter().filter(fits).copied().collect();
         if candidates.is_empty() && method != asked.method {
@@ -86,9 +100,40 @@ fn path(target: &str) -> &str {
     target.split_once('?').map_or(target, |(path, _)| path)
 }
 
+/// What of a path is the same at each visit: up to its first part with a parameter (`a=b`, or behind a semicolon), long
+/// numbers apart. None if that is all of it.
+fn stem(path: &str) -> Option<String> {
+    let mut kept = String::new();
+    for part in path.split_inclusive('/') {
+        let name = part.split(';').next().unwrap_or_default();
+        if !name.contains('=') {
+            kept.push_str(name);
+        }
+        if part.contains(['=', ';']) {
+            break;
+        }
+    }
+    let mut stem = String::with_capacity(kept.len());
+    let mut digits = String::new();
+    for c in kept.chars().chain(['/']) {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        stem.push_str(if digits.len() >= LONG_NUMBER { "0" } else { &digits });
+        digits.clear();
+        stem.push(c);
+    }
+    stem.pop();
+    (stem != path).then_some(stem)
+}
+
+/// Digits of a number that is another at each visit: seconds have ten; sizes, versions and most names fewer.
+const LONG_NUMBER: usize = 8;
+
 fn parameters(target: &str) -> impl Iterator<Item = &str> {
-    let query = target.split_once('?').map_or("", |(_, query)| query);
-    query.split(['&', ';']).filter(|p| !p.is_empty())
+    // Those of a path, too, where it has any.
+    target.split(['?', '&', ';', '/']).filter(|p| !p.is_empty())
 }
 
 #[cfg(test)]
@@ -115,6 +160,32 @@ mod tests {
         assert_eq!(get("/x?zz=12"), Some(4));
         assert_eq!(get("/y?new"), Some(3));
         assert_eq!((get("/z"), get("/yy")), (None, None));
+    }
+
+    #[test]
+    fn a_path_with_parameters_is_found_by_those_that_it_shares_and_by_nothing_else() {
+        let answers = recorded(&[
+            "/ad/3.0/size=300x75;alias=1;rnd=17",
+            "/ad/3.0/size=61x21;alias=2;rnd=17",
+            "/b/s69775061760974?t=1",
+            "/",
+            "/ad/3.0",
+        ]);
+        let get = |target| body(&answers, "a.example", "GET", target);
+        assert_eq!(get("/ad/3.0/size=61x21;rnd=18;alias=2"), Some(1));
+        assert_eq!(get("/ad/3.0/cfp=1;size=300x75;alias=1"), Some(0));
+        assert_eq!(get("/b/s12345678901234?t=2"), Some(2));
+        assert_eq!((get("/ad/4.0/size=61x21"), get("/c/s12345678901234"), get("/other=1")), (None, None, None));
+    }
+
+    #[test]
+    fn the_part_of_a_path_that_stays_is_found() {
+        assert_eq!(stem("/a/b.js"), None);
+        assert_eq!(stem("/a/x=1;y=2").as_deref(), Some("/a/"));
+        assert_eq!(stem("/a/b;y=2").as_deref(), Some("/a/b"));
+        assert_eq!(stem("/x=1/y").as_deref(), Some("/"));
+        assert_eq!(stem("/b/s69775061760974/z").as_deref(), Some("/b/s0/z"));
+        assert_eq!(stem("/v1234567/z"), None);
     }
 
     #[test]

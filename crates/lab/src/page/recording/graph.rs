@@ -16,6 +16,11 @@ const HEAD: f64 = 0.1;
 /// The page of a recording whose document is at `root` (`http://www.example.org/`); over HTTP/2 if `protocol` says so.
 /// `None` if nothing was recorded there.
 pub fn page(name: &str, exchanges: &[Exchange], root: &str, protocol: Protocol) -> Option<Page> {
+    page_in_order(name, exchanges, root, protocol).map(|(page, _)| page)
+}
+
+/// As [`page`], and which exchange each object of it is.
+pub fn page_in_order(name: &str, exchanges: &[Exchange], root: &str, protocol: Protocol) -> Option<(Page, Vec<usize>)> {
     let urls: Vec<String> = exchanges.iter().map(url).collect();
     let place: HashMap<&str, usize> = urls.iter().enumerate().rev().map(|(i, u)| (plain(u), i)).collect();
     let first = *place.get(plain(root))?;
@@ -81,7 +86,7 @@ pub fn page(name: &str, exchanges: &[Exchange], root: &str, protocol: Protocol) 
     let host = |name: String| Host { own: name == own, name, leg: Duration::ZERO };
     let main = place_of[&document];
     let hosts = hosts.into_iter().map(host).collect();
-    Some(Page { name: name.into(), site: name.into(), main, hosts, objects })
+    Some((Page { name: name.into(), site: name.into(), main, hosts, objects }, order))
 }
 
 /// Indices in an order in which parents come first, as far as there is one.

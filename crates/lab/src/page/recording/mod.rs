@@ -8,7 +8,7 @@ mod graph;
 pub mod wire;
 
 pub use answers::{Answers, Asked};
-pub use graph::page;
+pub use graph::{page, page_in_order};
 
 use std::fs;
 use std::io;

@@ -9,10 +9,12 @@ mod bars;
 mod boxes;
 mod canvas;
 mod cdf;
+mod waterfall;
 
 pub use bars::{Bar, BarGroup, bars};
 pub use boxes::boxes;
 pub use cdf::cdf;
+pub use waterfall::waterfall;
 
 /// Width of every plot in its own units; the page scales it, so that text stays readable on a telephone.
 const WIDTH: f64 = 440.0;

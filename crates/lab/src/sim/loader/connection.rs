@@ -1,7 +1,8 @@
 //! An open connection between the browser and a server, both ends: TLS 1.3, then requests and responses.
 //!
 //! Over HTTP/1.1 a connection carries one request at a time; over HTTP/2 any number, and the server sends the most urgent
-//! response first (RFC 9218, not incremental), deciding anew every 16 kB, the usual size of a frame and of a TLS record.
+//! response first (RFC 9218), deciding anew every 16 kB, the usual size of a frame and of a TLS record; of equally urgent ones
+//! those that are of use only as a whole go first, one after the other, and the rest in turns.
 //! Nothing here knows pages or time: it is told what to carry, and says what has arrived.
 
 use super::super::packet::Segment;
@@ -61,6 +62,7 @@ struct Response {
     object: usize,
     left: u64,
     urgency: u8,
+    incremental: bool,
 }
 
 /// A connection. See the module.
@@ -68,7 +70,7 @@ struct Response {
 pub(super) struct Connection {
     pub socket: u64,
     pub host: usize,
-    peer: IpAddr,
+    pub peer: IpAddr,
     /// Whether it carries many requests at once.
     pub multiplexed: bool,
     /// Whether TLS is done.
@@ -121,23 +123,25 @@ impl Connection {
     }
 
     /// The server has `bytes` to send for `object`.
-    pub fn respond(&mut self, object: usize, bytes: u64, urgency: u8) {
-        self.ready.push(Response { object, left: bytes.max(1), urgency });
+    pub fn respond(&mut self, object: usize, bytes: u64, urgency: u8, incremental: bool) {
+        self.ready.push(Response { object, left: bytes.max(1), urgency, incremental });
     }
 
     /// Gives the server's TCP as much as it will send soon; what is given can no longer be overtaken.
     fn fill(&mut self) {
+        let order = |(i, r): (usize, &Response)| (r.urgency, r.incremental, i);
         while self.down.sender.unsent() < FRAME
-            && let Some(first) = self.ready.iter().enumerate().min_by_key(|(i, r)| (r.urgency, *i)).map(|(i, _)| i)
+            && let Some((.., first)) = self.ready.iter().enumerate().map(order).min()
         {
-            let response = &mut self.ready[first];
+            let mut response = self.ready.remove(first);
             let bytes = response.left.min(FRAME);
             response.left -= bytes;
-            let object = response.object;
-            if response.left == 0 {
-                self.ready.remove(first);
+            self.down.offer(bytes, Got::Bytes(response.object, bytes));
+            match response.left {
+                0 => {}
+                _ if response.incremental => self.ready.push(response),
+                _ => self.ready.insert(first, response),
             }
-            self.down.offer(bytes, Got::Bytes(object, bytes));
         }
     }
 

@@ -60,6 +60,7 @@ impl Dialler {
     pub fn new(world: &World, arm: Arm, seed: u64) -> Result<Self, ParseError> {
         let settings = connect::Settings {
             lifetime: arm.lifetime,
+            ahead: arm.ahead,
             faster: faster(world, arm.lifetime)?,
             seed,
             ..connect::Settings::of(arm.race)
@@ -87,8 +88,9 @@ impl Dialler {
     }
 
     /// The browser begins to load a page: a run of its own, as the supervisor sees it.
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, stack: &mut Stack) {
         self.account += 1;
+        self.input(stack, Input::Launched { account: self.account, app: PROGRAM.into() });
     }
 
     /// It has ended.

@@ -21,10 +21,11 @@ use crate::world::World;
 use connection::{Arrived, Connection, Got};
 use dial::{Dialled, Dialler};
 use headstart_core::connect::cache::Lifetime;
-use headstart_core::connect::race;
+use headstart_core::connect::{Ahead, race};
 use headstart_core::time::{Duration, Instant};
 use headstart_link::ParseError;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 /// Connections an origin over HTTP/1.1: Chromium, Firefox and Safari alike.
 const CONNECTIONS: usize = 6;
@@ -38,11 +39,13 @@ pub struct Arm {
     pub race: &'static race::Entry,
     /// How long answers are kept from one visit to the next.
     pub lifetime: Lifetime,
+    /// What is done before the browser asks.
+    pub ahead: Ahead,
 }
 
 impl Arm {
     /// A modern browser by itself.
-    pub const BARE: Self = Self { name: "bare", race: &chromium::ENTRY, lifetime: Lifetime::Ttl };
+    pub const BARE: Self = Self { name: "bare", race: &chromium::ENTRY, lifetime: Lifetime::Ttl, ahead: Ahead::OFF };
 }
 
 /// A page load.
@@ -56,6 +59,8 @@ pub struct Load {
     pub objects: Vec<Timing>,
     /// Connections that were used.
     pub connections: usize,
+    /// The host and the address of each of them, host by host.
+    pub reached: Vec<(usize, IpAddr)>,
 }
 
 /// When what happened to an object, from the start of the load.
@@ -117,7 +122,7 @@ impl Browser {
     /// If the world has fewer sites than the page hosts, or the page does not pass [`Page::check`].
     pub fn load(&mut self, page: &Page, by: Dependency) -> Load {
         let mut visit = Visit::new(page, by, self.stack.now());
-        self.dialler.begin();
+        self.dialler.begin(&mut self.stack);
         visit.want_roots();
         while visit.open > 0 {
             self.turn(&mut visit);
@@ -176,7 +181,7 @@ enum Due {
 
 #[derive(Debug, Default)]
 struct HostState {
-    addresses: Vec<std::net::IpAddr>,
+    addresses: Vec<IpAddr>,
     /// Objects that wait for a connection.
     queue: Vec<usize>,
     /// Connections that are open or under way.
@@ -263,9 +268,9 @@ impl<'p> Visit<'p> {
         match due {
             Due::Want(object) => self.want(now, object),
             Due::Respond { socket, object } => {
-                let Object { response_bytes, urgency, .. } = *self.object(object);
+                let Object { response_bytes, urgency, kind, .. } = *self.object(object);
                 if let Some(connection) = self.connections.get_mut(&socket) {
-                    connection.respond(object, response_bytes, urgency);
+                    connection.respond(object, response_bytes, urgency, kind.is_incremental());
                 }
                 self.flush(now, socket);
             }
@@ -447,6 +452,9 @@ impl<'p> Visit<'p> {
             let ends = objects.iter().zip(&self.page.objects).filter(|(_, o)| counted(o)).map(|(t, _)| t.end);
             ends.max().unwrap_or_default()
         };
-        Load { time: latest(true), whole: latest(false), connections: self.connections.len(), objects }
+        let sockets = self.hosts.iter().enumerate().flat_map(|(n, host)| host.sockets.iter().map(move |s| (n, s)));
+        let reached = sockets.map(|(host, socket)| (host, self.connections[socket].peer)).collect();
+        let connections = self.connections.len();
+        Load { time: latest(true), whole: latest(false), connections, reached, objects }
     }
 }

@@ -95,6 +95,20 @@ fn what_is_urgent_overtakes_what_is_not() {
 }
 
 #[test]
+fn a_small_image_does_not_wait_for_a_large_one_and_scripts_come_one_by_one() {
+    let sized = |kind, response_bytes| Object {
+        kind,
+        response_bytes,
+        ..object(0, Protocol::Http2, Start::After { parent: 0, gap: ms(0) })
+    };
+    for (kind, in_turns) in [(Kind::Img, true), (Kind::Js, false)] {
+        let objects = vec![object(0, Protocol::Http2, Start::AtOnce), sized(kind, 500_000), sized(kind, 20_000)];
+        let l = load(&page(1, objects), "rate=10mbit,delay=10ms");
+        assert_eq!(l.objects[2].end < l.objects[1].end, in_turns, "{kind:?} {l:?}");
+    }
+}
+
+#[test]
 fn a_large_object_takes_as_long_as_its_link_needs() {
     let p = page(1, vec![Object { response_bytes: 5_000_000, ..object(0, Protocol::Http2, Start::AtOnce) }]);
     let l = load(&p, "rate=20mbit,delay=10ms");
@@ -129,6 +143,7 @@ fn a_later_visit_is_shorter_by_what_is_kept() {
         name: "headstart",
         race: race::find("adaptive").unwrap(),
         lifetime: Lifetime::Fixed(Duration::from_secs(3600)),
+        ahead: Ahead::OFF,
     };
     let mut b = Browser::new(&world(&p, "lte", Families::Alike, 3), adaptive, 1).unwrap();
     let first = b.load(&p, Dependency::Structure);

@@ -4,12 +4,17 @@
 //! any machine is tested.
 #![forbid(unsafe_code)]
 
+mod recorder;
+
 use headstart_lab::browser::{BrowserError, Chromium};
 use headstart_lab::condition::page::Families;
 use headstart_lab::netns::{Entered, Entry};
 use headstart_lab::page::recording::{self, Exchange};
-use headstart_lab::page::{Page, Protocol, content, synthetic};
+use headstart_lab::page::{Dependency, Page, Protocol, content, synthetic};
+use headstart_lab::server::recorder::roots_of;
 use headstart_lab::server::stage::Stage;
+use headstart_lab::socket_loader;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -26,9 +31,12 @@ fn inside(test: &str, body: impl FnOnce()) {
     }
 }
 
-/// A page of the generator that is not large.
-fn small() -> Page {
-    (0..).map(synthetic::page).find(|p| (20..40).contains(&p.objects.len()) && p.bytes() < 1_000_000).unwrap()
+/// A page of the generator that is not large, all of it over `protocol`.
+fn small(protocol: Protocol) -> Page {
+    let fits = |p: &Page| (20..40).contains(&p.objects.len()) && p.bytes() < 1_000_000;
+    let mut page = (0..).map(synthetic::page).find(fits).unwrap();
+    page.objects.iter_mut().for_each(|o| o.protocol = protocol);
+    page
 }
 
 fn shell(stage: &Stage) -> Command {
@@ -56,20 +64,23 @@ fn curl_gets_every_object_of_a_page_byte_for_byte() {
         if Command::new("curl").arg("--version").output().is_err() {
             return println!("skipped: curl is not installed");
         }
-        let folder = tempfile::tempdir().unwrap();
-        let page = small();
-        let stage = Stage::of_contents(&page, LINK, Families::Alike, 1, folder.path()).unwrap();
-        let names: Vec<String> = (0..page.hosts.len()).map(|i| format!("n{}.lab.example", i + 1)).collect();
-        let all: Vec<Exchange> = content::exchanges(&page, &names);
-        for exchange in &all {
-            let url = format!("https://{}{}", exchange.host(), String::from_utf8_lossy(exchange.target()));
-            let mut curl = stage.network().command("curl").unwrap();
-            curl.args(["--silent", "--show-error", "--raw", "--cacert"]).arg(&stage.trust().certificate).arg(&url);
-            let got = curl.output().unwrap();
-            assert!(got.status.success(), "{url}: {}", String::from_utf8_lossy(&got.stderr));
-            assert!(got.stdout == exchange.response.body, "{url}: other bytes");
+        for (protocol, version) in [(Protocol::Http1, "1.1"), (Protocol::Http2, "2")] {
+            let folder = tempfile::tempdir().unwrap();
+            let page = small(protocol);
+            let stage = Stage::of_contents(&page, LINK, Families::Alike, 1, folder.path()).unwrap();
+            let names: Vec<String> = (0..page.hosts.len()).map(|i| format!("n{}.lab.example", i + 1)).collect();
+            let all: Vec<Exchange> = content::exchanges(&page, &names);
+            for exchange in &all {
+                let url = format!("https://{}{}", exchange.host(), String::from_utf8_lossy(exchange.target()));
+                let mut curl = stage.network().command("curl").unwrap();
+                curl.args(["--silent", "--show-error", "--raw", "--write-out", "%{stderr}%{http_version}", "--cacert"]);
+                let got = curl.arg(&stage.trust().certificate).arg(&url).output().unwrap();
+                let said = String::from_utf8_lossy(&got.stderr).into_owned();
+                assert!(got.status.success() && said == version, "{url}: {said}");
+                assert!(got.stdout == exchange.response.body, "{url}: other bytes");
+            }
+            assert_eq!((stage.served().answered, stage.served().missing), (all.len() as u64, 0));
         }
-        assert_eq!((stage.served().answered, stage.served().missing), (all.len() as u64, 0));
     });
 }
 
@@ -77,17 +88,17 @@ fn curl_gets_every_object_of_a_page_byte_for_byte() {
 #[ignore = "needs network namespaces: cargo xtask test"]
 fn chromium_loads_every_object_of_a_page_and_says_when() {
     inside("chromium_loads_every_object_of_a_page_and_says_when", || {
-        let folder = tempfile::tempdir().unwrap();
-        let page = small();
-        let stage = Stage::of_contents(&page, LINK, Families::Alike, 1, folder.path()).unwrap();
-        let Some(mut chromium) = chromium(&stage, folder.path()) else { return };
-        for _ in 0..2 {
+        for (protocol, name) in [(Protocol::Http1, "http/1.1"), (Protocol::Http2, "h2")] {
+            let folder = tempfile::tempdir().unwrap();
+            let page = small(protocol);
+            let stage = Stage::of_contents(&page, LINK, Families::Alike, 1, folder.path()).unwrap();
+            let Some(mut chromium) = chromium(&stage, folder.path()) else { return };
             let load = chromium.load(stage.url()).unwrap();
             // A round trip each for DNS, TCP, TLS and the document, at least.
             assert!(load.load >= 40.0 && load.first_byte > 0.0 && load.content_loaded <= load.load, "{load:?}");
             let document = &load.requests[0];
             // Pages of the generator may begin with a redirect.
-            assert!(matches!(document.status, Some(200 | 302)) && document.protocol == "http/1.1", "{document:?}");
+            assert!(matches!(document.status, Some(200 | 302)) && document.protocol == name, "{document:?}");
             assert!(
                 load.requests.iter().any(|r| r.status == Some(200) && r.mime == "text/html"),
                 "{:?}",
@@ -97,10 +108,42 @@ fn chromium_loads_every_object_of_a_page_and_says_when() {
             // What is asked for after the load event may be missing; the rest was asked for, in each fresh context anew.
             assert!(load.requests.len() > page.objects.len() / 2, "{} of {}", load.requests.len(), page.objects.len());
             assert_eq!(load.har("page")["log"]["entries"].as_array().unwrap().len(), load.requests.len());
+            let served = stage.served();
+            let strange: Vec<_> = served.unanswered.iter().filter(|u| !u.ends_with("/favicon.ico")).collect();
+            assert!(strange.is_empty(), "{strange:?}");
         }
-        let served = stage.served();
-        let strange: Vec<_> = served.unanswered.iter().filter(|u| !u.ends_with("/favicon.ico")).collect();
-        assert!(strange.is_empty(), "{strange:?}");
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn the_loader_over_sockets_loads_every_object_and_obeys_what_they_wait_for() {
+    inside("the_loader_over_sockets_loads_every_object_and_obeys_what_they_wait_for", || {
+        for protocol in [Protocol::Http1, Protocol::Http2] {
+            let folder = tempfile::tempdir().unwrap();
+            let page = small(protocol);
+            let stage = Stage::of_contents(&page, LINK, Families::Alike, 1, folder.path()).unwrap();
+            let names: Vec<String> = (0..page.hosts.len()).map(|i| format!("n{}.lab.example", i + 1)).collect();
+            let requests = socket_loader::requests(&page, content::exchanges(&page, &names).iter());
+            let roots = roots_of(&stage.trust().certificate).unwrap();
+            let load = || socket_loader::load(&page, Dependency::Structure, requests, roots);
+            let load = stage.network().on_client(load).unwrap().unwrap();
+            for (n, (object, timing)) in page.objects.iter().zip(&load.objects).enumerate() {
+                assert!(!timing.failed && timing.wanted <= timing.sent && timing.sent <= timing.end, "{n}: {timing:?}");
+                let parent = object.structure.parent().map(|p| load.objects[p]);
+                assert!(parent.is_none_or(|p| p.sent <= timing.wanted), "{n}: {timing:?} {parent:?}");
+            }
+            // A round trip each for DNS, TCP, TLS and the document, at least.
+            assert!(load.time.as_millis() >= 40, "{:?}", load.time);
+            assert_eq!((stage.served().answered, stage.served().missing), (page.objects.len() as u64, 0), "{protocol}");
+            let hosts: BTreeSet<usize> = page.objects.iter().map(|o| o.host).collect();
+            let fits = if protocol == Protocol::Http2 {
+                load.connections == hosts.len()
+            } else {
+                load.connections >= hosts.len()
+            };
+            assert!(fits, "{protocol}: {} connections to {} hosts", load.connections, hosts.len());
+        }
     });
 }
 
@@ -114,6 +157,7 @@ fn recordings_are_answered_nearly_always() {
         let recorded = Path::new(&data).join("recorded");
         let manifest: serde_json::Value =
             serde_json::from_slice(&std::fs::read(recorded.join("manifest.json")).unwrap()).unwrap();
+        let mut less = Vec::new();
         for (name, about) in manifest.as_object().unwrap() {
             let folder = tempfile::tempdir().unwrap();
             let (exchanges, _) = recording::read(&recorded.join(name)).unwrap();
@@ -134,7 +178,10 @@ fn recordings_are_answered_nearly_always() {
                 page.objects.len()
             );
             let share = served.answered as f64 / (served.answered + missing.len() as u64) as f64;
-            assert!(share >= 0.95, "{name}: {share}; {missing:?}");
+            if share < 0.95 {
+                less.push(format!("{name}: {share:.3}; {missing:?}"));
+            }
         }
+        assert!(less.is_empty(), "{less:#?}");
     });
 }

@@ -1,0 +1,96 @@
+//! `headstart lab record` and `headstart lab replay`: what a program fetches, stored once, and served again as often as
+//! wanted behind an emulated link. The host is not changed: the program is told by variables of its own.
+
+use crate::exit;
+use anyhow::Context as _;
+use headstart_lab::condition::page::Families;
+use headstart_lab::netns::{self, Entered, Entry};
+use headstart_lab::page::recording;
+use headstart_lab::program::Folder;
+use headstart_lab::server::recorder::{self, Recorder};
+use headstart_lab::server::stage::Stage;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Lines of what went wrong that are printed.
+const MOST_LINES: usize = 10;
+
+/// Arguments of `headstart lab record`.
+#[derive(Debug, clap::Args)]
+pub struct Record {
+    /// Folder for the recording; it is made, and must not hold one already.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The program and its arguments; your shell if there is none.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Arguments of `headstart lab replay`.
+#[derive(Debug, clap::Args)]
+pub struct Replay {
+    /// Folder with a recording: of `headstart lab record`, or of Mahimahi.
+    recording: PathBuf,
+    /// A preset (see `headstart list links`) or a text such as "rate=100mbit,delay=15ms,loss=1%".
+    #[arg(long, default_value = "lte")]
+    link: String,
+    /// Servers over TLS offer HTTP/2.
+    #[arg(long)]
+    http2: bool,
+    /// Seed of everything random in the network.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The program and its arguments; your shell if there is none.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs the program through a proxy that records; its exit status.
+pub fn record(args: &Record) -> anyhow::Result<u8> {
+    let private = Folder::new().context("making a private folder for the run's certificate")?;
+    let recorder = Recorder::start(&args.out, &private.of("authority")?, recorder::roots()?)?;
+    let status = netns::run_command(&args.command, |command| {
+        recorder.introduce(command);
+        Ok(())
+    })?;
+    let recorded = recorder.recorded();
+    crate::complain!("{} exchanges recorded in {}", recorded.exchanges, args.out.display());
+    list("not recorded", &recorded.complaints);
+    Ok(u8::try_from(status).unwrap_or(exit::FAILURE))
+}
+
+/// Runs the program where the recording is served again; its exit status.
+pub fn replay(args: &Replay) -> anyhow::Result<u8> {
+    headstart_link::parse_duplex(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
+    // Said outside, before anything is started.
+    let (exchanges, broken) = recording::read(&args.recording)?;
+    if let Entered::Ended(status) = Entry::this_command().pass_signals().enter()? {
+        return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
+    }
+    for file in &broken {
+        crate::complain!("left out: {file}");
+    }
+    let private = Folder::new().context("making a private folder for the run's certificate")?;
+    let network = (args.link.as_str(), Families::Alike, args.seed);
+    let stage = Stage::of_exchanges(exchanges, args.http2, network, &private.of("authority")?)?;
+    let status = netns::run_command(&args.command, |command| {
+        stage.trust().introduce(command);
+        stage.network().adopt(command)
+    })?;
+    let served = stage.served();
+    crate::complain!("{} requests answered, {} not", served.answered, served.missing);
+    list("not in the recording", &served.unanswered);
+    if let Some(doubt) = stage.network().certificate().doubt() {
+        crate::complain!("{doubt}");
+    }
+    Ok(u8::try_from(status).unwrap_or(exit::FAILURE))
+}
+
+fn list(what: &str, lines: &[String]) {
+    for line in lines.iter().take(MOST_LINES) {
+        crate::complain!("{what}: {line}");
+    }
+    if let Some(more @ 1..) = lines.len().checked_sub(MOST_LINES) {
+        crate::complain!("{what}: {more} more");
+    }
+}

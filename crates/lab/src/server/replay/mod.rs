@@ -1,0 +1,257 @@
+//! Recorded pages, replayed: every host of a recording on its own addresses with its own certificate.
+//!
+//! An answer is sent as it was recorded: over HTTP/1.1 byte for byte, its status line, its fields, its body with whatever
+//! compression and chunks it has; over HTTP/2 the same content. Only what a connection needs is added: a length where there
+//! is none, and, where what was recorded plain goes over TLS, the wish that the page's own plain addresses be asked over TLS too
+//! (`upgrade-insecure-requests`), without which it could not be replayed there; origins that may read it are then over TLS. A request that has no answer gets 404 and is counted
+//! by its address. HTTP/2 is offered by the hosts that are said to speak it (ALPN). A thread a connection. Nothing outside
+//! the recording is read.
+
+mod http1;
+mod http2;
+
+use crate::page::recording::{Answers, Asked, Exchange, Message};
+use rustls::{ServerConfig, StreamOwned};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// A connection that says nothing for so long is closed.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Addresses without an answer that are remembered.
+const MOST_UNANSWERED: usize = 1000;
+/// What pages over TLS ask browsers for (CSP, "upgrade-insecure-requests").
+const UPGRADE: &str = "upgrade-insecure-requests";
+
+/// What was asked for so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Requests that were answered.
+    pub answered: u64,
+    /// Requests that were not.
+    pub missing: u64,
+    /// The first of those that were not, by method and address.
+    pub unanswered: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    answers: Answers,
+    tls: Tls,
+    connections: AtomicU64,
+    answered: AtomicU64,
+    missing: AtomicU64,
+    unanswered: Mutex<Vec<String>>,
+}
+
+/// How servers speak TLS, and which of them HTTP/2.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    plain: Arc<ServerConfig>,
+    multiplexed: Arc<ServerConfig>,
+    names: BTreeSet<String>,
+}
+
+impl Tls {
+    /// By `config`; the hosts called `multiplexed` offer HTTP/2, and HTTP/1.1 to whom does not know it.
+    pub fn new(config: &ServerConfig, multiplexed: BTreeSet<String>) -> Self {
+        let offering = |protocols: &[&[u8]]| {
+            let mut config = config.clone();
+            config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+            Arc::new(config)
+        };
+        Self { plain: offering(&[b"http/1.1"]), multiplexed: offering(&[b"h2", b"http/1.1"]), names: multiplexed }
+    }
+
+    fn of(&self, name: Option<&str>) -> Arc<ServerConfig> {
+        let multiplexed = name.is_some_and(|name| self.names.contains(&name.to_ascii_lowercase()));
+        if multiplexed { self.multiplexed.clone() } else { self.plain.clone() }
+    }
+}
+
+impl Shared {
+    fn new(answers: Answers, tls: Tls) -> Self {
+        let (connections, answered, missing, unanswered) = Default::default();
+        Self { answers, tls, connections, answered, missing, unanswered }
+    }
+
+    /// The answer to a request, counted.
+    fn find(&self, asked: Asked<'_>) -> Option<&Exchange> {
+        let found = self.answers.find(asked);
+        if found.is_some() {
+            self.answered.fetch_add(1, Ordering::Relaxed);
+            return found;
+        }
+        self.missing.fetch_add(1, Ordering::Relaxed);
+        let mut list = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        if list.len() < MOST_UNANSWERED {
+            list.push(format!("{} {}{}", asked.method, asked.host, asked.target));
+        }
+        None
+    }
+}
+
+/// Whether it is a page, which may name plain addresses.
+fn is_page(recorded: &Message) -> bool {
+    recorded.field("content-type").is_some_and(|t| t.to_ascii_lowercase().starts_with(b"text/html"))
+}
+
+/// The value of a field of an answer that was recorded plain and is sent over TLS: origins that may read it are over TLS, too.
+fn over_tls<'v>(name: &[u8], value: &'v [u8]) -> Cow<'v, [u8]> {
+    match value.strip_prefix(b"http://") {
+        Some(origin) if name.eq_ignore_ascii_case(b"access-control-allow-origin") => {
+            [b"https://".as_slice(), origin].concat().into()
+        }
+        _ => value.into(),
+    }
+}
+
+/// A running server; it takes no more connections when dropped.
+pub struct ReplayServer {
+    shared: Arc<Shared>,
+    listeners: Vec<(TcpListener, JoinHandle<()>)>,
+}
+
+impl ReplayServer {
+    /// A server of these answers, that listens nowhere yet.
+    pub fn new(answers: Answers, tls: Tls) -> Self {
+        Self { shared: Arc::new(Shared::new(answers, tls)), listeners: Vec::new() }
+    }
+
+    /// Listens on `port` of `ip`, in the network namespace of the calling thread: for TLS, or for plain HTTP/1.1.
+    pub fn listen(&mut self, ip: IpAddr, port: u16, over_tls: bool) -> io::Result<()> {
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{ip} port {port}: {e}"));
+        let listener = TcpListener::bind((ip, port)).map_err(named)?;
+        let waiting = listener.try_clone().map_err(named)?;
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name("replay".into()).spawn(move || {
+            // It fails when the server ends, and only then: see `drop`.
+            while let Ok((socket, _)) = waiting.accept() {
+                shared.connections.fetch_add(1, Ordering::Relaxed);
+                let shared = shared.clone();
+                // Without a thread the connection closes, which the program sees.
+                let _ = std::thread::Builder::new().name("replay".into()).spawn(move || {
+                    // What goes wrong on a connection is for the program at its other end to tell.
+                    let _ = if over_tls { secure(socket, shared) } else { plain(socket, &shared) };
+                });
+            }
+        })?;
+        self.listeners.push((listener, thread));
+        Ok(())
+    }
+
+    /// What was asked for so far.
+    pub fn served(&self) -> Served {
+        let Shared { connections, answered, missing, unanswered, .. } = &*self.shared;
+        Served {
+            connections: connections.load(Ordering::Relaxed),
+            answered: answered.load(Ordering::Relaxed),
+            missing: missing.load(Ordering::Relaxed),
+            unanswered: unanswered.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+impl Drop for ReplayServer {
+    fn drop(&mut self) {
+        for (listener, thread) in self.listeners.drain(..) {
+            // Wakes the thread from accept(2).
+            if rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).is_ok() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn plain(mut socket: TcpStream, shared: &Shared) -> io::Result<()> {
+    prepare(&socket)?;
+    http1::serve(&mut socket, shared, false)
+}
+
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_nodelay(true)
+}
+
+fn secure(socket: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
+    prepare(&socket)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let stream = runtime.block_on(async { tokio::time::timeout(PATIENCE, greet(socket, &shared.tls)).await })??;
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        return runtime.block_on(http2::serve(stream, shared)).map_err(io::Error::other);
+    }
+    let (socket, tls) = stream.into_inner();
+    let socket = socket.into_std()?;
+    socket.set_nonblocking(false)?;
+    let mut stream = StreamOwned::new(tls, socket);
+    let served = http1::serve(&mut stream, &shared, true);
+    stream.conn.send_close_notify();
+    while stream.conn.wants_write() {
+        stream.conn.write_tls(&mut stream.sock)?;
+    }
+    served
+}
+
+/// The handshake of TLS, as the host that is asked for has it.
+async fn greet(socket: TcpStream, tls: &Tls) -> io::Result<TlsStream<tokio::net::TcpStream>> {
+    socket.set_nonblocking(true)?;
+    let socket = tokio::net::TcpStream::from_std(socket)?;
+    let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), socket).await?;
+    let config = tls.of(start.client_hello().server_name());
+    start.into_stream(config).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::recording::Scheme;
+    use crate::server::authority::Authority;
+
+    /// A server of one answer, to `GET /x?t=1` of `a.example`, with these fields and this body.
+    pub(super) fn shared(said: &[(&str, &str)], body: &[u8]) -> Shared {
+        let fields =
+            |list: &[(&str, &str)]| list.iter().map(|(n, v)| (n.as_bytes().to_vec(), v.as_bytes().to_vec())).collect();
+        let exchange = Exchange {
+            ip: "198.19.0.1".parse().unwrap(),
+            port: 80,
+            scheme: Scheme::Http,
+            request: Message {
+                first_line: b"GET /x?t=1 HTTP/1.1".to_vec(),
+                fields: fields(&[("Host", "a.example")]),
+                body: Vec::new(),
+            },
+            response: Message { first_line: b"HTTP/1.1 200 Fine".to_vec(), fields: fields(said), body: body.to_vec() },
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let config = Authority::create(folder.path()).unwrap().servers(&["a.example".into()]).unwrap();
+        Shared::new(Answers::new(vec![exchange]), Tls::new(&config, BTreeSet::new()))
+    }
+
+    #[test]
+    fn plain_origins_that_may_read_an_answer_are_over_tls_where_it_is() {
+        let origin = b"http://www.a.example".as_slice();
+        assert_eq!(*over_tls(b"access-control-allow-origin", origin), *b"https://www.a.example");
+        assert_eq!(*over_tls(b"Access-Control-Allow-Origin", b"*"), *b"*");
+        assert_eq!(*over_tls(b"Location", origin), *origin);
+    }
+
+    #[test]
+    fn the_name_that_is_asked_for_decides_who_offers_http_2() {
+        let config = shared(&[], b"").tls.plain;
+        let tls = Tls::new(&config, BTreeSet::from(["b.example".to_owned()]));
+        let offered = |name| tls.of(name).alpn_protocols.clone();
+        assert_eq!(offered(Some("B.example")), [b"h2".to_vec(), b"http/1.1".to_vec()]);
+        assert_eq!(offered(Some("a.example")), [b"http/1.1".to_vec()]);
+        assert_eq!(offered(None), [b"http/1.1".to_vec()]);
+    }
+}
