@@ -9,6 +9,7 @@ mod config;
 mod demo;
 mod exit;
 mod explain;
+mod get;
 mod history;
 mod lab;
 mod list;
@@ -17,6 +18,7 @@ mod output;
 mod realtime;
 mod relay;
 mod run;
+mod serve;
 mod supervise;
 
 use clap::{Parser, Subcommand};
@@ -43,6 +45,10 @@ enum Verb {
     /// What was learned of programs and networks and outlives the supervisor: see it, take it along, have it forgotten.
     #[command(subcommand)]
     History(history::Verb),
+    /// Serve a folder over HTTP/3, HTTP/2 and HTTP/1.1, on this host alone unless told.
+    Serve(serve::Args),
+    /// Fetch a file over HTTP/3, or over HTTP/2 or HTTP/1.1 where QUIC does not answer.
+    Get(get::Args),
     /// Make the changes to this host that are on, and keep them until `down`.
     Up(operate::up::Args),
     /// Undo every change and end the daemon.
@@ -87,6 +93,8 @@ fn main() -> ExitCode {
         Verb::Config(verb) => config::verb::run(verb, named),
         Verb::Explain(args) => explain::run(&args),
         Verb::History(verb) => history::run(verb),
+        Verb::Serve(args) => serve::run(&args),
+        Verb::Get(args) => get::run(&args),
         Verb::Up(args) => operate::up::run(&args, named),
         Verb::Down(args) => operate::down::run(&args),
         Verb::Status(args) => operate::status::run(&args),

@@ -6,10 +6,13 @@ pub mod nat64;
 pub mod netlink;
 pub mod nfqueue;
 pub mod options;
+pub mod range;
 pub mod record;
 #[cfg(feature = "dns")]
 pub mod relay;
+pub mod resp;
 pub mod shim;
 pub mod sockaddr;
 pub mod socks;
+pub mod target;
 pub mod tcp_metrics;

@@ -1,0 +1,289 @@
+//! `headstart get URL`: a file over HTTP/3, or over HTTP/2 or HTTP/1.1 where QUIC does not answer.
+//!
+//! JSON (`--json`): one object a fetch, on a line. Times are milliseconds since the fetch began: `name_ms` (the name was
+//! resolved), `handshake_ms` (a request could be sent), `first_byte_ms` (the head of the answer was there), `total_ms`.
+//! `bytes` that came, `from` (the first of them; more than 0 where an interrupted fetch was gone on with), `protocol`,
+//! `address`, `early_data` (whether the server took what came with the first packet; `null` where nothing could), `start`
+//! (how the server says that its connection started; `null` if it does not), `lost` (packets of ours, HTTP/3 only).
+
+mod connect;
+mod part;
+mod progress;
+mod reply;
+mod trust;
+mod url;
+
+use crate::exit::{self, Coded, Usage};
+use connect::{Connector, Opened, Versions};
+use headstart_core::time::Instant;
+use headstart_core::wire::range::ContentRange;
+use headstart_io::clock::Clock;
+use hyper::StatusCode;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use part::{Place, Sink};
+use progress::Bar;
+use reply::Reply;
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use trust::Trust;
+use url::Url;
+
+/// Version of the JSON.
+const VERSION: u32 = 1;
+
+/// Arguments of `headstart get`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to fetch: https://HOST[:PORT]/PATH.
+    #[arg(value_name = "URL")]
+    url: String,
+    /// Where it goes: a file, or `-` for standard output.
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    /// Go on with what was fetched of it before (FILE.part), if the server still has the same.
+    #[arg(short = 'C', long = "continue")]
+    resume: bool,
+    /// Which versions of HTTP may be spoken.
+    #[arg(long, value_name = "VERSION", value_enum, default_value = "any")]
+    http: Versions,
+    /// Believe the certificates in this file (PEM), and no others.
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca: Option<PathBuf>,
+    /// Believe everybody: nothing is known of who answers.
+    #[arg(long)]
+    insecure: bool,
+    /// Fetch it so often, each time over a new connection, which uses what the last one left (tickets, tokens).
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    times: u32,
+    /// No bar.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Tell how long it took as one JSON object a fetch.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Fetches.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let url: Url = args.url.parse()?;
+    let place = Place::named(&args.output)?;
+    let to_stdout = matches!(place, Place::Stdout);
+    if to_stdout && args.json {
+        return Err(
+            Usage("--json and the file would both go to standard output: add -o FILE, or -o /dev/null".into()).into()
+        );
+    }
+    if args.resume && !matches!(place, Place::File(_)) {
+        return Err(Usage("--continue goes on with a file: add -o FILE".into()).into());
+    }
+    let trust = match &args.ca {
+        Some(file) => Trust::File(file.clone()),
+        None if args.insecure => Trust::Everybody,
+        None => Trust::Host,
+    };
+    let quiet = args.quiet || (to_stdout && std::io::stdout().is_terminal());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let fetched = runtime.block_on(async {
+        let connector = Connector::new(args.http, &trust)?;
+        for n in 0..args.times {
+            let fetch = Fetch { url: &url, place: &place, connector: &connector, resume: args.resume, quiet };
+            let done = fetch.run().await?;
+            if args.json {
+                done.tell();
+            } else if !quiet {
+                crate::complain!("{}", done.text(&args.output));
+            }
+            // Tickets come behind the answer.
+            let left = args.times - 1 - n;
+            if left > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        }
+        connector.close().await;
+        anyhow::Ok(())
+    });
+    // What still runs is of no use any more.
+    runtime.shutdown_background();
+    fetched.map(|()| exit::OK)
+}
+
+struct Fetch<'a> {
+    url: &'a Url,
+    place: &'a Place,
+    connector: &'a Connector,
+    resume: bool,
+    quiet: bool,
+}
+
+/// How a fetch went.
+#[derive(Debug)]
+struct Done {
+    url: String,
+    name_ms: f64,
+    handshake_ms: f64,
+    first_byte_ms: f64,
+    total_ms: f64,
+    bytes: u64,
+    from: u64,
+    protocol: &'static str,
+    address: Option<SocketAddr>,
+    early_data: Option<bool>,
+    start: Option<String>,
+    lost: Option<u64>,
+}
+
+fn ms(clock: &Clock) -> f64 {
+    clock.now().since(Instant::ZERO).as_secs_f64() * 1e3
+}
+
+impl Fetch<'_> {
+    async fn run(&self) -> anyhow::Result<Done> {
+        let clock = Clock::new();
+        let found = tokio::net::lookup_host((self.url.host.as_str(), self.url.port)).await;
+        let addresses: Vec<SocketAddr> = found
+            .map_err(|why| Coded(exit::UNREACHABLE, format!("{} has no address: {why}", self.url.host)))?
+            .collect();
+        let name_ms = ms(&clock);
+        let begun = if self.resume { self.place.begun(&self.url.to_string()) } else { None };
+        let mut headers = HeaderMap::new();
+        if let Some(begun) = &begun {
+            headers.insert(header::RANGE, HeaderValue::from_str(&format!("bytes={}-", begun.have))?);
+            headers.insert(header::IF_RANGE, HeaderValue::from_str(&begun.validator)?);
+        }
+        let mut opened = self.connector.connect(self.url, &addresses, true).await?;
+        let mut handshake_ms = ms(&clock);
+        let mut reply = opened.ask(self.url, &headers).await;
+        let mut early_data = None;
+        if let Opened::Three { early: early @ Some(_), .. } = &mut opened
+            && let Some(accepted) = early.take()
+        {
+            // What was sent ahead may be refused, and is then as if it had never been sent.
+            let accepted = accepted.await;
+            early_data = Some(accepted);
+            if !accepted || reply.is_err() {
+                opened = self.connector.connect(self.url, &addresses, false).await?;
+                handshake_ms = ms(&clock);
+                reply = opened.ask(self.url, &headers).await;
+            }
+        }
+        let lost_on_the_way =
+            |why: anyhow::Error| Coded(exit::UNREACHABLE, format!("{} did not answer: {why:#}", self.url));
+        let mut reply = reply.map_err(lost_on_the_way)?;
+        let first_byte_ms = ms(&clock);
+        let (from, sink) = self.sink(&reply, begun.as_ref().map(|begun| begun.have))?;
+        let bytes = match sink {
+            Some(sink) => self.body(&mut reply, sink, from).await?,
+            None => 0,
+        };
+        let total_ms = ms(&clock);
+        let (lost, address) = match &opened {
+            Opened::Three { connection, .. } => {
+                (Some(connection.stats().path.lost_packets), Some(connection.remote_address()))
+            }
+            _ => (None, None),
+        };
+        let start = reply.headers.get("server-timing").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        if let Opened::Three { connection, .. } = &opened {
+            connection.close(0x100u32.into(), b"");
+        }
+        Ok(Done {
+            url: self.url.to_string(),
+            name_ms,
+            handshake_ms,
+            first_byte_ms,
+            total_ms,
+            bytes,
+            from,
+            protocol: opened.protocol(),
+            address,
+            early_data,
+            start,
+            lost,
+        })
+    }
+
+    /// The first byte that comes and where it goes; nowhere, if everything is there already.
+    fn sink(&self, reply: &Reply, have: Option<u64>) -> anyhow::Result<(u64, Option<Sink>)> {
+        let range = reply.headers.get(header::CONTENT_RANGE).and_then(|value| ContentRange::parse(value.as_bytes()));
+        match (reply.status, have) {
+            (StatusCode::OK, _) => {
+                let (sink, note) = self.place.begin(&self.url.to_string(), &reply.headers)?;
+                if let Some(note) = note {
+                    crate::complain!("headstart: {note}");
+                }
+                Ok((0, Some(sink)))
+            }
+            (StatusCode::PARTIAL_CONTENT, Some(have)) if range.is_some_and(|r| r.part.is_some_and(|p| p.0 == have)) => {
+                Ok((have, Some(self.place.resume()?)))
+            }
+            (StatusCode::RANGE_NOT_SATISFIABLE, Some(have)) if range.is_some_and(|r| r.whole == Some(have)) => {
+                self.place.resume()?.finish()?;
+                Ok((have, None))
+            }
+            (status, _) => {
+                let moved = reply.headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
+                let moved = moved.map(|to| format!("; it is at {to}")).unwrap_or_default();
+                Err(Coded(exit::FAILURE, format!("{} was answered with {status}{moved}", self.url)).into())
+            }
+        }
+    }
+
+    /// Takes the body in; how many bytes there were.
+    async fn body(&self, reply: &mut Reply, mut sink: Sink, from: u64) -> anyhow::Result<u64> {
+        let length =
+            reply.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        let mut bar = Bar::begin(self.quiet, from, length.map(|length| from + length));
+        let mut came = 0u64;
+        let why = loop {
+            match reply.next().await {
+                Ok(Some(bytes)) => {
+                    sink.write(&bytes)?;
+                    came += bytes.len() as u64;
+                    bar.show(from + came);
+                }
+                Ok(None) => break None,
+                Err(why) => break Some(why),
+            }
+        };
+        bar.end();
+        let missing = length.is_some_and(|length| came < length);
+        if why.is_some() || missing {
+            let why = why.map(|why| format!(": {why:#}")).unwrap_or_default();
+            let kept = match self.place {
+                Place::File(_) => "; what came is kept: --continue goes on with it",
+                _ => "",
+            };
+            let of = length.map(|length| format!(" of {length}")).unwrap_or_default();
+            return Err(Coded(exit::DEGRADED, format!("{} ended after {came}{of} bytes{why}{kept}", self.url)).into());
+        }
+        sink.finish()?;
+        Ok(came)
+    }
+}
+
+impl Done {
+    fn tell(&self) {
+        let object = serde_json::json!({
+            "url": self.url, "name_ms": self.name_ms, "handshake_ms": self.handshake_ms,
+            "first_byte_ms": self.first_byte_ms, "total_ms": self.total_ms, "bytes": self.bytes, "from": self.from,
+            "protocol": self.protocol, "address": self.address.map(|address| address.to_string()),
+            "early_data": self.early_data, "start": self.start, "lost": self.lost,
+        });
+        crate::output::document(VERSION, object);
+    }
+
+    fn text(&self, output: &std::path::Path) -> String {
+        let rate = self.bytes as f64 / (self.total_ms / 1e3).max(1e-3);
+        format!(
+            "{} to {} in {:.0} ms ({}/s) over {}; the first byte after {:.0} ms{}",
+            progress::size(self.bytes as f64),
+            output.display(),
+            self.total_ms,
+            progress::size(rate),
+            self.protocol,
+            self.first_byte_ms,
+            if self.early_data == Some(true) { ", with early data" } else { "" }
+        )
+    }
+}

@@ -1,0 +1,76 @@
+//! What is to be fetched, from where.
+
+use crate::exit::Usage;
+use hyper::Uri;
+
+/// The URL of a file.
+#[derive(Clone, Debug)]
+pub struct Url {
+    /// All of it.
+    pub uri: Uri,
+    /// The host: a name or an address, without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl std::str::FromStr for Url {
+    type Err = Usage;
+
+    fn from_str(text: &str) -> Result<Self, Usage> {
+        let refuse = |why: &str| Usage(format!("{text:?} cannot be fetched: {why}"));
+        let uri: Uri =
+            text.parse().map_err(|why| refuse(&format!("{why} (names in other scripts are written as xn--…)")))?;
+        match uri.scheme_str() {
+            Some("https") => {}
+            Some(other) => return Err(refuse(&format!("only https is spoken, not {other}"))),
+            None => return Err(refuse("it should begin with https://")),
+        }
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        if authority.contains('@') {
+            return Err(refuse("it holds a user's name, which no request would carry"));
+        }
+        let host = uri.host().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        if rustls::pki_types::ServerName::try_from(host.as_str()).is_err() {
+            return Err(refuse(&format!("{host:?} is no name of a host")));
+        }
+        let port = uri.port_u16().unwrap_or(443);
+        Ok(Self { uri, host, port })
+    }
+}
+
+impl std::fmt::Display for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.uri.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_host_port_and_file() {
+        let url: Url = "https://[::1]:8443/a%20b?q".parse().unwrap();
+        assert_eq!((&url.host[..], url.port, url.uri.path()), ("::1", 8443, "/a%20b"));
+        let url: Url = "https://www.example.org".parse().unwrap();
+        assert_eq!((&url.host[..], url.port, url.uri.path()), ("www.example.org", 443, "/"));
+    }
+
+    #[test]
+    fn what_cannot_be_fetched_is_refused_with_the_reason() {
+        for (text, why) in [
+            ("http://x/", "only https"),
+            ("www.example.org/x", "cannot be fetched"),
+            ("/x", "should begin with https://"),
+            ("https://me@x/", "a user's name"),
+            ("https://x y/", "cannot be fetched"),
+            ("https://ä.example/", "cannot be fetched"),
+            ("", "cannot be fetched"),
+        ] {
+            let Usage(told) = text.parse::<Url>().unwrap_err();
+            assert!(told.contains(why), "{text:?}: {told}");
+        }
+    }
+}

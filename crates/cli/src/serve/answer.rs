@@ -1,0 +1,254 @@
+//! What a request is answered with, whatever the version of HTTP: GET and HEAD, conditional requests (RFC 9110,
+//! section 13) and one byte range (section 14).
+
+use super::chunks::Chunks;
+use super::listing;
+use super::site::{Found, Opened, Site};
+use headstart_core::wire::range::{self, ContentRange, Selection};
+use headstart_core::wire::target;
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::{Method, Response, StatusCode, Uri};
+use std::time::SystemTime;
+
+/// What follows the head of an answer.
+#[derive(Debug)]
+pub enum Body {
+    /// Nothing.
+    Empty,
+    /// A text.
+    Text(Bytes),
+    /// Some of a file.
+    File(Chunks),
+}
+
+/// The answer to `method` of `uri`.
+pub fn answer(site: &Site, method: &Method, uri: &Uri, headers: &HeaderMap) -> Response<Body> {
+    if method != Method::GET && method != Method::HEAD {
+        let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered here\n".to_owned());
+        answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return answer;
+    }
+    let mut answer = match target::parse(uri.path().as_bytes()) {
+        Err(target::Refused::Hidden) => nothing(),
+        Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
+        Ok(target) => match site.find(&target) {
+            Found::File(file) => of_file(file, headers),
+            Found::Folder(entries, more) => {
+                let page = listing::page(&decoded(&target), entries, more);
+                let mut answer = text(StatusCode::OK, page);
+                set(&mut answer, header::CONTENT_TYPE, "text/html; charset=utf-8");
+                answer
+            }
+            Found::Elsewhere => {
+                let mut answer = text(StatusCode::MOVED_PERMANENTLY, "this is a folder\n".to_owned());
+                let path: String = target.names.iter().map(|name| format!("/{}", target::encode(name))).collect();
+                set(&mut answer, header::LOCATION, &format!("{path}/"));
+                answer
+            }
+            Found::Nothing => nothing(),
+            Found::Forbidden => text(StatusCode::FORBIDDEN, "this may not be read\n".to_owned()),
+        },
+    };
+    if method == Method::HEAD {
+        // The head says what GET would bring.
+        *answer.body_mut() = Body::Empty;
+    }
+    answer
+}
+
+fn decoded(target: &target::Target) -> String {
+    let names = target.names.iter().map(|name| String::from_utf8_lossy(name));
+    names.fold("/".to_owned(), |path, name| path + &name + "/")
+}
+
+fn nothing() -> Response<Body> {
+    text(StatusCode::NOT_FOUND, "there is nothing here\n".to_owned())
+}
+
+fn text(status: StatusCode, text: String) -> Response<Body> {
+    let mut answer = Response::new(Body::Empty);
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONTENT_LENGTH, text.len().into());
+    *answer.body_mut() = Body::Text(text.into());
+    set(&mut answer, header::CONTENT_TYPE, "text/plain; charset=utf-8");
+    set(&mut answer, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    answer
+}
+
+/// Sets a header to a value of our own making.
+fn set<B>(answer: &mut Response<B>, name: header::HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        answer.headers_mut().insert(name, value);
+    }
+}
+
+fn of_file(file: Opened, headers: &HeaderMap) -> Response<Body> {
+    let modified = httpdate::fmt_http_date(file.modified);
+    let mut answer = Response::new(Body::Empty);
+    set(&mut answer, header::ETAG, &file.tag);
+    set(&mut answer, header::LAST_MODIFIED, &modified);
+    set(&mut answer, header::ACCEPT_RANGES, "bytes");
+    if is_unchanged(&file, headers) {
+        *answer.status_mut() = StatusCode::NOT_MODIFIED;
+        return answer;
+    }
+    set(&mut answer, header::CONTENT_TYPE, file.kind);
+    set(&mut answer, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    let asked = headers.get(header::RANGE).filter(|_| is_the_same(&file, headers));
+    let selected = asked.map_or(Selection::Whole, |asked| range::select(asked.as_bytes(), file.length));
+    let whole = Some(file.length);
+    let (from, to) = match selected {
+        Selection::Whole => (0, file.length),
+        Selection::Part { first, last } => {
+            *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
+            let part = ContentRange { part: Some((first, last)), whole };
+            set(&mut answer, header::CONTENT_RANGE, &part.to_string());
+            (first, last + 1)
+        }
+        Selection::Nothing => {
+            let mut refused = text(StatusCode::RANGE_NOT_SATISFIABLE, "the file ends before this range\n".to_owned());
+            set(&mut refused, header::CONTENT_RANGE, &ContentRange { part: None, whole }.to_string());
+            return refused;
+        }
+    };
+    answer.headers_mut().insert(header::CONTENT_LENGTH, (to - from).into());
+    *answer.body_mut() = Body::File(Chunks::new(file.file, from, to));
+    answer
+}
+
+/// Whether the client has it already: If-None-Match, and only without it If-Modified-Since (RFC 9110, section 13.2.2).
+fn is_unchanged(file: &Opened, headers: &HeaderMap) -> bool {
+    let mut tags = headers.get_all(header::IF_NONE_MATCH).iter().peekable();
+    if tags.peek().is_some() {
+        let opaque = |tag: &str| tag.trim().trim_start_matches("W/") == file.tag;
+        return tags
+            .filter_map(|list| list.to_str().ok())
+            .any(|list| list.trim() == "*" || list.split(',').any(opaque));
+    }
+    let since = headers.get(header::IF_MODIFIED_SINCE).and_then(date);
+    since.is_some_and(|since| file.modified <= since)
+}
+
+/// Whether If-Range, if it is there, names what we have: by its strong tag, or by its very date (section 13.1.5).
+fn is_the_same(file: &Opened, headers: &HeaderMap) -> bool {
+    let Some(validator) = headers.get(header::IF_RANGE) else { return true };
+    validator.as_bytes() == file.tag.as_bytes() || date(validator).is_some_and(|date| date == file.modified)
+}
+
+fn date(value: &HeaderValue) -> Option<SystemTime> {
+    httpdate::parse_http_date(value.to_str().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    struct Scratch(PathBuf);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn site(name: &str) -> (Scratch, Site) {
+        let path = std::env::temp_dir().join(format!("headstart-answer-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(path.join("a b")).unwrap();
+        std::fs::write(path.join("file.txt"), "0123456789").unwrap();
+        std::fs::write(path.join("empty"), "").unwrap();
+        let site = Site::open(&path).unwrap();
+        (Scratch(path), site)
+    }
+
+    fn get(site: &Site, path: &str, headers: &[(header::HeaderName, &str)]) -> Response<Body> {
+        ask(site, Method::GET, path, headers)
+    }
+
+    fn ask(site: &Site, method: Method, path: &str, headers: &[(header::HeaderName, &str)]) -> Response<Body> {
+        let headers: HeaderMap = headers.iter().map(|(n, v)| (n.clone(), HeaderValue::from_str(v).unwrap())).collect();
+        answer(site, &method, &path.parse().unwrap(), &headers)
+    }
+
+    fn says(answer: &Response<Body>, name: header::HeaderName) -> String {
+        answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
+    }
+
+    /// Status, length and range of an answer.
+    fn told(answer: &Response<Body>) -> (u16, String, String) {
+        (answer.status().as_u16(), says(answer, header::CONTENT_LENGTH), says(answer, header::CONTENT_RANGE))
+    }
+
+    #[test]
+    fn a_file_comes_whole_or_in_part() {
+        let (_scratch, site) = site("part");
+        assert_eq!(told(&get(&site, "/file.txt", &[])), (200, "10".into(), String::new()));
+        let part = |range| told(&get(&site, "/file.txt", &[(header::RANGE, range)]));
+        assert_eq!(part("bytes=2-4"), (206, "3".into(), "bytes 2-4/10".into()));
+        assert_eq!(part("bytes=-1"), (206, "1".into(), "bytes 9-9/10".into()));
+        assert_eq!(part("bytes=10-").0, 416);
+        assert_eq!(part("bytes=10-").2, "bytes */10");
+        assert_eq!(part("bytes=0-1,4-5").0, 200);
+        assert_eq!(told(&get(&site, "/empty", &[])), (200, "0".into(), String::new()));
+        let answer = get(&site, "/file.txt", &[(header::RANGE, "bytes=2-4")]);
+        assert!(matches!(answer.body(), Body::File(chunks) if chunks.left() == 3));
+    }
+
+    #[test]
+    fn a_part_of_what_was_replaced_is_never_sent() {
+        let (_scratch, site) = site("replaced");
+        let first = get(&site, "/file.txt", &[]);
+        let (tag, date) = (says(&first, header::ETAG), says(&first, header::LAST_MODIFIED));
+        let part = |validator: &str| {
+            get(&site, "/file.txt", &[(header::RANGE, "bytes=5-"), (header::IF_RANGE, validator)]).status().as_u16()
+        };
+        assert_eq!((part(&tag), part(&date)), (206, 206));
+        assert_eq!((part("\"other\""), part(&format!("W/{tag}")), part("no date")), (200, 200, 200));
+        assert_eq!(part("Sun, 06 Nov 1994 08:49:37 GMT"), 200);
+    }
+
+    #[test]
+    fn what_the_client_has_is_not_sent_again() {
+        let (_scratch, site) = site("again");
+        let first = get(&site, "/file.txt", &[]);
+        let (tag, date) = (says(&first, header::ETAG), says(&first, header::LAST_MODIFIED));
+        let again = |name: header::HeaderName, value: &str| get(&site, "/file.txt", &[(name, value)]).status().as_u16();
+        assert_eq!(again(header::IF_NONE_MATCH, &format!("\"x\", W/{tag}")), 304);
+        assert_eq!((again(header::IF_NONE_MATCH, "*"), again(header::IF_NONE_MATCH, "\"x\"")), (304, 200));
+        assert_eq!(again(header::IF_MODIFIED_SINCE, &date), 304);
+        assert_eq!(again(header::IF_MODIFIED_SINCE, "Sun, 06 Nov 1994 08:49:37 GMT"), 200);
+        let both = [(header::IF_NONE_MATCH, "\"x\""), (header::IF_MODIFIED_SINCE, &date[..])];
+        assert_eq!(get(&site, "/file.txt", &both).status(), 200, "the tag alone decides");
+    }
+
+    #[test]
+    fn head_says_what_get_would_bring_and_nothing_else_is_answered() {
+        let (_scratch, site) = site("head");
+        let head = ask(&site, Method::HEAD, "/file.txt", &[]);
+        assert!(told(&head) == (200, "10".into(), String::new()) && matches!(head.body(), Body::Empty));
+        let post = ask(&site, Method::POST, "/file.txt", &[]);
+        assert_eq!((post.status().as_u16(), says(&post, header::ALLOW)), (405, "GET, HEAD".into()));
+    }
+
+    #[test]
+    fn folders_are_listed_and_found_without_their_slash() {
+        let (_scratch, site) = site("folders");
+        let moved = get(&site, "/a%20b", &[]);
+        assert_eq!((moved.status().as_u16(), says(&moved, header::LOCATION)), (301, "/a%20b/".into()));
+        let Body::Text(page) = get(&site, "/?q", &[]).into_body() else { panic!() };
+        assert!(String::from_utf8_lossy(&page).contains("<a href=\"file.txt\">file.txt</a> 10"));
+        // A second slash would make the first name a host.
+        assert_eq!(says(&get(&site, "//a%20b", &[]), header::LOCATION), "/a%20b/");
+    }
+
+    #[test]
+    fn what_is_not_served_is_refused() {
+        let (scratch, site) = site("refused");
+        std::fs::write(scratch.0.join(".secret"), "s").unwrap();
+        let status = |path: &str| get(&site, path, &[]).status().as_u16();
+        assert_eq!((status("/.secret"), status("/%2esecret"), status("/none")), (404, 404, 404));
+        assert_eq!((status("/../x"), status("/%2e%2e/x"), status("/%00"), status("/a%2fb")), (400, 400, 400, 400));
+    }
+}

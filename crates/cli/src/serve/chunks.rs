@@ -1,0 +1,120 @@
+//! Some of a file, read piece by piece in threads that may wait for a disk; the next piece is read while one is sent.
+
+use hyper::body::Bytes;
+use std::fs::File;
+use std::future::{Future as _, poll_fn};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// Bytes of a piece: few enough to hold two of them for each of a thousand clients.
+const PIECE: u64 = 128 * 1024;
+
+/// Some of a file. What is read is what the file holds then; if it has become shorter, that is an error, never less.
+#[derive(Debug)]
+pub struct Chunks {
+    file: Arc<File>,
+    /// The next byte that is to be read.
+    at: u64,
+    /// One behind the last.
+    end: u64,
+    /// Bytes that were not handed out yet.
+    left: u64,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl Chunks {
+    /// The bytes of `file` from `from` up to `to`, without the last.
+    pub fn new(file: Arc<File>, from: u64, to: u64) -> Self {
+        Self { file, at: from, end: to, left: to.saturating_sub(from), reading: None }
+    }
+
+    /// Bytes to come.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// The next piece; `None` behind the last.
+    pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    /// The next piece, for those who poll. Inside a runtime only.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let reading = match self.reading.take() {
+            Some(reading) => reading,
+            None => self.read(),
+        };
+        let reading = self.reading.insert(reading);
+        let piece = ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|gone| Err(io::Error::other(gone)));
+        self.reading = None;
+        match &piece {
+            Ok(bytes) => {
+                self.left = self.left.saturating_sub(bytes.len() as u64);
+                if self.at < self.end {
+                    self.reading = Some(self.read());
+                }
+            }
+            Err(_) => self.left = 0,
+        }
+        Poll::Ready(Some(piece))
+    }
+
+    fn read(&mut self) -> JoinHandle<io::Result<Bytes>> {
+        let (file, at) = (self.file.clone(), self.at);
+        let length = (self.end - at).min(PIECE);
+        self.at += length;
+        spawn_blocking(move || {
+            let mut piece = vec![0; usize::try_from(length).unwrap_or(0)];
+            file.read_exact_at(&mut piece, at)?;
+            Ok(piece.into())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collected(chunks: &mut Chunks) -> Vec<io::Result<Bytes>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let mut all = Vec::new();
+            while let Some(piece) = chunks.next().await {
+                all.push(piece);
+            }
+            all
+        })
+    }
+
+    fn file(name: &str, bytes: &[u8]) -> Arc<File> {
+        let path = std::env::temp_dir().join(format!("headstart-chunks-{name}-{}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        Arc::new(file)
+    }
+
+    #[test]
+    fn all_pieces_together_are_the_part_that_was_asked_for() {
+        let bytes: Vec<u8> = (0..400_000u32).map(|n| (n % 251) as u8).collect();
+        let file = file("all", &bytes);
+        for (from, to) in [(0, 400_000), (1, 131_073), (131_072, 131_073), (399_999, 400_000), (7, 7)] {
+            let pieces = collected(&mut Chunks::new(file.clone(), from, to));
+            let whole: Vec<u8> = pieces.into_iter().flat_map(|piece| piece.unwrap()).collect();
+            assert!(whole == bytes[from as usize..to as usize], "{from}..{to}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_has_become_shorter_is_an_error_and_never_less() {
+        let pieces = collected(&mut Chunks::new(file("short", b"12345"), 0, 10));
+        assert!(matches!(&pieces[..], [Err(why)] if why.kind() == io::ErrorKind::UnexpectedEof), "{pieces:?}");
+    }
+}

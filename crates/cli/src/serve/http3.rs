@@ -1,0 +1,138 @@
+//! HTTP/3 (RFC 9114), over QUIC connections that start by the history of their paths.
+
+use super::Serving;
+use super::answer::{Body, answer};
+use h3::error::Code;
+use h3::server::RequestResolver;
+use hyper::body::Bytes;
+use hyper::header::{DATE, HeaderValue};
+use quinn::{Connection, Endpoint, Incoming};
+use std::pin::pin;
+use tokio::task::JoinSet;
+
+/// Bytes of the head of a request: as much as browsers send with all their cookies.
+const MOST_HEAD: u64 = 64 * 1024;
+
+type Quic = h3_quinn::Connection;
+
+/// Serves whoever connects to `endpoint`, until it is to end; what has begun then is still sent.
+pub async fn serve(endpoint: Endpoint, serving: Serving) {
+    let mut connections = JoinSet::new();
+    let stopped = serving.clone();
+    let mut stopped = pin!(stopped.stopped());
+    loop {
+        let incoming = tokio::select! {
+            () = &mut stopped => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            incoming = endpoint.accept() => incoming,
+        };
+        let Some(incoming) = incoming else { break };
+        if let Some(incoming) = admitted(&endpoint, incoming, serving.most_connections) {
+            let serving = serving.clone();
+            connections.spawn(async move { admit(incoming, serving).await });
+        }
+    }
+    while connections.join_next().await.is_some() {}
+    endpoint.close(quinn::VarInt::from_u32(0x100), b"");
+    endpoint.wait_idle().await;
+}
+
+/// Half full, addresses are to be proved first (RFC 9000, section 8.1.2), so that spoofed ones cost a packet each; full,
+/// nobody is let in.
+fn admitted(endpoint: &Endpoint, incoming: Incoming, most: usize) -> Option<Incoming> {
+    let open = endpoint.open_connections();
+    if open >= most {
+        incoming.refuse();
+        None
+    } else if open >= most / 2 && !incoming.remote_address_validated() && incoming.may_retry() {
+        let _ = incoming.retry();
+        None
+    } else {
+        Some(incoming)
+    }
+}
+
+async fn admit(incoming: Incoming, serving: Serving) {
+    let Ok(connecting) = incoming.accept() else { return };
+    // A server may always speak before the handshake is confirmed, and so answers requests in 0-RTT at once.
+    match connecting.into_0rtt() {
+        Ok((opened, _)) => connection(opened, serving).await,
+        Err(connecting) => {
+            if let Ok(opened) = connecting.await {
+                connection(opened, serving).await;
+            }
+        }
+    }
+}
+
+async fn connection(opened: Connection, serving: Serving) {
+    let mut builder = h3::server::builder();
+    builder.max_field_section_size(MOST_HEAD);
+    let Ok(mut http) = builder.build::<_, Bytes>(Quic::new(opened)).await else { return };
+    let mut requests = JoinSet::new();
+    let stopped = serving.clone();
+    let mut stopped = pin!(stopped.stopped());
+    loop {
+        tokio::select! {
+            () = &mut stopped => break,
+            Some(_) = requests.join_next(), if !requests.is_empty() => {}
+            // What goes wrong with one connection concerns its client alone.
+            accepted = http.accept() => match accepted {
+                Ok(Some(resolver)) => _ = requests.spawn(request(resolver, serving.clone())),
+                _ => return finish(requests).await,
+            },
+        }
+    }
+    // GOAWAY: what has begun is finished, nothing else is begun (RFC 9114, section 5.2). What was sent last may still be on
+    // its way: the client closes when it has it.
+    if http.shutdown(0).await.is_ok() {
+        loop {
+            tokio::select! {
+                Some(_) = requests.join_next(), if !requests.is_empty() => {}
+                accepted = http.accept() => if !matches!(accepted, Ok(Some(_))) { break },
+            }
+        }
+    }
+    finish(requests).await;
+}
+
+async fn finish(mut requests: JoinSet<()>) {
+    while requests.join_next().await.is_some() {}
+}
+
+async fn request(resolver: RequestResolver<Quic, Bytes>, serving: Serving) {
+    let Ok((request, mut stream)) = resolver.resolve_request().await else { return };
+    let (head, ()) = request.into_parts();
+    let found =
+        tokio::task::spawn_blocking(move || answer(&serving.site, &head.method, &head.uri, &head.headers)).await;
+    let Ok(found) = found else { return stream.stop_stream(Code::H3_INTERNAL_ERROR) };
+    let (mut head, body) = found.into_parts();
+    // Over TCP, the library does it.
+    let now = httpdate::fmt_http_date(headstart_io::clock::wall());
+    if let Ok(now) = HeaderValue::from_str(&now) {
+        head.headers.insert(DATE, now);
+    }
+    // Nobody reads what comes behind the head of a request to us.
+    stream.stop_sending(Code::H3_NO_ERROR);
+    if stream.send_response(hyper::Response::from_parts(head, ())).await.is_err() {
+        return;
+    }
+    match body {
+        Body::Empty => {}
+        Body::Text(text) => {
+            if stream.send_data(text).await.is_err() {
+                return;
+            }
+        }
+        Body::File(mut chunks) => {
+            while let Some(piece) = chunks.next().await {
+                // Less than was announced is never passed off as all of it.
+                let Ok(piece) = piece else { return stream.stop_stream(Code::H3_INTERNAL_ERROR) };
+                if stream.send_data(piece).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+    let _ = stream.finish().await;
+}

@@ -1,0 +1,173 @@
+//! `headstart serve DIR`: a folder over HTTP/3, and over HTTP/2 and HTTP/1.1 on the same number. Loopback unless told.
+//!
+//! What is served is decided in [`site`] and [`answer`], whatever the version of HTTP; [`http3`] and [`tcp`] carry it.
+
+mod answer;
+mod certificate;
+mod chunks;
+mod http3;
+mod kind;
+mod listing;
+mod site;
+mod sockets;
+mod tcp;
+
+use crate::exit::{self, Usage};
+use anyhow::Context as _;
+use certificate::Certificate;
+use hyper::header::HeaderValue;
+use rustix::event::{PollFd, PollFlags, poll};
+use site::Site;
+use sockets::Sockets;
+pub use sockets::widen;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+/// Version of the JSON.
+const VERSION: u32 = 1;
+/// Connections that are open at once, of each kind.
+const MOST_CONNECTIONS: usize = 4096;
+
+/// Arguments of `headstart serve`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The folder to serve. Hidden files, and links that lead out of it, are not.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Where to listen, by TCP and UDP; may be repeated. Port 0 is any that is free.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
+    listen: Vec<SocketAddr>,
+    /// The certificate and those that lead to a known authority, in PEM. Without it one is made that signs itself.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// A name that the certificate that is made is good for, besides localhost and the addresses; may be repeated.
+    #[arg(long, value_name = "NAME", conflicts_with = "cert")]
+    name: Vec<String>,
+    /// Write the certificate (not its key) to this file, for clients to trust.
+    #[arg(long, value_name = "FILE")]
+    write_cert: Option<PathBuf>,
+    /// How long requests that have begun may take when it is to end.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    grace: u64,
+    /// Tell where it listens as one JSON object, on one line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What those who serve share.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// What is served.
+    site: Arc<Site>,
+    /// Becomes true when it is to end.
+    stop: watch::Receiver<bool>,
+    /// Connections that are open at once.
+    most_connections: usize,
+}
+
+impl Serving {
+    /// Returns when it is to end.
+    async fn stopped(&self) {
+        // Nobody who could say so is left: then it is over, too.
+        let _ = self.stop.clone().wait_for(|stop| *stop).await;
+    }
+}
+
+/// Serves until SIGINT or SIGTERM.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let site = Arc::new(Site::open(&args.folder)?);
+    let certificate = match (&args.cert, &args.key) {
+        (Some(cert), Some(key)) => Certificate::read(cert, key)?,
+        _ => own_certificate(args)?,
+    };
+    if let Some(path) = &args.write_cert {
+        std::fs::write(path, certificate.pem()).with_context(|| format!("writing {}", path.display()))?;
+    }
+    let shown = Shown { fingerprint: certificate.fingerprint(), key_hash: certificate.key_hash() };
+    let (tcp, quic) = certificate.configurations()?;
+    let all = args.listen.iter().map(|address| Sockets::bind(*address)).collect::<Result<Vec<_>, _>>()?;
+    let addresses: Vec<SocketAddr> = all.iter().map(|sockets| sockets.address).collect();
+    // Before there are other threads, which inherit what this one waits for.
+    let ending = headstart_io::sys::signal::ending().context("waiting for signals")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
+    runtime.block_on(async {
+        let (stop_all, stop) = watch::channel(false);
+        let serving = Serving { site, stop, most_connections: MOST_CONNECTIONS };
+        let mut tasks = JoinSet::new();
+        for Sockets { tcp: listener, udp, address } in all {
+            let config = quinn::crypto::rustls::QuicServerConfig::try_from(quic.clone())?;
+            let config = quinn::ServerConfig::with_crypto(Arc::new(config));
+            let runtime = Arc::new(quinn::TokioRuntime);
+            let endpoint = quinn::Endpoint::new(quinn::EndpointConfig::default(), Some(config), udp, runtime)?;
+            tasks.spawn(http3::serve(endpoint, serving.clone()));
+            let alt_svc = HeaderValue::from_str(&format!("h3=\":{}\"; ma=86400", address.port())).ok();
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tasks.spawn(tcp::serve(listener, tcp.clone(), alt_svc, serving.clone()));
+        }
+        tell(args, &addresses, &shown);
+        ended(ending).await?;
+        let _ = stop_all.send(true);
+        let finished = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(Duration::from_secs(args.grace), finished).await.is_err() {
+            crate::complain!("headstart: ended before every request was: they took longer than --grace {}", args.grace);
+        }
+        anyhow::Ok(())
+    })?;
+    // A disk that hangs is not waited for.
+    runtime.shutdown_background();
+    Ok(exit::OK)
+}
+
+fn own_certificate(args: &Args) -> anyhow::Result<Certificate> {
+    let mut names = vec!["localhost".to_owned()];
+    names.extend(args.name.iter().cloned());
+    let unspecified = |ip: &IpAddr| !ip.is_unspecified();
+    let addresses: Vec<IpAddr> = args.listen.iter().map(SocketAddr::ip).filter(unspecified).collect();
+    Certificate::own(&names, &addresses).map_err(|why| Usage(format!("{why:#}: --name takes names of hosts")).into())
+}
+
+/// What clients may compare.
+struct Shown {
+    fingerprint: String,
+    key_hash: Option<String>,
+}
+
+/// Says where it listens: from now on it answers.
+fn tell(args: &Args, addresses: &[SocketAddr], shown: &Shown) {
+    if args.json {
+        let urls: Vec<String> = addresses.iter().map(|address| format!("https://{address}/")).collect();
+        let object = serde_json::json!({
+            "urls": urls, "certificate_sha256": shown.fingerprint, "key_sha256": shown.key_hash,
+            "pid": std::process::id(),
+        });
+        crate::output::document(VERSION, object);
+        return;
+    }
+    for address in addresses {
+        crate::say!("https://{address}/ (HTTP/3, HTTP/2, HTTP/1.1)");
+        let public = !address.ip().is_loopback();
+        if public || address.ip() == IpAddr::V4(Ipv4Addr::UNSPECIFIED) {
+            crate::complain!("headstart: whoever reaches {address} may read everything in {}", args.folder.display());
+        }
+    }
+    crate::say!("certificate SHA-256 {}", shown.fingerprint);
+}
+
+/// Waits for a signal in a thread of its own, which ends with the process.
+async fn ended(ending: OwnedFd) -> anyhow::Result<()> {
+    let (tell, told) = oneshot::channel();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut wanted = [PollFd::new(&ending, PollFlags::IN)];
+        while let Err(rustix::io::Errno::INTR) = poll(&mut wanted, None) {}
+        let _ = tell.send(());
+    })?;
+    told.await.context("waiting for signals")
+}

@@ -1,0 +1,267 @@
+//! The folder that is served. The kernel holds what is opened beneath it (openat2(2), RESOLVE_BENEATH): neither `..` nor
+//! a link leads out, whatever is changed meanwhile. Hidden files are not served, nor what a link names by such a way.
+
+use super::kind;
+use super::listing::{Entry, MOST};
+use anyhow::Context as _;
+use headstart_core::wire::target::Target;
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// How often a path is resolved again that was changed at that moment (openat2(2), EAGAIN).
+const TRIES: u32 = 8;
+
+/// A folder that is served.
+#[derive(Debug)]
+pub struct Site {
+    root: OwnedFd,
+}
+
+/// What is at a path.
+#[derive(Debug)]
+pub enum Found {
+    /// A file.
+    File(Opened),
+    /// A folder without an index, and whether it holds more than is told.
+    Folder(Vec<Entry>, bool),
+    /// A folder, named without the slash at its end.
+    Elsewhere,
+    /// Nothing, or nothing that is served.
+    Nothing,
+    /// It may not be read.
+    Forbidden,
+}
+
+/// A file to be read.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// The file.
+    pub file: Arc<File>,
+    /// Its length in bytes when it was opened.
+    pub length: u64,
+    /// When it was changed last.
+    pub modified: SystemTime,
+    /// A strong entity tag (RFC 9110, section 8.8.3), with its quotes.
+    pub tag: String,
+    /// Its content type.
+    pub kind: &'static str,
+}
+
+impl Site {
+    /// The folder `path`.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty());
+        let root = root.with_context(|| format!("opening the folder {}", path.display()))?;
+        let site = Self { root };
+        match site.beneath(Path::new(".")) {
+            Ok(_) => Ok(site),
+            Err(why) => Err(anyhow::Error::new(why)).context(
+                "this kernel cannot hold what is opened beneath a folder (openat2, Linux 5.6), without which nothing is served",
+            ),
+        }
+    }
+
+    /// What is at `target`.
+    pub fn find(&self, target: &Target) -> Found {
+        let names = target.names.iter().map(|name| std::ffi::OsStr::from_bytes(name));
+        let path: PathBuf = std::iter::once(std::ffi::OsStr::new(".")).chain(names).collect();
+        match self.look(&path, target) {
+            Ok(found) => found,
+            // EXDEV: it would lead out; ELOOP: links without end.
+            Err(Errno::ACCESS | Errno::PERM) => Found::Forbidden,
+            Err(_) => Found::Nothing,
+        }
+    }
+
+    fn look(&self, path: &Path, target: &Target) -> Result<Found, Errno> {
+        let opened = self.beneath(path)?;
+        if self.is_hidden(&opened) {
+            return Ok(Found::Nothing);
+        }
+        let stat = rustix::fs::fstat(&opened)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile if target.is_folder => Ok(Found::Nothing),
+            FileType::RegularFile => {
+                let name = target.names.last().map_or(&[][..], |name| name);
+                Ok(Found::File(opened_file(opened, &stat, kind::of(name))))
+            }
+            FileType::Directory if !target.is_folder => Ok(Found::Elsewhere),
+            FileType::Directory => self.folder(path, &opened),
+            _ => Ok(Found::Nothing),
+        }
+    }
+
+    fn folder(&self, path: &Path, folder: &OwnedFd) -> Result<Found, Errno> {
+        if let Ok(index) = self.beneath(&path.join("index.html"))
+            && !self.is_hidden(&index)
+        {
+            let stat = rustix::fs::fstat(&index)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+                return Ok(Found::File(opened_file(index, &stat, kind::of(b"index.html"))));
+            }
+        }
+        let mut entries = Vec::new();
+        for entry in rustix::fs::Dir::read_from(folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name.starts_with(b".") {
+                continue;
+            }
+            if entries.len() == MOST {
+                return Ok(Found::Folder(entries, true));
+            }
+            // As it would be served: links that lead out are not there.
+            let Ok(opened) = self.beneath(&path.join(std::ffi::OsStr::from_bytes(name))) else { continue };
+            let Ok(stat) = rustix::fs::fstat(&opened) else { continue };
+            let length = match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => u64::try_from(stat.st_size).ok(),
+                FileType::Directory => None,
+                _ => continue,
+            };
+            if !self.is_hidden(&opened) {
+                entries.push(Entry { name: name.to_vec(), length });
+            }
+        }
+        Ok(Found::Folder(entries, false))
+    }
+
+    fn beneath(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        // A pipe would wait for a writer.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut tries = 0;
+        loop {
+            match openat2(&self.root, path, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN | Errno::INTR) if tries < TRIES => tries += 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// Whether a link led past a name with a dot: where the file is, seen from the root, as the kernel says.
+    fn is_hidden(&self, opened: &OwnedFd) -> bool {
+        let (Ok(root), Ok(place)) = (place(&self.root), place(opened)) else { return true };
+        let Ok(inside) = place.strip_prefix(&root) else { return true };
+        inside.iter().any(|name| name.as_bytes().starts_with(b"."))
+    }
+}
+
+fn place(of: &impl AsFd) -> std::io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", of.as_fd().as_raw_fd()))
+}
+
+fn opened_file(opened: OwnedFd, stat: &rustix::fs::Stat, kind: &'static str) -> Opened {
+    let length = u64::try_from(stat.st_size).unwrap_or(0);
+    let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+    // What is changed twice within a tick of the file system's clock keeps its tag; its length or inode mostly differ.
+    let tag = format!("\"{:x}-{length:x}-{:x}.{:x}\"", stat.st_ino, stat.st_mtime, stat.st_mtime_nsec);
+    Opened { file: Arc::new(File::from(opened)), length, modified: SystemTime::UNIX_EPOCH + seconds, tag, kind }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::wire::target;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// A folder that is gone with the test.
+    pub struct Scratch(pub PathBuf);
+
+    impl Scratch {
+        pub fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("headstart-site-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn find(site: &Site, path: &str) -> Found {
+        site.find(&target::parse(path.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn files_folders_and_indexes_are_found() {
+        let scratch = Scratch::new("found");
+        fs::create_dir_all(scratch.0.join("empty")).unwrap();
+        fs::create_dir_all(scratch.0.join("pages")).unwrap();
+        fs::write(scratch.0.join("pages/index.html"), "<p>").unwrap();
+        fs::write(scratch.0.join("a file.txt"), "12345").unwrap();
+        let site = Site::open(&scratch.0).unwrap();
+        let Found::File(file) = find(&site, "/a%20file.txt") else { panic!() };
+        assert_eq!((file.length, file.kind), (5, "text/plain; charset=utf-8"));
+        assert!(file.tag.starts_with('"') && file.tag.ends_with('"'));
+        assert!(matches!(find(&site, "/pages/"), Found::File(f) if f.kind.starts_with("text/html")));
+        assert!(matches!(find(&site, "/pages"), Found::Elsewhere));
+        assert!(matches!(find(&site, "/empty/"), Found::Folder(all, false) if all.is_empty()));
+        assert!(matches!(find(&site, "/a%20file.txt/"), Found::Nothing));
+        assert!(matches!(find(&site, "/none"), Found::Nothing));
+        let Found::Folder(all, false) = find(&site, "/") else { panic!() };
+        assert_eq!(all.len(), 3);
+    }
+
+    #[test]
+    fn links_lead_where_they_may_and_nowhere_else() {
+        let scratch = Scratch::new("links");
+        let (inside, outside) = (scratch.0.join("in"), scratch.0.join("out"));
+        fs::create_dir_all(inside.join("deep/.git")).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        fs::write(outside.join("secret"), "s").unwrap();
+        fs::write(inside.join("file"), "f").unwrap();
+        fs::write(inside.join("deep/.git/config"), "c").unwrap();
+        for (link, to) in [
+            ("good", "file"),
+            ("relative", "../out/secret"),
+            ("absolute", outside.join("secret").to_str().unwrap()),
+            ("folder", "../out"),
+            ("hidden", "deep/.git/config"),
+            ("process", "/proc/self/environ"),
+            ("loop", "loop"),
+        ] {
+            symlink(to, inside.join(link)).unwrap();
+        }
+        rustix::fs::mkfifoat(rustix::fs::CWD, inside.join("pipe"), Mode::RUSR).unwrap();
+        let site = Site::open(&inside).unwrap();
+        assert!(matches!(find(&site, "/good"), Found::File(f) if f.length == 1));
+        for path in ["/relative", "/absolute", "/folder/secret", "/hidden", "/process", "/loop", "/pipe"] {
+            assert!(matches!(find(&site, path), Found::Nothing), "{path}");
+        }
+        let Found::Folder(mut all, false) = find(&site, "/") else { panic!() };
+        all.sort();
+        let names: Vec<_> = all.iter().map(|entry| String::from_utf8_lossy(&entry.name)).collect();
+        assert_eq!(names, ["deep", "file", "good"]);
+    }
+
+    #[test]
+    fn a_tag_changes_with_its_file() {
+        let scratch = Scratch::new("tag");
+        let site = Site::open(&scratch.0).unwrap();
+        let tag = |text: &str| {
+            fs::write(scratch.0.join("f"), text).unwrap();
+            let Found::File(file) = find(&site, "/f") else { panic!() };
+            file.tag
+        };
+        assert_ne!(tag("one"), tag("three"));
+    }
+
+    #[test]
+    fn a_folder_that_is_none_is_named() {
+        let why = Site::open(Path::new("/nowhere/at/all")).unwrap_err();
+        assert!(format!("{why:#}").contains("/nowhere/at/all"), "{why:#}");
+        assert!(Site::open(Path::new("/proc/self/stat")).is_err());
+    }
+}

@@ -1,0 +1,98 @@
+//! The sockets of one address: TCP and UDP on the same number.
+
+use crate::exit::{self, Coded};
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+
+/// How often a free number is looked for that is free for both.
+const TRIES: u32 = 32;
+/// What a burst of packets may take up in a socket; the kernel gives less if `net.core.rmem_max` is less.
+const BUFFER: usize = 4 * 1024 * 1024;
+
+/// Both sockets of an address.
+#[derive(Debug)]
+pub struct Sockets {
+    /// For HTTP/2 and HTTP/1.1.
+    pub tcp: TcpListener,
+    /// For HTTP/3.
+    pub udp: UdpSocket,
+    /// Where they are.
+    pub address: SocketAddr,
+}
+
+impl Sockets {
+    /// Binds both to `address`; to a number that is free for both, if its port is 0.
+    pub fn bind(address: SocketAddr) -> Result<Self, Coded> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let tcp = TcpListener::bind(address).map_err(|why| refused("TCP", address, &why))?;
+            let bound = tcp.local_addr().map_err(|why| refused("TCP", address, &why))?;
+            match UdpSocket::bind(bound) {
+                Ok(udp) => {
+                    prepare(&tcp, &udp).map_err(|why| refused("UDP", bound, &why))?;
+                    return Ok(Self { tcp, udp, address: bound });
+                }
+                Err(why) if why.kind() == io::ErrorKind::AddrInUse && address.port() == 0 && tries < TRIES => {}
+                Err(why) => return Err(refused("UDP", bound, &why)),
+            }
+        }
+    }
+}
+
+fn prepare(tcp: &TcpListener, udp: &UdpSocket) -> io::Result<()> {
+    widen(udp);
+    tcp.set_nonblocking(true)?;
+    udp.set_nonblocking(true)
+}
+
+/// Asks for room for bursts; whatever the kernel gives will do.
+pub fn widen(udp: &UdpSocket) {
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(udp, BUFFER);
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(udp, BUFFER);
+}
+
+fn refused(what: &str, address: SocketAddr, why: &io::Error) -> Coded {
+    let port = address.port();
+    match why.kind() {
+        io::ErrorKind::AddrInUse => Coded(
+            exit::FAILURE,
+            format!(
+                "{address} is in use ({what}): `ss -lnp sport = :{port}` says by whom; another number with --listen, 0 for any"
+            ),
+        ),
+        io::ErrorKind::PermissionDenied => Coded(
+            exit::NOT_PERMITTED,
+            format!("{address} may not be used ({what}): numbers below 1024 are root's; another with --listen"),
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            Coded(exit::FAILURE, format!("{address} is no address of this host ({what}): `ip address` lists those"))
+        }
+        _ => Coded(exit::FAILURE, format!("listening on {address} ({what}): {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sockets_have_the_same_number() {
+        let sockets = Sockets::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        assert_eq!(sockets.tcp.local_addr().unwrap(), sockets.udp.local_addr().unwrap());
+        assert_ne!(sockets.address.port(), 0);
+    }
+
+    #[test]
+    fn a_number_that_is_taken_and_an_address_of_others_are_named() {
+        let first = Sockets::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let Coded(code, why) = Sockets::bind(first.address).unwrap_err();
+        assert!(code == exit::FAILURE && why.contains("is in use (TCP)") && why.contains("ss -lnp"), "{why}");
+        drop(first.tcp);
+        let Coded(_, why) = Sockets::bind(first.address).unwrap_err();
+        assert!(why.contains("is in use (UDP)"), "{why}");
+        // TEST-NET-1 (RFC 5737) is nobody's.
+        let Coded(_, why) = Sockets::bind(([192, 0, 2, 1], 0).into()).unwrap_err();
+        assert!(why.contains("no address of this host"), "{why}");
+    }
+}

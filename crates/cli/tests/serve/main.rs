@@ -1,0 +1,8 @@
+//! `headstart serve` and `headstart get`, with each other and with programs of others, over real sockets.
+#![forbid(unsafe_code)]
+
+mod browser;
+mod others;
+mod refusals;
+mod scene;
+mod transfer;
