@@ -2,11 +2,12 @@
 //!
 //! Nothing is decided here. The lock is held for as long as the messenger thinks, never while somebody waits.
 
+use crate::knobs::Knobs;
 use headstart_core::machine::Machine;
 use headstart_core::realtime::{FrameError, Input, MAX_CONNECTIONS, Messenger, Output};
 use headstart_core::time::Instant;
 use headstart_io::clock::Clock;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use tokio::sync::Notify;
 
@@ -14,6 +15,8 @@ use tokio::sync::Notify;
 pub(crate) struct Shared {
     pub clock: Clock,
     state: Mutex<State>,
+    /// Which options the kernel took.
+    pub knobs: OnceLock<Knobs>,
     /// The deadline has moved.
     pub timer: Notify,
     /// A connection is gone, or more are wanted.
@@ -46,6 +49,7 @@ impl Shared {
     pub fn new(messenger: Messenger, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             clock,
+            knobs: OnceLock::new(),
             state: Mutex::new(State {
                 messenger,
                 writers: Vec::new(),
