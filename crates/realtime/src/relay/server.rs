@@ -171,10 +171,10 @@ impl Server {
             connections.spawn(async move {
                 shared.tally.open.fetch_add(1, Ordering::Relaxed);
                 let _closed = Closing(&shared.tally.open);
-                let asked = tokio::time::timeout(shared.settings.patience, shared.hear(stream)).await;
+                // Each part on the heap: what a connection takes while it lasts is far less than what it took to begin it.
+                let asked = Box::pin(tokio::time::timeout(shared.settings.patience, shared.hear(stream))).await;
                 drop(place);
                 match asked {
-                    // On the heap: what a connection needs while it lasts is less than what it took to begin it.
                     Ok(Ok((stream, request))) => Box::pin(shared.serve(stream, request, tell)).await,
                     _ => {
                         shared.tally.unknown.fetch_add(1, Ordering::Relaxed);
@@ -221,7 +221,7 @@ impl Shared {
         };
         let reached = match (&to, &request) {
             _ if self.tally.open() > self.settings.most as u64 => Err(Answer::Busy),
-            (Some(to), _) => self.reach(to).await.map(Some),
+            (Some(to), _) => Box::pin(self.reach(to)).await.map(Some),
             (None, Request::Join(id)) if self.sessions.knows(*id) => Ok(None),
             (None, _) => Err(Answer::Gone),
         };
@@ -232,9 +232,9 @@ impl Shared {
             stream.write_all(&[answer.code()]).await?;
             stream.flush().await
         };
-        let Ok(Ok(())) = tokio::time::timeout(self.settings.patience, told).await else { return };
+        let Ok(Ok(())) = Box::pin(tokio::time::timeout(self.settings.patience, told)).await else { return };
         let Ok(target) = reached else {
-            let _ = tokio::time::timeout(self.settings.patience, stream.shutdown()).await;
+            let _ = Box::pin(tokio::time::timeout(self.settings.patience, stream.shutdown())).await;
             return;
         };
         match (request, target) {
@@ -243,8 +243,8 @@ impl Shared {
                 let _ = splice(stream, target).await;
             }
             (Request::Open(id, _), Some(target)) => {
-                if let Some(session) = self.sessions.begin(id, stream).await {
-                    carry(target, session, pending()).await;
+                if let Some(session) = Box::pin(self.sessions.begin(id, stream)).await {
+                    Box::pin(carry(target, session, pending())).await;
                 }
             }
             _ => self.sessions.add(stream),
