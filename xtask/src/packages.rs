@@ -83,6 +83,7 @@ pub const ALL: &[Package] = &[
     program("valgrind", "valgrind", "watches a preloaded program for misuse of memory and descriptors"),
     program("iproute2", "ip", "what the kernel holds of routes and rules, before and after `headstart up`"),
     program("nftables", "nft", "makes and lists headstart's nftables table"),
+    program("socat", "socat", "an unmodified program that talks over a relay, and over bundled segments"),
     program("tshark", "tshark", "opens the emulator's captures and checks what is in them"),
 ];
 

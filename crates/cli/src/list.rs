@@ -2,6 +2,7 @@
 
 use crate::exit;
 use headstart_core::connect::race;
+use headstart_core::realtime::technique;
 use headstart_lab::condition::fault;
 use headstart_lab::{condition, experiment, program, scenario};
 use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
@@ -9,7 +10,7 @@ use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
 /// Arguments of `headstart list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this: races, links, the kinds of link models (rates, delays, losses, queues, media), scenarios, conditions,
+    /// Only this: races, techniques, links, the kinds of link models (rates, delays, losses, queues, media), scenarios, conditions,
     /// faults, programs, experiments.
     what: Option<String>,
     /// As one JSON object.
@@ -25,9 +26,10 @@ fn models<M: ?Sized>(kind: &'static str, all: &'static [Entry<M>]) -> Registry {
     (kind, all.iter().map(|e| (e.name, e.what)).collect())
 }
 
-fn registries() -> [Registry; 12] {
+fn registries() -> [Registry; 13] {
     [
         ("races", race::ALL.iter().map(|e| (e.name, e.what)).collect()),
+        ("techniques", technique::ALL.iter().map(|t| (t.name, t.what)).collect()),
         ("links", preset::ALL.iter().map(|e| (e.name, e.why)).collect()),
         models("rates", rate::ALL),
         models("delays", delay::ALL),

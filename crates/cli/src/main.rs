@@ -15,6 +15,8 @@ mod lab;
 mod list;
 mod operate;
 mod output;
+mod realtime;
+mod relay;
 mod run;
 mod serve;
 mod supervise;
@@ -59,12 +61,18 @@ enum Verb {
     Recover(operate::recover::Args),
     /// What works here, what does not, and the line that mends it.
     Doctor(operate::doctor::Args),
+    /// A relay with loss recovery of its own on each hop, and ports that lead programs through it.
+    #[command(subcommand)]
+    Relay(relay::Verb),
+    /// Streams of small messages from here to there: how late they come, by which technique.
+    #[command(subcommand)]
+    Realtime(realtime::Verb),
     /// Emulated networks and experiments.
     #[command(subcommand)]
     Lab(lab::Verb),
     /// A quick tour: real programs through an emulated dual-stack network, with and without headstart.
     Demo(demo::Args),
-    /// What there is: races, links and their models, scenarios, conditions, faults, programs, experiments.
+    /// What there is: races, techniques, links and their models, scenarios, conditions, faults, programs, experiments.
     List(list::Args),
     /// Settings: an example to begin with, a check, what holds and why.
     #[command(subcommand)]
@@ -93,6 +101,8 @@ fn main() -> ExitCode {
         Verb::Plan(args) => operate::plan::run(&args, named),
         Verb::Recover(args) => operate::recover::run(&args),
         Verb::Doctor(args) => operate::doctor::run(&args, named),
+        Verb::Relay(verb) => relay::run(verb),
+        Verb::Realtime(verb) => realtime::run(verb),
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::List(args) => list::run(&args),

@@ -12,6 +12,7 @@ pub mod home;
 pub mod host;
 pub mod link;
 pub mod names;
+pub mod packet_queue;
 pub mod poll;
 pub mod program;
 pub mod replies;

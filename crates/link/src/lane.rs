@@ -71,7 +71,7 @@ impl<P: Packet> Lane<P> {
         self.last_arrival = at;
         self.counters.packets_in += 1;
         self.counters.bytes_in += bytes as u64;
-        if self.loss.loses(&mut self.loss_rng) {
+        if self.loss.loses(at, &mut self.loss_rng) {
             self.count_lost(bytes);
             return Err(Dropped::Lost);
         }

@@ -356,7 +356,7 @@ mod tests {
         assert!(told("loss=often").starts_with("`loss=often`: `often` is not a share: write a percentage"));
         assert!(
             told("loss=often")
-                .ends_with("; loss is one of bernoulli:SHARE, gilbert-elliott:P:R[:LOSS-IN-BAD[:LOSS-IN-GOOD]], none")
+                .ends_with("; loss is one of bernoulli:SHARE, fades:LENGTH:GAP[:LOSS[:SEED]], gilbert-elliott:P:R[:LOSS-IN-BAD[:LOSS-IN-GOOD]], none")
         );
         assert_eq!(told("a;b;c"), "3 directions in `a;b;c`: write one for both, or two as `up;down`");
         assert!(told("lte;").starts_with("an empty link in `lte;`"));
@@ -411,7 +411,7 @@ mod tests {
         #[test]
         fn no_near_miss_makes_the_reader_panic(
             parts in proptest::collection::vec(
-                "(rate|delay|jitter|loss|queue|medium|lte|x)=?(constant|trace|normal|uniform|empirical|gilbert-elliott|drop-tail|codel|wlan)?:?[0-9.:%;]{0,12}(mbit|ms|s|p|kib|%)?:?[0-9]{0,3}(ms|p|b|%)?",
+                "(rate|delay|jitter|loss|queue|medium|lte|x)=?(constant|trace|normal|uniform|empirical|fades|gilbert-elliott|drop-tail|codel|wlan)?:?[0-9.:%;]{0,12}(mbit|ms|s|p|kib|%)?:?[0-9]{0,3}(ms|p|b|%)?",
                 0..5,
             ),
         ) {

@@ -43,15 +43,17 @@ fn start(shared: &Arc<Shared>, stream: Connection, rtt: Option<Duration>) {
         state.next_connection - 1
     };
     let input = Input::Opened { connection: Number(id), rtt, introduce: true };
-    let writer = shared.opened(input, id);
-    tokio::spawn(run(Arc::clone(shared), id, stream, writer, Vec::new(), false));
+    if let Some(writer) = shared.opened(input, id) {
+        tokio::spawn(run(Arc::clone(shared), id, stream, writer, Vec::new(), false));
+    }
 }
 
 /// Carries a connection that the peer opened; `bytes` came over it already.
 pub(crate) fn attach(shared: &Arc<Shared>, id: u32, stream: Connection, bytes: Vec<u8>) {
     let input = Input::Opened { connection: Number(id), rtt: None, introduce: false };
-    let writer = shared.opened(input, id);
-    tokio::spawn(run(Arc::clone(shared), id, stream, writer, bytes, true));
+    if let Some(writer) = shared.opened(input, id) {
+        tokio::spawn(run(Arc::clone(shared), id, stream, writer, bytes, true));
+    }
 }
 
 /// Reads and writes until either fails, or the session ends.

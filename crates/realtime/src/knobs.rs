@@ -1,25 +1,46 @@
 //! Socket options of TCP that help small messages, set where the kernel has them.
 //!
 //! TCP_NODELAY everywhere; TCP_NOTSENT_LOWAT, so that what cannot leave yet waits where it can still be replaced; linear
-//! timeouts for thin streams. A kernel that refuses one is as before. None is needed, and none is privileged.
+//! timeouts for thin streams; where the interval of messages is known, TCP_RTO_MIN_US, so that what waits for a timeout waits
+//! less than the 200 ms that are for bulk. A kernel that refuses one is as before. None is needed, and none is privileged.
 
-use headstart_io::sys::socket_option::{Value, set};
+use headstart_io::sys::socket_option::{Value, get, set};
+use headstart_io::sys::tcp_info::tcp_info;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 /// IPPROTO_TCP, and numbers of linux/tcp.h.
 const TCP: i32 = 6;
 const TCP_NODELAY: i32 = 1;
 const TCP_THIN_LINEAR_TIMEOUTS: i32 = 16;
 const TCP_NOTSENT_LOWAT: i32 = 25;
+/// Linux 6.15 and later.
+const TCP_RTO_MIN_US: i32 = 45;
+const TCP_DELACK_MAX_US: i32 = 46;
 /// Bytes that may wait in the kernel unsent: about as many small messages as leave in a burst. Ours.
 const UNSENT: i32 = 512;
 
+/// What the least retransmission timeout is held between. Linux's own, and a tenth of it: below the time between messages a
+/// timeout comes before the next message could have shown the loss, and costs the window. Ours.
+const LONGEST_TIMEOUT: Duration = Duration::from_millis(200);
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(20);
+/// What an acknowledgement may take beyond interval and round trip. Ours.
+const SLACK: Duration = Duration::from_millis(10);
+
 /// Which options a kernel took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub struct Knobs {
+    /// TCP_NODELAY: a message leaves at once.
     pub no_delay: bool,
+    /// TCP_NOTSENT_LOWAT: what cannot leave waits where a newer value can replace it.
     pub unsent_low_water: bool,
+    /// TCP_THIN_LINEAR_TIMEOUTS: timeouts of a thin stream do not double.
     pub linear_timeouts: bool,
+    /// TCP_RTO_MIN_US (Linux 6.15): the least retransmission timeout, where it was set.
+    pub least_timeout: Option<Duration>,
+    /// Whether the kernel has TCP_DELACK_MAX_US (Linux 6.15). Left as it is: our acknowledgements take TCP's along, and one
+    /// that is sent sooner is a packet more.
+    pub has_ack_delay: bool,
 }
 
 /// SOL_SOCKET and SO_KEEPALIVE; the rest are of TCP.
@@ -46,14 +67,25 @@ pub(crate) fn watch(socket: impl AsFd) {
     set((TCP, TCP_USER_TIMEOUT), GIVE_UP);
 }
 
-/// Sets them on a socket of TCP.
-pub(crate) fn turn(socket: impl AsFd) -> Taken {
-    let set = |option, value| set(socket.as_fd(), (TCP, option), &Value::of_int(value));
-    Taken {
+/// Sets them on a connected socket of TCP, for messages that follow each other so fast.
+pub(crate) fn turn(socket: impl AsFd, interval: Option<Duration>) -> Knobs {
+    let socket = socket.as_fd();
+    let set = |option, value| set(socket, (TCP, option), &Value::of_int(value));
+    let timeout = interval.zip(tcp_info(socket).ok()).map(|(interval, info)| least_timeout(interval, info.rtt));
+    let least_timeout =
+        timeout.filter(|timeout| i32::try_from(timeout.as_micros()).is_ok_and(|micros| set(TCP_RTO_MIN_US, micros)));
+    Knobs {
         no_delay: set(TCP_NODELAY, 1),
         unsent_low_water: set(TCP_NOTSENT_LOWAT, UNSENT),
         linear_timeouts: set(TCP_THIN_LINEAR_TIMEOUTS, 1),
+        least_timeout,
+        has_ack_delay: get(socket, (TCP, TCP_DELACK_MAX_US)).is_some(),
     }
+}
+
+/// Two intervals, or one and a round trip: by then the next message could have shown what was lost.
+fn least_timeout(interval: Duration, rtt: Duration) -> Duration {
+    (interval * 2).max(interval + rtt + SLACK).clamp(SHORTEST_TIMEOUT, LONGEST_TIMEOUT)
 }
 
 #[cfg(test)]
@@ -64,8 +96,29 @@ mod tests {
     fn a_socket_of_tcp_takes_the_one_that_every_kernel_has_and_another_socket_none() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert!(turn(&stream).no_delay && stream.nodelay().unwrap());
+        assert!(turn(&stream, None).no_delay && stream.nodelay().unwrap());
         let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(!turn(&datagrams).no_delay);
+        let none = turn(&datagrams, Some(Duration::from_millis(30)));
+        assert!(!none.no_delay && none.least_timeout.is_none() && !none.has_ack_delay);
+    }
+
+    #[test]
+    fn a_kernel_that_has_the_least_timeout_has_it_as_it_was_set() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(turn(&stream, None).least_timeout, None);
+        let knobs = turn(&stream, Some(Duration::from_millis(30)));
+        let read = get(&stream, (TCP, TCP_RTO_MIN_US)).and_then(|value| value.int());
+        // Older kernels have neither; the kernel keeps ticks.
+        assert_eq!(knobs.least_timeout.is_some(), read.is_some());
+        assert!(read.is_none_or(|micros| (40_000..=200_000).contains(&micros)), "{read:?}");
+    }
+
+    #[test]
+    fn a_timeout_leaves_the_next_message_time_to_show_a_loss() {
+        let ms = Duration::from_millis;
+        for (interval, rtt, timeout) in [(30, 10, 60), (30, 100, 140), (1, 1, 20), (500, 10, 200)] {
+            assert_eq!(least_timeout(ms(interval), ms(rtt)), ms(timeout), "{interval} {rtt}");
+        }
     }
 }

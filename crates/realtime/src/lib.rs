@@ -32,5 +32,6 @@ mod session;
 mod shared;
 
 pub use headstart_core::realtime::{Kind, MAX_MESSAGE, SendError, Sent, State, Stats, technique};
+pub use knobs::Knobs;
 pub use listener::Listener;
 pub use session::{Config, Connection, Lane, Message, Receiver, Sender, Session, SessionError};

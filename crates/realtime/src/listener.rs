@@ -85,7 +85,7 @@ impl Listener {
                 match socket.accept().await {
                     Ok((_, peer)) if !admitted(peer.ip().to_canonical()) => {}
                     Ok((stream, _)) => {
-                        knobs::turn(&stream);
+                        knobs::turn(&stream, None);
                         knobs::watch(&stream);
                         Door::admit(&door, Box::new(stream));
                     }

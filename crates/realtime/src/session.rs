@@ -1,7 +1,7 @@
 //! Handles of a session: what a program holds.
 
 use crate::driver::{self, Dial};
-use crate::knobs;
+use crate::knobs::{self, Knobs};
 use crate::shared::Shared;
 use futures_sink::Sink;
 use headstart_core::realtime::technique::UnknownTechnique;
@@ -10,7 +10,7 @@ use headstart_io::clock::Clock;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -113,7 +113,8 @@ pub struct Session {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("stats", &self.stats()).finish_non_exhaustive()
+        let mut debug = f.debug_struct("Session");
+        debug.field("stats", &self.stats()).field("knobs", &self.knobs()).finish_non_exhaustive()
     }
 }
 
@@ -128,19 +129,23 @@ impl Session {
         config: Config,
     ) -> Result<Self, SessionError> {
         let peer = Arc::new(peer);
-        Self::connect_over(
-            move || {
-                let peer = Arc::clone(&peer);
-                async move {
-                    let stream = TcpStream::connect((*peer).clone()).await?;
-                    knobs::turn(&stream);
-                    knobs::watch(&stream);
-                    Ok(stream)
-                }
-            },
-            config,
-        )
-        .await
+        let (interval, knobs) = (config.interval, Arc::new(OnceLock::new()));
+        let taken = Arc::clone(&knobs);
+        let dial = move || {
+            let (peer, taken) = (Arc::clone(&peer), Arc::clone(&taken));
+            async move {
+                let stream = TcpStream::connect((*peer).clone()).await?;
+                let turned = knobs::turn(&stream, interval);
+                taken.get_or_init(|| turned);
+                knobs::watch(&stream);
+                Ok(stream)
+            }
+        };
+        let session = Self::connect_over(dial, config).await?;
+        if let Some(knobs) = knobs.get() {
+            session.shared.knobs.get_or_init(|| *knobs);
+        }
+        Ok(session)
     }
 
     /// Connects over streams that `dial` opens: TLS, say. Each must lead to the same peer.
@@ -221,31 +226,34 @@ impl Session {
         self.shared.lock().messenger.stats(now)
     }
 
+    /// Which options the kernel took for the first connection, where this side opened it over TCP.
+    pub fn knobs(&self) -> Option<Knobs> {
+        self.shared.knobs.get().copied()
+    }
+
     /// Connections that are open.
     pub fn connections(&self) -> usize {
         self.shared.lock().messenger.connections()
     }
 
+    /// Waits until the peer has everything, or the session is over. Whether the peer has.
+    pub async fn delivered(&self) -> bool {
+        poll_fn(|cx| {
+            let mut state = self.shared.lock();
+            let all_there = state.messenger.on_their_way() == 0;
+            if all_there || state.closed || state.messenger.peer_has_left() {
+                return Poll::Ready(all_there);
+            }
+            state.senders.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Waits until the peer has everything, for two seconds at most, and ends the session for all of its handles. Whether the
     /// peer has.
     pub async fn close(self) -> bool {
-        let all_there = async {
-            while self.shared.lock().messenger.on_their_way() > 0 {
-                poll_fn(|cx| {
-                    let mut state = self.shared.lock();
-                    if state.messenger.on_their_way() == 0 || state.closed {
-                        return Poll::Ready(());
-                    }
-                    state.senders.push(cx.waker().clone());
-                    Poll::Pending
-                })
-                .await;
-                if self.shared.lock().closed {
-                    break;
-                }
-            }
-        };
-        let _ = tokio::time::timeout(LINGER, all_there).await;
+        let _ = tokio::time::timeout(LINGER, self.delivered()).await;
         let arrived = self.shared.lock().messenger.on_their_way() == 0;
         self.shared.act(|_, messenger| messenger.leave());
         self.shared.close();

@@ -2,11 +2,12 @@
 //!
 //! Nothing is decided here. The lock is held for as long as the messenger thinks, never while somebody waits.
 
+use crate::knobs::Knobs;
 use headstart_core::machine::Machine;
-use headstart_core::realtime::{FrameError, Input, Messenger, Output};
+use headstart_core::realtime::{FrameError, Input, MAX_CONNECTIONS, Messenger, Output};
 use headstart_core::time::Instant;
 use headstart_io::clock::Clock;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use tokio::sync::Notify;
 
@@ -14,6 +15,8 @@ use tokio::sync::Notify;
 pub(crate) struct Shared {
     pub clock: Clock,
     state: Mutex<State>,
+    /// Which options the kernel took.
+    pub knobs: OnceLock<Knobs>,
     /// The deadline has moved.
     pub timer: Notify,
     /// A connection is gone, or more are wanted.
@@ -46,6 +49,7 @@ impl Shared {
     pub fn new(messenger: Messenger, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             clock,
+            knobs: OnceLock::new(),
             state: Mutex::new(State {
                 messenger,
                 writers: Vec::new(),
@@ -132,15 +136,19 @@ impl Shared {
         result
     }
 
-    /// A connection is up; what tells its writer that there is something to write.
-    pub fn opened(&self, input: Input, id: u32) -> Arc<Notify> {
+    /// A connection is up; what tells its writer that there is something to write. `None` for one that has the number of another,
+    /// as when somebody sends again what he has heard, and for one too many.
+    pub fn opened(&self, input: Input, id: u32) -> Option<Arc<Notify>> {
         let writer = Arc::new(Notify::new());
         let mut state = self.lock();
+        if state.writers.len() >= MAX_CONNECTIONS || state.writers.iter().any(|(known, _)| *known == id) {
+            return None;
+        }
         state.writers.push((id, Arc::clone(&writer)));
         let now = self.clock.now();
         state.messenger.handle_input(now, input);
         self.spread(&mut state);
-        writer
+        Some(writer)
     }
 
     /// A connection is gone.

@@ -107,6 +107,7 @@ async fn no_event_is_lost_or_doubled_when_the_relay_is_killed_and_started_again(
     }
     patient(sending).await.unwrap();
     // What came after all had come would be a copy that was not known as one.
+    assert!(patient(near.delivered()).await);
     assert!(near.close().await);
     assert_eq!(patient(far.receive()).await, None);
     assert!(seen.iter().all(|times| *times == 1));

@@ -1,10 +1,13 @@
 //! Sessions over loopback and over streams in memory.
 
+use headstart_core::realtime::frame::Frame;
+use headstart_core::realtime::{Hello, LaneId, SessionId};
 use headstart_realtime::{Config, Kind, Listener, Session, relay};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// Generous: nothing here is about speed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -72,7 +75,7 @@ async fn the_end_of_one_side_is_the_end_of_the_other() {
 #[tokio::test]
 async fn who_does_not_speak_the_protocol_is_dropped_and_harms_nobody() {
     let listener = Listener::bind("127.0.0.1:0").await.unwrap();
-    let mut stranger = tokio::net::TcpStream::connect(listener.address().unwrap()).await.unwrap();
+    let mut stranger = TcpStream::connect(listener.address().unwrap()).await.unwrap();
     stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let mut rest = Vec::new();
     // Closed, or reset because nobody read what was said.
@@ -160,6 +163,50 @@ async fn no_event_is_lost_or_doubled_when_connections_are_cut_again_and_again() 
 }
 
 #[tokio::test]
+async fn a_connection_that_somebody_replays_is_dropped_and_the_session_goes_on() {
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let mut opening = Vec::new();
+    let hello = Hello { session: SessionId([1; 16]), connection: 0, interval_micros: 0, technique: "plain" };
+    Frame::Hello(hello).encode(&mut opening);
+    let message = |seq: u64, out: &mut Vec<u8>| {
+        Frame::Message { lane: LaneId(0), kind: Kind::Event, seq, key: 0, payload: &[seq as u8] }.encode(out);
+    };
+    message(0, &mut opening);
+    let mut first = TcpStream::connect(listener.address().unwrap()).await.unwrap();
+    first.write_all(&opening).await.unwrap();
+    let far = patient(listener.accept()).await.unwrap();
+    assert_eq!(patient(far.receive()).await.unwrap().seq, 0);
+    let mut replayed = TcpStream::connect(listener.address().unwrap()).await.unwrap();
+    replayed.write_all(&opening).await.unwrap();
+    // Closed, or reset; nothing is said to it.
+    let mut said = Vec::new();
+    let _ = patient(replayed.read_to_end(&mut said)).await;
+    assert!(said.is_empty());
+    let mut next = Vec::new();
+    message(1, &mut next);
+    first.write_all(&next).await.unwrap();
+    assert_eq!(patient(far.receive()).await.unwrap().seq, 1);
+    assert_eq!(far.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_frame_that_is_too_long_or_of_no_lane_ends_its_connection_and_no_other_session() {
+    let (near, far, listener) = pair("plain").await;
+    for bad in [[4u8 << 2 | 2, 0, 0xff, 0xff, 0x7f], [0xff, 0xff, 0x03, 0, 0]] {
+        let mut opening = Vec::new();
+        let hello = Hello { session: SessionId([bad[0]; 16]), connection: 0, interval_micros: 0, technique: "plain" };
+        Frame::Hello(hello).encode(&mut opening);
+        opening.extend_from_slice(&bad);
+        let mut stranger = TcpStream::connect(listener.address().unwrap()).await.unwrap();
+        stranger.write_all(&opening).await.unwrap();
+        let _session = patient(listener.accept()).await.unwrap();
+        let _ = patient(stranger.read_to_end(&mut Vec::new())).await;
+    }
+    near.lane(0, Kind::Event).send(b"unharmed").await.unwrap();
+    assert_eq!(patient(far.receive()).await.unwrap().bytes, b"unharmed");
+}
+
+#[tokio::test]
 async fn a_relay_passes_messages_on_in_both_directions() {
     let target = Listener::bind("127.0.0.1:0").await.unwrap();
     let middle = Listener::bind("127.0.0.1:0").await.unwrap();
@@ -199,7 +246,7 @@ async fn a_program_that_knows_nothing_of_messages_goes_through_two_relays_unchan
         got.reverse();
         stream.write_all(&got).await.unwrap();
     });
-    let mut client = tokio::net::TcpStream::connect(at).await.unwrap();
+    let mut client = TcpStream::connect(at).await.unwrap();
     patient(client.write_all(&sent)).await.unwrap();
     client.shutdown().await.unwrap();
     let mut got = Vec::new();
@@ -214,7 +261,7 @@ async fn who_is_not_admitted_is_closed_at_once() {
     let listener = Listener::bind_for("127.0.0.1:0", |_| false).await.unwrap();
     let near = Session::connect(listener.address().unwrap(), Config::default()).await;
     if let Ok(near) = near {
-        let mut stranger = tokio::net::TcpStream::connect(listener.address().unwrap()).await.unwrap();
+        let mut stranger = TcpStream::connect(listener.address().unwrap()).await.unwrap();
         let mut rest = Vec::new();
         let _ = patient(stranger.read_to_end(&mut rest)).await;
         assert!(rest.is_empty());

@@ -102,6 +102,15 @@ pub static INITCWND_REFRESH: Setting = Setting {
     source: "ours: one wake-up a minute",
 };
 
+/// Whether small segments are bundled.
+pub static BUNDLE: Setting = Setting {
+    key: "realtime.bundle",
+    kind: Kind::Flag,
+    default: "false",
+    what: "`headstart up` has small TCP segments carry the one or two before them again while these are not acknowledged.",
+    source: "off: it hides losses from congestion control (docs/decisions/0014)",
+};
+
 /// Our routing table.
 pub static TABLE: Setting = Setting {
     key: "host.table",
@@ -142,6 +151,7 @@ pub const ALL: &[&Setting] = &[
     &INITCWND_AGE,
     &INITCWND_PEERS,
     &INITCWND_REFRESH,
+    &BUNDLE,
     &TABLE,
     &PRIORITY,
     &GROUP,

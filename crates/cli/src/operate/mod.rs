@@ -36,6 +36,7 @@ fn settings(config: &Config) -> Result<Settings, Usage> {
     Ok(Settings {
         numbers,
         windows: config.is_on(&all::INITCWND).then_some((bounds, every)),
+        bundle: config.is_on(&all::BUNDLE),
         group: (!group.is_empty()).then_some(group),
         standing: Vec::new(),
         die_at: None,
@@ -49,11 +50,11 @@ fn numbers(config: &Config) -> Numbers {
 
 /// There must be something to do.
 fn something_is_on(settings: &Settings) -> Result<(), Usage> {
-    if settings.windows.is_some() || !settings.standing.is_empty() {
+    if settings.windows.is_some() || settings.bundle || !settings.standing.is_empty() {
         return Ok(());
     }
     let why = "nothing is on that would change this host: `headstart up --initcwnd` gives known peers an initial window \
-               (or set cwnd.initcwnd = true)";
+               (or set cwnd.initcwnd = true), `--bundle` has small segments carry those before them (realtime.bundle)";
     Err(Usage(why.into()))
 }
 

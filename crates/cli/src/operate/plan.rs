@@ -5,7 +5,8 @@ use crate::config::{Config, all};
 use crate::output::{self, Format};
 use crate::{exit, say};
 use headstart_io::daemon::windows::Windows;
-use headstart_io::host::{Kernel, occupants};
+use headstart_io::host::change::{Change, bundle::Bundle};
+use headstart_io::host::{Kernel, QUEUE, occupants};
 use std::path::Path;
 
 /// Version of the JSON.
@@ -17,6 +18,9 @@ pub struct Args {
     /// As with `up --initcwnd`.
     #[arg(long)]
     initcwnd: bool,
+    /// As with `up --bundle`.
+    #[arg(long)]
+    bundle: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -25,12 +29,16 @@ pub struct Args {
 pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let mut config = Config::load(named)?;
     config.flag(&all::INITCWND, "--initcwnd", args.initcwnd.then_some("true"))?;
+    config.flag(&all::BUNDLE, "--bundle", args.bundle.then_some("true"))?;
     let settings = settings(&config)?;
     something_is_on(&settings)?;
     let failed = |e| explained(headstart_io::host::ledger::LedgerError::from(e).into());
     let mut kernel = Kernel::open().map_err(failed)?;
     let occupants = occupants(&mut kernel, settings.numbers).map_err(failed)?;
     let mut changes = settings.standing.clone();
+    if settings.bundle {
+        changes.push(Change::Bundle(Bundle::new(QUEUE)));
+    }
     if let Some((bounds, _)) = settings.windows {
         changes.extend(Windows::new(bounds, settings.numbers).plan(&mut kernel).map_err(failed)?);
     }

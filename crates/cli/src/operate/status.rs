@@ -8,7 +8,7 @@ use crate::exit::{self, Coded};
 use crate::output::{self, Format};
 use crate::say;
 use headstart_io::daemon::client::{AskError, ask};
-use headstart_io::daemon::message::{Answer, Status, Wish};
+use headstart_io::daemon::message::{Answer, BundlingTally, Status, Wish};
 use headstart_io::host::place::Place;
 
 /// Version of the JSON.
@@ -58,10 +58,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 }
 
 fn tell(status: &Status) {
-    let Status { pid, up_ms, wakeups, changes, omitted, initial_windows, problems } = status;
+    let Status { pid, up_ms, wakeups, changes, omitted, initial_windows, bundling, problems } = status;
     say!("up for {} s (process {pid}, {wakeups} wake-ups)", up_ms / 1000);
     if let Some(peers) = initial_windows {
         say!("initial windows: {peers} peers");
+    }
+    if let Some(BundlingTally { outgoing, bundled, bytes, .. }) = bundling {
+        say!("bundling: {bundled} of {outgoing} small segments carried {bytes} bytes again");
     }
     for change in changes {
         say!("  {change}");

@@ -21,6 +21,10 @@ pub struct Args {
     /// `cwnd.initcwnd`).
     #[arg(long)]
     initcwnd: bool,
+    /// Have small TCP segments carry the one or two before them again while these are not acknowledged, so that a lost one costs
+    /// no time (also: setting `realtime.bundle`).
+    #[arg(long)]
+    bundle: bool,
     /// Stay, and undo everything on SIGTERM: for service managers.
     #[arg(long)]
     foreground: bool,
@@ -42,6 +46,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     }
     let mut config = Config::load(named)?;
     config.flag(&all::INITCWND, "--initcwnd", args.initcwnd.then_some("true"))?;
+    config.flag(&all::BUNDLE, "--bundle", args.bundle.then_some("true"))?;
     let mut settings = settings(&config)?;
     settings.die_at = args.die_at_step;
     if args.drill {

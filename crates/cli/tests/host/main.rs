@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bad_input;
+mod bundle;
 mod initcwnd;
 mod others;
 mod scene;

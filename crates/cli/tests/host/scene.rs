@@ -252,6 +252,16 @@ pub fn found(program: &str, package: &str) -> Option<()> {
     has(program).then_some(())
 }
 
+/// Whether small segments can be bundled here: there is nft, and a kernel that hands packets over. If not, a line that says so.
+pub fn can_bundle() -> bool {
+    // A number that no daemon uses; this process is in the namespaces of its test.
+    let queue = headstart_io::packet_queue::PacketQueue::open(1);
+    if let Err(why) = &queue {
+        println!("skipped: {why}");
+    }
+    queue.is_ok() && found("nft", "nftables").is_some()
+}
+
 /// The PATH, with the folders of administrators' programs.
 fn path() -> std::ffi::OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
@@ -283,7 +293,7 @@ fn processes() -> Vec<String> {
     lines
 }
 
-fn random_number() -> u32 {
+pub fn random_number() -> u32 {
     let mut bytes = [0u8; 4];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).unwrap();
     u32::from_ne_bytes(bytes)

@@ -1,7 +1,7 @@
 //! Torture: the daemon is killed at every step of its journal, and at moments that nobody chose. The host must come back as it
 //! was, by `recover` or by the next `up`, however often either is asked.
 
-use crate::scene::{Scene, has, inside, run, send, until};
+use crate::scene::{Scene, can_bundle, has, inside, run, send, until};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use rustix::process::Signal;
@@ -25,7 +25,7 @@ impl Table {
         assert!(matches!(status.code, Some(5 | 6)), "{when}: {status:?}");
         if self.kills.is_multiple_of(3) {
             // The next daemon recovers before it does anything of its own.
-            let (mut next, up) = scene.daemon(&["--initcwnd", "--drill"]);
+            let (mut next, up) = scene.daemon(&drill(&[]));
             assert!(up, "{when}: the next daemon does not come up");
             send(&next, Signal::TERM);
             assert_eq!(next.wait().unwrap().code(), Some(0), "{when}");
@@ -52,7 +52,7 @@ inside!(a_daemon_killed_at_any_step_leaves_nothing_that_recover_does_not_undo, |
     // Up and down: every step of both.
     let (mut last_of_up, mut survived) = (0, 0);
     for step in 1..MOST_STEPS {
-        let (mut daemon, up) = scene.daemon(&["--initcwnd", "--drill", "--die-at-step", &step.to_string()]);
+        let (mut daemon, up) = scene.daemon(&drill(&["--die-at-step", &step.to_string()]));
         if up {
             send(&daemon, Signal::TERM);
         } else {
@@ -97,7 +97,7 @@ inside!(a_daemon_killed_at_any_step_leaves_nothing_that_recover_does_not_undo, |
     assert!(refreshing > 4, "a refresh has steps");
     // Moments that nobody chose.
     for round in 0..12 {
-        let mut daemon = scene.headstart(&["up", "--foreground", "--initcwnd", "--drill"]).spawn().unwrap();
+        let mut daemon = scene.headstart(&[&["up", "--foreground"][..], &drill(&[])].concat()).spawn().unwrap();
         clock.sleep(Duration::from_micros(1500 * round));
         send(&daemon, Signal::KILL);
         daemon.wait().unwrap();
@@ -113,7 +113,17 @@ inside!(a_daemon_killed_at_any_step_leaves_nothing_that_recover_does_not_undo, |
     );
 });
 
-/// Steps of `--drill`, which the daemons that refresh do not take: four a change.
+/// Steps of `--drill` and `--bundle`, which the daemons that refresh do not take: four a change.
 fn drilled(_: &Scene) -> u32 {
-    if has("nft") { 8 } else { 4 }
+    match (has("nft"), can_bundle()) {
+        (true, true) => 12,
+        (true, false) => 8,
+        (false, _) => 4,
+    }
+}
+
+/// A daemon that makes changes of every kind that is possible here.
+fn drill<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let bundle: &[&str] = if can_bundle() { &["--bundle"] } else { &[] };
+    [&["--initcwnd", "--drill"], bundle, more].concat()
 }

@@ -138,6 +138,17 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Bytes that `value` takes as a varint.
+pub const fn varint_length(value: u64) -> usize {
+    (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+/// Bytes of a message's frame before its payload of `length` bytes.
+pub fn header_length(lane: LaneId, kind: Kind, seq: u64, key: u64, length: usize) -> usize {
+    let key = if kind == Kind::Latest { varint_length(key) } else { 0 };
+    varint_length(u64::from(lane.0) << 2 | kind.code()) + varint_length(seq) + key + varint_length(length as u64)
+}
+
 /// Reads a varint: its value and its length, `None` if there is not enough of it.
 pub fn varint(bytes: &[u8]) -> Result<Option<(u64, usize)>, FrameError> {
     let mut value = 0u64;
@@ -182,15 +193,9 @@ impl Frame<'_> {
             Self::Ack(counts) => {
                 put_varint(out, ACK << 2);
                 out.push(0);
-                let length = |mut v: u64| {
-                    let mut n = 1;
-                    while v >= 0x80 {
-                        (v, n) = (v >> 7, n + 1);
-                    }
-                    n
-                };
-                let bytes: u64 = counts.as_slice().iter().map(|(c, n)| length(u64::from(*c)) + length(*n)).sum();
-                put_varint(out, bytes);
+                let each = |(c, n): &(u32, u64)| varint_length(u64::from(*c)) + varint_length(*n);
+                let bytes: usize = counts.as_slice().iter().map(each).sum();
+                put_varint(out, bytes as u64);
                 for (connection, count) in counts.as_slice() {
                     put_varint(out, u64::from(*connection));
                     put_varint(out, *count);
@@ -337,6 +342,21 @@ mod tests {
         let mut out = Vec::new();
         frame.encode(&mut out);
         out
+    }
+
+    #[test]
+    fn a_header_is_as_long_as_it_is_said_to_be() {
+        for kind in Kind::ALL {
+            for value in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000, u64::from(u32::MAX), u64::MAX] {
+                let mut out = Vec::new();
+                put_varint(&mut out, value);
+                assert_eq!(out.len(), varint_length(value), "{value}");
+                let (lane, payload) = (LaneId((value % 64) as u8), [0; 200]);
+                let mut out = Vec::new();
+                Frame::Message { lane, kind, seq: value, key: value, payload: &payload }.encode(&mut out);
+                assert_eq!(out.len() - 200, header_length(lane, kind, value, value, 200), "{kind:?} {value}");
+            }
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(super) struct Outgoing {
     pub queued: Instant,
     /// It went out at least once.
     pub sent: bool,
+    /// When it went out last.
+    pub last: Instant,
     /// The peer has it, or nobody needs it any more.
     pub done: bool,
     /// How often it was queued to be sent again.
@@ -81,7 +83,7 @@ impl Lane {
         if self.kept.len() >= WINDOW && queued != Queued::Displaced {
             return Err(bytes);
         }
-        self.kept.push_back(Outgoing { key, bytes, queued: now, sent: false, done: false, again: 0 });
+        self.kept.push_back(Outgoing { key, bytes, queued: now, sent: false, last: now, done: false, again: 0 });
         Ok(queued)
     }
 

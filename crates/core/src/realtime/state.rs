@@ -73,11 +73,6 @@ impl TokenBucket {
         self.tokens = (self.tokens + percent * PACKET / 100).min(self.most);
     }
 
-    /// Takes a packet, if there is one and so many would be left for what is more urgent.
-    pub fn take_above(&mut self, reserve: u32) -> bool {
-        self.tokens >= (reserve + 1) * PACKET && self.take()
-    }
-
     /// Takes a packet, if there is one.
     pub fn take(&mut self) -> bool {
         let enough = self.tokens >= PACKET;
@@ -122,6 +117,6 @@ mod tests {
         }
         assert!(!bucket.take());
         bucket.earn(15);
-        assert!(!bucket.take_above(1) && bucket.take() && !bucket.take());
+        assert!(bucket.take() && !bucket.take());
     }
 }

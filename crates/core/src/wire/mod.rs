@@ -4,6 +4,7 @@
 pub mod dns;
 pub mod nat64;
 pub mod netlink;
+pub mod nfqueue;
 pub mod options;
 pub mod range;
 pub mod record;

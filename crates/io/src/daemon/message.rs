@@ -85,8 +85,24 @@ pub struct Status {
     pub omitted: usize,
     /// Peers that are given an initial window; none if that is off.
     pub initial_windows: Option<usize>,
+    /// What was done to small segments; none if that is off.
+    #[serde(default)]
+    pub bundling: Option<BundlingTally>,
     /// What is not as it should be.
     pub problems: Vec<String>,
+}
+
+/// What was done to small segments of thin streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundlingTally {
+    /// Packets that the kernel handed over.
+    pub packets: u64,
+    /// Of these, TCP segments that left.
+    pub outgoing: u64,
+    /// Of these, how many carry something again.
+    pub bundled: u64,
+    /// Bytes that were carried again.
+    pub bytes: u64,
 }
 
 /// What an undoing came to.
@@ -171,8 +187,16 @@ mod tests {
     #[test]
     fn an_answer_fits_into_a_datagram_and_says_what_it_leaves_out() {
         let changes = vec!["x".repeat(100); 4096];
-        let status =
-            Status { pid: 1, up_ms: 2, wakeups: 3, changes, omitted: 0, initial_windows: Some(4), problems: vec![] };
+        let status = Status {
+            pid: 1,
+            up_ms: 2,
+            wakeups: 3,
+            changes,
+            omitted: 0,
+            initial_windows: Some(4),
+            bundling: None,
+            problems: vec![],
+        };
         let bytes = Answer::Status(status).encode();
         assert!(bytes.len() <= MOST_ANSWER);
         let Ok(Answer::Status(status)) = Answer::decode(&bytes) else { panic!("no status") };

@@ -1,8 +1,10 @@
 //! The daemon of `headstart up`: makes its changes, keeps them as they should be, answers who asks, and undoes them when it
 //! ends. Killed, it leaves a journal, by which anybody can undo them (see [`crate::host`]).
 //!
-//! It sleeps until somebody asks, the host's routes change, or memories are to be looked at again; nothing else wakes it.
+//! It sleeps until somebody asks, the host's routes change, memories are to be looked at again, or a small segment waits to be
+//! bundled; nothing else wakes it.
 
+mod bundling;
 pub mod client;
 pub mod door;
 pub mod message;
@@ -20,6 +22,7 @@ use crate::host::{Kernel, occupants};
 use crate::poll::{Interest, Poll};
 use crate::sys::netlink::Watch;
 use crate::sys::signal;
+use bundling::Bundling;
 use door::{Asked, Door};
 use headstart_core::cwnd::initcwnd::Bounds;
 use headstart_core::time::{Duration, Instant};
@@ -39,8 +42,9 @@ const MOST_LISTED: usize = 256;
 const STOP: u64 = 0;
 const DOOR: u64 = 1;
 const HOST: u64 = 2;
+const PACKETS: u64 = 3;
 /// Clients are numbered from 1.
-const CLIENTS: u64 = HOST;
+const CLIENTS: u64 = PACKETS;
 
 /// What a daemon is to do.
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ pub struct Settings {
     pub numbers: Numbers,
     /// Initial windows, if they are wanted, and how often they are learned anew.
     pub windows: Option<(Bounds, Duration)>,
+    /// Whether small segments of thin streams carry those before them again.
+    pub bundle: bool,
     /// The group that may ask.
     pub group: Option<String>,
     /// Changes that are made once and stay.
@@ -115,6 +121,7 @@ impl DaemonError {
 pub struct Daemon {
     ledger: Ledger,
     windows: Option<(Windows, Duration)>,
+    bundling: Option<Bundling>,
     watch: Watch,
     door: Door,
     lock: File,
@@ -154,12 +161,15 @@ impl Daemon {
             let steps = Steps::until(settings.die_at);
             let mut ledger = Ledger::begin(&place.journal(), place.here.clone(), lock.try_clone()?, steps)?;
             let mut windows = settings.windows.map(|(bounds, every)| (Windows::new(bounds, settings.numbers), every));
+            // Somebody listens before anything is handed over.
+            let bundling = settings.bundle.then(|| Bundling::open(clock)).transpose().map_err(LedgerError::from)?;
             let make = |ledger: &mut Ledger, windows: &mut Option<(Windows, Duration)>| {
-                settings.standing.iter().try_for_each(|change| ledger.make(change).map(drop))?;
+                let standing = settings.standing.iter().cloned().chain(bundling.as_ref().map(Bundling::change));
+                standing.into_iter().try_for_each(|change| ledger.make(&change).map(drop))?;
                 windows.as_mut().map_or(Ok(()), |(windows, _)| windows.refresh(clock.now(), ledger))
             };
             match make(&mut ledger, &mut windows) {
-                Ok(()) => Ok((ledger, windows)),
+                Ok(()) => Ok((ledger, windows, bundling)),
                 Err(why) => {
                     let Report { failed, .. } = ledger.undo_all()?;
                     if failed.is_empty() {
@@ -170,9 +180,9 @@ impl Daemon {
             }
         };
         match begin() {
-            Ok((ledger, windows)) => {
+            Ok((ledger, windows, bundling)) => {
                 let Some(door) = door.take() else { return Err(io::Error::other("no door").into()) };
-                let daemon = Self { ledger, windows, watch, door, lock, clock, problem: None, wakeups: 0 };
+                let daemon = Self { ledger, windows, bundling, watch, door, lock, clock, problem: None, wakeups: 0 };
                 Ok((daemon, Begun { recovered }))
             }
             Err(why) => {
@@ -196,6 +206,7 @@ impl Daemon {
             omitted: self.ledger.changes().len() - changes.len(),
             changes,
             initial_windows: self.windows.as_ref().map(|(windows, _)| windows.peers()),
+            bundling: self.bundling.as_ref().map(Bundling::tally),
             problems,
         }
     }
@@ -213,8 +224,10 @@ impl Daemon {
     }
 
     /// Undoes everything.
-    pub fn end(self) -> Result<Report, DaemonError> {
+    pub fn end(mut self) -> Result<Report, DaemonError> {
         let report = self.ledger.undo_all();
+        // Those that were handed over before the rule was gone; the next would be dropped with the queue.
+        self.bundling.as_mut().and_then(Bundling::serve);
         self.door.close();
         Ok(report?)
     }
@@ -228,13 +241,24 @@ impl Daemon {
         poll.add(&stop, STOP, Interest::Read)?;
         poll.add(self.door.listener(), DOOR, Interest::Read)?;
         poll.add(&self.watch, HOST, Interest::Read)?;
+        if let Some(bundling) = &self.bundling {
+            poll.add(bundling, PACKETS, Interest::Read)?;
+        }
         let every = self.windows.as_ref().map(|(_, every)| *every);
         let mut last = self.clock.now();
         let mut due = every.map(|every| last + every);
         let mut tokens = Vec::new();
         loop {
             poll.wait(&self.clock, due, &mut tokens)?;
-            self.wakeups += 1;
+            // Packets are no reason to wake that could have been avoided, and have a count of their own.
+            self.wakeups += u64::from(tokens.iter().any(|token| *token != PACKETS));
+            if tokens.contains(&PACKETS)
+                && let Some(bundling) = &mut self.bundling
+                && let Some(why) = bundling.serve()
+            {
+                say(&why);
+                poll.remove(&*bundling);
+            }
             if tokens.contains(&STOP) {
                 return Ok(None);
             }

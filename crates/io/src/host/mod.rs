@@ -19,6 +19,8 @@ use std::ops::RangeInclusive;
 pub const PROTOCOL: u8 = 72;
 /// The name of our nftables table.
 pub const TABLE_NAME: &str = "headstart";
+/// The number of our queue of packets: the one of our routing table, which nobody else is likely to have chosen.
+pub const QUEUE: u16 = 18_515;
 /// How many rule priorities are ours, the configured one and those before it.
 pub const PRIORITIES: u32 = 10;
 

@@ -21,6 +21,12 @@ pub struct TcpInfo {
     pub snd_cwnd: u32,
     /// Segments sent again so far.
     pub total_retrans: u32,
+    /// Segments sent so far, with and without data, if the kernel tells (4.2 and later).
+    pub segs_out: Option<u32>,
+    /// Segments that came in so far, likewise.
+    pub segs_in: Option<u32>,
+    /// Bytes of payload sent so far, sent again included, if the kernel tells (4.19 and later).
+    pub bytes_sent: Option<u64>,
 }
 
 /// Reads TCP_INFO of `socket`.
@@ -52,12 +58,16 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
         min_rtt: micros(148).filter(|d| d.as_micros() != u128::from(u32::MAX)),
         snd_cwnd: word(80).unwrap_or_default(),
         total_retrans: word(100).unwrap_or_default(),
+        segs_out: word(136),
+        segs_in: word(140),
+        bytes_sent: (208 <= len).then(|| u64::from_ne_bytes(std::array::from_fn(|k| bytes[200 + k]))),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
     #[test]
@@ -66,5 +76,18 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let info = tcp_info(&stream).unwrap();
         assert!(info.rtt > Duration::ZERO && info.snd_cwnd > 0 && info.state == 1, "{info:?}");
+    }
+
+    #[test]
+    fn what_is_sent_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let before = tcp_info(&stream).unwrap();
+        stream.write_all(&[7; 50]).unwrap();
+        let after = tcp_info(&stream).unwrap();
+        // Kernels before 4.19 tell nothing, of what is told each is as it was, and 50 bytes in a segment.
+        assert_eq!(after.bytes_sent, before.bytes_sent.map(|bytes| bytes + 50));
+        assert_eq!(after.segs_out, before.segs_out.map(|segments| segments + 1));
+        assert!(after.segs_in >= before.segs_in);
     }
 }

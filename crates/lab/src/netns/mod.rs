@@ -29,6 +29,7 @@ pub use enter::{Entered, Entry};
 pub use nodes::{Nodes, on_node};
 pub use settings::{PortKind, Settings, UnknownPortKind};
 pub use shell::{default_world, shell, shell_with};
+pub(crate) use topology::PREFERRED_CONGESTION_CONTROL;
 pub use visitor::{Visited, Visitor};
 
 use crate::server::dns::{DnsServer, Query};

@@ -16,14 +16,15 @@ use headstart_link::{Duplex, DuplexSpec, Packet};
 /// A message that has not come after this long counts as having taken so long.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the age of what the receiver knows is looked at.
-const AGE_STEP: Duration = Duration::from_millis(5);
-/// The stream begins within one interval of this; a bulk flow has had as long to fill its path.
+pub const AGE_STEP: Duration = Duration::from_millis(5);
+/// The stream begins within one interval of this.
 const START: Duration = Duration::from_millis(200);
-const START_WITH_BULK: Duration = Duration::from_secs(3);
+/// The same where a bulk flow is to fill its path first.
+pub const START_WITH_BULK: Duration = Duration::from_secs(3);
 /// IPv4 and UDP.
-const UDP_HEADERS: usize = 28;
-/// Messages in a datagram of [`Sending::Datagrams`].
-const REPEATED: u32 = 3;
+pub const UDP_HEADERS: usize = 28;
+/// Messages in a datagram of [`Sending::Datagrams`] that somebody would send.
+pub const REPEATED: u32 = 3;
 const BULK: u16 = u16::MAX;
 
 /// How messages are sent.
@@ -33,8 +34,8 @@ pub enum Sending {
     Technique(String),
     /// By a messenger that does nothing, and thin streams bundled on their way out.
     Bundle,
-    /// UDP, each datagram with the last three messages: the floor.
-    Datagrams,
+    /// UDP, each datagram with so many of the last messages: the floor.
+    Datagrams(u32),
 }
 
 /// Spells in which most packets are lost, the same for all connections.
@@ -247,7 +248,7 @@ impl<'a> Stream<'a> {
             let end = &hop.ends[0];
             end.messenger.on_their_way() == 0 && end.connections.iter().all(|tcp| tcp.unacknowledged() == 0)
         };
-        let datagrams = *self.sending == Sending::Datagrams;
+        let datagrams = matches!(self.sending, Sending::Datagrams(_));
         let last = self.made(self.total());
         self.next == self.total()
             && (datagrams && self.now > last + Duration::from_secs(1)
@@ -256,8 +257,8 @@ impl<'a> Stream<'a> {
 
     /// Message `number` is handed in at the near end of hop `at`.
     fn send(&mut self, at: usize, number: u32) {
-        if *self.sending == Sending::Datagrams {
-            let count = REPEATED.min(number + 1) as usize;
+        if let Sending::Datagrams(repeated) = *self.sending {
+            let count = repeated.min(number + 1) as usize;
             return self.push(at, Direction::Up, 0, What::Datagram(number, count * (self.load.bytes + 3)));
         }
         let mut bytes = std::mem::take(&mut self.bytes);
@@ -380,11 +381,12 @@ impl<'a> Stream<'a> {
         let now = self.now;
         match carried.what {
             What::Datagram(newest, _) => {
+                let Sending::Datagrams(repeated) = *self.sending else { return };
                 if at + 1 < self.hops.len() {
-                    let count = REPEATED.min(newest + 1) as usize;
+                    let count = repeated.min(newest + 1) as usize;
                     return self.push(at + 1, Direction::Up, 0, What::Datagram(newest, count * (self.load.bytes + 3)));
                 }
-                for number in newest.saturating_sub(REPEATED - 1)..=newest {
+                for number in newest.saturating_sub(repeated - 1)..=newest {
                     self.delivered(at, number);
                 }
             }
@@ -474,7 +476,7 @@ impl Playing {
     ) -> anyhow::Result<Self> {
         let name = match sending {
             Sending::Technique(name) => name,
-            Sending::Bundle | Sending::Datagrams => "plain",
+            Sending::Bundle | Sending::Datagrams(_) => "plain",
         };
         let connections = headstart_core::realtime::technique::find(name)?.connections();
         let end = |introduce: bool| -> anyhow::Result<End> {
@@ -537,7 +539,7 @@ mod tests {
                 technique("hedge"),
                 technique("auto"),
                 Sending::Bundle,
-                Sending::Datagrams,
+                Sending::Datagrams(REPEATED),
             ] {
                 let heard = play(&hops, stack, &sending, TOUCH, 1, 2).unwrap();
                 assert!(heard.delays.iter().all(|d| *d == 10.0), "{sending:?} {}: {:?}", stack.name, heard.delays);
@@ -574,7 +576,8 @@ mod tests {
     fn the_same_seeds_give_the_same_stream() {
         let mut faded = hop("medium=wlan:weak,delay=3ms", 10);
         faded.fades = Some(Fades { length: Duration::from_millis(60), every: Duration::from_secs(1), loss: 0.9 });
-        for sending in [technique("auto"), technique("reduction-50+trigger+echo"), Sending::Bundle, Sending::Datagrams]
+        for sending in
+            [technique("auto"), technique("reduction-50+trigger+echo"), Sending::Bundle, Sending::Datagrams(3)]
         {
             let one = |luck| play(&[faded.clone()], MODERN, &sending, TOUCH, 5, luck).unwrap();
             assert_eq!(one(9), one(9));

@@ -4,6 +4,7 @@ use super::{Loss, LossSpec};
 use crate::quantity;
 use crate::spec::split;
 use crate::{BadModel, Entry, Files};
+use headstart_core::time::Instant;
 
 const NAME: &str = "bernoulli";
 const FORM: &str = "SHARE";
@@ -31,7 +32,7 @@ fn parse(text: &str, _: &mut Files<'_>) -> Result<LossSpec, BadModel> {
 struct Bernoulli(f64);
 
 impl Loss for Bernoulli {
-    fn loses(&mut self, rng: &mut fastrand::Rng) -> bool {
+    fn loses(&mut self, _: Instant, rng: &mut fastrand::Rng) -> bool {
         // A draw is below 1, so that 0 loses nothing and 1 everything.
         rng.f64() < self.0
     }
@@ -44,7 +45,7 @@ mod tests {
     fn lost(share: f64, count: u32) -> u32 {
         let mut model = bernoulli(share).build();
         let mut rng = fastrand::Rng::with_seed(11);
-        (0..count).map(|_| u32::from(model.loses(&mut rng))).sum()
+        (0..count).map(|_| u32::from(model.loses(Instant::ZERO, &mut rng))).sum()
     }
 
     #[test]

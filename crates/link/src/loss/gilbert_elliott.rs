@@ -8,6 +8,7 @@ use super::{Loss, LossSpec, share};
 use crate::quantity::{self, show_fraction};
 use crate::spec::split;
 use crate::{BadModel, Entry, Files};
+use headstart_core::time::Instant;
 
 const NAME: &str = "gilbert-elliott";
 const FORM: &str = "P:R[:LOSS-IN-BAD[:LOSS-IN-GOOD]]";
@@ -86,7 +87,7 @@ struct Chain {
 }
 
 impl Loss for Chain {
-    fn loses(&mut self, rng: &mut fastrand::Rng) -> bool {
+    fn loses(&mut self, _: Instant, rng: &mut fastrand::Rng) -> bool {
         let bad = self.bad.unwrap_or_else(|| rng.f64() < self.chances.share_bad());
         let (loss, leave) = if bad {
             (self.chances.loss_in_bad, self.chances.to_good)
@@ -112,7 +113,7 @@ mod tests {
         let (mut lost, mut bursts, mut before) = (0u32, 0u32, false);
         let count = 1_000_000;
         for _ in 0..count {
-            let now = model.loses(&mut rng);
+            let now = model.loses(Instant::ZERO, &mut rng);
             lost += u32::from(now);
             bursts += u32::from(now && !before);
             before = now;
@@ -132,7 +133,7 @@ mod tests {
         assert!((chances.mean_loss() - 0.21).abs() < 1e-12);
         let mut model = gilbert_elliott(chances).build();
         let mut rng = fastrand::Rng::with_seed(17);
-        let lost = (0..400_000).filter(|_| model.loses(&mut rng)).count();
+        let lost = (0..400_000).filter(|_| model.loses(Instant::ZERO, &mut rng)).count();
         assert!((lost as f64 / 400_000.0 - 0.21).abs() < 0.006, "{lost}");
     }
 

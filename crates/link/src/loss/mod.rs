@@ -1,22 +1,25 @@
 //! Which packets vanish on arrival, before the queue: one trait, one registry.
 //!
-//! A model says of each packet in turn whether it is lost. It never looks at the packet, and a lost packet takes no room
-//! and no rate.
+//! A model says of each packet in turn whether it is lost, by when it arrives at most. It never looks at the packet, and a
+//! lost packet takes no room and no rate.
 
 mod bernoulli;
+mod fades;
 mod gilbert_elliott;
 mod none;
 
 pub use bernoulli::bernoulli;
+pub use fades::{Fades, fades};
 pub use gilbert_elliott::{GilbertElliott, gilbert_elliott};
 pub use none::none;
 
 use crate::{Entry, Spec};
+use headstart_core::time::Instant;
 
 /// One verdict a packet.
 pub trait Loss: Send {
-    /// Whether the next packet is lost.
-    fn loses(&mut self, rng: &mut fastrand::Rng) -> bool;
+    /// Whether the next packet, which arrives at `at`, is lost; `at` never decreases.
+    fn loses(&mut self, at: Instant, rng: &mut fastrand::Rng) -> bool;
 }
 
 /// The recipe of a loss.
@@ -26,6 +29,7 @@ pub type LossSpec = Spec<dyn Loss>;
 pub const ALL: &[Entry<dyn Loss>] = &[
     // One line a model.
     bernoulli::ENTRY,
+    fades::ENTRY,
     gilbert_elliott::ENTRY,
     none::ENTRY,
 ];

@@ -3,6 +3,7 @@
 use super::{Loss, LossSpec};
 use crate::spec::split;
 use crate::{BadModel, Entry, Files};
+use headstart_core::time::Instant;
 
 const NAME: &str = "none";
 
@@ -28,7 +29,7 @@ fn parse(text: &str, _: &mut Files<'_>) -> Result<LossSpec, BadModel> {
 struct Lossless;
 
 impl Loss for Lossless {
-    fn loses(&mut self, _: &mut fastrand::Rng) -> bool {
+    fn loses(&mut self, _: Instant, _: &mut fastrand::Rng) -> bool {
         false
     }
 }

@@ -71,7 +71,7 @@ impl Client {
     /// Asks for what `request` says, over a connection of its own.
     async fn ask(&self, request: &Request) -> Result<TlsStream<TcpStream>, ClientError> {
         let stream = TcpStream::connect(&*self.address).await.map_err(ClientError::Connect)?;
-        knobs::turn(&stream);
+        knobs::turn(&stream, None);
         knobs::watch(&stream);
         // The relay is known by its key; TLS wants a name all the same, and gets one that is never sent.
         let nameless = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4])));

@@ -92,7 +92,7 @@ pub async fn run_near(
         }
         let (onward, failed, stranger) = (onward.clone(), failed.clone(), Arc::clone(&stranger));
         tokio::spawn(async move {
-            knobs::turn(&stream);
+            knobs::turn(&stream, None);
             if let Err(error) = near(stream, onward, &stranger).await {
                 failed(&error);
             }
@@ -111,7 +111,7 @@ async fn near(stream: TcpStream, onward: Onward, stranger: &AtomicBool) -> Resul
         stranger.store(true, Ordering::Relaxed);
     }
     let far = TcpStream::connect(onward.to).await.map_err(SessionError::Connect)?;
-    knobs::turn(&far);
+    knobs::turn(&far, None);
     // A connection that breaks is broken off on the other side too, which is all there is to tell.
     let _ = splice(stream, far).await;
     Ok(())
@@ -124,7 +124,7 @@ pub async fn run_far(listener: Listener, to: String, failed: impl Fn(&SessionErr
         tokio::spawn(async move {
             match TcpStream::connect(to).await {
                 Ok(stream) => {
-                    knobs::turn(&stream);
+                    knobs::turn(&stream, None);
                     carry(stream, session, pending()).await;
                 }
                 Err(error) => failed(&SessionError::Connect(error)),

@@ -116,7 +116,7 @@ async fn each<F>(
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        knobs::turn(&stream);
+        knobs::turn(&stream, None);
         let (served, failed) = (serve(stream), failed.clone());
         tokio::spawn(async move {
             if let Err(error) = served.await {

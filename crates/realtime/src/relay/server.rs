@@ -200,7 +200,7 @@ type Client = Box<TlsStream<TcpStream>>;
 impl Shared {
     /// Learns who it is and what they want.
     async fn hear(&self, stream: TcpStream) -> io::Result<(Client, Request)> {
-        knobs::turn(&stream);
+        knobs::turn(&stream, None);
         knobs::watch(&stream);
         let mut stream = Box::new(self.tls.accept(stream).await?);
         let mut bytes = vec![0; HEADER];
@@ -268,7 +268,7 @@ impl Shared {
         for address in addresses.into_iter().filter(|at| self.settings.access.allows(to, at.ip())) {
             match tokio::time::timeout(within, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
-                    knobs::turn(&stream);
+                    knobs::turn(&stream, None);
                     return Ok(stream);
                 }
                 _ => answer = Answer::Unreachable,

@@ -47,6 +47,11 @@ pub(super) struct Wire {
     pub kernel_has: u64,
     /// A message on it was overdue, and is not acknowledged yet.
     pub stalled: bool,
+    /// Something that was sent later over another connection has arrived, and its oldest message has not: it waits for TCP to
+    /// send it again.
+    pub overtaken: bool,
+    /// What came over it was told of over another connection only: acknowledgements on it are held up.
+    pub mute: bool,
     /// Told the caller that there is something to write, and not asked since.
     pub announced: bool,
 }

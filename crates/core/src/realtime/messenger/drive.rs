@@ -4,7 +4,7 @@ use super::*;
 use crate::machine::{Deadline, Machine};
 
 /// Messages in one write at most, so that a write stays one segment on every path (RFC 9293: 536 bytes by default).
-const ONE_SEGMENT: usize = 536;
+pub(super) const ONE_SEGMENT: usize = 536;
 /// Hops without news double the patience so often at most: there are no more connections to leave. Ours.
 const MOST_DOUBLINGS: u32 = 3;
 
@@ -20,10 +20,11 @@ impl Messenger {
 
     /// Tells the caller of new messages that may go out now.
     pub(super) fn announce_new(&mut self, now: Instant) {
-        let Some(primary) = self.primary else { return };
-        if self.next_new(now).is_none() {
+        if self.primary.is_none() || self.next_new(now).is_none() {
             return;
         }
+        self.choose(now);
+        let Some(primary) = self.primary else { return };
         if let Some(wire) = self.wire(primary).filter(|wire| !wire.announced) {
             wire.announced = true;
             self.outputs.push_back(Output::Write(Connection(primary)));
@@ -162,33 +163,32 @@ impl Messenger {
             return;
         }
         let (lane, seq) = handle;
-        let copies = self.settings.technique.copies(&self.view(now));
+        let size = self.size(handle);
+        self.carry(now, at, size, out);
         self.lanes[lane].last_sent = Some(now);
         if let Some(message) = self.lanes[lane].get(seq) {
             message.sent = true;
         }
         self.write(now, at, handle, out);
-        for _ in 1..copies {
-            let Some(other) = self.cleanest_but(at) else { break };
-            if !self.bucket.take_above(RESERVE) {
-                break;
-            }
-            self.wires[other].again.push_back(handle);
-            self.announce(other);
-        }
     }
 
     /// Bytes of a message with its header.
-    fn size(&mut self, (lane, seq): Handle) -> usize {
-        self.lanes[lane].get(seq).map_or(0, |message| message.bytes.len() + MAX_HEADER)
+    pub(super) fn size(&mut self, (lane, seq): Handle) -> usize {
+        let (id, kind) = (self.lanes[lane].id, self.lanes[lane].kind);
+        let message = self.lanes[lane].get(seq);
+        message.map_or(0, |message| {
+            let length = message.bytes.len();
+            frame::header_length(id, kind, seq, message.key, length) + length
+        })
     }
 
-    fn write(&mut self, now: Instant, at: usize, (lane, seq): Handle, out: &mut Vec<u8>) {
+    pub(super) fn write(&mut self, now: Instant, at: usize, (lane, seq): Handle, out: &mut Vec<u8>) {
         let (id, kind) = (self.lanes[lane].id, self.lanes[lane].kind);
         let keeps = self.settings.resume || self.settings.technique.acknowledges();
         let Some(message) = self.lanes[lane].get(seq) else { return };
         Frame::Message { lane: id, kind, seq, key: message.key, payload: &message.bytes }.encode(out);
         message.done |= !keeps;
+        message.last = now;
         self.stats.written += 1;
         let wire = &mut self.wires[at];
         wire.sent += 1;
@@ -205,15 +205,17 @@ impl Messenger {
         others.min_by_key(|k| (self.wires[*k].flights.len() + self.wires[*k].again.len(), *k))
     }
 
-    /// A message on connection `at` is overdue.
-    fn stall(&mut self, now: Instant, at: usize) {
+    /// A message on connection `at` is overdue, or overtaken.
+    pub(super) fn stall(&mut self, now: Instant, at: usize) {
         self.wires[at].stalled = true;
         self.stats.stalls += 1;
-        self.gauge.last_loss = Some(now);
         let Some(other) = self.cleanest_but(at) else { return };
-        self.hops = (self.hops + 1).min(MOST_DOUBLINGS);
         if self.primary == Some(self.wires[at].id) {
             self.primary = Some(self.wires[other].id);
+        }
+        // All of it may have come over other connections.
+        if self.waiting(&self.wires[at]).is_some() {
+            self.hops = (self.hops + 1).min(MOST_DOUBLINGS);
         }
         let has = self.wires[at].kernel_has;
         // Small messages go again several in a segment, and a segment is what is paid for.
@@ -223,7 +225,9 @@ impl Messenger {
             let (lane, seq) = flight.message;
             let size = self.size(flight.message);
             let Some(message) = self.lanes[lane].get(seq) else { continue };
-            if flight.end <= has || message.done || message.again >= MOST_AGAIN {
+            // What went again since is waited for there.
+            let again_since = message.last > flight.sent;
+            if flight.end <= has || message.done || again_since || message.again >= MOST_AGAIN {
                 continue;
             }
             if size > room {

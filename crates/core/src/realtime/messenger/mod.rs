@@ -7,10 +7,11 @@
 
 mod connection;
 mod drive;
+mod spread;
 #[cfg(test)]
 mod tests;
 
-use super::frame::{self, Counts, Frame, FrameError, Hello, MAX_COUNTS, MAX_HEADER, MAX_MESSAGE, SessionId};
+use super::frame::{self, Counts, Frame, FrameError, Hello, MAX_COUNTS, MAX_MESSAGE, SessionId};
 use super::gauge::Gauge;
 use super::inbox::{Accepted, Delivered, Inbox};
 use super::lane::{Kind, LaneId, MAX_LANES};
@@ -20,16 +21,16 @@ use super::technique::{Technique, View};
 use crate::path::RttEstimate;
 use crate::time::{Duration, Instant};
 use connection::{Flight, Handle, Wire};
+use spread::Tolerance;
 use std::collections::VecDeque;
 
 /// Connections of a session at most, those that are being given up included.
 pub const MAX_CONNECTIONS: usize = MAX_COUNTS;
 /// Packets that the bucket of extra ones holds: a burst that takes a whole window of messages at a short interval. Ours.
 const BUCKET: u32 = 4;
-/// Of these, so many are kept for messages that are overdue: a copy of one that is not may do without. Ours.
-const RESERVE: u32 = 2;
-/// A message is sent again at most so often; then TCP's own retransmission is as good. Ours.
-const MOST_AGAIN: u8 = 3;
+/// A message goes again by itself at most so often, once over each other connection of `hedge`; then TCP's own retransmission is
+/// as good. Ours.
+const MOST_AGAIN: u8 = 5;
 /// Without a technique that acknowledges each message, one is sent after so many … Ours.
 const ACK_EVERY: u64 = 16;
 /// … or so long after the first that was not acknowledged. Ours.
@@ -135,14 +136,18 @@ pub struct Stats {
     pub written: u64,
     /// Of those, copies.
     pub copies: u64,
+    /// Of the copies, those that went in the segment of a new message.
+    pub carried: u64,
     /// Messages that were dropped for newer values before they were sent, or by the receiver.
     pub conflated: u64,
     /// Messages handed to the program.
     pub received: u64,
     /// Copies that came in.
     pub copies_received: u64,
-    /// Times that a connection was left because a message on it was overdue.
+    /// Times that a connection was left because a message on it was overdue, or overtaken.
     pub stalls: u64,
+    /// Of those, how often the message was only late.
+    pub late: u64,
     /// Notices sent (Trigger).
     pub notices: u64,
     /// Echoes and tiny segments sent.
@@ -175,6 +180,11 @@ pub struct Messenger {
     ours: bool,
     /// Connections left since the last acknowledgement.
     hops: u32,
+    tolerance: Tolerance,
+    /// When the latest sent of the messages that are known to have arrived was sent.
+    newest: Instant,
+    /// Room to choose what is carried again.
+    carried: Vec<(Instant, Handle, usize)>,
     /// The peer has left for good.
     peer_left: bool,
     /// The receiver has said that it misses a message, and none has come since.
@@ -200,6 +210,9 @@ impl Messenger {
             stats: Stats::default(),
             ours: false,
             hops: 0,
+            tolerance: Tolerance::default(),
+            newest: Instant::ZERO,
+            carried: Vec::new(),
             peer_left: false,
             noticed: false,
             ack_since: None,
@@ -319,11 +332,9 @@ impl Messenger {
         self.wires.iter_mut().find(|wire| wire.id == id)
     }
 
-    /// The oldest message that this connection has been waiting to hear of. On others than the one in use, one that has come
-    /// over another connection is of no interest: the peer need not speak of copies at once.
+    /// The oldest message that this connection has been waiting to hear of; one that has come over another is of no interest.
     fn waiting<'a>(&self, wire: &'a Wire) -> Option<&'a Flight> {
-        let in_use = self.primary == Some(wire.id);
-        wire.unacknowledged().find(|flight| in_use || !self.lanes[flight.message.0].is_done(flight.message.1))
+        wire.unacknowledged().find(|flight| !self.lanes[flight.message.0].is_done(flight.message.1))
     }
 
     /// The state of the path.
@@ -346,6 +357,7 @@ impl Messenger {
             shortest: self.gauge.shortest(),
             interval: self.settings.interval.or(self.gauge.sends.interval()),
             jitter: self.gauge.arrivals.jitter,
+            tolerance: self.tolerance.times,
             state: self.state(now),
         }
     }
@@ -385,7 +397,7 @@ impl Messenger {
                 self.wires[at].welcome = true;
             }
             Frame::Welcome => self.ours = true,
-            Frame::Ack(counts) => return self.acknowledged(now, counts),
+            Frame::Ack(counts) => return self.acknowledged(now, at, counts),
             Frame::Notice => self.wires[at].fillers = FILLERS,
             Frame::Bye => self.peer_left = true,
             Frame::Filler | Frame::Echo => {}
@@ -415,21 +427,22 @@ impl Messenger {
         if technique.echoes() {
             wire.echoes += 1;
         }
+        // Copies as well: whoever sent them waits to hear how the connection is.
         let acknowledges = technique.acknowledges();
-        // A copy is told of with the next message: its sender knows already, or will by then.
-        let at_once = acknowledges && accepted != Accepted::Copy;
-        if at_once || ((acknowledges || self.settings.resume) && wire.received - wire.told >= ACK_EVERY) {
+        if acknowledges || (self.settings.resume && wire.received - wire.told >= ACK_EVERY) {
             wire.ack = true;
-        } else if acknowledges || self.settings.resume {
+        } else if self.settings.resume {
             self.ack_since.get_or_insert(now);
         }
     }
 
-    fn acknowledged(&mut self, now: Instant, counts: &Counts) -> Result<(), FrameError> {
+    /// An acknowledgement has come over connection `over`.
+    fn acknowledged(&mut self, now: Instant, over: usize, counts: &Counts) -> Result<(), FrameError> {
         let (mut sample, mut heard) = (None, false);
         let prompt = self.settings.technique.acknowledges();
         for (id, count) in counts.as_slice() {
-            let Some(wire) = self.wires.iter_mut().find(|wire| wire.id == *id) else { continue };
+            let Some(at) = self.wires.iter().position(|wire| wire.id == *id) else { continue };
+            let wire = &mut self.wires[at];
             if *count > wire.sent {
                 return Err(FrameError::Impossible("an acknowledgement of messages that were not sent"));
             }
@@ -437,14 +450,25 @@ impl Messenger {
             for _ in 0..news {
                 let Some(flight) = wire.flights.pop_front() else { break };
                 let (lane, seq) = flight.message;
+                self.newest = self.newest.max(flight.sent);
                 if let Some(message) = self.lanes[lane].get(seq).filter(|message| !message.done) {
                     message.done = true;
-                    // Of copies, and where not each message is told of, the peer speaks when it suits it: no measure.
-                    sample = prompt.then(|| now.since(flight.sent)).or(sample);
+                    // No measure of the path are copies, where the peer speaks when it suits it; what waited for TCP to send it
+                    // again; and what is told late, by what came after it.
+                    let measures = prompt && at == over && !wire.overtaken;
+                    sample = measures.then(|| now.since(flight.sent)).or(sample);
                 }
             }
+            if at == over {
+                wire.mute = false;
+            }
             if news > 0 {
-                wire.stalled = false;
+                wire.mute |= at != over;
+                if wire.stalled && !wire.overtaken && at == over {
+                    self.stats.late += 1;
+                    self.tolerance.was_late();
+                }
+                (wire.stalled, wire.overtaken) = (false, false);
                 heard = true;
             }
         }
@@ -453,6 +477,7 @@ impl Messenger {
         }
         if heard {
             self.hops = 0;
+            self.overtake(now);
             for lane in &mut self.lanes {
                 lane.tidy(&mut self.spare);
             }

@@ -43,8 +43,8 @@ impl Technique for Combined {
         self.each(|t| t.patience(view)).flatten().min()
     }
 
-    fn copies(&self, view: &View) -> usize {
-        self.each(|t| t.copies(view)).max().unwrap_or(1)
+    fn carries(&self, view: &View) -> Option<usize> {
+        self.each(|t| t.carries(view)).flatten().max()
     }
 
     fn earns(&self, view: &View) -> u32 {

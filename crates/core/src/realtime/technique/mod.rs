@@ -30,6 +30,8 @@ pub struct View {
     pub interval: Option<Duration>,
     /// How much the time between arriving messages varies.
     pub jitter: Duration,
+    /// How often of late what was overdue turned out to be late, not lost.
+    pub tolerance: u32,
     /// How the path is doing.
     pub state: State,
 }
@@ -67,9 +69,10 @@ pub trait Technique: fmt::Debug + Send {
         None
     }
 
-    /// Connections on which a new message is sent, at least 1.
-    fn copies(&self, _view: &View) -> usize {
-        1
+    /// How many messages that are not overdue, and not acknowledged either, go again in the segment of a new one, over another
+    /// connection. `None`: a new message goes alone, and where the one before it went.
+    fn carries(&self, _view: &View) -> Option<usize> {
+        None
     }
 
     /// Hundredths of a packet that each message earns for sending another one again.
@@ -132,12 +135,13 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "hedge",
-        what: "ours: four warm connections; one is left as soon as a message on it is overdue, and that sent again on another",
+        what: "ours: six warm connections; one is left as soon as a message on it is overdue, and that sent again on another",
         new: |_| Some(Box::new(hedge::Hedge)),
     },
     Entry {
         name: "auto",
-        what: "ours: hedge; two copies for two seconds after a loss; nothing extra while round trips are inflated",
+        what: "ours: hedge, and what is unacknowledged goes again with the next message, over another connection; nothing extra \
+               while round trips are inflated",
         new: |_| Some(Box::new(auto::Auto)),
     },
 ];
@@ -182,6 +186,7 @@ mod tests {
             shortest: Some(rtt),
             interval: Some(Duration::from_millis(30)),
             jitter: Duration::ZERO,
+            tolerance: 0,
             state: State::Clean,
         }
     }
@@ -219,7 +224,7 @@ mod tests {
         assert_eq!(find("trigger").unwrap().silence(&view, ms(30)), Some(ms(50)));
         let all = find("reduction-50+trigger+echo").unwrap();
         assert_eq!((all.one_of(&view), all.echoes(), all.silence(&view, ms(60))), (2, true, Some(ms(80))));
-        assert_eq!((all.connections(), all.copies(&view)), (1, 1));
+        assert_eq!((all.connections(), all.carries(&view)), (1, None));
     }
 
     #[test]
@@ -231,12 +236,12 @@ mod tests {
     }
 
     #[test]
-    fn auto_copies_after_a_loss_and_holds_back_where_packets_wait() {
+    fn auto_carries_what_may_be_lost_and_holds_back_where_packets_wait() {
         let auto = find("auto").unwrap();
         let in_state = |state| View { state, ..view(40) };
-        assert_eq!(auto.copies(&in_state(State::Clean)), 1);
-        assert_eq!(auto.copies(&in_state(State::Lossy)), 2);
-        assert_eq!(auto.copies(&in_state(State::Queued)), 1);
+        assert_eq!(auto.carries(&in_state(State::Clean)), Some(2));
+        assert_eq!(auto.carries(&in_state(State::Lossy)), Some(2));
+        assert_eq!(auto.carries(&in_state(State::Queued)), None);
         assert!(auto.earns(&in_state(State::Queued)) < auto.earns(&in_state(State::Clean)));
         assert_eq!(auto.patience(&in_state(State::Clean)), Some(Duration::from_millis(44)));
         assert!(auto.patience(&in_state(State::Queued)) > auto.patience(&in_state(State::Clean)));

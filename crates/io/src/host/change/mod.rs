@@ -3,6 +3,7 @@
 //!
 //! A new kind is one file, one line here and one arm in each function.
 
+pub mod bundle;
 pub mod route;
 pub mod rule;
 pub mod sysctl;
@@ -23,7 +24,7 @@ pub struct Entry {
 }
 
 /// Every kind.
-pub const ALL: &[Entry] = &[route::ENTRY, rule::ENTRY, sysctl::ENTRY, table::ENTRY];
+pub const ALL: &[Entry] = &[route::ENTRY, rule::ENTRY, sysctl::ENTRY, table::ENTRY, bundle::ENTRY];
 
 /// One change of a host, with all that it takes to undo it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +38,8 @@ pub enum Change {
     Sysctl(sysctl::Sysctl),
     /// Our nftables table.
     Table(table::Table),
+    /// Our nftables table for small segments.
+    Bundle(bundle::Bundle),
 }
 
 /// Why a change was not made or not undone.
@@ -98,6 +101,7 @@ impl Change {
             Self::Rule(_) => rule::ENTRY.name,
             Self::Sysctl(_) => sysctl::ENTRY.name,
             Self::Table(_) => table::ENTRY.name,
+            Self::Bundle(_) => bundle::ENTRY.name,
         }
     }
 
@@ -105,7 +109,7 @@ impl Change {
     pub fn prepared(&self) -> Result<Self, ChangeError> {
         match self {
             Self::Sysctl(sysctl) => sysctl.prepared().map(Self::Sysctl),
-            Self::Route(_) | Self::Rule(_) | Self::Table(_) => Ok(self.clone()),
+            Self::Route(_) | Self::Rule(_) | Self::Table(_) | Self::Bundle(_) => Ok(self.clone()),
         }
     }
 
@@ -116,6 +120,7 @@ impl Change {
             Self::Rule(rule) => rule.make(kernel),
             Self::Sysctl(sysctl) => sysctl.make(),
             Self::Table(table) => table.make(lock),
+            Self::Bundle(bundle) => bundle.make(lock),
         }
     }
 
@@ -126,6 +131,7 @@ impl Change {
             Self::Rule(rule) => rule.undo(kernel),
             Self::Sysctl(sysctl) => sysctl.undo(),
             Self::Table(table) => table.undo(lock),
+            Self::Bundle(bundle) => bundle.undo(lock),
         }
     }
 }
@@ -138,6 +144,7 @@ impl std::fmt::Display for Change {
             Self::Rule(rule) => rule.fmt(f),
             Self::Sysctl(sysctl) => sysctl.fmt(f),
             Self::Table(table) => table.fmt(f),
+            Self::Bundle(bundle) => bundle.fmt(f),
         }
     }
 }

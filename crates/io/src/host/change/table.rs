@@ -33,44 +33,63 @@ impl Table {
     }
 
     pub(super) fn make(&self, lock: &File) -> Result<(), ChangeError> {
+        TABLE.make(&self.body, lock)
+    }
+
+    pub(super) fn undo(&self, lock: &File) -> Result<Undone, ChangeError> {
+        TABLE.undo(lock)
+    }
+}
+
+/// A table of ours by its name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Marked(pub &'static str);
+
+const TABLE: Marked = Marked(TABLE_NAME);
+
+impl Marked {
+    pub fn make(self, body: &str, lock: &File) -> Result<(), ChangeError> {
+        let Self(name) = self;
         // `create` fails where `add` would join what is there.
-        let script = format!(
-            "create table inet {TABLE_NAME} {{ comment \"{MARK}\"; }}\ntable inet {TABLE_NAME} {{\n{}\n}}\n",
-            self.body
-        );
+        let script = format!("create table inet {name} {{ comment \"{MARK}\"; }}\ntable inet {name} {{\n{body}\n}}\n");
         match nft(&["-f", "-"], &script, lock)? {
             Ok(_) => Ok(()),
             Err(said) if said.contains("File exists") => {
-                Err(ChangeError::Occupied { what: format!("an nftables table inet {TABLE_NAME}") })
+                Err(ChangeError::Occupied { what: format!("an nftables table inet {name}") })
             }
             Err(said) => Err(ChangeError::Nft(said)),
         }
     }
 
-    pub(super) fn undo(&self, lock: &File) -> Result<Undone, ChangeError> {
-        match nft(&["list", "table", "inet", TABLE_NAME], "", lock)? {
+    pub fn undo(self, lock: &File) -> Result<Undone, ChangeError> {
+        let Self(name) = self;
+        match nft(&["list", "table", "inet", name], "", lock)? {
             Err(said) if said.contains("No such file") => return Ok(Undone::WasGone),
             Err(said) => return Err(ChangeError::Nft(said)),
             Ok(listed) if !listed.contains(MARK) => {
-                let why = format!(
-                    "the nftables table inet {TABLE_NAME} does not bear headstart's mark: it is somebody else's"
-                );
+                let why =
+                    format!("the nftables table inet {name} does not bear headstart's mark: it is somebody else's");
                 return Ok(Undone::LeftAlone(why));
             }
             Ok(_) => {}
         }
-        match nft(&["delete", "table", "inet", TABLE_NAME], "", lock)? {
+        match nft(&["delete", "table", "inet", name], "", lock)? {
             Ok(_) => Ok(Undone::Removed),
             Err(said) if said.contains("No such file") => Ok(Undone::WasGone),
             Err(said) => Err(ChangeError::Nft(said)),
         }
     }
+
+    /// The line that a person would type.
+    pub fn tell(self, body: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let body = body.split_whitespace().collect::<Vec<_>>().join(" ");
+        write!(f, "nft 'create table inet {} {{ {body} }}'", self.0)
+    }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let body = self.body.split_whitespace().collect::<Vec<_>>().join(" ");
-        write!(f, "nft 'create table inet {TABLE_NAME} {{ {body} }}'")
+        TABLE.tell(&self.body, f)
     }
 }
 
@@ -83,7 +102,7 @@ pub fn program() -> Option<std::path::PathBuf> {
 
 /// Runs nft; what it printed, or what it complained of. Should this process be killed, `lock` is held until nft is done as well:
 /// nobody then undoes what is only about to be made.
-fn nft(arguments: &[&str], script: &str, lock: &File) -> Result<Result<String, String>, ChangeError> {
+pub(super) fn nft(arguments: &[&str], script: &str, lock: &File) -> Result<Result<String, String>, ChangeError> {
     let failed = |e: std::io::Error| ChangeError::Nft(e.to_string());
     let program =
         program().ok_or_else(|| ChangeError::Nft("the program is not installed (package nftables)".into()))?;

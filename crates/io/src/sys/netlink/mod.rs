@@ -24,7 +24,13 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+
+/// A socket's descriptor.
+pub(crate) fn borrow(socket: &Socket) -> BorrowedFd<'_> {
+    // SAFETY: the socket is open for as long as it is borrowed.
+    unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) }
+}
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];

@@ -7,7 +7,7 @@ use super::NetlinkError;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE of linux/rtnetlink.h.
 const GROUPS: [u32; 5] = [1, 5, 7, 9, 11];
@@ -65,8 +65,7 @@ impl Watch {
 
 impl AsFd for Watch {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the socket is open as long as `self` is.
-        unsafe { BorrowedFd::borrow_raw(self.socket.as_raw_fd()) }
+        super::borrow(&self.socket)
     }
 }
 

@@ -24,7 +24,45 @@ pub struct Condition {
     /// The condition that is the same without the bulk flow; empty where there is none.
     pub without_bulk: &'static str,
     /// Its hops.
-    pub hops: fn() -> anyhow::Result<Vec<Hop>>,
+    pub legs: &'static [Leg],
+}
+
+/// A hop as it is written down.
+pub struct Leg {
+    /// The link.
+    link: &'static str,
+    /// Its round trip when it is idle, in ms.
+    rtt: u64,
+    /// Length of its spells of loss in ms.
+    fades: Option<u64>,
+    /// A bulk flow towards the sender's side is on it.
+    pub bulk: bool,
+}
+
+/// Spells come each 2 s on average, and take 90 % of the packets. Ours.
+const GAP: Duration = Duration::from_secs(2);
+const LOSS: f64 = 0.9;
+
+impl Leg {
+    /// For virtual time.
+    fn hop(&self) -> anyhow::Result<Hop> {
+        let link = headstart_link::parse_duplex(self.link).with_context(|| format!("the link {}", self.link))?;
+        let fades = self.fades.map(|length| Fades { length: Duration::from_millis(length), every: GAP, loss: LOSS });
+        Ok(Hop { link, rtt: Duration::from_millis(self.rtt), fades, bulk: self.bulk })
+    }
+
+    /// For the emulator, with spells of that seed.
+    pub fn text(&self, seed: u64) -> String {
+        let spells = |length| format!(",loss=fades:{length}ms:{}s:{}%:{seed}", GAP.as_secs(), LOSS * 100.0);
+        format!("{}{}", self.link, self.fades.map_or_else(String::new, spells))
+    }
+}
+
+impl Condition {
+    /// Its hops in virtual time.
+    pub fn hops(&self) -> anyhow::Result<Vec<Hop>> {
+        self.legs.iter().map(Leg::hop).collect()
+    }
 }
 
 /// The names of [`ALL`].
@@ -46,48 +84,48 @@ pub const NAMES: &[&str] = &[
 
 /// Every network.
 pub const ALL: &[Condition] = &[
-    message("iid1-r10", "1 % of packets are lost each way, round trips of 10 ms.", || one("delay=5ms,loss=1%", 10)),
-    message("iid1-r40", "1 % of packets are lost each way, round trips of 40 ms.", || one("delay=20ms,loss=1%", 40)),
-    message("iid1-r100", "1 % of packets are lost each way, round trips of 100 ms.", || one("delay=50ms,loss=1%", 100)),
-    message("iid3-r10", "3 % of packets are lost each way, round trips of 10 ms.", || one("delay=5ms,loss=3%", 10)),
-    message("iid3-r40", "3 % of packets are lost each way, round trips of 40 ms.", || one("delay=20ms,loss=3%", 40)),
-    message("iid3-r100", "3 % of packets are lost each way, round trips of 100 ms.", || one("delay=50ms,loss=3%", 100)),
+    message("iid1-r10", "1 % of packets are lost each way, round trips of 10 ms.", &[leg("delay=5ms,loss=1%", 10)]),
+    message("iid1-r40", "1 % of packets are lost each way, round trips of 40 ms.", &[leg("delay=20ms,loss=1%", 40)]),
+    message("iid1-r100", "1 % of packets are lost each way, round trips of 100 ms.", &[leg("delay=50ms,loss=1%", 100)]),
+    message("iid3-r10", "3 % of packets are lost each way, round trips of 10 ms.", &[leg("delay=5ms,loss=3%", 10)]),
+    message("iid3-r40", "3 % of packets are lost each way, round trips of 40 ms.", &[leg("delay=20ms,loss=3%", 40)]),
+    message("iid3-r100", "3 % of packets are lost each way, round trips of 100 ms.", &[leg("delay=50ms,loss=3%", 100)]),
     message(
         "burst",
         "Spells of 60 ms, every 2 s on average, take 90 % of the packets of all connections; 20 ms.",
-        || faded(60, 2000),
+        &[faded(60)],
     ),
     message(
         "outage",
         "Spells of 150 ms, every 2 s on average, take 90 % of the packets of all connections; 20 ms.",
-        || faded(150, 2000),
+        &[faded(150)],
     ),
-    message("clean", "Nothing is lost, round trips of 20 ms.", || one("delay=10ms", 20)),
+    message("clean", "Nothing is lost, round trips of 20 ms.", &[leg("delay=10ms", 20)]),
     message(
         "contended",
         "802.11n at 65 Mbit/s with three neighbours, on and off by turns of 400 ms; 10 ms of wire.",
-        || one("medium=wlan:65mbit:3:400ms:400ms,delay=5ms", 12),
+        &[leg("medium=wlan:65mbit:3:400ms:400ms,delay=5ms", 12)],
     ),
     Condition {
         name: "no-bulk",
         what: "The paper's way without the file transfer: the sender's 802.11n, wire, a relay, wire, a strong 802.11n.",
         part: Part::Paper,
         without_bulk: "",
-        hops: || Ok(vec![hop(SENDER, 12)?, hop(STRONG, 12)?]),
+        legs: &[leg(SENDER, 12), leg(STRONG, 12)],
     },
     Condition {
         name: "strong",
         what: "The paper's way: the sender's 802.11n with a file transfer to another host, a relay, a strong 802.11n.",
         part: Part::Paper,
         without_bulk: "no-bulk",
-        hops: || Ok(vec![Hop { bulk: true, ..hop(SENDER, 12)? }, hop(STRONG, 12)?]),
+        legs: &[Leg { bulk: true, ..leg(SENDER, 12) }, leg(STRONG, 12)],
     },
     Condition {
         name: "weak",
         what: "The paper's way with a weak signal at the receiver: 26 Mbit/s, 5 % errors, fades of 60 ms each 2 s.",
         part: Part::Paper,
         without_bulk: "",
-        hops: || Ok(vec![Hop { bulk: true, ..hop(SENDER, 12)? }, hop(WEAK, 12)?]),
+        legs: &[Leg { bulk: true, ..leg(SENDER, 12) }, leg(WEAK, 12)],
     },
 ];
 
@@ -97,20 +135,14 @@ const SENDER: &str = "medium=wlan:65mbit:0,delay=5ms";
 const STRONG: &str = "medium=wlan:strong,delay=5ms";
 const WEAK: &str = "medium=wlan:weak,delay=5ms";
 
-const fn message(name: &'static str, what: &'static str, hops: fn() -> anyhow::Result<Vec<Hop>>) -> Condition {
-    Condition { name, what, part: Part::Message, without_bulk: "", hops }
+const fn message(name: &'static str, what: &'static str, legs: &'static [Leg]) -> Condition {
+    Condition { name, what, part: Part::Message, without_bulk: "", legs }
 }
 
-fn hop(link: &str, rtt_ms: u64) -> anyhow::Result<Hop> {
-    let parsed = headstart_link::parse_duplex(link).with_context(|| format!("the link {link}"))?;
-    Ok(Hop { link: parsed, rtt: Duration::from_millis(rtt_ms), fades: None, bulk: false })
+const fn leg(link: &'static str, rtt: u64) -> Leg {
+    Leg { link, rtt, fades: None, bulk: false }
 }
 
-fn one(link: &str, rtt_ms: u64) -> anyhow::Result<Vec<Hop>> {
-    Ok(vec![hop(link, rtt_ms)?])
-}
-
-fn faded(length_ms: u64, every_ms: u64) -> anyhow::Result<Vec<Hop>> {
-    let fades = Fades { length: Duration::from_millis(length_ms), every: Duration::from_millis(every_ms), loss: 0.9 };
-    Ok(vec![Hop { fades: Some(fades), ..hop("delay=10ms", 20)? }])
+const fn faded(length: u64) -> Leg {
+    Leg { fades: Some(length), ..leg("delay=10ms", 20) }
 }

@@ -1,0 +1,175 @@
+//! `headstart realtime receive`: what came, and how late.
+
+use super::event::{self, Event};
+use crate::exit;
+use crate::output::Format;
+use crate::relay::runtime;
+use headstart_lab::stats::quantile;
+use headstart_realtime::{Listener, Session};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// ITU-T Y.1541, class 0: what a person does not notice. Paper 4, section 2.
+const BOUND_MS: f64 = 100.0;
+
+/// Arguments of `headstart realtime receive`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where to listen; other hosts reach it only if this is not a loopback address. Whoever does may send.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7602")]
+    listen: SocketAddr,
+    /// Senders to receive from before it ends.
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    senders: u32,
+    /// The sender's clock is another: the fastest message then counts as half the shortest round trip that this side has seen, or
+    /// as zero, and all others from there.
+    #[arg(long)]
+    clocks_apart: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// What came of one sender.
+#[derive(Debug, Default)]
+struct Account {
+    /// Delays in milliseconds, by stream and number.
+    delays: BTreeMap<(u32, u32), f64>,
+    expected: BTreeMap<u32, u32>,
+    doubled: u64,
+    strange: u64,
+}
+
+impl Account {
+    fn take(&mut self, now: u64, bytes: &[u8]) {
+        let Some(event) = Event::decode(bytes) else {
+            self.strange += 1;
+            return;
+        };
+        self.expected.insert(event.stream, event.of);
+        // Signed: clocks of two hosts, or one that is set back.
+        let delay = now.wrapping_sub(event.made) as i64 as f64 / 1e6;
+        if self.delays.insert((event.stream, event.number), delay).is_some() {
+            self.doubled += 1;
+        }
+    }
+
+    /// Counts delays from the fastest message's, which took `least` milliseconds.
+    fn align(&mut self, least: f64) {
+        let fastest = self.delays.values().copied().fold(f64::INFINITY, f64::min);
+        self.delays.values_mut().for_each(|delay| *delay += least - fastest);
+    }
+
+    fn summary(&self) -> serde_json::Value {
+        let delays: Vec<f64> = self.delays.values().copied().collect();
+        let mut streams: BTreeMap<u32, (f64, u32)> = BTreeMap::new();
+        for ((stream, _), delay) in &self.delays {
+            let (sum, count) = streams.entry(*stream).or_default();
+            (*sum, *count) = (*sum + delay, *count + 1);
+        }
+        let means: Vec<f64> = streams.values().map(|(sum, count)| sum / f64::from(*count)).collect();
+        let expected: u64 = self.expected.values().map(|of| u64::from(*of)).sum();
+        let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+        let late = delays.iter().filter(|delay| **delay > BOUND_MS).count();
+        serde_json::json!({
+            "streams": streams.len(), "expected": expected, "received": delays.len(),
+            "missing": expected - delays.len() as u64, "doubled": self.doubled, "strange": self.strange,
+            "mean_ms": mean(&delays), "p50_ms": quantile(&delays, 0.5).ok(), "p95_ms": quantile(&delays, 0.95).ok(),
+            "p99_ms": quantile(&delays, 0.99).ok(),
+            "over_100_ms": (!delays.is_empty()).then(|| late as f64 / delays.len() as f64),
+            "streams_p95_ms": quantile(&means, 0.95).ok(),
+        })
+    }
+}
+
+/// Receives and says how late it was.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    runtime()?.block_on(async {
+        let named = |e| anyhow::anyhow!("{}: cannot listen: {e}", args.listen);
+        let listener = Listener::bind(args.listen).await.map_err(named)?;
+        let at = listener.address().unwrap_or(args.listen);
+        if args.format.json {
+            crate::complain!("listening on {at}");
+        } else {
+            crate::say!("listening on {at}");
+        }
+        let mut receiving = tokio::task::JoinSet::new();
+        for _ in 0..args.senders.max(1) {
+            let Some(session) = listener.accept().await else { break };
+            receiving.spawn(receive(session, args.clocks_apart));
+        }
+        while let Some(account) = receiving.join_next().await {
+            print(args.format, &account?);
+        }
+        Ok(exit::OK)
+    })
+}
+
+async fn receive(session: Session, clocks_apart: bool) -> Account {
+    let mut account = Account::default();
+    while let Some(message) = session.receive().await {
+        account.take(event::now(), &message.bytes);
+    }
+    if clocks_apart {
+        account.align(session.stats().shortest.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3 / 2.0));
+    }
+    account
+}
+
+fn print(format: Format, account: &Account) {
+    let summary = account.summary();
+    if format.json {
+        return crate::output::document(1, summary);
+    }
+    let number = |name: &str| summary[name].as_f64().unwrap_or(f64::NAN);
+    crate::say!(
+        "{} of {} messages in {} streams, {} doubled",
+        summary["received"],
+        summary["expected"],
+        summary["streams"],
+        summary["doubled"]
+    );
+    crate::say!(
+        "delay: mean {:.1} ms, median {:.1}, 95th percentile {:.1}, 99th {:.1}; {:.2} % over 100 ms",
+        number("mean_ms"),
+        number("p50_ms"),
+        number("p95_ms"),
+        number("p99_ms"),
+        100.0 * number("over_100_ms")
+    );
+    crate::say!("streams: 95th percentile of their mean delays {:.1} ms", number("streams_p95_ms"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(stream: u32, number: u32, made: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Event { stream, number, of: 2, made }.encode(50, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn delays_missing_and_doubled_messages_are_counted_and_streams_by_their_means() {
+        let mut account = Account::default();
+        const MS: u64 = 1_000_000;
+        account.take(1000 * MS, &bytes(0, 0, 990 * MS));
+        account.take(1000 * MS, &bytes(0, 1, 850 * MS));
+        account.take(1000 * MS, &bytes(1, 1, 980 * MS));
+        account.take(2000 * MS, &bytes(1, 1, 1980 * MS));
+        account.take(2000 * MS, b"something else");
+        let summary = account.summary();
+        let counts =
+            ["streams", "expected", "received", "missing", "doubled", "strange"].map(|name| summary[name].as_u64());
+        assert_eq!(counts, [2, 4, 3, 1, 1, 1].map(Some));
+        assert_eq!(summary["mean_ms"].as_f64(), Some(60.0));
+        assert_eq!(summary["over_100_ms"].as_f64(), Some(1.0 / 3.0));
+        account.align(5.0);
+        assert_eq!(account.summary()["p50_ms"].as_f64(), Some(15.0));
+    }
+
+    #[test]
+    fn nothing_received_is_no_number() {
+        assert!(Account::default().summary()["p95_ms"].is_null());
+    }
+}

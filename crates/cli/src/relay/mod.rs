@@ -1,0 +1,64 @@
+//! `headstart relay`: a relay with its own loss recovery on each hop, and ports that lead programs through it.
+
+mod key;
+mod ports;
+mod serve;
+
+use headstart_realtime::keys::{PublicKey, SecretKey};
+use headstart_realtime::relay::Client;
+use std::path::PathBuf;
+use tokio::runtime::{Builder, Runtime};
+
+/// Verbs of `headstart relay`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    /// Make a key, or tell the public part of one that is there.
+    Key(key::Args),
+    /// Be a relay: for listed clients, to listed destinations.
+    Serve(serve::Args),
+    /// Open ports on this host that lead through a relay, for programs that know nothing of it.
+    Ports(ports::Args),
+}
+
+/// Runs a verb.
+pub fn run(verb: Verb) -> anyhow::Result<u8> {
+    match verb {
+        Verb::Key(args) => key::run(&args),
+        Verb::Serve(args) => serve::run(args),
+        Verb::Ports(args) => ports::run(args),
+    }
+}
+
+/// Which relay, and as whom.
+#[derive(Debug, clap::Args)]
+pub struct Through {
+    /// The relay's address.
+    #[arg(long, value_name = "HOST:PORT")]
+    relay: String,
+    /// Its public key.
+    #[arg(long, value_name = "PUBLIC")]
+    relay_key: PublicKey,
+    /// The file with this client's own key (`headstart relay key FILE`).
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+}
+
+impl Through {
+    /// The relay, ready to be asked.
+    pub fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client::new(&self.relay, &SecretKey::read(&self.key)?, self.relay_key)?)
+    }
+}
+
+/// One thread for all that a relay or its client does: what it does is little, and done for all connections in turn.
+pub fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+/// Raises the limit of open files as far as it may be: each connection takes one or two.
+pub fn raise_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it may not be raised, whoever comes too much waits.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}

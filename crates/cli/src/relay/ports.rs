@@ -1,0 +1,89 @@
+//! `headstart relay ports`: the client's side of a relay, for programs that know nothing of it.
+
+use super::{Through, raise_files, runtime};
+use crate::exit::{self, Usage};
+use headstart_realtime::Config;
+use headstart_realtime::relay::{Destination, ports};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+use tokio::net::TcpListener;
+
+/// Arguments of `headstart relay ports`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    through: Through,
+    /// A port of this host that leads to a destination, as in 2222=desk.example.org:22; again for each.
+    #[arg(long, value_name = "[ADDRESS:]PORT=HOST:PORT")]
+    forward: Vec<Forward>,
+    /// A port of this host where programs say by SOCKS5 where they want to go.
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    socks: Option<Local>,
+    /// What is done so that bytes do not wait (see `headstart list techniques`).
+    #[arg(long, value_name = "NAME", default_value = headstart_realtime::technique::DEFAULT)]
+    technique: String,
+}
+
+/// Where to listen on this host: loopback unless an address is named; port 0: any.
+#[derive(Clone, Copy, Debug)]
+pub struct Local(SocketAddr);
+
+impl FromStr for Local {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let port = text.parse().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+        port.or_else(|_| text.parse())
+            .map(Self)
+            .map_err(|_| format!("{text:?} is no port of this host: write 1080, or 127.0.0.1:1080, or [::1]:1080"))
+    }
+}
+
+/// A port of this host, and where it leads.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    from: Local,
+    to: Destination,
+}
+
+impl FromStr for Forward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (from, to) = text
+            .split_once('=')
+            .ok_or_else(|| format!("{text:?} leads nowhere: write PORT=HOST:PORT, as in 2222=desk.example.org:22"))?;
+        Ok(Self { from: from.parse()?, to: to.parse().map_err(|e| format!("{e}"))? })
+    }
+}
+
+/// Opens the ports and carries what comes, until it is ended from outside.
+pub fn run(args: Args) -> anyhow::Result<u8> {
+    if args.forward.is_empty() && args.socks.is_none() {
+        return Err(Usage("no port was asked for: --forward PORT=HOST:PORT, or --socks PORT".into()).into());
+    }
+    headstart_realtime::technique::find(&args.technique).map_err(|e| Usage(e.to_string()))?;
+    let config = Config { technique: args.technique, interval: None };
+    let client = args.through.client()?;
+    raise_files();
+    runtime()?.block_on(async move {
+        let mut serving = tokio::task::JoinSet::new();
+        let failed = |error: &ports::PortError| crate::complain!("headstart: {error}");
+        for Forward { from, to } in args.forward {
+            let listener = bind(from).await?;
+            crate::say!("{} leads to {to}", listener.local_addr()?);
+            serving.spawn(ports::forward(listener, to, client.clone(), config.clone(), failed));
+        }
+        if let Some(at) = args.socks {
+            let listener = bind(at).await?;
+            crate::say!("{} is SOCKS5", listener.local_addr()?);
+            serving.spawn(ports::by_socks(listener, client, config, failed));
+        }
+        while serving.join_next().await.is_some() {}
+        Ok(exit::OK)
+    })
+}
+
+async fn bind(at: Local) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(at.0).await.map_err(|e| anyhow::anyhow!("{}: cannot listen: {e}", at.0))
+}

@@ -1,0 +1,9 @@
+//! `headstart relay` and `headstart realtime`, end to end: the built command, unmodified programs, the kernel's own TCP; what
+//! needs a network is in the lab's namespaces. Nothing here is about speed.
+#![forbid(unsafe_code)]
+
+mod bad_input;
+mod many;
+mod messages;
+mod programs;
+mod scene;

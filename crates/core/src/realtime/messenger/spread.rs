@@ -1,0 +1,132 @@
+//! Over which connection a new message goes, what goes along with it, and what acknowledgements tell of the connections that
+//! they do not name: RACK (RFC 8985) across connections. Ours.
+//!
+//! A connection hands nothing out behind a lost segment, so what is unacknowledged on one goes again over another, in the
+//! segment of a message that goes there anyway: that costs bytes, and no packet. What never happens here: a packet is sent
+//! that no message, and no message's deadline, called for.
+
+use super::drive::ONE_SEGMENT;
+use super::*;
+use std::cmp::Reverse;
+
+/// What was sent so much before something that has arrived over another connection is held up: a quarter of the shortest
+/// round trip (RFC 8985, section 6.2, step 4), and no less than timers and schedulers take.
+const REORDERING: u32 = 4;
+const LEAST_REORDERING: Duration = Duration::from_millis(4);
+/// How often patience is widened at most, and after how many losses it begins anew (RFC 8985, section 6.2, step 4, which
+/// says 16 for the latter).
+const MOST_TOLERANCE: u32 = 8;
+const LOSSES_OF_TOLERANCE: u32 = 16;
+
+/// How much longer patience is than it would be: acknowledgements that were only late make it so, losses end it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tolerance {
+    pub times: u32,
+    losses: u32,
+}
+
+impl Tolerance {
+    pub fn was_late(&mut self) {
+        (self.times, self.losses) = ((self.times + 1).min(MOST_TOLERANCE), 0);
+    }
+
+    fn was_lost(&mut self) {
+        self.losses += 1;
+        if self.losses >= LOSSES_OF_TOLERANCE {
+            *self = Self::default();
+        }
+    }
+}
+
+impl Messenger {
+    /// Chooses the connection for the next new message, where the technique carries messages again.
+    ///
+    /// The one in use, for its next segment brings the acknowledgement of what came back over it; unless something on it is
+    /// late. Where messages follow each other faster than round trips, each goes where nothing is on its way, if there is
+    /// such a connection: what is lost then holds nothing else up.
+    pub(super) fn choose(&mut self, now: Instant) {
+        if self.wires.len() < 2 {
+            return;
+        }
+        let view = self.view(now);
+        let technique = &self.settings.technique;
+        if technique.carries(&view).is_none() {
+            return;
+        }
+        let Some(patience) = technique.patience(&view) else { return };
+        let long = view.rtt.zip(view.interval).is_some_and(|(rtt, interval)| rtt.smoothed > interval);
+        let key = |k: &usize| {
+            let wire = &self.wires[*k];
+            let oldest = wire.unacknowledged().next().map(|flight| flight.sent);
+            let late = oldest.filter(|sent| *sent + patience <= now);
+            let load = if long { wire.flights.len() + wire.again.len() } else { 0 };
+            // Of late ones the latest: its TCP is the least likely to be waiting for a timeout.
+            (wire.overtaken, late.map(Reverse), load, wire.mute, self.primary != Some(wire.id), *k)
+        };
+        if let Some(best) = (0..self.wires.len()).min_by_key(key) {
+            self.primary = Some(self.wires[best].id);
+        }
+    }
+
+    /// Appends messages that are unacknowledged on other connections, before a new one of `size` bytes is: those that are
+    /// overdue, and as many of the newest as the technique says. Only small ones, as far as the segment has room.
+    pub(super) fn carry(&mut self, now: Instant, at: usize, size: usize, out: &mut Vec<u8>) {
+        let view = self.view(now);
+        let Some(newest) = self.settings.technique.carries(&view) else { return };
+        let Some(patience) = self.settings.technique.patience(&view) else { return };
+        let mut room = ONE_SEGMENT.saturating_sub(out.len() + size);
+        let mut candidates = std::mem::take(&mut self.carried);
+        candidates.clear();
+        for (k, wire) in self.wires.iter().enumerate().filter(|(k, _)| *k != at) {
+            let unacknowledged = wire.flights.iter().filter(|flight| flight.end > wire.kernel_has);
+            candidates.extend(unacknowledged.map(|flight| (flight.sent, flight.message, k)));
+        }
+        candidates.retain(|(_, (lane, seq), _)| {
+            !self.lanes[*lane].is_done(*seq)
+                && !self.lanes[*lane].is_overtaken(*seq)
+                && !self.wires[at].flights.iter().any(|flight| flight.message == (*lane, *seq))
+        });
+        // The newest first; of one that went over several connections, its last time.
+        candidates.sort_unstable_by_key(|(sent, message, _)| Reverse((message.1, *sent)));
+        candidates.dedup_by_key(|(_, message, _)| *message);
+        let mut fresh = 0;
+        let mut chosen = 0;
+        for n in 0..candidates.len() {
+            let (sent, message, wire) = candidates[n];
+            let overdue = sent + patience <= now || self.wires[wire].overtaken;
+            fresh += usize::from(!overdue);
+            let size = self.size(message);
+            if (!overdue && fresh > newest) || size > room {
+                continue;
+            }
+            room -= size;
+            candidates[chosen] = candidates[n];
+            chosen += 1;
+        }
+        // The oldest is waited for most.
+        for (_, message, _) in candidates[..chosen].iter().rev() {
+            self.stats.copies += 1;
+            self.stats.carried += 1;
+            self.write(now, at, *message, out);
+        }
+        self.carried = candidates;
+    }
+
+    /// Something has arrived: connections with messages from well before it, which have not, are held up.
+    pub(super) fn overtake(&mut self, now: Instant) {
+        let window = self.gauge.shortest().map_or(LEAST_REORDERING, |rtt| (rtt / REORDERING).max(LEAST_REORDERING));
+        for at in 0..self.wires.len() {
+            let wire = &self.wires[at];
+            let oldest = wire.unacknowledged().next();
+            if wire.overtaken || oldest.is_none_or(|flight| flight.sent + window > self.newest) {
+                continue;
+            }
+            self.wires[at].overtaken = true;
+            self.gauge.last_loss = Some(now);
+            self.tolerance.was_lost();
+            if !self.wires[at].stalled && self.settings.technique.patience(&self.view(now)).is_some() {
+                self.stall(now, at);
+            }
+        }
+    }
+}

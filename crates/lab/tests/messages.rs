@@ -1,0 +1,44 @@
+//! `realtime-tail` over the kernel's own TCP, in namespaces. Lower bounds of times hold on any machine; upper bounds are not
+//! tested.
+#![forbid(unsafe_code)]
+
+use headstart_lab::experiment::{Context, Outcome, Row, Speeds, realtime_tail};
+use headstart_lab::netns::{Entered, Entry};
+
+/// Runs `body` inside namespaces, in a process of its own. `test` is the name of the calling test.
+fn inside(test: &str, body: impl FnOnce()) {
+    let alone = [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"];
+    match Entry::with_arguments(alone).enter() {
+        Ok(Entered::Inside) => body(),
+        Ok(Entered::Ended(0)) => {}
+        Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),
+        Err(e) => panic!("{e}"),
+    }
+}
+
+fn run(condition: &str) -> Outcome {
+    let conditions = Some(vec![condition.to_owned()]);
+    let cx = Context { quick: true, speeds: Speeds::Namespaces, conditions, ..Context::new(3) };
+    realtime_tail::ENTRY.start(&cx).unwrap_or_else(|e| panic!("{e:#}"))
+}
+
+fn row<'a>(outcome: &'a Outcome, condition: &str, metric: &str, arm: &str) -> &'a Row {
+    let is = |row: &&Row| row.condition == condition && row.metric == metric && row.arm == arm;
+    outcome.rows.iter().find(is).unwrap_or_else(|| panic!("no row {condition}, {metric}, {arm}"))
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn messages_over_the_kernels_tcp_take_the_way_at_least_and_are_counted() {
+    inside("messages_over_the_kernels_tcp_take_the_way_at_least_and_are_counted", || {
+        let outcome = run("clean");
+        for arm in ["plain-again", "reduction-50", "trigger", "echo", "hedge", "auto", "udp-redundant"] {
+            let of = |metric| row(&outcome, "clean-modern-netns", metric, arm);
+            assert!(of("message delay, p95").ours >= 10.0 && of("message delay, p95").baseline >= Some(10.0), "{arm}");
+            assert!(of("age of information, p95").ours >= 10.0, "{arm}");
+            let packets = of("packets a message").ours;
+            assert!(packets >= if arm == "reduction-50" { 0.45 } else { 0.99 }, "{arm}: {packets}");
+        }
+        assert!(outcome.samples.iter().all(|series| series.values.len() == 8), "four links, two streams each");
+    });
+}
