@@ -61,7 +61,7 @@ impl ControllerFactory for Factory {
         let clock = self.memory.clock();
         if self.used.swap(true, Ordering::Relaxed) {
             // Another path: nothing is known of it.
-            return Box::new(Controller::Branch(clock, self.sender(current_mtu, None)));
+            return Box::new(Controller::Branch(clock, Box::new(self.sender(current_mtu, None))));
         }
         let mut live = Live {
             sender: self.sender(current_mtu, self.remembered),
@@ -172,7 +172,7 @@ pub enum Controller {
     /// Of the path that the connection began on.
     Live(super::Clock, Owner),
     /// Of another path, or a copy.
-    Branch(super::Clock, Sender),
+    Branch(super::Clock, Box<Sender>),
 }
 
 impl std::fmt::Debug for Controller {
@@ -312,7 +312,7 @@ impl Quinn for Controller {
         };
         let branch = self.look(Sender::branch);
         let branch = branch.unwrap_or_else(|| Sender::new(&start::ALL[0], &controllers::ALL[0], &terms));
-        Box::new(Self::Branch(*clock, branch))
+        Box::new(Self::Branch(*clock, Box::new(branch)))
     }
 
     fn initial_window(&self) -> u64 {

@@ -19,7 +19,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A certificate for [`NAME`].
+    /// A certificate for the server's name.
     pub fn new() -> anyhow::Result<Self> {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).context("a key for QUIC in virtual time")?;
         let mut parameters = rcgen::CertificateParams::new(vec![NAME.into()])?;
