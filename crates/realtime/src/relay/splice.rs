@@ -111,7 +111,7 @@ mod tests {
         let (mut near, a) = tokio::io::duplex(100);
         let (b, mut far) = tokio::io::duplex(7);
         let splicing = tokio::spawn(splice(a, b));
-        let sent: Vec<u8> = (0..50_000u32).map(|k| (k * k >> 5) as u8).collect();
+        let sent: Vec<u8> = (0..50_000u32).map(|k| (k.wrapping_mul(k) >> 5) as u8).collect();
         let expected = sent.clone();
         let writing = tokio::spawn(async move {
             near.write_all(&sent).await.unwrap();
