@@ -29,6 +29,12 @@ impl Clock {
         Self { origin: std::time::Instant::now() }
     }
 
+    /// The origin, for libraries that count in the standard library's moments. Virtual time may start there too: what is added
+    /// to it is nobody's clock.
+    pub fn origin(&self) -> std::time::Instant {
+        self.origin
+    }
+
     /// The time since the origin.
     pub fn now(&self) -> Instant {
         Instant::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))

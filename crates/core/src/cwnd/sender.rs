@@ -5,7 +5,7 @@
 //! acknowledgement (quinn), and it never needs a packet number. What it measures for the history is in [`Sender::sample`].
 
 use super::controller::{self, Controller};
-use super::history::{Medium, Outcome, Sample};
+use super::history::{Medium, Outcome, Remembered, Sample};
 use super::start::{self, Advice, Event, Loss, Phase, Start, Terms, View};
 use crate::path::RttEstimate;
 use crate::time::{Duration, Instant};
@@ -137,8 +137,8 @@ impl Sender {
         self.rule.wants_lease()
     }
 
-    /// The answer to [`Sender::wants_lease`].
-    pub fn leased(&mut self, now: Instant, granted: bool) {
+    /// The answer to [`Sender::wants_lease`]: what the lease says.
+    pub fn leased(&mut self, now: Instant, granted: Option<Remembered>) {
         let advice = self.rule.leased(&self.view(now), granted);
         self.follow(advice);
     }

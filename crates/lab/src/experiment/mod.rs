@@ -22,6 +22,7 @@ mod target;
 pub mod tcp_slowness;
 mod verdict;
 mod waterfall;
+mod window;
 
 pub use claims::{Claim, Claims, ClaimsError, Figure, Instrument};
 pub use outcome::{Condition, FORMAT_VERSION, Outcome, OutcomeError, Price, Row, Series};
@@ -43,6 +44,10 @@ pub const ALL: &[Entry] = &[
     pool_safety::ENTRY,
     page_load::ENTRY,
     realtime_tail::ENTRY,
+    window::simple::ENTRY,
+    window::dumbbell::ENTRY,
+    window::stale::ENTRY,
+    window::satellite::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,

@@ -14,6 +14,7 @@ mod loader;
 pub mod messages;
 mod oracle;
 mod packet;
+pub mod quic;
 mod session;
 mod stack;
 pub mod tcp;

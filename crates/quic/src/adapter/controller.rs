@@ -3,14 +3,15 @@
 //! What quinn-proto 0.11 does that one would not expect, and what is done about it: the factory is called again on migration
 //! (it is good for one path, later ones begin as without a memory); controllers are copied on a change of port and for a look
 //! (a copy has neither memory nor lease); the first acknowledgement comes with a round-trip time of 333 ms (times are taken
-//! here, from the moments); `on_sent` counts a batch of segments cumulatively (differences are taken, and the account is
-//! made good with each acknowledgement).
+//! here, from the moments); `on_sent` is called once a batch of segments, acknowledgements alone included (the account of what
+//! is in flight is made good with each acknowledgement).
 
 use super::{Memory, Told, locked};
 use headstart_core::cwnd::history::{Lease, Remembered, Sample};
 use headstart_core::cwnd::sender::Sender;
 use headstart_core::cwnd::start::{self, Loss, Phase, Terms};
 use headstart_core::cwnd::{controller as controllers, initial_window};
+use headstart_core::path::NetworkId;
 use headstart_core::time::Instant;
 use quinn::congestion::{Controller as Quinn, ControllerFactory, ControllerMetrics};
 use std::any::Any;
@@ -60,14 +61,14 @@ impl ControllerFactory for Factory {
         let clock = self.memory.clock();
         if self.used.swap(true, Ordering::Relaxed) {
             // Another path: nothing is known of it.
-            return Box::new(Controller::Branch(clock, self.sender(current_mtu, None)));
+            return Box::new(Controller::Branch(clock, Box::new(self.sender(current_mtu, None))));
         }
         let mut live = Live {
             sender: self.sender(current_mtu, self.remembered),
             memory: self.memory.clone(),
+            network: self.memory.network(),
             remote: self.remote,
             lease: None,
-            sent: None,
             packets: [None; 3],
         };
         if self.validated {
@@ -83,10 +84,10 @@ impl ControllerFactory for Factory {
 pub struct Live {
     pub(super) sender: Sender,
     memory: Memory,
+    /// The network that it began on.
+    network: NetworkId,
     remote: SocketAddr,
     lease: Option<Lease>,
-    /// The last call of `on_sent`: when, and how many bytes of its batch.
-    sent: Option<(Instant, u64)>,
     /// The last packet number, and those of the jump.
     packets: [Option<u64>; 3],
 }
@@ -97,12 +98,16 @@ impl Live {
         if !self.sender.wants_lease() {
             return;
         }
-        let (network, remote) = (self.memory.options().network, self.remote.ip());
-        if self.lease.is_none() {
-            self.lease = self.memory.with(|history| history.lease(now, network, remote)).map(|(lease, _)| lease);
+        let (network, remote) = (self.network, self.remote.ip());
+        let mut granted = None;
+        // A memory of one network is none of another.
+        if network == self.memory.network()
+            && let Some((lease, known)) = self.memory.with(|history| history.lease(now, network, remote))
+        {
+            (self.lease, granted) = (Some(lease), Some(known));
         }
         let before = self.sender.phase();
-        self.sender.leased(now, self.lease.is_some());
+        self.sender.leased(now, granted);
         if before != Phase::Unvalidated && self.sender.phase() == Phase::Unvalidated {
             self.packets[1] = self.packets[0].map(|last| last + 1);
         }
@@ -114,7 +119,7 @@ impl Live {
         if self.sender.take_refuted()
             && let Some(lease) = &self.lease
         {
-            let (network, remote) = (self.memory.options().network, self.remote.ip());
+            let (network, remote) = (self.network, self.remote.ip());
             self.memory.with(|history| history.refute(lease, network, remote));
         }
         while let Some(event) = self.sender.poll_event() {
@@ -136,8 +141,11 @@ impl Live {
     }
 
     fn learn_at(&self, now: Instant) {
-        if let Some(sample) = self.sample() {
-            let (network, remote) = (self.memory.options().network, self.remote.ip());
+        // Of a connection that outlived its network, nobody can say of which path it speaks.
+        if self.network == self.memory.network()
+            && let Some(sample) = self.sample()
+        {
+            let (network, remote) = (self.network, self.remote.ip());
             self.memory.with(|history| history.learn(now, network, remote, &sample));
         }
     }
@@ -164,7 +172,7 @@ pub enum Controller {
     /// Of the path that the connection began on.
     Live(super::Clock, Owner),
     /// Of another path, or a copy.
-    Branch(super::Clock, Sender),
+    Branch(super::Clock, Box<Sender>),
 }
 
 impl std::fmt::Debug for Controller {
@@ -191,9 +199,17 @@ impl Controller {
                 if let Some(live) = locked(&owner.0).as_mut() {
                     act(&mut live.sender, now);
                     live.tell();
-                    live.lease(now);
                 }
             }
+        }
+    }
+
+    /// Asks for the memory if the rule wants it. After acknowledgements only: who acknowledges is where it says it is.
+    fn ask(&mut self, now: std::time::Instant) {
+        if let Self::Live(clock, owner) = self
+            && let Some(live) = locked(&owner.0).as_mut()
+        {
+            live.lease(clock.moment(now));
         }
     }
 
@@ -213,6 +229,7 @@ impl Controller {
     ) {
         let sent = self.moment(sent);
         self.act(now, |sender, now| sender.acknowledged(now, sent, bytes, app_limited));
+        self.ask(now);
     }
 
     fn moment(&self, at: std::time::Instant) -> Instant {
@@ -224,17 +241,12 @@ impl Controller {
 
 impl Quinn for Controller {
     fn on_sent(&mut self, now: std::time::Instant, bytes: u64, last_packet_number: u64) {
-        let mut bytes = bytes;
-        if let Self::Live(clock, owner) = self {
-            let now = clock.moment(now);
-            if let Some(live) = locked(&owner.0).as_mut() {
-                let batch = live.sent.filter(|(at, total)| *at == now && bytes > *total).map_or(0, |(_, total)| total);
-                live.sent = Some((now, bytes));
-                live.packets[0] = Some(last_packet_number);
-                if live.sender.phase() == Phase::Unvalidated {
-                    live.packets[2] = Some(last_packet_number);
-                }
-                bytes -= batch;
+        if let Self::Live(_, owner) = self
+            && let Some(live) = locked(&owner.0).as_mut()
+        {
+            live.packets[0] = Some(last_packet_number);
+            if live.sender.phase() == Phase::Unvalidated {
+                live.packets[2] = Some(last_packet_number);
             }
         }
         self.act(now, |sender, now| sender.sent(now, bytes));
@@ -253,6 +265,7 @@ impl Quinn for Controller {
 
     fn on_end_acks(&mut self, now: std::time::Instant, in_flight: u64, app_limited: bool, _largest: Option<u64>) {
         self.act(now, |sender, now| sender.end_of_acknowledgement(now, in_flight, app_limited));
+        self.ask(now);
     }
 
     fn on_congestion_event(
@@ -299,7 +312,7 @@ impl Quinn for Controller {
         };
         let branch = self.look(Sender::branch);
         let branch = branch.unwrap_or_else(|| Sender::new(&start::ALL[0], &controllers::ALL[0], &terms));
-        Box::new(Self::Branch(*clock, branch))
+        Box::new(Self::Branch(*clock, Box::new(branch)))
     }
 
     fn initial_window(&self) -> u64 {

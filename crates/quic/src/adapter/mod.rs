@@ -73,12 +73,15 @@ pub struct Options {
     pub most: Option<u64>,
     /// The share of connections that use the memory, 0 to 1; the others start as without it. For comparisons (A/B).
     pub ratio: f64,
-    /// The network that the host is on.
+    /// The network that the host is on at first ([`Memory::move_to`]).
     pub network: NetworkId,
     /// Over what.
     pub medium: Medium,
     /// Whether to receive by what is remembered too: flow-control windows that do not cap the sender.
     pub receive_windows: bool,
+    /// The flow-control window of a stream that the program's configurations have, in bytes: those out of history are never
+    /// smaller. quinn's own by default.
+    pub stream_window: u64,
     /// Bounds of the history.
     pub settings: Settings,
     /// Who is told of changes of phase.
@@ -95,6 +98,7 @@ impl Default for Options {
             network: NetworkId::default(),
             medium: Medium::Wired,
             receive_windows: true,
+            stream_window: plan::STREAM_WINDOW,
             settings: Settings::default(),
             listener: None,
         }
@@ -141,6 +145,8 @@ struct Shared {
     options: Options,
     clock: Clock,
     history: Mutex<History>,
+    /// The network that the host is on.
+    network: Mutex<NetworkId>,
     /// Connections that were planned, for the ratio.
     planned: Mutex<u64>,
 }
@@ -160,7 +166,18 @@ impl Memory {
     /// An empty memory. `secret`: 16 random bytes that the installation keeps to itself.
     pub fn new(options: Options, clock: Clock, secret: [u8; 16]) -> Self {
         let history = Mutex::new(History::new(options.settings, secret));
-        Self(Arc::new(Shared { options, clock, history, planned: Mutex::new(0) }))
+        let network = Mutex::new(options.network);
+        Self(Arc::new(Shared { options, clock, history, network, planned: Mutex::new(0) }))
+    }
+
+    /// The host is on another network: connections that begin now are remembered there, and nothing of elsewhere is used.
+    pub fn move_to(&self, network: NetworkId) {
+        *locked(&self.0.network) = network;
+    }
+
+    /// The network that the host is on.
+    pub fn network(&self) -> NetworkId {
+        *locked(&self.0.network)
     }
 
     /// How it is used.
@@ -190,10 +207,11 @@ impl Memory {
             let due = |n: u64| (n as f64 * options.ratio.clamp(0.0, 1.0)).floor();
             due(*planned) > due(*planned - 1)
         };
+        let network = self.network();
         let (sending, receiving) = self.with(|history| {
             (
-                history.recall(moment, options.network, remote.ip()),
-                history.recall(moment, NetworkId(options.network.0 ^ RECEIVING), remote.ip()),
+                history.recall(moment, network, remote.ip()),
+                history.recall(moment, NetworkId(network.0 ^ RECEIVING), remote.ip()),
             )
         });
         Plan::new(self.clone(), remote, sending.filter(|_| uses), receiving.filter(|_| uses), validated)
@@ -204,7 +222,7 @@ impl Memory {
     pub fn received(&self, now: std::time::Instant, remote: IpAddr, bytes: u64, took: Duration, rtt: Duration) {
         let rate = bytes as f64 / took.max(rtt).as_secs_f64().max(1e-6);
         let window = (rate * rtt.as_secs_f64()) as u64;
-        let (medium, network) = (self.0.options.medium, NetworkId(self.0.options.network.0 ^ RECEIVING));
+        let (medium, network) = (self.0.options.medium, NetworkId(self.network().0 ^ RECEIVING));
         let sample = Sample {
             window,
             carried: window,

@@ -9,9 +9,9 @@ use quinn::{TransportConfig, VarInt};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-/// quinn's own flow-control window for a stream: 100 Mbit/s over 100 ms. Windows out of history are never smaller.
+/// quinn's own flow-control window for a stream: 100 Mbit/s over 100 ms.
 pub const STREAM_WINDOW: u64 = 1_250_000;
-/// Nor larger: what a peer may make this host keep in memory for one stream.
+/// What a peer may make this host keep in memory for one stream, at most, on the word of a history.
 pub const MOST_STREAM_WINDOW: u64 = 64 << 20;
 /// Room beyond what was seen: a window that is just the path's capacity would keep it from being found larger.
 const HEADROOM: u64 = 4;
@@ -54,22 +54,19 @@ impl Plan {
             return None;
         }
         let carried = self.receiving?.window;
-        Some((carried.saturating_mul(HEADROOM)).clamp(STREAM_WINDOW, MOST_STREAM_WINDOW))
+        Some((carried.saturating_mul(HEADROOM)).min(MOST_STREAM_WINDOW).max(self.memory.options().stream_window))
     }
 
     /// Writes it all into the configuration of this one connection, and hands out a way to look at it.
     ///
-    /// The configuration must be this connection's own: the window in it is used once. What else it says stays.
+    /// The configuration must be this connection's own: the window in it is used once. What else it says stays; of a
+    /// receive window of its own, which cannot be read back, [`super::Options::stream_window`] must say.
     pub fn apply(self, transport: &mut TransportConfig) -> Watch {
         if let Some(rtt) = self.initial_rtt() {
             transport.initial_rtt(rtt);
         }
         if let Some(window) = self.stream_window().and_then(|window| VarInt::from_u64(window).ok()) {
             transport.stream_receive_window(window);
-        }
-        if let Some(known) = self.sending {
-            // quinn buffers so much of a stream before a writer waits: its own is 10 MB.
-            transport.send_window((known.window.saturating_mul(HEADROOM)).clamp(8 * STREAM_WINDOW, MOST_STREAM_WINDOW));
         }
         let (factory, watch) = self.into_factory();
         transport.congestion_controller_factory(Arc::new(factory));

@@ -106,7 +106,8 @@ fn of_ten_connections_at_once_one_jumps_and_when_it_has_ended_the_next_may() {
 fn an_address_that_may_be_forged_uses_no_memory_up() {
     let memory = memory("history-average", Options::default());
     teach(&memory, 240_000);
-    let (forged, ..) = built(&memory, false);
+    let (mut forged, ..) = built(&memory, false);
+    forged.on_sent(now(), 3600, 2);
     assert_eq!(forged.window(), 12_000);
     let (honest, ..) = built(&memory, true);
     assert_eq!(honest.window(), 240_000, "the lease was still to be had");
@@ -119,15 +120,15 @@ fn an_address_that_may_be_forged_uses_no_memory_up() {
 }
 
 #[test]
-fn a_batch_of_segments_is_counted_once() {
+fn every_batch_of_segments_is_counted() {
     let memory = memory("careful-resume", Options::default());
     let (mut controller, watch, _factory) = built(&memory, true);
     let at = now();
-    // One call of the transport: 3 segments, counted cumulatively; then another at the same moment, of one.
-    for bytes in [1200, 2400, 3600, 1200] {
+    // quinn tells of each call of its transport once, with all that it sent.
+    for bytes in [2400, 12_000] {
         controller.on_sent(at, bytes, 0);
     }
-    assert_eq!(watch.flight(), Some(4800));
+    assert_eq!(watch.flight(), Some(14_400));
 }
 
 #[test]
@@ -142,7 +143,7 @@ fn a_retreat_deletes_the_memory_and_whoever_listens_is_told_with_packet_numbers(
     let (mut controller, watch, _factory) = built(&memory, true);
     let at = first_flight(&mut controller, now());
     for packet in 10..210 {
-        controller.on_sent(at + MS, 1200 * (packet - 9), packet);
+        controller.on_sent(at + MS, 1200, packet);
     }
     assert_eq!(watch.phase(), Some(Phase::Validating));
     controller.on_congestion_event(at + 60 * MS, at + MS, false, 1200);
@@ -158,6 +159,17 @@ fn a_retreat_deletes_the_memory_and_whoever_listens_is_told_with_packet_numbers(
             (Phase::SafeRetreat, Trigger::PacketLoss, Some(10), Some(209)),
         ]
     );
+}
+
+#[test]
+fn on_another_network_nothing_of_the_first_is_used_and_nothing_taught() {
+    let memory = memory("careful-resume", Options::default());
+    teach(&memory, 480_000);
+    let (mut controller, watch, _factory) = built(&memory, false);
+    memory.move_to(NetworkId(9));
+    assert_eq!(memory.plan(now(), remote(1), true).remembered(), None);
+    first_flight(&mut controller, now());
+    assert_eq!((watch.phase(), controller.window()), (Some(Phase::Normal), 24_000));
 }
 
 #[test]

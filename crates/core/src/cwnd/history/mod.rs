@@ -188,7 +188,8 @@ impl History {
         }
     }
 
-    /// Every record with its key, and that of its prefix for one of an address; the one used last first.
+    /// Every record with its key, and that of its prefix for one of an address; the one used last comes last, so
+    /// that [`History::import`] in this order keeps it.
     pub fn records(&self) -> impl Iterator<Item = (Key, Option<Key>, &Record)> + '_ {
         self.slots.iter()
     }
@@ -212,7 +213,8 @@ impl History {
     fn find(&self, now: Instant, keys: &Keys) -> Option<(Key, &Record, Trust)> {
         let fresh = |key: Key| {
             let record = self.slots.get(key)?;
-            (now.since(record.at) <= self.settings.lifetime(record.medium)).then_some(record)
+            // What comes from the future has no age: the clock was set back.
+            (record.at <= now && now.since(record.at) <= self.settings.lifetime(record.medium)).then_some(record)
         };
         let exact = fresh(keys.exact).map(|record| (keys.exact, record, Trust::Exact));
         exact.or_else(|| fresh(keys.prefix).map(|record| (keys.prefix, record, Trust::Prefix)))

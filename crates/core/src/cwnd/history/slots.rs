@@ -38,8 +38,6 @@ struct Slot {
     /// Neighbours in the order of use, toward newer and older.
     newer: u32,
     older: u32,
-    /// Addresses of this prefix that have slots.
-    members: u16,
 }
 
 /// The records. See the module.
@@ -49,13 +47,22 @@ pub struct Slots {
     index: HashMap<Key, u32, BuildHasherDefault<AsIs>>,
     /// Leases are few, whatever there is to lease: who holds one of what, and until when.
     leases: HashMap<Key, (u64, Instant), BuildHasherDefault<AsIs>>,
+    /// Addresses of a prefix that have slots, whether the prefix has one or not.
+    members: HashMap<Key, u16, BuildHasherDefault<AsIs>>,
     newest: u32,
     oldest: u32,
 }
 
 impl Default for Slots {
     fn default() -> Self {
-        Self { slots: Vec::new(), index: HashMap::default(), leases: HashMap::default(), newest: NONE, oldest: NONE }
+        Self {
+            slots: Vec::new(),
+            index: HashMap::default(),
+            leases: HashMap::default(),
+            members: HashMap::default(),
+            newest: NONE,
+            oldest: NONE,
+        }
     }
 }
 
@@ -69,6 +76,7 @@ impl Slots {
         let entries = |capacity: usize, size: usize| (capacity * 8 / 7).next_power_of_two() * (size + 1);
         self.slots.capacity() * size_of::<Slot>()
             + entries(self.index.capacity(), size_of::<(Key, u32)>())
+            + entries(self.members.capacity(), size_of::<(Key, u16)>())
             + entries(self.leases.capacity(), size_of::<(Key, (u64, Instant))>())
     }
 
@@ -86,12 +94,8 @@ impl Slots {
             return;
         }
         // A prefix has so many members at most: one site cannot push out the world.
-        let prefix = of.and_then(|of| self.index.get(&of).copied());
-        if let Some(prefix) = prefix.and_then(|at| self.slots.get_mut(at as usize)) {
-            if prefix.members >= settings.of_prefix {
-                return;
-            }
-            prefix.members += 1;
+        if of.is_some_and(|of| self.members(of) >= settings.of_prefix) {
+            return;
         }
         let quota = settings.quota.min(NONE as usize - 1);
         if quota == 0 {
@@ -107,7 +111,10 @@ impl Slots {
             let more = (self.slots.len() / 4).clamp(64, quota.saturating_sub(self.slots.len()).max(64));
             self.slots.reserve_exact(more);
         }
-        self.slots.push(Slot { key, of: of.unwrap_or(key), record, newer: NONE, older: NONE, members: 0 });
+        if let Some(of) = of {
+            *self.members.entry(of).or_default() += 1;
+        }
+        self.slots.push(Slot { key, of: of.unwrap_or(key), record, newer: NONE, older: NONE });
         self.index.insert(key, at);
         self.link(at);
     }
@@ -118,9 +125,12 @@ impl Slots {
         self.unlink(at);
         let gone = self.slots.swap_remove(at as usize);
         if gone.of != key
-            && let Some(prefix) = self.index.get(&gone.of).and_then(|of| self.slots.get_mut(*of as usize))
+            && let Some(members) = self.members.get_mut(&gone.of)
         {
-            prefix.members = prefix.members.saturating_sub(1);
+            *members -= 1;
+            if *members == 0 {
+                self.members.remove(&gone.of);
+            }
         }
         // The last has moved into the gap.
         if let Some(moved) = self.slots.get(at as usize) {
@@ -161,9 +171,14 @@ impl Slots {
         gone.len()
     }
 
-    /// The newest first.
+    /// Addresses of the prefix `of` that have slots.
+    pub fn members(&self, of: Key) -> u16 {
+        self.members.get(&of).copied().unwrap_or(0)
+    }
+
+    /// The oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (Key, Option<Key>, &Record)> + '_ {
-        std::iter::successors(self.slots.get(self.newest as usize), |slot| self.slots.get(slot.older as usize))
+        std::iter::successors(self.slots.get(self.oldest as usize), |slot| self.slots.get(slot.newer as usize))
             .map(|slot| (slot.key, (slot.of != slot.key).then_some(slot.of), &slot.record))
     }
 

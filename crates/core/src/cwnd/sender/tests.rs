@@ -30,7 +30,7 @@ fn rounds(sender: &mut Sender, from: Instant, rounds: usize) -> (Instant, Vec<u6
     let (mut now, mut windows) = (from, Vec::new());
     for _ in 0..rounds {
         if sender.wants_lease() {
-            sender.leased(now, true);
+            sender.leased(now, terms(Some(480_000)).remembered);
         }
         let began = now;
         let mut sent = Vec::new();
@@ -97,7 +97,7 @@ fn a_sample_says_what_the_path_carried_and_needs_four_initial_windows() {
 fn a_branch_takes_neither_memory_nor_lease_nor_an_unproved_window() {
     let mut sender = sender("careful-resume", Some(480_000));
     let (now, _) = rounds(&mut sender, Instant::from_millis(1), 1);
-    sender.leased(now, true);
+    sender.leased(now, terms(Some(480_000)).remembered);
     assert_eq!((sender.phase(), sender.window()), (Phase::Unvalidated, 240_000));
     let branch = sender.branch();
     assert_eq!((branch.phase(), branch.window(), branch.wants_lease()), (Phase::Normal, INITIAL, false));
@@ -121,7 +121,7 @@ proptest! {
                 4 => sender.end_of_acknowledgement(now, bytes, flag),
                 5 => sender.lost(now, &Loss { sent: now, bytes, persistent: flag }),
                 6 => sender.set_packet(1200 + bytes % 300),
-                _ if sender.wants_lease() => sender.leased(now, flag),
+                _ if sender.wants_lease() => sender.leased(now, terms(Some(bytes)).remembered.filter(|_| flag)),
                 _ => {}
             }
             prop_assert!((2400..=controller::MOST).contains(&sender.window()));

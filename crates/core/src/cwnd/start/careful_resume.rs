@@ -43,6 +43,9 @@ struct Jump {
     first: Instant,
     last: Instant,
     bytes: u64,
+    /// Bytes that were sent at `last`, and those of them that have arrived: a batch of packets has one moment.
+    at_last: u64,
+    came_of_last: u64,
     lost: u64,
     /// When the retreat began.
     retreat: Option<Instant>,
@@ -52,6 +55,11 @@ impl Jump {
     fn has(&self, sent: Instant) -> bool {
         (self.first..=self.last).contains(&sent)
     }
+}
+
+/// Section 3.2: a path of half the round trip or less, or of more than ten times, is another.
+fn is_another_path(known: &Remembered, shortest: Duration) -> bool {
+    shortest <= known.rtt / 2 || shortest > known.rtt.saturating_mul(10)
 }
 
 impl CarefulResume {
@@ -145,8 +153,9 @@ impl Start for CarefulResume {
             return Advice::default();
         }
         if let Some(jump) = &mut self.jump {
+            jump.at_last = bytes.saturating_add(if jump.last == view.now { jump.at_last } else { 0 });
             jump.last = view.now;
-            jump.bytes += bytes;
+            jump.bytes = jump.bytes.saturating_add(bytes);
         }
         // Section 3.3: the flight has reached the window, within a packet.
         if view.flight.saturating_add(self.terms.packet) > view.window {
@@ -157,7 +166,10 @@ impl Start for CarefulResume {
 
     fn acknowledged(&mut self, view: &View, sent: Instant, bytes: u64) -> Advice {
         let of_jump = self.jump.is_some_and(|jump| sent >= jump.first);
-        let is_last = self.jump.is_some_and(|jump| sent >= jump.last);
+        let is_last = self.jump.as_mut().is_some_and(|jump| {
+            jump.came_of_last = jump.came_of_last.saturating_add(if sent == jump.last { bytes } else { 0 });
+            sent > jump.last || (sent == jump.last && jump.came_of_last >= jump.at_last)
+        });
         match self.phase {
             Phase::Normal => Advice::default(),
             Phase::Reconnaissance => {
@@ -196,8 +208,7 @@ impl Start for CarefulResume {
     fn heard(&mut self, view: &View) -> Advice {
         match (self.phase, self.known, view.shortest) {
             (Phase::Reconnaissance, Some(known), Some(shortest)) => {
-                // Section 3.2: a path of less than half, or more than ten times, is another path.
-                if shortest < known.rtt / 2 || shortest > known.rtt.saturating_mul(10) {
+                if is_another_path(&known, shortest) {
                     self.ready = false;
                     self.enter(view, Phase::Normal, Trigger::RttNotValidated, None, None);
                 } else {
@@ -205,6 +216,10 @@ impl Start for CarefulResume {
                     self.ready = self.acknowledged >= self.terms.initial && !view.app_limited;
                 }
                 Advice::default()
+            }
+            // Section 3.3: it has become another path meanwhile.
+            (Phase::Unvalidated, Some(known), Some(shortest)) if is_another_path(&known, shortest) => {
+                self.retreat(view, Trigger::PathChanged)
             }
             (Phase::Unvalidated, _, Some(shortest)) => match self.jump {
                 Some(jump) if view.now.since(jump.first) > shortest.max(view.latest.unwrap_or_default()) => {
@@ -259,21 +274,38 @@ impl Start for CarefulResume {
         self.phase == Phase::Reconnaissance && self.ready
     }
 
-    fn leased(&mut self, view: &View, granted: bool) -> Advice {
-        let (Some(known), true) = (self.known, self.wants_lease()) else { return Advice::default() };
-        self.ready = false;
-        if !granted {
-            self.enter(view, Phase::Normal, Trigger::InUse, None, None);
+    fn leased(&mut self, view: &View, granted: Option<Remembered>) -> Advice {
+        if !self.wants_lease() {
             return Advice::default();
         }
-        let window = self.jump_window(&known, view.shortest.unwrap_or(known.rtt));
+        self.ready = false;
+        let Some(known) = granted else {
+            self.enter(view, Phase::Normal, Trigger::InUse, None, None);
+            return Advice::default();
+        };
+        // What is leased counts, not what was remembered when the connection began: it may have been deleted since.
+        self.known = granted;
+        let shortest = view.shortest.unwrap_or(known.rtt);
+        if is_another_path(&known, shortest) {
+            self.enter(view, Phase::Normal, Trigger::RttNotValidated, None, None);
+            return Advice::default();
+        }
+        let window = self.jump_window(&known, shortest);
         if window <= view.window {
             // The connection has come as far by itself.
             self.enter(view, Phase::Normal, Trigger::RateLimited, None, None);
             return Advice::default();
         }
         self.pipe = view.flight;
-        self.jump = Some(Jump { first: view.now, last: view.now, bytes: 0, lost: 0, retreat: None });
+        self.jump = Some(Jump {
+            first: view.now,
+            last: view.now,
+            bytes: 0,
+            at_last: 0,
+            came_of_last: 0,
+            lost: 0,
+            retreat: None,
+        });
         self.enter(view, Phase::Unvalidated, Trigger::CwndLimited, Some(window), None);
         Advice { window: Some(window), ..Advice::default() }
     }

@@ -7,14 +7,14 @@
 //! One addition of ours: the memory is leased, so that ten connections do not send ten averages at once.
 
 use super::{Advice, Event, Phase, Start, Terms, Trigger, View};
+use crate::cwnd::history::Remembered;
 use crate::time::Duration;
 
 /// Starts with an average.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryAverage {
-    /// What to start with, until it was applied or refused.
-    wanted: Option<u64>,
-    saved: (u64, Duration),
+    /// The bound, until the average was applied or refused.
+    most: Option<u64>,
     event: Option<Event>,
 }
 
@@ -22,33 +22,32 @@ impl HistoryAverage {
     /// From what is remembered; does nothing if the average is not more than the default.
     pub fn new(terms: &Terms) -> Self {
         let average = terms.remembered.map_or(0, |known| known.average.min(terms.most));
-        let saved = terms.remembered.map_or((0, Duration::ZERO), |known| (known.average, known.rtt));
-        Self { wanted: (average > terms.initial).then_some(average), saved, event: None }
+        Self { most: (average > terms.initial).then_some(terms.most), event: None }
     }
 }
 
 impl Start for HistoryAverage {
     fn wants_lease(&self) -> bool {
-        self.wanted.is_some()
+        self.most.is_some()
     }
 
-    fn leased(&mut self, view: &View, granted: bool) -> Advice {
-        let Some(wanted) = self.wanted.take() else { return Advice::default() };
-        let window = if granted { wanted.max(view.window) } else { view.window };
+    fn leased(&mut self, view: &View, granted: Option<Remembered>) -> Advice {
+        let Some(most) = self.most.take() else { return Advice::default() };
+        let window = granted.map(|known| known.average.min(most).max(view.window));
         self.event = Some(Event {
             at: view.now,
             old: Phase::Normal,
             new: Phase::Normal,
-            trigger: if granted { Trigger::CwndLimited } else { Trigger::InUse },
+            trigger: if granted.is_some() { Trigger::CwndLimited } else { Trigger::InUse },
             pipe: view.flight,
             first_unvalidated: None,
             last_unvalidated: None,
-            window,
+            window: window.unwrap_or(view.window),
             threshold: None,
-            saved_window: self.saved.0,
-            saved_rtt: self.saved.1,
+            saved_window: granted.map_or(0, |known| known.average),
+            saved_rtt: granted.map_or(Duration::ZERO, |known| known.rtt),
         });
-        Advice { window: granted.then_some(window), ..Advice::default() }
+        Advice { window, ..Advice::default() }
     }
 
     fn poll_event(&mut self) -> Option<Event> {
@@ -59,7 +58,7 @@ impl Start for HistoryAverage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cwnd::history::{Remembered, Trust};
+    use crate::cwnd::history::Trust;
     use crate::time::Instant;
 
     fn started(average: u64, most: u64, granted: bool) -> Option<u64> {
@@ -82,7 +81,7 @@ mod tests {
             beta: 0.7,
         };
         let mut rule = HistoryAverage::new(&terms);
-        rule.wants_lease().then(|| rule.leased(&view, granted).window).flatten()
+        rule.wants_lease().then(|| rule.leased(&view, granted.then_some(remembered)).window).flatten()
     }
 
     #[test]

@@ -110,8 +110,8 @@ pub trait Start: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether this connection, and no other, may use the memory.
-    fn leased(&mut self, _view: &View, _granted: bool) -> Advice {
+    /// The memory that this connection, and no other, may use now; `None` if there is none, or another connection uses it.
+    fn leased(&mut self, _view: &View, _granted: Option<Remembered>) -> Advice {
         Advice::default()
     }
 

@@ -46,6 +46,8 @@ pub enum Trigger {
     CwndLimited,
     /// The round-trip time is not that of the path that is remembered.
     RttNotValidated,
+    /// The round-trip time has become another during the jump.
+    PathChanged,
     /// Packets were lost.
     PacketLoss,
     /// Packets were marked.
@@ -72,6 +74,7 @@ impl Trigger {
         match self {
             Self::CwndLimited => "congestion_window_limited",
             Self::RttNotValidated => "rtt_not_validated",
+            Self::PathChanged => "path_changed",
             Self::PacketLoss => "packet_loss",
             Self::EcnCe => "ECN_CE",
             Self::RttExceeded => "rtt_exceeded",

@@ -102,7 +102,7 @@ impl Story {
         assert_eq!((story.sent, story.view.flight), (48, 29 * PACKET));
         // Packets of the jump are sent after this moment.
         story.view.now = moment(48) + Duration::from_nanos(500);
-        let advice = story.rule.leased(&story.view, true);
+        let advice = story.rule.leased(&story.view, Some(known(300)));
         story.follow(advice, 0);
         assert_eq!(story.rule.phase(), Phase::Unvalidated);
         story
@@ -172,7 +172,7 @@ fn a_loss_in_the_jump_is_a_safe_retreat_to_half_of_what_was_proved() {
 
 #[test]
 fn a_path_of_another_round_trip_time_is_another_path() {
-    for (rtt, jumps) in [(49, false), (50, true), (1000, true), (1001, false)] {
+    for (rtt, jumps) in [(50, false), (51, true), (1000, true), (1001, false)] {
         let mut story = Story::new(Care::Standard, Some(known(300)));
         let rtt = Duration::from_millis(rtt);
         (story.view.latest, story.view.shortest) = (Some(rtt), Some(rtt));
@@ -181,6 +181,45 @@ fn a_path_of_another_round_trip_time_is_another_path() {
         assert_eq!(story.rule.wants_lease(), jumps, "{rtt:?}");
         assert_eq!(story.rule.phase() == Phase::Normal, !jumps, "{rtt:?}");
     }
+}
+
+#[test]
+fn a_path_that_becomes_another_in_the_jump_is_left_by_a_safe_retreat() {
+    let mut story = Story::jumped(Care::Standard);
+    story.send(50);
+    story.view.shortest = Some(RTT / 2);
+    story.acknowledge(20..=20);
+    assert_eq!(story.rule.phase(), Phase::SafeRetreat);
+    assert!(story.rule.take_refuted());
+}
+
+#[test]
+fn what_is_leased_counts_and_not_what_was_remembered_before() {
+    let mut story = Story::new(Care::Standard, Some(known(300)));
+    story.fill();
+    story.acknowledge(1..=10);
+    let advice = story.rule.leased(&story.view, Some(known(100)));
+    assert_eq!(advice.window, Some(50 * PACKET));
+}
+
+#[test]
+fn a_jump_whose_last_packets_left_at_one_moment_ends_with_the_last_of_them() {
+    let mut story = Story::jumped(Care::Standard);
+    // The whole jump is one batch.
+    let now = story.view.now;
+    for _ in 0..121 {
+        story.view.flight += PACKET;
+        let advice = story.rule.sent(&story.view, PACKET);
+        story.follow(advice, 0);
+    }
+    assert_eq!((story.view.now, story.rule.phase()), (now, Phase::Validating));
+    for packet in 0..120 {
+        let advice = story.rule.acknowledged(&story.view, now, PACKET);
+        assert_eq!((advice, story.rule.phase()), (Advice::default(), Phase::Validating), "{packet}");
+    }
+    let loss = Loss { sent: now, bytes: PACKET, persistent: false };
+    story.rule.lost(&story.view, &loss);
+    assert_eq!(story.rule.phase(), Phase::SafeRetreat);
 }
 
 #[test]
@@ -217,7 +256,7 @@ fn without_the_lease_nothing_jumps() {
     story.fill();
     story.acknowledge(1..=10);
     assert!(story.rule.wants_lease());
-    let advice = story.rule.leased(&story.view, false);
+    let advice = story.rule.leased(&story.view, None);
     assert_eq!((advice, story.rule.phase()), (Advice::default(), Phase::Normal));
     assert_eq!(story.events(), [(Phase::Normal, Trigger::InUse)]);
 }

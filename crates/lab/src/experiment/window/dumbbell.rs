@@ -1,0 +1,91 @@
+//! `window-dumbbell`: one bottleneck shared with 0 to 8 bulk TCP flows (claim P2.4), and the harm done to them.
+
+use super::rows::{self, Metric};
+use super::trial::Cell;
+use super::{AVERAGE, CAREFUL, METHOD, WIRELESS, play_all};
+use crate::experiment::target::Target;
+use crate::experiment::{Claims, Context, Entry, Outcome};
+use crate::sim::quic::Path;
+use headstart_core::time::Duration;
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "window-dumbbell",
+    shows: "What a head start gains beside bulk TCP flows, and what it takes from them",
+    claims: &["P2.4"],
+    conditions: NAMES,
+    needs_namespaces: false,
+    run,
+};
+
+const NAMES: &[&str] =
+    &["good-1", "average-1", "good-0", "good-2", "good-4", "good-8", "shallow-1", "shallow-4", "deep-1", "deep-4"];
+/// The conditions of a quick run.
+const SOON: &[&str] = &["good-1", "average-1", "shallow-4"];
+const MB: u64 = 1_000_000;
+
+fn cells() -> Vec<Cell> {
+    let cell = |condition, rtt_ms, queue, flows, bytes| Cell {
+        condition,
+        path: Path { rate: 100 * MB, rtt: Duration::from_millis(rtt_ms), queue, data_loss: 0.0, ack_loss: 0.0 },
+        then: None,
+        moved: false,
+        bytes,
+        before: 2,
+        history: bytes,
+        flows,
+        horizon: Duration::from_secs(if bytes > MB { 8 } else { 2 }),
+    };
+    let conditions = [
+        ("good-1", 38, 1.0, 1),
+        ("average-1", 50, 1.0, 1),
+        ("good-0", 38, 1.0, 0),
+        ("good-2", 38, 1.0, 2),
+        ("good-4", 38, 1.0, 4),
+        ("good-8", 38, 1.0, 8),
+        ("shallow-1", 38, 0.25, 1),
+        ("shallow-4", 38, 0.25, 4),
+        ("deep-1", 38, 2.0, 1),
+        ("deep-4", 38, 2.0, 4),
+    ];
+    conditions
+        .into_iter()
+        .flat_map(|(c, rtt, queue, flows)| [MB, 10 * MB].map(|b| cell(c, rtt, queue, flows, b)))
+        .collect()
+}
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    let claims = Claims::built_in()?;
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    outcome.method = METHOD.map(str::to_owned).to_vec();
+    outcome.method.push(
+        "Harm is counted over 2 s (1 MB) or 8 s (10 MB) from the beginning of the transfer, as long for each arm: drops of \
+         everybody at the bottleneck, goodput of the background flows. The flows are `sim::tcp` (CUBIC, SACK, RACK), begun 1 to \
+         2 s before."
+            .into(),
+    );
+    // In a hurry the large transfers, which take most of the time, are left out, and so is what nobody has asked for by name.
+    let soon = |cell: &Cell| cell.bytes == MB && (cx.conditions.is_some() || SOON.contains(&cell.condition));
+    let all: Vec<Cell> = cells().into_iter().filter(|cell| !cx.quick || soon(cell)).collect();
+    let trials = |_: &Cell| if cx.quick { 1 } else { 50 };
+    play_all(cx, &mut outcome, &all, trials, |outcome, cell, arms| {
+        let size = if cell.bytes == MB { "1-mb" } else { "10-mb" };
+        let case = cell.condition.strip_suffix("-1").map(|network| format!("{size}-{network}"));
+        rows::add(outcome, cell, arms, &[Metric::Time, Metric::Drops, Metric::Background], |row, metric| {
+            Ok(match (metric, &case) {
+                (Metric::Time, Some(case)) if row.arm == AVERAGE && !cell.condition.starts_with(['s', 'd']) => {
+                    row.serving(&claims, "P2.4", case)?
+                }
+                _ => row,
+            })
+        })?;
+        if matches!(cell.flows, 1 | 4) {
+            for arm in [CAREFUL, WIRELESS] {
+                rows::target(outcome, cell, arms, arm, Metric::Drops, Target::AtMost(1.5));
+                rows::target(outcome, cell, arms, arm, Metric::Background, Target::AtLeast(0.9));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(outcome)
+}

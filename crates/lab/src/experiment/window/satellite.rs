@@ -1,0 +1,53 @@
+//! `window-satellite`: 50 Mbit/s and 600 ms, where slow start takes seconds: the case that RFC 9959 was written for.
+//!
+//! A transfer of 1 MB cannot show what such a path carries (3.75 MB a round trip): who has only seen those remembers less than
+//! half a megabyte of it. So there are two conditions: `satellite`, whose history is of transfers like the one that counts,
+//! and `satellite-known`, whose history is of 10 MB.
+
+use super::rows::{self, Metric};
+use super::trial::Cell;
+use super::{CAREFUL, METHOD, WIRELESS, play_all};
+use crate::experiment::target::Target;
+use crate::experiment::{Context, Entry, Outcome};
+use crate::sim::quic::Path;
+use headstart_core::time::Duration;
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "window-satellite",
+    shows: "Over a geostationary satellite careful resume sends 1 MB in less than half of the time",
+    claims: &[],
+    conditions: &["satellite", "satellite-known"],
+    needs_namespaces: false,
+    run,
+};
+
+const MB: u64 = 1_000_000;
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let cell = |condition, bytes, history| Cell {
+        condition,
+        path: Path { rate: 50 * MB, rtt: Duration::from_millis(600), queue: 1.0, data_loss: 0.0, ack_loss: 0.0 },
+        then: None,
+        moved: false,
+        bytes,
+        before: 4,
+        history,
+        flows: 0,
+        horizon: Duration::ZERO,
+    };
+    let trials = |_: &Cell| if cx.quick { 1 } else { 50 };
+    let cells = [cell("satellite", MB, MB), cell("satellite", 10 * MB, 10 * MB), cell("satellite-known", MB, 10 * MB)];
+    play_all(cx, &mut outcome, &cells, trials, |outcome, cell, arms| {
+        rows::add(outcome, cell, arms, &[Metric::Time, Metric::Drops], |row, _| Ok(row))?;
+        if cell.bytes == MB {
+            for arm in [CAREFUL, WIRELESS] {
+                rows::target(outcome, cell, arms, arm, Metric::Time, Target::AtMost(0.48));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(outcome)
+}

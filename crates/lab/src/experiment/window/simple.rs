@@ -1,0 +1,161 @@
+//! `window-simple`: one bottleneck without other traffic (claims P2.1, P2.2, P2.3, P2.5), with and without loss.
+//!
+//! The paper's loss ratios are given without a direction. Lost acknowledgements cost QUIC nothing; random loss of data makes
+//! every loss-based controller crawl, whatever it starts with. The conditions stand apart, so that a reader can see which of
+//! them the paper's numbers fit.
+
+use super::rows::{self, Metric};
+use super::trial::{self, Cell};
+use super::{ARMS, AVERAGE, CAREFUL, DEFAULT, METHOD, WIRELESS, play_all};
+use crate::experiment::target::Target;
+use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row};
+use crate::sim::quic::{Path, Stage, Times};
+use headstart_core::time::{Duration, Instant};
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "window-simple",
+    shows: "A QUIC server that starts from what the path carried sends 1 MB in half of the time, where no data is lost at random",
+    claims: &["P2.1", "P2.2", "P2.3", "P2.5"],
+    conditions: NAMES,
+    needs_namespaces: false,
+    run,
+};
+
+const NAMES: &[&str] = &[
+    "good-no-loss",
+    "average-no-loss",
+    "bad-no-loss",
+    "good-ack-loss",
+    "average-ack-loss",
+    "bad-ack-loss",
+    "good-data-loss",
+    "average-data-loss",
+    "bad-data-loss",
+    "wireless-0.1",
+    "wireless-0.3",
+    "wireless-1",
+    EARLY,
+];
+
+/// 0-RTT with a validated token.
+const EARLY: &str = "early-data";
+const MB: u64 = 1_000_000;
+
+/// The paper's networks (table 1): the case of the claim, the round trip in ms, the loss.
+const NETWORKS: &[(&str, u64, f64)] = &[("good", 38, 0.01), ("average", 50, 0.02), ("bad", 188, 0.08)];
+
+fn cells() -> Vec<Cell> {
+    let cell = |condition: &'static str, rtt_ms, data_loss, ack_loss, bytes| Cell {
+        condition,
+        path: Path { rate: 100 * MB, rtt: Duration::from_millis(rtt_ms), queue: 1.0, data_loss, ack_loss },
+        then: None,
+        moved: false,
+        bytes,
+        before: 4,
+        history: bytes,
+        flows: 0,
+        horizon: Duration::ZERO,
+    };
+    let mut all = Vec::new();
+    for (kind, offset) in [("no-loss", 0), ("ack-loss", 3), ("data-loss", 6)] {
+        for (k, (_, rtt, loss)) in NETWORKS.iter().enumerate() {
+            let (data, ack) = match kind {
+                "data-loss" => (*loss, 0.0),
+                "ack-loss" => (0.0, *loss),
+                _ => (0.0, 0.0),
+            };
+            all.extend([MB, 10 * MB].map(|bytes| cell(NAMES[offset + k], *rtt, data, ack, bytes)));
+        }
+    }
+    for (k, loss) in [0.001, 0.003, 0.01].into_iter().enumerate() {
+        all.extend([MB, 10 * MB].map(|bytes| cell(NAMES[9 + k], 38, loss, 0.0, bytes)));
+    }
+    all
+}
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    let claims = Claims::built_in()?;
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let seed = cx.seed;
+    let trials = |cell: &Cell| match (cx.quick, cell.bytes > MB, cell.path.data_loss > 0.0) {
+        (false, ..) => 50,
+        (true, false, false) => 2,
+        (true, false, true) => 4,
+        (true, true, _) => 1,
+    };
+    play_all(cx, &mut outcome, &cells(), trials, |outcome, cell, arms| {
+        let case = cell.condition.split('-').next().unwrap_or_default();
+        let small = cell.bytes == MB;
+        rows::add(outcome, cell, arms, &[Metric::Time, Metric::Drops, Metric::Lost], |row, metric| {
+            let ours = row.arm == AVERAGE && case != "wireless";
+            Ok(match metric {
+                Metric::Time if ours && small && case != "bad" => row.serving(&claims, "P2.1", case)?,
+                Metric::Time if ours && !small => row.serving(&claims, "P2.2", case)?,
+                Metric::Lost if ours && small && case != "bad" => row.serving(&claims, "P2.5", "")?,
+                _ => row,
+            })
+        })?;
+        if let Some(arm) = arms.iter().find(|arm| arm.name == AVERAGE && matches!(case, "good" | "average")) {
+            outcome.rows.extend(rows::spread(cell, arms, arm, &claims)?);
+        }
+        let aims: &[(&'static str, f64)] = match (cell.condition, small) {
+            ("good-no-loss", true) => &[(AVERAGE, 0.52), (CAREFUL, 0.72)],
+            ("average-no-loss", true) => &[(AVERAGE, 0.48), (CAREFUL, 0.72)],
+            ("good-no-loss", false) => &[(AVERAGE, 0.87)],
+            ("average-no-loss", false) => &[(AVERAGE, 0.82)],
+            (name, _) if name.starts_with("wireless") => &[(WIRELESS, 1.05)],
+            _ => &[],
+        };
+        for (arm, most) in aims {
+            rows::target(outcome, cell, arms, arm, Metric::Time, Target::AtMost(*most));
+        }
+        let gain = |name| rows::means(cell, arms, name, Metric::Time).map(|(_, ratio)| 1.0 - ratio);
+        if let (true, Some(ours), Some(careful)) = (cell.condition.ends_with("no-loss"), gain(WIRELESS), gain(CAREFUL))
+            && careful > 0.0
+        {
+            let what =
+                format!("{}, careful-wireless, {}: its gain to that of careful resume", cell.condition, cell.what());
+            outcome.notes.push(Target::AtLeast(0.9).note(&what, ours / careful, "x"));
+        }
+        Ok(())
+    })?;
+    if cx.wants(EARLY) {
+        early(&mut outcome, seed)?;
+    }
+    Ok(outcome)
+}
+
+/// 300 kB by a 0-RTT request with a validated token, at 38 ms.
+fn early(outcome: &mut Outcome, seed: u64) -> anyhow::Result<()> {
+    let path = Path { rate: 100 * MB, rtt: Duration::from_millis(38), queue: 1.0, data_loss: 0.0, ack_loss: 0.0 };
+    let mut baseline = None;
+    for name in ARMS {
+        let origin = headstart_io::clock::Clock::new().origin();
+        let memory = trial::memory(name, origin)?;
+        let mut stage = Stage::new(&path, &memory, Times::new(origin), Instant::from_millis(1000), 0, seed)?;
+        for _ in 0..3 {
+            stage.fetch_early(MB, Duration::from_secs(60))?;
+        }
+        let Some(took) = stage.fetch_early(300_000, Duration::from_secs(60))?.took else { continue };
+        let ms = took.as_secs_f64() * 1e3;
+        let row = Row::measured(EARLY, "latency of 300 kB by 0-RTT", "ms", name, ms);
+        match baseline {
+            None if *name == DEFAULT => baseline = Some(ms),
+            Some(base) => outcome.rows.push(Row {
+                baseline_arm: Some(DEFAULT.into()),
+                baseline: Some(base),
+                ratio: Some(ms / base),
+                ..row
+            }),
+            None => {}
+        }
+        if *name == AVERAGE {
+            outcome.notes.push(Target::AtMost(70.0).note("early-data, history-average, 300 kB by 0-RTT", ms, "ms"));
+        }
+    }
+    let about = "100 Mbit/s, 38 ms, no loss; the request is early data, the address validated by a token.".to_owned();
+    outcome.conditions.push(Condition { name: EARLY.into(), about });
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! What a quick run must show whatever its seed.
+
+use super::*;
+use crate::experiment::{Entry, Row};
+
+fn quick(entry: &Entry, conditions: &[&str]) -> Outcome {
+    let conditions = Some(conditions.iter().map(|c| (*c).to_owned()).collect());
+    entry.start(&Context { quick: true, conditions, ..Context::new(3) }).unwrap()
+}
+
+fn row<'a>(outcome: &'a Outcome, condition: &str, metric: &str, arm: &str) -> &'a Row {
+    let is = |r: &&Row| r.condition == condition && r.metric.starts_with(metric) && r.arm == arm;
+    outcome.rows.iter().find(is).unwrap_or_else(|| panic!("no row {condition}, {metric}, {arm}"))
+}
+
+#[test]
+fn without_loss_every_rule_gains_and_the_average_most_and_a_run_repeats_to_the_last_digit() {
+    let outcome = quick(&simple::ENTRY, &["good-no-loss"]);
+    let ratio = |arm| row(&outcome, "good-no-loss", "latency of 1 MB", arm).ratio.unwrap();
+    assert!(ratio(AVERAGE) < 0.7 && ratio(CAREFUL) < 0.85 && ratio(AVERAGE) < ratio(CAREFUL), "{:?}", outcome.notes);
+    assert_eq!(ratio(WIRELESS), ratio(CAREFUL), "nothing was lost");
+    assert_eq!(row(&outcome, "good-no-loss", "latency of 1 MB", AVERAGE).claim.as_deref(), Some("P2.1"));
+    assert_eq!(quick(&simple::ENTRY, &["good-no-loss"]).last_line(), outcome.last_line());
+}
+
+#[test]
+fn early_data_is_answered_at_once_by_a_server_that_remembers() {
+    let outcome = quick(&simple::ENTRY, &["early-data"]);
+    let row = row(&outcome, "early-data", "latency of 300 kB by 0-RTT", AVERAGE);
+    assert!(row.ratio.unwrap() < 0.8, "{row:?}");
+}
+
+#[test]
+fn a_memory_that_is_wrong_is_not_used_on_another_path() {
+    let outcome = quick(&stale::ENTRY, &["slower-10", "rtt-changed", "other-network"]);
+    for condition in ["rtt-changed", "other-network"] {
+        // The default had no earlier connections, and so drew other packet numbers to leave out.
+        let ratio = row(&outcome, condition, "latency", CAREFUL).ratio.unwrap();
+        assert!((ratio - 1.0).abs() < 0.02, "{condition}: {ratio}");
+    }
+    let drops = |arm| row(&outcome, "slower-10", "drops", arm).ours;
+    assert!(drops(CAREFUL) < drops(AVERAGE), "{} {}", drops(CAREFUL), drops(AVERAGE));
+}
+
+#[test]
+fn over_a_satellite_careful_resume_saves_seconds() {
+    let outcome = quick(&satellite::ENTRY, &["satellite-known"]);
+    let row = row(&outcome, "satellite-known", "latency of 1 MB", CAREFUL);
+    assert!(row.baseline.unwrap() - row.ours > 1000.0, "{row:?}");
+}
+
+#[test]
+fn beside_other_flows_the_harm_stands_beside_the_gain() {
+    let outcome = quick(&dumbbell::ENTRY, &["good-1"]);
+    let background = row(&outcome, "good-1", "goodput of others", CAREFUL);
+    assert!(background.ours > 10.0 && background.baseline.unwrap() > 10.0, "{background:?}");
+    assert!(row(&outcome, "good-1", "drops", AVERAGE).baseline.is_some());
+    assert_eq!(row(&outcome, "good-1", "latency of 1 MB", AVERAGE).claim.as_deref(), Some("P2.4"));
+}

@@ -1,0 +1,84 @@
+//! Real QUIC in virtual time: it repeats, it starts as it is told, and only one of ten jumps.
+
+use super::*;
+use headstart_core::cwnd::start::{self, Phase};
+use headstart_quic::adapter::{Clock, Options, Told};
+use std::sync::{Arc, Mutex};
+
+const MB: u64 = 1_000_000;
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn path() -> Path {
+    Path { rate: 100 * MB, rtt: Duration::from_millis(38), queue: 1.0, data_loss: 0.0, ack_loss: 0.0 }
+}
+
+struct Observed {
+    stage: Stage,
+    told: Arc<Mutex<Vec<Told>>>,
+}
+
+fn stage(rule: &str, path: &Path, seed: u64) -> Observed {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    let options = Options {
+        rule: start::find(rule).unwrap(),
+        listener: Some(Arc::new(move |change: &Told| heard.lock().unwrap().push(*change))),
+        ..Options::default()
+    };
+    let origin = headstart_io::clock::Clock::new().origin();
+    let memory = Memory::new(options, Clock::new(origin, Duration::ZERO), [1; 16]);
+    let stage = Stage::new(path, &memory, Times::new(origin), Instant::from_millis(1000), 0, seed).unwrap();
+    Observed { stage, told }
+}
+
+#[test]
+fn a_transfer_takes_as_long_each_time_although_its_keys_differ() {
+    let lossy = Path { data_loss: 0.01, ..path() };
+    let took = || stage("default", &lossy, 5).stage.fetch(300_000, LIMIT).unwrap().took.unwrap();
+    assert_eq!(took(), took());
+}
+
+#[test]
+fn no_transfer_is_faster_than_its_path() {
+    let took = stage("default", &path(), 1).stage.fetch(MB, LIMIT).unwrap().took.unwrap();
+    // Handshake, question, and a megabyte at 100 Mbit/s.
+    assert!(took > Duration::from_millis(2 * 38 + 80), "{took:?}");
+}
+
+#[test]
+fn the_first_contact_is_the_default_packet_for_packet() {
+    let sent = |rule| {
+        let mut stage = stage(rule, &path(), 1).stage;
+        stage.record();
+        stage.fetch(300_000, LIMIT).unwrap();
+        stage.recorded()
+    };
+    let default = sent("default");
+    assert!(default.len() > 200);
+    for rule in start::ALL {
+        assert!(sent(rule.name) == default, "{}", rule.name);
+    }
+}
+
+#[test]
+fn of_ten_connections_at_once_one_jumps() {
+    let mut all = stage("careful-resume", &path(), 1);
+    for _ in 0..2 {
+        all.stage.fetch(MB, LIMIT).unwrap();
+    }
+    all.told.lock().unwrap().clear();
+    let fetched = all.stage.fetch_many(MB, LIMIT, 10, false).unwrap();
+    assert!(fetched.iter().all(|one| one.took.is_some()));
+    let told = all.told.lock().unwrap();
+    assert_eq!(told.iter().filter(|change| change.event.new == Phase::Unvalidated).count(), 1);
+}
+
+#[test]
+fn background_flows_fill_what_is_left() {
+    let origin = headstart_io::clock::Clock::new().origin();
+    let memory = Memory::new(Options::default(), Clock::new(origin, Duration::ZERO), [1; 16]);
+    let mut stage = Stage::new(&path(), &memory, Times::new(origin), Instant::from_millis(1000), 2, 1).unwrap();
+    stage.run_until(Instant::from_millis(5000));
+    let megabits = stage.background() as f64 * 8e-6 / 4.0;
+    assert!((60.0..100.0).contains(&megabits), "{megabits}");
+}
