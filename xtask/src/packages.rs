@@ -81,6 +81,7 @@ pub const ALL: &[Package] = &[
     program("bind9-dnsutils", "dig", "an unmodified client that asks DNS servers itself, whatever the type of record"),
     program("musl-tools", "musl-gcc", "builds a static client whose C library is not glibc"),
     program("valgrind", "valgrind", "watches a preloaded program for misuse of memory and descriptors"),
+    program("redis-server", "redis-server", "what several servers share of what they have learned of paths"),
     program("iproute2", "ip", "what the kernel holds of routes and rules, before and after `headstart up`"),
     program("nftables", "nft", "makes and lists headstart's nftables table"),
     program("socat", "socat", "an unmodified program that talks over a relay, and over bundled segments"),

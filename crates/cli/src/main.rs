@@ -15,6 +15,7 @@ mod lab;
 mod list;
 mod operate;
 mod output;
+mod paths;
 mod realtime;
 mod relay;
 mod run;

@@ -4,11 +4,13 @@
 use super::trust::Trust;
 use super::url::Url;
 use crate::exit::{self, Coded, Usage};
+use crate::paths::Remembering;
 use anyhow::Context as _;
 use h3::client::SendRequest;
 use hyper::body::Bytes;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{Runtime as _, VarInt};
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use tokio_rustls::TlsConnector;
 /// How long an attempt is waited for before the next begins beside it: the Connection Attempt Delay of RFC 8305, section 8.
 const DELAY: Duration = Duration::from_millis(250);
 /// What a server may send before the program has read it: as much as 1 Gbit/s over 134 ms carries. quinn's own 1.25 MB hold
-/// every path to 1.25 MB in a round trip, whatever the sender remembers of it.
+/// every path to 1.25 MB in a round trip, whatever the sender remembers of it. More where more has come before.
 const WINDOW: u32 = 16 << 20;
 
 /// Which versions of HTTP may be spoken.
@@ -44,6 +46,7 @@ pub struct Connector {
     versions: Versions,
     tls: Arc<rustls::ClientConfig>,
     quic: quinn::ClientConfig,
+    paths: Arc<Remembering>,
     v4: Option<quinn::Endpoint>,
     v6: Option<quinn::Endpoint>,
 }
@@ -67,7 +70,7 @@ pub enum Opened {
 
 impl Connector {
     /// Ready to connect. Inside a runtime only.
-    pub fn new(versions: Versions, trust: &Trust) -> anyhow::Result<Self> {
+    pub fn new(versions: Versions, trust: &Trust, paths: Arc<Remembering>) -> anyhow::Result<Self> {
         let protocols: &[&str] = match versions {
             Versions::One => &["http/1.1"],
             Versions::Two => &["h2"],
@@ -75,13 +78,7 @@ impl Connector {
         };
         let tls = Arc::new(trust.configuration(protocols, false)?);
         let quic = QuicClientConfig::try_from(trust.configuration(&["h3"], true)?)?;
-        let mut quic = quinn::ClientConfig::new(Arc::new(quic));
-        let mut transport = quinn::TransportConfig::default();
-        transport.stream_receive_window(WINDOW.into()).receive_window((2 * WINDOW).into());
-        // A server that is gone is noticed by silence alone.
-        transport.max_idle_timeout(Some(Duration::from_secs(20).try_into()?));
-        transport.keep_alive_interval(Some(Duration::from_secs(5)));
-        quic.transport_config(Arc::new(transport));
+        let quic = quinn::ClientConfig::new(Arc::new(quic));
         let speaks_quic = matches!(versions, Versions::Any | Versions::Three);
         let endpoint = |ip: IpAddr| {
             let socket = UdpSocket::bind((ip, 0)).ok()?;
@@ -93,7 +90,7 @@ impl Connector {
         } else {
             (None, None)
         };
-        Ok(Self { versions, tls, quic, v4, v6 })
+        Ok(Self { versions, tls, quic, paths, v4, v6 })
     }
 
     /// A connection to one of `addresses`, in their order. `early`: with what an earlier connection left for it.
@@ -107,11 +104,14 @@ impl Connector {
                 let endpoint = if address.is_ipv6() { &self.v6 } else { &self.v4 };
                 let Some(endpoint) = endpoint.clone() else { continue };
                 let (config, address, host) = (self.quic.clone(), *address, url.host.clone());
+                let paths = self.paths.clone();
                 let after = DELAY * begun;
                 begun += 1;
                 attempts.spawn(async move {
                     tokio::time::sleep(after).await;
-                    quic(endpoint, config, address, &host, early).await.with_context(|| format!("{address} over QUIC"))
+                    quic(endpoint, config, &paths, address, &host, early)
+                        .await
+                        .with_context(|| format!("{address} over QUIC"))
                 });
             }
         }
@@ -158,11 +158,21 @@ fn is_distrust(why: &str) -> bool {
 
 async fn quic(
     endpoint: quinn::Endpoint,
-    config: quinn::ClientConfig,
+    mut config: quinn::ClientConfig,
+    paths: &Remembering,
     address: SocketAddr,
     host: &str,
     early: bool,
 ) -> anyhow::Result<Opened> {
+    let mut transport = quinn::TransportConfig::default();
+    // A server that is gone is noticed by silence alone.
+    transport.max_idle_timeout(Some(Duration::from_secs(20).try_into()?));
+    transport.keep_alive_interval(Some(Duration::from_secs(5)));
+    let plan = paths.memory.plan(quinn::TokioRuntime.now(), address, true);
+    let window = plan.stream_window().unwrap_or(0).max(WINDOW.into());
+    plan.apply(&mut transport);
+    transport.stream_receive_window(VarInt::from_u64(window)?).receive_window(VarInt::from_u64(2 * window)?);
+    config.transport_config(Arc::new(transport));
     let connecting = endpoint.connect_with(config, address, host)?;
     let (connection, early) = match connecting {
         connecting if early => match connecting.into_0rtt() {

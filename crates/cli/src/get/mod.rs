@@ -14,18 +14,21 @@ mod trust;
 mod url;
 
 use crate::exit::{self, Coded, Usage};
+use crate::paths::Remembering;
 use connect::{Connector, Opened, Versions};
-use headstart_core::time::Instant;
+use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::range::ContentRange;
 use headstart_io::clock::Clock;
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use part::{Place, Sink};
 use progress::Bar;
+use quinn::Runtime as _;
 use reply::Reply;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use trust::Trust;
 use url::Url;
 
@@ -53,6 +56,8 @@ pub struct Args {
     /// Believe everybody: nothing is known of who answers.
     #[arg(long)]
     insecure: bool,
+    #[command(flatten)]
+    paths: crate::paths::Remember,
     /// Fetch it so often, each time over a new connection, which uses what the last one left (tickets, tokens).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     times: u32,
@@ -84,10 +89,14 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     };
     let quiet = args.quiet || (to_stdout && std::io::stdout().is_terminal());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Where the kernel tells nothing of it, all networks are one.
+    let network = headstart_io::surroundings::look(&[]).map(|seen| seen.network()).unwrap_or_default();
+    let paths = Arc::new(args.paths.open(network, None)?);
     let fetched = runtime.block_on(async {
-        let connector = Connector::new(args.http, &trust)?;
+        let connector = Connector::new(args.http, &trust, paths.clone())?;
         for n in 0..args.times {
-            let fetch = Fetch { url: &url, place: &place, connector: &connector, resume: args.resume, quiet };
+            let fetch =
+                Fetch { url: &url, place: &place, connector: &connector, paths: &paths, resume: args.resume, quiet };
             let done = fetch.run().await?;
             if args.json {
                 done.tell();
@@ -103,6 +112,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         connector.close().await;
         anyhow::Ok(())
     });
+    paths.end();
     // What still runs is of no use any more.
     runtime.shutdown_background();
     fetched.map(|()| exit::OK)
@@ -112,6 +122,7 @@ struct Fetch<'a> {
     url: &'a Url,
     place: &'a Place,
     connector: &'a Connector,
+    paths: &'a Remembering,
     resume: bool,
     quiet: bool,
 }
@@ -185,6 +196,10 @@ impl Fetch<'_> {
         };
         let start = reply.headers.get("server-timing").and_then(|value| value.to_str().ok()).map(str::to_owned);
         if let Opened::Three { connection, .. } = &opened {
+            let took = Duration::from_secs_f64((total_ms - first_byte_ms).max(0.0) / 1e3);
+            let (peer, rtt) = (connection.remote_address().ip(), connection.rtt());
+            self.paths.memory.received(quinn::TokioRuntime.now(), peer, bytes, took, rtt);
+            self.paths.learned();
             connection.close(0x100u32.into(), b"");
         }
         Ok(Done {

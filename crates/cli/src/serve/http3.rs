@@ -2,12 +2,15 @@
 
 use super::Serving;
 use super::answer::{Body, answer};
+use super::borrowed::Borrowed;
 use h3::error::Code;
 use h3::server::RequestResolver;
+use headstart_quic::adapter::Watch;
 use hyper::body::Bytes;
 use hyper::header::{DATE, HeaderValue};
-use quinn::{Connection, Endpoint, Incoming};
+use quinn::{Connection, Endpoint, Incoming, Runtime as _, TokioRuntime, TransportConfig};
 use std::pin::pin;
+use std::sync::Arc;
 use tokio::task::JoinSet;
 
 /// Bytes of the head of a request: as much as browsers send with all their cookies.
@@ -53,19 +56,51 @@ fn admitted(endpoint: &Endpoint, incoming: Incoming, most: usize) -> Option<Inco
 }
 
 async fn admit(incoming: Incoming, serving: Serving) {
-    let Ok(connecting) = incoming.accept() else { return };
-    // A server may always speak before the handshake is confirmed, and so answers requests in 0-RTT at once.
-    match connecting.into_0rtt() {
-        Ok((opened, _)) => connection(opened, serving).await,
-        Err(connecting) => {
-            if let Ok(opened) = connecting.await {
-                connection(opened, serving).await;
+    let paths = &serving.paths;
+    let (remote, validated) = (incoming.remote_address(), incoming.remote_address_validated());
+    let borrowed = Borrowed::of(paths, remote.ip(), validated).await;
+    let plan = paths.memory.plan(TokioRuntime.now(), remote, validated);
+    let remembered = plan.remembered().map_or(0, |known| known.window);
+    let mut transport = TransportConfig::default();
+    transport.max_concurrent_bidi_streams(128u32.into());
+    let watch = plan.apply(&mut transport);
+    let mut config = serving.quic.clone();
+    config.transport_config(Arc::new(transport));
+    let told = Told { watch: watch.clone(), rule: paths.memory.options().rule.name, remembered };
+    if let Ok(connecting) = incoming.accept_with(Arc::new(config)) {
+        // A server may always speak before the handshake is confirmed, and so answers requests in 0-RTT at once.
+        match connecting.into_0rtt() {
+            Ok((opened, _)) => connection(opened, serving.clone(), told).await,
+            Err(connecting) => {
+                if let Ok(opened) = connecting.await {
+                    connection(opened, serving.clone(), told).await;
+                }
             }
         }
     }
+    watch.close(TokioRuntime.now());
+    paths.learned();
+    borrowed.give_back(paths);
 }
 
-async fn connection(opened: Connection, serving: Serving) {
+/// What an answer tells of how its connection began.
+#[derive(Clone)]
+struct Told {
+    watch: Watch,
+    rule: &'static str,
+    remembered: u64,
+}
+
+impl Told {
+    /// As Server-Timing (W3C) has it: the start rule, what was remembered of the path and the window now, in bytes.
+    fn header(&self) -> Option<HeaderValue> {
+        let Self { rule, remembered, .. } = self;
+        let window = self.watch.window().unwrap_or(0);
+        HeaderValue::from_str(&format!("start;desc=\"{rule} remembered={remembered} window={window}\"")).ok()
+    }
+}
+
+async fn connection(opened: Connection, serving: Serving, told: Told) {
     let mut builder = h3::server::builder();
     builder.max_field_section_size(MOST_HEAD);
     let Ok(mut http) = builder.build::<_, Bytes>(Quic::new(opened)).await else { return };
@@ -78,7 +113,7 @@ async fn connection(opened: Connection, serving: Serving) {
             Some(_) = requests.join_next(), if !requests.is_empty() => {}
             // What goes wrong with one connection concerns its client alone.
             accepted = http.accept() => match accepted {
-                Ok(Some(resolver)) => _ = requests.spawn(request(resolver, serving.clone())),
+                Ok(Some(resolver)) => _ = requests.spawn(request(resolver, serving.clone(), told.clone())),
                 _ => return finish(requests).await,
             },
         }
@@ -100,7 +135,7 @@ async fn finish(mut requests: JoinSet<()>) {
     while requests.join_next().await.is_some() {}
 }
 
-async fn request(resolver: RequestResolver<Quic, Bytes>, serving: Serving) {
+async fn request(resolver: RequestResolver<Quic, Bytes>, serving: Serving, told: Told) {
     let Ok((request, mut stream)) = resolver.resolve_request().await else { return };
     let (head, ()) = request.into_parts();
     let found =
@@ -111,6 +146,9 @@ async fn request(resolver: RequestResolver<Quic, Bytes>, serving: Serving) {
     let now = httpdate::fmt_http_date(headstart_io::clock::wall());
     if let Ok(now) = HeaderValue::from_str(&now) {
         head.headers.insert(DATE, now);
+    }
+    if let Some(told) = told.header() {
+        head.headers.insert("server-timing", told);
     }
     // Nobody reads what comes behind the head of a request to us.
     stream.stop_sending(Code::H3_NO_ERROR);

@@ -3,18 +3,22 @@
 //! What is served is decided in [`site`] and [`answer`], whatever the version of HTTP; [`http3`] and [`tcp`] carry it.
 
 mod answer;
+mod borrowed;
 mod certificate;
 mod chunks;
 mod http3;
 mod kind;
 mod listing;
+mod qlog;
 mod site;
 mod sockets;
 mod tcp;
 
 use crate::exit::{self, Usage};
+use crate::paths::Remembering;
 use anyhow::Context as _;
 use certificate::Certificate;
+use headstart_core::path::NetworkId;
 use hyper::header::HeaderValue;
 use rustix::event::{PollFd, PollFlags, poll};
 use site::Site;
@@ -54,7 +58,12 @@ pub struct Args {
     /// Write the certificate (not its key) to this file, for clients to trust.
     #[arg(long, value_name = "FILE")]
     write_cert: Option<PathBuf>,
-    /// How long requests that have begun may take when it is to end.
+    #[command(flatten)]
+    paths: crate::paths::Remember,
+    /// Write what the start rule did to each connection into this folder, as events of qlog (one file a connection).
+    #[arg(long, value_name = "DIR")]
+    qlog: Option<PathBuf>,
+    /// How long clients may take for what has begun, and to close, when it is to end.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
     /// Tell where it listens as one JSON object, on one line.
@@ -64,13 +73,17 @@ pub struct Args {
 
 /// What those who serve share.
 #[derive(Clone, Debug)]
-pub struct Serving {
+struct Serving {
     /// What is served.
     site: Arc<Site>,
     /// Becomes true when it is to end.
     stop: watch::Receiver<bool>,
     /// Connections that are open at once.
     most_connections: usize,
+    /// What is remembered of paths.
+    paths: Arc<Remembering>,
+    /// QUIC, but for what each connection has of its own.
+    quic: quinn::ServerConfig,
 }
 
 impl Serving {
@@ -93,20 +106,24 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     }
     let shown = Shown { fingerprint: certificate.fingerprint(), key_hash: certificate.key_hash() };
     let (tcp, quic) = certificate.configurations()?;
-    let all = args.listen.iter().map(|address| Sockets::bind(*address)).collect::<Result<Vec<_>, _>>()?;
-    let addresses: Vec<SocketAddr> = all.iter().map(|sockets| sockets.address).collect();
     // Before there are other threads, which inherit what this one waits for.
     let ending = headstart_io::sys::signal::ending().context("waiting for signals")?;
+    let listener = args.qlog.as_deref().map(qlog::listener).transpose()?;
+    // A server sees every peer from the same place, whatever the network of the host is.
+    let paths = Arc::new(args.paths.open(NetworkId::default(), listener)?);
+    let all = args.listen.iter().map(|address| Sockets::bind(*address)).collect::<Result<Vec<_>, _>>()?;
+    let addresses: Vec<SocketAddr> = all.iter().map(|sockets| sockets.address).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
     runtime.block_on(async {
         let (stop_all, stop) = watch::channel(false);
-        let serving = Serving { site, stop, most_connections: MOST_CONNECTIONS };
+        let config = quinn::crypto::rustls::QuicServerConfig::try_from(quic)?;
+        let config = quinn::ServerConfig::with_crypto(Arc::new(config));
+        let serving = Serving { site, stop, most_connections: MOST_CONNECTIONS, paths: paths.clone(), quic: config };
         let mut tasks = JoinSet::new();
         for Sockets { tcp: listener, udp, address } in all {
-            let config = quinn::crypto::rustls::QuicServerConfig::try_from(quic.clone())?;
-            let config = quinn::ServerConfig::with_crypto(Arc::new(config));
             let runtime = Arc::new(quinn::TokioRuntime);
-            let endpoint = quinn::Endpoint::new(quinn::EndpointConfig::default(), Some(config), udp, runtime)?;
+            let endpoint =
+                quinn::Endpoint::new(quinn::EndpointConfig::default(), Some(serving.quic.clone()), udp, runtime)?;
             tasks.spawn(http3::serve(endpoint, serving.clone()));
             let alt_svc = HeaderValue::from_str(&format!("h3=\":{}\"; ma=86400", address.port())).ok();
             let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -117,10 +134,11 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         let _ = stop_all.send(true);
         let finished = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(Duration::from_secs(args.grace), finished).await.is_err() {
-            crate::complain!("headstart: ended before every request was: they took longer than --grace {}", args.grace);
+            crate::complain!("headstart: ended with connections still open, after {} s (--grace)", args.grace);
         }
         anyhow::Ok(())
     })?;
+    paths.end();
     // A disk that hangs is not waited for.
     runtime.shutdown_background();
     Ok(exit::OK)

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod browser;
+mod lab;
+mod memory;
 mod others;
 mod refusals;
 mod scene;

@@ -130,6 +130,12 @@ impl Server {
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
     }
 
+    /// Kills it.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Waits for its end; its exit code.
     pub fn ended(&mut self) -> Option<i32> {
         let mut status = None;

@@ -18,8 +18,10 @@ use std::path::{Path, PathBuf};
 const FORMAT: u64 = 1;
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
-const STORE: &str = "history.redb";
-const ASIDE: &str = "history.set-aside.redb";
+/// Everything that one key seals: habits and networks, and paths (see `super::paths`).
+const STORES: [&str; 2] = ["history", PATHS];
+/// The store of paths.
+pub const PATHS: &str = "paths";
 const KEY_FILE: &str = "history.key";
 /// Memory that redb may use for pages; what is stored is a few hundred kilobytes.
 const CACHE: usize = 1024 * 1024;
@@ -106,21 +108,27 @@ impl FileError {
 /// A change of one record: what it is from now on, or that it is gone.
 pub type Change = (Digest, Option<Vec<u8>>);
 
-/// The two files in their folder.
+/// A store and the key of all stores, in their folder.
 #[derive(Debug)]
 pub struct StoreFile {
     folder: PathBuf,
+    name: &'static str,
 }
 
 impl StoreFile {
-    /// Those in `folder`; nothing is opened yet.
+    /// The history in `folder`; nothing is opened yet.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self { folder }
+        Self { folder, name: STORES[0] }
+    }
+
+    /// The store of paths in `folder`; nothing is opened yet.
+    pub fn of_paths(folder: PathBuf) -> Self {
+        Self { folder, name: PATHS }
     }
 
     /// The path of the store.
     pub fn path(&self) -> PathBuf {
-        self.folder.join(STORE)
+        self.folder.join(format!("{}.redb", self.name))
     }
 
     /// The key, which is made if there is none and `make` says so.
@@ -188,7 +196,7 @@ impl StoreFile {
                 Err(e) => return Err(FileError::of_io(&path, e)),
             }
             self.make_folder()?;
-            let new = self.new_path(STORE);
+            let new = self.new_path(self.name);
             let made = private(&new, true).map_err(|e| FileError::of_io(&new, e)).and_then(|file| {
                 guarded(&new, || {
                     let db = Database::builder().set_cache_size(CACHE).create_file(file).map_err(redb::Error::from)?;
@@ -214,14 +222,15 @@ impl StoreFile {
 
     /// Sets the store aside, in place of whatever was set aside before; its new path.
     pub fn set_aside(&self) -> Result<PathBuf, FileError> {
-        let (from, to) = (self.path(), self.folder.join(ASIDE));
+        let (from, to) = (self.path(), self.folder.join(aside(self.name)));
         std::fs::rename(&from, &to).map_err(|e| FileError::of_io(&from, e))?;
         Ok(to)
     }
 
-    /// Removes everything, first of all the key.
+    /// Removes everything that the key seals, first of all the key.
     pub fn remove(&self) -> Result<(), FileError> {
-        for name in [KEY_FILE, STORE, ASIDE] {
+        let stores = STORES.iter().flat_map(|name| [format!("{name}.redb"), aside(name)]);
+        for name in std::iter::once(KEY_FILE.to_owned()).chain(stores) {
             let path = self.folder.join(name);
             match std::fs::remove_file(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(FileError::of_io(&path, e)),
@@ -249,6 +258,11 @@ impl StoreFile {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
         made.map_err(|e| FileError::of_io(&self.folder, e))
     }
+}
+
+/// Where a store that is no good is set aside.
+fn aside(name: &str) -> String {
+    format!("{name}.set-aside.redb")
 }
 
 /// Opens the file at `path` for this user alone, or makes it.

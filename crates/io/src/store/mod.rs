@@ -5,9 +5,11 @@
 //! take as long as a disk takes; the supervisor makes them in a thread of their own.
 
 mod file;
+pub mod paths;
 mod place;
 mod record;
 mod seal;
+pub mod shared;
 
 pub use file::FileError;
 pub use place::folder;

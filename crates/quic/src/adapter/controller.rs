@@ -136,6 +136,14 @@ impl Live {
         self.sender.sample(self.memory.options().medium)
     }
 
+    /// Teaches the history, and gives back what was leased of it.
+    pub(super) fn end(mut self, now: std::time::Instant) {
+        self.learn(now);
+        if let Some(lease) = self.lease.take() {
+            self.memory.with(|history| history.release(lease));
+        }
+    }
+
     pub(super) fn learn(&self, now: std::time::Instant) {
         self.learn_at(self.memory.clock().moment(now));
     }

@@ -114,4 +114,14 @@ impl Watch {
             live.learn(now);
         }
     }
+
+    /// The connection is over: what it has shown goes into the history now, and what it used may be used by another. quinn
+    /// keeps a closed connection for three more round trips, and peers come back sooner than that.
+    pub fn close(&self, now: std::time::Instant) {
+        // The lock is free again before the end of what was taken asks for it.
+        let live = locked(&self.live).take();
+        if let Some(live) = live {
+            live.end(now);
+        }
+    }
 }

@@ -252,3 +252,22 @@ async fn a_real_connection_teaches_its_server_and_the_next_one_is_planned_by_it(
     }
     assert!(ours.with(|history| history.is_empty()), "a question teaches nothing");
 }
+
+#[test]
+fn what_a_closed_connection_used_another_may_use_at_once_and_it_has_taught_once() {
+    let memory = memory("careful-resume", Options::default());
+    teach(&memory, 480_000);
+    let (mut first, watch, _factory) = built(&memory, true);
+    let later = first_flight(&mut first, now());
+    let (mut second, blocked, _factory) = built(&memory, true);
+    first_flight(&mut second, later);
+    assert_ne!(blocked.phase(), Some(Phase::Unvalidated), "one at a time");
+    watch.close(later);
+    assert_eq!((watch.phase(), watch.window()), (None, None));
+    let (mut third, free, _factory) = built(&memory, true);
+    first_flight(&mut third, later + MS);
+    assert_eq!(free.phase(), Some(Phase::Unvalidated));
+    // What quinn still does with the controller of a closed connection does no harm.
+    first_flight(&mut first, later + 50 * MS);
+    drop(first);
+}

@@ -1,0 +1,169 @@
+//! What `serve` and `get` remember of paths: one memory for their QUIC connections, kept over restarts by a thread that
+//! writes what is new at most once a second.
+
+use crate::exit::Usage;
+use anyhow::Context as _;
+use headstart_core::cwnd::history::Medium;
+use headstart_core::cwnd::start;
+use headstart_core::path::NetworkId;
+use headstart_core::time::Duration;
+use headstart_io::clock::wall;
+use headstart_io::store;
+use headstart_io::store::paths::Paths;
+use headstart_io::store::shared::{Place, Shared};
+use headstart_quic::adapter::{Clock, Listener, Memory, Options};
+use quinn::Runtime as _;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+/// What is written together: what was learned within this time.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Arguments that both verbs have.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Remember {
+    /// With which window a connection begins: a start rule (`headstart list starts`).
+    #[arg(long, value_name = "RULE", default_value = start::DEFAULT)]
+    start: String,
+    /// Where what is learned of paths is kept: `user` (with the rest of what was learned), `memory` (nowhere), a folder, or a
+    /// server that others share: redis://HOST[:PORT] or redis+unix:///PATH.
+    #[arg(long, value_name = "STORE", default_value = "user")]
+    store: String,
+}
+
+/// A memory that is kept.
+#[derive(Debug)]
+pub struct Remembering {
+    /// The memory of the connections.
+    pub memory: Memory,
+    /// The one that is shared with other servers, if there is one.
+    pub shared: Option<Shared>,
+    learned: Option<SyncSender<Told>>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the thread that keeps it is told.
+#[derive(Debug)]
+enum Told {
+    Learned,
+    End,
+}
+
+impl Remember {
+    /// The memory that these arguments name, with what was kept in it. `network`: where the host is; `listener` is told of
+    /// changes of phase.
+    pub fn open(&self, network: NetworkId, listener: Option<Listener>) -> anyhow::Result<Remembering> {
+        let Some(rule) = start::find(&self.start) else {
+            let names: Vec<_> = start::ALL.iter().map(|entry| entry.name).collect();
+            let why = format!("there is no start rule {:?}; there are: {}", self.start, names.join(", "));
+            return Err(Usage(why).into());
+        };
+        let mut shared = None;
+        let folder = match &self.store[..] {
+            "memory" => None,
+            "user" => store::folder(|name| std::env::var_os(name)),
+            place if place.starts_with("redis") => {
+                let place: Place = place.parse().map_err(Usage)?;
+                shared = Some(Shared::at(place, network).context("starting the thread of the shared store")?);
+                None
+            }
+            folder if folder.contains('/') => Some(PathBuf::from(folder)),
+            other => {
+                let why = format!(
+                    "{other:?} is no store: `user`, `memory`, a folder (with a slash: ./{other}), redis://HOST[:PORT] or \
+                     redis+unix:///PATH"
+                );
+                return Err(Usage(why).into());
+            }
+        };
+        let mut paths = folder.map(Paths::in_folder);
+        let mut secret = [0; 16];
+        rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
+        let kept = paths.as_mut().and_then(Paths::secret);
+        let since_1970 = wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = quinn::TokioRuntime.now();
+        let clock = Clock::new(now, since_1970);
+        let options = Options { rule, network, medium: Medium::Wired, listener, ..Options::default() };
+        let memory = Memory::new(options, clock, kept.unwrap_or(secret));
+        if let Some(paths) = &mut paths {
+            memory.with(|history| paths.load(clock.moment(now), history));
+            tell(paths.notes());
+        }
+        // Without a secret nothing that is written could be found again.
+        let keeper = paths.filter(|_| kept.is_some()).map(|paths| keep(paths, memory.clone())).transpose()?;
+        let (learned, keeper) = keeper.unzip();
+        Ok(Remembering { memory, shared, learned, keeper: Mutex::new(keeper) })
+    }
+}
+
+impl Remembering {
+    /// Something was learned, which is written before long.
+    pub fn learned(&self) {
+        if let Some(learned) = &self.learned {
+            // Full: it has been told.
+            let _ = learned.try_send(Told::Learned);
+        }
+    }
+
+    /// Writes what was learned last.
+    pub fn end(&self) {
+        self.tell();
+        if let Some(learned) = &self.learned {
+            let _ = learned.send(Told::End);
+        }
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(keeper) = keeper {
+            let _ = keeper.join();
+        }
+    }
+
+    /// Says what went wrong with the shared store.
+    pub fn tell(&self) {
+        if let Some(shared) = &self.shared {
+            tell(shared.notes());
+        }
+    }
+}
+
+fn tell(notes: Vec<String>) {
+    for note in notes {
+        crate::complain!("headstart: {note}");
+    }
+}
+
+fn keep(paths: Paths, memory: Memory) -> anyhow::Result<(SyncSender<Told>, JoinHandle<()>)> {
+    let (learned, told) = sync_channel(1);
+    let thread = std::thread::Builder::new().name("paths".into());
+    let thread = thread.spawn(move || run(paths, &memory, &told)).context("starting the thread of the store")?;
+    Ok((learned, thread))
+}
+
+fn run(mut paths: Paths, memory: &Memory, told: &Receiver<Told>) {
+    loop {
+        let over = !matches!(told.recv(), Ok(Told::Learned));
+        // More comes, mostly.
+        let over = over || pause(told);
+        let news = memory.with(|history| paths.news(history));
+        paths.save(news);
+        tell(paths.notes());
+        if over {
+            return;
+        }
+    }
+}
+
+/// Waits for a while, but not beyond the end; whether that has come.
+fn pause(told: &Receiver<Told>) -> bool {
+    let begun = headstart_io::clock::Clock::new();
+    loop {
+        let left = EVERY.saturating_sub(begun.now().since(headstart_core::time::Instant::ZERO));
+        match told.recv_timeout(left) {
+            Ok(Told::Learned) => {}
+            Err(RecvTimeoutError::Timeout) => return false,
+            Ok(Told::End) | Err(RecvTimeoutError::Disconnected) => return true,
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What servers that share a store know of a peer, asked for before its connection begins: within a few milliseconds, or
+//! the connection begins as if nothing were known.
+
+use crate::paths::Remembering;
+use headstart_core::cwnd::history::Lease;
+use headstart_io::store::shared::{Recalled, Shared};
+use quinn::{Runtime as _, TokioRuntime};
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long a connection waits for what others know: ours, a tenth of the shortest round trip that a jump is worth it over.
+const BUDGET: Duration = Duration::from_millis(5);
+
+/// What was borrowed for one connection.
+#[derive(Debug)]
+pub struct Borrowed {
+    peer: IpAddr,
+    /// Nobody else uses it.
+    ours: bool,
+    /// Somebody else does: this keeps the connection from using what is known here.
+    held: Option<Lease>,
+}
+
+impl Borrowed {
+    /// Asks for what is known of `peer`.
+    pub async fn of(paths: &Remembering, peer: IpAddr, validated: bool) -> Self {
+        let nothing = Self { peer, ours: false, held: None };
+        let Some(shared) = &paths.shared else { return nothing };
+        let recalled = recall(shared, peer, validated).await;
+        paths.tell();
+        let (record, ours) = match recalled {
+            Recalled::Ours(record) => (record, true),
+            Recalled::Taken(record) => (record, false),
+            Recalled::Nothing | Recalled::Gone => return nothing,
+        };
+        let (clock, network) = (paths.memory.clock(), paths.memory.options().network);
+        let held = paths.memory.with(|history| {
+            let keys = history.keys(network, peer);
+            history.import(keys.exact, Some(keys.prefix), record);
+            let now = clock.moment(TokioRuntime.now());
+            (!ours).then(|| history.lease(now, network, peer)).flatten().map(|(lease, _)| lease)
+        });
+        Self { peer, ours, held }
+    }
+
+    /// Gives it back, with what was learned meanwhile.
+    pub fn give_back(self, paths: &Remembering) {
+        let Some(shared) = &paths.shared else { return };
+        let network = paths.memory.options().network;
+        let (record, lifetime) = paths.memory.with(|history| {
+            if let Some(lease) = self.held {
+                history.release(lease);
+            }
+            let record = history.record(history.keys(network, self.peer).exact).copied();
+            (record, record.map(|record| history.settings().lifetime(record.medium)))
+        });
+        match record.zip(lifetime) {
+            Some((record, lifetime)) => shared.keep(self.peer, record, lifetime),
+            // It had been known, and has misled.
+            None if self.ours => shared.forget(self.peer),
+            None => {}
+        }
+        if self.ours {
+            shared.release(self.peer);
+        }
+    }
+}
+
+async fn recall(shared: &Shared, peer: IpAddr, validated: bool) -> Recalled {
+    let (tell, told) = oneshot::channel();
+    let back = shared.clone();
+    shared.recall(peer, validated, move |recalled| {
+        // Too late to be of use: others may have it.
+        if let Err(Recalled::Ours(_)) = tell.send(recalled) {
+            back.release(peer);
+        }
+    });
+    match tokio::time::timeout(BUDGET, told).await {
+        Ok(Ok(recalled)) => recalled,
+        _ => Recalled::Gone,
+    }
+}

@@ -1,0 +1,142 @@
+//! What servers remember of paths: over restarts, after a kill, and among several.
+
+use crate::scene::{Scratch, Server, found, until};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+
+/// Enough to be worth remembering: four initial windows and more.
+const LENGTH: u32 = 2_000_000;
+
+/// Bytes that the server says it remembered of the path when it was fetched from now.
+fn remembered(server: &Server) -> u64 {
+    let told = &server.get(&server.url("file.bin"), Path::new("/dev/null"), &["--http", "3"]).objects()[0];
+    assert_eq!(told["bytes"], LENGTH, "{told}");
+    let start = told["start"].as_str().unwrap_or_else(|| panic!("no word of the start: {told}"));
+    assert!(start.starts_with("start;desc=\"careful-resume "), "{start}");
+    let number = start.split("remembered=").nth(1).and_then(|rest| rest.split(' ').next());
+    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{start}"))
+}
+
+/// Fetches until the server has taken in what it has learned.
+fn until_remembered(server: &Server) {
+    until("something is remembered", || remembered(server) > 0);
+}
+
+#[test]
+fn what_a_server_has_learned_of_a_path_holds_over_its_end() {
+    let scratch = Scratch::new();
+    scratch.file("file.bin", LENGTH);
+    let mut server = Server::start(scratch, &[]);
+    assert_eq!(remembered(&server), 0, "the first contact");
+    until_remembered(&server);
+    server.end();
+    assert_eq!(server.ended(), Some(0));
+    let next = Server::start(server.scratch.clone(), &[]);
+    assert!(remembered(&next) > 0);
+}
+
+#[test]
+fn what_was_written_survives_kill_minus_nine() {
+    let scratch = Scratch::new();
+    scratch.file("file.bin", LENGTH);
+    let store = scratch.path("kept").to_str().unwrap().to_owned();
+    let mut server = Server::start(scratch, &["--store", &store]);
+    until_remembered(&server);
+    let written = server.scratch.path("kept/paths.redb");
+    until("it is written", || written.exists());
+    server.kill();
+    let next = Server::start(server.scratch.clone(), &["--store", &store]);
+    assert!(remembered(&next) > 0);
+}
+
+#[test]
+fn nothing_is_kept_of_a_memory_that_is_to_end_with_its_server() {
+    let scratch = Scratch::new();
+    scratch.file("file.bin", LENGTH);
+    let mut server = Server::start(scratch, &["--store", "memory"]);
+    until_remembered(&server);
+    server.end();
+    assert_eq!(server.ended(), Some(0));
+    // `get` keeps what it has received at the user's place, which says nothing of what is sent.
+    let next = Server::start(server.scratch.clone(), &[]);
+    assert_eq!(remembered(&next), 0);
+}
+
+#[test]
+fn what_the_rule_did_is_written_as_qlog() {
+    let scratch = Scratch::new();
+    scratch.file("file.bin", LENGTH);
+    let folder = scratch.path("qlog");
+    let mut server = Server::start(scratch, &["--qlog", folder.to_str().unwrap()]);
+    until_remembered(&server);
+    let mut text = String::new();
+    until("something is written", || {
+        let files = std::fs::read_dir(&folder).unwrap().flatten();
+        text = files.map(|file| std::fs::read_to_string(file.path()).unwrap()).collect();
+        text.contains("careful_resume_phase_updated")
+    });
+    for line in text.lines().filter(|line| line.ends_with('}')) {
+        let _: serde_json::Value = serde_json::from_str(line.trim_start_matches('\u{1e}')).unwrap();
+    }
+    // The thread that writes leaves signals to the one that waits for them.
+    server.end();
+    assert_eq!(server.ended(), Some(0));
+}
+
+#[test]
+fn rules_and_stores_that_are_none_are_named() {
+    let scratch = Scratch::new();
+    let site = scratch.path("site");
+    let with = |flag: &str, value: &str| {
+        scratch.headstart(&["serve", "--listen", "127.0.0.1:0", site.to_str().unwrap(), flag, value])
+    };
+    for (flag, value, said) in [
+        ("--start", "carefull", "careful-wireless"),
+        ("--store", "elsewhere", "./elsewhere"),
+        ("--store", "redis://", "redis://HOST"),
+    ] {
+        let ended = with(flag, value);
+        assert!(ended.code == Some(2) && ended.err.contains(said), "{ended:?}");
+    }
+}
+
+/// A server of Redis on a Unix socket, ended with the test.
+struct Redis(Child);
+
+impl Redis {
+    fn start(scratch: &Scratch) -> Option<Self> {
+        let program = found("redis-server", "redis-server")?;
+        let socket = scratch.path("redis.sock");
+        let mut command = Command::new(program);
+        command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]).arg(&socket);
+        command.arg("--dir").arg(scratch.path("")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let redis = Self(command.spawn().unwrap());
+        until("Redis listens", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
+        Some(redis)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn of_two_servers_that_share_a_store_the_second_starts_from_what_the_first_has_learned() {
+    let scratch = Rc::new(Scratch::new());
+    let Some(redis) = Redis::start(&scratch) else { return };
+    scratch.file("file.bin", LENGTH);
+    let store = format!("redis+unix://{}", scratch.path("redis.sock").display());
+    let one = Server::start(scratch.clone(), &["--store", &store]);
+    assert_eq!(remembered(&one), 0, "the first contact");
+    // The store is asked within 5 ms, which a busy machine may miss: then the connection starts as usual. Each other
+    // server is new: it knows nothing but what is shared.
+    until("another starts from it", || remembered(&Server::start(scratch.clone(), &["--store", &store])) > 0);
+    drop(redis);
+    // Without the store, connections are made as before.
+    remembered(&one);
+    assert_eq!(remembered(&Server::start(scratch.clone(), &["--store", &store])), 0);
+}
