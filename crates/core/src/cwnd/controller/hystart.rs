@@ -69,7 +69,7 @@ mod tests {
 
     /// A round of `count` samples; whether slow start ended in it.
     fn round(hystart: &mut HyStart, rtt: Duration, count: u32) -> bool {
-        (0..count).map(|k| hystart.sample(rtt, k == 0)).fold(false, |over, now| over || now)
+        (0..count).map(|k| hystart.sample(rtt, k == 0)).fold(false, |over, now| over | now)
     }
 
     #[test]
