@@ -38,9 +38,10 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
 fn experiments(tree: &Tree) -> BTreeMap<String, &str> {
     let name_of = |path: &str| {
         let name = path.strip_prefix(EXPERIMENTS)?.strip_suffix(".rs")?;
-        // An experiment in several files is a folder with a mod.rs; the registry itself is no experiment.
+        // An experiment in several files is a folder with a mod.rs, and a family of them a folder with a file for each; the
+        // registry itself is no experiment.
         let name = name.strip_suffix("/mod").unwrap_or(name);
-        (name != "mod" && !name.contains('/')).then(|| name.replace('_', "-"))
+        (name != "mod" && name.matches('/').count() < 2).then(|| name.replace(['_', '/'], "-"))
     };
     let registered = |text: &str| word_followed_by(&code_only(text), "const").any(|after| after.starts_with("ENTRY:"));
     let named = tree.files.iter().filter_map(|file| Some((name_of(&file.path)?, file)));
@@ -166,6 +167,16 @@ mod tests {
         ]);
         assert_eq!(experiments(&tree).into_keys().collect::<Vec<_>>(), ["page-load"]);
         assert_eq!(check(&tree).len(), 1, "without claims file the experiment is tied to nothing");
+    }
+
+    #[test]
+    fn experiments_of_a_family_are_named_after_their_folder_and_their_file() {
+        let tree = Tree::of(&[
+            ("crates/lab/src/experiment/window/mod.rs", ""),
+            ("crates/lab/src/experiment/window/simple.rs", ENTRY),
+            ("crates/lab/src/experiment/window/rows.rs", ""),
+        ]);
+        assert_eq!(experiments(&tree).into_keys().collect::<Vec<_>>(), ["window-simple"]);
     }
 
     #[test]
