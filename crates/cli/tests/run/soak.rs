@@ -27,7 +27,8 @@ const SPELL: Duration = Duration::from_millis(1500);
 const GROWTH_KIB: u64 = 4096;
 /// A supervisor that has nothing to do must not be woken in this time; it begins after everything learned is written.
 const IDLE: Duration = Duration::from_secs(10);
-const SETTLED: Duration = Duration::from_secs(45);
+/// What is kept to learn how patient a server is ends after 20 s, and what was learned is written 30 s later.
+const SETTLED: Duration = Duration::from_secs(75);
 
 /// What a process holds.
 #[derive(Clone, Copy, Debug, Default)]
