@@ -188,7 +188,13 @@ async fn quic(
     Ok(Opened::Three { requests, connection, early })
 }
 
+/// A connection over TCP; a server that accepts it and then says nothing is given up.
 async fn tcp(tls: Arc<rustls::ClientConfig>, address: SocketAddr, host: &str) -> anyhow::Result<Opened> {
+    let opened = tokio::time::timeout(super::SILENCE, over_tcp(tls, address, host)).await;
+    opened.unwrap_or_else(|_| Err(anyhow::anyhow!("{address} said nothing for {} s", super::SILENCE.as_secs())))
+}
+
+async fn over_tcp(tls: Arc<rustls::ClientConfig>, address: SocketAddr, host: &str) -> anyhow::Result<Opened> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let name = rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(|why| Usage(why.to_string()))?;

@@ -21,7 +21,7 @@ use headstart_core::wire::range::ContentRange;
 use headstart_io::clock::Clock;
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
-use part::{Place, Sink};
+use part::{Begun, Place, Sink, is_another};
 use progress::Bar;
 use quinn::Runtime as _;
 use reply::Reply;
@@ -34,6 +34,8 @@ use url::Url;
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
+/// A server that says nothing for so long is given up; what came is kept.
+const SILENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Arguments of `headstart get`.
 #[derive(Debug, clap::Args)]
@@ -118,6 +120,16 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     fetched.map(|()| exit::OK)
 }
 
+/// What an answer brings.
+struct Wanted {
+    /// The first byte.
+    from: u64,
+    /// How many there are from there to the end, if that was said.
+    length: Option<u64>,
+    /// Where they go; nowhere, if everything is there already.
+    sink: Option<Sink>,
+}
+
 struct Fetch<'a> {
     url: &'a Url,
     place: &'a Place,
@@ -164,7 +176,7 @@ impl Fetch<'_> {
         }
         let mut opened = self.connector.connect(self.url, &addresses, true).await?;
         let mut handshake_ms = ms(&clock);
-        let mut reply = opened.ask(self.url, &headers).await;
+        let mut reply = self.ask(&mut opened, &headers).await;
         let mut early_data = None;
         if let Opened::Three { early: early @ Some(_), .. } = &mut opened
             && let Some(accepted) = early.take()
@@ -175,16 +187,16 @@ impl Fetch<'_> {
             if !accepted || reply.is_err() {
                 opened = self.connector.connect(self.url, &addresses, false).await?;
                 handshake_ms = ms(&clock);
-                reply = opened.ask(self.url, &headers).await;
+                reply = self.ask(&mut opened, &headers).await;
             }
         }
         let lost_on_the_way =
             |why: anyhow::Error| Coded(exit::UNREACHABLE, format!("{} did not answer: {why:#}", self.url));
         let mut reply = reply.map_err(lost_on_the_way)?;
         let first_byte_ms = ms(&clock);
-        let (from, sink) = self.sink(&reply, begun.as_ref().map(|begun| begun.have))?;
+        let Wanted { from, length, sink } = self.wanted(&reply, begun.as_ref())?;
         let bytes = match sink {
-            Some(sink) => self.body(&mut reply, sink, from).await?,
+            Some(sink) => self.body(&mut reply, sink, from, length).await?,
             None => 0,
         };
         let total_ms = ms(&clock);
@@ -218,40 +230,58 @@ impl Fetch<'_> {
         })
     }
 
-    /// The first byte that comes and where it goes; nowhere, if everything is there already.
-    fn sink(&self, reply: &Reply, have: Option<u64>) -> anyhow::Result<(u64, Option<Sink>)> {
+    async fn ask(&self, opened: &mut Opened, headers: &HeaderMap) -> anyhow::Result<Reply> {
+        let asked = tokio::time::timeout(SILENCE, opened.ask(self.url, headers)).await;
+        asked.unwrap_or_else(|_| Err(anyhow::anyhow!("nothing came for {} s", SILENCE.as_secs())))
+    }
+
+    /// What of it comes, and where it goes.
+    fn wanted(&self, reply: &Reply, begun: Option<&Begun>) -> anyhow::Result<Wanted> {
+        let said = |name: header::HeaderName| reply.headers.get(name).and_then(|value| value.to_str().ok());
         let range = reply.headers.get(header::CONTENT_RANGE).and_then(|value| ContentRange::parse(value.as_bytes()));
-        match (reply.status, have) {
+        let whole = range.as_ref().and_then(|range| range.whole);
+        match (reply.status, begun) {
             (StatusCode::OK, _) => {
                 let (sink, note) = self.place.begin(&self.url.to_string(), &reply.headers)?;
                 if let Some(note) = note {
                     crate::complain!("headstart: {note}");
                 }
-                Ok((0, Some(sink)))
+                let length = said(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
+                Ok(Wanted { from: 0, length, sink: Some(sink) })
             }
-            (StatusCode::PARTIAL_CONTENT, Some(have)) if range.is_some_and(|r| r.part.is_some_and(|p| p.0 == have)) => {
-                Ok((have, Some(self.place.resume()?)))
+            (StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE, Some(begun))
+                if is_another(&reply.headers, &begun.validator) =>
+            {
+                let why = format!("{} has changed since it was begun: fetch it anew, without --continue", self.url);
+                Err(Coded(exit::FAILURE, why).into())
             }
-            (StatusCode::RANGE_NOT_SATISFIABLE, Some(have)) if range.is_some_and(|r| r.whole == Some(have)) => {
+            (StatusCode::PARTIAL_CONTENT, Some(Begun { have, .. }))
+                if range.as_ref().is_some_and(|range| range.part.is_some_and(|part| part.0 == *have)) =>
+            {
+                // All that is missing, even if this answer is to bring less of it.
+                let last = range.and_then(|range| range.part).map(|part| part.1);
+                let end = whole.or(last.map(|last| last.saturating_add(1)));
+                let length = end.map(|end| end.saturating_sub(*have));
+                Ok(Wanted { from: *have, length, sink: Some(self.place.resume()?) })
+            }
+            (StatusCode::RANGE_NOT_SATISFIABLE, Some(Begun { have, .. })) if whole == Some(*have) => {
                 self.place.resume()?.finish()?;
-                Ok((have, None))
+                Ok(Wanted { from: *have, length: Some(0), sink: None })
             }
             (status, _) => {
-                let moved = reply.headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
-                let moved = moved.map(|to| format!("; it is at {to}")).unwrap_or_default();
+                let moved = said(header::LOCATION).map(|to| format!("; it is at {to}")).unwrap_or_default();
                 Err(Coded(exit::FAILURE, format!("{} was answered with {status}{moved}", self.url)).into())
             }
         }
     }
 
     /// Takes the body in; how many bytes there were.
-    async fn body(&self, reply: &mut Reply, mut sink: Sink, from: u64) -> anyhow::Result<u64> {
-        let length =
-            reply.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        let mut bar = Bar::begin(self.quiet, from, length.map(|length| from + length));
+    async fn body(&self, reply: &mut Reply, mut sink: Sink, from: u64, length: Option<u64>) -> anyhow::Result<u64> {
+        let mut bar = Bar::begin(self.quiet, from, length.map(|length| from.saturating_add(length)));
         let mut came = 0u64;
         let why = loop {
-            match reply.next().await {
+            let next = tokio::time::timeout(SILENCE, reply.next()).await;
+            match next.unwrap_or_else(|_| Err(anyhow::anyhow!("nothing came for {} s", SILENCE.as_secs()))) {
                 Ok(Some(bytes)) => {
                     sink.write(&bytes)?;
                     came += bytes.len() as u64;
@@ -262,7 +292,7 @@ impl Fetch<'_> {
             }
         };
         bar.end();
-        let missing = length.is_some_and(|length| came < length);
+        let missing = length.is_some_and(|length| came != length);
         if why.is_some() || missing {
             let why = why.map(|why| format!(": {why:#}")).unwrap_or_default();
             let kept = match self.place {

@@ -4,8 +4,9 @@
 use crate::exit::Usage;
 use anyhow::Context as _;
 use hyper::header::{self, HeaderMap};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Write, stdout};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Where a body goes.
@@ -55,13 +56,19 @@ impl Place {
         let aside = beside(path, ASIDE);
         let set_aside = part.metadata().is_ok_and(|found| found.len() > 0);
         if set_aside {
+            // Another fetch may be at work on it.
+            drop(taken(OpenOptions::new().append(true), &part)?);
             std::fs::rename(&part, &aside).with_context(|| format!("setting {} aside", part.display()))?;
         }
-        let file = File::create(&part).with_context(|| format!("making {}", part.display()))?;
+        let file = taken(OpenOptions::new().write(true).create(true).truncate(false), &part)?;
+        file.set_len(0).with_context(|| format!("emptying {}", part.display()))?;
         match validator(headers) {
             Some(validator) => {
                 let text = serde_json::json!({ "url": url, "validator": validator }).to_string();
-                std::fs::write(&about, text).with_context(|| format!("writing {}", about.display()))?;
+                // Names of files may hold what grants access to them.
+                let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&about);
+                let written = options.and_then(|mut file| file.write_all(text.as_bytes()));
+                written.with_context(|| format!("writing {}", about.display()))?;
             }
             // It could not be gone on with: what is there might be of another version.
             None => _ = std::fs::remove_file(&about),
@@ -74,8 +81,7 @@ impl Place {
     pub fn resume(&self) -> anyhow::Result<Sink> {
         let Self::File(path) = self else { anyhow::bail!("only a file can be gone on with") };
         let part = beside(path, PART);
-        let file =
-            OpenOptions::new().append(true).open(&part).with_context(|| format!("opening {}", part.display()))?;
+        let file = taken(OpenOptions::new().append(true), &part)?;
         Ok(Sink::Part { file, path: path.clone() })
     }
 }
@@ -89,6 +95,19 @@ pub struct Begun {
     pub validator: String,
 }
 
+/// Opens a file for one process at a time: two that write into one would make something that neither has fetched.
+fn taken(options: &OpenOptions, path: &Path) -> anyhow::Result<File> {
+    let file = options.open(path).with_context(|| format!("opening {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            anyhow::bail!("{} is being fetched by another process: wait for it, or name another file", path.display())
+        }
+        // A file system without locks.
+        Err(TryLockError::Error(_)) => Ok(file),
+    }
+}
+
 const PART: &str = ".part";
 const ABOUT: &str = ".part.json";
 const ASIDE: &str = ".part~";
@@ -97,6 +116,12 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
+}
+
+/// Whether an answer is of another version than the one that `known` names.
+pub fn is_another(headers: &HeaderMap, known: &str) -> bool {
+    let of = |name: header::HeaderName| headers.get(name).is_some_and(|value| value.as_bytes() != known.as_bytes());
+    if known.starts_with('"') { of(header::ETAG) } else { of(header::LAST_MODIFIED) }
 }
 
 /// What If-Range may name: a strong tag, else the date of the last change (RFC 9110, section 13.1.5).
@@ -214,6 +239,26 @@ mod tests {
         assert!(note.unwrap().contains("f.part~"));
         assert_eq!(std::fs::read(scratch.0.join("f.part~")).unwrap(), b"old");
         assert_eq!(place.begun("https://x/"), None, "a weak tag says nothing of bytes");
+    }
+
+    #[test]
+    fn two_fetches_do_not_write_into_one_file() {
+        let scratch = Scratch::new("two");
+        let place = Place::named(&scratch.0.join("f")).unwrap();
+        let (mut sink, _) = place.begin("https://x/", &headers("\"1\"")).unwrap();
+        for second in [place.begin("https://x/", &headers("\"1\"")).map(drop), place.resume().map(drop)] {
+            assert!(second.unwrap_err().to_string().contains("another process"));
+        }
+        sink.write(b"whole").unwrap();
+        assert!(place.resume().is_err() && place.begin("https://x/", &headers("\"1\"")).is_err());
+        sink.finish().unwrap();
+        assert_eq!(std::fs::read(scratch.0.join("f")).unwrap(), b"whole");
+    }
+
+    #[test]
+    fn a_part_of_another_version_is_known_by_its_tag() {
+        assert!(is_another(&headers("\"2\""), "\"1\"") && !is_another(&headers("\"1\""), "\"1\""));
+        assert!(!is_another(&HeaderMap::new(), "\"1\""), "who does not say, may be right");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub fn answer(site: &Site, method: &Method, uri: &Uri, headers: &HeaderMap) -> R
         Err(target::Refused::Hidden) => nothing(),
         Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         Ok(target) => match site.find(&target) {
-            Found::File(file) => of_file(file, headers),
+            Found::File(file) => of_file(file, method, headers),
             Found::Folder(entries, more) => {
                 let page = listing::page(&decoded(&target), entries, more);
                 let mut answer = text(StatusCode::OK, page);
@@ -47,6 +47,7 @@ pub fn answer(site: &Site, method: &Method, uri: &Uri, headers: &HeaderMap) -> R
                 answer
             }
             Found::Nothing => nothing(),
+            Found::Busy => text(StatusCode::SERVICE_UNAVAILABLE, "this cannot be read now\n".to_owned()),
             Found::Forbidden => text(StatusCode::FORBIDDEN, "this may not be read\n".to_owned()),
         },
     };
@@ -83,7 +84,7 @@ fn set<B>(answer: &mut Response<B>, name: header::HeaderName, value: &str) {
     }
 }
 
-fn of_file(file: Opened, headers: &HeaderMap) -> Response<Body> {
+fn of_file(file: Opened, method: &Method, headers: &HeaderMap) -> Response<Body> {
     let modified = httpdate::fmt_http_date(file.modified);
     let mut answer = Response::new(Body::Empty);
     set(&mut answer, header::ETAG, &file.tag);
@@ -95,7 +96,8 @@ fn of_file(file: Opened, headers: &HeaderMap) -> Response<Body> {
     }
     set(&mut answer, header::CONTENT_TYPE, file.kind);
     set(&mut answer, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    let asked = headers.get(header::RANGE).filter(|_| is_the_same(&file, headers));
+    // A range is of GET alone (RFC 9110, section 14.2).
+    let asked = headers.get(header::RANGE).filter(|_| method == Method::GET && is_the_same(&file, headers));
     let selected = asked.map_or(Selection::Whole, |asked| range::select(asked.as_bytes(), file.length));
     let whole = Some(file.length);
     let (from, to) = match selected {

@@ -120,7 +120,7 @@ async fn connection(opened: Connection, serving: Serving, told: Told) {
     }
     // GOAWAY: what has begun is finished, nothing else is begun (RFC 9114, section 5.2). What was sent last may still be on
     // its way: the client closes when it has it.
-    if http.shutdown(0).await.is_ok() {
+    if http.shutdown(1).await.is_ok() {
         loop {
             tokio::select! {
                 Some(_) = requests.join_next(), if !requests.is_empty() => {}
@@ -136,7 +136,9 @@ async fn finish(mut requests: JoinSet<()>) {
 }
 
 async fn request(resolver: RequestResolver<Quic, Bytes>, serving: Serving, told: Told) {
-    let Ok((request, mut stream)) = resolver.resolve_request().await else { return };
+    // A request whose head does not end is no request.
+    let head = tokio::time::timeout(super::tcp::PATIENCE, resolver.resolve_request()).await;
+    let Ok(Ok((request, mut stream))) = head else { return };
     let (head, ()) = request.into_parts();
     let found =
         tokio::task::spawn_blocking(move || answer(&serving.site, &head.method, &head.uri, &head.headers)).await;

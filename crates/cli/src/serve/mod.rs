@@ -96,6 +96,8 @@ impl Serving {
 
 /// Serves until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
+    // Each connection and each file that is sent takes one.
+    crate::relay::raise_files();
     let site = Arc::new(Site::open(&args.folder)?);
     let certificate = match (&args.cert, &args.key) {
         (Some(cert), Some(key)) => Certificate::read(cert, key)?,

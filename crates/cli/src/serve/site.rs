@@ -36,6 +36,8 @@ pub enum Found {
     Nothing,
     /// It may not be read.
     Forbidden,
+    /// It may be there, but the host has no means to open it now.
+    Busy,
 }
 
 /// A file to be read.
@@ -52,6 +54,9 @@ pub struct Opened {
     /// Its content type.
     pub kind: &'static str,
 }
+
+/// The last second that a date of HTTP can say: the end of the year 9999.
+const LAST_DATE: u64 = 253_402_300_799;
 
 impl Site {
     /// The folder `path`.
@@ -76,6 +81,8 @@ impl Site {
             Ok(found) => found,
             // EXDEV: it would lead out; ELOOP: links without end.
             Err(Errno::ACCESS | Errno::PERM) => Found::Forbidden,
+            // It may be there.
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::AGAIN) => Found::Busy,
             Err(_) => Found::Nothing,
         }
     }
@@ -99,9 +106,12 @@ impl Site {
     }
 
     fn folder(&self, path: &Path, folder: &OwnedFd) -> Result<Found, Errno> {
-        if let Ok(index) = self.beneath(&path.join("index.html"))
-            && !self.is_hidden(&index)
-        {
+        let index = match self.beneath(&path.join("index.html")) {
+            // One that is there and cannot be read is no reason to show what it covers.
+            Err(why) if !matches!(why, Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::LOOP) => return Err(why),
+            index => index.ok().filter(|index| !self.is_hidden(index)),
+        };
+        if let Some(index) = index {
             let stat = rustix::fs::fstat(&index)?;
             if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
                 return Ok(Found::File(opened_file(index, &stat, kind::of(b"index.html"))));
@@ -159,9 +169,12 @@ fn place(of: &impl AsFd) -> std::io::Result<PathBuf> {
 
 fn opened_file(opened: OwnedFd, stat: &rustix::fs::Stat, kind: &'static str) -> Opened {
     let length = u64::try_from(stat.st_size).unwrap_or(0);
-    let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
-    // What is changed twice within a tick of the file system's clock keeps its tag; its length or inode mostly differ.
-    let tag = format!("\"{:x}-{length:x}-{:x}.{:x}\"", stat.st_ino, stat.st_mtime, stat.st_mtime_nsec);
+    let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0).min(LAST_DATE));
+    // The last change of all that is known of it, too: copies are given old times, and inodes are used again. What is changed
+    // twice within a tick of the file system's clock keeps its tag; its length mostly differs.
+    let changed = (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
+    let tag =
+        format!("\"{:x}-{length:x}-{:x}.{:x}-{:x}.{:x}\"", stat.st_ino, changed.0, changed.1, changed.2, changed.3);
     Opened { file: Arc::new(File::from(opened)), length, modified: SystemTime::UNIX_EPOCH + seconds, tag, kind }
 }
 

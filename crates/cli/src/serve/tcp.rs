@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 /// How long a client may take for the handshake of TLS, and for the head of a request.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries to take a connection when the host has no descriptors left.
 const BREATH: Duration = Duration::from_millis(100);
 

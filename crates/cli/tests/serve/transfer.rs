@@ -8,14 +8,15 @@ fn a_file_comes_whole_over_every_version_of_http() {
     let served = scratch.file("file.bin", 1_000_000);
     let server = Server::start(scratch, &[]);
     for (flags, protocol) in [
-        (&[][..], "HTTP/3"),
+        // Whichever answers first, and QUIC has a lead: a busy machine may use it up.
+        (&[][..], "HTTP/"),
         (&["--http", "3"], "HTTP/3"),
         (&["--http", "2"], "HTTP/2"),
         (&["--http", "1.1"], "HTTP/1.1"),
     ] {
         let to = server.scratch.path("fetched.bin");
         let told = &server.get(&server.url("file.bin"), &to, flags).objects()[0];
-        assert_eq!((told["protocol"].as_str(), told["bytes"].as_u64()), (Some(protocol), Some(1_000_000)), "{told}");
+        assert!(told["protocol"].as_str().unwrap().starts_with(protocol) && told["bytes"] == 1_000_000, "{told}");
         assert!(std::fs::read(&to).unwrap() == served, "{protocol}");
         let ms = |name: &str| told[name].as_f64().unwrap();
         assert!(ms("name_ms") <= ms("handshake_ms") && ms("handshake_ms") <= ms("first_byte_ms"), "{told}");
@@ -92,8 +93,8 @@ fn later_fetches_of_a_run_send_their_request_with_the_first_packet() {
     scratch.file("file.bin", 10_000);
     let server = Server::start(scratch, &[]);
     let to = server.scratch.path("fetched");
-    let told = server.get(&server.url("file.bin"), &to, &["--http", "3", "--times", "3"]).objects();
-    assert_eq!(told.len(), 3);
+    let told = server.get(&server.url("file.bin"), &to, &["--http", "3", "--times", "12"]).objects();
+    assert_eq!(told.len(), 12);
     assert!(told[0]["early_data"].is_null(), "{told:?}");
     // The server's ticket comes when it likes, behind the answer: on a slow machine one of them may be too late.
     assert!(told[1..].iter().any(|told| told["early_data"] == true), "{told:?}");
