@@ -157,6 +157,8 @@ pub(crate) async fn keep_time(shared: Arc<Shared>) {
 /// Keeps as many connections open as the messenger wants.
 async fn keep_connections(shared: Arc<Shared>, dial: Dial) {
     let mut pause = FIRST_PAUSE;
+    // What had been heard when it was last looked at, and connections that were opened since.
+    let (mut heard, mut unheard) = (0, 0);
     loop {
         {
             let state = shared.lock();
@@ -181,16 +183,23 @@ async fn keep_connections(shared: Arc<Shared>, dial: Dial) {
         let began = shared.clock.now();
         match dial().await {
             Ok(stream) => {
-                pause = FIRST_PAUSE;
                 start(&shared, stream, Some(shared.clock.now().since(began)));
-            }
-            Err(_) => {
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = shared.ended.notified() => {}
+                unheard += 1;
+                let (now_heard, wanted) = shared.heard();
+                if now_heard != heard {
+                    (heard, unheard, pause) = (now_heard, 0, FIRST_PAUSE);
                 }
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                // A peer that accepts connections and closes them without a word is not asked ever faster.
+                if unheard <= wanted {
+                    continue;
+                }
             }
+            Err(_) => {}
         }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = shared.ended.notified() => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

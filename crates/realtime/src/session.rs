@@ -203,14 +203,15 @@ impl Session {
             return Poll::Ready(Some(Message { lane, kind, seq, key, bytes }));
         }
         let mut state = self.shared.lock();
-        if state.closed || state.messenger.peer_has_left() {
-            return Poll::Ready(None);
+        let is_over = state.closed || state.messenger.peer_has_left();
+        if !is_over && !state.receivers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            state.receivers.push(cx.waker().clone());
         }
-        state.receivers.push(cx.waker().clone());
         drop(state);
-        // A message may have come between the look and the waker.
+        // A message may have come between the look and the waker, the last one too.
         match self.try_receive(&mut bytes) {
             Some((lane, kind, seq, key)) => Poll::Ready(Some(Message { lane, kind, seq, key, bytes })),
+            None if is_over => Poll::Ready(None),
             None => Poll::Pending,
         }
     }

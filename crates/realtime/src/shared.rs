@@ -43,6 +43,8 @@ pub(crate) struct State {
     /// Whoever waits to know what the peer is was told.
     judged: bool,
     pub next_connection: u32,
+    /// How often bytes have come.
+    heard: u64,
 }
 
 impl Shared {
@@ -60,6 +62,7 @@ impl Shared {
                 error: None,
                 judged: false,
                 next_connection: 0,
+                heard: 0,
             }),
             timer: Notify::new(),
             dial: Notify::new(),
@@ -126,14 +129,21 @@ impl Shared {
             self.act(|now, messenger| messenger.received(now, headstart_core::realtime::Connection(id), bytes));
         let mut state = self.lock();
         state.senders.drain(..).for_each(Waker::wake);
-        if let Err(error) = result {
-            state.error = Some(error);
+        match result {
+            Ok(()) => state.heard += 1,
+            Err(error) => state.error = Some(error),
         }
         if !state.judged && (state.error.is_some() || state.messenger.peer_is_ours()) {
             state.judged = true;
             self.judged.notify_waiters();
         }
         result
+    }
+
+    /// How often bytes have come over any connection, and how many connections are wanted.
+    pub fn heard(&self) -> (u64, usize) {
+        let state = self.lock();
+        (state.heard, state.messenger.connections_wanted())
     }
 
     /// A connection is up; what tells its writer that there is something to write. `None` for one that has the number of another,

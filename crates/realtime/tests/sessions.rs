@@ -269,6 +269,24 @@ async fn who_is_not_admitted_is_closed_at_once() {
     }
 }
 
+#[tokio::test]
+async fn a_peer_that_accepts_and_closes_without_a_word_is_not_asked_ever_faster() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = silent.local_addr().unwrap();
+    let near = Session::connect(at, config("auto")).await;
+    let mut came = 0;
+    // A slow machine brings fewer.
+    let _ = tokio::time::timeout(Duration::from_secs(2), async {
+        loop {
+            drop(silent.accept().await);
+            came += 1;
+        }
+    })
+    .await;
+    assert!(came < 40, "{came} connections in two seconds");
+    drop(near);
+}
+
 #[test]
 fn the_blocking_handles_do_the_same() {
     use headstart_realtime::blocking;
