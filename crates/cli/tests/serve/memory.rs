@@ -132,11 +132,11 @@ fn of_two_servers_that_share_a_store_the_second_starts_from_what_the_first_has_l
     let store = format!("redis+unix://{}", scratch.path("redis.sock").display());
     let one = Server::start(scratch.clone(), &["--store", &store]);
     assert_eq!(remembered(&one), 0, "the first contact");
+    // It goes on, but is not asked again: the scratch folder has room for the certificate of the last alone.
     // The store is asked within 5 ms, which a busy machine may miss: then the connection starts as usual. Each other
     // server is new: it knows nothing but what is shared.
     until("another starts from it", || remembered(&Server::start(scratch.clone(), &["--store", &store])) > 0);
     drop(redis);
     // Without the store, connections are made as before.
-    remembered(&one);
     assert_eq!(remembered(&Server::start(scratch.clone(), &["--store", &store])), 0);
 }
