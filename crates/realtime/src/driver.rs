@@ -181,20 +181,17 @@ async fn keep_connections(shared: Arc<Shared>, dial: Dial) {
             continue;
         }
         let began = shared.clock.now();
-        match dial().await {
-            Ok(stream) => {
-                start(&shared, stream, Some(shared.clock.now().since(began)));
-                unheard += 1;
-                let (now_heard, wanted) = shared.heard();
-                if now_heard != heard {
-                    (heard, unheard, pause) = (now_heard, 0, FIRST_PAUSE);
-                }
-                // A peer that accepts connections and closes them without a word is not asked ever faster.
-                if unheard <= wanted {
-                    continue;
-                }
+        if let Ok(stream) = dial().await {
+            start(&shared, stream, Some(shared.clock.now().since(began)));
+            unheard += 1;
+            let (now_heard, wanted) = shared.heard();
+            if now_heard != heard {
+                (heard, unheard, pause) = (now_heard, 0, FIRST_PAUSE);
             }
-            Err(_) => {}
+            // A peer that accepts connections and closes them without a word is not asked ever faster.
+            if unheard <= wanted {
+                continue;
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
