@@ -6,6 +6,8 @@
 //! a supervisor may be killed at any moment. No error of the file ever leaves as a panic.
 
 use super::seal::{Digest, KEY, Seal};
+use crate::clock::Clock;
+use headstart_core::time::Duration;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, open, renameat_with};
 use rustix::io::Errno;
@@ -27,6 +29,9 @@ const KEY_FILE: &str = "history.key";
 const CACHE: usize = 1024 * 1024;
 /// A file larger than this is none of ours: the records of all programs and networks are a tenth of it.
 const MAX_FILE: u64 = 256 * 1024 * 1024;
+/// How often another process is waited for, and how long: together longer than any of them takes for a change.
+const TRIES: u32 = 100;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 /// What stands in the way.
 #[derive(Debug, thiserror::Error)]
@@ -220,8 +225,35 @@ impl StoreFile {
         }
     }
 
+    /// Does `what` to the file, and again while another process of this user is at it.
+    pub fn patiently<T>(
+        &self,
+        clock: &Clock,
+        mut what: impl FnMut(&Self) -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
+        for _ in 0..TRIES {
+            match what(self) {
+                Err(FileError::Busy(_)) => clock.sleep(BETWEEN_TRIES),
+                other => return other,
+            }
+        }
+        what(self)
+    }
+
+    /// Makes room for a new store where this one is no good, and for a new key where it has none; where the old store is now,
+    /// if there was one.
+    pub fn make_room(&self) -> Result<Option<PathBuf>, FileError> {
+        if self.key(false).is_err() {
+            self.remove_key();
+        }
+        match self.set_aside() {
+            Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            aside => aside.map(Some),
+        }
+    }
+
     /// Sets the store aside, in place of whatever was set aside before; its new path.
-    pub fn set_aside(&self) -> Result<PathBuf, FileError> {
+    fn set_aside(&self) -> Result<PathBuf, FileError> {
         let (from, to) = (self.path(), self.folder.join(aside(self.name)));
         std::fs::rename(&from, &to).map_err(|e| FileError::of_io(&from, e))?;
         Ok(to)

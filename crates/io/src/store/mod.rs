@@ -31,9 +31,6 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 86_400);
 const MAX_OF_EACH: usize = 128;
 /// How long a full disk is left alone before learning is tried again.
 const PAUSE: Duration = Duration::from_secs(600);
-/// How often another supervisor is waited for, and how long: together longer than any of them takes for a change.
-const TRIES: u32 = 100;
-const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 /// What was kept, as old as it is now.
 #[derive(Debug, Default, PartialEq)]
@@ -85,7 +82,7 @@ impl Store {
     /// Reads everything. What cannot be read is as if it had never been.
     pub fn load(&mut self) -> Kept {
         let read = self.file.key(false).and_then(|seal| match seal {
-            Some(seal) => self.patiently(StoreFile::read).map(|found| self.unseal(&seal, found)),
+            Some(seal) => self.file.patiently(&self.clock, StoreFile::read).map(|found| self.unseal(&seal, found)),
             None => Ok(Vec::new()),
         });
         match read {
@@ -134,12 +131,17 @@ impl Store {
     pub fn forget(&mut self, app: Option<&str>, host: Option<&str>) -> Result<usize, FileError> {
         self.known.clear();
         if app.is_none() && host.is_none() {
-            let before = self.file.key(false).ok().flatten().and_then(|_| self.patiently(StoreFile::read).ok());
+            let before = self
+                .file
+                .key(false)
+                .ok()
+                .flatten()
+                .and_then(|_| self.file.patiently(&self.clock, StoreFile::read).ok());
             self.file.remove()?;
             return Ok(before.map_or(0, |all| all.len()));
         }
         let Some(seal) = self.file.key(false)? else { return Ok(0) };
-        let found = self.patiently(StoreFile::read)?;
+        let found = self.file.patiently(&self.clock, StoreFile::read)?;
         let mut changes = Vec::new();
         for (digest, record) in self.unseal(&seal, found) {
             let What::Program(program) = record.what else { continue };
@@ -154,7 +156,7 @@ impl Store {
             changes.push((digest, left.transpose()?));
         }
         self.known.clear();
-        self.patiently(|file| file.write(&changes))?;
+        self.file.patiently(&self.clock, |file| file.write(&changes))?;
         Ok(changes.len())
     }
 
@@ -178,7 +180,7 @@ impl Store {
         if changes.is_empty() {
             return Ok(false);
         }
-        self.patiently(|file| file.write(&changes))?;
+        self.file.patiently(&self.clock, |file| file.write(&changes))?;
         self.known.extend(contents);
         self.obsolete.clear();
         Ok(true)
@@ -236,17 +238,6 @@ impl Store {
         kept
     }
 
-    /// Does `what` to the file, and again while another supervisor is at it.
-    fn patiently<T>(&self, mut what: impl FnMut(&StoreFile) -> Result<T, FileError>) -> Result<T, FileError> {
-        for _ in 0..TRIES {
-            match what(&self.file) {
-                Err(FileError::Busy(_)) => self.clock.sleep(BETWEEN_TRIES),
-                other => return other,
-            }
-        }
-        what(&self.file)
-    }
-
     fn note(&mut self, why: &FileError) {
         let what = match why {
             FileError::Full { .. } => "learning pauses, as far as it outlives the supervisor",
@@ -263,16 +254,11 @@ impl Store {
         }
         self.known.clear();
         self.obsolete.clear();
-        if self.file.key(false).is_err() {
-            self.file.remove_key();
-        }
-        match self.file.set_aside() {
-            Ok(to) => {
-                self.notes.push(format!("history: the old one is now {}", to.display()));
+        match self.file.make_room() {
+            Ok(old) => {
+                self.notes.extend(old.map(|to| format!("history: the old one is now {}", to.display())));
                 true
             }
-            // There was none, only a key that was none.
-            Err(FileError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => true,
             Err(_) => false,
         }
     }

@@ -6,7 +6,6 @@
 
 use super::file::{Change, FileError, StoreFile};
 use super::seal::{Digest, Seal};
-use super::{BETWEEN_TRIES, TRIES};
 use crate::clock::Clock;
 use headstart_core::cwnd::history::{History, Key, LENGTH, Record};
 use headstart_core::time::{Duration, Instant};
@@ -68,7 +67,7 @@ impl Paths {
     /// Puts what is kept into `history`; how many records that were. `now`: the moment of the history.
     pub fn load(&mut self, now: Instant, history: &mut History) -> usize {
         let read = self.file.key(false).and_then(|seal| match seal {
-            Some(seal) => Ok((self.patiently(StoreFile::read)?, Some(seal))),
+            Some(seal) => Ok((self.file.patiently(&self.clock, StoreFile::read)?, Some(seal))),
             None => Ok((Vec::new(), None)),
         });
         match read {
@@ -175,18 +174,7 @@ impl Paths {
             let sealed = encoded.map(|encoded| seal.close(&digest, &encoded)).transpose().map_err(failed)?;
             changes.push((digest, sealed));
         }
-        self.patiently(|file| file.write(&changes))
-    }
-
-    /// Does `what` to the file, and again while another process of this user is at it.
-    fn patiently<T>(&self, mut what: impl FnMut(&StoreFile) -> Result<T, FileError>) -> Result<T, FileError> {
-        for _ in 0..TRIES {
-            match what(&self.file) {
-                Err(FileError::Busy(_)) => self.clock.sleep(BETWEEN_TRIES),
-                other => return other,
-            }
-        }
-        what(&self.file)
+        self.file.patiently(&self.clock, |file| file.write(&changes))
     }
 
     fn note(&mut self, why: &FileError) {
@@ -205,15 +193,11 @@ impl Paths {
         }
         self.known.clear();
         self.obsolete.clear();
-        if self.file.key(false).is_err() {
-            self.file.remove_key();
-        }
-        match self.file.set_aside() {
-            Ok(to) => {
-                self.notes.push(format!("paths: the old store is now {}", to.display()));
+        match self.file.make_room() {
+            Ok(old) => {
+                self.notes.extend(old.map(|to| format!("paths: the old store is now {}", to.display())));
                 true
             }
-            Err(FileError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => true,
             Err(_) => false,
         }
     }
