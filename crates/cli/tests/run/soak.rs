@@ -55,24 +55,36 @@ fn shared(lab: &Lab, words: &[&str]) -> Command {
 }
 
 /// A way to break the network that leaves one way open, and to mend it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum Fault {
-    Site(fn(&mut headstart_lab::world::Site)),
+    /// What happens to it, and how.
+    Site(&'static str, fn(&mut headstart_lab::world::Site)),
+    /// As `Site`, and whoever is connected is reset, however it connected: the lab takes the address from its host.
+    Cuts(&'static str, fn(&mut headstart_lab::world::Site)),
     Routes,
 }
 
 const FAULTS: [Fault; 6] = [
-    Fault::Site(|www| www.v6[0].fate = Fate::BlackHole),
-    Fault::Site(|www| www.v6[0].fate = Fate::Refuses),
+    Fault::Site("IPv6 is a black hole", |www| www.v6[0].fate = Fate::BlackHole),
+    Fault::Cuts("IPv6 refuses", |www| www.v6[0].fate = Fate::Refuses),
     Fault::Routes,
-    Fault::Site(|www| www.aaaa.reply = Reply::Lost),
-    Fault::Site(|www| www.aaaa.reply = Reply::ServFail),
-    Fault::Site(|www| www.v4[0].fate = Fate::Refuses),
+    Fault::Site("AAAA is lost", |www| www.aaaa.reply = Reply::Lost),
+    Fault::Site("AAAA fails", |www| www.aaaa.reply = Reply::ServFail),
+    Fault::Cuts("IPv4 refuses", |www| www.v4[0].fate = Fate::Refuses),
 ];
+
+impl Fault {
+    fn name(self) -> &'static str {
+        match self {
+            Fault::Site(name, _) | Fault::Cuts(name, _) => name,
+            Fault::Routes => "no route for IPv6",
+        }
+    }
+}
 
 fn set(lab: &Lab, fault: Fault, broken: bool) {
     match fault {
-        Fault::Site(change) => {
+        Fault::Site(_, change) | Fault::Cuts(_, change) => {
             let mut www = site(&mut world(), "www").clone();
             if broken {
                 change(&mut www);
@@ -162,19 +174,23 @@ inside!(many_programs_are_served_by_one_supervisor_and_nothing_is_lost_and_nothi
     let (mut change_at, mut changes, mut at_first) = (clock.now(), 0usize, None);
     while clock.now() < end || !running.is_empty() {
         let now = clock.now();
-        while now < end && running.len() < AT_ONCE {
-            let which = done.iter().sum::<u64>() as usize + running.len();
-            let which = which % programs.len();
-            running.push((which, shared(&lab, &programs[which]).spawn().unwrap(), now));
-        }
-        if now >= change_at {
-            let fault = FAULTS[changes / 2 % FAULTS.len()];
-            set(&lab, fault, changes.is_multiple_of(2));
+        let (due, broken) = (now >= change_at, changes.is_multiple_of(2));
+        let fault = FAULTS[changes / 2 % FAULTS.len()];
+        // Nobody is to be in the middle of a page when connections are cut: then a program is lost, and it would be alone.
+        // What was opened ahead for others is cut all the same, and must not be handed to them.
+        let waits = due && broken && matches!(fault, Fault::Cuts(..)) && !running.is_empty();
+        if due && !waits {
+            set(&lab, fault, broken);
             (changes, change_at) = (changes + 1, now + SPELL);
             done[4] += 1;
             if !resident.visit() {
-                lost.push(format!("the resident program did not get through, {fault:?}"));
+                lost.push(format!("the resident program did not get through: {}", fault.name()));
             }
+        }
+        while now < end && running.len() < AT_ONCE && !waits {
+            let which = done.iter().sum::<u64>() as usize + running.len();
+            let which = which % programs.len();
+            running.push((which, shared(&lab, &programs[which]).spawn().unwrap(), now));
         }
         let mut going = Vec::new();
         for (which, mut child, since) in running.drain(..) {
@@ -188,10 +204,11 @@ inside!(many_programs_are_served_by_one_supervisor_and_nothing_is_lost_and_nothi
             if !ended.status.success() || !right(which, &out) {
                 let said = String::from_utf8_lossy(&ended.stderr).into_owned();
                 lost.push(format!(
-                    "{:?}: {}, {out:?}, {said:?}, {:?}",
+                    "{:?}, since {} of '{}': {}, {out:?}, {said:?}",
                     programs[which],
+                    if changes.is_multiple_of(2) { "the end" } else { "the beginning" },
+                    FAULTS[changes.saturating_sub(1) / 2 % FAULTS.len()].name(),
                     ended.status,
-                    FAULTS[changes.saturating_sub(1) / 2 % FAULTS.len()]
                 ));
             }
             done[which] += 1;
