@@ -46,7 +46,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let usage = |e: experiment::ExperimentError| exit::Usage(e.to_string());
     let entry = experiment::find(&args.name).map_err(usage)?;
-    let speeds: Speeds = args.speed.parse().map_err(usage)?;
+    let speeds: Speeds = args.speed.parse().and_then(|wanted| entry.speeds(wanted)).map_err(usage)?;
     if let Some(bad) = args.conditions.iter().find(|c| !entry.conditions.contains(&c.as_str())) {
         let known = entry.conditions.join(", ");
         return Err(exit::Usage(format!("{} has no condition {bad:?}; it has: {known}", entry.name)).into());

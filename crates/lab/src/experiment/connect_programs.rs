@@ -5,7 +5,7 @@
 //! first visit: its supervisor knows nothing of the network.
 
 use super::stopwatch::{How, time};
-use super::{Condition, Context, Entry, Outcome, Row, Series};
+use super::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::netns::{Network, default_world};
 use crate::program::{self, Folder, Program, Scheme, Url};
 use crate::stats::{Pairing, Statistic};
@@ -33,7 +33,7 @@ pub const ENTRY: Entry = Entry {
         "ipv6-black-hole-wget",
         "ipv6-black-hole-python",
     ],
-    needs_namespaces: true,
+    speeds: Speeds::Namespaces,
     run,
 };
 

@@ -10,7 +10,7 @@ mod lateness;
 mod throughput;
 
 use super::target::Target;
-use super::{Condition, Context, Entry, Outcome, Row, Series};
+use super::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::netns::{Certificate, Network, default_world};
 use crate::sim::{self, Arm, Session};
 use crate::stats::{Pairing, Statistic};
@@ -40,7 +40,7 @@ pub const ENTRY: Entry = Entry {
         fidelity::REPLAY,
         fidelity::SERIES,
     ],
-    needs_namespaces: true,
+    speeds: Speeds::Namespaces,
     run,
 };
 

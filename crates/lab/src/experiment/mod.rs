@@ -56,7 +56,7 @@ pub const ALL: &[Entry] = &[
 /// An experiment as the registry knows it.
 ///
 /// ```
-/// use headstart_lab::experiment::{Context, Entry, Outcome, Row};
+/// use headstart_lab::experiment::{Context, Entry, Outcome, Row, Speeds};
 ///
 /// /// One file: `experiment/coin_toss.rs`, with this constant and its function; one line: `coin_toss::ENTRY` in `ALL`.
 /// pub const ENTRY: Entry = Entry {
@@ -64,7 +64,7 @@ pub const ALL: &[Entry] = &[
 ///     shows: "A fair coin comes up heads half of the time",
 ///     claims: &[],
 ///     conditions: &["table"],
-///     needs_namespaces: false,
+///     speeds: Speeds::Virtual,
 ///     run,
 /// };
 ///
@@ -93,14 +93,24 @@ pub struct Entry {
     pub claims: &'static [&'static str],
     /// Its conditions, by the names that `--condition` takes and rows carry.
     pub conditions: &'static [&'static str],
-    /// It measures real packets and calls and has no reading in virtual time alone. The caller enters the namespaces
-    /// (`netns::Entry`) before it starts an experiment at a speed with namespaces.
-    pub needs_namespaces: bool,
+    /// The speeds at which it has a reading. The caller enters the namespaces (`netns::Entry`) before it starts an experiment
+    /// at a speed with namespaces; what has none is not disturbed by a busy machine.
+    pub speeds: Speeds,
     /// Runs it. Network failures are results; `Err` is for an instrument that could not be set up.
     pub run: fn(&Context) -> anyhow::Result<Outcome>,
 }
 
 impl Entry {
+    /// The speeds at which it runs when asked for `wanted`; none in common is refused.
+    pub fn speeds(&self, wanted: Speeds) -> Result<Speeds, ExperimentError> {
+        match (self.speeds, wanted) {
+            (Speeds::Both, wanted) => Ok(wanted),
+            (has, wanted) if has == wanted || wanted == Speeds::Both => Ok(has),
+            (Speeds::Namespaces, _) => Err(ExperimentError::NeedsNamespaces(self.name)),
+            (Speeds::Virtual, _) => Err(ExperimentError::VirtualOnly(self.name)),
+        }
+    }
+
     /// Runs the experiment, after a look at the request and before a look at the result.
     ///
     /// Refuses conditions and speeds that it does not have, and results that break the contract of [`Outcome::check`] or serve a
@@ -114,9 +124,7 @@ impl Entry {
             }
             .into());
         }
-        if self.needs_namespaces && !cx.speeds.in_namespaces() {
-            return Err(ExperimentError::NeedsNamespaces(self.name).into());
-        }
+        self.speeds(cx.speeds)?;
         let outcome = (self.run)(cx)?;
         outcome.check()?;
         for claim in outcome.rows.iter().filter_map(|r| r.claim.as_deref()) {
@@ -265,6 +273,9 @@ pub enum ExperimentError {
     /// Virtual time was asked for, and there is nothing to measure in it.
     #[error("experiment '{0}' measures real packets and calls, which virtual time has none of: give netns or both")]
     NeedsNamespaces(&'static str),
+    /// Real packets were asked for, and it sends none.
+    #[error("experiment '{0}' plays in virtual time only: give sim or both")]
+    VirtualOnly(&'static str),
     /// A row for a claim that the entry does not serve.
     #[error("experiment '{experiment}' has a row for claim {claim}, which its entry does not name: add it to `claims`")]
     StrayClaim {
@@ -305,7 +316,7 @@ mod tests {
         shows: "",
         claims: &["P1.1"],
         conditions: &["healthy", "lossy"],
-        needs_namespaces: false,
+        speeds: Speeds::Virtual,
         run: one_row,
     };
 
@@ -340,9 +351,13 @@ mod tests {
 
     #[test]
     fn what_needs_namespaces_is_refused_in_virtual_time_before_anything_runs() {
-        let entry = Entry { needs_namespaces: true, ..PROBE };
+        let entry = Entry { speeds: Speeds::Namespaces, ..PROBE };
         assert!(entry.start(&Context::new(1)).unwrap_err().to_string().contains("give netns or both"));
         assert!(entry.start(&Context { speeds: Speeds::Both, ..Context::new(1) }).is_ok());
+        assert_eq!(entry.speeds(Speeds::Both), Ok(Speeds::Namespaces));
+        let cx = Context { speeds: Speeds::Namespaces, ..Context::new(1) };
+        assert!(PROBE.start(&cx).unwrap_err().to_string().contains("virtual time only"));
+        assert_eq!(PROBE.speeds(Speeds::Both), Ok(Speeds::Virtual));
     }
 
     #[test]

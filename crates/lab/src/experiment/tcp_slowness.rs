@@ -5,7 +5,7 @@
 //! headstart connects to every site over each family by itself, and what it saw is compared with what was planted, as
 //! shares and site by site. The verdict on the claim is never more than "instrument only".
 
-use super::{Condition as About, Context, Entry, Outcome, Row, Series, Verdict};
+use super::{Condition as About, Context, Entry, Outcome, Row, Series, Speeds, Verdict};
 use crate::condition;
 use crate::netns::{Network, Visitor};
 use crate::sim::{Arm, Session, Settings};
@@ -23,7 +23,7 @@ pub const ENTRY: Entry = Entry {
     shows: "The lab sees how many sites are faster over IPv4 and how many IPv6 connects fail, as they were planted",
     claims: &[CLAIM],
     conditions: &[PAPER, "mostly-ipv6", "mostly-ipv4"],
-    needs_namespaces: false,
+    speeds: Speeds::Both,
     run,
 };
 

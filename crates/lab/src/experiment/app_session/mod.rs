@@ -6,7 +6,7 @@
 mod apps;
 mod rows;
 
-use super::{Claims, Condition as About, Context, Entry, Outcome};
+use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
 use crate::condition;
 use crate::page::{Page, spec, synthetic};
 use crate::sim::{AppHost, Launch};
@@ -22,7 +22,7 @@ pub const ENTRY: Entry = Entry {
     shows: "An app that is launched again finds its names resolved and its connections open",
     claims: &["P1.4", "P1.5", "P1.6", "P1.7"],
     conditions: &[SYNTHETIC, SPECS],
-    needs_namespaces: false,
+    speeds: Speeds::Virtual,
     run,
 };
 

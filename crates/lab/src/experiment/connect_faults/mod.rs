@@ -12,7 +12,7 @@ mod names;
 mod rows;
 mod waiting;
 
-use super::{Condition as About, Context, Entry, Outcome};
+use super::{Condition as About, Context, Entry, Outcome, Speeds};
 use crate::condition::fault;
 use crate::netns::Network;
 use crate::program::{self, Folder, Program, Scheme};
@@ -27,7 +27,7 @@ pub const ENTRY: Entry = Entry {
     shows: "Whatever is broken, unmodified programs fetch a page as soon as if it were not, and never later than alone",
     claims: &[],
     conditions: names::ALL,
-    needs_namespaces: true,
+    speeds: Speeds::Namespaces,
     run,
 };
 

@@ -9,7 +9,7 @@ mod equations;
 mod measure;
 mod rows;
 
-use super::{Claims, Condition as About, Context, Entry, Outcome};
+use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
 use crate::condition::{self, Condition, fault};
 use anyhow::Context as _;
 use measure::Size;
@@ -20,7 +20,7 @@ pub const ENTRY: Entry = Entry {
     shows: "The closed forms of paper 1 predict what each of three ways to connect takes, and which is the quickest",
     claims: &[rows::CLAIM],
     conditions: &["paper1-lte", "healthy", "ipv6-slower", "ipv6-refused", "aaaa-slow"],
-    needs_namespaces: false,
+    speeds: Speeds::Both,
     run,
 };
 

@@ -12,7 +12,7 @@ mod series;
 pub mod speed;
 mod virtual_time;
 
-use super::{Claims, Condition as About, Context, Entry, Outcome};
+use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
 use crate::condition::{self, Condition};
 use crate::sim::Arm;
 use speed::{Answers, Plan, Speed, Taken};
@@ -36,7 +36,7 @@ pub const ENTRY: Entry = Entry {
         "ipv6-black-hole-cold",
         "ipv6-black-hole-cached",
     ],
-    needs_namespaces: false,
+    speeds: Speeds::Both,
     run,
 };
 

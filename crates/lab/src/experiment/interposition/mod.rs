@@ -10,7 +10,7 @@ mod trial;
 
 pub use comparison::{Compared, Scene};
 
-use super::{Condition, Context, Entry, Outcome, Price, Row};
+use super::{Condition, Context, Entry, Outcome, Price, Row, Speeds};
 use crate::netns::{Network, default_world};
 use crate::program::{self, Folder};
 use crate::server::suite::Suite;
@@ -39,7 +39,7 @@ pub const ENTRY: Entry = Entry {
         "chromium",
         cost::CONDITION,
     ],
-    needs_namespaces: true,
+    speeds: Speeds::Namespaces,
     run,
 };
 

@@ -9,7 +9,7 @@ mod measure;
 mod pages;
 mod rows;
 
-use super::{Claims, Condition as About, Context, Entry, Outcome};
+use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
 use crate::condition::page::Families;
 use crate::page::Dependency;
 use measure::Block;
@@ -20,7 +20,7 @@ pub const ENTRY: Entry = Entry {
     shows: "Pages load sooner, on a first visit and more so on a later one, and none loads later",
     claims: &[rows::CLAIM],
     conditions: &["lte", "3g", "wlan", "dual-stack"],
-    needs_namespaces: false,
+    speeds: Speeds::Both,
     run,
 };
 

@@ -7,7 +7,7 @@
 
 mod round;
 
-use super::{Condition as About, Context, Entry, Outcome, Price, Row};
+use super::{Condition as About, Context, Entry, Outcome, Price, Row, Speeds};
 use crate::experiment::target::Target;
 use crate::server::idle::WAITED;
 use round::{Disturbance, Launched};
@@ -19,7 +19,7 @@ pub const ENTRY: Entry = Entry {
     shows: "No connection that was opened ahead is reset or refused after it was handed over",
     claims: &[],
     conditions: &["idle-close", "restarts", "network-changes"],
-    needs_namespaces: true,
+    speeds: Speeds::Namespaces,
     run,
 };
 

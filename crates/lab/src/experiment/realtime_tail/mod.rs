@@ -8,7 +8,7 @@ mod condition;
 mod kernel;
 mod rows;
 
-use super::{Claims, Condition as About, Context, Entry, Outcome};
+use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
 use crate::sim::messages::{self, Heard, Sending, TOUCH};
 use crate::sim::tcp::{self, Stack};
 use condition::{Condition, Part};
@@ -19,7 +19,7 @@ pub const ENTRY: Entry = Entry {
     shows: "Small messages over TCP need not wait behind a lost segment, and which techniques help on which age of TCP",
     claims: &["P4.1", "P4.2", "P4.3", "P4.4", "P4.5", "P4.6"],
     conditions: condition::NAMES,
-    needs_namespaces: false,
+    speeds: Speeds::Both,
     run,
 };
 

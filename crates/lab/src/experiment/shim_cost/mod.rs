@@ -7,7 +7,7 @@
 pub(in crate::experiment) mod client;
 mod measures;
 
-use super::{Condition, Context, Entry, Outcome, Row, Series};
+use super::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::netns::{DNS_V4, Network, default_world};
 use crate::stats::{Pairing, Statistic, estimate};
 use crate::world::World;
@@ -26,7 +26,7 @@ pub const ENTRY: Entry = Entry {
     shows: "A preloaded program pays microseconds for calls that pass through, and less than a round trip for the others",
     claims: &[],
     conditions: &[PASSING, HANDED, START],
-    needs_namespaces: true,
+    speeds: Speeds::Namespaces,
     run,
 };
 

@@ -4,7 +4,7 @@ use super::rows::{self, Metric};
 use super::trial::Cell;
 use super::{AVERAGE, CAREFUL, METHOD, WIRELESS, play_all};
 use crate::experiment::target::Target;
-use crate::experiment::{Claims, Context, Entry, Outcome};
+use crate::experiment::{Claims, Context, Entry, Outcome, Speeds};
 use crate::sim::quic::Path;
 use headstart_core::time::Duration;
 
@@ -14,7 +14,7 @@ pub const ENTRY: Entry = Entry {
     shows: "What a head start gains beside bulk TCP flows, and what it takes from them",
     claims: &["P2.4"],
     conditions: NAMES,
-    needs_namespaces: false,
+    speeds: Speeds::Virtual,
     run,
 };
 

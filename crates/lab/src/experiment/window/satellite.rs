@@ -8,7 +8,7 @@ use super::rows::{self, Metric};
 use super::trial::Cell;
 use super::{CAREFUL, METHOD, WIRELESS, play_all};
 use crate::experiment::target::Target;
-use crate::experiment::{Context, Entry, Outcome};
+use crate::experiment::{Context, Entry, Outcome, Speeds};
 use crate::sim::quic::Path;
 use headstart_core::time::Duration;
 
@@ -18,7 +18,7 @@ pub const ENTRY: Entry = Entry {
     shows: "Over a geostationary satellite careful resume sends 1 MB in less than half of the time",
     claims: &[],
     conditions: &["satellite", "satellite-known"],
-    needs_namespaces: false,
+    speeds: Speeds::Virtual,
     run,
 };
 

@@ -8,7 +8,7 @@ use super::rows::{self, Metric};
 use super::trial::{self, Cell};
 use super::{ARMS, AVERAGE, CAREFUL, DEFAULT, METHOD, WIRELESS, play_all};
 use crate::experiment::target::Target;
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row};
+use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Speeds};
 use crate::sim::quic::{Path, Stage, Times};
 use headstart_core::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub const ENTRY: Entry = Entry {
     shows: "A QUIC server that starts from what the path carried sends 1 MB in half of the time, where no data is lost at random",
     claims: &["P2.1", "P2.2", "P2.3", "P2.5"],
     conditions: NAMES,
-    needs_namespaces: false,
+    speeds: Speeds::Virtual,
     run,
 };
 

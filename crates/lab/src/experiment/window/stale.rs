@@ -4,7 +4,7 @@ use super::rows::{self, Metric};
 use super::trial::Cell;
 use super::{CAREFUL, METHOD, WIRELESS, play_all};
 use crate::experiment::target::Target;
-use crate::experiment::{Context, Entry, Outcome};
+use crate::experiment::{Context, Entry, Outcome, Speeds};
 use crate::sim::quic::Path;
 use headstart_core::time::Duration;
 
@@ -14,7 +14,7 @@ pub const ENTRY: Entry = Entry {
     shows: "What a head start costs when the memory is wrong: the path slower, its round trip another, another network",
     claims: &[],
     conditions: NAMES,
-    needs_namespaces: false,
+    speeds: Speeds::Virtual,
     run,
 };
 
