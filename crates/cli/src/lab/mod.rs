@@ -3,6 +3,7 @@
 pub mod progress;
 mod record;
 mod report;
+mod reproduce;
 pub mod run;
 mod scenario;
 
@@ -19,6 +20,8 @@ pub enum Verb {
     List(List),
     /// Run an experiment; its results go into a folder with a report.
     Run(run::Args),
+    /// Measure every claim of the papers; the ledger says what became of each.
+    Reproduce(reproduce::Args),
     /// Make one report out of several results folders.
     Report(report::Args),
     /// Play a network and its traffic from a TOML file, in virtual time and in namespaces.
@@ -68,6 +71,7 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
             Ok(exit::OK)
         }
         Verb::Run(args) => run::run(&args),
+        Verb::Reproduce(args) => reproduce::run(&args),
         Verb::Report(args) => report::run(&args),
         Verb::Scenario(args) => scenario::run(&args),
         Verb::Record(args) => record::record(&args),

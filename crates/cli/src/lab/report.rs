@@ -25,7 +25,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-fn read(path: &Path) -> anyhow::Result<Outcome> {
+/// Reads the result in a folder, or a result file.
+pub fn read(path: &Path) -> anyhow::Result<Outcome> {
     let file = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
     let text = std::fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
     let outcome: Outcome = serde_json::from_slice(&text)

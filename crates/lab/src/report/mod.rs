@@ -6,6 +6,7 @@
 mod csv;
 mod escape;
 mod html;
+pub mod ledger;
 mod markdown;
 mod number;
 pub mod plot;

@@ -1,0 +1,190 @@
+//! `headstart lab reproduce`: every claim of the papers measured, one experiment after the other, and the ledger of what
+//! became of each.
+//!
+//! Each experiment is a run of `headstart lab run` in a process of its own, with a results folder of its own. What is there
+//! already, from this program and with the same arguments, is not run again: an interrupted reproduction goes on where it was.
+
+use crate::{exit, output};
+use anyhow::{Context as _, bail};
+use headstart_lab::experiment::{ALL, Claims, Entry, Outcome, Speeds};
+use headstart_lab::report::{self, ledger};
+use std::fs;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What the results in a folder were asked for, beside them.
+const ASKED: &str = "asked.json";
+
+/// Arguments of `headstart lab reproduce`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Fewer trials: shows that everything works, not what the numbers are.
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object, on the last line of standard output, instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// Seed of everything random.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Virtual time (`sim`), real packets in namespaces (`netns`), or `both`.
+    #[arg(long, default_value = "both")]
+    speed: String,
+    /// Only this claim or experiment; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Run again what has a result.
+    #[arg(long)]
+    again: bool,
+    /// Folder for the results, one in it for each experiment.
+    #[arg(long, value_name = "DIR", default_value = "headstart-results/reproduce")]
+    out: PathBuf,
+    /// Write the ledger into this checkout too: `docs/results/claims.md`, `claims.json`, and the table of `README.md`.
+    #[arg(long, value_name = "CHECKOUT")]
+    docs: Option<PathBuf>,
+}
+
+/// Runs what has no result yet, then writes the ledger of all.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let speeds: Speeds = args.speed.parse().map_err(|e| exit::Usage(format!("{e}")))?;
+    let claims = Claims::built_in()?;
+    let chosen = chosen(args, speeds)?;
+    let asked = asked(args)?;
+    let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
+    for (n, entry) in chosen.iter().enumerate() {
+        let folder = args.out.join(entry.name);
+        let outcome = match kept(&folder, &asked).filter(|_| !args.again) {
+            Some(outcome) => {
+                crate::complain!("{}/{} {}: has a result", n + 1, chosen.len(), entry.name);
+                Ok(outcome)
+            }
+            None => {
+                crate::complain!("{}/{} {}", n + 1, chosen.len(), entry.name);
+                measured(entry, args, &folder, &asked)
+            }
+        };
+        match outcome {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(why) => {
+                crate::complain!("headstart: {}: {why:#}; the others go on", entry.name);
+                failed.push(entry.name);
+            }
+        }
+    }
+    let accounts = ledger::accounts(&claims, &outcomes);
+    let how = how(args, &outcomes);
+    let page = report::write_readable(&args.out, &outcomes, &claims)?;
+    write(&args.out, &accounts, &how)?;
+    if let Some(checkout) = &args.docs {
+        document(checkout, &accounts, &how)?;
+    }
+    if args.json {
+        crate::complain!("report: {}", page.display());
+        crate::say!("{}", ledger::json(&accounts, &how));
+    } else {
+        let colour = std::io::stdout().is_terminal() && output::colour();
+        crate::say!("{}\n{how}\nreport: {}", ledger::table(&accounts).to_text(output::width(), colour), page.display());
+    }
+    if !failed.is_empty() {
+        bail!("no result of {}; the same command tries these again", failed.join(", "));
+    }
+    Ok(if outcomes.iter().all(|o| o.valid) { exit::OK } else { exit::INVALID })
+}
+
+/// The experiments that measure a claim, or those asked for.
+fn chosen(args: &Args, speeds: Speeds) -> anyhow::Result<Vec<&'static Entry>> {
+    let named = |entry: &Entry, name: &str| entry.name == name || entry.claims.contains(&name);
+    let all: Vec<_> = ALL.iter().filter(|entry| !entry.claims.is_empty()).collect();
+    if let Some(unknown) = args.only.iter().find(|name| !all.iter().any(|entry| named(entry, name))) {
+        let known: Vec<_> = all.iter().map(|entry| format!("{} ({})", entry.name, entry.claims.join(", "))).collect();
+        return Err(exit::Usage(format!("nothing measures {unknown:?}; there is: {}", known.join(", "))).into());
+    }
+    let wanted = |entry: &&Entry| args.only.is_empty() || args.only.iter().any(|name| named(entry, name));
+    let possible = |entry: &&Entry| entry.speeds(speeds).is_ok();
+    Ok(all.into_iter().filter(wanted).filter(possible).collect())
+}
+
+/// What the results depend on: the arguments, and which program it is.
+fn asked(args: &Args) -> anyhow::Result<String> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let file = fs::metadata(&program).with_context(|| format!("looking at {}", program.display()))?;
+    let built = file.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    Ok(serde_json::json!({
+        "quick": args.quick, "seed": args.seed, "speed": args.speed,
+        "size": file.len(), "built": built.map(|at| at.as_secs()),
+    })
+    .to_string())
+}
+
+/// The result that is there already, if it is one of this program and what was asked for, and may be believed.
+fn kept(folder: &Path, asked: &str) -> Option<Outcome> {
+    let same = fs::read_to_string(folder.join(ASKED)).is_ok_and(|before| before == asked);
+    super::report::read(folder).ok().filter(|outcome| same && outcome.valid)
+}
+
+/// Runs one experiment.
+fn measured(entry: &Entry, args: &Args, folder: &Path, asked: &str) -> anyhow::Result<Outcome> {
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    // A result without this note is nobody's.
+    let note = folder.join(ASKED);
+    let _ = fs::remove_file(&note);
+    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+    command.args(["lab", "run", entry.name, "--json", "--seed", &args.seed.to_string(), "--speed", &args.speed]);
+    command.args(args.quick.then_some("--quick")).arg("--out").arg(folder);
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status().context("starting its process")?;
+    if ![Some(i32::from(exit::OK)), Some(i32::from(exit::INVALID))].contains(&status.code()) {
+        bail!("`headstart lab run {}` ended with {status}", entry.name);
+    }
+    let outcome = super::report::read(folder)?;
+    fs::write(&note, asked).with_context(|| format!("writing {}", note.display()))?;
+    Ok(outcome)
+}
+
+/// One sentence: when, with what, on what.
+fn how(args: &Args, outcomes: &[Outcome]) -> String {
+    let device = outcomes.iter().filter_map(|o| o.device.as_ref()).max_by_key(|d| d.date.clone());
+    let or = |text: Option<&String>| text.map_or_else(|| "unknown".to_owned(), Clone::clone);
+    let command = format!("headstart lab reproduce{}", if args.quick { " --quick" } else { "" });
+    let invalid = outcomes.iter().filter(|o| !o.valid).count();
+    let doubt = match invalid {
+        0 => String::new(),
+        n => format!(" {n} of {} runs are not valid: the machine was busy; they judge nothing.", outcomes.len()),
+    };
+    device.map_or_else(
+        || format!("`{command}`: nothing was measured."),
+        |d| {
+            format!(
+                "`{command}`, seed {}, {}, commit {}, kernel {}, {} processors.{doubt}",
+                args.seed,
+                d.date,
+                or(d.commit.as_ref()).chars().take(12).collect::<String>(),
+                or(d.kernel.as_ref()),
+                d.cpus.map_or_else(|| "unknown".to_owned(), |n| n.to_string()),
+            )
+        },
+    )
+}
+
+/// Writes the ledger into `folder`.
+fn write(folder: &Path, accounts: &[ledger::Account<'_>], how: &str) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let object = serde_json::to_string_pretty(&ledger::json(accounts, how))? + "\n";
+    for (name, text) in [("claims.md", ledger::markdown(accounts, how)), ("claims.json", object)] {
+        let file = folder.join(name);
+        fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Writes the ledger into the documents of a checkout.
+fn document(checkout: &Path, accounts: &[ledger::Account<'_>], how: &str) -> anyhow::Result<()> {
+    let readme = checkout.join("README.md");
+    let page = fs::read_to_string(&readme).with_context(|| format!("reading {}", readme.display()))?;
+    let table = ledger::table(accounts).without_column("Rows").without_column("Condition").to_markdown();
+    let Some(new) = ledger::placed(&page, &format!("\n{table}\n{how}\n\n")) else {
+        bail!("{} has no marks between which the ledger would stand; give this project's checkout", readme.display());
+    };
+    write(&checkout.join("docs/results"), accounts, how)?;
+    fs::write(&readme, new).with_context(|| format!("writing {}", readme.display()))
+}

@@ -1,0 +1,66 @@
+//! `headstart lab reproduce` as a user starts it: goes on where it was, writes the ledger, refuses what it cannot do.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const HEADSTART: &str = env!("CARGO_BIN_EXE_headstart");
+
+fn reproduce(out: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(HEADSTART);
+    command.args(["lab", "reproduce", "--quick", "--speed", "sim", "--only", "P1.10", "--out"]).arg(out);
+    command.args(words).output().unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_has_a_result_is_not_run_again_and_the_ledger_names_every_claim() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = reproduce(folder.path(), &[]);
+    assert!(first.status.success() && err(&first).contains("1/1 connect-model\n"), "{first:?}");
+    let text = String::from_utf8(first.stdout).unwrap();
+    assert!(text.contains("P1.10") && text.contains("not measured"), "{text}");
+
+    let second = reproduce(folder.path(), &["--json"]);
+    assert!(second.status.success() && err(&second).contains("1/1 connect-model: has a result"), "{second:?}");
+    let object: serde_json::Value = serde_json::from_slice(&second.stdout).unwrap();
+    let claims = object["claims"].as_array().unwrap();
+    let of = |id: &str| claims.iter().find(|claim| claim["id"] == id).unwrap();
+    assert!(of("P1.10")["verdict"].is_string() && !of("P1.10")["rows"].as_array().unwrap().is_empty(), "{object}");
+    assert!(of("P1.1")["verdict"].is_null(), "it was not asked for");
+
+    let other = reproduce(folder.path(), &["--seed", "2"]);
+    assert!(err(&other).contains("1/1 connect-model\n"), "another seed is another result: {other:?}");
+    let page = fs::read_to_string(folder.path().join("claims.md")).unwrap();
+    assert!(page.contains("### P1.10 (paper 1") && page.contains("seed 2"), "{page}");
+}
+
+#[test]
+fn a_checkout_gets_the_ledger_between_its_marks_and_another_folder_is_left_alone() {
+    let (folder, checkout) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (readme, docs) = (checkout.path().join("README.md"), checkout.path().to_str().unwrap());
+    fs::write(&readme, "not ours\n").unwrap();
+    let refused = reproduce(folder.path(), &["--docs", docs]);
+    assert!(!refused.status.success() && err(&refused).contains("no marks"), "{refused:?}");
+    assert_eq!(fs::read_to_string(&readme).unwrap(), "not ours\n");
+    assert!(!checkout.path().join("docs").exists());
+
+    let ours = include_str!("../../../README.md");
+    fs::write(&readme, ours).unwrap();
+    let written = reproduce(folder.path(), &["--docs", docs]);
+    assert!(written.status.success(), "{written:?}");
+    let page = fs::read_to_string(&readme).unwrap();
+    assert!(page.contains("| P1.10 |") && page.starts_with("# headstart\n") && page.ends_with(&ours[ours.len() - 80..]));
+    assert!(checkout.path().join("docs/results/claims.json").exists());
+}
+
+#[test]
+fn what_nothing_measures_is_refused_with_what_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = reproduce(folder.path(), &["--only", "P9.9"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(err(&output).contains("\"P9.9\"") && err(&output).contains("connect-overhead (P1.1"), "{output:?}");
+}

@@ -1,0 +1,257 @@
+//! The ledger: what became of every claim of the papers, out of the results of all experiments that measure one.
+//!
+//! A claim's verdict is that of its rows, by the paper's own arm first: a claim is contradicted where what the paper
+//! proposes did not show the effect, whatever others did. Reads outcomes, measures nothing.
+
+use super::number::{self, NONE};
+use super::summary::interval;
+use super::table::{Kind, Table};
+use crate::experiment::{Claim, Claims, Direction, Outcome, Row, Verdict};
+use headstart_core::connect::race;
+use serde_json::{Value, json};
+
+/// Where the ledger stands between its marks in a page that is kept by hand.
+const MARKS: [&str; 2] = ["<!-- ledger: written by `headstart lab reproduce --docs` -->", "<!-- end of ledger -->"];
+
+/// A claim and what was measured for it.
+#[derive(Clone, Debug)]
+pub struct Account<'a> {
+    /// The claim.
+    pub claim: &'a Claim,
+    /// The outcome of its experiment, if that was run.
+    pub outcome: Option<&'a Outcome>,
+    /// Its rows in that outcome.
+    pub rows: Vec<&'a Row>,
+}
+
+impl Account<'_> {
+    /// What the rows say about the claim; none where it has no row.
+    ///
+    /// Only rows of the paper's own arms count where there are some that were judged. Contradicted if one of them is; else
+    /// exceeded if all are, reproduced if one of them is either; instrument only where none decides.
+    pub fn verdict(&self) -> Option<Verdict> {
+        let own = |r: &&&Row| self.claim.figures.iter().any(|f| f.arm == r.arm);
+        let judged: Vec<Verdict> = match self.rows.iter().filter(own).filter_map(|r| r.verdict).collect::<Vec<_>>() {
+            none if none.is_empty() => self.rows.iter().filter_map(|r| r.verdict).collect(),
+            some => some,
+        };
+        let any = |verdict| judged.contains(&verdict);
+        Some(match judged.as_slice() {
+            [] if self.rows.is_empty() => return None,
+            _ if any(Verdict::Contradicted) => Verdict::Contradicted,
+            [_, ..] if judged.iter().all(|v| *v == Verdict::Exceeded) => Verdict::Exceeded,
+            _ if any(Verdict::Reproduced) || any(Verdict::Exceeded) => Verdict::Reproduced,
+            _ => Verdict::InstrumentOnly,
+        })
+    }
+
+    /// The row that stands for the claim: of the paper's arm and with its figure, where there is one.
+    fn first(&self) -> Option<&Row> {
+        let rank = |r: &Row| {
+            let own = self.claim.figures.iter().any(|f| f.arm == r.arm && Some(&f.baseline) == r.baseline_arm.as_ref());
+            (r.paper.is_none(), !own, r.ratio.is_none())
+        };
+        self.rows.iter().copied().min_by_key(|r| rank(r))
+    }
+
+    /// The best row beside `first`: of whatever arm a host can have, under the same condition and against the same baseline.
+    fn best(&self, first: &Row) -> Option<&Row> {
+        let same = |r: &Row| {
+            (&r.condition, &r.metric, &r.baseline_arm) == (&first.condition, &first.metric, &first.baseline_arm)
+        };
+        let possible = |r: &Row| race::ALL.iter().all(|race| race.name != r.arm || !race.lab_only);
+        let key = |r: &Row| r.ratio.map(|ratio| if self.claim.better == Direction::Lower { ratio } else { -ratio });
+        let rows = self.rows.iter().copied().filter(|r| same(r) && possible(r));
+        rows.filter_map(|r| Some((key(r)?, r))).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, r)| r)
+    }
+
+    fn count(&self) -> String {
+        let count = |verdict| self.rows.iter().filter(|r| r.verdict == Some(verdict)).count();
+        let all = [Verdict::Exceeded, Verdict::Reproduced, Verdict::Contradicted, Verdict::InstrumentOnly];
+        let parts = all.iter().map(|v| (count(*v), v)).filter(|(n, _)| *n > 0).map(|(n, v)| format!("{n} {v}"));
+        match parts.collect::<Vec<_>>() {
+            none if none.is_empty() => format!("{} not judged", self.rows.len()),
+            some => some.join(", "),
+        }
+    }
+}
+
+/// An account of every claim, in the order of the file.
+pub fn accounts<'a>(claims: &'a Claims, outcomes: &'a [Outcome]) -> Vec<Account<'a>> {
+    let account = |claim: &'a Claim| {
+        let outcome = outcomes.iter().find(|o| Some(&o.experiment) == claim.experiment.as_ref());
+        let rows = outcome.iter().flat_map(|o| &o.rows).filter(|r| r.claim.as_ref() == Some(&claim.id)).collect();
+        Account { claim, outcome, rows }
+    };
+    claims.all.iter().map(account).collect()
+}
+
+/// A line a claim: the paper's ratio, that of the paper's way here, that of the best way here, and the verdict.
+pub fn table(accounts: &[Account<'_>]) -> Table {
+    let mut table = Table::new(
+        "Every claim",
+        &[
+            ("Claim", Kind::Text),
+            ("The paper says", Kind::Text),
+            ("Condition", Kind::Text),
+            ("Paper", Kind::Number),
+            ("Its way here", Kind::Number),
+            ("Best here", Kind::Text),
+            ("Verdict", Kind::Verdict),
+            ("Rows", Kind::Text),
+        ],
+    );
+    for account in accounts {
+        let first = account.first();
+        let (claim, none) = (account.claim, || NONE.to_owned());
+        let ratio = |r: &Row| {
+            let of = r.ratio.map(number::ratio)?;
+            Some(r.interval.map_or_else(|| of.clone(), |i| format!("{of} ({})", interval(i))))
+        };
+        let state = match (account.verdict(), account.outcome, &claim.experiment) {
+            (Some(verdict), Some(outcome), _) if !outcome.valid => format!("{verdict} (run not valid)"),
+            (Some(verdict), ..) => verdict.to_string(),
+            (None, _, Some(_)) => "not measured".to_owned(),
+            (None, ..) => "planned".to_owned(),
+        };
+        let best = first.and_then(|first| account.best(first));
+        table.push([
+            claim.id.clone(),
+            claim.what.clone(),
+            first.map_or_else(none, |r| format!("{}: {}", r.condition, r.metric)),
+            first.and_then(|r| r.paper).map_or_else(none, number::ratio),
+            first.and_then(ratio).unwrap_or_else(none),
+            best.map_or_else(none, |r| format!("{} {}", r.arm, r.ratio.map_or_else(none, number::ratio))),
+            state,
+            if account.rows.is_empty() { none() } else { account.count() },
+        ]);
+    }
+    table
+}
+
+/// The page `claims.md`: the table, how it came about, and what to run to see any of it again.
+pub fn markdown(accounts: &[Account<'_>], how: &str) -> String {
+    let mut out = format!(
+        "# Every claim of the papers\n\n{how}\n\nRatios are arm / baseline with their 95 % intervals; *its way here* is \
+         what the paper proposes, measured here; *best here* is the best of all arms under the same condition. A verdict \
+         is by one rule (`experiment::verdict`), fixed beforehand.\n\n{}\n## Evidence\n",
+        table(accounts).to_markdown()
+    );
+    for account in accounts {
+        let Some(name) = &account.claim.experiment else { continue };
+        let source = account.claim.source.as_deref().map_or_else(String::new, |s| format!(", {s}"));
+        out += &format!(
+            "\n### {} (paper {}{source})\n\n{}\n\n`headstart lab run {name}`{}\n\n",
+            account.claim.id,
+            account.claim.paper,
+            super::escape::markdown(&account.claim.what),
+            account.outcome.and_then(|o| o.device.as_ref()).map_or_else(String::new, |d| format!(", {}", d.date)),
+        );
+        if account.rows.is_empty() {
+            out += "Not measured.\n";
+        } else {
+            out += &super::summary::comparisons("", account.rows.iter().copied()).without_column("Claim").to_markdown();
+        }
+    }
+    out
+}
+
+/// The ledger for programs: one object.
+pub fn json(accounts: &[Account<'_>], how: &str) -> Value {
+    let claim = |a: &Account<'_>| {
+        json!({
+            "id": a.claim.id,
+            "experiment": a.claim.experiment,
+            "planned": a.claim.planned,
+            "verdict": a.verdict(),
+            "valid": a.outcome.map(|o| o.valid),
+            "date": a.outcome.and_then(|o| o.device.as_ref()).map(|d| &d.date),
+            "commit": a.outcome.and_then(|o| o.device.as_ref()).and_then(|d| d.commit.as_ref()),
+            "rows": a.rows,
+        })
+    };
+    json!({ "version": 1, "how": how, "claims": accounts.iter().map(claim).collect::<Vec<_>>() })
+}
+
+/// `page` with `ledger` in place of what stands between its marks; none if it has no marks, or not in this order.
+pub fn placed(page: &str, ledger: &str) -> Option<String> {
+    let from = page.find(MARKS[0])? + MARKS[0].len();
+    let to = from + page[from..].find(MARKS[1])?;
+    Some(format!("{}\n{}{}", &page[..from], ledger, &page[to..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Interval;
+
+    fn row(arm: &str, ratio: f64, verdict: Verdict) -> Row {
+        Row {
+            claim: Some("P1.1".into()),
+            baseline_arm: Some("sequential".into()),
+            baseline: Some(100.0),
+            ratio: Some(ratio),
+            interval: Some(Interval { lo: ratio, hi: ratio }),
+            paper: Some(0.64),
+            verdict: Some(verdict),
+            ..Row::measured("lte", "DNS lookup time, p75", "ms", arm, 100.0 * ratio)
+        }
+    }
+
+    fn outcome(rows: Vec<Row>) -> Outcome {
+        Outcome { rows, ..Outcome::new("connect-overhead", 1) }
+    }
+
+    fn verdict(rows: Vec<Row>) -> Option<Verdict> {
+        let (claims, outcomes) = (Claims::built_in().unwrap(), [outcome(rows)]);
+        let account = accounts(&claims, &outcomes).into_iter().find(|a| a.claim.id == "P1.1").unwrap();
+        account.verdict()
+    }
+
+    #[test]
+    fn the_papers_own_way_decides_and_one_contradiction_of_it_is_enough() {
+        use Verdict::{Contradicted, Exceeded, InstrumentOnly, Reproduced};
+        let (own, ours) = ("simultaneous", "adaptive");
+        assert_eq!(verdict(vec![]), None);
+        assert_eq!(verdict(vec![row(own, 0.6, Reproduced), row(ours, 1.2, Contradicted)]), Some(Reproduced));
+        assert_eq!(verdict(vec![row(own, 1.2, Contradicted), row(own, 0.6, Reproduced)]), Some(Contradicted));
+        assert_eq!(verdict(vec![row(own, 0.5, Exceeded), row(own, 0.5, Exceeded)]), Some(Exceeded));
+        assert_eq!(verdict(vec![row(own, 0.5, Exceeded), row(own, 0.9, InstrumentOnly)]), Some(Reproduced));
+        assert_eq!(verdict(vec![row(ours, 0.5, Exceeded)]), Some(Exceeded), "nobody measured the paper's way");
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_every_claim_measured_or_not() {
+        let claims = Claims::built_in().unwrap();
+        let outcomes =
+            [outcome(vec![row("adaptive", 0.5, Verdict::Exceeded), row("simultaneous", 0.6, Verdict::Reproduced)])];
+        let accounts = accounts(&claims, &outcomes);
+        let text = table(&accounts).to_markdown();
+        assert_eq!(text.lines().count(), 2 + claims.all.len());
+        let line = text.lines().find(|l| l.starts_with("| P1.1 ")).unwrap();
+        assert!(line.contains("| 0.64 | 0.60 (0.60 to 0.60) | adaptive 0.50 | reproduced |"), "{line}");
+        assert!(text.lines().any(|l| l.starts_with("| P1.2 ") && l.contains("not measured")), "{text}");
+        let object = json(&accounts, "how");
+        assert_eq!(object["claims"].as_array().unwrap().len(), claims.all.len());
+        assert_eq!(object["claims"][0]["verdict"], "reproduced");
+        assert!(markdown(&accounts, "how").contains("### P1.1 (paper 1"));
+    }
+
+    #[test]
+    fn the_best_is_never_an_arm_that_only_the_lab_can_have() {
+        let claims = Claims::built_in().unwrap();
+        let rows = vec![row("simultaneous", 0.6, Verdict::Reproduced), row("oracle", 0.3, Verdict::Exceeded)];
+        let outcomes = [outcome(rows)];
+        let text = table(&accounts(&claims, &outcomes)).to_markdown();
+        assert!(text.contains("| simultaneous 0.60 |"), "{text}");
+    }
+
+    #[test]
+    fn a_page_keeps_what_stands_around_the_ledger() {
+        let page = format!("before\n{}\nold\n{}\nafter\n", MARKS[0], MARKS[1]);
+        let new = placed(&page, "new\n").unwrap();
+        assert_eq!(new, format!("before\n{}\nnew\n{}\nafter\n", MARKS[0], MARKS[1]));
+        assert_eq!(placed(&new, "new\n").as_deref(), Some(new.as_str()));
+        assert_eq!(placed("no marks", "new"), None);
+    }
+}
