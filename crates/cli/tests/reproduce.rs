@@ -53,7 +53,9 @@ fn a_checkout_gets_the_ledger_between_its_marks_and_another_folder_is_left_alone
     let written = reproduce(folder.path(), &["--docs", docs]);
     assert!(written.status.success(), "{written:?}");
     let page = fs::read_to_string(&readme).unwrap();
-    assert!(page.contains("| P1.10 |") && page.starts_with("# headstart\n") && page.ends_with(&ours[ours.len() - 80..]));
+    assert!(
+        page.contains("| P1.10 |") && page.starts_with("# headstart\n") && page.ends_with(&ours[ours.len() - 80..])
+    );
     assert!(checkout.path().join("docs/results/claims.json").exists());
 }
 
