@@ -90,7 +90,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         None => Trust::Host,
     };
     let quiet = args.quiet || (to_stdout && std::io::stdout().is_terminal());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // What comes is written by this thread, which may have to wait for a reader or a disk; the connection lives on in others.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     // Where the kernel tells nothing of it, all networks are one.
     let network = headstart_io::surroundings::look(&[]).map(|seen| seen.network()).unwrap_or_default();
     let paths = Arc::new(args.paths.open(network, None)?);

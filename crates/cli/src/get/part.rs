@@ -5,7 +5,7 @@ use crate::exit::Usage;
 use anyhow::Context as _;
 use hyper::header::{self, HeaderMap};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Write, stdout};
+use std::io::{ErrorKind, Write, stdout};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -53,12 +53,11 @@ impl Place {
             Self::File(path) => path,
         };
         let (part, about) = (beside(path, PART), beside(path, ABOUT));
-        let aside = beside(path, ASIDE);
-        let set_aside = part.metadata().is_ok_and(|found| found.len() > 0);
-        if set_aside {
+        let mut aside = None;
+        if part.metadata().is_ok_and(|found| found.len() > 0) {
             // Another fetch may be at work on it.
             drop(taken(OpenOptions::new().append(true), &part)?);
-            std::fs::rename(&part, &aside).with_context(|| format!("setting {} aside", part.display()))?;
+            aside = Some(set_aside(path, &part)?);
         }
         let file = taken(OpenOptions::new().write(true).create(true).truncate(false), &part)?;
         file.set_len(0).with_context(|| format!("emptying {}", part.display()))?;
@@ -73,7 +72,7 @@ impl Place {
             // It could not be gone on with: what is there might be of another version.
             None => _ = std::fs::remove_file(&about),
         }
-        let note = set_aside.then(|| format!("what was there of an earlier fetch is now {}", aside.display()));
+        let note = aside.map(|aside| format!("what was there of an earlier fetch is now {}", aside.display()));
         Ok((Sink::Part { file, path: path.clone() }, note))
     }
 
@@ -108,6 +107,30 @@ fn taken(options: &OpenOptions, path: &Path) -> anyhow::Result<File> {
     }
 }
 
+/// Names what is at `part` otherwise, by a name that nothing has; that name.
+fn set_aside(path: &Path, part: &Path) -> anyhow::Result<PathBuf> {
+    for number in 1..=MOST_ASIDE {
+        let aside = beside(path, &if number == 1 { ASIDE.to_owned() } else { format!("{ASIDE}{number}") });
+        // A link is made only where nothing is: what another process sets aside meanwhile stays, too.
+        match std::fs::hard_link(part, &aside) {
+            Ok(()) => {
+                std::fs::remove_file(part).with_context(|| format!("setting {} aside", part.display()))?;
+                return Ok(aside);
+            }
+            Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
+            // A file system without links.
+            Err(_) if !aside.exists() => {
+                std::fs::rename(part, &aside).with_context(|| format!("setting {} aside", part.display()))?;
+                return Ok(aside);
+            }
+            Err(_) => {}
+        }
+    }
+    anyhow::bail!("{} was set aside {MOST_ASIDE} times already: remove what is not needed of it", part.display())
+}
+
+/// Parts that are set aside beside each other.
+const MOST_ASIDE: u32 = 1000;
 const PART: &str = ".part";
 const ABOUT: &str = ".part.json";
 const ASIDE: &str = ".part~";
@@ -239,6 +262,11 @@ mod tests {
         assert!(note.unwrap().contains("f.part~"));
         assert_eq!(std::fs::read(scratch.0.join("f.part~")).unwrap(), b"old");
         assert_eq!(place.begun("https://x/"), None, "a weak tag says nothing of bytes");
+        std::fs::write(scratch.0.join("f.part"), "older").unwrap();
+        let (_, note) = place.begin("https://x/", &headers("\"3\"")).unwrap();
+        assert!(note.unwrap().contains("f.part~2"));
+        let aside = ["f.part~", "f.part~2"].map(|name| std::fs::read(scratch.0.join(name)).unwrap());
+        assert_eq!(aside, [b"old".to_vec(), b"older".to_vec()]);
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub fn answer(site: &Site, method: &Method, uri: &Uri, headers: &HeaderMap) -> R
         Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         Ok(target) => match site.find(&target) {
             Found::File(file) => of_file(file, method, headers),
+            Found::Folder(_, _) if !is_still(None, headers) => outdated(),
             Found::Folder(entries, more) => {
                 let page = listing::page(&decoded(&target), entries, more);
                 let mut answer = text(StatusCode::OK, page);
@@ -90,6 +91,9 @@ fn of_file(file: Opened, method: &Method, headers: &HeaderMap) -> Response<Body>
     set(&mut answer, header::ETAG, &file.tag);
     set(&mut answer, header::LAST_MODIFIED, &modified);
     set(&mut answer, header::ACCEPT_RANGES, "bytes");
+    if !is_still(Some(&file), headers) {
+        return outdated();
+    }
     if is_unchanged(&file, headers) {
         *answer.status_mut() = StatusCode::NOT_MODIFIED;
         return answer;
@@ -117,6 +121,25 @@ fn of_file(file: Opened, method: &Method, headers: &HeaderMap) -> Response<Body>
     answer.headers_mut().insert(header::CONTENT_LENGTH, (to - from).into());
     *answer.body_mut() = Body::File(Chunks::new(file.file, from, to));
     answer
+}
+
+fn outdated() -> Response<Body> {
+    text(StatusCode::PRECONDITION_FAILED, "this is not what it was any more\n".to_owned())
+}
+
+/// Whether it is what the client takes it for: If-Match, and only without it If-Unmodified-Since (RFC 9110, sections 13.1.1,
+/// 13.1.4 and 13.2.2). A page that is made for each request (`None`) has neither tag nor date.
+fn is_still(file: Option<&Opened>, headers: &HeaderMap) -> bool {
+    let mut tags = headers.get_all(header::IF_MATCH).iter().peekable();
+    if tags.peek().is_some() {
+        // The strong comparison: a weak tag is nobody's.
+        let ours = |tag: &str| file.is_some_and(|file| tag.trim() == file.tag);
+        return tags.filter_map(|list| list.to_str().ok()).any(|list| list.trim() == "*" || list.split(',').any(ours));
+    }
+    match (file, headers.get(header::IF_UNMODIFIED_SINCE).and_then(date)) {
+        (Some(file), Some(since)) => file.modified <= since,
+        _ => true,
+    }
 }
 
 /// Whether the client has it already: If-None-Match, and only without it If-Modified-Since (RFC 9110, section 13.2.2).
@@ -223,6 +246,26 @@ mod tests {
         assert_eq!(again(header::IF_MODIFIED_SINCE, "Sun, 06 Nov 1994 08:49:37 GMT"), 200);
         let both = [(header::IF_NONE_MATCH, "\"x\""), (header::IF_MODIFIED_SINCE, &date[..])];
         assert_eq!(get(&site, "/file.txt", &both).status(), 200, "the tag alone decides");
+    }
+
+    #[test]
+    fn what_is_not_what_the_client_takes_it_for_is_not_sent() {
+        let (_scratch, site) = site("match");
+        let first = get(&site, "/file.txt", &[]);
+        let (tag, date) = (says(&first, header::ETAG), says(&first, header::LAST_MODIFIED));
+        let (old, new) = ("Sun, 06 Nov 1994 08:49:37 GMT", &date[..]);
+        let status = |headers: &[(header::HeaderName, &str)]| get(&site, "/file.txt", headers).status().as_u16();
+        let matching = |value: &str| status(&[(header::IF_MATCH, value)]);
+        assert_eq!((matching(&tag), matching(&format!("\"x\" , {tag}")), matching("*")), (200, 200, 200));
+        assert_eq!((matching("\"x\""), matching(&format!("W/{tag}")), matching("")), (412, 412, 412));
+        let unmodified = |value: &str| status(&[(header::IF_UNMODIFIED_SINCE, value)]);
+        assert_eq!((unmodified(new), unmodified(old), unmodified("no date")), (200, 412, 200));
+        assert_eq!(status(&[(header::IF_MATCH, &tag), (header::IF_UNMODIFIED_SINCE, old)]), 200, "the tag decides");
+        assert_eq!(status(&[(header::IF_MATCH, "\"x\""), (header::IF_NONE_MATCH, &tag)]), 412, "it comes first");
+        assert_eq!(status(&[(header::IF_MATCH, "\"x\""), (header::RANGE, "bytes=0-1")]), 412);
+        assert_eq!(get(&site, "/none", &[(header::IF_MATCH, "\"x\"")]).status(), 404, "only what would be sent");
+        assert_eq!(get(&site, "/", &[(header::IF_MATCH, "\"x\"")]).status(), 412, "a listing has no tag");
+        assert_eq!(get(&site, "/", &[(header::IF_MATCH, "*"), (header::IF_UNMODIFIED_SINCE, old)]).status(), 200);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::Serving;
 use super::answer::{Body, answer};
 use super::borrowed::Borrowed;
+use super::bounded::Bounded;
 use h3::error::Code;
 use h3::server::RequestResolver;
 use headstart_quic::adapter::Watch;
@@ -16,7 +17,10 @@ use tokio::task::JoinSet;
 /// Bytes of the head of a request: as much as browsers send with all their cookies.
 const MOST_HEAD: u64 = 64 * 1024;
 
-type Quic = h3_quinn::Connection;
+/// Bytes of a stream that may come before they are looked at.
+const RECEIVED: u32 = 128 * 1024;
+
+type Quic = Bounded<h3_quinn::Connection>;
 
 /// Serves whoever connects to `endpoint`, until it is to end; what has begun then is still sent.
 pub async fn serve(endpoint: Endpoint, serving: Serving) {
@@ -64,6 +68,9 @@ async fn admit(incoming: Incoming, serving: Serving) {
     let mut transport = TransportConfig::default();
     transport.max_concurrent_bidi_streams(128u32.into());
     let watch = plan.apply(&mut transport);
+    // Clients have little to say; what they say unasked is not to fill the memory of the host.
+    transport.max_concurrent_uni_streams(8u32.into());
+    transport.stream_receive_window(RECEIVED.into()).receive_window((8 * RECEIVED).into());
     let mut config = serving.quic.clone();
     config.transport_config(Arc::new(transport));
     let told = Told { watch: watch.clone(), rule: paths.memory.options().rule.name, remembered };
@@ -103,7 +110,7 @@ impl Told {
 async fn connection(opened: Connection, serving: Serving, told: Told) {
     let mut builder = h3::server::builder();
     builder.max_field_section_size(MOST_HEAD);
-    let Ok(mut http) = builder.build::<_, Bytes>(Quic::new(opened)).await else { return };
+    let Ok(mut http) = builder.build::<_, Bytes>(Quic::new(h3_quinn::Connection::new(opened))).await else { return };
     let mut requests = JoinSet::new();
     let stopped = serving.clone();
     let mut stopped = pin!(stopped.stopped());

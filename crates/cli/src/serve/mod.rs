@@ -4,6 +4,7 @@
 
 mod answer;
 mod borrowed;
+mod bounded;
 mod certificate;
 mod chunks;
 mod http3;

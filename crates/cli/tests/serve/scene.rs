@@ -5,12 +5,12 @@ use headstart_io::clock::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// The command under test.
 pub const HEADSTART: &str = env!("CARGO_BIN_EXE_headstart");
@@ -202,6 +202,42 @@ fn pass(mut from: TcpStream, mut to: TcpStream, left: &AtomicU64) {
     }
     let _ = to.shutdown(std::net::Shutdown::Both);
     let _ = from.shutdown(std::net::Shutdown::Both);
+}
+
+/// A relay of datagrams to a server, that counts what the server says.
+pub struct Datagrams {
+    pub address: SocketAddr,
+    /// Bytes of the server's that were passed on.
+    pub passed: Arc<AtomicU64>,
+}
+
+impl Datagrams {
+    /// Between one client and the server at `to`.
+    pub fn start(to: SocketAddr) -> Self {
+        let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        far.connect(to).unwrap();
+        let (address, passed) = (near.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
+        let (client, counted) = (Arc::new(Mutex::new(None)), passed.clone());
+        let (from_client, to_server, told) = (near.try_clone().unwrap(), far.try_clone().unwrap(), client.clone());
+        // Both end with the process of the tests.
+        std::thread::spawn(move || {
+            let mut bytes = [0; 65_536];
+            while let Ok((length, from)) = from_client.recv_from(&mut bytes) {
+                *told.lock().unwrap() = Some(from);
+                let _ = to_server.send(&bytes[..length]);
+            }
+        });
+        std::thread::spawn(move || {
+            let mut bytes = [0; 65_536];
+            while let Ok(length) = far.recv(&mut bytes) {
+                let client: Option<SocketAddr> = *client.lock().unwrap();
+                if client.is_some_and(|client| near.send_to(&bytes[..length], client).is_ok()) {
+                    counted.fetch_add(length as u64, Ordering::SeqCst);
+                }
+            }
+        });
+        Self { address, passed }
+    }
 }
 
 /// Where `program` is; `None`, and a line that says so, if the test must do without.

@@ -1,6 +1,8 @@
 //! What is fetched is what is served, over each version of HTTP, whole or gone on with.
 
-use crate::scene::{HEADSTART, Relay, Scratch, Server, until};
+use crate::scene::{Datagrams, HEADSTART, Relay, Scratch, Server, until};
+use std::io::Read as _;
+use std::sync::atomic::Ordering;
 
 #[test]
 fn a_file_comes_whole_over_every_version_of_http() {
@@ -49,6 +51,22 @@ fn where_quic_does_not_answer_tcp_is_taken() {
     let told = &server.get(&format!("https://{}/file.bin", relay.address), &to, &[]).objects()[0];
     assert_eq!(told["protocol"], "HTTP/2");
     assert!(std::fs::read(to).unwrap() == served);
+}
+
+#[test]
+fn a_reader_that_does_not_read_stops_no_connection() {
+    let scratch = Scratch::new();
+    let served = scratch.file("file.bin", 1_000_000);
+    let server = Server::start(scratch, &[]);
+    let relay = Datagrams::start(server.address);
+    let mut get = server.scratch.command(HEADSTART);
+    get.args(["get", "-q", "--http", "3", "--ca", &server.cert(), &format!("https://{}/file.bin", relay.address)]);
+    let mut get = get.spawn().unwrap();
+    // A pipe holds 64 KiB, a first window less: all the rest is acknowledged while nobody reads.
+    until("everything has come", || relay.passed.load(Ordering::SeqCst) > 1_000_000);
+    let mut fetched = Vec::new();
+    get.stdout.take().unwrap().read_to_end(&mut fetched).unwrap();
+    assert!(get.wait().unwrap().success() && fetched == served);
 }
 
 #[test]
