@@ -55,10 +55,14 @@ impl Lane {
         self.kept.get_mut(usize::try_from(seq.checked_sub(self.base)?).ok()?)
     }
 
+    /// A message that is kept.
+    pub fn kept(&self, seq: u64) -> Option<&Outgoing> {
+        self.kept.get(usize::try_from(seq.checked_sub(self.base)?).ok()?)
+    }
+
     /// Whether the peer has the message, or nobody needs it any more.
     pub fn is_done(&self, seq: u64) -> bool {
-        let at = seq.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
-        at.and_then(|at| self.kept.get(at)).is_none_or(|message| message.done)
+        self.kept(seq).is_none_or(|message| message.done)
     }
 
     /// Messages that are on their way.

@@ -13,6 +13,9 @@ use std::cmp::Reverse;
 /// round trip (RFC 8985, section 6.2, step 4), and no less than timers and schedulers take.
 const REORDERING: u32 = 4;
 const LEAST_REORDERING: Duration = Duration::from_millis(4);
+/// Of what is overdue on a connection, and of what is not, so much is looked at for a message at most: more than a segment
+/// holds, and the rest is looked at with the next. Ours.
+const LOOKED_AT: usize = 32;
 /// How often patience is widened at most, and after how many losses it begins anew (RFC 8985, section 6.2, step 4, which
 /// says 16 for the latter).
 const MOST_TOLERANCE: u32 = 8;
@@ -78,15 +81,20 @@ impl Messenger {
         let mut candidates = std::mem::take(&mut self.carried);
         candidates.clear();
         for (k, wire) in self.wires.iter().enumerate().filter(|(k, _)| *k != at) {
-            let unacknowledged = wire.flights.iter().filter(|flight| flight.end > wire.kernel_has);
-            candidates.extend(unacknowledged.map(|flight| (flight.sent, flight.message, k)));
+            let wanted = |flight: &&Flight| {
+                let (lane, seq) = flight.message;
+                flight.end > wire.kernel_has && !self.lanes[lane].is_done(seq)
+            };
+            let may_go = |flight: &&Flight| self.may_go(flight, at);
+            let is_overdue = |flight: &Flight| wire.overtaken || flight.sent + patience <= now;
+            // What is overdue comes first in a connection, and what is fresh last: neither is looked for in all of it.
+            let overdue = wire.flights.iter().take_while(|flight| is_overdue(flight));
+            let fresh = wire.flights.iter().rev().take_while(|flight| !is_overdue(flight));
+            let overdue = overdue.filter(wanted).take(LOOKED_AT).filter(may_go);
+            let fresh = fresh.filter(wanted).take(LOOKED_AT).filter(may_go).take(newest);
+            candidates.extend(overdue.chain(fresh).map(|flight| (flight.sent, flight.message, k)));
         }
-        candidates.retain(|(_, (lane, seq), _)| {
-            !self.lanes[*lane].is_done(*seq)
-                && !self.lanes[*lane].is_overtaken(*seq)
-                && !self.wires[at].flights.iter().any(|flight| flight.message == (*lane, *seq))
-        });
-        // The newest first; of one that went over several connections, its last time.
+        // The newest first; one that went over several connections at once is there for each.
         candidates.sort_unstable_by_key(|(sent, message, _)| Reverse((message.1, *sent)));
         candidates.dedup_by_key(|(_, message, _)| *message);
         let mut fresh = 0;
@@ -110,6 +118,16 @@ impl Messenger {
             self.write(now, at, *message, out);
         }
         self.carried = candidates;
+    }
+
+    /// Whether a message may go again over connection `at`: this was the last time that it went, it was not overtaken, and it is
+    /// not on its way there already.
+    fn may_go(&self, flight: &Flight, at: usize) -> bool {
+        let (lane, seq) = flight.message;
+        let lane = &self.lanes[lane];
+        let Some(message) = lane.kept(seq).filter(|message| message.last == flight.sent) else { return false };
+        let mut since = self.wires[at].flights.iter().rev().take_while(|there| there.sent >= message.queued);
+        !lane.is_overtaken(seq) && !since.any(|there| there.message == flight.message)
     }
 
     /// Something has arrived: connections with messages from well before it, which have not, are held up.

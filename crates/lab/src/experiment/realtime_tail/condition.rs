@@ -74,7 +74,11 @@ pub const NAMES: &[&str] = &[
     "iid3-r40",
     "iid3-r100",
     "burst",
+    "burst-r60",
+    "burst-r100",
     "outage",
+    "outage-r60",
+    "outage-r100",
     "clean",
     "contended",
     "no-bulk",
@@ -90,16 +94,12 @@ pub const ALL: &[Condition] = &[
     message("iid3-r10", "3 % of packets are lost each way, round trips of 10 ms.", &[leg("delay=5ms,loss=3%", 10)]),
     message("iid3-r40", "3 % of packets are lost each way, round trips of 40 ms.", &[leg("delay=20ms,loss=3%", 40)]),
     message("iid3-r100", "3 % of packets are lost each way, round trips of 100 ms.", &[leg("delay=50ms,loss=3%", 100)]),
-    message(
-        "burst",
-        "Spells of 60 ms, every 2 s on average, take 90 % of the packets of all connections; 20 ms.",
-        &[faded(60)],
-    ),
-    message(
-        "outage",
-        "Spells of 150 ms, every 2 s on average, take 90 % of the packets of all connections; 20 ms.",
-        &[faded(150)],
-    ),
+    message("burst", "Spells of 60 ms, every 2 s on average, take 90 % of all packets; 20 ms.", &[faded(60, "delay=10ms", 20)]),
+    message("burst-r60", "The same spells with round trips of 60 ms.", &[faded(60, "delay=30ms", 60)]),
+    message("burst-r100", "The same spells with round trips of 100 ms.", &[faded(60, "delay=50ms", 100)]),
+    message("outage", "Spells of 150 ms, every 2 s on average, take 90 % of all packets; 20 ms.", &[faded(150, "delay=10ms", 20)]),
+    message("outage-r60", "The same spells with round trips of 60 ms.", &[faded(150, "delay=30ms", 60)]),
+    message("outage-r100", "The same spells with round trips of 100 ms.", &[faded(150, "delay=50ms", 100)]),
     message("clean", "Nothing is lost, round trips of 20 ms.", &[leg("delay=10ms", 20)]),
     message(
         "contended",
@@ -143,6 +143,6 @@ const fn leg(link: &'static str, rtt: u64) -> Leg {
     Leg { link, rtt, fades: None, bulk: false }
 }
 
-const fn faded(length: u64) -> Leg {
-    Leg { fades: Some(length), ..leg("delay=10ms", 20) }
+const fn faded(length: u64, link: &'static str, rtt: u64) -> Leg {
+    Leg { fades: Some(length), ..leg(link, rtt) }
 }

@@ -7,6 +7,7 @@
 mod condition;
 mod kernel;
 mod rows;
+mod targets;
 
 use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
 use crate::sim::messages::{self, Heard, Sending, TOUCH};
@@ -93,6 +94,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         outcome.method.extend(KERNEL_METHOD.map(str::to_owned));
         over_the_kernel(cx, &wanted, &mut outcome)?;
     }
+    let targets = targets::notes(&outcome);
+    outcome.notes.extend(targets);
     Ok(outcome)
 }
 
@@ -144,8 +147,11 @@ fn over_the_kernel(cx: &Context, wanted: &[&Condition], outcome: &mut Outcome) -
         for doubt in played.doubts {
             outcome.invalidate(format!("{name}: {doubt}"));
         }
+        if let Some(why) = &played.unbundled {
+            outcome.notes.push(format!("{name}: nothing was bundled: {why}."));
+        }
         let arms = kernel::ARMS.iter().zip(played.arms).map(|(name, streams)| Arm { name, streams });
-        let arms: Vec<Arm> = arms.collect();
+        let arms: Vec<Arm> = arms.filter(|arm| arm.name != BUNDLE || played.unbundled.is_none()).collect();
         let streams = arms[0].streams.len();
         match condition.part {
             Part::Message => rows::of_messages(outcome, &name, &arms, cx.seed)?,
@@ -180,7 +186,8 @@ const METHOD: [&str; 3] = [
      single packets are drawn for each. `plain-again` is plain with other draws: what it differs by is noise.",
     "The delay of a message is from when it was made to when the receiving program has it; one that has not come after 5 s \
      counts as 5 s. Techniques that leave values out (reduction) are judged by those that they send, so the age of the \
-     newest value that the receiver has, looked at each 5 ms, stands beside it. Intervals resample whole streams.",
+     newest value that the receiver has, looked at each 5 ms, stands beside it. Intervals resample whole streams. Held up is a \
+     message that took more than 2 ms longer than the fastest of its condition, and hit a stream with such a message.",
     "TCP is the model of `sim::tcp` in three ages: `modern` (RACK-TLP, SACK, acknowledgements at once), `delayed-ack` (the \
      same, the receiver delays them by 40 ms) and `legacy` (NewReno, three duplicates, no probes, delayed acknowledgements, a \
      first window of three segments).",
@@ -190,20 +197,22 @@ const KERNEL_METHOD: [&str; 2] = [
     "In namespaces the sessions of `headstart_realtime` and ordinary sockets run over the kernel's TCP, all ways of sending \
      at the same time on the same emulated link (an overloaded link is overloaded by all of them together), on eight links \
      side by side; a session is used for eight streams (five of the paper's). Packets and bytes are what the kernel counts \
-     for the sender's sockets. `bundle` changes packets outside the programs, and is in virtual time only.",
-    "`delayed-ack` and `legacy` receivers are put back into the mode that delays acknowledgements after each read; `legacy` \
+     for the sender's sockets. For `bundle` the rule of `headstart up --bundle` hands small segments of all ways of sending to \
+     the experiment, which bundles those of one: that trip is part of every delay, and what is bundled is in no count of bytes.",
+    "Cells begin one after the other within an interval. `delayed-ack` and `legacy` receivers are put back into the mode that delays acknowledgements after each read; `legacy` \
      has neither SACK nor RACK nor tail loss probes, but the first window of today.",
 ];
 
 const NOTES: [&str; 4] = [
     "`udp-redundant` is the floor: UDP, each datagram with the last three messages. `udp-all` is the bound for whoever sends when \
      messages are made: each datagram has the last ten, so that the first to get through brings all that were lost.",
-    "`burst`: a spell of 60 ms takes two messages of sixty-nine, fewer than one of twenty, so plain TCP's 95th percentile is the way \
-     itself where what follows is not held up for long, and nothing can be below it: the ratio is 1 for every way of sending, \
-     the bound included. The 99th percentile tells them apart.",
+    "`burst`: a spell of 60 ms takes two messages of sixty-nine and, where round trips are shorter than an interval, holds up one \
+     more behind them: fewer than one of twenty, so plain TCP's 95th percentile is the way itself, nothing can be below it, and the \
+     ratio is 1 for every way of sending, the bound included; the 99th percentile tells them apart. Where round trips are longer \
+     (`burst-r60`, `burst-r100`), what is held up behind the lost ones reaches the 95th percentile.",
     "`outage`: a spell of 150 ms takes five messages of seventy-two; the 95th percentile lies between the third and the fourth of \
      them, so it is a step of one interval whatever is done, and `udp-all` says where the step is for a way of sending that \
-     loses no time.",
+     loses no time. With longer round trips plain TCP needs one more to repair it.",
     "The paper's numbers are of its rooms, devices and file transfer, which it does not describe; only ratios are compared.",
 ];
 

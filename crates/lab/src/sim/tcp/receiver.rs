@@ -12,6 +12,8 @@ pub(super) struct Receiver {
     stack: Stack,
     next: u64,
     early: BTreeMap<u64, (usize, Vec<u8>)>,
+    /// What lies in `early`, in order; blocks that touch are one.
+    blocks: Vec<(u64, u64)>,
     /// Where the last segment that came early lies: its block is reported first (RFC 2018, section 4).
     latest: u64,
     pub ready: Vec<u8>,
@@ -31,6 +33,7 @@ impl Receiver {
             stack,
             next: 0,
             early: BTreeMap::new(),
+            blocks: Vec::new(),
             latest: 0,
             ready: Vec::new(),
             ack_now: false,
@@ -52,7 +55,11 @@ impl Receiver {
         if segment.seq > self.next {
             // Out of order, told at once (RFC 5681, section 4.2).
             self.latest = segment.seq;
-            self.early.insert(segment.seq, (segment.len, segment.bytes.clone()));
+            // What is here is not given up for less: a bundled segment is longer than the one that is sent again.
+            if self.early.get(&segment.seq).is_none_or(|(len, _)| *len < segment.len) {
+                self.early.insert(segment.seq, (segment.len, segment.bytes.clone()));
+                self.block(segment.seq, end);
+            }
             self.ack_now = true;
             return;
         }
@@ -63,6 +70,8 @@ impl Receiver {
             let (seq, (len, bytes)) = entry.remove_entry();
             self.take(seq, len, &bytes);
         }
+        let taken = self.blocks.partition_point(|(from, _)| *from <= self.next);
+        self.blocks.drain(..taken);
         // A gap was filled, or more than a full segment waits: at once (RFC 5681, section 4.2).
         if filled || self.pending > MSS || !(self.stack.delays_acks || self.ping_pong) {
             self.ack_now = true;
@@ -98,20 +107,25 @@ impl Receiver {
         (self.ack_now, self.ack_at, self.pending) = (false, None, 0);
     }
 
-    pub fn state(&self) -> (u64, [(u64, u64); 3]) {
-        let mut blocks: Vec<(u64, u64)> = Vec::new();
-        if self.stack.sack {
-            for (seq, (len, _)) in &self.early {
-                let end = seq + *len as u64;
-                match blocks.last_mut().filter(|last| *seq <= last.1) {
-                    Some(last) => last.1 = last.1.max(end),
-                    None => blocks.push((*seq, end)),
-                }
-            }
-            if let Some(at) = blocks.iter().position(|(from, to)| (*from..*to).contains(&self.latest)) {
-                blocks[..=at].rotate_right(1);
-            }
+    /// Takes what is between the two into the blocks.
+    fn block(&mut self, mut from: u64, mut to: u64) {
+        let first = self.blocks.partition_point(|(_, end)| *end < from);
+        let mut last = first;
+        while let Some((begin, end)) = self.blocks.get(last).filter(|(begin, _)| *begin <= to) {
+            (from, to) = (from.min(*begin), to.max(*end));
+            last += 1;
         }
-        (self.next, std::array::from_fn(|k| blocks.get(k).copied().unwrap_or((0, 0))))
+        self.blocks.splice(first..last, [(from, to)]);
+    }
+
+    pub fn state(&self) -> (u64, [(u64, u64); 3]) {
+        if !self.stack.sack || self.blocks.is_empty() {
+            return (self.next, [(0, 0); 3]);
+        }
+        let at = self.blocks.partition_point(|(_, to)| *to <= self.latest);
+        let newest = self.blocks.get(at).filter(|(from, _)| *from <= self.latest);
+        let others = self.blocks.iter().enumerate().filter(|(k, _)| newest.is_none() || *k != at).map(|(_, block)| block);
+        let mut blocks = newest.into_iter().chain(others).copied();
+        (self.next, std::array::from_fn(|_| blocks.next().unwrap_or((0, 0))))
     }
 }

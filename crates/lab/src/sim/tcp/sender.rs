@@ -52,6 +52,8 @@ pub(super) struct Sender {
     flying: usize,
     sacked: usize,
     lost: usize,
+    /// No piece before this is to be sent again.
+    lost_from: u64,
     window: f64,
     threshold: f64,
     /// CUBIC: the window before the last reduction, and when that was.
@@ -86,6 +88,7 @@ impl Sender {
             flying: 0,
             sacked: 0,
             lost: 0,
+            lost_from: 0,
             window: f64::from(stack.initial_window),
             threshold: f64::INFINITY,
             most: 0.0,
@@ -143,10 +146,12 @@ impl Sender {
         if self.flying.saturating_sub(gone) as f64 + 1.0 > self.window.floor().max(1.0) {
             return None;
         }
-        if self.lost > 0
-            && let Some(lost) = self.pieces.iter().position(|p| p.lost)
-        {
-            return Some(self.send_again(now, lost));
+        if self.lost > 0 {
+            let from = self.pieces.partition_point(|p| p.seq < self.lost_from);
+            if let Some(lost) = self.pieces.iter().skip(from).position(|p| p.lost) {
+                self.lost_from = self.pieces[from + lost].seq;
+                return Some(self.send_again(now, from + lost));
+            }
         }
         self.send_new(now)
     }
@@ -220,9 +225,13 @@ impl Sender {
         let mut sacked = false;
         if self.stack.sack {
             for (from, to) in segment.sacks.into_iter().filter(|(from, to)| from < to) {
-                for at in 0..self.pieces.len() {
+                let first = self.pieces.partition_point(|p| p.seq < from);
+                for at in first..self.pieces.len() {
                     let piece = &mut self.pieces[at];
-                    if piece.sacked || piece.seq < from || piece.end() > to {
+                    if piece.end() > to {
+                        break;
+                    }
+                    if piece.sacked {
                         continue;
                     }
                     self.flying -= usize::from(!piece.lost);
@@ -301,6 +310,7 @@ impl Sender {
             let due = piece.sent + rack.rtt + window;
             if due <= now {
                 piece.lost = true;
+                self.lost_from = self.lost_from.min(piece.seq);
                 self.flying -= 1;
                 self.lost += 1;
                 lost = true;
@@ -332,6 +342,7 @@ impl Sender {
     fn lose_first(&mut self) {
         if let Some(first) = self.pieces.front_mut().filter(|p| !p.lost) {
             first.lost = true;
+            self.lost_from = self.lost_from.min(first.seq);
             self.flying -= 1;
             self.lost += 1;
         }
@@ -385,6 +396,7 @@ impl Sender {
                 // RFC 8985, section 6.3: the first, and what is older than a round trip.
                 if at == 0 || !self.stack.sack || piece.sent + rtt <= now {
                     piece.lost = true;
+                    self.lost_from = self.lost_from.min(piece.seq);
                     self.flying -= 1;
                     self.lost += 1;
                 }

@@ -22,6 +22,8 @@ const BULK: usize = 64 << 10;
 
 /// One thread, in the node's namespace, does all that the node does.
 fn runtime() -> anyhow::Result<Runtime> {
+    // Where the kernel does not know of it, turns are as long as others'.
+    let _ = headstart_io::sys::schedule::short_turns(super::TURN);
     Builder::new_current_thread().enable_all().build().context("starting a node of the streams")
 }
 
@@ -70,6 +72,8 @@ async fn one_cell(plan: Plan, cell: usize) -> anyhow::Result<()> {
     if plan.bulk {
         tokio::time::sleep(START_WITH_BULK).await;
     }
+    // So that the messages of all cells are not made at one moment.
+    tokio::time::sleep(TOUCH.interval * cell as u32 / plan.size.cells as u32).await;
     for _ in 0..plan.size.streams {
         one_stream(&plan, cell, &mut nears).await?;
     }

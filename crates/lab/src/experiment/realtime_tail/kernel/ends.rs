@@ -1,7 +1,7 @@
 //! The two ends of a hop for each way of sending: an ordinary socket, a session, or datagrams.
 
 use super::socket::{Counter, Stream, Traffic};
-use crate::experiment::realtime_tail::{CONTROL, DATAGRAMS, PLAIN};
+use crate::experiment::realtime_tail::{ALL_LOST, BUNDLE, CONTROL, DATAGRAMS, ORACLE, PLAIN};
 use crate::sim::messages::{REPEATED, TOUCH, UDP_HEADERS};
 use crate::sim::tcp::Stack;
 use anyhow::Context as _;
@@ -21,8 +21,22 @@ pub enum Near {
     Plain(Stream, Counter),
     /// A session of this number of connections.
     Session(Session, Lane, Counter, usize),
-    /// Each datagram with the messages before; `None` where datagrams are passed on as they are.
-    Datagrams(UdpSocket, Option<Vec<u8>>, Traffic),
+    /// Each datagram with so many messages, the last ones; `None` where datagrams are passed on as they are.
+    Datagrams(UdpSocket, Option<(usize, Vec<u8>)>, Traffic),
+}
+
+/// Messages in a datagram of a way of sending; none if it sends no datagrams.
+fn repeated(arm: &str) -> Option<usize> {
+    match arm {
+        DATAGRAMS => Some(REPEATED as usize),
+        ORACLE => Some(ALL_LOST as usize),
+        _ => None,
+    }
+}
+
+/// Whether an ordinary socket is all that it takes.
+fn is_plain(arm: &str) -> bool {
+    [PLAIN, CONTROL, BUNDLE].contains(&arm)
 }
 
 impl Near {
@@ -30,13 +44,13 @@ impl Near {
     pub async fn open(arm: &str, to: SocketAddr, stack: Stack, first: bool) -> anyhow::Result<Self> {
         let counter = Counter::default();
         match arm {
-            PLAIN | CONTROL => Ok(Self::Plain(Stream::connect(to, stack, &counter).await?, counter)),
-            DATAGRAMS => {
-                let socket = UdpSocket::bind("0.0.0.0:0").await?;
-                socket.connect(to).await?;
-                Ok(Self::Datagrams(socket, first.then(Vec::new), Traffic::default()))
-            }
+            arm if is_plain(arm) => Ok(Self::Plain(Stream::connect(to, stack, &counter).await?, counter)),
             name => {
+                if let Some(repeated) = repeated(name) {
+                    let socket = UdpSocket::bind("0.0.0.0:0").await?;
+                    socket.connect(to).await?;
+                    return Ok(Self::Datagrams(socket, first.then(|| (repeated, Vec::new())), Traffic::default()));
+                }
                 let config = Config { technique: name.into(), interval: Some(TOUCH.interval) };
                 let watched = counter.clone();
                 let dial = move || {
@@ -69,9 +83,9 @@ impl Near {
             }
             Self::Datagrams(socket, before, traffic) => {
                 let mut datagram = message.to_vec();
-                if let Some(before) = before {
+                if let Some((repeated, before)) = before {
                     datagram.extend_from_slice(before);
-                    datagram.truncate(REPEATED as usize * TOUCH.bytes);
+                    datagram.truncate(*repeated * TOUCH.bytes);
                     before.clone_from(&datagram);
                 }
                 traffic.packets += 1;
@@ -104,11 +118,11 @@ impl Far {
     /// Listens for `arm`.
     pub async fn bind(arm: &str, at: SocketAddr) -> anyhow::Result<Self> {
         let what = || format!("listening at {at} for {arm}");
-        if arm == DATAGRAMS {
+        if repeated(arm).is_some() {
             return Ok(Self::Datagrams(UdpSocket::bind(at).await.with_context(what)?));
         }
         let listener = TcpListener::bind(at).await.with_context(what)?;
-        Ok(Self::Streams(listener, arm != PLAIN && arm != CONTROL))
+        Ok(Self::Streams(listener, !is_plain(arm)))
     }
 
     /// Hands out what comes, each message of a plain stream or a session, each datagram whole; until the peer leaves.
@@ -143,7 +157,7 @@ impl Far {
                 }
             }
             Self::Datagrams(socket) => {
-                let mut datagram = vec![0; REPEATED as usize * TOUCH.bytes];
+                let mut datagram = vec![0; ALL_LOST as usize * TOUCH.bytes];
                 loop {
                     let length = socket.recv(&mut datagram).await?;
                     if out.send(datagram[..length].to_vec()).is_err() {

@@ -4,12 +4,13 @@
 //! message of a session (handshakes, which may lose packets too) does not count. What never happens here: a time is taken
 //! anywhere but where a program has the message, or a way of sending is spared what the others meet.
 
+mod bundling;
 mod cell;
 mod ends;
 mod record;
 mod socket;
 
-use super::DATAGRAMS;
+use super::{BUNDLE, DATAGRAMS, ORACLE};
 use super::condition::{Condition, Part};
 use crate::netns::{Error, Nodes};
 use crate::scenario::routes::End;
@@ -17,15 +18,16 @@ use crate::scenario::{Invalid, Scenario};
 use crate::sim::messages::Heard;
 use crate::sim::tcp::Stack;
 use anyhow::Context as _;
+use bundling::Bundling;
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use record::Records;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 
-/// Ways of sending that there are over the kernel's TCP: all but bundling, which changes packets outside the programs.
+/// Ways of sending that there are over the kernel's TCP.
 pub const ARMS: &[&str] = &[
     super::PLAIN,
     super::CONTROL,
@@ -35,11 +37,15 @@ pub const ARMS: &[&str] = &[
     "reduction-50+trigger+echo",
     "hedge",
     "auto",
+    BUNDLE,
     DATAGRAMS,
+    ORACLE,
 ];
 
 /// Port of the first way of sending; each has its own.
 const PORT: u16 = 7000;
+/// Turns of the processor that the experiment's threads ask for: to be woken soon is what they need.
+const TURN: Duration = Duration::from_micros(100);
 /// Where the bulk flow comes from.
 const BULK_PORT: u16 = 6999;
 
@@ -78,12 +84,18 @@ pub struct Played {
     pub doubts: Vec<String>,
     /// Congestion control that the sockets used.
     pub congestion_control: String,
+    /// Why nothing was bundled, where that is so.
+    pub unbundled: Option<String>,
 }
 
 /// Plays a condition. Call it inside (see `netns::Entry::enter`).
 pub fn play(condition: &Condition, stack: Stack, size: Size, seed: u64) -> anyhow::Result<Played> {
-    let mut played =
-        Played { arms: vec![Vec::new(); ARMS.len()], doubts: Vec::new(), congestion_control: String::new() };
+    let mut played = Played {
+        arms: vec![Vec::new(); ARMS.len()],
+        doubts: Vec::new(),
+        congestion_control: String::new(),
+        unbundled: None,
+    };
     for round in 0..size.rounds {
         let seed = fastrand::Rng::with_seed(seed ^ (round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)).u64(..);
         let scenario = scenario(condition, size.cells, seed)?;
@@ -95,7 +107,13 @@ pub fn play(condition: &Condition, stack: Stack, size: Size, seed: u64) -> anyho
         let records = Arc::new(Records::new(size.cells, nodes.clock()));
         let plan =
             Plan { size, stack, bulk, hops: condition.legs.len(), records: Arc::clone(&records), over: Arc::default() };
-        once(&nodes, &plan)?;
+        let senders = 0..condition.legs.len();
+        let bundling = senders.map(|node| Bundling::on(&nodes, node, plan.port(BUNDLE))).collect::<Result<Vec<_>, _>>();
+        let bundling = bundling.unwrap_or_else(|why| {
+            played.unbundled = Some(format!("{why:#}"));
+            Vec::new()
+        });
+        once(&nodes, &plan, bundling)?;
         played.doubts.extend(nodes.certificate().doubt());
         played.doubts.extend(records.failures());
         played.congestion_control = nodes.on(0, congestion_control)?;
@@ -126,24 +144,37 @@ impl Plan {
         SocketAddr::new(End { wire: cell * self.hops + hop, side: 1 }.address(Family::V4), PORT + arm as u16)
     }
 
+    /// The port of a way of sending.
+    fn port(&self, arm: &str) -> u16 {
+        PORT + ARMS.iter().position(|name| *name == arm).unwrap_or_default() as u16
+    }
+
     fn bulk_address(&self, cell: usize) -> SocketAddr {
         SocketAddr::new(End { wire: cell * self.hops, side: 1 }.address(Family::V4), BULK_PORT)
     }
 }
 
 /// Sender, relays and receiver, each a thread in its namespace, which ends when all has arrived or will not.
-fn once(nodes: &Nodes, plan: &Plan) -> anyhow::Result<()> {
+fn once(nodes: &Nodes, plan: &Plan, bundling: Vec<Bundling>) -> anyhow::Result<()> {
     // Everybody listens before anybody connects.
     let listening = Barrier::new(plan.hops + 1);
     std::thread::scope(|scope| {
+        let bundled: Vec<_> =
+            bundling.into_iter().map(|bundling| scope.spawn(|| bundling.serve(&plan.over))).collect();
         let mut threads = Vec::new();
         for hop in 1..=plan.hops {
             let listening = &listening;
             threads.push(scope.spawn(move || nodes.on(hop, || cell::receive(plan, hop, listening))));
         }
         let sent = nodes.on(0, || cell::send(plan, &listening));
+        // Also where the sender was never begun.
+        plan.over.store(true, Ordering::Release);
         for thread in threads {
             thread.join().unwrap_or_else(|_| Err(Error::World("an end of the streams died".into())))??;
+        }
+        for bundling in bundled {
+            let carried = bundling.join().map_err(|_| anyhow::anyhow!("what bundles segments died"))??;
+            anyhow::ensure!(carried > 0, "no segment was bundled, though the kernel took the rule");
         }
         sent?
     })

@@ -1,7 +1,7 @@
 //! What was sent when, what came when, and what it cost, by cell and way of sending.
 
 use super::socket::Traffic;
-use super::{ARMS, DATAGRAMS};
+use super::{ARMS, DATAGRAMS, ORACLE};
 use crate::sim::messages::{AGE_STEP, Heard, PATIENCE, TOUCH};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
@@ -78,7 +78,7 @@ impl Records {
     /// Whether nothing more is to be waited for in a cell; what a way of sending leaves out never comes.
     pub fn is_complete(&self, cell: usize) -> bool {
         ARMS.iter().enumerate().all(|(arm, name)| {
-            let leaves_out = name.contains("reduction") || *name == DATAGRAMS;
+            let leaves_out = name.contains("reduction") || [DATAGRAMS, ORACLE].contains(name);
             leaves_out || self.of(cell, arm).arrived.iter().all(Option::is_some)
         })
     }
