@@ -1,5 +1,8 @@
 //! `cargo xtask claims`: every claim of a paper has an experiment that measures it, every experiment has a claim.
 //!
+//! And every claim that is measured has a verdict, of the experiment and of the words that the claim has now, in what
+//! `headstart lab reproduce --docs` wrote last.
+//!
 //! `docs/claims.toml` holds `[[claim]]` tables with `id`, `paper` and either `experiment` or `planned`, and
 //! `[[instrument]]` tables with `experiment` for those that measure the lab itself. An experiment is a file that defines
 //! the `ENTRY` of the registry; files beside it that serve all of them are none. What a claim's numbers mean is the lab's
@@ -14,6 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Where the claims are.
 pub const PATH: &str = "docs/claims.toml";
+/// Where the verdicts are.
+const VERDICTS: &str = "docs/results/verdicts.toml";
+/// What writes them.
+const REPRODUCE: &str = "`headstart lab reproduce --quick --docs .`";
 /// Where the experiments are, one file each.
 pub const EXPERIMENTS: &str = "crates/lab/src/experiment/";
 
@@ -27,7 +34,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
              claim of the papers"
         )));
     }
-    let violations = check(&tree);
+    let violations: Vec<_> = check(&tree).into_iter().chain(unjudged(&tree)).collect();
     report("claims", &violations)?;
     let (measured, planned) = count(&tree);
     println!("claims: {measured} measured by an experiment, {planned} planned; every experiment is tied");
@@ -101,6 +108,34 @@ pub fn untied(tree: &Tree) -> Vec<Violation> {
         format!("experiment `{name}` is tied to nothing: name it in a [[claim]] of {PATH}, or in an [[instrument]]")
     };
     loose.map(|(name, path)| Violation::at(path, 1, what(&name))).collect()
+}
+
+/// The measured claims that have no verdict, or one of another experiment or of other words: what was found is stale then.
+fn unjudged(tree: &Tree) -> Vec<Violation> {
+    let Some(Ok(claims)) = tree.get(PATH).map(|file| Document::parse(&file.text)) else { return Vec::new() };
+    let verdicts = match tree.get(VERDICTS).map(|file| Document::parse(&file.text)) {
+        Some(Ok(verdicts)) => verdicts,
+        Some(Err((line, why))) => return vec![Violation::at(VERDICTS, line, format!("no valid TOML: {why}"))],
+        None => return vec![Violation::at(VERDICTS, 1, format!("there are no verdicts: run {REPRODUCE}"))],
+    };
+    let judged: BTreeMap<_, _> =
+        verdicts.tables("claim").into_iter().map(|(line, verdict)| (strings(verdict, "id"), (line, verdict))).collect();
+    let mut found = Vec::new();
+    for (line, claim) in claims.tables("claim").into_iter().filter(|(_, claim)| claim.contains_key("experiment")) {
+        let id = strings(claim, "id");
+        let Some((at, verdict)) = judged.get(&id) else {
+            found.push(Violation::at(PATH, line, format!("claim `{}` has no verdict: run {REPRODUCE}", id.join(" "))));
+            continue;
+        };
+        let stale = [("experiment", "experiment"), ("what", "says")]
+            .into_iter()
+            .find(|(ours, theirs)| strings(claim, ours) != strings(verdict, theirs));
+        if let Some((what, _)) = stale {
+            let what = format!("the verdict on `{}` is stale, its `{what}` has changed: run {REPRODUCE}", id.join(" "));
+            found.push(Violation::at(VERDICTS, *at, what));
+        }
+    }
+    found
 }
 
 /// How many claims are measured and how many planned.
@@ -183,6 +218,23 @@ mod tests {
     fn a_file_beside_the_experiments_that_serves_them_is_none() {
         let tree = Tree::of(&[("crates/lab/src/experiment/verdict.rs", "//! const ENTRY: x\nuse super::Entry;\n")]);
         assert_eq!(check(&tree), []);
+    }
+
+    #[test]
+    fn a_claim_without_a_verdict_and_a_verdict_on_other_words_are_named() {
+        let claims = "[[claim]]\nid = 'a'\npaper = 1\nwhat = 'it is faster'\nexperiment = 'connect-black-hole'\n\
+                      [[claim]]\nid = 'b'\npaper = 2\nplanned = 'cwnd'\n";
+        let of = |verdicts: &str| {
+            let found = unjudged(&Tree::of(&[EXPERIMENT, (PATH, claims), (VERDICTS, verdicts)]));
+            found.into_iter().map(|violation| (violation.path, violation.line)).collect::<Vec<_>>()
+        };
+        let verdict = "[[claim]]\nid = 'a'\nsays = 'it is faster'\nexperiment = 'connect-black-hole'\n";
+        assert_eq!(of(verdict), []);
+        assert_eq!(of("how = 'x'\n"), [(PATH.to_owned(), 1)]);
+        assert_eq!(of(&verdict.replace("faster", "slower")), [(VERDICTS.to_owned(), 1)]);
+        assert_eq!(of(&verdict.replace("black-hole", "hole")), [(VERDICTS.to_owned(), 1)]);
+        assert_eq!(of("[[claim]]\nid = \n"), [(VERDICTS.to_owned(), 2)]);
+        assert_eq!(unjudged(&Tree::of(&[EXPERIMENT, (PATH, claims)])).len(), 1, "there is no such file");
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn a_checkout_gets_the_ledger_between_its_marks_and_another_folder_is_left_alone
     assert!(
         page.contains("| P1.10 |") && page.starts_with("# headstart\n") && page.ends_with(&ours[ours.len() - 80..])
     );
-    assert!(checkout.path().join("docs/results/claims.json").exists());
+    assert!(checkout.path().join("docs/results/verdicts.toml").exists());
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub struct Args {
     /// Folder for the results, one in it for each experiment.
     #[arg(long, value_name = "DIR", default_value = "headstart-results/reproduce")]
     out: PathBuf,
-    /// Write the ledger into this checkout too: `docs/results/claims.md`, `claims.json`, and the table of `README.md`.
+    /// Write the ledger into this checkout too: `docs/results` and the table of `README.md`.
     #[arg(long, value_name = "CHECKOUT")]
     docs: Option<PathBuf>,
 }
@@ -145,7 +145,10 @@ fn measured(entry: &Entry, args: &Args, folder: &Path, asked: &str) -> anyhow::R
 fn how(args: &Args, outcomes: &[Outcome]) -> String {
     let device = outcomes.iter().filter_map(|o| o.device.as_ref()).max_by_key(|d| d.date.clone());
     let or = |text: Option<&String>| text.map_or_else(|| "unknown".to_owned(), Clone::clone);
-    let command = format!("headstart lab reproduce{}", if args.quick { " --quick" } else { "" });
+    let mut command = format!("headstart lab reproduce{}", if args.quick { " --quick" } else { "" });
+    if args.speed != "both" {
+        command += &format!(" --speed {}", args.speed);
+    }
     let invalid = outcomes.iter().filter(|o| !o.valid).count();
     let doubt = match invalid {
         0 => String::new(),
@@ -185,6 +188,13 @@ fn document(checkout: &Path, accounts: &[ledger::Account<'_>], how: &str) -> any
     let Some(new) = ledger::placed(&page, &format!("\n{table}\n{how}\n\n")) else {
         bail!("{} has no marks between which the ledger would stand; give this project's checkout", readme.display());
     };
-    write(&checkout.join("docs/results"), accounts, how)?;
+    let results = checkout.join("docs/results");
+    fs::create_dir_all(&results).with_context(|| format!("making {}", results.display()))?;
+    for (name, text) in
+        [("claims.md", ledger::markdown(accounts, how)), ("verdicts.toml", ledger::verdicts(accounts, how))]
+    {
+        let file = results.join(name);
+        fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    }
     fs::write(&readme, new).with_context(|| format!("writing {}", readme.display()))
 }

@@ -173,6 +173,21 @@ pub fn json(accounts: &[Account<'_>], how: &str) -> Value {
     json!({ "version": 1, "how": how, "claims": accounts.iter().map(claim).collect::<Vec<_>>() })
 }
 
+/// The verdicts alone, as `cargo xtask claims` reads them: a table for each claim that has one, in TOML.
+pub fn verdicts(accounts: &[Account<'_>], how: &str) -> String {
+    // What JSON makes of a string is a string of TOML as well.
+    let text = |text: &str| Value::from(text).to_string();
+    let mut out =
+        format!("# Written by `headstart lab reproduce --docs`, read by `cargo xtask claims`.\nhow = {}\n", text(how));
+    for account in accounts {
+        let (Some(experiment), Some(verdict)) = (&account.claim.experiment, account.verdict()) else { continue };
+        let [id, says, experiment] = [&account.claim.id, &account.claim.what, experiment].map(|t| text(t));
+        let verdict = text(&verdict.to_string());
+        out += &format!("\n[[claim]]\nid = {id}\nsays = {says}\nexperiment = {experiment}\nverdict = {verdict}\n");
+    }
+    out
+}
+
 /// `page` with `ledger` in place of what stands between its marks; none if it has no marks, or not in this order.
 pub fn placed(page: &str, ledger: &str) -> Option<String> {
     let from = page.find(MARKS[0])? + MARKS[0].len();
@@ -235,6 +250,10 @@ mod tests {
         assert_eq!(object["claims"].as_array().unwrap().len(), claims.all.len());
         assert_eq!(object["claims"][0]["verdict"], "reproduced");
         assert!(markdown(&accounts, "how").contains("### P1.1 (paper 1"));
+        let verdicts: toml::Table = toml::from_str(&verdicts(&accounts, "a \"how\"")).unwrap();
+        assert_eq!(verdicts["how"].as_str(), Some("a \"how\""));
+        assert_eq!(verdicts["claim"].as_array().unwrap().len(), 1, "only what has a verdict");
+        assert_eq!(verdicts["claim"][0]["verdict"].as_str(), Some("reproduced"));
     }
 
     #[test]
