@@ -1,8 +1,9 @@
 //! `headstart lab reproduce` as a user starts it: goes on where it was, writes the ledger, refuses what it cannot do.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const HEADSTART: &str = env!("CARGO_BIN_EXE_headstart");
 
@@ -57,6 +58,27 @@ fn a_checkout_gets_the_ledger_between_its_marks_and_another_folder_is_left_alone
         page.contains("| P1.10 |") && page.starts_with("# headstart\n") && page.ends_with(&ours[ours.len() - 80..])
     );
     assert!(checkout.path().join("docs/results/verdicts.toml").exists());
+}
+
+#[test]
+fn who_ends_it_ends_the_experiment_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(HEADSTART);
+    command.args(["lab", "reproduce", "--speed", "sim", "--only", "page-load", "--out"]).arg(folder.path());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "1/1 page-load");
+    let children = || fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
+    let experiment = loop {
+        // The whole experiment takes minutes: it does not end before it is found.
+        if let Some(pid) = children().split_whitespace().next() {
+            break pid.to_owned();
+        }
+    };
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(said.any(|line| line.unwrap().contains("interrupted; the same command goes on")));
+    assert!(!Path::new("/proc").join(&experiment).exists(), "{experiment} goes on");
 }
 
 #[test]

@@ -6,15 +6,20 @@
 
 use crate::{exit, output};
 use anyhow::{Context as _, bail};
+use headstart_io::sys::signal;
 use headstart_lab::experiment::{ALL, Claims, Entry, Outcome, Speeds};
 use headstart_lab::report::{self, ledger};
 use std::fs;
 use std::io::IsTerminal;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What the results in a folder were asked for, beside them.
 const ASKED: &str = "asked.json";
+
+/// SIGHUP, SIGINT, SIGQUIT, SIGTERM.
+const ENDING: [i32; 4] = [1, 2, 3, 15];
 
 /// Arguments of `headstart lab reproduce`.
 #[derive(Debug, clap::Args)]
@@ -66,6 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         };
         match outcome {
             Ok(outcome) => outcomes.push(outcome),
+            Err(why) if why.is::<exit::Coded>() => return Err(why),
             Err(why) => {
                 crate::complain!("headstart: {}: {why:#}; the others go on", entry.name);
                 failed.push(entry.name);
@@ -132,7 +138,16 @@ fn measured(entry: &Entry, args: &Args, folder: &Path, asked: &str) -> anyhow::R
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args(["lab", "run", entry.name, "--json", "--seed", &args.seed.to_string(), "--speed", &args.speed]);
     command.args(args.quick.then_some("--quick")).arg("--out").arg(folder);
-    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status().context("starting its process")?;
+    // Who ends this process ends the experiment too: it has namespaces and programs of its own.
+    signal::pass_on_to(0).context("handling signals")?;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("starting its process")?;
+    signal::pass_on_to(i32::try_from(child.id())?).context("handling signals")?;
+    let status = child.wait().context("waiting for its process")?;
+    signal::pass_on_to(0).context("handling signals")?;
+    if ENDING.iter().any(|n| status.signal() == Some(*n) || status.code() == Some(128 + n)) {
+        let why = "interrupted; the same command goes on with what has no result yet".to_owned();
+        return Err(exit::Coded(exit::FAILURE, why).into());
+    }
     if ![Some(i32::from(exit::OK)), Some(i32::from(exit::INVALID))].contains(&status.code()) {
         bail!("`headstart lab run {}` ended with {status}", entry.name);
     }
