@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod browser;
+mod flood;
 mod lab;
 mod memory;
 mod others;

@@ -88,8 +88,6 @@ impl Ended {
 pub struct Server {
     pub scratch: Rc<Scratch>,
     child: Child,
-    /// What it said of itself.
-    pub told: Value,
     /// Where it is.
     pub address: SocketAddr,
 }
@@ -107,7 +105,7 @@ impl Server {
         let told: Value = serde_json::from_str(&line).unwrap_or_else(|why| panic!("{why}: {line:?}"));
         let url = told["urls"][0].as_str().unwrap();
         let address = url.trim_start_matches("https://").trim_end_matches('/').parse().unwrap();
-        Self { scratch, child, told, address }
+        Self { scratch, child, address }
     }
 
     pub fn url(&self, path: &str) -> String {

@@ -35,6 +35,7 @@ fn cells() -> Vec<Cell> {
         history: bytes,
         flows,
         horizon: Duration::from_secs(if bytes > MB { 8 } else { 2 }),
+        real: false,
     };
     let conditions = [
         ("good-1", 38, 1.0, 1),

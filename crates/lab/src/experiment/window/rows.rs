@@ -37,7 +37,7 @@ impl Metric {
             Self::Lost => Some(trial.lost),
             Self::Background => Some(trial.background),
         });
-        Series::with_failures(cell.condition, &metric, unit, arm.name, values)
+        Series::with_failures(&cell.name(), &metric, unit, arm.name, values)
     }
 }
 
@@ -92,7 +92,7 @@ pub fn spread(cell: &Cell, arms: &[Arm], arm: &Arm, claims: &Claims) -> anyhow::
         baseline_arm: Some(DEFAULT.into()),
         baseline: Some(theirs),
         ratio: (theirs > 0.0).then(|| ours / theirs),
-        ..Row::measured(cell.condition, &format!("{metric}, standard deviation"), unit, arm.name, ours)
+        ..Row::measured(&cell.name(), &format!("{metric}, standard deviation"), unit, arm.name, ours)
     };
     Ok(Some(row.serving(claims, "P2.3", "")?))
 }
@@ -107,8 +107,11 @@ pub fn means(cell: &Cell, arms: &[Arm], name: &str, metric: Metric) -> Option<(f
     Some((ours, if theirs == ours { 1.0 } else { ours / theirs }))
 }
 
-/// Says whether the ratio of `metric` under `arm` reaches a target.
+/// Says whether the ratio of `metric` under `arm` reaches a target. Targets are of virtual time.
 pub fn target(outcome: &mut Outcome, cell: &Cell, arms: &[Arm], name: &str, metric: Metric, target: Target) {
+    if cell.real {
+        return;
+    }
     let what = format!("{}, {name}, {}, ratio to default", cell.condition, metric.name(cell).0);
     outcome.notes.push(match means(cell, arms, name, metric) {
         Some((_, ratio)) if ratio.is_finite() => target.note(&what, ratio, "x"),
@@ -118,7 +121,7 @@ pub fn target(outcome: &mut Outcome, cell: &Cell, arms: &[Arm], name: &str, metr
 
 /// Says whether the mean of `metric` under `arm` itself reaches a target.
 pub fn absolute(outcome: &mut Outcome, cell: &Cell, arms: &[Arm], name: &str, metric: Metric, target: Target) {
-    if let Some((ours, _)) = means(cell, arms, name, metric) {
+    if let (false, Some((ours, _))) = (cell.real, means(cell, arms, name, metric)) {
         let (what, unit) = metric.name(cell);
         outcome.notes.push(target.note(&format!("{}, {name}, {what}", cell.condition), ours, unit));
     }

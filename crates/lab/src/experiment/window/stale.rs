@@ -39,6 +39,7 @@ fn cells() -> Vec<Cell> {
         history: MB,
         flows: 0,
         horizon: Duration::ZERO,
+        real: false,
     };
     vec![
         cell("slower-20", path(20, 38), false),

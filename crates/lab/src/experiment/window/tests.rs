@@ -27,7 +27,36 @@ fn without_loss_every_rule_gains_and_the_average_most_and_a_run_repeats_to_the_l
 fn early_data_is_answered_at_once_by_a_server_that_remembers() {
     let outcome = quick(&simple::ENTRY, &["early-data"]);
     let row = row(&outcome, "early-data", "latency of 300 kB by 0-RTT", AVERAGE);
-    assert!(row.ratio.unwrap() < 0.8, "{row:?}");
+    // Virtual time: two crossings of 38 ms and 300 kB at 100 Mbit/s, whatever the machine. The target is 70 ms.
+    assert!(row.ours <= 70.0 && row.ratio.unwrap() < 0.5, "{row:?}");
+}
+
+#[test]
+fn how_many_threads_play_changes_no_digit() {
+    let cell = Cell {
+        condition: "good-no-loss",
+        path: crate::sim::quic::Path {
+            rate: 100_000_000,
+            rtt: Duration::from_millis(38),
+            queue: 1.0,
+            data_loss: 0.01,
+            ack_loss: 0.0,
+        },
+        then: None,
+        moved: false,
+        bytes: 300_000,
+        before: 1,
+        history: 300_000,
+        flows: 0,
+        horizon: Duration::ZERO,
+        real: false,
+    };
+    let arms = play(&cell, 3, 5).unwrap();
+    assert_eq!(arms.iter().map(|arm| arm.name).collect::<Vec<_>>(), ARMS);
+    for arm in arms {
+        let alone: Vec<Seen> = (0..3).map(|trial| trial::play(&cell, arm.name, seed_of(trial, 5)).unwrap()).collect();
+        assert_eq!(arm.trials, alone, "{}", arm.name);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use headstart_core::time::{Duration, Instant};
 use headstart_quic::adapter::{Clock, Memory, Options};
 
 /// Nobody waits longer for a transfer; one that takes longer has failed.
-const LIMIT: Duration = Duration::from_secs(900);
+pub const LIMIT: Duration = Duration::from_secs(900);
 /// Background flows have found their share by then.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -32,9 +32,16 @@ pub struct Cell {
     pub flows: usize,
     /// Harm is measured for so long from the beginning of the transfer that counts: as much for each arm.
     pub horizon: Duration,
+    /// Whether it is played over the kernel.
+    pub real: bool,
 }
 
 impl Cell {
+    /// What its rows call it: the condition, and whether over the kernel.
+    pub fn name(&self) -> String {
+        if self.real { format!("{}-netns", self.condition) } else { self.condition.to_owned() }
+    }
+
     /// 1 or 10 MB, in words.
     pub fn what(&self) -> String {
         format!("{} MB", self.bytes / 1_000_000)
@@ -61,7 +68,8 @@ impl Cell {
         }
         about += &format!("; remembered from {} transfers of {} MB", self.before, self.history / 1_000_000);
         if self.flows > 0 {
-            about += &format!("; {} bulk TCP flows (CUBIC)", self.flows);
+            let whose = if self.real { "of the kernel's TCP" } else { "of TCP" };
+            about += &format!("; {} bulk flows {whose} (CUBIC)", self.flows);
         }
         about + "."
     }
@@ -119,6 +127,10 @@ pub fn play(cell: &Cell, rule: &str, seed: u64) -> anyhow::Result<Seen> {
         ms: fetched.took.map(|took| took.as_secs_f64() * 1e3),
         drops: (stage.bottleneck().packets_dropped - queue.packets_dropped) as f64,
         lost: 100.0 * fetched.server.lost as f64 / fetched.server.sent.max(1) as f64,
-        background: (stage.background() - background) as f64 * 8e-6 / cell.horizon.as_secs_f64(),
+        background: if cell.flows > 0 {
+            (stage.background() - background) as f64 * 8e-6 / cell.horizon.as_secs_f64()
+        } else {
+            0.0
+        },
     })
 }

@@ -7,8 +7,8 @@
 mod host;
 mod tls;
 
-pub use host::Ended;
-pub use tls::Identity;
+pub use host::{Ended, transport};
+pub use tls::{Identity, NAME};
 
 use super::tcp::{self, Segment, Tcp};
 use headstart_core::time::{Duration, Instant};
@@ -80,9 +80,13 @@ impl Path {
         self.rate as f64 / 8.0 * self.rtt.as_secs_f64()
     }
 
+    /// Bytes that may wait before it.
+    pub fn room(&self) -> usize {
+        (self.product() * self.queue).max(3000.0) as usize
+    }
+
     fn links(&self) -> (LinkSpec, LinkSpec) {
-        let room = (self.product() * self.queue).max(3000.0) as usize;
-        let down = LinkSpec::constant(self.rate, self.rtt / 2).with_queue(queue::drop_tail(None, Some(room)));
+        let down = LinkSpec::constant(self.rate, self.rtt / 2).with_queue(queue::drop_tail(None, Some(self.room())));
         // Toward the server there is always room: acknowledgements are small.
         let up = LinkSpec::constant(self.rate, self.rtt / 2).with_queue(queue::infinite());
         let lossy =
