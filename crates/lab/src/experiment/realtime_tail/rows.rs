@@ -78,7 +78,8 @@ fn prices(outcome: &mut Outcome, condition: &str, arms: &[Arm]) {
 pub fn of_messages(outcome: &mut Outcome, condition: &str, arms: &[Arm], seed: u64) -> anyhow::Result<()> {
     let Some(plain) = arms.iter().find(|arm| arm.name == PLAIN) else { return Ok(()) };
     let (delays, ages) = (plain.delays(), plain.ages());
-    let fastest = arms.iter().flat_map(|arm| &arm.streams).flat_map(|s| &s.delays).copied().fold(f64::INFINITY, f64::min);
+    let fastest =
+        arms.iter().flat_map(|arm| &arm.streams).flat_map(|s| &s.delays).copied().fold(f64::INFINITY, f64::min);
     for arm in arms.iter().filter(|arm| arm.name != PLAIN) {
         for (metric, p, ours, theirs) in [
             ("message delay, p95", 0.95, arm.delays(), &delays),

@@ -96,7 +96,8 @@ mod tests {
     #[test]
     fn every_target_is_of_a_condition_and_a_way_of_sending_that_there_are() {
         for (at, arm, ..) in TARGETS {
-            let names = condition::ALL.iter().flat_map(|c| tcp::ALL.iter().map(move |s| format!("{}-{}", c.name, s.name)));
+            let names =
+                condition::ALL.iter().flat_map(|c| tcp::ALL.iter().map(move |s| format!("{}-{}", c.name, s.name)));
             assert!(names.into_iter().any(|name| name == *at) && ARMS.contains(arm), "{at} {arm}");
         }
     }

@@ -124,7 +124,8 @@ impl Receiver {
         }
         let at = self.blocks.partition_point(|(_, to)| *to <= self.latest);
         let newest = self.blocks.get(at).filter(|(from, _)| *from <= self.latest);
-        let others = self.blocks.iter().enumerate().filter(|(k, _)| newest.is_none() || *k != at).map(|(_, block)| block);
+        let others =
+            self.blocks.iter().enumerate().filter(|(k, _)| newest.is_none() || *k != at).map(|(_, block)| block);
         let mut blocks = newest.into_iter().chain(others).copied();
         (self.next, std::array::from_fn(|_| blocks.next().unwrap_or((0, 0))))
     }

@@ -55,7 +55,8 @@ impl Bundling {
             let Self { queue, bundler, clock, port } = &mut self;
             queue
                 .serve(|direction, packet| {
-                    let is_ours = |port_of: fn(&Segment) -> u16| Segment::parse(packet).is_some_and(|s| port_of(&s) == *port);
+                    let is_ours =
+                        |port_of: fn(&Segment) -> u16| Segment::parse(packet).is_some_and(|s| port_of(&s) == *port);
                     match direction {
                         Direction::Out if is_ours(|s| s.flow.to.1) => bundler.outgoing(clock.now(), packet, LONGEST),
                         Direction::In if is_ours(|s| s.flow.from.1) => {

@@ -10,8 +10,8 @@ mod ends;
 mod record;
 mod socket;
 
-use super::{BUNDLE, DATAGRAMS, ORACLE};
 use super::condition::{Condition, Part};
+use super::{BUNDLE, DATAGRAMS, ORACLE};
 use crate::netns::{Error, Nodes};
 use crate::scenario::routes::End;
 use crate::scenario::{Invalid, Scenario};
@@ -159,8 +159,7 @@ fn once(nodes: &Nodes, plan: &Plan, bundling: Vec<Bundling>) -> anyhow::Result<(
     // Everybody listens before anybody connects.
     let listening = Barrier::new(plan.hops + 1);
     std::thread::scope(|scope| {
-        let bundled: Vec<_> =
-            bundling.into_iter().map(|bundling| scope.spawn(|| bundling.serve(&plan.over))).collect();
+        let bundled: Vec<_> = bundling.into_iter().map(|bundling| scope.spawn(|| bundling.serve(&plan.over))).collect();
         let mut threads = Vec::new();
         for hop in 1..=plan.hops {
             let listening = &listening;
