@@ -90,7 +90,7 @@ impl Ends {
 fn a_session_that_has_found_its_rhythm_allocates_nothing() {
     for technique in ["plain", "echo", "hedge", "auto"] {
         // With nothing on its way for long, and with several messages of each lane.
-        for one_way in [0, 50, 200].map(Duration::from_millis) {
+        for one_way in [0, 200].map(Duration::from_millis) {
             let mut ends = Ends::new(technique, one_way);
             let mut now = Instant::from_millis(1000);
             let mut rounds = |ends: &mut Ends, count: u32| {

@@ -176,20 +176,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Records<S> {
         }
     }
 
-    /// Puts the alert that tells of a failure into what is to be written; `bytes` are those that were not done with.
-    fn tell_why(&mut self, mut bytes: &mut [u8]) {
-        loop {
-            let UnbufferedStatus { discard, state, .. } = self.tls.process_tls_records(bytes);
-            let Ok(ConnectionState::EncodeTlsData(mut data)) = state else { return };
-            let encoded = append(&mut self.outgoing, AROUND, |room| match data.encode(room) {
+    /// Puts the alert that tells of a failure into what is to be written; `bytes` are those that were not done with. One is all that
+    /// there is, and the machine is not to look at them a third time.
+    fn tell_why(&mut self, bytes: &mut [u8]) {
+        if let Ok(ConnectionState::EncodeTlsData(mut data)) = self.tls.process_tls_records(bytes).state {
+            // Without it the peer sees a connection that ends.
+            let _ = append(&mut self.outgoing, AROUND, |room| match data.encode(room) {
                 Ok(n) => Ok(n),
                 Err(EncodeError::InsufficientSize(short)) => Err(Some(short.required_size)),
                 Err(EncodeError::AlreadyEncoded) => Err(None),
             });
-            if encoded.is_err() {
-                return;
-            }
-            bytes = &mut bytes[discard..];
         }
     }
 
@@ -366,6 +362,26 @@ mod tests {
         // A client of TLS 1.3 is done before the relay has judged it.
         let told = client.unwrap().read_u8().await.unwrap_err();
         assert!(told.get_ref().is_some_and(|why| why.is::<rustls::Error>()), "{told}");
+    }
+
+    #[tokio::test]
+    async fn foreign_bytes_are_an_error_and_never_a_panic() {
+        let key = SecretKey::generate().unwrap();
+        for words in [
+            &b"GET / HTTP/1.1\r\n\r\n"[..],
+            &[22, 3, 1, 0xff, 0xff],
+            &[22, 3, 1, 0, 5, 1, 0, 0, 1, 0],
+            &[22, 3, 3, 0, 4, 1, 0, 0, 0, 22, 3, 3, 0, 4, 1, 0, 0, 0],
+            &[21, 3, 3, 0, 2, 2, 80],
+            &[23, 3, 3, 0, 1, 0],
+            &[0; 300],
+        ] {
+            let config = keys::server(&key, [key.public().unwrap()].into_iter().collect()).unwrap();
+            let (mut near, far) = tokio::io::duplex(1 << 16);
+            near.write_all(words).await.unwrap();
+            near.shutdown().await.unwrap();
+            assert!(Records::accept(config, far).await.is_err(), "{words:?}");
+        }
     }
 
     #[tokio::test]
