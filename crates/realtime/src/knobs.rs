@@ -57,6 +57,12 @@ const ASK_EVERY: i32 = 5;
 /// (`driver`'s 30 s), so that a session goes on over a new connection. Ours.
 const GIVE_UP: i32 = 20_000;
 
+/// A program's peer is asked after so many seconds of silence, then so often, so many times, before it is given up: two minutes,
+/// for nothing takes the place of such a connection. Ours.
+const ASK_PROGRAM_AFTER: i32 = 60;
+const ASK_PROGRAM_EVERY: i32 = 10;
+const ASK_PROGRAM: i32 = 6;
+
 /// Has the kernel find out when the peer of a session's connection is gone without a word: a cut wire, a forgotten mapping.
 pub(crate) fn watch(socket: impl AsFd) {
     let set = |option, value| set(socket.as_fd(), option, &Value::of_int(value));
@@ -65,6 +71,17 @@ pub(crate) fn watch(socket: impl AsFd) {
     set((TCP, TCP_KEEPINTVL), ASK_EVERY);
     set((TCP, TCP_KEEPCNT), 1);
     set((TCP, TCP_USER_TIMEOUT), GIVE_UP);
+}
+
+/// The same for a connection of a program, which is not made anew: only a peer that does not answer at all is given up. There
+/// is no TCP_USER_TIMEOUT here, by which Linux also breaks off connections whose peer answers and takes nothing: a program that
+/// is stopped may go on tomorrow.
+pub(crate) fn attend(socket: impl AsFd) {
+    let set = |option, value| set(socket.as_fd(), option, &Value::of_int(value));
+    set((SOCKET, SO_KEEPALIVE), 1);
+    set((TCP, TCP_KEEPIDLE), ASK_PROGRAM_AFTER);
+    set((TCP, TCP_KEEPINTVL), ASK_PROGRAM_EVERY);
+    set((TCP, TCP_KEEPCNT), ASK_PROGRAM);
 }
 
 /// Sets them on a connected socket of TCP, for messages that follow each other so fast.
@@ -112,6 +129,26 @@ mod tests {
         // Older kernels have neither; the kernel keeps ticks.
         assert_eq!(knobs.least_timeout.is_some(), read.is_some());
         assert!(read.is_none_or(|micros| (40_000..=200_000).contains(&micros)), "{read:?}");
+    }
+
+    #[test]
+    fn a_session_s_peer_is_given_up_sooner_than_a_program_s_and_a_program_may_be_slow() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let [ours, program] = [(); 2].map(|()| std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        watch(&ours);
+        attend(&program);
+        let of = |socket, option| get(socket, option).and_then(|value| value.int());
+        for socket in [&ours, &program] {
+            assert_eq!(of(socket, (SOCKET, SO_KEEPALIVE)), Some(1));
+        }
+        assert_eq!(of(&ours, (TCP, TCP_USER_TIMEOUT)), Some(GIVE_UP));
+        assert_eq!(of(&program, (TCP, TCP_USER_TIMEOUT)), Some(0));
+        let silence = |socket| {
+            let [after, every, times] =
+                [TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT].map(|o| of(socket, (TCP, o)).unwrap());
+            after + every * times
+        };
+        assert_eq!((silence(&ours), silence(&program)), (20, 120));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The side that is connected to: puts connections that come in together into sessions.
 //!
 //! A connection belongs to the session that its first frame names. Whoever says nothing sensible within a while is dropped,
-//! and only so many may be undecided at a time.
+//! and only so many may be undecided at a time ([`crate::doorstep`]).
 
+use crate::doorstep::{Doorstep, Place};
 use crate::driver;
 use crate::knobs;
 use crate::session::{Config, Connection, Session, Stream};
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, ToSocketAddrs};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 /// A connection has so long to say for which session it is. Ours.
 const INTRODUCTION: Duration = Duration::from_secs(5);
@@ -41,7 +42,7 @@ pub struct Listener {
 struct Door {
     sessions: Sessions,
     out: mpsc::Sender<Session>,
-    undecided: Semaphore,
+    undecided: Arc<Doorstep>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -84,10 +85,11 @@ impl Listener {
             loop {
                 match socket.accept().await {
                     Ok((_, peer)) if !admitted(peer.ip().to_canonical()) => {}
-                    Ok((stream, _)) => {
+                    Ok((stream, peer)) => {
                         knobs::turn(&stream, None);
                         knobs::watch(&stream);
-                        Door::admit(&door, Box::new(stream));
+                        let place = door.undecided.enter(Some(peer.ip())).await;
+                        Door::admit(&door, Box::new(stream), place);
                     }
                     // Out of descriptors, most likely: some will come back.
                     Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -100,13 +102,15 @@ impl Listener {
     /// One that gets its connections from [`Listener::add`] alone.
     pub fn unbound() -> Self {
         let (out, accepted) = mpsc::channel(BACKLOG);
-        let door = Door { sessions: Sessions::default(), out, undecided: Semaphore::new(UNDECIDED) };
+        let door = Door { sessions: Sessions::default(), out, undecided: Doorstep::new(UNDECIDED) };
         Self { address: None, accepted: accepted.into(), door: Arc::new(door), accepting: None }
     }
 
-    /// Takes in a connection that came in elsewhere: TLS, say.
+    /// Takes in a connection that came in elsewhere: TLS, say. Where too many have not said for which session they are, it is closed.
     pub fn add(&self, stream: impl Stream) {
-        Door::admit(&self.door, Box::new(stream));
+        if let Some(place) = self.door.undecided.enter_now(None) {
+            Door::admit(&self.door, Box::new(stream), place);
+        }
     }
 
     /// Begins session `id` with its first connection; `None` if that is for another, or says nothing sensible in time.
@@ -133,14 +137,10 @@ impl Listener {
 }
 
 impl Door {
-    fn admit(door: &Arc<Self>, stream: Connection) {
+    fn admit(door: &Arc<Self>, stream: Connection, place: Place) {
         let door = Arc::clone(door);
         tokio::spawn(async move {
-            let introduced = {
-                let Ok(_place) = door.undecided.try_acquire() else { return };
-                tokio::time::timeout(INTRODUCTION, introduce(stream)).await
-            };
-            if let Ok(Some(introduced)) = introduced
+            if let Some(introduced) = said(stream, place).await
                 && let Some(session) = door.place(introduced)
             {
                 // Nobody accepts any more: the session ends as its handle is dropped.
@@ -182,6 +182,14 @@ struct Introduced {
     stream: Connection,
     /// What it said.
     bytes: Vec<u8>,
+}
+
+/// What a connection says of itself in time, if its place is not needed for another before it does.
+async fn said(stream: Connection, place: Place) -> Option<Introduced> {
+    tokio::select! {
+        introduced = tokio::time::timeout(INTRODUCTION, introduce(stream)) => introduced.ok()?,
+        () = place.is_needed() => None,
+    }
 }
 
 async fn introduce(mut stream: Connection) -> Option<Introduced> {

@@ -147,6 +147,23 @@ async fn only_listed_clients_get_only_listed_destinations_from_the_relay_that_th
 }
 
 #[tokio::test]
+async fn who_opens_connections_by_the_hundred_and_says_nothing_keeps_no_client_out() {
+    let keys = Keys::new();
+    let door = Listener::bind("127.0.0.1:0").await.unwrap();
+    let to = door.address().unwrap().to_string();
+    let relay = Killable::start("127.0.0.1:0", keys.settings(&["127.0.0.1:*"]));
+    // More than may be undecided, each of which could stay for the patience of the relay, which is that of this test.
+    let mut silent = Vec::new();
+    for _ in 0..600 {
+        silent.push(TcpStream::connect(relay.address).await.unwrap());
+    }
+    let near = patient(keys.client(relay.address).session(to.parse().unwrap(), auto())).await.unwrap();
+    assert!(patient(near.peer_is_ours()).await);
+    assert!(relay.tally.unknown() > 0);
+    relay.kill();
+}
+
+#[tokio::test]
 async fn who_says_nothing_or_something_else_is_dropped_and_told_of() {
     let keys = Keys::new();
     let mut settings = keys.settings(&[]);
@@ -318,6 +335,36 @@ async fn a_session_to_a_peer_that_is_not_ours_ends_with_the_reason_and_one_conne
     assert_eq!(patient(near.receive()).await, None);
     assert_eq!(relay.tally.answered(Answer::Granted), 1);
     relay.kill();
+}
+
+#[tokio::test]
+async fn a_peer_that_was_a_stranger_once_is_asked_again() {
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = server.local_addr().unwrap().to_string();
+    let near = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = near.local_addr().unwrap();
+    let onward = relay::Onward { memory: Duration::ZERO, ..relay::Onward::new(&to, auto()) };
+    tokio::spawn(relay::run_near(near, |_| true, onward, |_| {}));
+    let first = TcpStream::connect(at).await.unwrap();
+    let (mut attempt, _) = patient(server.accept()).await.unwrap();
+    attempt.write_all(b"220 mail.example\r\n").await.unwrap();
+    // The plain connection that it gets instead.
+    drop(patient(server.accept()).await.unwrap());
+    drop((first, attempt, server));
+    // By now one of ours is there.
+    let door = patient(async {
+        loop {
+            if let Ok(door) = Listener::bind(&to).await {
+                return door;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let mut program = TcpStream::connect(at).await.unwrap();
+    program.write_all(b"hello").await.unwrap();
+    let session = patient(door.accept()).await.unwrap();
+    assert_eq!(patient(session.receive()).await.unwrap().bytes, b"hello");
 }
 
 #[tokio::test]

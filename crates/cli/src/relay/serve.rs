@@ -24,7 +24,7 @@ pub struct Args {
     /// is public, and PORT a number, a range or *; again for each. Nothing else is allowed.
     #[arg(long = "allow", value_name = "HOST:PORT")]
     allowed: Vec<Pattern>,
-    /// Connections at most; a session has up to four.
+    /// Connections at most; a session has up to six.
     #[arg(long, value_name = "COUNT", default_value_t = 40_000)]
     most: usize,
     /// Say on standard error who came, and what was answered for which destination.

@@ -10,15 +10,19 @@ use super::splice::splice;
 use crate::Listener;
 use crate::knobs;
 use crate::session::{Config, Session, SessionError};
+use headstart_core::time::Instant;
+use headstart_io::clock::Clock;
 use std::future::pending;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
 /// What [`Onward::new`] waits for a peer's first word: several round trips of any path. Ours.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What [`Onward::new`] remembers of a peer that is none of ours: one connection in ten minutes waits for [`PATIENCE`]. Ours.
+const MEMORY: Duration = Duration::from_secs(600);
 
 /// How messages go on.
 #[derive(Clone, Debug)]
@@ -29,12 +33,14 @@ pub struct Onward {
     pub config: Config,
     /// A peer that has said nothing for so long is taken for another kind of server, which waits for words of its own protocol.
     pub patience: Duration,
+    /// For so long: then it is asked again what it is, for it may only have been slow, or another may be there by now.
+    pub memory: Duration,
 }
 
 impl Onward {
-    /// To there, with three seconds for the peer's first word.
+    /// To there, with three seconds for the peer's first word, and ten minutes in which it is remembered that none came.
     pub fn new(to: impl Into<String>, config: Config) -> Self {
-        Self { to: to.into(), config, patience: PATIENCE }
+        Self { to: to.into(), config, patience: PATIENCE, memory: MEMORY }
     }
 }
 
@@ -80,7 +86,7 @@ pub async fn run_near(
     onward: Onward,
     failed: impl Fn(&SessionError) + Clone + Send + 'static,
 ) {
-    let stranger = Arc::new(AtomicBool::new(false));
+    let peer_of = Arc::new(Peer::default());
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             // Out of descriptors, most likely: some will come back.
@@ -90,28 +96,50 @@ pub async fn run_near(
         if !admitted(peer.ip().to_canonical()) {
             continue;
         }
-        let (onward, failed, stranger) = (onward.clone(), failed.clone(), Arc::clone(&stranger));
+        let (onward, failed, peer) = (onward.clone(), failed.clone(), Arc::clone(&peer_of));
         tokio::spawn(async move {
             knobs::turn(&stream, None);
-            if let Err(error) = near(stream, onward, &stranger).await {
+            knobs::attend(&stream);
+            if let Err(error) = near(stream, onward, &peer).await {
                 failed(&error);
             }
         });
     }
 }
 
-/// Carries one connection. Nothing of it is read before the peer is known, so that nothing is lost if that is a `stranger`.
-async fn near(stream: TcpStream, onward: Onward, stranger: &AtomicBool) -> Result<(), SessionError> {
-    if !stranger.load(Ordering::Relaxed) {
+/// What is known of the one peer that connections are carried to.
+#[derive(Default)]
+struct Peer {
+    clock: Clock,
+    /// When it was last found to be none of ours.
+    stranger: Mutex<Option<Instant>>,
+}
+
+impl Peer {
+    /// Whether it was found to be none of ours within `memory`.
+    fn is_stranger(&self, memory: Duration) -> bool {
+        let found = *self.stranger.lock().unwrap_or_else(PoisonError::into_inner);
+        found.is_some_and(|at| self.clock.now() < at + memory)
+    }
+
+    fn found_stranger(&self) {
+        *self.stranger.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clock.now());
+    }
+}
+
+/// Carries one connection. Nothing of it is read before the `peer` is known, so that nothing is lost if that is a stranger.
+async fn near(stream: TcpStream, onward: Onward, peer: &Peer) -> Result<(), SessionError> {
+    if !peer.is_stranger(onward.memory) {
         let session = Session::connect(onward.to.clone(), onward.config).await?;
         if tokio::time::timeout(onward.patience, session.peer_is_ours()).await == Ok(true) {
             carry(stream, session, pending()).await;
             return Ok(());
         }
-        stranger.store(true, Ordering::Relaxed);
+        peer.found_stranger();
     }
     let far = TcpStream::connect(onward.to).await.map_err(SessionError::Connect)?;
     knobs::turn(&far, None);
+    knobs::attend(&far);
     // A connection that breaks is broken off on the other side too, which is all there is to tell.
     let _ = splice(stream, far).await;
     Ok(())
@@ -125,6 +153,7 @@ pub async fn run_far(listener: Listener, to: String, failed: impl Fn(&SessionErr
             match TcpStream::connect(to).await {
                 Ok(stream) => {
                     knobs::turn(&stream, None);
+                    knobs::attend(&stream);
                     carry(stream, session, pending()).await;
                 }
                 Err(error) => failed(&SessionError::Connect(error)),

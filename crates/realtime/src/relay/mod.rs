@@ -10,6 +10,7 @@ mod carry;
 mod client;
 mod hop;
 pub mod ports;
+mod records;
 mod server;
 mod splice;
 

@@ -117,6 +117,7 @@ async fn each<F>(
             continue;
         };
         knobs::turn(&stream, None);
+        knobs::attend(&stream);
         let (served, failed) = (serve(stream), failed.clone());
         tokio::spawn(async move {
             if let Err(error) = served.await {

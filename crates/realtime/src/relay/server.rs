@@ -6,7 +6,9 @@
 //! many connections, one read of each that is not taken, and for sessions what a session may hold.
 
 use super::carry::carry;
+use super::records::Records;
 use super::splice::splice;
+use crate::doorstep::Doorstep;
 use crate::keys::{self, KeyError, PublicKey, SecretKey};
 use crate::knobs;
 use crate::listener::Listener;
@@ -20,12 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
-/// Connections at most that have not said who they are and what they want; more wait in the kernel. Ours.
+/// Connections at most that have not said who they are and what they want. Ours.
 const UNDECIDED: usize = 512;
 /// After a failure to accept: out of descriptors, most likely, and some will come back.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -46,7 +45,7 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// For up to 40 000 connections (10 000 sessions with four each), each with ten seconds to say what it wants. Ours.
+    /// For up to 40 000 connections (6 600 sessions with six each), each with ten seconds to say what it wants. Ours.
     pub fn new(key: SecretKey, clients: Vec<PublicKey>, access: Access) -> Self {
         Self { key, clients, access, most: 40_000, patience: Duration::from_secs(10) }
     }
@@ -100,10 +99,10 @@ pub struct Server {
 }
 
 struct Shared {
-    tls: TlsAcceptor,
+    tls: Arc<rustls::ServerConfig>,
     settings: ServerSettings,
     sessions: Listener,
-    undecided: Arc<Semaphore>,
+    undecided: Arc<Doorstep>,
     tally: Arc<Tally>,
 }
 
@@ -131,10 +130,10 @@ impl Server {
         let socket = TcpListener::bind(address).await.map_err(ServerError::Listen)?;
         let address = socket.local_addr().map_err(ServerError::Listen)?;
         let shared = Shared {
-            tls: config.into(),
+            tls: config,
             settings,
             sessions: Listener::unbound(),
-            undecided: Arc::new(Semaphore::new(UNDECIDED)),
+            undecided: Doorstep::new(UNDECIDED),
             tally: Arc::default(),
         };
         Ok(Self { socket, address, shared: Arc::new(shared) })
@@ -154,7 +153,6 @@ impl Server {
     pub async fn run(self, tell: impl Fn(Event) + Clone + Send + Sync + 'static) {
         let mut connections = JoinSet::new();
         loop {
-            let place = Arc::clone(&self.shared.undecided).acquire_owned().await;
             let (stream, peer) = tokio::select! {
                 accepted = self.socket.accept() => match accepted {
                     Ok(accepted) => accepted,
@@ -168,14 +166,21 @@ impl Server {
             };
             self.shared.tally.accepted.fetch_add(1, Ordering::Relaxed);
             let (shared, tell) = (Arc::clone(&self.shared), tell.clone());
+            let place = shared.undecided.enter(Some(peer.ip())).await;
             connections.spawn(async move {
                 shared.tally.open.fetch_add(1, Ordering::Relaxed);
                 let _closed = Closing(&shared.tally.open);
                 // Each part on the heap: what a connection takes while it lasts is far less than what it took to begin it.
-                let asked = Box::pin(tokio::time::timeout(shared.settings.patience, shared.hear(stream))).await;
+                let asked = Box::pin(async {
+                    tokio::select! {
+                        heard = tokio::time::timeout(shared.settings.patience, shared.hear(stream)) => heard.ok()?.ok(),
+                        () = place.is_needed() => None,
+                    }
+                })
+                .await;
                 drop(place);
                 match asked {
-                    Ok(Ok((stream, request))) => Box::pin(shared.serve(stream, request, tell)).await,
+                    Some((stream, request)) => Box::pin(shared.serve(stream, request, tell)).await,
                     _ => {
                         shared.tally.unknown.fetch_add(1, Ordering::Relaxed);
                         tell(Event::Unknown(peer));
@@ -195,14 +200,14 @@ impl Drop for Closing<'_> {
     }
 }
 
-type Client = Box<TlsStream<TcpStream>>;
+type Client = Box<Records<TcpStream>>;
 
 impl Shared {
     /// Learns who it is and what they want.
     async fn hear(&self, stream: TcpStream) -> io::Result<(Client, Request)> {
         knobs::turn(&stream, None);
         knobs::watch(&stream);
-        let mut stream = Box::new(self.tls.accept(stream).await?);
+        let mut stream = Box::new(Records::accept(Arc::clone(&self.tls), stream).await?);
         let mut bytes = vec![0; HEADER];
         stream.read_exact(&mut bytes).await?;
         let header = [bytes[0], bytes[1], bytes[2]];
@@ -269,6 +274,7 @@ impl Shared {
             match tokio::time::timeout(within, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
                     knobs::turn(&stream, None);
+                    knobs::attend(&stream);
                     return Ok(stream);
                 }
                 _ => answer = Answer::Unreachable,
