@@ -2,10 +2,12 @@
 
 #[cfg(feature = "dns")]
 pub mod dns;
+pub mod ip;
 pub mod nat64;
 pub mod netlink;
 pub mod nfqueue;
 pub mod options;
+pub mod pcapng;
 pub mod range;
 pub mod record;
 #[cfg(feature = "dns")]

@@ -1,0 +1,246 @@
+//! Datagrams: a socket for each port of a program, whomever it speaks to (endpoint-independent mapping, RFC 4787), and what
+//! the network says of them. DNS lookups are timed as they pass; nothing is changed.
+
+use super::observed::DnsExchange;
+use super::{HEADROOM, MappingId, Output, Packet, Record};
+use crate::time::{Duration, Instant};
+use crate::wire::ip::icmp::{self, Trouble};
+use crate::wire::ip::{Header, UDP, checksum, header_len, udp, write};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// How long a port that is silent keeps its socket. 300 s: RFC 4787, REQ-5, recommends 5 minutes.
+const LIFETIME: Duration = Duration::from_secs(300);
+/// Lookups of a port that may wait for their answers.
+const MOST_LOOKUPS: usize = 64;
+/// The port of DNS.
+const DNS: u16 = 53;
+/// 64: the default of today's hosts (RFC 1700).
+const HOP_LIMIT: u8 = 64;
+
+#[derive(Debug)]
+struct Mapping {
+    app: SocketAddr,
+    last: Instant,
+    lookups: VecDeque<(SocketAddr, u16, Instant, String)>,
+}
+
+/// The ports of programs that send datagrams.
+#[derive(Debug)]
+pub(super) struct Datagrams {
+    most: usize,
+    ids: HashMap<SocketAddr, MappingId>,
+    mappings: BTreeMap<MappingId, Mapping>,
+    by_age: BTreeSet<(Instant, MappingId)>,
+    next: u64,
+}
+
+impl Datagrams {
+    pub fn new(most: usize) -> Self {
+        let (ids, mappings, by_age) = (HashMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { most, ids, mappings, by_age, next: 0 }
+    }
+
+    /// How many ports there are.
+    pub fn len(&self) -> usize {
+        self.mappings.len()
+    }
+
+    /// A program's datagram, whose payload is `bytes[from..to]`.
+    pub fn packet(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        (source, destination): (u16, u16),
+        (mut bytes, from, to): (Vec<u8>, usize, usize),
+        out: &mut VecDeque<Output>,
+    ) {
+        let (app, peer) = (SocketAddr::new(header.source, source), SocketAddr::new(header.destination, destination));
+        let mapping = match self.ids.get(&app) {
+            Some(id) => *id,
+            None => self.open(now, app, out),
+        };
+        self.touch(now, mapping);
+        if let (Some(mapping), true) = (self.mappings.get_mut(&mapping), destination == DNS) {
+            mapping.asked(now, peer, &bytes[from..to]);
+        }
+        bytes.truncate(to);
+        out.push_back(Output::Datagram {
+            mapping,
+            to: peer,
+            bytes,
+            from,
+            traffic_class: header.traffic_class,
+            hop_limit: header.hop_limit,
+            whole: header.whole,
+        });
+    }
+
+    fn open(&mut self, now: Instant, app: SocketAddr, out: &mut VecDeque<Output>) -> MappingId {
+        if self.mappings.len() >= self.most
+            && let Some((_, oldest)) = self.by_age.first().copied()
+        {
+            self.close(oldest, out);
+        }
+        let id = MappingId(self.next);
+        self.next += 1;
+        self.ids.insert(app, id);
+        self.mappings.insert(id, Mapping { app, last: now, lookups: VecDeque::new() });
+        self.by_age.insert((now, id));
+        out.push_back(Output::Map { mapping: id, app });
+        id
+    }
+
+    fn touch(&mut self, now: Instant, id: MappingId) {
+        if let Some(mapping) = self.mappings.get_mut(&id) {
+            self.by_age.remove(&(mapping.last, id));
+            mapping.last = now;
+            self.by_age.insert((now, id));
+        }
+    }
+
+    fn close(&mut self, id: MappingId, out: &mut VecDeque<Output>) {
+        if let Some(mapping) = self.mappings.remove(&id) {
+            self.by_age.remove(&(mapping.last, id));
+            self.ids.remove(&mapping.app);
+            out.push_back(Output::Unmap { mapping: id });
+        }
+    }
+
+    /// A datagram for a program.
+    pub fn received(
+        &mut self,
+        now: Instant,
+        id: MappingId,
+        from: SocketAddr,
+        bytes: Vec<u8>,
+        traffic_class: u8,
+        out: &mut VecDeque<Output>,
+    ) {
+        self.touch(now, id);
+        let Some(mapping) = self.mappings.get_mut(&id) else { return };
+        let app = mapping.app;
+        if from.is_ipv4() != app.is_ipv4() || bytes.len() < HEADROOM {
+            return;
+        }
+        if from.port() == DNS
+            && let Some(exchange) = mapping.answered(now, from, &bytes[HEADROOM..])
+        {
+            out.push_back(Output::Record(Record::Dns(exchange)));
+        }
+        out.push_back(Output::Packet(dress(from, app, bytes, traffic_class)));
+    }
+
+    /// The network says what became of a datagram.
+    pub fn failed(
+        &self,
+        id: MappingId,
+        to: SocketAddr,
+        reporter: Option<IpAddr>,
+        trouble: Trouble,
+        out: &mut VecDeque<Output>,
+    ) {
+        let Some(mapping) = self.mappings.get(&id) else { return };
+        let app = mapping.app;
+        if to.is_ipv4() != app.is_ipv4() {
+            return;
+        }
+        // The datagram as the program's kernel knows it: its headers.
+        let ip = header_len(to.ip());
+        let mut quoted = vec![0; ip + udp::HEADER];
+        write(&header(app, to, 0), udp::HEADER, &mut quoted);
+        udp::write(app.port(), to.port(), 0, &mut quoted[ip..]);
+        let reporter = reporter.filter(|ip| ip.is_ipv4() == to.is_ipv4()).unwrap_or(to.ip());
+        let error = icmp::error(reporter, app.ip(), trouble, &quoted);
+        out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
+    }
+
+    /// When the next port has been silent for long enough.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.by_age.first().map(|(last, _)| *last + LIFETIME)
+    }
+
+    /// Ports that have been silent for long enough lose their sockets.
+    pub fn timeout(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        while let Some((last, id)) = self.by_age.first().copied() {
+            if now < last + LIFETIME {
+                return;
+            }
+            self.close(id, out);
+        }
+    }
+}
+
+impl Mapping {
+    fn asked(&mut self, now: Instant, server: SocketAddr, query: &[u8]) {
+        let Some((id, name)) = question(query) else { return };
+        if self.lookups.len() >= MOST_LOOKUPS {
+            self.lookups.pop_front();
+        }
+        if !self.lookups.iter().any(|(to, known, ..)| (*to, *known) == (server, id)) {
+            self.lookups.push_back((server, id, now, name));
+        }
+    }
+
+    fn answered(&mut self, now: Instant, server: SocketAddr, answer: &[u8]) -> Option<DnsExchange> {
+        let id = u16::from_be_bytes(*answer.first_chunk()?);
+        let place = self.lookups.iter().position(|(to, known, ..)| (*to, *known) == (server, id))?;
+        let (server, _, asked, name) = self.lookups.remove(place)?;
+        Some(DnsExchange { app: self.app, server, name, asked, took: now.since(asked) })
+    }
+}
+
+/// Number and name of a query (RFC 1035): labels that are not compressed, which queries' never are. What is not printable is
+/// shown as a dot.
+fn question(query: &[u8]) -> Option<(u16, String)> {
+    let id = u16::from_be_bytes(*query.first_chunk()?);
+    let is_query = query.get(2)? & 0x80 == 0;
+    let mut rest = query.get(12..)?;
+    let mut name = String::new();
+    while let [len, tail @ ..] = rest
+        && (1..64).contains(len)
+        && name.len() < 256
+    {
+        let label = tail.get(..usize::from(*len))?;
+        if !name.is_empty() {
+            name.push('.');
+        }
+        name.extend(label.iter().map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '.' }));
+        rest = &tail[usize::from(*len)..];
+    }
+    is_query.then_some((id, name))
+}
+
+fn header(from: SocketAddr, to: SocketAddr, traffic_class: u8) -> Header {
+    let (source, destination) = (from.ip(), to.ip());
+    Header { source, destination, protocol: UDP, traffic_class, hop_limit: HOP_LIMIT, whole: false, fragment: None }
+}
+
+/// Writes headers before a datagram that begins behind the headroom.
+fn dress(from: SocketAddr, to: SocketAddr, mut bytes: Vec<u8>, traffic_class: u8) -> Packet {
+    let (ip, data) = (header_len(to.ip()), bytes.len() - HEADROOM);
+    let (start, transport) = (HEADROOM - udp::HEADER - ip, HEADROOM - udp::HEADER);
+    write(&header(from, to, traffic_class), udp::HEADER + data, &mut bytes[start..]);
+    udp::write(from.port(), to.port(), data, &mut bytes[transport..]);
+    let sum = checksum::fold(checksum::pseudo_header(from.ip(), to.ip(), UDP, udp::HEADER + data));
+    let at = transport + usize::from(udp::CHECKSUM_AT);
+    bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    Packet { bytes: Arc::new(bytes), start, checksum: Some((ip as u16, udp::CHECKSUM_AT)), segments: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_says_its_number_and_name_and_nonsense_says_nothing() {
+        let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        query.extend(b"\x03www\x07example\x00\x00\x01\x00\x01");
+        assert_eq!(question(&query), Some((0x1234, "www.example".into())));
+        assert_eq!(question(&query[..15]), None);
+        assert_eq!(question(&[]), None);
+        query[2] = 0x81;
+        assert_eq!(question(&query), None, "an answer");
+    }
+}

@@ -1,0 +1,290 @@
+//! The machine: packets to their connections, ports and askers, and one list of timers for all of them.
+
+use super::datagrams::Datagrams;
+use super::echoes::Echoes;
+use super::fragments::Fragments;
+use super::observed::Flow;
+use super::tcp::{Arrived, Connection, reset_for};
+use super::{FlowId, Input, Output, Record, Settings};
+use crate::machine::{Deadline, Machine};
+use crate::time::Instant;
+use crate::wire::ip::tcp::{self, Flags};
+use crate::wire::ip::{self, Header, ICMP, ICMP_V6, TCP, UDP, udp};
+use siphasher::sip::SipHasher13;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
+
+/// Why a port loses its socket.
+const SILENT_PORT: &str = "a port that has been silent";
+
+/// What was forwarded so far, and what was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets of programs.
+    pub packets: u64,
+    /// Packets of programs that are none, or of a kind that is not forwarded.
+    pub left_out: u64,
+    /// Connections that were asked for.
+    pub flows: u64,
+    /// Connections for which there was no place.
+    pub refused: u64,
+    /// Times that a timer has gone off.
+    pub wake_ups: u64,
+}
+
+/// A device's traffic, forwarded. See the module.
+#[derive(Debug)]
+pub struct Forwarder {
+    settings: Settings,
+    ids: HashMap<(SocketAddr, SocketAddr), FlowId>,
+    flows: HashMap<FlowId, Connection>,
+    next: u64,
+    datagrams: Datagrams,
+    echoes: Echoes,
+    fragments: Fragments,
+    timers: BTreeSet<(Instant, FlowId)>,
+    outputs: VecDeque<Output>,
+    tally: Tally,
+}
+
+impl Forwarder {
+    /// One that forwards nothing yet.
+    pub fn new(settings: Settings) -> Self {
+        let datagrams = Datagrams::new(settings.most_mappings.max(1));
+        Self {
+            settings,
+            ids: HashMap::new(),
+            flows: HashMap::new(),
+            next: 0,
+            datagrams,
+            echoes: Echoes::default(),
+            fragments: Fragments::default(),
+            timers: BTreeSet::new(),
+            outputs: VecDeque::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// How many of a peer's bytes may be read for a program now: after none, [`Output::Resume`] follows when there is room.
+    pub fn room(&mut self, now: Instant, flow: FlowId) -> usize {
+        let room = self.flows.get_mut(&flow).map_or(0, |connection| connection.room(now));
+        self.arm(flow);
+        room
+    }
+
+    /// What was seen so far of the connections that are open, in the order in which they were asked for.
+    pub fn open(&self) -> Vec<&Flow> {
+        let mut open: Vec<_> = self.flows.iter().collect();
+        open.sort_unstable_by_key(|(id, _)| **id);
+        open.into_iter().map(|(_, connection)| &connection.flow).collect()
+    }
+
+    /// Whether programs have data on the way, or may yet say more: while they do, nothing may be stopped.
+    pub fn is_needed(&self) -> bool {
+        self.flows.values().any(|connection| !connection.program_is_done())
+    }
+
+    /// Bytes of programs that wait for sockets.
+    pub fn waiting(&self) -> usize {
+        self.flows.values().map(Connection::waiting).sum()
+    }
+
+    /// Ports that send datagrams.
+    pub fn mappings(&self) -> usize {
+        self.datagrams.len()
+    }
+
+    /// What was forwarded.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    fn packet(&mut self, now: Instant, bytes: Vec<u8>, segment: Option<u16>) {
+        self.tally.packets += 1;
+        let Some((header, payload)) = ip::parse(&bytes) else {
+            self.tally.left_out += 1;
+            return;
+        };
+        if let Some(fragment) = header.fragment {
+            let whole = self.fragments.add(now, &header, fragment, payload);
+            // Once put together, it is no fragment.
+            return whole.map_or((), |packet| self.packet(now, packet, None));
+        }
+        let (from, len) = (payload.as_ptr() as usize - bytes.as_ptr() as usize, payload.len());
+        if !is_for_one(header.destination) || !is_for_one(header.source) {
+            self.tally.left_out += 1;
+            return;
+        }
+        match header.protocol {
+            TCP => self.segment(now, &header, bytes, (from, from + len), segment),
+            UDP => match udp::parse(payload) {
+                Some((source, destination, data)) if destination != 0 => {
+                    let to = from + udp::HEADER + data.len();
+                    let part = (bytes, from + udp::HEADER, to);
+                    self.datagrams.packet(now, &header, (source, destination), part, &mut self.outputs);
+                }
+                _ => self.tally.left_out += 1,
+            },
+            ICMP | ICMP_V6 => {
+                if !self.echoes.packet(now, &header, payload, &mut self.outputs) {
+                    self.tally.left_out += 1;
+                }
+            }
+            _ => self.tally.left_out += 1,
+        }
+    }
+
+    fn segment(&mut self, now: Instant, header: &Header, bytes: Vec<u8>, (from, to): (usize, usize), size: Option<u16>) {
+        let Some((segment, data)) = tcp::parse(&bytes[from..to]) else {
+            self.tally.left_out += 1;
+            return;
+        };
+        let app = SocketAddr::new(header.source, segment.source);
+        let peer = SocketAddr::new(header.destination, segment.destination);
+        let (from, len) = (to - data.len(), data.len());
+        let segments = size.map_or(1, |size| len.div_ceil(usize::from(size).max(1)));
+        let arrived = Arrived { header, segment, bytes, from, to, segments };
+        match self.ids.get(&(app, peer)) {
+            Some(id) => {
+                let id = *id;
+                self.with(id, |connection, out| connection.packet(now, arrived, out));
+            }
+            None if segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK) && !segment.flags.has(Flags::RST) => {
+                self.open_flow(now, (app, peer), &arrived);
+            }
+            None => {
+                self.outputs.extend(reset_for(app, peer, &segment, len).map(Output::Packet));
+            }
+        }
+    }
+
+    fn open_flow(&mut self, now: Instant, ends: (SocketAddr, SocketAddr), syn: &Arrived<'_>) {
+        if self.flows.len() >= self.settings.most_flows || ends.1.port() == 0 {
+            self.tally.refused += 1;
+            return;
+        }
+        self.tally.flows += 1;
+        let id = FlowId(self.next);
+        self.next += 1;
+        // Not to be guessed, and another for each connection (RFC 6528).
+        let mut hasher = SipHasher13::new_with_keys(self.settings.seed, self.next);
+        (ends, now.as_nanos()).hash(&mut hasher);
+        let first = hasher.finish() as u32;
+        let connection = Connection::new(now, id, ends, syn, first, self.settings.profile, &mut self.outputs);
+        self.ids.insert(ends, id);
+        self.flows.insert(id, connection);
+        self.arm(id);
+    }
+
+    fn with(&mut self, id: FlowId, f: impl FnOnce(&mut Connection, &mut VecDeque<Output>)) {
+        let Some(connection) = self.flows.get_mut(&id) else { return };
+        f(connection, &mut self.outputs);
+        if connection.is_over() {
+            // Its ends may be another's from now on; the rest waits for the socket.
+            let ends = (connection.flow.app, connection.flow.peer);
+            if self.ids.get(&ends) == Some(&id) {
+                self.ids.remove(&ends);
+            }
+            if let Some(at) = connection.armed.take() {
+                self.timers.remove(&(at, id));
+            }
+        }
+        self.arm(id);
+    }
+
+    /// Puts the connection's timer into the list, unless one that goes off earlier is there: that one will look again.
+    fn arm(&mut self, id: FlowId) {
+        let Some(connection) = self.flows.get_mut(&id) else { return };
+        let Some((at, _)) = connection.deadline() else { return };
+        if connection.armed.is_some_and(|armed| armed <= at) {
+            return;
+        }
+        if let Some(old) = connection.armed.replace(at) {
+            self.timers.remove(&(old, id));
+        }
+        self.timers.insert((at, id));
+    }
+}
+
+/// Whether an address is one host's: what is for many, or nobody, is not forwarded.
+fn is_for_one(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !(ip.is_multicast() || ip.is_broadcast() || ip.is_unspecified() || ip.is_loopback()),
+        IpAddr::V6(ip) => {
+            !(ip.is_multicast() || ip.is_unspecified() || ip.is_loopback() || ip.is_unicast_link_local())
+        }
+    }
+}
+
+impl Machine for Forwarder {
+    type Input = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Packet { bytes, segment } => self.packet(now, bytes, segment),
+            Input::Connected { flow, mss } => self.with(flow, |c, out| c.connected(now, mss, out)),
+            Input::Failed { flow, why } => self.with(flow, |c, out| c.failed(now, why, out)),
+            Input::Received { flow, bytes, urgent } => {
+                self.with(flow, |c, out| c.received(now, bytes, urgent, out));
+            }
+            Input::Ended { flow } => self.with(flow, |c, out| c.ended(now, out)),
+            Input::Sent { flow, bytes, from, to, urgent } => {
+                self.with(flow, |c, out| c.sent(now, (bytes, from, to, urgent), out));
+            }
+            Input::Writable { flow } => self.with(flow, |c, out| c.writable(now, out)),
+            Input::Closed { flow, facts } => {
+                if let Some(mut connection) = self.flows.remove(&flow) {
+                    if let Some(at) = connection.armed {
+                        self.timers.remove(&(at, flow));
+                    }
+                    let ends = (connection.flow.app, connection.flow.peer);
+                    if self.ids.get(&ends) == Some(&flow) {
+                        self.ids.remove(&ends);
+                    }
+                    connection.flow.facts = facts;
+                    self.outputs.push_back(Output::Record(Record::Flow(Box::new(connection.flow))));
+                }
+            }
+            Input::Datagram { mapping, from, bytes, traffic_class } => {
+                self.datagrams.received(now, mapping, from, bytes, traffic_class, &mut self.outputs);
+            }
+            Input::DatagramFailed { mapping, to, reporter, trouble } => {
+                self.datagrams.failed(mapping, to, reporter, trouble, &mut self.outputs);
+            }
+            Input::Echoed { from, message } => self.echoes.received(now, from, message, &mut self.outputs),
+            Input::EchoFailed { to, reporter, message, trouble } => {
+                self.echoes.failed(to, reporter, &message, trouble, &mut self.outputs);
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.datagrams.timeout(now, &mut self.outputs);
+        while let Some((at, id)) = self.timers.first().copied() {
+            if now < at {
+                return;
+            }
+            self.timers.pop_first();
+            self.tally.wake_ups += 1;
+            if let Some(connection) = self.flows.get_mut(&id) {
+                connection.armed = None;
+                self.with(id, |connection, out| connection.timeout(now, out));
+            }
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let flow = self.timers.first().map(|(at, id)| {
+            let why = self.flows.get(id).and_then(Connection::deadline).map_or("nothing", |(_, why)| why);
+            Deadline { at: *at, why }
+        });
+        let port = self.datagrams.deadline().map(|at| Deadline { at, why: SILENT_PORT });
+        flow.into_iter().chain(port).min_by_key(|deadline| deadline.at)
+    }
+}

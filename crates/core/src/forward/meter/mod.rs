@@ -1,0 +1,89 @@
+//! What there is to know of a flow: a registry, one file a meter, each a number out of what was seen.
+//!
+//! Summaries, JSON lines and live views read [`ALL`]; none lists meters itself.
+
+mod connect;
+mod gap;
+mod rtt;
+mod sent_again;
+mod throughput;
+mod tls;
+
+use super::Flow;
+
+/// A number about a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its name, with underscores, as in JSON.
+    pub name: &'static str,
+    /// Its unit; empty for a plain count.
+    pub unit: &'static str,
+    /// What it is, in a sentence without a full stop.
+    pub what: &'static str,
+    /// The number, if the flow has one.
+    pub read: fn(&Flow) -> Option<f64>,
+}
+
+/// Every meter.
+pub const ALL: &[Entry] = &[
+    connect::ENTRY,
+    rtt::ENTRY,
+    rtt::LEAST,
+    tls::ENTRY,
+    throughput::UP,
+    throughput::DOWN,
+    gap::UP,
+    gap::DOWN,
+    gap::LONGEST_UP,
+    gap::LONGEST_DOWN,
+    sent_again::ENTRY,
+    sent_again::HERE,
+];
+
+/// A time in milliseconds.
+fn ms(time: crate::time::Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{End, Facts, FlowId};
+    use super::*;
+    use crate::time::{Duration, Instant};
+
+    #[test]
+    fn a_flow_that_did_everything_has_every_number_and_one_that_did_nothing_has_none_made_up() {
+        let end = "192.0.2.1:1".parse().unwrap();
+        let at = Instant::from_millis;
+        let mut flow = Flow::new(FlowId(0), (end, end), at(10));
+        for meter in ALL.iter().filter(|meter| !meter.name.starts_with("sent_again_here")) {
+            assert_eq!((meter.read)(&flow), None, "{}", meter.name);
+        }
+        flow.connected = Some(at(35));
+        for millis in [40, 60, 80] {
+            flow.sent(at(millis), &[22, 3, 1, 0, 9, 1], 1);
+            flow.received(at(millis + 5), &[22, 3, 1, 0, 9, 2], 1);
+        }
+        flow.facts = Some(Facts { rtt: Duration::from_millis(5), min_rtt: Some(Duration::from_millis(4)), sent_again: 3 });
+        flow.end(at(100), End::Finished);
+        let values: Vec<_> = ALL.iter().map(|meter| (meter.name, (meter.read)(&flow).unwrap())).collect();
+        assert_eq!(
+            values,
+            [
+                ("connect_ms", 25.0),
+                ("rtt_ms", 5.0),
+                ("least_rtt_ms", 4.0),
+                ("tls_hello_ms", 5.0),
+                // 18 bytes in 40 ms.
+                ("up_mbit_s", 0.0036),
+                ("down_mbit_s", 0.0036),
+                ("up_gap_ms", 20.0),
+                ("down_gap_ms", 20.0),
+                ("longest_up_gap_ms", 20.0),
+                ("longest_down_gap_ms", 20.0),
+                ("sent_again", 3.0),
+                ("sent_again_here", 0.0),
+            ]
+        );
+    }
+}

@@ -1,0 +1,17 @@
+//! Segments that had to be sent again: on the way to the peer, and between the program and the forwarder, where none should be.
+
+use super::Entry;
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "sent_again",
+    unit: "",
+    what: "Segments that the host sent again on the way to the peer",
+    read: |flow| Some(f64::from(flow.facts?.sent_again)),
+};
+
+pub(super) const HERE: Entry = Entry {
+    name: "sent_again_here",
+    unit: "",
+    what: "Segments that were lost between the program and the forwarder",
+    read: |flow| Some(f64::from(flow.sent_again_here)),
+};

@@ -1,0 +1,10 @@
+//! How long the peer took to answer the first message of TLS.
+
+use super::{Entry, ms};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "tls_hello_ms",
+    unit: "ms",
+    what: "From the program's ClientHello to the peer's ServerHello",
+    read: |flow| Some(ms(flow.hello.1?.since(flow.hello.0?))),
+};

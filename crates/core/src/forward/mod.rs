@@ -1,0 +1,328 @@
+//! A device's traffic, forwarded and measured in place, undistorted (paper 3).
+//!
+//! [`Forwarder`] is the mechanism: packets of programs in, operations on sockets out; what the sockets say in, packets for the
+//! programs out. It ends TCP here (RFC 9293) and begins it again in a socket of the host, under one rule:
+//! **a program cannot tell it from no forwarder**. [`profile`] is the policy: ours, and the flaws of the tools that paper 3
+//! measures, for the lab. [`meter`] is what there is to know of a flow. Nothing here opens a socket, reads a clock or sleeps.
+
+pub mod active;
+mod datagrams;
+mod echoes;
+mod forwarder;
+mod fragments;
+pub mod lte;
+pub mod meter;
+mod observed;
+pub mod pace;
+pub mod profile;
+mod tcp;
+
+#[cfg(test)]
+mod tests;
+
+pub use forwarder::{Forwarder, Tally};
+pub use observed::{DnsExchange, End, Facts, Flow, Gaps, Record};
+
+use crate::wire::ip::icmp::Trouble;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Bytes that the caller leaves free before what came out of a socket, so that headers are written where they belong and
+/// nothing is copied: those of IPv6 and TCP, and what else the way to the program may want before them.
+pub const HEADROOM: usize = 128;
+/// Bytes of a program's data that wait here for its socket at most, besides what the socket itself holds: with the
+/// 256 KiB that the socket holds unsent, less than 1 MB a flow.
+pub const WINDOW: usize = 512 * 1024;
+/// The most unsent bytes that the caller is to let a socket hold (TCP_NOTSENT_LOWAT). 256 KiB: 2 ms at 1 Gbit/s.
+pub const UNSENT: usize = 256 * 1024;
+
+/// A TCP connection of a program, in here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u64);
+
+/// A port from which a program sends datagrams, to whomever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MappingId(pub u64);
+
+/// How a forwarder behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Seed of initial sequence numbers.
+    pub seed: u64,
+    /// Ours, or a flaw to be measured.
+    pub profile: &'static profile::Entry,
+    /// Connections at a time; SYNs beyond are left without an answer, as by a full host.
+    pub most_flows: usize,
+    /// Ports that send datagrams at a time; the one that has been silent for longest makes room.
+    pub most_mappings: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        // 16384 and 4096: an eighth of them is more than a browser and a port scanner together have been seen to use.
+        Self { seed: 0, profile: profile::DEFAULT, most_flows: 16_384, most_mappings: 4096 }
+    }
+}
+
+/// Why an operation on a socket failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nobody listens there (ECONNREFUSED).
+    Refused,
+    /// The peer has ended the connection (ECONNRESET, EPIPE).
+    Reset,
+    /// The network said what is wrong.
+    Trouble(Trouble),
+    /// Nobody has answered for as long as the host tries (ETIMEDOUT).
+    Silence,
+    /// This host has no socket left, or something else is wrong here; the program may try again.
+    Here,
+}
+
+/// What the world tells a forwarder.
+#[derive(Debug)]
+pub enum Input {
+    /// A packet of a program. With `segment`, it is a super-packet whose payload is to be counted in pieces of that size.
+    Packet {
+        /// The packet.
+        bytes: Vec<u8>,
+        /// Payload of each of its segments, if it has many.
+        segment: Option<u16>,
+    },
+    /// A connection is open.
+    Connected {
+        /// Which.
+        flow: FlowId,
+        /// The largest segment that it takes (TCP_MAXSEG), if the host tells.
+        mss: Option<u16>,
+    },
+    /// A connection could not be opened, or is no more.
+    Failed {
+        /// Which.
+        flow: FlowId,
+        /// Why.
+        why: Failure,
+    },
+    /// A peer's data. The first [`HEADROOM`] bytes are free; never more than [`Forwarder::room`] behind them.
+    Received {
+        /// On which connection.
+        flow: FlowId,
+        /// The headroom and the data.
+        bytes: Vec<u8>,
+        /// The one byte is urgent data.
+        urgent: bool,
+    },
+    /// A peer sends no more.
+    Ended {
+        /// On which connection.
+        flow: FlowId,
+    },
+    /// What became of [`Output::Send`]: the bytes before `from` are the socket's now, the others wait for
+    /// [`Input::Writable`].
+    Sent {
+        /// On which connection.
+        flow: FlowId,
+        /// What it was told to send.
+        bytes: Vec<u8>,
+        /// The first byte that was not taken.
+        from: usize,
+        /// Where they end.
+        to: usize,
+        /// The last one is urgent.
+        urgent: bool,
+    },
+    /// A socket takes more.
+    Writable {
+        /// Whose.
+        flow: FlowId,
+    },
+    /// A socket was closed as told ([`Output::Close`]), and what the host knew of its connection.
+    Closed {
+        /// Whose.
+        flow: FlowId,
+        /// What was known.
+        facts: Option<Facts>,
+    },
+    /// A datagram for a program. The first [`HEADROOM`] bytes are free.
+    Datagram {
+        /// The port that it came to.
+        mapping: MappingId,
+        /// Who sent it.
+        from: SocketAddr,
+        /// The headroom and the data.
+        bytes: Vec<u8>,
+        /// Its traffic class, ECN included.
+        traffic_class: u8,
+    },
+    /// A datagram did not arrive.
+    DatagramFailed {
+        /// Whose it was.
+        mapping: MappingId,
+        /// To whom it was sent.
+        to: SocketAddr,
+        /// Who says so, if it is not this host.
+        reporter: Option<IpAddr>,
+        /// What is wrong.
+        trouble: Trouble,
+    },
+    /// An ICMP message of a peer: a reply to an echo, for whoever asked.
+    Echoed {
+        /// Who sent it.
+        from: IpAddr,
+        /// From its type on.
+        message: Vec<u8>,
+    },
+    /// A request for an echo did not arrive.
+    EchoFailed {
+        /// To whom it was sent.
+        to: IpAddr,
+        /// Who says so, if it is not this host.
+        reporter: Option<IpAddr>,
+        /// The message, or its beginning.
+        message: Vec<u8>,
+        /// What is wrong.
+        trouble: Trouble,
+    },
+}
+
+/// A packet for a program.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// The packet, from `start` on. May be shared with what is kept until it is acknowledged.
+    pub bytes: Arc<Vec<u8>>,
+    /// Where it begins.
+    pub start: usize,
+    /// Where its transport header begins, from `start`, and in it the checksum that is still the sum of the pseudo header.
+    pub checksum: Option<(u16, u16)>,
+    /// Payload of each of its segments, if it is to be cut into many, and the length of its headers.
+    pub segments: Option<(u16, u16)>,
+}
+
+impl Packet {
+    /// A packet that is finished.
+    pub fn finished(bytes: Vec<u8>) -> Self {
+        Self { bytes: Arc::new(bytes), start: 0, checksum: None, segments: None }
+    }
+
+    /// The packet itself.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+/// What a forwarder asks of the world.
+#[derive(Debug)]
+pub enum Output {
+    /// To the program's side.
+    Packet(Packet),
+    /// Open a connection; answered by [`Input::Connected`] or [`Input::Failed`].
+    Connect {
+        /// Its name from now on.
+        flow: FlowId,
+        /// The program's end.
+        app: SocketAddr,
+        /// Who is to be reached.
+        peer: SocketAddr,
+        /// The traffic class of the program's packets, without ECN.
+        traffic_class: u8,
+        /// The routers that the program's packets may pass.
+        hop_limit: u8,
+        /// Whether Nagle's algorithm is off to begin with (TCP_NODELAY).
+        no_delay: bool,
+    },
+    /// Find out whether the program has Nagle's algorithm on (TCP_NODELAY), and do likewise.
+    MirrorDelay {
+        /// On which connection.
+        flow: FlowId,
+        /// The program's end.
+        app: SocketAddr,
+        /// The peer's.
+        peer: SocketAddr,
+    },
+    /// Change the traffic class of a connection.
+    Mark {
+        /// Which.
+        flow: FlowId,
+        /// The traffic class, without ECN.
+        traffic_class: u8,
+    },
+    /// The program asks whether its peer is still there; do likewise (SO_KEEPALIVE).
+    KeepAlive {
+        /// On which connection.
+        flow: FlowId,
+        /// After so many seconds of silence.
+        idle: u32,
+    },
+    /// Send `bytes[from..to]`; answered by [`Input::Sent`], or by [`Input::Failed`].
+    Send {
+        /// On which connection.
+        flow: FlowId,
+        /// A buffer with the data.
+        bytes: Vec<u8>,
+        /// Where it begins.
+        from: usize,
+        /// Where it ends.
+        to: usize,
+        /// The last byte is urgent (MSG_OOB).
+        urgent: bool,
+    },
+    /// There is [room](Forwarder::room) again, where there was none.
+    Resume {
+        /// On which connection.
+        flow: FlowId,
+    },
+    /// Say that no more comes (SHUT_WR).
+    Shutdown {
+        /// On which connection.
+        flow: FlowId,
+    },
+    /// Close the socket, with a reset if it is `abrupt`; answered by [`Input::Closed`].
+    Close {
+        /// Which.
+        flow: FlowId,
+        /// Whether the peer is to see a reset.
+        abrupt: bool,
+    },
+    /// Open a socket for datagrams to anybody.
+    Map {
+        /// Its name from now on.
+        mapping: MappingId,
+        /// The program's port; the same one is to be used if it is free.
+        app: SocketAddr,
+    },
+    /// Send a datagram.
+    Datagram {
+        /// From which socket.
+        mapping: MappingId,
+        /// To whom.
+        to: SocketAddr,
+        /// A buffer with the data.
+        bytes: Vec<u8>,
+        /// Where it begins; it goes on to the end.
+        from: usize,
+        /// Its traffic class, ECN included.
+        traffic_class: u8,
+        /// The routers that it may pass.
+        hop_limit: u8,
+        /// Whether routers must not cut it.
+        whole: bool,
+    },
+    /// Close a socket for datagrams.
+    Unmap {
+        /// Which.
+        mapping: MappingId,
+    },
+    /// Send an ICMP message, a request for an echo.
+    Echo {
+        /// To whom.
+        to: IpAddr,
+        /// From its type on.
+        message: Vec<u8>,
+        /// Its traffic class.
+        traffic_class: u8,
+        /// The routers that it may pass.
+        hop_limit: u8,
+    },
+    /// Something has ended, and what was seen of it.
+    Record(Record),
+}

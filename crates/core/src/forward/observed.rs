@@ -1,0 +1,234 @@
+//! What was seen of a flow, as it was seen: times and counts, from which [`meter`](super::meter) makes numbers.
+
+use super::FlowId;
+use crate::time::{Duration, Instant};
+use std::net::SocketAddr;
+
+/// What a host knows of a connection of its own (TCP_INFO).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// The smallest one, if it is told.
+    pub min_rtt: Option<Duration>,
+    /// Segments that were sent again.
+    pub sent_again: u32,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// It has not.
+    #[default]
+    Open,
+    /// Both sides had said all.
+    Finished,
+    /// The program reset it.
+    ResetByProgram,
+    /// The peer reset it.
+    ResetByPeer,
+    /// Nobody listened.
+    Refused,
+    /// No way led there.
+    Unreachable,
+    /// Nobody answered.
+    Silent,
+    /// This host could not.
+    Failed,
+}
+
+impl End {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Finished => "finished",
+            Self::ResetByProgram => "reset-by-program",
+            Self::ResetByPeer => "reset-by-peer",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Silent => "silent",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Times between packets of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gaps {
+    last: Option<Instant>,
+    /// How many there are.
+    pub count: u64,
+    /// All of them together.
+    pub total: Duration,
+    /// The longest.
+    pub longest: Duration,
+    /// How many there are below 1, 2, 4 … 16384 ms, each counted once, and last those above.
+    pub histogram: [u32; 16],
+}
+
+impl Gaps {
+    /// A packet came by.
+    pub(super) fn packet(&mut self, now: Instant) {
+        if let Some(last) = self.last.replace(now) {
+            let gap = now.since(last);
+            self.count += 1;
+            self.total += gap;
+            self.longest = self.longest.max(gap);
+            let place = (0..15).find(|n| gap.as_millis() < 1 << n).unwrap_or(15);
+            self.histogram[place] += 1;
+        }
+    }
+}
+
+/// What was seen of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Direction {
+    /// Bytes of data.
+    pub bytes: u64,
+    /// Segments or datagrams with data.
+    pub packets: u64,
+    /// When the first came.
+    pub first: Option<Instant>,
+    /// When the last came.
+    pub last: Option<Instant>,
+    /// Times between them.
+    pub gaps: Gaps,
+}
+
+impl Direction {
+    /// Data came by, in `packets` pieces.
+    pub(super) fn data(&mut self, now: Instant, bytes: usize, packets: usize) {
+        self.bytes += bytes as u64;
+        self.packets += packets as u64;
+        self.first.get_or_insert(now);
+        self.last = Some(now);
+        self.gaps.packet(now);
+    }
+}
+
+/// What was seen of a TCP connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Its name in the forwarder.
+    pub id: FlowId,
+    /// The program's end.
+    pub app: SocketAddr,
+    /// The peer's.
+    pub peer: SocketAddr,
+    /// When the program asked for it.
+    pub asked: Instant,
+    /// When the peer was connected.
+    pub connected: Option<Instant>,
+    /// Data of the program.
+    pub up: Direction,
+    /// Data of the peer.
+    pub down: Direction,
+    /// When the first record of TLS came from the program, if one did, and the peer's answer.
+    pub hello: (Option<Instant>, Option<Instant>),
+    /// What the host knew of its connection to the peer.
+    pub facts: Option<Facts>,
+    /// Segments that had to be sent again between the program and here.
+    pub sent_again_here: u32,
+    /// How it ended.
+    pub end: End,
+    /// When it ended.
+    pub ended: Option<Instant>,
+}
+
+impl Flow {
+    pub(super) fn new(id: FlowId, (app, peer): (SocketAddr, SocketAddr), asked: Instant) -> Self {
+        Self {
+            id,
+            app,
+            peer,
+            asked,
+            connected: None,
+            up: Direction::default(),
+            down: Direction::default(),
+            hello: (None, None),
+            facts: None,
+            sent_again_here: 0,
+            end: End::Open,
+            ended: None,
+        }
+    }
+
+    /// The program has sent `data`, of which this is the beginning.
+    pub(super) fn sent(&mut self, now: Instant, data: &[u8], segments: usize) {
+        if self.up.packets == 0 && is_tls(data, 1) {
+            self.hello.0 = Some(now);
+        }
+        self.up.data(now, data.len(), segments);
+    }
+
+    /// The peer has sent `data`.
+    pub(super) fn received(&mut self, now: Instant, data: &[u8], segments: usize) {
+        if self.down.packets == 0 && self.hello.0.is_some() && is_tls(data, 2) {
+            self.hello.1 = Some(now);
+        }
+        self.down.data(now, data.len(), segments);
+    }
+
+    pub(super) fn end(&mut self, now: Instant, how: End) {
+        if self.end == End::Open {
+            self.end = how;
+            self.ended = Some(now);
+        }
+    }
+}
+
+/// Whether a record of TLS begins here with a handshake message of this type (RFC 8446, section 5.1 and 4).
+fn is_tls(data: &[u8], message: u8) -> bool {
+    matches!(data, [22, 3, _, _, _, kind, ..] if *kind == message)
+}
+
+/// A question and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsExchange {
+    /// Who asked.
+    pub app: SocketAddr,
+    /// Who answered.
+    pub server: SocketAddr,
+    /// The name, as far as it could be read.
+    pub name: String,
+    /// When it was asked.
+    pub asked: Instant,
+    /// How long the answer took.
+    pub took: Duration,
+}
+
+/// Something that has ended, and what was seen of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A TCP connection.
+    Flow(Box<Flow>),
+    /// A DNS lookup.
+    Dns(DnsExchange),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_counted_where_they_belong() {
+        let mut gaps = Gaps::default();
+        for millis in [0, 20, 40, 140, 140] {
+            gaps.packet(Instant::from_millis(millis));
+        }
+        assert_eq!((gaps.count, gaps.longest, gaps.total), (4, Duration::from_millis(100), Duration::from_millis(140)));
+        let mut expected = [0; 16];
+        (expected[0], expected[5], expected[7]) = (1, 2, 1);
+        assert_eq!(gaps.histogram, expected);
+    }
+
+    #[test]
+    fn a_tls_handshake_is_timed_from_hello_to_hello() {
+        let end = "192.0.2.1:1".parse().unwrap();
+        let mut flow = Flow::new(FlowId(0), (end, end), Instant::ZERO);
+        flow.sent(Instant::from_millis(1), &[22, 3, 1, 0, 9, 1, 0], 1);
+        flow.received(Instant::from_millis(9), &[22, 3, 3, 0, 9, 2, 0], 1);
+        assert_eq!(flow.hello, (Some(Instant::from_millis(1)), Some(Instant::from_millis(9))));
+    }
+}

@@ -1,0 +1,365 @@
+//! One TCP connection of a program, ended here and begun again in a socket of the host (RFC 9293).
+//!
+//! The way to the program is on this host, so there is no congestion control; but it may lose packets (the device's queue is
+//! bounded), so there are a reordering queue, one timer for what was not acknowledged, and windows that fit the queue. The
+//! rules, each of them a check of `measure-semantics`: a SYN is answered when the peer has answered, never earlier; a refusal is
+//! a reset, no route an ICMP error, silence is silence. What is acknowledged is in the socket, or, where the socket is full, has
+//! waited in here for [`GRACE`] within the window. A FIN comes behind all data, and either half may stay open for as long as
+//! its sides like. Resets go both ways with exact numbers. Never: data that is dropped after it was acknowledged.
+
+mod down;
+mod emit;
+mod up;
+
+use super::observed::{End, Flow};
+use super::{Failure, FlowId, Output, Packet, profile};
+use crate::time::{Duration, Instant};
+use crate::wire::ip::icmp::{self, Trouble};
+use crate::wire::ip::tcp::{Flags, Segment, before};
+use crate::wire::ip::{self, Header};
+use down::Down;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use up::Up;
+
+/// How long data waits for a full socket until it is acknowledged. 100 ms: half of the least time after which a program's
+/// kernel would send it again (RFC 6298 allows 1 s, Linux 200 ms), so that nothing is sent twice.
+const GRACE: Duration = Duration::from_millis(100);
+/// How often an answer to a SYN is sent again, each time after twice as long, 1 s at first: as Linux does (tcp_synack_retries).
+const MOST_ANSWERS: u32 = 5;
+/// The traffic class without ECN, which is between the kernel and its peer.
+const DSCP: u8 = !ip::ECN;
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The peer has not answered, and neither have we.
+    Asked,
+    /// Answered; the program's acknowledgement is to come.
+    Answered { times: u32 },
+    /// Open, or one half of it.
+    Open,
+    /// Over; the socket is told to close.
+    Over,
+}
+
+/// A packet of the program, taken apart.
+pub(super) struct Arrived<'a> {
+    /// Its IP header.
+    pub header: &'a Header,
+    /// Its TCP header.
+    pub segment: Segment,
+    /// The packet.
+    pub bytes: Vec<u8>,
+    /// Where its payload begins.
+    pub from: usize,
+    /// Where its payload ends.
+    pub to: usize,
+    /// In how many segments the payload would have gone.
+    pub segments: usize,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    id: FlowId,
+    /// What was seen of it.
+    pub flow: Flow,
+    phase: Phase,
+    /// Whether the peer is connected: not the same as having answered, for who answers early.
+    connected: bool,
+    profile: &'static profile::Entry,
+    up: Up,
+    down: Down,
+    /// The beginning of the SYN, for errors that quote it.
+    syn: Vec<u8>,
+    /// The largest segment that we tell the program to send.
+    mss: u16,
+    traffic_class: u8,
+    /// When the answer is to be sent again.
+    answer_again: Option<Instant>,
+    /// Segments with data that were shorter than they might have been.
+    small: u32,
+    /// When its timer in the forwarder's list goes off, if it is there.
+    pub armed: Option<Instant>,
+}
+
+impl Connection {
+    /// A program asks for a connection; `first` is our first sequence number.
+    pub fn new(
+        now: Instant,
+        id: FlowId,
+        (app, peer): (SocketAddr, SocketAddr),
+        syn: &Arrived<'_>,
+        first: u32,
+        profile: &'static profile::Entry,
+        out: &mut VecDeque<Output>,
+    ) -> Self {
+        let header = syn.header;
+        // 536 and 1220: what is taken to hold where nothing is said (RFC 9293, section 3.7.1).
+        let offered = syn.segment.mss.unwrap_or(if app.is_ipv4() { 536 } else { 1220 });
+        let quoted = syn.bytes.len().min(icmp::MOST_QUOTED);
+        let traffic_class = header.traffic_class & DSCP;
+        let mut connection = Self {
+            id,
+            flow: Flow::new(id, (app, peer), now),
+            phase: Phase::Asked,
+            connected: false,
+            profile,
+            up: Up::new(syn.segment.sequence, syn.segment.scale.is_some()),
+            down: Down::new(first, &syn.segment, offered),
+            syn: syn.bytes[..quoted].to_vec(),
+            mss: offered,
+            traffic_class,
+            answer_again: None,
+            small: 0,
+            armed: None,
+        };
+        let no_delay = profile.mirrors_delay;
+        out.push_back(Output::Connect { flow: id, app, peer, traffic_class, hop_limit: header.hop_limit, no_delay });
+        if profile.early_answer {
+            connection.answer(now, None, out);
+        }
+        connection
+    }
+
+    /// Whether nothing more is to come of it.
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// Whether all that the program had to say has been said to the peer, and it says no more.
+    pub fn program_is_done(&self) -> bool {
+        self.is_over() || self.up.is_shut()
+    }
+
+    /// Bytes of the program that wait for the socket.
+    pub fn waiting(&self) -> usize {
+        self.up.waiting()
+    }
+
+    /// How much of the peer's data may be read for the program now. Where there is none, [`Output::Resume`] follows.
+    pub fn room(&mut self, now: Instant) -> usize {
+        if self.phase == Phase::Open { self.down.room(now) } else { self.down.starve() }
+    }
+
+    /// The peer is connected.
+    pub fn connected(&mut self, now: Instant, mss: Option<u16>, out: &mut VecDeque<Output>) {
+        if self.is_over() {
+            return;
+        }
+        self.flow.connected = Some(now);
+        self.connected = true;
+        if self.phase == Phase::Asked {
+            self.answer(now, mss, out);
+        } else {
+            self.push(now, out);
+            self.resume(out);
+        }
+    }
+
+    fn answer(&mut self, now: Instant, mss: Option<u16>, out: &mut VecDeque<Output>) {
+        // What the path takes in both directions: segments come to the program as they came to the socket.
+        let path = mss.unwrap_or(u16::MAX);
+        self.down.mss = self.down.mss.min(path);
+        self.mss = self.profile.claimed_mss.unwrap_or(self.mss.min(path));
+        self.phase = Phase::Answered { times: 0 };
+        self.send_answer(now, out);
+    }
+
+    fn send_answer(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        let Phase::Answered { times } = &mut self.phase else { return };
+        self.answer_again = Some(now + Duration::from_secs(1 << (*times).min(MOST_ANSWERS)));
+        *times += 1;
+        out.push_back(Output::Packet(self.syn_ack()));
+    }
+
+    /// The connection failed.
+    pub fn failed(&mut self, now: Instant, why: Failure, out: &mut VecDeque<Output>) {
+        if self.is_over() {
+            return;
+        }
+        let end = match why {
+            Failure::Refused => End::Refused,
+            Failure::Reset => End::ResetByPeer,
+            Failure::Trouble(Trouble::PortUnreachable) => End::Refused,
+            Failure::Trouble(_) => End::Unreachable,
+            Failure::Silence => End::Silent,
+            Failure::Here => End::Failed,
+        };
+        self.flow.end(now, end);
+        match (self.phase, why) {
+            (Phase::Asked, Failure::Refused | Failure::Reset) => {
+                out.push_back(Output::Packet(self.refusal()));
+            }
+            (Phase::Asked, Failure::Trouble(trouble)) => {
+                // The peer's own address: the program's kernel looks at the quotation alone.
+                let error = icmp::error(self.flow.peer.ip(), self.flow.app.ip(), trouble, &self.syn);
+                out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
+            }
+            (Phase::Asked, Failure::Silence | Failure::Here) => {}
+            _ => out.push_back(Output::Packet(self.reset())),
+        }
+        self.close(true, out);
+    }
+
+    fn close(&mut self, abrupt: bool, out: &mut VecDeque<Output>) {
+        self.phase = Phase::Over;
+        self.answer_again = None;
+        out.push_back(Output::Close { flow: self.id, abrupt });
+    }
+
+    /// Gives up: the program and the peer see a reset.
+    fn abandon(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        self.flow.end(now, End::Failed);
+        out.push_back(Output::Packet(self.reset()));
+        self.close(true, out);
+    }
+
+    /// A packet of the program.
+    pub fn packet(&mut self, now: Instant, arrived: Arrived<'_>, out: &mut VecDeque<Output>) {
+        let segment = arrived.segment;
+        let flags = segment.flags;
+        match self.phase {
+            Phase::Over => return,
+            Phase::Asked => {
+                // The same SYN again is the program's kernel being patient.
+                if flags.has(Flags::RST) && segment.sequence == self.up.next() {
+                    self.flow.end(now, End::ResetByProgram);
+                    self.close(true, out);
+                }
+                return;
+            }
+            _ => {}
+        }
+        if flags.has(Flags::RST) {
+            if self.up.is_in_window(segment.sequence) {
+                self.flow.end(now, End::ResetByProgram);
+                self.close(true, out);
+            }
+            return;
+        }
+        if flags.has(Flags::SYN) {
+            match self.phase {
+                Phase::Answered { .. } if segment.sequence.wrapping_add(1) == self.up.next() => {
+                    out.push_back(Output::Packet(self.syn_ack()));
+                }
+                // Somebody guesses, or has forgotten: the answer tells (RFC 5961, section 4).
+                _ => self.acknowledge(out),
+            }
+            return;
+        }
+        if !flags.has(Flags::ACK) {
+            return;
+        }
+        if before(self.down.next(), segment.acknowledged) {
+            return self.acknowledge(out);
+        }
+        if let Phase::Answered { .. } = self.phase {
+            if segment.acknowledged != self.down.next() {
+                return;
+            }
+            self.phase = Phase::Open;
+            self.answer_again = None;
+        }
+        let class = arrived.header.traffic_class & DSCP;
+        if class != self.traffic_class {
+            self.traffic_class = class;
+            out.push_back(Output::Mark { flow: self.id, traffic_class: class });
+        }
+        let lost = self.down.acknowledged(now, &segment, arrived.from == arrived.to);
+        if lost {
+            self.send_again(out);
+        }
+        self.data(now, arrived, out);
+        self.settle(now, out);
+    }
+
+    /// What follows from what has changed: reading goes on, or all is said.
+    fn settle(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        if self.is_over() {
+            return;
+        }
+        if self.up.is_shut() && self.down.is_done() {
+            self.flow.end(now, End::Finished);
+            return self.close(false, out);
+        }
+        self.resume(out);
+    }
+
+    fn resume(&mut self, out: &mut VecDeque<Output>) {
+        if self.phase == Phase::Open && self.connected && self.down.has_recovered() {
+            out.push_back(Output::Resume { flow: self.id });
+        }
+    }
+
+    /// The peer's data.
+    pub fn received(&mut self, now: Instant, bytes: Vec<u8>, urgent: bool, out: &mut VecDeque<Output>) {
+        let data = &bytes[super::HEADROOM.min(bytes.len())..];
+        if self.is_over() || data.is_empty() {
+            return;
+        }
+        let segments = data.len().div_ceil(usize::from(self.down.mss).max(1));
+        self.flow.received(now, data, segments);
+        let packet = self.data_packet(now, bytes, urgent);
+        out.push_back(Output::Packet(packet));
+    }
+
+    /// The peer sends no more.
+    pub fn ended(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        if self.is_over() || self.down.has_ended() {
+            return;
+        }
+        out.push_back(Output::Packet(self.fin(now)));
+    }
+
+    /// Time has passed.
+    pub fn timeout(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        if self.is_over() {
+            return;
+        }
+        if self.answer_again.is_some_and(|at| now >= at) {
+            let Phase::Answered { times } = self.phase else { return };
+            if times > MOST_ANSWERS {
+                return self.abandon(now, out);
+            }
+            self.send_answer(now, out);
+        }
+        if self.up.grace_is_over(now) {
+            self.acknowledge(out);
+        }
+        match self.down.timeout(now) {
+            down::Due::Nothing => {}
+            down::Due::SendAgain => self.send_again(out),
+            down::Due::Probe => out.push_back(Output::Packet(self.probe())),
+            down::Due::GiveUp => self.abandon(now, out),
+        }
+    }
+
+    /// When its timer is to go off, and why.
+    pub fn deadline(&self) -> Option<(Instant, &'static str)> {
+        if self.is_over() {
+            return None;
+        }
+        let answer = self.answer_again.map(|at| (at, "an answer to a SYN that was not acknowledged"));
+        let grace = self.up.grace().map(|at| (at, "data that waits for a full socket"));
+        let down = self.down.deadline();
+        [answer, grace, down].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+}
+
+/// What a segment gets that belongs to no connection (RFC 9293, section 3.10.7.1); a reset gets nothing.
+pub(super) fn reset_for(app: SocketAddr, peer: SocketAddr, segment: &Segment, len: usize) -> Option<Packet> {
+    if segment.flags.has(Flags::RST) {
+        return None;
+    }
+    let ports = Segment { source: peer.port(), destination: app.port(), ..Segment::default() };
+    let reset = if segment.flags.has(Flags::ACK) {
+        Segment { sequence: segment.acknowledged, flags: Flags::RST, ..ports }
+    } else {
+        let flags = u32::from(segment.flags.has(Flags::SYN)) + u32::from(segment.flags.has(Flags::FIN));
+        let acknowledged = segment.sequence.wrapping_add(len as u32).wrapping_add(flags);
+        Segment { acknowledged, flags: Flags::RST | Flags::ACK, ..ports }
+    };
+    Some(emit::bare(peer, app, &reset))
+}

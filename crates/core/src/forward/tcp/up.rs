@@ -1,0 +1,318 @@
+//! From the program to the peer: data in order into the socket, acknowledged when it is there.
+
+use super::super::{HEADROOM, Output, WINDOW};
+use super::{Arrived, Connection, GRACE, Phase};
+use crate::time::Instant;
+use crate::wire::ip::tcp::{Flags, before};
+use std::collections::VecDeque;
+
+/// Segments that may wait for one before them. 64: the queue of the device loses single packets, not windows.
+const MOST_EARLY: usize = 64;
+/// Powers of two of our windows: 512 KiB in 16 bits.
+const SCALE: u8 = 4;
+
+/// Data in order that the socket has not taken yet.
+#[derive(Debug)]
+struct Piece {
+    bytes: Vec<u8>,
+    from: usize,
+    to: usize,
+    urgent: bool,
+}
+
+/// The program's half.
+#[derive(Debug)]
+pub(super) struct Up {
+    /// The next byte that is expected.
+    next: u32,
+    /// What was acknowledged.
+    acked: u32,
+    /// The window's right edge, as the program was told; never drawn back.
+    edge: u32,
+    scale: Option<u8>,
+    held: VecDeque<Piece>,
+    /// Bytes that the socket has not taken: held, or on the way to it.
+    waiting: usize,
+    /// The socket is being given a piece.
+    sending: bool,
+    /// The socket is full.
+    full: bool,
+    /// The program's FIN has come, in order.
+    fin: bool,
+    /// The socket was told so.
+    shut: bool,
+    early: Vec<(u32, Vec<u8>)>,
+    /// The byte behind the urgent one.
+    urgent: Option<u32>,
+    /// When what waits is acknowledged anyway.
+    grace: Option<Instant>,
+}
+
+impl Up {
+    pub fn new(syn: u32, scaled: bool) -> Self {
+        let next = syn.wrapping_add(1);
+        Self {
+            next,
+            acked: next,
+            // The window of a SYN-ACK is never scaled (RFC 7323, section 2.2).
+            edge: next.wrapping_add(65_535),
+            scale: scaled.then_some(SCALE),
+            held: VecDeque::new(),
+            waiting: 0,
+            sending: false,
+            full: false,
+            fin: false,
+            shut: false,
+            early: Vec::new(),
+            urgent: None,
+            grace: None,
+        }
+    }
+
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Our scale, for the SYN-ACK.
+    pub fn scale(&self) -> Option<u8> {
+        self.scale
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    pub fn is_shut(&self) -> bool {
+        self.shut
+    }
+
+    pub fn grace(&self) -> Option<Instant> {
+        self.grace
+    }
+
+    /// Whether a reset with this number is the program's own. Its kernel's is never before what we have acknowledged.
+    pub fn is_in_window(&self, sequence: u32) -> bool {
+        !before(sequence, self.acked) && !before(self.edge, sequence)
+    }
+
+    /// Whether what waits has done so for long enough; it is to be acknowledged now.
+    pub fn grace_is_over(&mut self, now: Instant) -> bool {
+        let over = self.grace.is_some_and(|at| now >= at);
+        if over {
+            self.grace = None;
+            self.acked = self.next;
+        }
+        over
+    }
+
+    /// The number up to which the socket has everything.
+    fn taken(&self) -> u32 {
+        let fin = u32::from(self.fin && !self.shut);
+        self.next.wrapping_sub(self.waiting as u32).wrapping_sub(fin)
+    }
+
+    /// The acknowledgement and the window of the next segment, which the program is going to be told.
+    pub fn tell(&mut self) -> (u32, u16) {
+        let taken = self.taken();
+        if before(self.acked, taken) {
+            self.acked = taken;
+        }
+        if self.acked == self.next {
+            self.grace = None;
+        }
+        let window = if self.scale.is_some() { WINDOW } else { 65_535 };
+        let edge = self.next.wrapping_add(window.saturating_sub(self.waiting) as u32);
+        if before(self.edge, edge) {
+            self.edge = edge;
+        }
+        let window = self.edge.wrapping_sub(self.acked) >> self.scale.unwrap_or(0);
+        (self.acked, u16::try_from(window).unwrap_or(u16::MAX))
+    }
+
+    /// What was acknowledged, without telling more.
+    pub fn acked(&self) -> u32 {
+        self.acked
+    }
+}
+
+impl Connection {
+    /// The payload of a packet, and its FIN.
+    pub(super) fn data(&mut self, now: Instant, arrived: Arrived<'_>, out: &mut VecDeque<Output>) {
+        let Arrived { segment, mut bytes, mut from, mut to, segments, .. } = arrived;
+        let up = &mut self.up;
+        let mut sequence = segment.sequence;
+        let mut fin = segment.flags.has(Flags::FIN);
+        if from == to && !fin {
+            // Nothing, at a place other than the expected one, asks whether we are there (RFC 9293, section 3.8.4).
+            if sequence != up.next {
+                self.is_anybody_there(now, sequence, out);
+            }
+            return;
+        }
+        if before(sequence, up.next) {
+            let known = up.next.wrapping_sub(sequence) as usize;
+            if known == 1 && to - from == 1 && !fin {
+                return self.is_anybody_there(now, sequence, out);
+            }
+            if known > to - from || (known == to - from && !fin) {
+                self.flow.sent_again_here += 1;
+                return self.acknowledge(out);
+            }
+            from += known;
+            sequence = up.next;
+        }
+        let room = up.edge.wrapping_sub(sequence) as usize;
+        if before(up.edge, sequence) || (room == 0 && to > from) {
+            return self.acknowledge(out);
+        }
+        if to - from > room {
+            to = from + room;
+            fin = false;
+        }
+        if segment.flags.has(Flags::URG) && segment.urgent > 0 {
+            up.urgent = Some(segment.sequence.wrapping_add(u32::from(segment.urgent)));
+        }
+        if sequence != up.next {
+            // The FIN of an early segment comes again.
+            if to > from && up.early.len() < MOST_EARLY && !up.early.iter().any(|(at, _)| *at == sequence) {
+                up.early.push((sequence, bytes[from..to].to_vec()));
+            }
+            self.flow.sent_again_here += 1;
+            return self.acknowledge(out);
+        }
+        if to > from && up.fin {
+            // Behind its FIN a program has nothing to say.
+            return self.acknowledge(out);
+        }
+        if to > from {
+            let len = to - from;
+            self.flow.sent(now, &bytes[from..to], segments);
+            self.small = self.small.saturating_add(u32::from(len < usize::from(self.mss)));
+            let look = len < usize::from(self.mss) && self.small.is_power_of_two();
+            self.hold(std::mem::take(&mut bytes), from, to);
+            self.take_early(now);
+            self.up.fin |= fin;
+            self.up.next = self.up.next.wrapping_add(u32::from(fin));
+            self.push(now, out);
+            if look && self.profile.mirrors_delay && self.connected {
+                let (app, peer) = (self.flow.app, self.flow.peer);
+                out.push_back(Output::MirrorDelay { flow: self.id, app, peer });
+            }
+        } else if fin && !self.up.fin {
+            self.up.fin = true;
+            self.up.next = self.up.next.wrapping_add(1);
+            self.push(now, out);
+        } else {
+            self.acknowledge(out);
+        }
+    }
+
+    /// A segment that only wants an answer.
+    fn is_anybody_there(&mut self, now: Instant, sequence: u32, out: &mut VecDeque<Output>) {
+        // A program's kernel that asks for room does so in the same words.
+        if sequence.wrapping_add(1) == self.up.next && self.connected && self.up.waiting == 0 {
+            let last = [self.flow.up.last, self.flow.down.last, self.flow.connected].into_iter().flatten().max();
+            // The silence after which the program asks is the one after which it wants to be sure.
+            let idle = last.map_or(0, |last| now.since(last).as_secs()).clamp(1, 32_767) as u32;
+            out.push_back(Output::KeepAlive { flow: self.id, idle });
+        }
+        self.acknowledge(out);
+    }
+
+    /// Data in order waits for the socket, cut behind an urgent byte.
+    fn hold(&mut self, bytes: Vec<u8>, from: usize, to: usize) {
+        let up = &mut self.up;
+        let (start, len) = (up.next, to - from);
+        up.next = up.next.wrapping_add(len as u32);
+        up.waiting += len;
+        let urgent = up.urgent.map(|end| end.wrapping_sub(start) as usize).filter(|end| (1..=len).contains(end));
+        match urgent {
+            None => up.held.push_back(Piece { bytes, from, to, urgent: false }),
+            Some(end) => {
+                up.urgent = None;
+                let rest = bytes[from + end..to].to_vec();
+                up.held.push_back(Piece { bytes, from, to: from + end, urgent: true });
+                if !rest.is_empty() {
+                    let to = rest.len();
+                    up.held.push_back(Piece { bytes: rest, from: 0, to, urgent: false });
+                }
+            }
+        }
+    }
+
+    /// What came early, if its turn has come.
+    fn take_early(&mut self, now: Instant) {
+        loop {
+            let next = self.up.next;
+            let place = self.up.early.iter().position(|(at, bytes)| {
+                !before(next, *at) && before(next, at.wrapping_add(bytes.len() as u32))
+            });
+            let Some(place) = place else { break };
+            let (at, bytes) = self.up.early.swap_remove(place);
+            let (from, to) = (next.wrapping_sub(at) as usize, bytes.len());
+            self.flow.sent(now, &bytes[from..to], 1);
+            self.hold(bytes, from, to);
+        }
+        let next = self.up.next;
+        self.up.early.retain(|(at, _)| !before(*at, next));
+    }
+
+    /// Gives the socket what it is waiting for; and acknowledges when there is nothing.
+    pub(super) fn push(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        let up = &mut self.up;
+        if up.sending {
+            return;
+        }
+        if self.connected && !up.full {
+            if let Some(Piece { bytes, from, to, urgent }) = up.held.pop_front() {
+                up.sending = true;
+                out.push_back(Output::Send { flow: self.id, bytes, from, to, urgent });
+                return;
+            }
+            if up.fin && !up.shut {
+                up.shut = true;
+                out.push_back(Output::Shutdown { flow: self.id });
+            }
+        } else if up.acked != up.next && up.grace.is_none() {
+            up.grace = Some(now + GRACE);
+        }
+        if self.phase == Phase::Open && (self.up.acked != self.up.taken() || self.up.waiting == 0) {
+            self.acknowledge(out);
+        }
+    }
+
+    /// What became of a piece.
+    pub(crate) fn sent(
+        &mut self,
+        now: Instant,
+        (bytes, from, to, urgent): (Vec<u8>, usize, usize, bool),
+        out: &mut VecDeque<Output>,
+    ) {
+        if self.is_over() {
+            return;
+        }
+        let up = &mut self.up;
+        up.sending = false;
+        // What is still held, and what of this was not taken.
+        let held: usize = up.held.iter().map(|piece| piece.to - piece.from).sum();
+        up.waiting = held + (to - from);
+        if from < to {
+            up.held.push_front(Piece { bytes, from, to, urgent });
+            up.full = true;
+        }
+        self.push(now, out);
+        self.settle(now, out);
+    }
+
+    /// The socket takes more.
+    pub(crate) fn writable(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        if self.is_over() || !self.up.full {
+            return;
+        }
+        self.up.full = false;
+        self.push(now, out);
+        self.settle(now, out);
+    }
+}
+
+const _: () = assert!(WINDOW >> SCALE <= 65_535 && HEADROOM >= 100);

@@ -1,0 +1,167 @@
+//! Datagrams, echoes, fragments, and what the network says of them.
+
+use super::*;
+use crate::wire::ip::icmp::{self, Trouble};
+use crate::wire::ip::{ICMP, UDP, udp};
+use std::net::IpAddr;
+
+fn datagram(app: SocketAddr, to: SocketAddr, class: u8, ttl: u8, data: &[u8]) -> Vec<u8> {
+    let header = Header {
+        source: app.ip(),
+        destination: to.ip(),
+        protocol: UDP,
+        traffic_class: class,
+        hop_limit: ttl,
+        whole: true,
+        fragment: None,
+    };
+    let start = ip::header_len(to.ip());
+    let mut bytes = vec![0; start + udp::HEADER];
+    ip::write(&header, udp::HEADER + data.len(), &mut bytes);
+    udp::write(app.port(), to.port(), data.len(), &mut bytes[start..]);
+    bytes.extend(data);
+    bytes
+}
+
+fn ask(rig: &mut Rig, to: &str, data: &[u8]) {
+    let bytes = datagram(rig.app, to.parse().unwrap(), 0xb9, 3, data);
+    rig.input(Input::Packet { bytes, segment: None });
+}
+
+#[test]
+fn one_socket_serves_a_port_whomever_it_speaks_to() {
+    let mut rig = Rig::new();
+    ask(&mut rig, "198.51.100.1:1000", b"one");
+    ask(&mut rig, "198.51.100.2:2000", b"two");
+    let [Output::Map { mapping, app }, Output::Datagram { traffic_class, hop_limit, bytes, from, .. }, Output::Datagram { to, .. }] =
+        &rig.did[..]
+    else {
+        panic!("{:?}", rig.did)
+    };
+    assert_eq!((*app, *traffic_class, *hop_limit, &bytes[*from..]), (rig.app, 0xb9, 3, &b"one"[..]));
+    assert_eq!(to.port(), 2000);
+    let (mapping, from) = (*mapping, "203.0.113.9:99".parse().unwrap());
+    let mut bytes = vec![0; HEADROOM];
+    bytes.extend(b"from a stranger");
+    rig.input(Input::Datagram { mapping, from, bytes, traffic_class: 1 });
+    let (header, payload) = rig.packets.pop().unwrap();
+    assert_eq!((header.source, header.traffic_class), (from.ip(), 1), "ECN comes through");
+    assert_eq!(udp::parse(&payload), Some((99, 4000, &b"from a stranger"[..])));
+}
+
+#[test]
+fn a_silent_port_loses_its_socket_after_five_minutes_and_an_answer_counts() {
+    let mut rig = Rig::new();
+    ask(&mut rig, "198.51.100.1:1000", b"one");
+    rig.pass(Duration::from_secs(299));
+    ask(&mut rig, "198.51.100.1:1000", b"two");
+    rig.pass(Duration::from_secs(299));
+    assert_eq!(rig.forwarder.mappings(), 1);
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.forwarder.mappings(), 0);
+    assert!(matches!(rig.did.last(), Some(Output::Unmap { .. })));
+    assert_eq!(rig.forwarder.poll_timeout(), None);
+}
+
+#[test]
+fn the_port_that_was_silent_for_longest_makes_room() {
+    let mut rig = Rig::with(Settings { most_mappings: 2, ..Settings::default() });
+    for port in [1, 2, 3] {
+        rig.now += Duration::from_secs(1);
+        rig.app.set_port(port);
+        ask(&mut rig, "198.51.100.1:1000", b"x");
+    }
+    assert_eq!(rig.forwarder.mappings(), 2);
+    assert!(rig.did.iter().any(|output| matches!(output, Output::Unmap { mapping } if mapping.0 == 0)));
+}
+
+#[test]
+fn what_the_network_says_of_a_datagram_reaches_the_program_from_who_said_it() {
+    let mut rig = Rig::new();
+    ask(&mut rig, "198.51.100.1:33434", b"probe");
+    let Output::Map { mapping, .. } = rig.did[0] else { panic!() };
+    let to = "198.51.100.1:33434".parse().unwrap();
+    let router: IpAddr = "203.0.113.1".parse().unwrap();
+    for (reporter, trouble, words) in [
+        (Some(router), Trouble::HopsExceeded, [11, 0]),
+        (None, Trouble::PortUnreachable, [3, 3]),
+        (None, Trouble::TooBig(1300), [3, 4]),
+    ] {
+        rig.input(Input::DatagramFailed { mapping, to, reporter, trouble });
+        let (header, message) = rig.packets.pop().unwrap();
+        assert_eq!((header.protocol, &message[..2]), (ICMP, &words[..]));
+        assert_eq!(header.source, reporter.unwrap_or(to.ip()));
+        let (quoted, ports) = (&message[8..28], &message[28..32]);
+        assert_eq!((&quoted[12..16], ports), (&[192, 0, 2, 7][..], &[0x0f, 0xa0, 0x82, 0x9a][..]));
+    }
+}
+
+#[test]
+fn a_lookup_is_timed_as_it_passes() {
+    let mut rig = Rig::new();
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend(b"\x03www\x07example\x00\x00\x01\x00\x01");
+    ask(&mut rig, "198.51.100.53:53", &query);
+    rig.pass(Duration::from_millis(17));
+    query[2] = 0x81;
+    let mut bytes = vec![0; HEADROOM];
+    bytes.extend(&query);
+    let Output::Map { mapping, .. } = rig.did[0] else { panic!() };
+    rig.input(Input::Datagram { mapping, from: "198.51.100.53:53".parse().unwrap(), bytes, traffic_class: 0 });
+    let [Record::Dns(lookup)] = &rig.records[..] else { panic!("{:?}", rig.records) };
+    assert_eq!((lookup.name.as_str(), lookup.took), ("www.example", Duration::from_millis(17)));
+    assert_eq!(rig.packets.len(), 1, "and passed on");
+}
+
+#[test]
+fn an_echo_comes_back_to_who_asked_for_it_and_to_nobody_else() {
+    let mut rig = Rig::new();
+    let (app, to) = (rig.app.ip(), rig.peer.ip());
+    let request = vec![8, 0, 0, 0, 0, 9, 0, 1, 1, 2, 3];
+    let bytes = icmp::packet_of(app, to, 0, request.clone());
+    rig.input(Input::Packet { bytes, segment: None });
+    let [Output::Echo { hop_limit: 64, .. }] = rig.did[..] else { panic!("{:?}", rig.did) };
+    let mut reply = request.clone();
+    reply[0] = 0;
+    rig.input(Input::Echoed { from: to, message: reply.clone() });
+    assert_eq!(rig.packets.pop().unwrap().0.destination, app);
+    reply[5] = 8;
+    rig.input(Input::Echoed { from: to, message: reply });
+    assert!(rig.packets.is_empty());
+    let router = "203.0.113.1".parse().unwrap();
+    let input = Input::EchoFailed { to, reporter: Some(router), message: request, trouble: Trouble::HopsExceeded };
+    rig.input(input);
+    let (header, message) = rig.packets.pop().unwrap();
+    assert_eq!((header.source, message[0], message[28..36].to_vec()), (router, 11, vec![8, 0, 0, 0, 0, 9, 0, 1]));
+}
+
+#[test]
+fn a_datagram_in_fragments_is_sent_in_one_piece() {
+    let mut rig = Rig::new();
+    let data = text(3000);
+    let whole = datagram(rig.app, "198.51.100.1:1000".parse().unwrap(), 0, 64, &data);
+    let payload = &whole[20..];
+    for (offset, part) in [(1480, &payload[1480..2960]), (0, &payload[..1480]), (2960, &payload[2960..])] {
+        let mut bytes = whole[..20].to_vec();
+        bytes[2..4].copy_from_slice(&((20 + part.len()) as u16).to_be_bytes());
+        let more = if offset == 2960 { 0 } else { 0x2000 };
+        bytes[6..8].copy_from_slice(&(more | (offset / 8) as u16).to_be_bytes());
+        bytes.extend(part);
+        rig.input(Input::Packet { bytes, segment: None });
+    }
+    let sent = rig.did.iter().find_map(|output| match output {
+        Output::Datagram { bytes, from, whole, .. } => Some((bytes[*from..].to_vec(), *whole)),
+        _ => None,
+    });
+    assert_eq!(sent, Some((data, false)));
+}
+
+#[test]
+fn what_is_for_many_or_for_nobody_stays_here() {
+    let mut rig = Rig::new();
+    for to in ["224.0.0.251:5353", "255.255.255.255:67", "0.0.0.0:1", "127.0.0.1:1"] {
+        ask(&mut rig, to, b"x");
+    }
+    assert!(rig.did.is_empty());
+    assert_eq!(rig.forwarder.tally().left_out, 4);
+}

@@ -1,0 +1,114 @@
+//! How connections end: each half by itself, or both at once.
+
+use super::*;
+use crate::forward::End;
+
+#[test]
+fn a_fin_comes_behind_all_data_and_not_before_the_socket_has_it() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.takes = 3;
+    rig.app(Flags::ACK | Flags::FIN, 1, first, b"hello");
+    assert!(!rig.did_shut());
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(4));
+    rig.takes = usize::MAX;
+    let flow = rig.flow.unwrap();
+    rig.input(Input::Writable { flow });
+    assert!(rig.did_shut() && rig.sent == b"hello");
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(7), "the FIN has a number of its own");
+}
+
+#[test]
+fn a_half_that_has_ended_leaves_the_other_open_for_hours() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.app(Flags::ACK | Flags::FIN, 1, first, b"request");
+    rig.pass(Duration::from_secs(3 * 3600));
+    assert_eq!(rig.did_close(), None);
+    rig.packets.clear();
+    rig.peer(b"at last");
+    assert_eq!(rig.segments().pop().unwrap().1, b"at last");
+    rig.app(Flags::ACK, 9, first.wrapping_add(7), b"");
+    let flow = rig.flow.unwrap();
+    rig.input(Input::Ended { flow });
+    assert_eq!(rig.segments().pop().unwrap().0.flags, Flags::FIN | Flags::ACK);
+    rig.app(Flags::ACK, 9, first.wrapping_add(8), b"");
+    assert_eq!(rig.did_close(), Some(false), "without a reset");
+    let Some(Record::Flow(flow)) = rig.records.pop() else { panic!("no record") };
+    assert_eq!((flow.end, flow.up.bytes, flow.down.bytes), (End::Finished, 7, 7));
+}
+
+#[test]
+fn a_peer_that_has_ended_still_hears_the_program() {
+    let mut rig = Rig::open();
+    let (first, flow) = (rig.first(), rig.flow.unwrap());
+    rig.input(Input::Ended { flow });
+    rig.app(Flags::ACK, 1, first.wrapping_add(1), b"");
+    rig.pass(Duration::from_secs(3600));
+    rig.app(Flags::ACK, 1, first.wrapping_add(1), &text(900));
+    assert_eq!(rig.sent, text(900));
+    rig.app(Flags::ACK | Flags::FIN, 901, first.wrapping_add(1), b"");
+    assert_eq!((rig.did_shut(), rig.did_close()), (true, Some(false)));
+    assert_eq!(rig.forwarder.poll_timeout(), None);
+}
+
+#[test]
+fn a_peers_reset_is_the_programs_with_the_exact_number() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.peer(b"hello");
+    rig.packets.clear();
+    rig.fails(Failure::Reset);
+    let (reset, _) = rig.segments().pop().unwrap();
+    assert_eq!((reset.flags, reset.sequence), (Flags::RST | Flags::ACK, first.wrapping_add(5)));
+    assert_eq!(rig.did_close(), Some(true));
+    assert!(matches!(&rig.records[0], Record::Flow(flow) if flow.end == End::ResetByPeer));
+}
+
+#[test]
+fn a_programs_reset_is_the_peers_and_a_guess_is_not() {
+    let mut rig = Rig::open();
+    rig.app(Flags::RST, 0x7000_0000, 0, b"");
+    assert_eq!(rig.did_close(), None);
+    rig.app(Flags::RST, 1, 0, b"");
+    assert_eq!(rig.did_close(), Some(true));
+    assert!(rig.segments().is_empty(), "nobody answers a reset");
+}
+
+#[test]
+fn a_lost_fin_is_sent_again() {
+    let mut rig = Rig::open();
+    let (first, flow) = (rig.first(), rig.flow.unwrap());
+    rig.input(Input::Ended { flow });
+    rig.pass(Duration::from_millis(250));
+    let fins = rig.segments();
+    assert_eq!(fins.len(), 2);
+    assert!(fins.iter().all(|(segment, _)| segment.sequence == first && segment.flags.has(Flags::FIN)));
+}
+
+#[test]
+fn what_belongs_to_no_connection_is_told_so() {
+    let mut rig = Rig::new();
+    rig.app(Flags::ACK, 1, 777, b"data");
+    let (reset, _) = rig.segments().pop().unwrap();
+    assert_eq!((reset.flags, reset.sequence), (Flags::RST, 777));
+    rig.app(Flags::FIN, 1, 0, b"");
+    let (reset, _) = rig.segments().pop().unwrap();
+    assert_eq!((reset.flags, reset.acknowledged), (Flags::RST | Flags::ACK, ISS.wrapping_add(2)));
+    rig.app(Flags::RST, 1, 0, b"");
+    assert!(rig.segments().is_empty());
+}
+
+#[test]
+fn whether_a_program_is_done_is_known_from_its_fin() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    assert!(rig.forwarder.is_needed());
+    rig.takes = 0;
+    rig.app(Flags::ACK | Flags::FIN, 1, first, b"last words");
+    assert!(rig.forwarder.is_needed());
+    rig.takes = 100;
+    let flow = rig.flow.unwrap();
+    rig.input(Input::Writable { flow });
+    assert!(!rig.forwarder.is_needed());
+}

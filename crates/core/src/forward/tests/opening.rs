@@ -1,0 +1,144 @@
+//! How connections begin: the truth about the peer, and never before it is known.
+
+use super::*;
+use crate::wire::ip::ICMP;
+use crate::wire::ip::icmp::Trouble;
+
+#[test]
+fn a_program_is_answered_when_the_peer_has_answered_and_never_earlier() {
+    let mut rig = Rig::new();
+    rig.syn();
+    assert!(matches!(rig.did[0], Output::Connect { traffic_class: 0xb8, hop_limit: 64, no_delay: true, .. }));
+    rig.pass(Duration::from_secs(30));
+    rig.syn();
+    assert!(rig.packets.is_empty(), "patience is silence");
+    assert_eq!(rig.did.len(), 1, "the same SYN again is not another connection");
+    let flow = rig.flow.unwrap();
+    rig.input(Input::Connected { flow, mss: Some(1400) });
+    let (answer, _) = rig.segments().pop().unwrap();
+    assert_eq!(answer.flags, Flags::SYN | Flags::ACK);
+    assert_eq!((answer.mss, answer.scale), (Some(1400), Some(4)), "as long as the path takes");
+    assert_eq!(answer.window, 65_535, "the window of a SYN-ACK is not scaled");
+}
+
+#[test]
+fn windows_are_scaled_only_for_who_offers_it() {
+    let mut rig = Rig::new();
+    let plain = Segment { mss: Some(1460), ..rig.segment(Flags::SYN, 0, 0) };
+    rig.tell(&plain, b"");
+    let flow = rig.flow.unwrap();
+    rig.input(Input::Connected { flow, mss: None });
+    let (answer, _) = rig.segments().pop().unwrap();
+    assert_eq!((answer.mss, answer.scale), (Some(1460), None));
+    rig.app(Flags::ACK, 1, answer.sequence.wrapping_add(1), b"x");
+    assert_eq!(rig.segments().pop().unwrap().0.window, 65_535);
+}
+
+#[test]
+fn a_refusal_is_a_reset_that_acknowledges_the_syn() {
+    let mut rig = Rig::new();
+    rig.syn();
+    rig.fails(Failure::Refused);
+    let (reset, _) = rig.segments().pop().unwrap();
+    assert_eq!((reset.flags, reset.acknowledged), (Flags::RST | Flags::ACK, ISS.wrapping_add(1)));
+    assert_eq!(rig.did_close(), Some(true));
+    assert!(rig.forwarder.open().is_empty() && rig.forwarder.poll_timeout().is_none());
+}
+
+#[test]
+fn no_route_is_an_error_that_quotes_the_syn() {
+    for (trouble, code) in [(Trouble::NoRoute, 0), (Trouble::HostUnreachable, 1), (Trouble::Prohibited, 13)] {
+        let mut rig = Rig::new();
+        rig.syn();
+        rig.fails(Failure::Trouble(trouble));
+        let (header, message) = rig.packets.pop().unwrap();
+        assert_eq!((header.protocol, message[0], message[1]), (ICMP, 3, code));
+        assert_eq!(header.destination, rig.app.ip());
+        let quoted = &message[8..];
+        assert_eq!((&quoted[12..16], &quoted[20..22]), (&[192, 0, 2, 7][..], &4000_u16.to_be_bytes()[..]));
+    }
+}
+
+#[test]
+fn silence_is_silence() {
+    for why in [Failure::Silence, Failure::Here] {
+        let mut rig = Rig::new();
+        rig.syn();
+        rig.fails(why);
+        assert!(rig.packets.is_empty());
+        rig.did.clear();
+        rig.syn();
+        assert!(matches!(rig.did[0], Output::Connect { .. }), "the program may try again");
+    }
+}
+
+#[test]
+fn an_answer_that_is_lost_is_given_again_for_as_long_as_a_kernel_would() {
+    let mut rig = Rig::new();
+    rig.syn();
+    let flow = rig.flow.unwrap();
+    rig.input(Input::Connected { flow, mss: None });
+    rig.pass(Duration::from_secs(31));
+    assert_eq!(rig.segments().len(), 1 + 5);
+    rig.pass(Duration::from_secs(60));
+    assert_eq!(rig.segments().pop().unwrap().0.flags, Flags::RST | Flags::ACK);
+    assert_eq!(rig.did_close(), Some(true), "and the peer is not left waiting");
+}
+
+#[test]
+fn a_program_that_gives_up_is_followed() {
+    let mut rig = Rig::new();
+    rig.syn();
+    rig.app(Flags::RST, 1, 0, b"");
+    assert_eq!(rig.did_close(), Some(true));
+}
+
+#[test]
+fn who_answers_early_is_found_out_and_keeps_what_was_said_meanwhile() {
+    let settings = Settings { profile: profile::find("early-synack").unwrap(), ..Settings::default() };
+    let mut rig = Rig::with(settings);
+    rig.syn();
+    let (answer, _) = rig.segments().pop().expect("at once");
+    rig.app(Flags::ACK, 1, answer.sequence.wrapping_add(1), b"GET /");
+    assert!(rig.sent.is_empty());
+    let flow = rig.flow.unwrap();
+    rig.input(Input::Connected { flow, mss: Some(1448) });
+    assert_eq!(rig.sent, b"GET /");
+    let mut rig = Rig::with(Settings { profile: profile::find("early-synack").unwrap(), ..Settings::default() });
+    rig.syn();
+    rig.fails(Failure::Refused);
+    assert_eq!(rig.segments().len(), 2, "a connection, and then its end");
+}
+
+#[test]
+fn ipv6_is_as_good() {
+    let mut rig = Rig::new();
+    (rig.app, rig.peer) = ("[2001:db8::7]:4000".parse().unwrap(), "[2001:db8::1]:80".parse().unwrap());
+    rig.handshake();
+    rig.app(Flags::ACK, 1, rig.first(), b"hello");
+    rig.peer(b"world");
+    assert_eq!(rig.sent, b"hello");
+    assert!(rig.segments().iter().any(|(_, data)| data == b"world"));
+    rig.syn();
+    let mut rig = Rig::new();
+    (rig.app, rig.peer) = ("[2001:db8::7]:4000".parse().unwrap(), "[2001:db8::1]:80".parse().unwrap());
+    rig.syn();
+    rig.fails(Failure::Trouble(Trouble::HostUnreachable));
+    assert_eq!(rig.packets[0].1[..2], [1, 3]);
+}
+
+#[test]
+fn a_full_table_leaves_newcomers_unanswered_and_serves_the_others() {
+    let mut rig = Rig::with(Settings { most_flows: 3, ..Settings::default() });
+    rig.handshake();
+    for port in 5000..5100 {
+        rig.app.set_port(port);
+        rig.syn();
+    }
+    assert_eq!(rig.forwarder.open().len(), 3);
+    assert_eq!(rig.forwarder.tally().refused, 98);
+    rig.app.set_port(4000);
+    let acknowledged = rig.first();
+    rig.app(Flags::ACK, 1, acknowledged, b"still here");
+    assert_eq!(rig.sent, b"still here");
+}

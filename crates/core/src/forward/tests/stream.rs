@@ -1,0 +1,209 @@
+//! Data in both directions: in order, whole, at the pace of whoever is slower.
+
+use super::*;
+use crate::forward::{UNSENT, WINDOW};
+
+#[test]
+fn data_is_acknowledged_when_the_socket_has_it() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.app(Flags::ACK, 1, first, b"hello");
+    assert_eq!(rig.sent, b"hello");
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(6));
+    rig.takes = 2;
+    rig.app(Flags::ACK, 6, first, b"world");
+    assert_eq!(rig.sent, b"hellowo");
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(8), "as much as the socket took");
+    rig.takes = usize::MAX;
+    let flow = rig.flow.unwrap();
+    rig.input(Input::Writable { flow });
+    assert_eq!(rig.sent, b"helloworld");
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(11));
+    rig.pass(Duration::from_millis(100));
+    assert!(rig.segments().is_empty());
+    assert_eq!(rig.forwarder.poll_timeout(), None, "nothing to wake up for");
+}
+
+#[test]
+fn what_waits_for_long_is_acknowledged_before_the_program_would_send_it_again() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.takes = 0;
+    rig.app(Flags::ACK, 1, first, b"hello");
+    assert!(rig.segments().is_empty());
+    rig.pass(Duration::from_millis(199));
+    let (ack, _) = rig.segments().pop().unwrap();
+    assert_eq!(ack.acknowledged, ISS.wrapping_add(6));
+    assert_eq!(usize::from(ack.window) << 4, (WINDOW - 5) & !15, "and takes up room");
+    assert_eq!(rig.forwarder.poll_timeout(), None);
+}
+
+#[test]
+fn a_full_socket_closes_the_window_and_nothing_is_lost() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.takes = 1000;
+    let data = text(2 * WINDOW);
+    let (mut at, mut edge) = (0, 65_535);
+    // The program sends as far as it may, whatever comes.
+    for _ in 0..2000 {
+        let end = (at + 1448).min(edge).min(data.len());
+        if end > at {
+            rig.app(Flags::ACK, 1 + at as u32, first, &data[at..end]);
+            at = end;
+        }
+        rig.pass(Duration::from_millis(1));
+        for (ack, _) in rig.segments() {
+            let acknowledged = ack.acknowledged.wrapping_sub(ISS.wrapping_add(1)) as usize;
+            let told = acknowledged + (usize::from(ack.window) << 4);
+            assert!(told + 16 > edge || told >= edge - 15, "a window is not drawn back");
+            edge = edge.max(told);
+        }
+    }
+    assert!(rig.forwarder.waiting() <= WINDOW && at <= 1000 + WINDOW, "{at} bytes parked");
+    assert!(rig.forwarder.waiting() > WINDOW - 65_536, "and not much less: {}", rig.forwarder.waiting());
+    rig.takes = usize::MAX;
+    let flow = rig.flow.unwrap();
+    rig.input(Input::Writable { flow });
+    assert_eq!(rig.sent, data[..at]);
+    assert!(usize::from(rig.segments().pop().unwrap().0.window) << 4 > WINDOW - 16);
+    assert!(WINDOW + UNSENT < 1_000_000, "the bound of the issue");
+}
+
+#[test]
+fn segments_out_of_order_wait_for_the_one_before_them() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    let data = text(500);
+    for part in [400..500, 100..200, 200..400, 100..200] {
+        rig.app(Flags::ACK, 1 + part.start as u32, first, &data[part]);
+        assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(1), "a duplicate acknowledgement");
+    }
+    assert!(rig.sent.is_empty());
+    rig.app(Flags::ACK, 1, first, &data[..150]);
+    assert_eq!(rig.sent, data);
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(501));
+    rig.app(Flags::ACK, 301, first, &data[300..]);
+    assert_eq!(rig.sent, data, "what is known is not sent twice");
+}
+
+#[test]
+fn an_urgent_byte_stays_urgent() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    let urgent = Segment { urgent: 4, ..rig.segment(Flags::ACK | Flags::URG, 1, first) };
+    rig.tell(&urgent, b"abc!def");
+    assert_eq!((rig.sent.as_slice(), rig.urgent.as_slice()), (&b"abc!def"[..], &[3][..]));
+    rig.packets.clear();
+    let flow = rig.flow.unwrap();
+    let mut bytes = vec![0; HEADROOM];
+    bytes.push(b'!');
+    rig.input(Input::Received { flow, bytes, urgent: true });
+    let (segment, data) = rig.segments().pop().unwrap();
+    assert!(segment.flags.has(Flags::URG) && segment.urgent == 1 && data == b"!");
+}
+
+#[test]
+fn what_the_program_does_not_acknowledge_is_sent_again_at_growing_intervals() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.peer(b"hello");
+    let (segment, data) = rig.segments().pop().unwrap();
+    assert_eq!((segment.sequence, data.as_slice()), (first, &b"hello"[..]));
+    rig.pass(Duration::from_millis(1500));
+    let again = rig.segments();
+    assert_eq!(again.len(), 3, "after 200, 600 and 1400 ms");
+    assert!(again.iter().all(|(segment, data)| segment.sequence == first && data == b"hello"));
+    rig.app(Flags::ACK, 1, first.wrapping_add(5), b"");
+    assert_eq!(rig.forwarder.poll_timeout().map(|deadline| deadline.at > rig.now), Some(true), "an old timer at most");
+    rig.pass(Duration::from_secs(10));
+    assert!(rig.segments().is_empty() && rig.forwarder.poll_timeout().is_none(), "and then there is no reason to wake");
+}
+
+#[test]
+fn three_duplicates_are_a_loss() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.peer(b"one");
+    rig.peer(b"two");
+    rig.packets.clear();
+    for _ in 0..3 {
+        assert!(rig.segments().is_empty());
+        rig.app(Flags::ACK, 1, first, b"");
+    }
+    let again = rig.segments();
+    assert_eq!(again.len(), 1);
+    assert_eq!((again[0].0.sequence, again[0].1.as_slice()), (first, &b"one"[..]));
+}
+
+#[test]
+fn no_more_is_read_than_the_program_has_room_for() {
+    let mut rig = Rig::open();
+    let (first, flow) = (rig.first(), rig.flow.unwrap());
+    // 1000 << 7 bytes are told after the handshake.
+    let room = rig.forwarder.room(rig.now, flow);
+    assert_eq!(room, 65_400 / 1448 * 1448, "a packet");
+    let data = text(1000 << 7);
+    rig.peer(&data[..room]);
+    rig.peer(&data[room..]);
+    assert_eq!(rig.forwarder.room(rig.now, flow), 0);
+    rig.did.clear();
+    rig.app(Flags::ACK, 1, first.wrapping_add(room as u32), b"");
+    assert!(matches!(rig.did[..], [Output::Resume { .. }]), "{:?}", rig.did);
+    assert_eq!(rig.forwarder.room(rig.now, flow), room);
+}
+
+#[test]
+fn a_closed_window_is_asked_about_in_case_its_opening_was_lost() {
+    let mut rig = Rig::open();
+    let (first, flow) = (rig.first(), rig.flow.unwrap());
+    let closed = Segment { window: 0, ..rig.segment(Flags::ACK, 1, first) };
+    rig.tell(&closed, b"");
+    assert_eq!(rig.forwarder.room(rig.now, flow), 0);
+    rig.pass(Duration::from_secs(4));
+    let probes = rig.segments();
+    assert_eq!(probes.len(), 2);
+    assert_eq!(probes[0].0.sequence, first.wrapping_sub(1));
+    rig.app(Flags::ACK, 1, first, b"");
+    assert!(rig.did.iter().any(|output| matches!(output, Output::Resume { .. })));
+    rig.pass(Duration::from_secs(600));
+    assert!(rig.segments().is_empty());
+}
+
+#[test]
+fn a_program_that_asks_whether_we_are_there_is_answered_and_asks_the_peer_too() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.app(Flags::ACK, 1, first, b"x");
+    rig.packets.clear();
+    rig.pass(Duration::from_secs(75));
+    rig.did.clear();
+    rig.app(Flags::ACK, 1, first, b"");
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(2));
+    assert!(matches!(rig.did[..], [Output::KeepAlive { idle: 75, .. }]), "{:?}", rig.did);
+}
+
+#[test]
+fn small_segments_have_the_programs_own_setting_looked_up_now_and_then() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    for n in 0..100 {
+        rig.app(Flags::ACK, 1 + n, first, b"x");
+    }
+    let looks = rig.did.iter().filter(|output| matches!(output, Output::MirrorDelay { .. })).count();
+    assert_eq!(looks, 7, "at the 1st, 2nd, 4th … 64th");
+    rig.did.clear();
+    rig.app(Flags::ACK, 101, first, &text(1448));
+    assert!(rig.did.is_empty());
+}
+
+#[test]
+fn a_change_of_the_traffic_class_is_passed_on() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    let segment = rig.segment(Flags::ACK, 1, first);
+    let mut bytes = packet(rig.app, rig.peer, &segment, b"x");
+    bytes[1] = 0x22;
+    rig.input(Input::Packet { bytes, segment: None });
+    assert!(rig.did.iter().any(|output| matches!(output, Output::Mark { traffic_class: 0x20, .. })));
+}

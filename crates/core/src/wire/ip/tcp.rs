@@ -1,0 +1,198 @@
+//! TCP segments: headers and the options of a handshake (RFC 9293, 7323), to meaning and back.
+
+use std::ops::BitOr;
+
+/// Bytes of a header without options.
+pub const HEADER: usize = 20;
+/// Where in the header its checksum is.
+pub const CHECKSUM_AT: u16 = 16;
+
+/// The flags of a segment, as they are in its byte 13.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No more data comes from here.
+    pub const FIN: Self = Self(1);
+    /// A connection begins.
+    pub const SYN: Self = Self(2);
+    /// There is no such connection any more.
+    pub const RST: Self = Self(4);
+    /// To be delivered at once.
+    pub const PSH: Self = Self(8);
+    /// The acknowledgement number counts.
+    pub const ACK: Self = Self(16);
+    /// The urgent pointer counts.
+    pub const URG: Self = Self(32);
+
+    /// Whether all of these are set.
+    pub fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// The header of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Port of the sender.
+    pub source: u16,
+    /// Port of the receiver.
+    pub destination: u16,
+    /// Number of its first byte.
+    pub sequence: u32,
+    /// Number of the byte that its sender expects next.
+    pub acknowledged: u32,
+    /// Its flags.
+    pub flags: Flags,
+    /// Bytes that its sender has room for, not scaled.
+    pub window: u16,
+    /// With URG: the number of bytes up to and with the urgent one, as senders of today count (RFC 6093).
+    pub urgent: u16,
+    /// With SYN: the largest payload of a segment that its sender takes.
+    pub mss: Option<u16>,
+    /// With SYN: powers of two by which later windows are to be multiplied, at most 14.
+    pub scale: Option<u8>,
+}
+
+/// Reads a segment: its header, and the payload behind it. Options that mean nothing here, and any behind a broken one, are
+/// left out.
+pub fn parse(bytes: &[u8]) -> Option<(Segment, &[u8])> {
+    let head = bytes.first_chunk::<HEADER>()?;
+    let len = 4 * usize::from(head[12] >> 4);
+    let options = bytes.get(HEADER..len)?;
+    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let long = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let mut segment = Segment {
+        source: word(0),
+        destination: word(2),
+        sequence: long(4),
+        acknowledged: long(8),
+        flags: Flags(head[13]),
+        window: word(14),
+        urgent: word(18),
+        mss: None,
+        scale: None,
+    };
+    if segment.flags.has(Flags::SYN) {
+        read_options(options, &mut segment);
+    }
+    Some((segment, &bytes[len..]))
+}
+
+fn read_options(mut options: &[u8], segment: &mut Segment) {
+    loop {
+        match options {
+            [1, rest @ ..] => options = rest,
+            [0, ..] | [] => return,
+            [2, 4, high, low, rest @ ..] => {
+                segment.mss = Some(u16::from_be_bytes([*high, *low])).filter(|mss| *mss > 0);
+                options = rest;
+            }
+            [3, 3, scale, rest @ ..] => {
+                segment.scale = Some((*scale).min(14));
+                options = rest;
+            }
+            [_, len, ..] if *len >= 2 => {
+                let Some(rest) = options.get(usize::from(*len)..) else { return };
+                options = rest;
+            }
+            _ => return,
+        }
+    }
+}
+
+impl Segment {
+    /// Bytes of the header that [`Self::write`] makes.
+    pub fn len(&self) -> usize {
+        HEADER + if self.mss.is_some() { 4 } else { 0 } + if self.scale.is_some() { 4 } else { 0 }
+    }
+
+    /// Never: a header has 20 bytes at least.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Writes the header into the first [`Self::len`] bytes of `into`, with a checksum of zero.
+    pub fn write(&self, into: &mut [u8]) {
+        let len = self.len();
+        let head = &mut into[..len];
+        head.fill(0);
+        head[0..2].copy_from_slice(&self.source.to_be_bytes());
+        head[2..4].copy_from_slice(&self.destination.to_be_bytes());
+        head[4..8].copy_from_slice(&self.sequence.to_be_bytes());
+        head[8..12].copy_from_slice(&self.acknowledged.to_be_bytes());
+        head[12] = ((len / 4) as u8) << 4;
+        head[13] = self.flags.0;
+        head[14..16].copy_from_slice(&self.window.to_be_bytes());
+        head[18..20].copy_from_slice(&self.urgent.to_be_bytes());
+        let mut at = HEADER;
+        if let Some(mss) = self.mss {
+            let [high, low] = mss.to_be_bytes();
+            head[at..at + 4].copy_from_slice(&[2, 4, high, low]);
+            at += 4;
+        }
+        if let Some(scale) = self.scale {
+            head[at..at + 4].copy_from_slice(&[1, 3, 3, scale]);
+        }
+    }
+}
+
+/// Whether `a` comes before `b` in a circle of sequence numbers.
+pub fn before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let segment = Segment {
+            source: 4000,
+            destination: 80,
+            sequence: 0xffff_fff0,
+            acknowledged: 7,
+            flags: Flags::SYN | Flags::ACK,
+            window: 65535,
+            urgent: 0,
+            mss: Some(1448),
+            scale: Some(4),
+        };
+        let mut bytes = vec![0; segment.len() + 3];
+        segment.write(&mut bytes);
+        assert_eq!(parse(&bytes), Some((segment, &[0_u8; 3][..])));
+    }
+
+    #[test]
+    fn an_option_that_is_broken_ends_the_options() {
+        let segment = Segment { flags: Flags::SYN, mss: Some(1448), scale: Some(2), ..Segment::default() };
+        let mut bytes = vec![0; segment.len()];
+        segment.write(&mut bytes);
+        bytes[24] = 99;
+        bytes[25] = 0;
+        assert_eq!(parse(&bytes).unwrap().0, Segment { scale: None, ..segment });
+    }
+
+    #[test]
+    fn numbers_are_in_a_circle() {
+        assert!(before(u32::MAX, 3) && !before(3, u32::MAX) && !before(5, 5));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_segment_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            if let Some((_, payload)) = parse(&bytes) {
+                prop_assert!(payload.len() + HEADER <= bytes.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Any packets of a program are forwarded or left out; whatever goes back is a packet.
+#![no_main]
+
+use headstart_core::forward::{Forwarder, Input, Output, Settings};
+use headstart_core::machine::Machine;
+use headstart_core::time::Instant;
+use headstart_core::wire::ip;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|packets: Vec<(u16, Vec<u8>)>| {
+    let mut forwarder = Forwarder::new(Settings { most_flows: 8, most_mappings: 8, ..Settings::default() });
+    let mut now = Instant::ZERO;
+    for (millis, bytes) in packets {
+        now += headstart_core::time::Duration::from_millis(millis.into());
+        forwarder.handle_timeout(now);
+        forwarder.handle_input(now, Input::Packet { bytes, segment: Some(millis) });
+        while let Some(output) = forwarder.poll_output() {
+            match output {
+                Output::Packet(packet) => assert!(ip::parse(packet.as_slice()).is_some()),
+                Output::Connect { flow, .. } => {
+                    forwarder.handle_input(now, Input::Connected { flow, mss: Some(1448) });
+                }
+                Output::Send { flow, bytes, from, to, urgent } => {
+                    let from = to.min(from + usize::from(millis));
+                    forwarder.handle_input(now, Input::Sent { flow, bytes, from, to, urgent });
+                }
+                Output::Close { flow, .. } => forwarder.handle_input(now, Input::Closed { flow, facts: None }),
+                _ => {}
+            }
+        }
+        assert!(forwarder.open().len() <= 8 && forwarder.mappings() <= 8);
+    }
+});
