@@ -14,7 +14,7 @@ pub const ENTRY: Entry = Entry {
     shows: "What a head start gains beside bulk TCP flows, and what it takes from them",
     claims: &["P2.4"],
     conditions: NAMES,
-    speeds: Speeds::Virtual,
+    speeds: Speeds::Both,
     run,
 };
 

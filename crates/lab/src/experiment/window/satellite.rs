@@ -18,7 +18,7 @@ pub const ENTRY: Entry = Entry {
     shows: "Over a geostationary satellite careful resume sends 1 MB in less than half of the time",
     claims: &[],
     conditions: &["satellite", "satellite-known"],
-    speeds: Speeds::Virtual,
+    speeds: Speeds::Both,
     run,
 };
 

@@ -14,7 +14,7 @@ pub const ENTRY: Entry = Entry {
     shows: "What a head start costs when the memory is wrong: the path slower, its round trip another, another network",
     claims: &[],
     conditions: NAMES,
-    speeds: Speeds::Virtual,
+    speeds: Speeds::Both,
     run,
 };
 
