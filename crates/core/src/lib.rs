@@ -11,5 +11,6 @@ pub mod forward;
 pub mod machine;
 pub mod path;
 pub mod realtime;
+pub mod steer;
 pub mod time;
 pub mod wire;
