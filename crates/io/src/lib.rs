@@ -8,6 +8,7 @@ pub mod control;
 pub mod daemon;
 pub mod dns;
 pub mod folder;
+pub mod forward;
 pub mod home;
 pub mod host;
 pub mod link;

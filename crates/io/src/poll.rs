@@ -16,6 +16,8 @@ pub enum Interest {
     Write,
     /// Only the other side's going away.
     HangUp,
+    /// Everything, told once each time that something changes (edge-triggered): see [`Poll::changes`].
+    Changes,
 }
 
 impl Interest {
@@ -24,8 +26,28 @@ impl Interest {
             Self::Read => EventFlags::IN | EventFlags::RDHUP,
             Self::Write => EventFlags::OUT,
             Self::HangUp => EventFlags::RDHUP,
+            Self::Changes => {
+                EventFlags::IN | EventFlags::OUT | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET
+            }
         }
     }
+}
+
+/// What is known of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The token under which it is listened to.
+    pub token: u64,
+    /// It can be read, if only its end.
+    pub readable: bool,
+    /// It takes more, or its attempt to connect has ended.
+    pub writable: bool,
+    /// There is urgent data.
+    pub urgent: bool,
+    /// The other side has said all, or there is an error: reading goes on until it says so.
+    pub ending: bool,
+    /// There is an error.
+    pub failed: bool,
 }
 
 /// A set of descriptors to listen to, each under a token.
@@ -77,6 +99,22 @@ impl Poll {
         }
         tokens.extend(self.ready.iter().map(|e| e.data.u64()));
         Ok(())
+    }
+
+    /// What the last [`wait`](Self::wait) found, with more than the tokens.
+    pub fn changes(&self) -> impl Iterator<Item = Change> {
+        self.ready.iter().map(|event| {
+            let flags = event.flags;
+            let has = |wanted| flags.intersects(wanted);
+            Change {
+                token: event.data.u64(),
+                readable: has(EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR),
+                writable: has(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR),
+                urgent: has(EventFlags::PRI),
+                ending: has(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR),
+                failed: has(EventFlags::ERR),
+            }
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 //! measure. Each unsafe block does one thing. Nothing in here decides what is done for a program under headstart.
 
 pub mod call_cost;
+pub mod datagram;
 pub mod epoll;
 pub mod ethtool;
 pub mod fork;
@@ -22,4 +23,6 @@ pub mod schedule;
 pub mod seccomp;
 pub mod signal;
 pub mod socket_option;
+pub mod stream;
 pub mod tcp_info;
+pub mod tun;

@@ -67,7 +67,8 @@ fn a_full_socket_closes_the_window_and_nothing_is_lost() {
     rig.input(Input::Writable { flow });
     assert_eq!(rig.sent, data[..at]);
     assert!(usize::from(rig.segments().pop().unwrap().0.window) << 4 > WINDOW - 16);
-    const { assert!(WINDOW + UNSENT < 1_000_000, "the bound of the issue") };
+    // The bound of the issue.
+    const { assert!(WINDOW + UNSENT < 1_000_000) };
 }
 
 #[test]

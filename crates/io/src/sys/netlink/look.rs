@@ -5,6 +5,7 @@ use super::{Mac, Netlink, NetlinkError, family};
 use netlink_packet_core::{NLM_F_DUMP, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use rustix::io::Errno;
@@ -52,6 +53,22 @@ impl Netlink {
         let found = found.map_err(|source| NetlinkError { what: what(), source })?;
         Ok(found.into_iter().find_map(|message| match message {
             RouteNetlinkMessage::NewNeighbour(n) if n.header.ifindex == interface => hardware(&n, ip),
+            _ => None,
+        }))
+    }
+
+    /// The longest packet that an interface sends, if the kernel tells.
+    pub fn mtu_of(&mut self, interface: u32) -> Result<Option<u32>, NetlinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = interface;
+        let what = || format!("asking for the MTU of interface {interface}");
+        let found = self.answers(0, RouteNetlinkMessage::GetLink(message));
+        let found = found.map_err(|source| NetlinkError { what: what(), source })?;
+        Ok(found.into_iter().find_map(|message| match message {
+            RouteNetlinkMessage::NewLink(link) => link.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::Mtu(mtu) => Some(*mtu),
+                _ => None,
+            }),
             _ => None,
         }))
     }

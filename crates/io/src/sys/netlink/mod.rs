@@ -51,6 +51,10 @@ pub struct VethEnd<'a> {
 pub enum Via {
     /// To this gateway, on the interface with this index.
     Gateway(IpAddr, u32),
+    /// Out of the interface with this index, which has no neighbours.
+    Interface(u32),
+    /// To nobody: who tries is told that no way leads there.
+    Nowhere,
     /// To this host itself: every address of the prefix is its own ("AnyIP").
     Local,
 }
@@ -150,6 +154,14 @@ impl Netlink {
         link.header.flags = LinkFlags::Up;
         link.header.change_mask = LinkFlags::Up;
         self.request(0, RouteNetlinkMessage::SetLink(link), format!("switching on interface {index}"))
+    }
+
+    /// Sets the longest packet that an interface sends.
+    pub fn mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetlinkError> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.attributes.push(LinkAttribute::Mtu(mtu));
+        self.request(0, RouteNetlinkMessage::SetLink(link), format!("setting the MTU of interface {index} to {mtu}"))
     }
 
     /// Removes an interface (both ends of a veth pair).
@@ -290,6 +302,16 @@ fn route(to: IpAddr, prefix: u8, via: Via) -> RouteMessage {
             message.header.kind = RouteType::Unicast;
             message.attributes.push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
             message.attributes.push(RouteAttribute::Oif(index));
+        }
+        Via::Interface(index) => {
+            message.header.table = RouteHeader::RT_TABLE_MAIN;
+            message.header.scope = if to.is_ipv4() { RouteScope::Link } else { RouteScope::Universe };
+            message.header.kind = RouteType::Unicast;
+            message.attributes.push(RouteAttribute::Oif(index));
+        }
+        Via::Nowhere => {
+            message.header.table = RouteHeader::RT_TABLE_MAIN;
+            message.header.kind = RouteType::Unreachable;
         }
         Via::Local => {
             message.header.table = RT_TABLE_LOCAL;

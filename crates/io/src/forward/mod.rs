@@ -1,0 +1,13 @@
+//! The forwarder of `headstart_core::forward`, at work: a TUN interface, sockets, one thread, no sleeps (paper 3).
+//!
+//! [`Enclosure`] is where programs run whose traffic is forwarded; [`Worker`] drives one `Forwarder` for them; [`owner`] finds
+//! out whose a connection is. What is done with each packet is decided in core; nothing is kept of what passes but what the
+//! forwarder records.
+
+mod enclosure;
+pub mod owner;
+mod sockets;
+mod worker;
+
+pub use enclosure::{Enclosure, EnclosureError};
+pub use worker::{Seen, Sink, Tap, Tapped, Worker, WorkerError};

@@ -1,0 +1,89 @@
+//! The sockets that lead to peers, with the options that programs' packets and sockets show.
+
+use crate::sys::{datagram, tcp_info};
+use headstart_core::forward::{Facts, Failure, UNSENT};
+use headstart_core::wire::ip::icmp::Trouble;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// TCP_NOTSENT_LOWAT of linux/tcp.h.
+const NOTSENT_LOWAT: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
+/// TCP_MAXSEG of linux/tcp.h.
+const MAXSEG: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
+
+/// Begins to connect a socket to `peer`.
+pub fn begin(peer: SocketAddr, traffic_class: u8, hop_limit: Option<u8>, no_delay: bool) -> Result<OwnedFd, Errno> {
+    let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    if traffic_class != 0 {
+        mark(&socket, peer.is_ipv4(), traffic_class)?;
+    }
+    if let Some(limit) = hop_limit {
+        match peer {
+            SocketAddr::V4(_) => sockopt::set_ip_ttl(&socket, limit.into())?,
+            SocketAddr::V6(_) => sockopt::set_ipv6_unicast_hops(&socket, Some(limit))?,
+        }
+    }
+    if no_delay {
+        sockopt::set_tcp_nodelay(&socket, true)?;
+    }
+    sockopt::set_socket_oobinline(&socket, true)?;
+    // Kernels of today have it; without it more waits in the socket.
+    let unsent = crate::sys::socket_option::Value::of_int(UNSENT as i32);
+    crate::sys::socket_option::set(&socket, NOTSENT_LOWAT, &unsent);
+    match connect(&socket, &peer) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(e) => Err(e),
+    }
+}
+
+/// Sets the traffic class of a connection.
+pub fn mark(socket: impl AsFd, v4: bool, traffic_class: u8) -> Result<(), Errno> {
+    if v4 { sockopt::set_ip_tos(socket, traffic_class) } else { sockopt::set_ipv6_tclass(socket, traffic_class.into()) }
+}
+
+/// The largest segment of a connection.
+pub fn mss(socket: impl AsFd) -> Option<u16> {
+    crate::sys::socket_option::get(socket, MAXSEG)?.int()?.try_into().ok()
+}
+
+/// Has the kernel ask whether the peer is still there, after so many seconds of silence.
+pub fn keep_alive(socket: impl AsFd, idle: u32) -> Result<(), Errno> {
+    let idle = Duration::from_secs(idle.into());
+    sockopt::set_tcp_keepidle(&socket, idle)?;
+    sockopt::set_tcp_keepintvl(&socket, idle)?;
+    sockopt::set_socket_keepalive(&socket, true)
+}
+
+/// What the kernel knows of a connection.
+pub fn facts(socket: impl AsFd) -> Option<Facts> {
+    let info = tcp_info::tcp_info(socket).ok()?;
+    Some(Facts { rtt: info.rtt, min_rtt: info.min_rtt, sent_again: info.total_retrans })
+}
+
+/// What an errno of a connection says.
+pub fn failure(errno: Errno) -> Failure {
+    match errno {
+        Errno::CONNREFUSED => Failure::Refused,
+        Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => Failure::Reset,
+        Errno::TIMEDOUT => Failure::Silence,
+        other => match datagram::trouble_of(other.raw_os_error()) {
+            Some(Trouble::PortUnreachable) | None => Failure::Here,
+            Some(trouble) => Failure::Trouble(trouble),
+        },
+    }
+}
+
+/// A socket for a program's datagrams, from the program's own port if it is free here.
+pub fn datagrams(app: SocketAddr) -> std::io::Result<OwnedFd> {
+    let socket = datagram::udp(app.is_ipv4())?;
+    let any: IpAddr = if app.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    if rustix::net::bind(&socket, &SocketAddr::new(any, app.port())).is_err() {
+        rustix::net::bind(&socket, &SocketAddr::new(any, 0))?;
+    }
+    Ok(socket)
+}

@@ -1,0 +1,102 @@
+//! Datagrams and echoes: sockets that are no connections, and what the network says of what they sent.
+
+use super::{BATCH, ECHO_V4, ECHO_V6, Worker};
+use crate::poll::Interest;
+use crate::sys::datagram;
+use crate::sys::tun::ROOM;
+use headstart_core::forward::{HEADROOM, Input, MappingId};
+use headstart_core::machine::Machine;
+use headstart_core::time::Instant;
+use headstart_core::wire::ip;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+impl Worker {
+    pub(super) fn send_datagram(
+        &mut self,
+        now: Instant,
+        mapping: MappingId,
+        to: SocketAddr,
+        data: &[u8],
+        (traffic_class, hop_limit, whole): (u8, u8, bool),
+    ) {
+        let Some(port) = self.ports.get_mut(&mapping) else { return };
+        if to.is_ipv4() && port.whole != Some(whole) && datagram::keep_whole(&port.socket, whole).is_ok() {
+            port.whole = Some(whole);
+        }
+        let mut sent = datagram::send(&port.socket, to, data, traffic_class, hop_limit);
+        if sent.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::ECONNREFUSED)) {
+            // That was about an earlier one, and is in the queue of errors too.
+            sent = datagram::send(&port.socket, to, data, traffic_class, hop_limit);
+        }
+        let trouble = sent.err().and_then(|e| datagram::trouble_of(e.raw_os_error()?));
+        if let Some(trouble) = trouble {
+            self.forwarder.handle_input(now, Input::DatagramFailed { mapping, to, reporter: None, trouble });
+        }
+    }
+
+    /// A port that sends datagrams has some, or errors.
+    pub(super) fn datagrams(&mut self, now: Instant, mapping: MappingId) {
+        for _ in 0..BATCH {
+            let Some(port) = self.ports.get(&mapping) else { return };
+            self.room.clear();
+            self.room.reserve(HEADROOM + ROOM);
+            self.room.resize(HEADROOM, 0);
+            match datagram::receive(&port.socket, &mut self.room) {
+                Ok(arrived) => {
+                    let bytes = self.room.clone();
+                    let traffic_class = arrived.traffic_class;
+                    self.input(now, Input::Datagram { mapping, from: arrived.from, bytes, traffic_class });
+                }
+                // An error of an earlier one; the queue has it.
+                Err(e) if e.kind() != io::ErrorKind::WouldBlock && e.kind() != io::ErrorKind::OutOfMemory => {}
+                Err(_) => break,
+            }
+        }
+        for _ in 0..BATCH {
+            let Some(port) = self.ports.get(&mapping) else { return };
+            self.room.clear();
+            self.room.reserve(ROOM);
+            let Ok(lost) = datagram::receive_error(&port.socket, &mut self.room) else { return };
+            if let Some(trouble) = lost.trouble {
+                let (to, reporter) = (lost.to, lost.reporter);
+                self.input(now, Input::DatagramFailed { mapping, to, reporter, trouble });
+            }
+        }
+    }
+
+    pub(super) fn echo_socket(&mut self, v4: bool) -> Option<&OwnedFd> {
+        let place = usize::from(!v4);
+        if self.echoes[place].is_none() {
+            let socket = datagram::echo(v4).ok()?;
+            self.poll.add(&socket, if v4 { ECHO_V4 } else { ECHO_V6 }, Interest::Read).ok()?;
+            self.echoes[place] = Some(socket);
+        }
+        self.echoes[place].as_ref()
+    }
+
+    /// Replies to echoes, and errors about requests.
+    pub(super) fn echoes(&mut self, now: Instant, v4: bool) {
+        for _ in 0..BATCH {
+            let Some(socket) = &self.echoes[usize::from(!v4)] else { return };
+            self.room.clear();
+            self.room.reserve(ROOM);
+            if let Ok(arrived) = datagram::receive(socket, &mut self.room) {
+                // IPv4 hands the IP header over too.
+                let message = if v4 { ip::parse(&self.room).map(|(_, message)| message) } else { Some(&self.room[..]) };
+                if let Some(message) = message.map(<[u8]>::to_vec) {
+                    self.input(now, Input::Echoed { from: arrived.from.ip(), message });
+                }
+                continue;
+            }
+            self.room.clear();
+            let Ok(lost) = datagram::receive_error(socket, &mut self.room) else { return };
+            if let Some(trouble) = lost.trouble {
+                let message = self.room.clone();
+                let (to, reporter) = (lost.to.ip(), lost.reporter);
+                self.input(now, Input::EchoFailed { to, reporter, message, trouble });
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! A TUN interface: the packets that a namespace sends come out here, and what is written here it receives.
+//!
+//! With IFF_VNET_HDR and offloads each packet has a header (see `offload`) and may be a super-packet of 64 KiB, and stays one:
+//! without, each 1448 bytes cost two system calls. Sources: linux/if_tun.h, tuntap.rst. The interface is gone when the last
+//! descriptor is closed.
+
+use super::offload::{HEADER, Offload};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// Room for the longest packet.
+pub const ROOM: usize = 65_536;
+/// The offloads that are taken: unfinished checksums and super-packets of TCP (TUN_F_CSUM, TUN_F_TSO4, TUN_F_TSO6).
+const OFFLOADS: libc::c_ulong = 1 | 2 | 4;
+
+/// Why there is no interface.
+#[derive(Debug, thiserror::Error)]
+#[error("making the TUN interface {name}: {step}: {source}{}", advice(source))]
+pub struct TunError {
+    name: String,
+    step: &'static str,
+    source: io::Error,
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; run: sudo modprobe tun",
+        io::ErrorKind::PermissionDenied => "; it needs root, and in a container the device /dev/net/tun",
+        _ => "",
+    }
+}
+
+/// A TUN interface.
+#[derive(Debug)]
+pub struct Tun {
+    file: File,
+}
+
+/// `struct ifreq` of linux/if.h, as far as it is used here: a name and an int or flags.
+#[repr(C)]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    value: [u8; 24],
+}
+
+impl Tun {
+    /// Makes the interface `name` (at most 15 bytes) in the network namespace of the calling thread. `queue` packets may wait
+    /// in it to be read. Needs CAP_NET_ADMIN there.
+    pub fn create(name: &str, queue: i32) -> Result<Self, TunError> {
+        let fail = |step| move |source: io::Error| TunError { name: name.to_owned(), step, source };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+        let file = options.open("/dev/net/tun").map_err(fail("opening /dev/net/tun"))?;
+        let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
+        if name.len() >= libc::IFNAMSIZ {
+            return Err(fail("its name is too long")(io::ErrorKind::InvalidInput.into()));
+        }
+        request.name[..name.len()].copy_from_slice(name.as_bytes());
+        let flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as u16;
+        request.value[..2].copy_from_slice(&flags.to_ne_bytes());
+        // SAFETY: TUNSETIFF reads and writes a `struct ifreq`, which `request` is as long as.
+        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } != 0 {
+            return Err(fail("TUNSETIFF")(io::Error::last_os_error()));
+        }
+        // SAFETY: TUNSETOFFLOAD takes a number.
+        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, OFFLOADS) } != 0 {
+            return Err(fail("TUNSETOFFLOAD")(io::Error::last_os_error()));
+        }
+        let tun = Self { file };
+        set_queue(&mut request, queue).map_err(fail("SIOCSIFTXQLEN"))?;
+        Ok(tun)
+    }
+
+    /// Reads a packet into the spare room of `bytes`, of which there must be [`ROOM`]; what is left to do about it. None if
+    /// none waits; `Err` also for a super-packet of an unknown kind.
+    pub fn read(&self, bytes: &mut Vec<u8>) -> io::Result<Option<Offload>> {
+        let mut header = [0u8; HEADER];
+        let spare = bytes.spare_capacity_mut();
+        let vectors = [
+            libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: HEADER },
+            libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() },
+        ];
+        // SAFETY: both vectors are live memory of their lengths; the kernel only writes to them.
+        let got = unsafe { libc::readv(self.file.as_raw_fd(), vectors.as_ptr(), 2) };
+        let got = match usize::try_from(got) {
+            Ok(got) => got,
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
+            }
+        };
+        let len = bytes.len() + got.saturating_sub(HEADER);
+        // SAFETY: the kernel has written so many bytes behind the old ones, within the capacity.
+        unsafe { bytes.set_len(len) };
+        Offload::read(header).map(Some).ok_or_else(|| io::Error::other("a super-packet of an unknown kind"))
+    }
+
+    /// Writes a packet; whether the namespace took it. It does not where it has no room, or where the packet is none.
+    pub fn write(&self, offload: &Offload, packet: &[u8]) -> bool {
+        let header = offload.write();
+        let parts = [IoSlice::new(&header), IoSlice::new(packet)];
+        loop {
+            match rustix::io::writev(&self.file, &parts) {
+                Err(Errno::INTR) => {}
+                other => return other.is_ok(),
+            }
+        }
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Sets how many packets may wait to be read; `request` has the name.
+fn set_queue(request: &mut Request, queue: i32) -> io::Result<()> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    request.value = [0; 24];
+    request.value[..4].copy_from_slice(&queue.to_ne_bytes());
+    // SAFETY: SIOCSIFTXQLEN reads a `struct ifreq`, which `request` is as long as.
+    let rc = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFTXQLEN as _, &raw mut *request) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
