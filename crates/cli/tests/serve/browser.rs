@@ -8,18 +8,19 @@ const SCRIPT: &str = "const came = kind => performance.getEntriesByType(kind).ma
     document.getElementById('came').textContent = 'page by ' + came('navigation');";
 
 /// Inside the outer lab's client: a server, and a browser behind a link of 100 Mbit/s and 30 ms. One that is starved of its
-/// processor when it starts may give up a forced QUIC, and then waits in vain: so it has three tries, each with a new profile.
+/// processor when it starts may give up a forced QUIC, and then waits in vain: so it has six tries, each with a new profile and
+/// more patience.
 const RUN: &str = r#"
 "$HEADSTART_BIN" serve --listen 198.18.0.2:8443 --json "$HOME/site" > "$HOME/told" &
 server=$!
 while ! [ -s "$HOME/told" ]; do kill -0 $server || exit 9; sleep 0.05; done
 export KEY=$(sed 's/.*"key_sha256":"\([^"]*\)".*/\1/' "$HOME/told")
 "$HEADSTART_BIN" lab shell --link rate=100mbit,delay=15ms -- sh -c '
-  for profile in first second third; do
+  for patience in 10000 15000 20000 30000 40000 50000; do
     "$CHROMIUM" --headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking \
       --disable-component-update --disable-extensions --disable-sync --disable-dev-shm-usage \
       --origin-to-force-quic-on=198.18.0.2:8443 --ignore-certificate-errors-spki-list="$KEY" \
-      --user-data-dir="$HOME/$profile" --timeout=45000 --dump-dom https://198.18.0.2:8443/ > "$HOME/dom"
+      --user-data-dir="$HOME/profile-$patience" --timeout=$patience --dump-dom https://198.18.0.2:8443/ > "$HOME/dom"
     cat "$HOME/dom"
     grep -q "page by" "$HOME/dom" && break
   done
