@@ -45,7 +45,8 @@ impl Bundling {
         Ok(Self { queue, bundler: Bundler::new(), clock: Clock::new(), port })
     }
 
-    /// Answers the kernel until it is `over`; how many segments carried others again.
+    /// Answers the kernel until it is `over`; how many segments of what is bundled came by. Where each is acknowledged before the
+    /// next is sent, none of them has anything to carry again.
     pub fn serve(mut self, over: &AtomicBool) -> anyhow::Result<u64> {
         let _ = schedule::short_turns(super::TURN);
         let timeout = Timespec { tv_sec: 0, tv_nsec: GLANCE.subsec_nanos().into() };
@@ -68,6 +69,6 @@ impl Bundling {
                 })
                 .context("the kernel's packet queue")?;
         }
-        Ok(self.bundler.tally().bundled)
+        Ok(self.bundler.tally().outgoing)
     }
 }

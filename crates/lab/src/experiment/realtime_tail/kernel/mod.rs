@@ -172,8 +172,8 @@ fn once(nodes: &Nodes, plan: &Plan, bundling: Vec<Bundling>) -> anyhow::Result<(
             thread.join().unwrap_or_else(|_| Err(Error::World("an end of the streams died".into())))??;
         }
         for bundling in bundled {
-            let carried = bundling.join().map_err(|_| anyhow::anyhow!("what bundles segments died"))??;
-            anyhow::ensure!(carried > 0, "no segment was bundled, though the kernel took the rule");
+            let seen = bundling.join().map_err(|_| anyhow::anyhow!("what bundles segments died"))??;
+            anyhow::ensure!(seen > 0, "no segment came by, though the kernel took the rule");
         }
         sent?
     })
