@@ -208,6 +208,8 @@ impl Worker {
                     STOP => {
                         self.poll.remove(&stop);
                         stopping = Some(now);
+                        // All that the program said last is here by now, a queue at most.
+                        let _ = (0..BATCH).any(|_| self.programs(now) == 0);
                     }
                     ECHO_V4 | ECHO_V6 => self.echoes(now, change.token == ECHO_V4),
                     token if token >= MAPPINGS => self.datagrams(now, MappingId(token - MAPPINGS)),
