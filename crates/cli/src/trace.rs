@@ -21,5 +21,12 @@ pub struct Args {
 /// Runs the program and captures; its exit code.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let pcapng = Some(args.write.as_path());
-    measure::run(&Wanted { command: &args.command, quiet: args.quiet, summary: None, flows: None, pcapng, profile: None })
+    measure::run(&Wanted {
+        command: &args.command,
+        quiet: args.quiet,
+        summary: None,
+        flows: None,
+        pcapng,
+        profile: None,
+    })
 }

@@ -83,10 +83,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         });
         let each: serde_json::Map<String, Value> = each.collect();
         let device = serde_json::to_value(&device).context("the state of this machine")?;
-        document(VERSION, json!({
-            "server": to.to_string(), "connect_ms": figures(&connects), "idle_ms": figures(&idle),
-            "transfers": each, "verdict": verdict, "doubts": doubts, "device": device,
-        }));
+        document(
+            VERSION,
+            json!({
+                "server": to.to_string(), "connect_ms": figures(&connects), "idle_ms": figures(&idle),
+                "transfers": each, "verdict": verdict, "doubts": doubts, "device": device,
+            }),
+        );
         return Ok(exit::OK);
     }
     crate::say!("connect     {}", in_words(&connects));
@@ -94,7 +97,11 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     for (name, transfer) in &transfers {
         let name = name.replace('_', ", ");
         let grade = added(transfer).map_or("?", grade);
-        crate::say!("{name:<10}  {:.2} Mbit/s, round trip meanwhile {}: {grade}", transfer.mbit_s, in_words(&transfer.loaded));
+        crate::say!(
+            "{name:<10}  {:.2} Mbit/s, round trip meanwhile {}: {grade}",
+            transfer.mbit_s,
+            in_words(&transfer.loaded)
+        );
     }
     crate::say!("verdict     {verdict}");
     doubts.iter().for_each(|doubt| crate::say!("            {doubt}"));

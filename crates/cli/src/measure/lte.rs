@@ -78,6 +78,9 @@ mod tests {
         let format = Format { json: true };
         let args = Args { cqi: Some(11), blocks: 48, packet: 1500, headers: 0, elements: USABLE, format };
         let row = row(&args, lte::find(11).unwrap());
-        assert_eq!((&row["block_bits"], &row["blocks_a_packet"], &row["mbit_s"]), (&json!(398), &json!(31), &json!(19.104)));
+        assert_eq!(
+            (&row["block_bits"], &row["blocks_a_packet"], &row["mbit_s"]),
+            (&json!(398), &json!(31), &json!(19.104))
+        );
     }
 }

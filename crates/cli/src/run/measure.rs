@@ -123,7 +123,8 @@ fn capture(file: &Path, clock: Clock) -> anyhow::Result<Tap> {
     let since_epoch = wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let origin = since_epoch.saturating_sub(clock.now().since(Instant::ZERO));
     Ok(Box::new(move |tapped: Tapped<'_>| {
-        let comment = tapped.process.map_or(String::new(), |process| format!("app={};pid={}", process.name, process.pid));
+        let comment =
+            tapped.process.map_or(String::new(), |process| format!("app={};pid={}", process.name, process.pid));
         let at = origin + tapped.at.since(Instant::ZERO);
         let block = pcapng::packet(u32::from(tapped.to_program), at, tapped.bytes, usize::MAX, &comment);
         // Whoever has stopped reading is not told more; the program goes on.
@@ -287,9 +288,13 @@ mod tests {
     #[test]
     fn a_line_has_every_meter_and_what_is_not_known_is_null() {
         let flow = flow();
-        let line = line_of(&flow, "curl", &Seen { record: Record::Flow(Box::new(flow.clone())), owner: None, process: None });
+        let line =
+            line_of(&flow, "curl", &Seen { record: Record::Flow(Box::new(flow.clone())), owner: None, process: None });
         assert!(meter::ALL.iter().all(|meter| line.get(meter.name).is_some()), "{line}");
-        assert_eq!((&line["rtt_ms"], &line["end"], &line["connect_ms"]), (&Value::Null, &json!("refused"), &Value::Null));
+        assert_eq!(
+            (&line["rtt_ms"], &line["end"], &line["connect_ms"]),
+            (&Value::Null, &json!("refused"), &Value::Null)
+        );
     }
 
     #[test]

@@ -149,7 +149,8 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: &Stage<'_>) -> an
         }
     }
     let series = |n: usize| Series::new(name, "inter-packet gap", "ms", arms[n], all[n].iter().copied());
-    let late = |n: usize| 100.0 * all[n].iter().filter(|gap| **gap > LATE_MS).count() as f64 / all[n].len().max(1) as f64;
+    let late =
+        |n: usize| 100.0 * all[n].iter().filter(|gap| **gap > LATE_MS).count() as f64 / all[n].len().max(1) as f64;
     for n in 1..arms.len() {
         let row = Row::compare(&series(n), &series(0), Statistic::Quantile(0.95), Pairing::Unpaired, cx.seed)?;
         outcome.rows.push(if name == "call-out" { row.serving(&claims, "P3.4", "")? } else { row });

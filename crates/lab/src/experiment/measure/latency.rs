@@ -73,14 +73,19 @@ pub fn world(link: &str, addr: &str, seed: u64) -> World {
         fate: Fate::Refuses,
     };
     let record = Record { reply: Reply::Records, delay: Duration::ZERO, ttl: 300 };
-    let site = Site { name: "peer.lab.example".into(), v4: vec![host], v6: vec![], a: record, aaaa: record, https: None };
+    let site =
+        Site { name: "peer.lab.example".into(), v4: vec![host], v6: vec![], a: record, aaaa: record, https: None };
     World::new(link, seed, vec![site])
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     for (name, link, about) in [
-        ("speedtest", Some("rate=50mbit,delay=8500us"), "17 ms there and back: the paper's baseline for requests over a connection."),
+        (
+            "speedtest",
+            Some("rate=50mbit,delay=8500us"),
+            "17 ms there and back: the paper's baseline for requests over a connection.",
+        ),
         ("speedcheck", Some("rate=50mbit,delay=22500us"), "45 ms there and back: the paper's baseline for connect()."),
         ("wire", None, "Two namespaces and a pair of veth: what a forwarder itself takes."),
     ] {

@@ -39,7 +39,8 @@ pub fn probe(to: SocketAddr, up: bool, flows: u64, millis: u64) -> io::Result<se
     let streams = (0..flows).map(|_| TcpStream::connect(to)).collect::<io::Result<Vec<_>>>()?;
     let start = clock.now();
     let bytes = std::thread::scope(|scope| {
-        let threads: Vec<_> = streams.into_iter().map(|s| scope.spawn(move || move_data(s, up, clock, until))).collect();
+        let threads: Vec<_> =
+            streams.into_iter().map(|s| scope.spawn(move || move_data(s, up, clock, until))).collect();
         threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(io::Error::other("died")))).sum::<io::Result<u64>>()
     })?;
     let took = clock.now().since(start).as_secs_f64();

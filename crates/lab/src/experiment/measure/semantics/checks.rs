@@ -88,31 +88,70 @@ pub const ALL: &[Check] = &[
     over_v4("mss", "TCP_MAXSEG of a connection", mss, peers::listens),
     over_v6(over_v4("mss-v6", "TCP_MAXSEG of a connection, over IPv6", mss, peers::listens)),
     over_v4("own-address", "The address of a connection's near end", own_address, peers::listens),
-    over_v4("half-close", "The program says 1 MB and ends its half; the peer answers 0.3 s later", half_close, peers::answers),
+    over_v4(
+        "half-close",
+        "The program says 1 MB and ends its half; the peer answers 0.3 s later",
+        half_close,
+        peers::answers,
+    ),
     over_v6(over_v4("half-close-v6", "The same over IPv6", half_close, peers::answers)),
     over_v4("late-answer", "The same, answered after 7 s", half_close, peers::answers_later),
-    over_v4("peer-closes-first", "The peer ends its half at once; the program says 1 MB", peer_closes_first, peers::closes_first),
+    over_v4(
+        "peer-closes-first",
+        "The peer ends its half at once; the program says 1 MB",
+        peer_closes_first,
+        peers::closes_first,
+    ),
     over_v4("reset-by-peer", "The peer resets the connection", reset_by_peer, peers::resets),
     over_v4("reset-by-program", "The program resets the connection", reset_by_program, peers::is_reset),
     over_v4("data-on-fin", "150 bytes on the very segment that ends the program's half", data_on_fin, peers::listens),
-    over_v4("back-pressure", "The peer reads nothing for 2.5 s while the program says what it can; all of it arrives", back_pressure, peers::dawdles),
+    over_v4(
+        "back-pressure",
+        "The peer reads nothing for 2.5 s while the program says what it can; all of it arrives",
+        back_pressure,
+        peers::dawdles,
+    ),
     over_v4("urgent-up", "An urgent byte of the program", urgent_up, peers::hears_urgent),
     over_v4("urgent-down", "An urgent byte of the peer", urgent_down, peers::says_urgent),
     over_v4("idle", "A connection says nothing for 68 s (3 s if quick), and lives", idle, peers::echoes),
     over_v4("many-flows", "200 connections at a time", many_flows, peers::takes_many),
     seen(over_v4("dscp-tcp", "DSCP EF of a connection is on the wire", dscp_tcp, peers::listens), classes_tcp),
-    seen(over_v4("dscp-ecn-udp", "DSCP EF and ECT(1) of a datagram are on the wire", dscp_ecn_udp, peers::takes_datagram), classes_udp),
+    seen(
+        over_v4(
+            "dscp-ecn-udp",
+            "DSCP EF and ECT(1) of a datagram are on the wire",
+            dscp_ecn_udp,
+            peers::takes_datagram,
+        ),
+        classes_udp,
+    ),
     seen(over_v6(over_v4("dscp-ecn-udp-v6", "The same over IPv6", dscp_ecn_udp, peers::takes_datagram)), classes_udp),
     seen(over_v4("ttl-udp", "The TTL of a datagram, as for traceroute", ttl_udp, peers::takes_datagram), limits_udp),
-    seen(over_v4("nodelay", "TCP_NODELAY: 20 small writes in 40 ms are so many segments", nodelay, peers::listens), small_segments),
-    seen(over_v4("nagle", "Nagle's algorithm: 20 small writes in 40 ms are a few segments", nagle, peers::listens), small_segments),
+    seen(
+        over_v4("nodelay", "TCP_NODELAY: 20 small writes in 40 ms are so many segments", nodelay, peers::listens),
+        small_segments,
+    ),
+    seen(
+        over_v4("nagle", "Nagle's algorithm: 20 small writes in 40 ms are a few segments", nagle, peers::listens),
+        small_segments,
+    ),
     seen(over_v4("keep-alive", "SO_KEEPALIVE asks the peer", keep_alive, peers::listens), keep_alives),
     over_v4("udp-refused", "A datagram to a closed port is refused", udp_refused, peers::nobody),
     over_v4("udp", "A datagram and its answer", udp, peers::echoes_datagram),
     over_v6(over_v4("udp-v6", "A datagram and its answer, over IPv6", udp, peers::echoes_datagram)),
-    over_v4("udp-fragments", "A datagram of 8000 bytes and its answer, in fragments", udp_large, peers::echoes_datagram),
+    over_v4(
+        "udp-fragments",
+        "A datagram of 8000 bytes and its answer, in fragments",
+        udp_large,
+        peers::echoes_datagram,
+    ),
     over_v6(over_v4("udp-fragments-v6", "The same over IPv6", udp_large, peers::echoes_datagram)),
-    over_v4("udp-own-port", "The port that a datagram comes from is the program's own", udp_own_port, peers::names_port),
+    over_v4(
+        "udp-own-port",
+        "The port that a datagram comes from is the program's own",
+        udp_own_port,
+        peers::names_port,
+    ),
     over_v4("udp-one-port", "Datagrams of one socket come from one port", udp_one_port, peers::answers_from_two_ports),
     over_v4("ping", "An ICMP echo and its reply", ping, peers::nobody),
 ];
@@ -399,7 +438,8 @@ fn set_of(values: impl Iterator<Item = u8>) -> String {
 
 /// Traffic classes of segments with data: what others there are the kernel may send as it likes.
 fn classes_tcp(seen: &[Seen]) -> String {
-    let data = of_protocol(seen, TCP).filter(|packet| tcp::parse(&packet.payload).is_some_and(|(_, data)| !data.is_empty()));
+    let data =
+        of_protocol(seen, TCP).filter(|packet| tcp::parse(&packet.payload).is_some_and(|(_, data)| !data.is_empty()));
     format!("class {}", set_of(data.map(|packet| packet.header.traffic_class)))
 }
 

@@ -65,9 +65,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     let network = Network::build(&world())?;
     let stage = Stage::new(Place::Network(&network), cx.program.clone())?;
-    network.on_client(|| {
-        Netlink::open()?.route(UNROUTED.parse::<IpAddr>().expect("an address"), 32, Via::Nowhere)
-    })??;
+    network
+        .on_client(|| Netlink::open()?.route(UNROUTED.parse::<IpAddr>().expect("an address"), 32, Via::Nowhere))??;
     let wanted: Vec<&Check> = checks::ALL.iter().filter(|check| cx.wants(check.name)).collect();
     // The flaws need not be shown at length where little time is wanted.
     let arms = arm::all();

@@ -218,7 +218,13 @@ pub fn urgent(stream: &mut TcpStream) -> String {
                 }
                 data.push(byte[0]);
             }
-            _ => return format!("{:?}, urgent at {urgent:?}{}", data.escape_ascii().to_string(), if inline.is_ok() { "" } else { "?" }),
+            _ => {
+                return format!(
+                    "{:?}, urgent at {urgent:?}{}",
+                    data.escape_ascii().to_string(),
+                    if inline.is_ok() { "" } else { "?" }
+                );
+            }
         }
     }
 }
