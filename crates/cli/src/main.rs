@@ -13,14 +13,17 @@ mod get;
 mod history;
 mod lab;
 mod list;
+mod measure;
 mod operate;
 mod output;
 mod paths;
+mod probe;
 mod realtime;
 mod relay;
 mod run;
 mod serve;
 mod supervise;
+mod trace;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -68,6 +71,11 @@ enum Verb {
     /// Streams of small messages from here to there: how late they come, by which technique.
     #[command(subcommand)]
     Realtime(realtime::Verb),
+    /// Run a program and write its packets to a capture (pcapng), each with the name of its process. Needs root.
+    Trace(trace::Args),
+    /// What can be said of a network by asking it (throughput, round trips idle and under load) or by reckoning (LTE).
+    #[command(subcommand)]
+    Measure(measure::Verb),
     /// Emulated networks and experiments.
     #[command(subcommand)]
     Lab(lab::Verb),
@@ -81,6 +89,9 @@ enum Verb {
     /// Serve this user's runs (`headstart run` starts it).
     #[command(hide = true)]
     Supervise(supervise::Args),
+    /// Do a small workload and say what was seen (for measuring).
+    #[command(hide = true)]
+    Probe(probe::Args),
     /// Connect to names read from standard input (for measuring).
     #[command(hide = true)]
     Client(client::Args),
@@ -104,10 +115,13 @@ fn main() -> ExitCode {
         Verb::Doctor(args) => operate::doctor::run(&args, named),
         Verb::Relay(verb) => relay::run(verb),
         Verb::Realtime(verb) => realtime::run(verb),
+        Verb::Trace(args) => trace::run(&args),
+        Verb::Measure(verb) => measure::run(&verb),
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::List(args) => list::run(&args),
         Verb::Supervise(args) => supervise::run(args),
+        Verb::Probe(args) => probe::run(&args),
         Verb::Client(args) => client::run(&args),
     };
     exit::code(result)

@@ -26,9 +26,7 @@ impl Interest {
             Self::Read => EventFlags::IN | EventFlags::RDHUP,
             Self::Write => EventFlags::OUT,
             Self::HangUp => EventFlags::RDHUP,
-            Self::Changes => {
-                EventFlags::IN | EventFlags::OUT | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET
-            }
+            Self::Changes => EventFlags::IN | EventFlags::OUT | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! the program, its child, which has the library preloaded. Standard input, output and error are the program's; headstart
 //! says one line on standard error afterwards.
 
+pub mod measure;
 mod summary;
 mod ways;
 
@@ -22,6 +23,7 @@ use headstart_io::supervisor::Outstanding;
 use headstart_io::sys::seccomp::Trap;
 use headstart_io::sys::signal;
 use headstart_io::watchdog::{self, Watchdog};
+use measure::Wanted;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -49,6 +51,19 @@ pub struct Args {
     /// How the program is reached [default: setting `connect.via`].
     #[arg(long, value_enum)]
     via: Option<Via>,
+    /// Measure the program's network in place, and do nothing else: connect and round-trip times, lookups, throughput, gaps, what
+    /// was sent again. It runs in a network namespace of its own, in which it notices no difference. Needs root.
+    #[arg(long, conflicts_with_all = ["race", "cache_lifetime", "explore", "via", "private"])]
+    measure: bool,
+    /// With --measure: write a JSON line for each connection and lookup to this file, as it ends.
+    #[arg(long, value_name = "FILE", requires = "measure")]
+    flows: Option<PathBuf>,
+    /// With --measure: write every packet of the program to this file, as pcapng with the program's name on each.
+    #[arg(long, value_name = "FILE", requires = "measure")]
+    pcapng: Option<PathBuf>,
+    /// For the lab: forward with the flaws of this profile.
+    #[arg(long, value_name = "NAME", requires = "measure", hide = true)]
+    profile: Option<String>,
     /// Serve this run by a supervisor of its own, which knows nothing of earlier runs and ends with it. Also by
     /// HEADSTART=private, and where other settings than the default ones are given.
     #[arg(long)]
@@ -83,6 +98,16 @@ pub fn lifetime(text: &str) -> Result<Lifetime, String> {
 
 /// Runs the program; its exit code.
 pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
+    if args.measure {
+        return measure::run(&Wanted {
+            command: &args.command,
+            quiet: args.quiet,
+            summary: args.summary.as_deref(),
+            flows: args.flows.as_deref(),
+            pcapng: args.pcapng.as_deref(),
+            profile: args.profile.as_deref(),
+        });
+    }
     let mut config = Config::load(named)?;
     let race = race_of(&args)?;
     config.flag(&all::RACE, "--race", args.race.as_deref().filter(|_| !race.is_some_and(|race| race.lab_only)))?;

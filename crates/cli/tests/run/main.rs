@@ -15,6 +15,7 @@ mod history;
 mod inertness;
 mod interposition;
 mod lab;
+mod measure;
 mod names;
 mod one_supervisor;
 mod processes;

@@ -61,8 +61,15 @@ impl Echoes {
         let message = &message[..message.len().min(icmp::MOST_QUOTED - ip)];
         let mut quoted = vec![0; ip];
         let protocol = if to.is_ipv4() { crate::wire::ip::ICMP } else { crate::wire::ip::ICMP_V6 };
-        let header =
-            Header { source: *app, destination: to, protocol, traffic_class: 0, hop_limit: 1, whole: false, fragment: None };
+        let header = Header {
+            source: *app,
+            destination: to,
+            protocol,
+            traffic_class: 0,
+            hop_limit: 1,
+            whole: false,
+            fragment: None,
+        };
         write(&header, message.len(), &mut quoted);
         quoted.extend(message);
         let reporter = reporter.filter(|ip| ip.is_ipv4() == to.is_ipv4()).unwrap_or(to);

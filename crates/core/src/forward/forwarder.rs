@@ -135,7 +135,14 @@ impl Forwarder {
         }
     }
 
-    fn segment(&mut self, now: Instant, header: &Header, bytes: Vec<u8>, (from, to): (usize, usize), size: Option<u16>) {
+    fn segment(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        bytes: Vec<u8>,
+        (from, to): (usize, usize),
+        size: Option<u16>,
+    ) {
         let Some((segment, data)) = tcp::parse(&bytes[from..to]) else {
             self.tally.left_out += 1;
             return;
@@ -150,7 +157,10 @@ impl Forwarder {
                 let id = *id;
                 self.with(id, |connection, out| connection.packet(now, arrived, out));
             }
-            None if segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK) && !segment.flags.has(Flags::RST) => {
+            None if segment.flags.has(Flags::SYN)
+                && !segment.flags.has(Flags::ACK)
+                && !segment.flags.has(Flags::RST) =>
+            {
                 self.open_flow(now, (app, peer), &arrived);
             }
             None => {
@@ -211,9 +221,7 @@ impl Forwarder {
 fn is_for_one(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !(ip.is_multicast() || ip.is_broadcast() || ip.is_unspecified() || ip.is_loopback()),
-        IpAddr::V6(ip) => {
-            !(ip.is_multicast() || ip.is_unspecified() || ip.is_loopback() || ip.is_unicast_link_local())
-        }
+        IpAddr::V6(ip) => !(ip.is_multicast() || ip.is_unspecified() || ip.is_loopback() || ip.is_unicast_link_local()),
     }
 }
 

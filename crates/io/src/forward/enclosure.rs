@@ -16,10 +16,8 @@ const QUEUE: i32 = 4096;
 const USUAL_MTU: u32 = 1500;
 const LONGEST_MTU: u32 = 65_535;
 /// What is asked for the host's own addresses: no packet is sent there (RFC 2544 and 3849 keep them for tests).
-const FAR_AWAY: [IpAddr; 2] = [
-    IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1)),
-    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
-];
+const FAR_AWAY: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 /// Where the host has no way out: addresses that nobody has (RFC 5737), so that programs get the host's own errors.
 const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 /// What a program may find out of its namespace, and behaves by: as the host has it.

@@ -140,10 +140,8 @@ pub fn send(socket: impl AsFd, to: SocketAddr, data: &[u8], traffic_class: u8, h
 pub fn receive(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Arrived> {
     let mut traffic_class = 0;
     let from = receive_with(socket, bytes, 0, |level, kind, data| {
-        let is_class = matches!(
-            (level, kind),
-            (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)
-        );
+        let is_class =
+            matches!((level, kind), (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS));
         if let (true, Some(byte)) = (is_class, data.first()) {
             // A byte for IPv4, and an int for IPv6, whose upper bytes are zero.
             traffic_class = if cfg!(target_endian = "big") { *data.last().unwrap_or(byte) } else { *byte };
@@ -157,10 +155,8 @@ pub fn receive(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Arrived> {
 pub fn receive_error(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Lost> {
     let mut said = None;
     let to = receive_with(socket, bytes, libc::MSG_ERRQUEUE, |level, kind, data| {
-        let is_error = matches!(
-            (level, kind),
-            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
-        );
+        let is_error =
+            matches!((level, kind), (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR));
         if is_error {
             said = read_error(data);
         }

@@ -12,6 +12,7 @@ pub mod connect_overhead;
 pub mod connect_programs;
 pub mod emulator;
 pub mod interposition;
+pub mod measure;
 mod outcome;
 pub mod page_load;
 pub mod pool_safety;
@@ -44,6 +45,11 @@ pub const ALL: &[Entry] = &[
     pool_safety::ENTRY,
     page_load::ENTRY,
     realtime_tail::ENTRY,
+    measure::semantics::ENTRY,
+    measure::latency::ENTRY,
+    measure::throughput::ENTRY,
+    measure::gaps::ENTRY,
+    measure::lte::ENTRY,
     window::simple::ENTRY,
     window::dumbbell::ENTRY,
     window::stale::ENTRY,

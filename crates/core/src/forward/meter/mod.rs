@@ -64,7 +64,8 @@ mod tests {
             flow.sent(at(millis), &[22, 3, 1, 0, 9, 1], 1);
             flow.received(at(millis + 5), &[22, 3, 1, 0, 9, 2], 1);
         }
-        flow.facts = Some(Facts { rtt: Duration::from_millis(5), min_rtt: Some(Duration::from_millis(4)), sent_again: 3 });
+        flow.facts =
+            Some(Facts { rtt: Duration::from_millis(5), min_rtt: Some(Duration::from_millis(4)), sent_again: 3 });
         flow.end(at(100), End::Finished);
         let values: Vec<_> = ALL.iter().map(|meter| (meter.name, (meter.read)(&flow).unwrap())).collect();
         assert_eq!(

@@ -244,9 +244,11 @@ impl Connection {
     fn take_early(&mut self, now: Instant) {
         loop {
             let next = self.up.next;
-            let place = self.up.early.iter().position(|(at, bytes)| {
-                !before(next, *at) && before(next, at.wrapping_add(bytes.len() as u32))
-            });
+            let place = self
+                .up
+                .early
+                .iter()
+                .position(|(at, bytes)| !before(next, *at) && before(next, at.wrapping_add(bytes.len() as u32)));
             let Some(place) = place else { break };
             let (at, bytes) = self.up.early.swap_remove(place);
             let (from, to) = (next.wrapping_sub(at) as usize, bytes.len());

@@ -33,8 +33,11 @@ fn one_socket_serves_a_port_whomever_it_speaks_to() {
     let mut rig = Rig::new();
     ask(&mut rig, "198.51.100.1:1000", b"one");
     ask(&mut rig, "198.51.100.2:2000", b"two");
-    let [Output::Map { mapping, app }, Output::Datagram { traffic_class, hop_limit, bytes, from, .. }, Output::Datagram { to, .. }] =
-        &rig.did[..]
+    let [
+        Output::Map { mapping, app },
+        Output::Datagram { traffic_class, hop_limit, bytes, from, .. },
+        Output::Datagram { to, .. },
+    ] = &rig.did[..]
     else {
         panic!("{:?}", rig.did)
     };

@@ -135,7 +135,8 @@ mod tests {
                 assert_eq!(message.len(), HEADER + MOST_QUOTED);
                 let word = u32::from_be_bytes(message[4..8].try_into().unwrap());
                 assert_eq!(Trouble::of(to.is_ipv4(), message[0], message[1], word), Some(trouble));
-                let start = if to.is_ipv4() { 0 } else { checksum::pseudo_header(reporter, to, ICMP_V6, message.len()) };
+                let start =
+                    if to.is_ipv4() { 0 } else { checksum::pseudo_header(reporter, to, ICMP_V6, message.len()) };
                 assert_eq!(checksum::fold(checksum::add(start, message)), 0xffff);
             }
         }

@@ -1,6 +1,7 @@
 //! One thread, one event loop, one forwarder: sleeps until a packet, a socket or a timer wants something.
 
 mod ports;
+mod records;
 
 use super::owner::{Owner, Owners, Process};
 use super::{Enclosure, sockets};
@@ -11,7 +12,7 @@ use crate::sys::tun::{ROOM, Tun};
 use crate::sys::{datagram, stream};
 use headstart_core::forward::pace::Sleeper;
 use headstart_core::forward::{
-    Failure, Flow, FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings,
+    Failure, FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings,
 };
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
@@ -22,6 +23,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 /// Packets, and reads of sockets, between two looks at everything else.
 const BATCH: usize = 64;
@@ -29,6 +31,8 @@ const BATCH: usize = 64;
 const SMALL: usize = 16 * 1024;
 /// How long a peer that has heard the end may take to say its own, when nothing else is waited for.
 const LAST_WORDS: headstart_core::time::Duration = headstart_core::time::Duration::from_millis(200);
+/// Large buffers of either kind that are kept: 4 MiB in all.
+const MOST_SPARE: usize = 32;
 /// Tokens of what is no connection.
 const TUN: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
@@ -123,6 +127,10 @@ pub struct Worker {
     programs: Sleeper,
     peers: Sleeper,
     room: Vec<u8>,
+    /// Large buffers that were used, to be used again: fresh ones cost more than all else, a page fault for each 4 KiB.
+    spare: Vec<Vec<u8>>,
+    /// Large buffers that the forwarder may still keep for what is not acknowledged.
+    lent: VecDeque<Arc<Vec<u8>>>,
     default_ttl: u8,
     sink: Sink,
     tap: Option<Tap>,
@@ -163,6 +171,8 @@ impl Worker {
             programs,
             peers,
             room: Vec::new(),
+            spare: Vec::new(),
+            lent: VecDeque::new(),
             default_ttl: ttl.and_then(|text| text.trim().parse().ok()).unwrap_or(64),
             sink,
             tap: None,
@@ -208,6 +218,8 @@ impl Worker {
                     STOP => {
                         self.poll.remove(&stop);
                         stopping = Some(now);
+                        // All that the program said last is here by now, a queue at most.
+                        let _ = (0..BATCH).any(|_| self.programs(now) == 0);
                     }
                     ECHO_V4 | ECHO_V6 => self.echoes(now, change.token == ECHO_V4),
                     token if token >= MAPPINGS => self.datagrams(now, MappingId(token - MAPPINGS)),
@@ -227,19 +239,6 @@ impl Worker {
             if moved > 0 && stopping.is_some() {
                 stopping = Some(now);
             }
-        }
-    }
-
-    /// Records connections as they are.
-    fn record_open(&mut self) {
-        let open: Vec<Flow> = self.forwarder.open().into_iter().cloned().collect();
-        for mut flow in open {
-            let Some(upstream) = self.upstreams.get(&flow.id) else { continue };
-            flow.facts = (!upstream.connecting).then(|| sockets::facts(&upstream.socket)).flatten();
-            self.identify(flow.id);
-            let whose = self.upstreams.get(&flow.id).map(|upstream| (upstream.owner, upstream.process.clone()));
-            let (owner, process) = whose.unwrap_or_default();
-            (self.sink)(Seen { record: Record::Flow(Box::new(flow)), owner, process });
         }
     }
 
@@ -269,8 +268,7 @@ impl Worker {
     fn programs(&mut self, now: Instant) -> usize {
         let mut count = 0;
         while count < BATCH {
-            self.room.clear();
-            self.room.reserve(ROOM);
+            self.make_room();
             let offload = match self.tun.read(&mut self.room) {
                 Ok(Some(offload)) => offload,
                 Ok(None) => {
@@ -292,6 +290,36 @@ impl Worker {
         count
     }
 
+    /// Empties the room for what is read next, in a large buffer that was used before if there is one.
+    fn make_room(&mut self) {
+        if self.room.capacity() < HEADROOM + ROOM {
+            while self.spare.is_empty()
+                && let Some(lent) = self.lent.pop_front()
+            {
+                match Arc::try_unwrap(lent) {
+                    Ok(bytes) => self.spare.push(bytes),
+                    Err(lent) => {
+                        self.lent.push_front(lent);
+                        break;
+                    }
+                }
+            }
+            self.room = self.spare.pop().unwrap_or_default();
+        }
+        self.room.clear();
+        self.room.reserve(HEADROOM + ROOM);
+    }
+
+    /// Remembers a large buffer until the forwarder has no more need of it.
+    fn lend(&mut self, packet: Packet) {
+        if packet.bytes.capacity() >= ROOM {
+            if self.lent.len() >= MOST_SPARE {
+                self.lent.pop_front();
+            }
+            self.lent.push_back(packet.bytes);
+        }
+    }
+
     fn input(&mut self, now: Instant, input: Input) {
         self.forwarder.handle_input(now, input);
         self.drain(now);
@@ -303,6 +331,7 @@ impl Worker {
                 Output::Packet(packet) => {
                     self.tapped(now, true, packet.as_slice());
                     self.deliver(&packet);
+                    self.lend(packet);
                 }
                 Output::Send { flow, bytes, from, to, urgent } => self.send(now, flow, (bytes, from, to, urgent)),
                 Output::Resume { flow } => self.enqueue(flow),
@@ -477,15 +506,14 @@ impl Worker {
     /// Reads once; whether there was something.
     fn read_peer(&mut self, now: Instant, flow: FlowId) -> bool {
         let room = self.forwarder.room(now, flow);
-        let Some(upstream) = self.upstreams.get_mut(&flow) else { return false };
-        if room == 0 || upstream.ended {
+        if room == 0 {
             // Resume comes when there is room.
             return false;
         }
+        self.make_room();
+        let Some(upstream) = self.upstreams.get_mut(&flow).filter(|upstream| !upstream.ended) else { return false };
         let urgent = upstream.urgent && stream::is_next(&upstream.socket);
         let most = if urgent { 1 } else { room };
-        self.room.clear();
-        self.room.reserve(HEADROOM + ROOM);
         self.room.resize(HEADROOM, 0);
         let got = match stream::receive(&upstream.socket, &mut self.room, most) {
             Ok(Some(got)) => got,
@@ -521,6 +549,10 @@ impl Worker {
         let out_of_band = if urgent { SendFlags::OOB } else { SendFlags::empty() };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | out_of_band;
         let input = match send(&upstream.socket, &bytes[from..to], flags) {
+            Ok(taken) if from + taken == to && bytes.capacity() >= ROOM && self.spare.len() < MOST_SPARE => {
+                self.spare.push(bytes);
+                Input::Sent { flow, bytes: Vec::new(), from: 0, to: 0, urgent }
+            }
             Ok(taken) => Input::Sent { flow, bytes, from: from + taken, to, urgent },
             Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => Input::Sent { flow, bytes, from, to, urgent },
             Err(errno) => Input::Failed { flow, why: sockets::failure(errno) },
@@ -543,32 +575,5 @@ impl Worker {
         }
         self.closed.insert(flow, (owner, process));
         self.forwarder.handle_input(now, Input::Closed { flow, facts });
-    }
-
-    fn record(&mut self, record: Record) {
-        let whose = match &record {
-            Record::Flow(flow) => self.closed.remove(&flow.id),
-            Record::Dns(_) => None,
-        };
-        let (owner, process) = whose.unwrap_or_default();
-        (self.sink)(Seen { record, owner, process });
-    }
-
-    /// Finds out whose a connection is, when there is nothing better to do.
-    fn identify(&mut self, flow: FlowId) {
-        let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
-        if upstream.process.is_none()
-            && let Some(owner) = upstream.owner
-        {
-            upstream.process = self.owners.process(owner.inode);
-        }
-    }
-
-    fn mirror_delay(&mut self, flow: FlowId) {
-        self.identify(flow);
-        let Some(upstream) = self.upstreams.get(&flow) else { return };
-        if let Some(no_delay) = upstream.process.as_ref().and_then(Process::no_delay) {
-            let _ = sockopt::set_tcp_nodelay(&upstream.socket, no_delay);
-        }
     }
 }

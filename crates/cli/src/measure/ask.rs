@@ -1,0 +1,203 @@
+//! `headstart measure network HOST:PORT`: connect times, round trips idle and under load, throughput of one connection and of
+//! many, both ways, of the path to a `headstart measure serve`; with the state of this machine, and whether to believe it.
+
+use super::speech::{CHUNK, DOWN, ECHO, HELLO, MESSAGE, UP};
+use crate::exit;
+use crate::output::{Format, document};
+use anyhow::Context as _;
+use headstart_core::forward::active::{RoundTrips, grade};
+use headstart_core::time::{Duration, Instant};
+use headstart_io::clock::{Clock, wall};
+use headstart_lab::device::{DeviceState, Snapshot};
+use serde_json::{Value, json};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Version of the JSON.
+const VERSION: u32 = 1;
+/// How long the other end may be silent.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Arguments of `headstart measure network`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where `headstart measure serve` is.
+    #[arg(value_name = "HOST:PORT")]
+    server: String,
+    /// How long each of the four transfers lasts, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    seconds: f64,
+    /// Connections of a transfer with many.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
+    flows: u8,
+    /// Connects, and idle round trips.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    times: u16,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// A transfer, and the round trips beside it.
+struct Transfer {
+    mbit_s: f64,
+    loaded: RoundTrips,
+}
+
+/// Measures; says what was found.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let what = || format!("asking {}", args.server);
+    let to = args.server.to_socket_addrs().with_context(what)?.next().with_context(what)?;
+    let root = Path::new("/");
+    let (began, before) = (wall(), Snapshot::take(root));
+    let clock = Clock::new();
+    let connects = (0..args.times).map(|_| {
+        let start = clock.now();
+        TcpStream::connect_timeout(&to, PATIENCE).map(|_| ms(clock.now().since(start)))
+    });
+    let connects = RoundTrips(connects.collect::<io::Result<_>>().with_context(what)?);
+    let mut stream = greet(to, ECHO).with_context(what)?;
+    let idle = (0..args.times).map(|_| ask(&mut stream, clock)).collect::<io::Result<_>>();
+    let idle = RoundTrips(idle.with_context(what)?);
+    let time = Duration::from_secs_f64(args.seconds.clamp(0.1, 600.0));
+    let mut transfers = Vec::new();
+    for (name, wish, flows) in
+        [("down_one", DOWN, 1), ("down_many", DOWN, args.flows), ("up_one", UP, 1), ("up_many", UP, args.flows)]
+    {
+        let transfer = transfer(to, wish, flows, time, clock, &mut stream).with_context(what)?;
+        transfers.push((name, transfer));
+    }
+    let device = DeviceState::over(root, began, before, before, Snapshot::take(root));
+    let doubts = device.doubts();
+    let verdict = if doubts.is_empty() { "ok" } else { "degraded" };
+    let added = |transfer: &Transfer| Some(transfer.loaded.median()? - idle.median()?);
+    if args.format.json {
+        let each = transfers.iter().map(|(name, transfer)| {
+            let value = json!({
+                "mbit_s": round(transfer.mbit_s), "loaded_ms": figures(&transfer.loaded),
+                "round_trips_a_minute": transfer.loaded.a_minute().map(f64::round),
+                "added_ms": added(transfer).map(round), "grade": added(transfer).map(grade),
+            });
+            ((*name).to_owned(), value)
+        });
+        let each: serde_json::Map<String, Value> = each.collect();
+        let device = serde_json::to_value(&device).context("the state of this machine")?;
+        document(
+            VERSION,
+            json!({
+                "server": to.to_string(), "connect_ms": figures(&connects), "idle_ms": figures(&idle),
+                "transfers": each, "verdict": verdict, "doubts": doubts, "device": device,
+            }),
+        );
+        return Ok(exit::OK);
+    }
+    crate::say!("connect     {}", in_words(&connects));
+    crate::say!("round trip  {}", in_words(&idle));
+    for (name, transfer) in &transfers {
+        let name = name.replace('_', ", ");
+        let grade = added(transfer).map_or("?", grade);
+        crate::say!(
+            "{name:<10}  {:.2} Mbit/s, round trip meanwhile {}: {grade}",
+            transfer.mbit_s,
+            in_words(&transfer.loaded)
+        );
+    }
+    crate::say!("verdict     {verdict}");
+    doubts.iter().for_each(|doubt| crate::say!("            {doubt}"));
+    Ok(exit::OK)
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// To a thousandth.
+fn round(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+fn figures(trips: &RoundTrips) -> Value {
+    let at = |share| trips.quantile(share).map(round);
+    json!({ "least": at(0.0), "median": at(0.5), "p95": at(0.95), "jitter": trips.jitter().map(round) })
+}
+
+fn in_words(trips: &RoundTrips) -> String {
+    match (trips.quantile(0.0), trips.median(), trips.quantile(0.95)) {
+        (Some(least), Some(median), Some(p95)) => format!("{median:.2} ms (least {least:.2}, 95 % below {p95:.2})"),
+        _ => "not known".into(),
+    }
+}
+
+fn greet(to: SocketAddr, wish: u8) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(&HELLO)?;
+    stream.write_all(&[wish])?;
+    Ok(stream)
+}
+
+/// A round trip over an open connection.
+fn ask(stream: &mut TcpStream, clock: Clock) -> io::Result<f64> {
+    let mut message = [7; MESSAGE];
+    let start = clock.now();
+    stream.write_all(&message)?;
+    stream.read_exact(&mut message)?;
+    Ok(ms(clock.now().since(start)))
+}
+
+/// Moves data over `flows` connections for `time`, and makes round trips beside it.
+fn transfer(
+    to: SocketAddr,
+    wish: u8,
+    flows: u8,
+    time: Duration,
+    clock: Clock,
+    echo: &mut TcpStream,
+) -> io::Result<Transfer> {
+    let streams = (0..flows).map(|_| greet(to, wish)).collect::<io::Result<Vec<_>>>()?;
+    let start = clock.now();
+    let until = start + time;
+    let moved = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            streams.into_iter().map(|stream| scope.spawn(move || move_data(stream, wish, clock, until))).collect();
+        let trips = scope.spawn(|| {
+            let mut trips = Vec::new();
+            while !moved.load(Ordering::Relaxed) && clock.now() < until {
+                trips.push(ask(echo, clock)?);
+            }
+            io::Result::Ok(trips)
+        });
+        let died = || Err(io::Error::other("a thread has died"));
+        let bytes: io::Result<u64> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| died())).sum();
+        let took = clock.now().since(start).as_secs_f64();
+        moved.store(true, Ordering::Relaxed);
+        let trips = trips.join().unwrap_or_else(|_| Err(io::Error::other("a thread has died")))?;
+        Ok(Transfer { mbit_s: bytes? as f64 * 8.0 / 1e6 / took, loaded: RoundTrips(trips) })
+    })
+}
+
+fn move_data(mut stream: TcpStream, wish: u8, clock: Clock, until: Instant) -> io::Result<u64> {
+    let mut buffer = vec![7; CHUNK];
+    let mut bytes = 0;
+    if wish == DOWN {
+        while clock.now() < until {
+            match stream.read(&mut buffer)? {
+                0 => break,
+                len => bytes += len as u64,
+            }
+        }
+        return Ok(bytes);
+    }
+    while clock.now() < until {
+        bytes += stream.write(&buffer)? as u64;
+    }
+    // What counts is what the other end has.
+    stream.shutdown(Shutdown::Write)?;
+    let mut count = [0; 8];
+    stream.read_exact(&mut count)?;
+    Ok(bytes.min(u64::from_be_bytes(count)))
+}

@@ -1,0 +1,160 @@
+//! `headstart measure serve`: the other end of measurements, with bounds on who may have how much for how long.
+
+use super::speech::{CHUNK, DOWN, ECHO, HELLO, MESSAGE, UP};
+use anyhow::Context as _;
+use headstart_core::time::Duration;
+use headstart_io::clock::Clock;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Arguments of `headstart measure serve`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7700")]
+    listen: SocketAddr,
+    /// How long a connection may last, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    longest: u64,
+    /// What a connection may have, in Mbit/s.
+    #[arg(long, value_name = "MBIT", default_value_t = 10_000)]
+    most: u64,
+    /// Connections at a time; others are closed at once.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    connections: usize,
+}
+
+/// What a connection may have.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    longest: Duration,
+    bytes_a_second: f64,
+}
+
+/// Serves until it is ended.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let listener = TcpListener::bind(args.listen).with_context(|| format!("listening on {}", args.listen))?;
+    crate::complain!("headstart: measuring for whoever asks {}", listener.local_addr()?);
+    let bounds =
+        Bounds { longest: Duration::from_secs(args.longest), bytes_a_second: args.most.max(1) as f64 * 1e6 / 8.0 };
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        // What fails is one connection, or the descriptors of the moment.
+        let Ok((stream, _)) = listener.accept() else {
+            Clock::new().sleep(Duration::from_millis(10));
+            continue;
+        };
+        if open.fetch_add(1, Ordering::Relaxed) >= args.connections {
+            open.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let counted = Arc::clone(&open);
+        let started = std::thread::Builder::new().name("measure".into()).spawn(move || {
+            // Whoever hangs up has had enough.
+            let _ = serve(stream, bounds);
+            counted.fetch_sub(1, Ordering::Relaxed);
+        });
+        if started.is_err() {
+            open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn serve(mut stream: TcpStream, bounds: Bounds) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(bounds.longest))?;
+    stream.set_write_timeout(Some(bounds.longest))?;
+    let clock = Clock::new();
+    let is_over = || clock.now().as_nanos() > u64::try_from(bounds.longest.as_nanos()).unwrap_or(u64::MAX);
+    let mut hello = [0; 8];
+    stream.read_exact(&mut hello)?;
+    if hello[..7] != HELLO {
+        return Ok(());
+    }
+    let mut buffer = vec![7; CHUNK];
+    let mut bytes = 0u64;
+    match hello[7] {
+        ECHO => {
+            while !is_over() {
+                stream.read_exact(&mut buffer[..MESSAGE])?;
+                stream.write_all(&buffer[..MESSAGE])?;
+            }
+        }
+        DOWN => {
+            while !is_over() {
+                stream.write_all(&buffer)?;
+                bytes += buffer.len() as u64;
+                clock.sleep_until(due(bytes, bounds));
+            }
+        }
+        UP => {
+            while !is_over() {
+                match stream.read(&mut buffer)? {
+                    0 => break,
+                    len => bytes += len as u64,
+                }
+                clock.sleep_until(due(bytes, bounds));
+            }
+            stream.write_all(&bytes.to_be_bytes())?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// When so many bytes may have passed.
+fn due(bytes: u64, bounds: Bounds) -> headstart_core::time::Instant {
+    headstart_core::time::Instant::ZERO + Duration::from_secs_f64(bytes as f64 / bounds.bytes_a_second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(wish: u8, bounds: Bounds) -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (there, _) = listener.accept().unwrap();
+        std::thread::spawn(move || serve(there, bounds));
+        let mut hello = [0; 8];
+        hello[..7].copy_from_slice(&HELLO);
+        hello[7] = wish;
+        here.write_all(&hello).unwrap();
+        here
+    }
+
+    const WIDE: Bounds = Bounds { longest: Duration::from_secs(60), bytes_a_second: 1e12 };
+
+    #[test]
+    fn messages_come_back_and_what_came_is_counted() {
+        let mut stream = ask(ECHO, WIDE);
+        let mut back = [0; MESSAGE];
+        stream.write_all(&[9; MESSAGE]).unwrap();
+        stream.read_exact(&mut back).unwrap();
+        assert_eq!(back, [9; MESSAGE]);
+        let mut stream = ask(UP, WIDE);
+        stream.write_all(&[1; 100_000]).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut count = [0; 8];
+        stream.read_exact(&mut count).unwrap();
+        assert_eq!(u64::from_be_bytes(count), 100_000);
+    }
+
+    #[test]
+    fn who_says_something_else_gets_nothing() {
+        let mut stream = ask(b'?', WIDE);
+        assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_connection_ends_when_its_time_is_over_and_has_no_more_than_its_rate() {
+        let bounds = Bounds { longest: Duration::from_millis(300), bytes_a_second: 1e6 };
+        let mut stream = ask(DOWN, bounds);
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        // 300 kB, and the chunk that was begun.
+        assert!(!all.is_empty() && all.len() <= 300_000 + 2 * CHUNK, "{}", all.len());
+    }
+}

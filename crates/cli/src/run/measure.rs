@@ -1,0 +1,324 @@
+//! `headstart run --measure -- CMD`: the program in a network namespace whose only way out is our forwarder (paper 3).
+//!
+//! The forwarder's own sockets are the host's, which is not changed. Nothing is accelerated: what is measured is what the program
+//! has without headstart. When the program has ended, what it said last is seen to its peers, then a summary is given.
+
+use crate::exit;
+use anyhow::Context as _;
+use headstart_core::forward::meter;
+use headstart_core::forward::{Flow, Record, Settings, profile};
+use headstart_core::time::{Duration, Instant};
+use headstart_core::wire::pcapng;
+use headstart_io::clock::{Clock, wall};
+use headstart_io::forward::{Enclosure, Seen, Tap, Tapped, Worker};
+use headstart_io::sys::signal;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+
+/// Version of the summary's format, and of the lines'.
+const VERSION: u32 = 1;
+/// How long the last words of a program that has ended may stand still on their way.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest packet for a profile that has programs send more than the path takes.
+const LONG_PACKETS: u32 = 65_535;
+/// Who is not known.
+const UNKNOWN: &str = "?";
+
+/// What is to be run, and what is wanted of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The program and its arguments.
+    pub command: &'a [OsString],
+    /// Not a word about what was measured.
+    pub quiet: bool,
+    /// A file for the summary, as JSON.
+    pub summary: Option<&'a Path>,
+    /// A file for a JSON line for each connection and lookup.
+    pub flows: Option<&'a Path>,
+    /// A file for a capture.
+    pub pcapng: Option<&'a Path>,
+    /// A profile of the lab.
+    pub profile: Option<&'a str>,
+}
+
+/// Runs the program and measures; its exit code.
+pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
+    let name = args.profile.unwrap_or(profile::DEFAULT.name);
+    let profile = profile::find(name).map_err(|e| exit::Usage(e.to_string()))?;
+    // From before there is anything to leave behind.
+    signal::pass_on_to(0).context("handling signals")?;
+    let enclosure = Enclosure::create(profile.claimed_mss.map(|_| LONG_PACKETS))
+        .map_err(|e| exit::Coded(exit::NOT_PERMITTED, format!("--measure: {e}")))?;
+    let program = &args.command[0];
+    let mut command = Command::new(program);
+    command.args(&args.command[1..]);
+    if args.pcapng == Some(Path::new("-")) {
+        // Standard output is the capture's.
+        let other = rustix::io::dup(rustix::stdio::stderr()).context("leading the program's output elsewhere")?;
+        command.stdout(std::process::Stdio::from(other));
+    }
+    enclosure.namespace.adopt(&mut command).context("preparing the program")?;
+    let lines = args.flows.as_ref().map(|file| {
+        File::create(file).with_context(|| format!("making {}, for a line for each connection", file.display()))
+    });
+    let clock = Clock::new();
+    let measured = Rc::new(RefCell::new(Measured { lines: lines.transpose()?, ..Measured::default() }));
+    let sink = Rc::clone(&measured);
+    let mut seed = [0; 8];
+    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).context("drawing a seed")?;
+    let settings = Settings { seed: u64::from_ne_bytes(seed), profile, ..Settings::default() };
+    let sink = Box::new(move |seen: Seen| sink.borrow_mut().take(&seen));
+    let mut worker = Worker::new(enclosure, settings, clock, sink)?;
+    if let Some(file) = args.pcapng {
+        worker.show(capture(file, clock)?);
+    }
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(e) => {
+            crate::complain!("headstart: {}: {e}", program.to_string_lossy());
+            let missing = e.kind() == std::io::ErrorKind::NotFound;
+            return Ok(if missing { exit::NOT_FOUND } else { exit::CANNOT_RUN });
+        }
+    };
+    let pid = i32::try_from(child.id()).context("the child's process id")?;
+    signal::pass_on_to(pid).context("handling signals")?;
+    // A socket for each connection of the program, which has a limit of its own.
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let ended = headstart_io::process_end(pid).context("watching the program")?;
+    let forwarded = worker.run(&ended, PATIENCE);
+    let status = child.wait().context("waiting for the program")?;
+    signal::pass_on_to(0).context("handling signals")?;
+    forwarded?;
+    drop(worker);
+    report(args, &measured.borrow(), clock.now())?;
+    Ok(exit::of_child(status))
+}
+
+impl Wanted<'_> {
+    fn complain(&self, what: std::fmt::Arguments<'_>) {
+        if !self.quiet {
+            crate::complain!("headstart: {what}");
+        }
+    }
+}
+
+/// Writes each packet to `file` (`-`: standard output), with a comment that says whose it is.
+fn capture(file: &Path, clock: Clock) -> anyhow::Result<Tap> {
+    let what = || format!("writing a capture to {}", file.display());
+    let output: Box<dyn Write> = match file.to_str() {
+        Some("-") => Box::new(std::io::stdout()),
+        _ => Box::new(File::create(file).with_context(what)?),
+    };
+    let mut output = BufWriter::new(output);
+    output.write_all(&pcapng::header("headstart", &["from-program", "to-program"])).with_context(what)?;
+    let since_epoch = wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let origin = since_epoch.saturating_sub(clock.now().since(Instant::ZERO));
+    Ok(Box::new(move |tapped: Tapped<'_>| {
+        let comment =
+            tapped.process.map_or(String::new(), |process| format!("app={};pid={}", process.name, process.pid));
+        let at = origin + tapped.at.since(Instant::ZERO);
+        let block = pcapng::packet(u32::from(tapped.to_program), at, tapped.bytes, usize::MAX, &comment);
+        // Whoever has stopped reading is not told more; the program goes on.
+        let _ = output.write_all(&block);
+    }))
+}
+
+/// What was seen of a program.
+#[derive(Debug, Default)]
+struct App {
+    connections: u64,
+    failed: u64,
+    up: u64,
+    down: u64,
+    sent_again: f64,
+    connect: Vec<f64>,
+    rtt: Vec<f64>,
+}
+
+/// What was seen of all.
+#[derive(Debug, Default)]
+struct Measured {
+    apps: BTreeMap<String, App>,
+    lookups: Vec<f64>,
+    lines: Option<File>,
+    /// The first line that could not be written.
+    lost: Option<std::io::Error>,
+}
+
+impl Measured {
+    fn take(&mut self, seen: &Seen) {
+        let line = match &seen.record {
+            Record::Flow(flow) => {
+                let name = seen.process.as_ref().map_or(UNKNOWN, |process| process.name.as_str());
+                self.apps.entry(name.to_owned()).or_default().take(flow);
+                line_of(flow, name, seen)
+            }
+            Record::Dns(lookup) => {
+                let took = ms(lookup.took);
+                self.lookups.push(took);
+                json!({
+                    "version": VERSION, "event": "lookup", "name": lookup.name, "server": lookup.server.to_string(),
+                    "local": lookup.app.to_string(), "at_ms": lookup.asked.as_millis_f64(), "took_ms": took,
+                })
+            }
+        };
+        if let Some(file) = &mut self.lines
+            && let Err(e) = writeln!(file, "{line}")
+        {
+            self.lost.get_or_insert(e);
+        }
+    }
+}
+
+impl App {
+    fn take(&mut self, flow: &Flow) {
+        let read = |name: &str| meter::ALL.iter().find(|meter| meter.name == name).and_then(|meter| (meter.read)(flow));
+        self.connections += 1;
+        self.failed += u64::from(flow.connected.is_none());
+        self.up += flow.up.bytes;
+        self.down += flow.down.bytes;
+        self.sent_again += read("sent_again").unwrap_or(0.0);
+        self.connect.extend(read("connect_ms"));
+        self.rtt.extend(read("rtt_ms"));
+    }
+}
+
+/// A connection as one JSON object: all meters, by their names.
+fn line_of(flow: &Flow, name: &str, seen: &Seen) -> Value {
+    let mut line = json!({
+        "version": VERSION, "event": "connection", "app": name, "pid": seen.process.as_ref().map(|p| p.pid),
+        "user": seen.owner.map(|owner| owner.user), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
+        "at_ms": flow.asked.as_millis_f64(), "end": flow.end.name(),
+        "lasted_ms": flow.ended.map(|at| ms(at.since(flow.asked))), "up_bytes": flow.up.bytes,
+        "down_bytes": flow.down.bytes, "up_packets": flow.up.packets, "down_packets": flow.down.packets,
+    });
+    for meter in meter::ALL {
+        line[meter.name] = (meter.read)(flow).map(round).into();
+    }
+    line
+}
+
+fn ms(time: Duration) -> f64 {
+    round(time.as_secs_f64() * 1e3)
+}
+
+/// To a thousandth.
+fn round(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+/// The middle of some values.
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some(round((lower + upper) / 2.0))
+}
+
+fn report(args: &Wanted<'_>, measured: &Measured, took: Instant) -> anyhow::Result<()> {
+    if let (Some(file), Some(e)) = (&args.flows, &measured.lost) {
+        args.complain(format_args!("writing to {}: {e}; not every line is there", file.display()));
+    }
+    let connections: u64 = measured.apps.values().map(|app| app.connections).sum();
+    if let Some(file) = &args.summary {
+        let apps: serde_json::Map<_, _> = measured.apps.iter().map(|(name, app)| (name.clone(), app.json())).collect();
+        let summary = json!({
+            "version": VERSION, "connections": connections, "lookups": measured.lookups.len(),
+            "lookup_ms": median(&measured.lookups), "took_ms": round(took.as_millis_f64()), "apps": apps,
+        });
+        std::fs::write(file, summary.to_string())
+            .with_context(|| format!("writing the summary to {}", file.display()))?;
+    }
+    let lookups = match median(&measured.lookups) {
+        Some(median) => format!("{} lookups (median {median} ms)", measured.lookups.len()),
+        None => "no lookups".to_owned(),
+    };
+    args.complain(format_args!("measured {connections} connections and {lookups}"));
+    for (name, app) in &measured.apps {
+        args.complain(format_args!("  {name}: {app}"));
+    }
+    Ok(())
+}
+
+impl App {
+    fn json(&self) -> Value {
+        json!({
+            "connections": self.connections, "failed": self.failed, "up_bytes": self.up, "down_bytes": self.down,
+            "connect_ms": median(&self.connect), "rtt_ms": median(&self.rtt), "sent_again": self.sent_again,
+        })
+    }
+}
+
+impl std::fmt::Display for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} connections", self.connections)?;
+        if self.failed > 0 {
+            write!(f, " ({} failed)", self.failed)?;
+        }
+        if let Some(connect) = median(&self.connect) {
+            write!(f, ", connect {connect} ms")?;
+        }
+        if let Some(rtt) = median(&self.rtt) {
+            write!(f, ", round trip {rtt} ms")?;
+        }
+        write!(f, ", {} bytes up, {} down, {} segments sent again", self.up, self.down, self.sent_again)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::forward::{End, FlowId};
+
+    #[test]
+    fn the_middle_of_nothing_is_nothing() {
+        assert_eq!((median(&[]), median(&[3.0]), median(&[4.0, 1.0])), (None, Some(3.0), Some(2.5)));
+    }
+
+    #[test]
+    fn a_line_has_every_meter_and_what_is_not_known_is_null() {
+        let flow = flow();
+        let line =
+            line_of(&flow, "curl", &Seen { record: Record::Flow(Box::new(flow.clone())), owner: None, process: None });
+        assert!(meter::ALL.iter().all(|meter| line.get(meter.name).is_some()), "{line}");
+        assert_eq!(
+            (&line["rtt_ms"], &line["end"], &line["connect_ms"]),
+            (&Value::Null, &json!("refused"), &Value::Null)
+        );
+    }
+
+    #[test]
+    fn a_program_is_said_in_a_line() {
+        let mut app = App::default();
+        app.take(&flow());
+        assert_eq!(app.to_string(), "1 connections (1 failed), 0 bytes up, 0 down, 0 segments sent again");
+    }
+
+    fn flow() -> Flow {
+        let (app, peer) = ("192.0.2.1:4000".parse().unwrap(), "198.51.100.1:80".parse().unwrap());
+        Flow {
+            id: FlowId(1),
+            app,
+            peer,
+            asked: Instant::from_millis(5),
+            connected: None,
+            up: Default::default(),
+            down: Default::default(),
+            hello: (None, None),
+            facts: None,
+            sent_again_here: 0,
+            end: End::Refused,
+            ended: Some(Instant::from_millis(9)),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! `headstart trace -- CMD`: every packet of a program as a capture, each with the name of the process that it belongs to.
+
+use crate::run::measure::{self, Wanted};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Arguments of `headstart trace`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where the capture goes (pcapng); `-` is standard output: `headstart trace -w - -- CMD | wireshark -k -i -`.
+    #[arg(short, long, value_name = "FILE", default_value = "headstart.pcapng")]
+    write: PathBuf,
+    /// Not a word about what was measured.
+    #[arg(short, long)]
+    quiet: bool,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs the program and captures; its exit code.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let pcapng = Some(args.write.as_path());
+    measure::run(&Wanted {
+        command: &args.command,
+        quiet: args.quiet,
+        summary: None,
+        flows: None,
+        pcapng,
+        profile: None,
+    })
+}

@@ -1,0 +1,116 @@
+//! The arms: a program without a TUN, and through a forwarder of each profile; and the places where they run.
+
+use crate::netns::Network;
+use crate::program::undisturbed;
+use anyhow::Context as _;
+use headstart_core::forward::profile;
+use headstart_io::sys::netlink::{LOOPBACK, Netlink, VethEnd, Via};
+use headstart_io::sys::netns::NetNs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// The arm without a forwarder.
+pub const BARE: &str = "no-tun";
+/// The arm of ours.
+pub const OURS: &str = "ours";
+
+/// Every arm, in the order of a turn.
+pub fn all() -> Vec<&'static str> {
+    [BARE].into_iter().chain(profile::ALL.iter().map(|profile| profile.name)).collect()
+}
+
+/// Two hosts with nothing between them: no emulator, so that microseconds count.
+pub struct Wire {
+    client: NetNs,
+    server: NetNs,
+}
+
+/// The server's address on a [`Wire`].
+pub const WIRED: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 1);
+/// The client's.
+const CLIENT: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+
+impl Wire {
+    /// Two namespaces and a pair of veth between them.
+    pub fn lay() -> anyhow::Result<Self> {
+        let (client, server) = (NetNs::create()?, NetNs::create()?);
+        let end = |ns, last| VethEnd { name: "eth0", mac: [2, 0x68, 0x73, 0, 1, last], ns };
+        Netlink::open()?.veth(end(&client, 1), end(&server, 2))?;
+        for (ns, own, other, mac) in [(&client, CLIENT, WIRED, 2), (&server, WIRED, CLIENT, 1)] {
+            ns.run(|| {
+                let mut netlink = Netlink::open()?;
+                netlink.up(LOOPBACK)?;
+                let index = netlink.index("eth0")?;
+                netlink.address(index, own.into(), 32)?;
+                netlink.up(index)?;
+                netlink.route(Ipv4Addr::UNSPECIFIED.into(), 0, Via::Interface(index))?;
+                netlink.neighbour(index, IpAddr::from(other), [2, 0x68, 0x73, 0, 1, mac])
+            })??;
+        }
+        Ok(Self { client, server })
+    }
+}
+
+/// Where programs run.
+pub enum Place<'a> {
+    /// Behind an emulated link.
+    Network(&'a Network),
+    /// On a wire.
+    Wire(&'a Wire),
+}
+
+/// Where programs run, and which program it is.
+pub struct Stage<'a> {
+    place: Place<'a>,
+    program: PathBuf,
+}
+
+impl<'a> Stage<'a> {
+    /// For an experiment whose context names another program than this one, or none.
+    pub fn new(place: Place<'a>, program: Option<PathBuf>) -> anyhow::Result<Self> {
+        let program = program.map_or_else(std::env::current_exe, Ok).context("finding this program")?;
+        Ok(Self { place, program })
+    }
+
+    /// Runs `f` where the peers are, in a thread of its own.
+    pub fn on_servers<T: Send>(&self, f: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
+        Ok(match self.place {
+            Place::Network(network) => network.on_servers(f)?,
+            Place::Wire(wire) => wire.server.run(f)?,
+        })
+    }
+
+    /// The command for a workload of [`probe`](super::probe) under an arm.
+    pub fn command(&self, arm: &str, words: &[String]) -> anyhow::Result<Command> {
+        let mut command = match self.place {
+            Place::Network(network) => network.command(&self.program)?,
+            Place::Wire(wire) => {
+                let mut command = Command::new(&self.program);
+                wire.client.adopt(&mut command)?;
+                command
+            }
+        };
+        if arm != BARE {
+            command.args(["run", "--measure", "--quiet", "--profile", arm, "--"]).arg(&self.program);
+        }
+        command.arg("probe").args(words);
+        undisturbed(&mut command);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(command)
+    }
+
+    /// What a workload says under an arm, as JSON.
+    pub fn say(&self, arm: &str, words: &[String]) -> anyhow::Result<serde_json::Value> {
+        let output = self.command(arm, words)?.output().context("starting a program")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        serde_json::from_str(text.trim()).with_context(|| {
+            format!("{words:?} under {arm} said {text:?} and {:?}", String::from_utf8_lossy(&output.stderr))
+        })
+    }
+}
+
+/// Numbers under a key of what a workload has said.
+pub fn numbers(said: &serde_json::Value, key: &str) -> Vec<f64> {
+    said[key].as_array().into_iter().flatten().filter_map(serde_json::Value::as_f64).collect()
+}

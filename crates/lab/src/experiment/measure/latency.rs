@@ -1,0 +1,151 @@
+//! `measure-latency`: how long connecting and asking take, without a TUN and through forwarders (claims P3.1 and P3.2).
+//!
+//! As the two applications of the paper do it: many connections without data, and small requests over one connection whose
+//! TCP_NODELAY is set. Beside the paper's round-trip times, a wire without any, where a forwarder's own microseconds show.
+
+use super::arm::{self, BARE, Place, Stage, Wire, numbers};
+use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series};
+use crate::netns::Network;
+use crate::stats::{Pairing, Statistic};
+use crate::world::{Fate, Host, Record, Reply, Site, World};
+use headstart_core::time::Duration;
+use headstart_io::clock::Clock;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "measure-latency",
+    shows: "Connecting and asking take as long through our forwarder as without one; the flaws of the paper's tools show",
+    claims: &["P3.1", "P3.2"],
+    conditions: &["speedtest", "speedcheck", "wire"],
+    needs_namespaces: true,
+    run,
+};
+
+/// What a probe is asked for.
+pub const WORKLOAD: &str = "latency";
+/// Bytes of a request and of its answer: "a few bytes, less than 100".
+const REQUEST: usize = 64;
+/// Where the peer is behind a link.
+const PEER: &str = "198.19.0.41";
+
+/// Connects `times` times, then asks as often over one connection; milliseconds of each.
+pub fn probe(to: SocketAddr, times: u64) -> io::Result<serde_json::Value> {
+    let clock = Clock::new();
+    let (mut connect, mut ask) = (Vec::new(), Vec::new());
+    for _ in 0..times {
+        let start = clock.now();
+        let stream = TcpStream::connect(to)?;
+        connect.push(clock.now().since(start).as_secs_f64() * 1e3);
+        drop(stream);
+    }
+    let mut stream = TcpStream::connect(to)?;
+    stream.set_nodelay(true)?;
+    let mut buffer = [7; REQUEST];
+    for _ in 0..times {
+        let start = clock.now();
+        stream.write_all(&buffer)?;
+        stream.read_exact(&mut buffer)?;
+        ask.push(clock.now().since(start).as_secs_f64() * 1e3);
+    }
+    Ok(serde_json::json!({ "connect": connect, "ask": ask }))
+}
+
+/// Answers whoever asks, each in a thread of its own, for as long as it is listened to.
+fn serve(listener: &TcpListener) {
+    for stream in listener.incoming().map_while(Result::ok) {
+        std::thread::spawn(move || {
+            let mut stream = stream;
+            let mut buffer = [0; REQUEST];
+            let _ = stream.set_nodelay(true);
+            while stream.read_exact(&mut buffer).and_then(|()| stream.write_all(&buffer)).is_ok() {}
+        });
+    }
+}
+
+/// A world with one host that a probe speaks to, behind `link`.
+pub fn world(link: &str, addr: &str, seed: u64) -> World {
+    let host = Host {
+        addr: addr.parse::<IpAddr>().expect("an address"),
+        extra_rtt: Duration::ZERO,
+        // Nothing of the lab's listens there.
+        fate: Fate::Refuses,
+    };
+    let record = Record { reply: Reply::Records, delay: Duration::ZERO, ttl: 300 };
+    let site =
+        Site { name: "peer.lab.example".into(), v4: vec![host], v6: vec![], a: record, aaaa: record, https: None };
+    World::new(link, seed, vec![site])
+}
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    for (name, link, about) in [
+        (
+            "speedtest",
+            Some("rate=50mbit,delay=8500us"),
+            "17 ms there and back: the paper's baseline for requests over a connection.",
+        ),
+        ("speedcheck", Some("rate=50mbit,delay=22500us"), "45 ms there and back: the paper's baseline for connect()."),
+        ("wire", None, "Two namespaces and a pair of veth: what a forwarder itself takes."),
+    ] {
+        if !cx.wants(name) {
+            continue;
+        }
+        outcome.conditions.push(Condition { name: name.into(), about: about.into() });
+        match link {
+            Some(link) => {
+                let network = Network::build(&world(link, PEER, cx.seed))?;
+                one(cx, &mut outcome, name, Stage::new(Place::Network(&network), cx.program.clone())?, PEER)?;
+                if let Some(doubt) = network.certificate().doubt() {
+                    outcome.invalidate(doubt);
+                }
+            }
+            None => {
+                let wire = Wire::lay()?;
+                let stage = Stage::new(Place::Wire(&wire), cx.program.clone())?;
+                one(cx, &mut outcome, name, stage, &arm::WIRED.to_string())?;
+            }
+        }
+    }
+    outcome.method.push(
+        "Arms take turns. In each turn a program connects, closes, and connects again, then sends 64 bytes with TCP_NODELAY \
+         and waits for as many, over one connection; the same number of times each. Ratios are of medians over all turns."
+            .into(),
+    );
+    Ok(outcome)
+}
+
+fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: Stage<'_>, peer: &str) -> anyhow::Result<()> {
+    let claims = Claims::built_in()?;
+    let listener = stage.on_servers(|| TcpListener::bind((peer, 0)))??;
+    let to = listener.local_addr()?;
+    std::thread::spawn(move || serve(&listener));
+    let (turns, times) = if cx.quick { (3, 10) } else { (10, 20) };
+    let arms = arm::all();
+    let mut all: Vec<[Vec<f64>; 2]> = vec![Default::default(); arms.len()];
+    for turn in 0..turns {
+        for (n, arm) in arms.iter().enumerate() {
+            cx.progress.step((turn * arms.len() + n) as u64, (turns * arms.len()) as u64, &format!("{name}, {arm}"));
+            if cx.progress.stop() {
+                outcome.invalidate("it was stopped before the end");
+                return Ok(());
+            }
+            let said = stage.say(arm, &[WORKLOAD.into(), to.to_string(), times.to_string()])?;
+            all[n][0].extend(numbers(&said, "connect"));
+            all[n][1].extend(numbers(&said, "ask"));
+        }
+    }
+    for (place, metric, claim) in [(0, "connect time", "P3.2"), (1, "request-response latency", "P3.1")] {
+        let series = |n: usize| Series::new(name, metric, "ms", arms[n], all[n][place].iter().copied());
+        let base = series(0);
+        for (n, arm) in arms.iter().enumerate().skip(1) {
+            let row = Row::compare(&series(n), &base, Statistic::Median, Pairing::Unpaired, cx.seed)?;
+            let is_papers = (name == "speedtest" && claim == "P3.1") || (name == "speedcheck" && claim == "P3.2");
+            outcome.rows.push(if is_papers { row.serving(&claims, claim, arm)? } else { row });
+        }
+        outcome.samples.extend((0..arms.len()).map(series));
+    }
+    debug_assert_eq!(arms[0], BARE);
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! The experiments of paper 3: what programs see of their network through a forwarder, beside what they see without one.
+//!
+//! Every arm does the same over the same emulated link, in turns: without a TUN, through ours, and through the flaws of the
+//! tools that the paper measured, as profiles of the same forwarder.
+
+pub mod arm;
+pub mod gaps;
+pub mod latency;
+pub mod lte;
+pub mod probe;
+pub mod semantics;
+pub mod throughput;

@@ -1,0 +1,52 @@
+//! The near end of a measurement: a program of a few lines that says in one line of JSON what it saw. It is started by
+//! the experiments, without a TUN and through forwarders, and knows nothing of either.
+
+use super::semantics;
+use super::{gaps, latency, throughput};
+use serde_json::Value;
+use std::io;
+use std::net::SocketAddr;
+
+/// What a probe cannot do.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// No such workload, or its words are off.
+    #[error("no workload of the lab is called by {0:?}")]
+    Unknown(Vec<String>),
+    /// It could not be done.
+    #[error("the workload {workload}: {source}")]
+    Failed {
+        /// Its name.
+        workload: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Does what the words say; what was seen.
+pub fn run(words: &[String]) -> Result<Value, ProbeError> {
+    let unknown = || ProbeError::Unknown(words.to_vec());
+    let (name, rest) = words.split_first().ok_or_else(unknown)?;
+    let address = |n: usize| rest.get(n).and_then(|word| word.parse::<SocketAddr>().ok()).ok_or_else(unknown);
+    let number = |n: usize| rest.get(n).and_then(|word| word.parse::<u64>().ok()).ok_or_else(unknown);
+    let failed = |source| ProbeError::Failed { workload: name.clone(), source };
+    if let Some(check) = semantics::find(name) {
+        let quick = rest.get(2).is_some_and(|word| word == "quick");
+        let target = semantics::Target { tcp: address(0)?, udp: address(1)?, quick };
+        // What fails is what was seen.
+        let said = (check.program)(&target).unwrap_or_else(|e| format!("failed: {:?}", e.kind()));
+        return Ok(serde_json::json!({ "said": said }));
+    }
+    match name.as_str() {
+        latency::WORKLOAD => latency::probe(address(0)?, number(1)?).map_err(failed),
+        throughput::WORKLOAD => {
+            let up = rest.get(1).ok_or_else(unknown)? == "up";
+            throughput::probe(address(0)?, up, number(2)?, number(3)?).map_err(failed)
+        }
+        gaps::WORKLOAD => {
+            let kind = rest.get(1).ok_or_else(unknown)?;
+            gaps::probe(address(0)?, kind, number(2)?).map_err(failed)
+        }
+        _ => Err(unknown()),
+    }
+}

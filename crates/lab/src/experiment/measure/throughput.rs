@@ -1,0 +1,159 @@
+//! `measure-throughput`: one connection and eight, up and down, without a TUN and through forwarders (claim P3.3).
+
+use super::arm::{self, Place, Stage, Wire};
+use super::latency::world;
+use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Price, Row, Series};
+use crate::netns::Network;
+use crate::stats::{Pairing, Statistic};
+use headstart_core::time::{Duration, Instant};
+use headstart_io::clock::Clock;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "measure-throughput",
+    shows: "Throughput through our forwarder is that of the path; the flaws of the paper's tools show",
+    claims: &["P3.3"],
+    conditions: &["one-flow-up", "one-flow-down", "eight-flows-up", "eight-flows-down", "link-up", "link-down"],
+    needs_namespaces: true,
+    run,
+};
+
+/// What a probe is asked for.
+pub const WORKLOAD: &str = "throughput";
+/// Bytes of a read or a write.
+const CHUNK: usize = 128 * 1024;
+/// Where the peer is behind a link.
+const PEER: &str = "198.19.0.42";
+/// The paper's network: LTE of an operator, whose server is near.
+const LINK: &str = "rate=30mbit,delay=8500us";
+/// What a connection's first byte asks the peer for.
+const UP: u8 = b'u';
+const DOWN: u8 = b'd';
+
+/// Sends or takes as much as goes in `millis` over so many connections; Mbit/s, of what has arrived.
+pub fn probe(to: SocketAddr, up: bool, flows: u64, millis: u64) -> io::Result<serde_json::Value> {
+    let clock = Clock::new();
+    let until = clock.now() + Duration::from_millis(millis);
+    let streams = (0..flows).map(|_| TcpStream::connect(to)).collect::<io::Result<Vec<_>>>()?;
+    let start = clock.now();
+    let bytes = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            streams.into_iter().map(|s| scope.spawn(move || move_data(s, up, clock, until))).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(io::Error::other("died")))).sum::<io::Result<u64>>()
+    })?;
+    let took = clock.now().since(start).as_secs_f64();
+    Ok(serde_json::json!({ "mbit_s": bytes as f64 * 8.0 / 1e6 / took }))
+}
+
+fn move_data(mut stream: TcpStream, up: bool, clock: Clock, until: Instant) -> io::Result<u64> {
+    let mut buffer = vec![7; CHUNK];
+    let mut bytes = 0;
+    stream.write_all(&[if up { UP } else { DOWN }])?;
+    if !up {
+        while clock.now() < until {
+            match stream.read(&mut buffer)? {
+                0 => break,
+                len => bytes += len as u64,
+            }
+        }
+        return Ok(bytes);
+    }
+    while clock.now() < until {
+        bytes += stream.write(&buffer)? as u64;
+    }
+    // Until the peer has it all, and says so.
+    stream.shutdown(Shutdown::Write)?;
+    stream.read_to_end(&mut buffer)?;
+    Ok(bytes)
+}
+
+fn serve(listener: &TcpListener) {
+    for stream in listener.incoming().map_while(Result::ok) {
+        std::thread::spawn(move || {
+            let mut stream = stream;
+            let mut buffer = vec![7; CHUNK];
+            let mut wish = [0];
+            if stream.read_exact(&mut wish).is_ok() {
+                if wish == [UP] {
+                    while stream.read(&mut buffer).is_ok_and(|len| len > 0) {}
+                } else {
+                    while stream.write_all(&buffer).is_ok() {}
+                }
+            }
+        });
+    }
+}
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    let wire = Wire::lay()?;
+    let network = Network::build(&world(LINK, PEER, cx.seed))?;
+    for (name, flows, up, on_wire, about) in [
+        ("one-flow-up", 1, true, true, "One connection of the program's data, over a pair of veth."),
+        ("one-flow-down", 1, false, true, "One connection of the peer's data, likewise."),
+        ("eight-flows-up", 8, true, true, "Eight connections, likewise."),
+        ("eight-flows-down", 8, false, true, "Eight connections, likewise."),
+        ("link-up", 1, true, false, "One connection over an emulated link of 30 Mbit/s and 17 ms there and back."),
+        ("link-down", 1, false, false, "The other direction, likewise."),
+    ] {
+        if !cx.wants(name) {
+            continue;
+        }
+        outcome.conditions.push(Condition { name: name.into(), about: about.into() });
+        let (place, peer) = if on_wire {
+            (Place::Wire(&wire), arm::WIRED.to_string())
+        } else {
+            (Place::Network(&network), PEER.to_owned())
+        };
+        let stage = Stage::new(place, cx.program.clone())?;
+        one(cx, &mut outcome, (name, flows, up), &stage, &peer)?;
+    }
+    outcome.method.push(
+        "Arms take turns, without a TUN at the start of each. A program writes, or reads, for a set time; what it wrote counts \
+         from the first byte until the peer has said that it has the last one. Ratios are of medians over the turns."
+            .into(),
+    );
+    Ok(outcome)
+}
+
+fn one(
+    cx: &Context,
+    outcome: &mut Outcome,
+    (name, flows, up): (&str, u64, bool),
+    stage: &Stage<'_>,
+    peer: &str,
+) -> anyhow::Result<()> {
+    let claims = Claims::built_in()?;
+    let listener = stage.on_servers(|| TcpListener::bind((peer, 0)))??;
+    let to = listener.local_addr()?;
+    std::thread::spawn(move || serve(&listener));
+    let (turns, millis) = if cx.quick { (3, 1000) } else { (7, 3000) };
+    let arms = arm::all();
+    let mut all = vec![Vec::new(); arms.len()];
+    for turn in 0..turns {
+        for (n, arm) in arms.iter().enumerate() {
+            cx.progress.step((turn * arms.len() + n) as u64, (turns * arms.len()) as u64, &format!("{name}, {arm}"));
+            if cx.progress.stop() {
+                outcome.invalidate("it was stopped before the end");
+                return Ok(());
+            }
+            let direction = if up { "up" } else { "down" };
+            let words = [WORKLOAD, &to.to_string(), direction, &flows.to_string(), &millis.to_string()];
+            let said = stage.say(arm, &words.map(str::to_owned))?;
+            all[n].extend(said["mbit_s"].as_f64());
+        }
+    }
+    let series = |n: usize| Series::new(name, "throughput", "Mbit/s", arms[n], all[n].iter().copied());
+    for (n, arm) in arms.iter().enumerate().skip(1) {
+        let row = Row::compare(&series(n), &series(0), Statistic::Median, Pairing::Unpaired, cx.seed)?;
+        // The paper's own figures are of its tools on its network.
+        outcome.rows.push(if name == "link-up" { row.serving(&claims, "P3.3", arm)? } else { row });
+    }
+    let bare = Statistic::Median.of(&series(0).present())?;
+    let (condition, arm) = (name.into(), arms[0].into());
+    outcome.prices.push(Price { condition, arm, what: "throughput".into(), unit: "Mbit/s".into(), amount: bare });
+    outcome.samples.extend((0..arms.len()).map(series));
+    Ok(())
+}
