@@ -10,5 +10,6 @@ pub mod cwnd;
 pub mod machine;
 pub mod path;
 pub mod realtime;
+pub mod steer;
 pub mod time;
 pub mod wire;

@@ -1,0 +1,196 @@
+//! What is known of a channel in one direction: its rate, its delay, what we have given it and it has not sent yet.
+//!
+//! The rate is told (by the configuration, or by the lab); the delay is told or measured by probes; the queue is our own
+//! book-keeping. What never happens here: the far end of a channel is trusted with anything but an echo.
+
+use crate::path::RttEstimate;
+use crate::time::{Duration, Instant};
+use std::fmt;
+
+/// One of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Channel {
+    /// High bandwidth: eMBB in the paper, the primary link of a host.
+    Fat,
+    /// Low latency: URLLC in the paper, the secondary link.
+    Fast,
+}
+
+impl Channel {
+    /// Both, fat first.
+    pub const ALL: [Self; 2] = [Self::Fat, Self::Fast];
+
+    /// Its name in tables and settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fat => "fat",
+            Self::Fast => "fast",
+        }
+    }
+
+    /// The other one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Fat => Self::Fast,
+            Self::Fast => Self::Fat,
+        }
+    }
+
+    /// Its place in an array of two.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What is told of a channel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChannelSettings {
+    /// Bits a second in this direction, everything below IP left out.
+    pub rate: u64,
+    /// One way, unloaded: the first estimate, until a probe knows better.
+    pub delay: Duration,
+    /// Bytes that a packet carries more on this channel than by itself: headers of a tunnel.
+    pub overhead: usize,
+    /// Whether headers of TCP are compressed on it.
+    pub compresses: bool,
+}
+
+/// How a packet would fare on a channel, if it were given to it now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outlook {
+    /// Until everything before it has left.
+    pub wait: Duration,
+    /// Until it has left, then.
+    pub transmit: Duration,
+    /// From then until it is there.
+    pub delay: Duration,
+}
+
+impl Outlook {
+    /// From now until it is there.
+    pub fn takes(&self) -> Duration {
+        self.wait + self.transmit + self.delay
+    }
+}
+
+/// Round trips of which the shortest stands for the unloaded channel.
+const SAMPLES: u32 = 32;
+
+/// A channel in one direction, as its sender sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Model {
+    pub settings: ChannelSettings,
+    /// Nanoseconds of sending that a byte takes.
+    nanos_a_byte: f64,
+    /// What was given to it has left by then.
+    busy_until: Instant,
+    /// Packets given to it.
+    pub counter: u64,
+    pub rtt: Option<RttEstimate>,
+    /// The shortest of the last samples, and of those before, with their number.
+    shortest: (Duration, Duration, u32),
+    pub alive: bool,
+}
+
+impl Model {
+    pub fn new(settings: ChannelSettings) -> Self {
+        Self {
+            settings,
+            nanos_a_byte: 8e9 / settings.rate.max(1) as f64,
+            busy_until: Instant::ZERO,
+            counter: 0,
+            rtt: None,
+            shortest: (Duration::MAX, Duration::MAX, 0),
+            alive: true,
+        }
+    }
+
+    /// How long it takes to send `bytes`.
+    pub fn transmit(&self, bytes: usize) -> Duration {
+        Duration::from_nanos((bytes as f64 * self.nanos_a_byte) as u64)
+    }
+
+    /// The delay of a packet that finds nobody before it: half of the shortest round trip of late, if there was one.
+    pub fn delay(&self) -> Duration {
+        let shortest = self.shortest.0.min(self.shortest.1);
+        if shortest == Duration::MAX { self.settings.delay } else { shortest / 2 }
+    }
+
+    /// How far apart round trips are of late.
+    pub fn jitter(&self) -> Duration {
+        self.rtt.map_or(Duration::ZERO, |rtt| rtt.variation)
+    }
+
+    pub fn wait(&self, now: Instant) -> Duration {
+        self.busy_until.since(now)
+    }
+
+    /// It is given `bytes`: how many it was given before.
+    pub fn take(&mut self, now: Instant, bytes: usize, share: f64) -> u64 {
+        let takes = Duration::from_nanos((bytes as f64 * self.nanos_a_byte / share) as u64);
+        self.busy_until = self.busy_until.max(now) + takes;
+        self.counter += 1;
+        self.counter
+    }
+
+    /// When it may be given more.
+    pub fn free_at(&self) -> Instant {
+        self.busy_until
+    }
+
+    /// A round trip.
+    pub fn sample(&mut self, rtt: Duration) {
+        self.rtt = Some(self.rtt.map_or_else(|| RttEstimate::first(rtt), |known| known.update(rtt)));
+        let (now, before, samples) = self.shortest;
+        self.shortest = match samples {
+            SAMPLES.. => (rtt, now, 1),
+            _ => (now.min(rtt), before, samples + 1),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn model() -> Model {
+        Model::new(ChannelSettings { rate: 2_000_000, delay: ms(3), overhead: 0, compresses: false })
+    }
+
+    #[test]
+    fn what_was_given_to_a_channel_keeps_it_busy_for_as_long_as_its_rate_says() {
+        let mut m = model();
+        assert_eq!((m.transmit(250), m.wait(Instant::ZERO)), (ms(1), ms(0)));
+        assert_eq!((m.take(Instant::ZERO, 250, 1.0), m.take(Instant::ZERO, 500, 1.0)), (1, 2));
+        assert_eq!(
+            (m.wait(Instant::ZERO), m.wait(Instant::from_millis(2)), m.free_at()),
+            (ms(3), ms(1), Instant::from_millis(3))
+        );
+        m.take(Instant::from_millis(10), 250, 0.5);
+        assert_eq!(m.free_at(), Instant::from_millis(12));
+    }
+
+    #[test]
+    fn the_delay_is_what_was_told_until_a_round_trip_is_known_and_the_shortest_of_late_then() {
+        let mut m = model();
+        assert_eq!(m.delay(), ms(3));
+        m.sample(ms(20));
+        m.sample(ms(10));
+        assert_eq!(m.delay(), ms(5));
+        // The channel has become longer: old samples are forgotten in the end.
+        for _ in 0..2 * SAMPLES + 2 {
+            m.sample(ms(40));
+        }
+        assert_eq!(m.delay(), ms(20));
+    }
+}

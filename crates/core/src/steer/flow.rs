@@ -1,0 +1,150 @@
+//! What is kept of a flow: a little, and of a bounded number of them.
+
+use super::packet::Facts;
+use crate::time::Instant;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A flow, both directions of it: a keyed hash of addresses, ports and protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowKey(pub u64);
+
+/// One flow, as the end that steers one direction of it sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Length of the packet before, in this direction; the paper's only state.
+    pub previous: Option<usize>,
+    /// Everything sent so far has arrived in order by then, as predicted.
+    pub arrives: Instant,
+    /// Times that data has changed its direction: 1 while only the first speaker has spoken, so that in TLS 1.3 2 is the
+    /// server's flight, 3 the first request and 4 its response.
+    pub turns: u8,
+    /// Whether the data before went in the direction that is steered here.
+    pub ours: bool,
+    /// Bytes of data in this direction since the other one spoke.
+    pub burst: u64,
+    /// The last packet's number on each channel.
+    pub(super) last: [Option<u64>; 2],
+}
+
+impl Flow {
+    /// Data goes by, in the direction that is steered (`ours`) or in the other one.
+    pub(super) fn speaks(&mut self, facts: &Facts, ours: bool) {
+        if facts.payload == 0 {
+            return;
+        }
+        if self.turns == 0 || self.ours != ours {
+            self.turns = self.turns.saturating_add(1);
+            self.ours = ours;
+            self.burst = 0;
+        }
+        if ours {
+            self.burst += facts.payload as u64;
+        }
+    }
+}
+
+/// A key is a hash already.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = n;
+    }
+}
+
+type Generation = HashMap<FlowKey, Flow, BuildHasherDefault<AsItIs>>;
+
+/// Flows, the ones of late: who has been quiet while as many others spoke as there is room for is forgotten.
+#[derive(Default)]
+pub(super) struct Flows {
+    young: Generation,
+    old: Generation,
+}
+
+/// Flows of a generation; two of them are kept.
+const GENERATION: usize = 16_384;
+
+impl Flows {
+    pub fn get(&mut self, key: FlowKey) -> &mut Flow {
+        if !self.young.contains_key(&key) {
+            if self.young.len() >= GENERATION {
+                self.old = std::mem::take(&mut self.young);
+            }
+            let known = self.old.remove(&key).unwrap_or_default();
+            self.young.insert(key, known);
+        }
+        self.young.entry(key).or_default()
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
+    /// Room that is taken, in bytes: each slot of a table is an entry and a byte.
+    pub fn bytes(&self) -> usize {
+        let slot = size_of::<(FlowKey, Flow)>() + 1;
+        // A table of hashbrown's is at most 7/8 full.
+        (self.young.capacity() + self.old.capacity()) * slot * 8 / 7
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steer::packet::Kind;
+
+    fn data(payload: usize) -> Facts {
+        Facts { payload, len: payload + 52, ..Facts::of(FlowKey(1), Kind::Data) }
+    }
+
+    #[test]
+    fn turns_count_who_speaks_and_acknowledgements_say_nothing() {
+        let mut flow = Flow::default();
+        flow.speaks(&data(500), true);
+        flow.speaks(&data(0), false);
+        assert_eq!((flow.turns, flow.burst), (1, 500));
+        flow.speaks(&data(3000), false);
+        flow.speaks(&data(400), true);
+        flow.speaks(&data(400), true);
+        assert_eq!((flow.turns, flow.burst), (3, 800));
+    }
+
+    #[test]
+    fn twenty_thousand_flows_are_known_in_far_less_than_60_megabytes_and_a_million_take_no_more_room() {
+        let mut flows = Flows::default();
+        for n in 0..20_000u64 {
+            flows.get(FlowKey(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).burst = n;
+        }
+        assert_eq!(flows.len(), 20_000);
+        assert_eq!(flows.get(FlowKey(5u64.wrapping_mul(0x9e37_79b9_7f4a_7c15))).burst, 5);
+        for n in 0..1_000_000u64 {
+            flows.get(FlowKey(!n));
+        }
+        assert!(flows.len() <= 2 * GENERATION && flows.bytes() < 10_000_000, "{} {}", flows.len(), flows.bytes());
+    }
+
+    #[test]
+    fn who_speaks_again_is_not_forgotten_with_the_others() {
+        let mut flows = Flows::default();
+        flows.get(FlowKey(7)).burst = 9;
+        for n in 0..100_000u64 {
+            flows.get(FlowKey(1_000 + n));
+            if n % 1_000 == 0 {
+                assert_eq!(flows.get(FlowKey(7)).burst, 9);
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! A fat channel and a fast channel together: which of the two a packet takes (paper 5).
+//!
+//! [`Steerer`] is the mechanism, one at each end and for one direction: packets in, packets with their channel out.
+//! [`policy::Policy`] is the policy, [`policy::ALL`] the registry: one channel alone, the paper's rules as it has them, and
+//! ours. [`Resequencer`] is the other end's half: it lets nobody be overtaken. [`frame`] and [`compress`] are what stands
+//! before a packet in a tunnel; [`packet`] is what is read of one. What never happens here: a packet is changed, copied or
+//! sent, a clock is read.
+//!
+//! *Channel*, *fat* and *fast* as in the architecture: fat has the bandwidth (eMBB), fast the low latency (URLLC).
+
+pub mod channel;
+pub mod compress;
+mod flow;
+pub mod frame;
+pub mod packet;
+pub mod policy;
+mod probe;
+mod queue;
+mod resequencer;
+mod steerer;
+mod tally;
+
+pub use channel::{Channel, ChannelSettings};
+pub use flow::{Flow, FlowKey};
+pub use packet::{Facts, Kind};
+pub use probe::ProbeSettings;
+pub use resequencer::{Arrived, Held, Resequencer};
+pub use steerer::{Input, Order, Output, Settings, Steerer};
+pub use tally::{Reason, Tally};

@@ -1,0 +1,279 @@
+//! Policies: which channel a packet takes. One file each, one line in [`ALL`].
+//!
+//! A [`Policy`] is a pure function of a [`View`]: a packet, what is kept of its flow, and how it would fare on either channel.
+//! It keeps no time and no state. What a policy lets the mechanism do besides (pace, replace acknowledgements, keep
+//! order) is in its [`Entry`]: the paper's rules are run as they were published, with none of it.
+
+mod asap;
+mod object;
+mod pkt_control;
+mod pkt_state;
+mod pkt_uplink;
+mod single;
+mod value;
+
+use super::channel::Channel;
+pub use super::channel::Outlook;
+use super::flow::Flow;
+use super::packet::Facts;
+use crate::time::{Duration, Instant};
+use std::fmt;
+
+/// How things stand for one packet: all that a policy may know.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The moment.
+    pub now: Instant,
+    /// The packet.
+    pub packet: &'a Facts,
+    /// Its flow, before it.
+    pub flow: &'a Flow,
+    /// How it would fare on either channel, by [`Channel::index`].
+    pub outlooks: [Outlook; 2],
+    /// Packets that wait for the fast channel, on average of late, and one: how many are made to wait by one more.
+    pub price: f64,
+    /// The direction that is steered leads from the host to the network.
+    pub uplink: bool,
+    /// A packet of at least so many bytes is as large as they get.
+    pub full: usize,
+}
+
+impl View<'_> {
+    /// When the packet and everything before it in its flow has arrived, if it is sent over `channel` now.
+    pub fn arrival(&self, channel: Channel) -> Instant {
+        (self.now + self.outlooks[channel.index()].takes()).max(self.flow.arrives)
+    }
+
+    /// How much sooner that is over the fast channel; zero if it is not.
+    pub fn gain(&self) -> Duration {
+        self.arrival(Channel::Fat).since(self.arrival(Channel::Fast))
+    }
+
+    /// The packet is smaller than the largest ones.
+    pub fn is_small(&self) -> bool {
+        self.packet.len < self.full
+    }
+}
+
+/// A decision, and the word for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Where the packet goes.
+    pub channel: Channel,
+    /// Why: one of a small fixed set a policy.
+    pub why: &'static str,
+}
+
+impl Choice {
+    /// Over the fat channel.
+    pub fn fat(why: &'static str) -> Self {
+        Self { channel: Channel::Fat, why }
+    }
+
+    /// Over the fast channel.
+    pub fn fast(why: &'static str) -> Self {
+        Self { channel: Channel::Fast, why }
+    }
+}
+
+/// An object that is about to be asked for, for policies that choose by objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Bytes of its response, if they are known before.
+    pub bytes: Option<u64>,
+    /// RFC 9218, 0 (first) to 7.
+    pub urgency: u8,
+}
+
+/// Which channel a packet takes. See the module.
+pub trait Policy: fmt::Debug + Send {
+    /// The channel of a packet.
+    fn choose(&self, view: &View<'_>) -> Choice;
+
+    /// How urgent a packet is among those that wait for the fast channel: 0 goes first, 2 last.
+    fn level(&self, _packet: &Facts, _flow: &Flow) -> u8 {
+        1
+    }
+
+    /// The channel of an object, with everything that is exchanged for it. `None` from policies that look at packets.
+    fn object(&self, _object: &Object) -> Option<Channel> {
+        None
+    }
+}
+
+/// A registered policy.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name on the command line and in tables.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub what: &'static str,
+    /// Makes one.
+    pub new: fn() -> Box<dyn Policy>,
+    /// The fast channel is paced, so that what waits for it waits here: in the order of its urgency, newer acknowledgements in
+    /// the place of older ones, and over the fat channel if that has become the sooner one. Else packets are given to
+    /// their channel at once.
+    pub queues: bool,
+    /// The other end keeps packets in order: [`super::Resequencer`]. In a tunnel it does so for every policy.
+    pub keeps_order: bool,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The policy that is used when none is named.
+pub const DEFAULT: &str = "value";
+
+const fn published(name: &'static str, what: &'static str, new: fn() -> Box<dyn Policy>) -> Entry {
+    Entry { name, what, new, queues: false, keeps_order: false }
+}
+
+/// Every policy, baselines first.
+pub const ALL: &[Entry] = &[
+    published("single-fat", "everything over the fat channel: the baseline", || Box::new(single::Single(Channel::Fat))),
+    published("single-fast", "everything over the fast channel", || Box::new(single::Single(Channel::Fast))),
+    published("pkt-state", "paper 5, Algorithm 1: fast what is small and follows what is small", || {
+        Box::new(pkt_state::PktState)
+    }),
+    published("pkt-control", "paper 5: fast what opens, acknowledges or closes", || Box::new(pkt_control::PktControl)),
+    published("pkt-uplink", "paper 5: fast what leaves the host, fat what comes to it", || {
+        Box::new(pkt_uplink::PktUplink)
+    }),
+    published("obj-size-3k", "paper 5: fast the connections of objects of at most 3 KB", || {
+        Box::new(object::BySize(3_000))
+    }),
+    published("obj-size-6k", "paper 5: fast the connections of objects of at most 6 KB", || {
+        Box::new(object::BySize(6_000))
+    }),
+    published("obj-priority", "paper 5: fast the connections of objects of the highest priority", || {
+        Box::new(object::ByPriority)
+    }),
+    published("asap", "ASAP (paper 5, section 4.2): fast names, handshakes and requests, fat responses", || {
+        Box::new(asap::Asap)
+    }),
+    Entry {
+        name: "value",
+        what: "ours: where a packet is of use soonest, less what it costs those that wait behind it",
+        new: || Box::new(value::Value),
+        queues: true,
+        keeps_order: true,
+    },
+];
+
+/// No policy of that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no steering policy {0:?}: choose one of {names}", names = names())]
+pub struct UnknownPolicy(pub String);
+
+fn names() -> String {
+    ALL.iter().map(|e| e.name).collect::<Vec<_>>().join(", ")
+}
+
+/// The policy called `name`.
+pub fn find(name: &str) -> Result<&'static Entry, UnknownPolicy> {
+    ALL.iter().find(|e| e.name == name).ok_or_else(|| UnknownPolicy(name.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flow::FlowKey;
+    use super::super::packet::Kind;
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn packet(kind: Kind, len: usize) -> Facts {
+        let payload = if kind.is_control() { 0 } else { len - 52 };
+        Facts { len, payload, ..Facts::of(FlowKey(1), kind) }
+    }
+
+    /// What policy `name` says of a packet on channels of 1500 Mbit/s, 30 ms and 2 Mbit/s, 5 ms.
+    fn choose(name: &str, uplink: bool, packet: Facts, flow: Flow) -> Channel {
+        let outlook = |wait, micros, delay| Outlook { wait: ms(wait), transmit: Duration::from_micros(micros), delay };
+        let view = View {
+            now: Instant::from_millis(1000),
+            packet: &packet,
+            flow: &flow,
+            outlooks: [outlook(0, 8, ms(15)), outlook(0, packet.len as u64 * 4, Duration::from_micros(2500))],
+            price: 1.0,
+            uplink,
+            full: 1480,
+        };
+        (find(name).unwrap().new)().choose(&view).channel
+    }
+
+    #[test]
+    fn names_are_there_once_and_unknown_ones_are_told_the_known() {
+        for entry in ALL {
+            assert_eq!(ALL.iter().filter(|e| e.name == entry.name).count(), 1);
+        }
+        assert!(find(DEFAULT).is_ok());
+        assert!(find("state").unwrap_err().to_string().contains("pkt-state, pkt-control"));
+    }
+
+    #[test]
+    fn the_papers_rule_takes_small_packets_after_small_ones_and_no_tails() {
+        let after = |previous| Flow { previous, ..Flow::default() };
+        assert_eq!(choose("pkt-state", true, packet(Kind::Open, 60), after(None)), Channel::Fast);
+        assert_eq!(choose("pkt-state", true, packet(Kind::Data, 500), after(Some(52))), Channel::Fast);
+        assert_eq!(choose("pkt-state", false, packet(Kind::Data, 1500), after(Some(52))), Channel::Fat);
+        assert_eq!(choose("pkt-state", false, packet(Kind::Data, 700), after(Some(1500))), Channel::Fat);
+        assert_eq!(choose("pkt-state", false, packet(Kind::Ack, 52), after(Some(700))), Channel::Fast);
+    }
+
+    #[test]
+    fn control_uplink_and_single_do_as_they_are_called() {
+        let flow = Flow::default();
+        assert_eq!(choose("pkt-control", true, packet(Kind::Ack, 52), flow), Channel::Fast);
+        assert_eq!(choose("pkt-control", true, packet(Kind::Data, 100), flow), Channel::Fat);
+        assert_eq!(choose("pkt-uplink", true, packet(Kind::Data, 1500), flow), Channel::Fast);
+        assert_eq!(choose("pkt-uplink", false, packet(Kind::Ack, 52), flow), Channel::Fat);
+        assert_eq!(choose("single-fat", true, packet(Kind::Open, 60), flow), Channel::Fat);
+        assert_eq!(choose("single-fast", false, packet(Kind::Data, 1500), flow), Channel::Fast);
+    }
+
+    #[test]
+    fn asap_hurries_handshakes_and_requests_and_leaves_responses() {
+        let in_turn = |turns, ours| Flow { turns, ours, ..Flow::default() };
+        let tls = |len| Facts { tls: true, ..packet(Kind::Data, len) };
+        assert_eq!(choose("asap", false, packet(Kind::Dns, 120), Flow::default()), Channel::Fast);
+        // The server's flight of a TLS handshake, however large; its response, however small.
+        assert_eq!(choose("asap", false, tls(1500), in_turn(2, true)), Channel::Fast);
+        assert_eq!(choose("asap", false, tls(500), in_turn(4, true)), Channel::Fat);
+        // Without TLS the first answer is a response.
+        assert_eq!(choose("asap", false, packet(Kind::Data, 500), in_turn(2, true)), Channel::Fat);
+        assert_eq!(choose("asap", true, packet(Kind::Data, 1500), in_turn(3, true)), Channel::Fast);
+        assert_eq!(choose("asap", false, packet(Kind::Open, 60), Flow::default()), Channel::Fast);
+    }
+
+    #[test]
+    fn objects_go_by_size_and_priority_and_their_packets_by_what_was_asked_for() {
+        let of = |name: &str, bytes, urgency| (find(name).unwrap().new)().object(&Object { bytes, urgency });
+        assert_eq!(of("obj-size-3k", Some(3_000), 3), Some(Channel::Fast));
+        assert_eq!(of("obj-size-3k", Some(3_001), 0), Some(Channel::Fat));
+        assert_eq!(of("obj-size-6k", Some(5_000), 0), Some(Channel::Fast));
+        assert_eq!(of("obj-size-6k", None, 0), Some(Channel::Fat));
+        assert_eq!(
+            (of("obj-priority", None, 0), of("obj-priority", None, 1)),
+            (Some(Channel::Fast), Some(Channel::Fat))
+        );
+        assert_eq!(of("pkt-state", Some(10), 0), None);
+        let hinted = Facts { hint: Some(Channel::Fast), ..packet(Kind::Data, 1500) };
+        assert_eq!(choose("obj-priority", false, hinted, Flow::default()), Channel::Fast);
+        assert_eq!(choose("obj-priority", false, packet(Kind::Open, 60), Flow::default()), Channel::Fat);
+    }
+
+    #[test]
+    fn value_sends_nothing_fast_that_would_not_be_of_use_sooner() {
+        let flow = Flow::default();
+        assert_eq!(choose("value", true, packet(Kind::Open, 60), flow), Channel::Fast);
+        // A tail waits for what is before it, whichever way it goes.
+        let behind = Flow { previous: Some(1500), arrives: Instant::from_millis(1015), ..flow };
+        assert_eq!(choose("value", false, packet(Kind::Data, 300), behind), Channel::Fat);
+    }
+}

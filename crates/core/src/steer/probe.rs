@@ -1,0 +1,163 @@
+//! Whether a channel is there, and how long it is: a small packet now and then, which the other end sends back.
+//!
+//! Only an echo counts, since only that shows both directions. While packets are steered probes are frequent, so that a channel
+//! that goes is missed soon; at rest they are rare.
+
+use crate::time::{Duration, Instant};
+use std::collections::VecDeque;
+
+/// How channels are probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeSettings {
+    /// Between probes while packets are steered.
+    pub busy: Duration,
+    /// Between probes while the channel is dead, and a while after the last packet; a twentieth as often from then on.
+    pub idle: Duration,
+    /// A probe that is missing for so long, and for three of its round trips, is lost.
+    pub patience: Duration,
+}
+
+impl Default for ProbeSettings {
+    /// 50 ms while busy, patience of 120 ms: a channel that is lost is left within 170 ms, so that no program stalls for more than 300.
+    fn default() -> Self {
+        Self { busy: Duration::from_millis(50), idle: Duration::from_millis(500), patience: Duration::from_millis(120) }
+    }
+}
+
+/// For how long after a packet a channel counts as busy.
+const LINGERS: Duration = Duration::from_millis(500);
+/// After so long without a packet channels are at rest.
+const RESTS: Duration = Duration::from_secs(10);
+/// Probes of a channel at rest are so many times further apart.
+const AT_REST: u32 = 20;
+/// Probes under way that are kept in mind.
+const MOST: usize = 64;
+
+/// What became of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Lost,
+    Back,
+}
+
+#[derive(Debug)]
+pub(super) struct Prober {
+    settings: ProbeSettings,
+    next: Instant,
+    number: u16,
+    under_way: VecDeque<(u16, Instant)>,
+    last_used: Option<Instant>,
+    alive: bool,
+}
+
+impl Prober {
+    pub fn new(settings: ProbeSettings) -> Self {
+        Self { settings, next: Instant::ZERO, number: 0, under_way: VecDeque::new(), last_used: None, alive: true }
+    }
+
+    /// A packet is steered: the next probe is not far.
+    pub fn used(&mut self, now: Instant) {
+        let was_busy = self.busy(now);
+        self.last_used = Some(now);
+        if !was_busy {
+            let soon = if self.alive { self.settings.busy } else { self.settings.idle };
+            self.next = self.next.min(now + soon);
+        }
+    }
+
+    fn busy(&self, now: Instant) -> bool {
+        self.last_used.is_some_and(|at| now.since(at) < LINGERS)
+    }
+
+    fn due(&self, round_trip: Option<Duration>) -> Option<Instant> {
+        let patience = self.settings.patience.max(round_trip.unwrap_or_default() * 3);
+        self.under_way.front().filter(|_| self.alive).map(|(_, sent)| *sent + patience)
+    }
+
+    pub fn deadline(&self, round_trip: Option<Duration>) -> Instant {
+        self.due(round_trip).map_or(self.next, |due| due.min(self.next))
+    }
+
+    /// What has become of the channel, and the probe that is due.
+    pub fn handle_timeout(&mut self, now: Instant, round_trip: Option<Duration>) -> (Option<Turn>, Option<u16>) {
+        let lost = self.due(round_trip).is_some_and(|due| due <= now);
+        if lost {
+            self.alive = false;
+            self.under_way.clear();
+            self.next = self.next.min(now + self.settings.busy);
+        }
+        if now < self.next {
+            return (lost.then_some(Turn::Lost), None);
+        }
+        let at_rest = self.last_used.is_none_or(|at| now.since(at) >= RESTS);
+        let between = match () {
+            () if self.alive && self.busy(now) => self.settings.busy,
+            () if at_rest => self.settings.idle * AT_REST,
+            () => self.settings.idle,
+        };
+        self.next = now + between;
+        self.number = self.number.wrapping_add(1);
+        if self.under_way.len() == MOST {
+            self.under_way.pop_front();
+        }
+        self.under_way.push_back((self.number, now));
+        (lost.then_some(Turn::Lost), Some(self.number))
+    }
+
+    /// An echo: the round trip, if it is of a probe that is still awaited.
+    pub fn echo(&mut self, now: Instant, number: u16) -> Option<(Duration, Option<Turn>)> {
+        let at = self.under_way.iter().position(|(n, _)| *n == number)?;
+        let (_, sent) = self.under_way[at];
+        self.under_way.drain(..=at);
+        let back = !std::mem::replace(&mut self.alive, true);
+        Some((now.since(sent), back.then_some(Turn::Back)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    /// Probes until `until` on a channel that is dead within `dead`; when it was lost and when it was back.
+    fn turns(dead: std::ops::Range<u64>, until: u64) -> Vec<(u64, Turn)> {
+        let (mut prober, mut turns, mut echoes) = (Prober::new(ProbeSettings::default()), Vec::new(), VecDeque::new());
+        for milli in 0..until {
+            prober.used(ms(milli));
+            while echoes.front().is_some_and(|(at, _)| *at <= milli) {
+                let Some((_, number)) = echoes.pop_front() else { break };
+                turns.extend(prober.echo(ms(milli), number).and_then(|(_, turn)| turn).map(|turn| (milli, turn)));
+            }
+            let (turn, probe) = prober.handle_timeout(ms(milli), Some(Duration::from_millis(10)));
+            turns.extend(turn.map(|turn| (milli, turn)));
+            echoes.extend(probe.filter(|_| !dead.contains(&milli)).map(|number| (milli + 10, number)));
+        }
+        turns
+    }
+
+    #[test]
+    fn a_dead_channel_is_left_within_170_ms_and_taken_again_within_a_probe() {
+        let turns = turns(1_000..3_000, 5_000);
+        assert_eq!(turns.len(), 2, "{turns:?}");
+        assert!(turns[0].1 == Turn::Lost && (1_100..=1_170).contains(&turns[0].0), "{turns:?}");
+        assert!(turns[1].1 == Turn::Back && (3_000..=3_520).contains(&turns[1].0), "{turns:?}");
+    }
+
+    #[test]
+    fn a_channel_that_was_never_there_is_left_as_soon_and_one_that_is_there_never() {
+        assert_eq!(turns(0..9_000, 2_000).first().map(|(at, turn)| (*at <= 170, *turn)), Some((true, Turn::Lost)));
+        assert_eq!(turns(0..0, 5_000), []);
+    }
+
+    #[test]
+    fn what_was_never_asked_is_no_echo() {
+        let mut prober = Prober::new(ProbeSettings::default());
+        let (_, number) = prober.handle_timeout(ms(1), None);
+        assert_eq!(prober.echo(ms(2), number.unwrap() + 1), None);
+        assert!(prober.echo(ms(2), number.unwrap()).is_some());
+        assert_eq!(prober.echo(ms(3), number.unwrap()), None);
+    }
+}

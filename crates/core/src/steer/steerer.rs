@@ -1,0 +1,329 @@
+//! The mechanism: packets of one direction in, packets with their channel out.
+//!
+//! Everything that a policy needs is kept here: what was given to each channel, what waits for the fast one, what was sent of
+//! each flow. The fast channel is paced at 0.97 of its rate where the policy's entry says so, so that its queue stands here.
+//! A channel that probes miss is left to the other one, whatever the policy says, and taken again when it is back. What never
+//! happens here: a packet is looked into, a number is drawn, or a variant is known by its name.
+
+use super::channel::{Channel, ChannelSettings, Model};
+use super::flow::{Flow, Flows};
+use super::packet::{Facts, Kind};
+use super::policy::{Choice, Entry, Outlook, Policy, View};
+use super::probe::{ProbeSettings, Prober, Turn};
+use super::queue::{Queue, Waiting};
+use super::{compress, tally::Tally};
+use crate::machine::{Deadline, Machine};
+use crate::time::{Duration, Instant};
+use std::collections::VecDeque;
+
+/// Share of the fast channel's rate that it is given: what is measured as a rate is never quite there. Ours.
+const PACED: f64 = 0.97;
+/// Packets that wait for the fast channel at most. Reached only while it is the only one.
+const MOST_WAITING: usize = 2_048;
+/// By how much of the difference the price follows the queue, a packet.
+const PRICE_FOLLOWS: f64 = 1.0 / 16.0;
+/// The price is never higher: beyond this the queue speaks for itself.
+const HIGHEST_PRICE: f64 = 8.0;
+/// Packets are held at the other end for so long at least, and at most.
+const HELD: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(300));
+
+/// How a direction is steered.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// By which policy.
+    pub policy: &'static Entry,
+    /// The direction leads from the host to the network.
+    pub uplink: bool,
+    /// A packet of at least so many bytes is as large as they get: the inner MTU.
+    pub full: usize,
+    /// The fat channel and the fast one.
+    pub channels: [ChannelSettings; 2],
+    /// How channels are probed; without it both are taken for alive, and their delays for what was told.
+    pub probes: Option<ProbeSettings>,
+}
+
+/// A packet's place: what the other end needs so that nobody is overtaken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Its number on its channel, from 1.
+    pub number: u64,
+    /// The number of the last packet of its flow on the other channel, if it must not overtake that one.
+    pub after: Option<u64>,
+}
+
+/// What the world tells a steerer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input<P> {
+    /// A packet is to be sent.
+    Packet(Facts, P),
+    /// A packet of the other direction went by.
+    Seen(Facts),
+    /// A probe has come back.
+    Echo {
+        /// Over which channel.
+        channel: Channel,
+        /// Its number.
+        number: u16,
+    },
+}
+
+/// What a steerer asks of the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output<P> {
+    /// A packet is to be given to a channel.
+    Send {
+        /// Which one.
+        channel: Channel,
+        /// Its place.
+        order: Order,
+        /// What is known of it.
+        facts: Facts,
+        /// The packet.
+        packet: P,
+        /// Why it takes this channel.
+        why: &'static str,
+    },
+    /// A probe is to be given to a channel.
+    Probe {
+        /// Which one.
+        channel: Channel,
+        /// Its number, which is to come back.
+        number: u16,
+    },
+    /// A packet was given up: it was replaced by a newer one, or there was no room.
+    Drop(P),
+}
+
+/// See the module.
+pub struct Steerer<P> {
+    settings: Settings,
+    policy: Box<dyn Policy>,
+    channels: [Model; 2],
+    probers: Option<[Prober; 2]>,
+    flows: Flows,
+    queue: Queue<P>,
+    /// Packets that wait, on average of late.
+    waiting: f64,
+    outputs: VecDeque<Output<P>>,
+    tally: Tally,
+}
+
+impl<P> Steerer<P> {
+    /// A steerer that has seen nothing.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            policy: (settings.policy.new)(),
+            channels: settings.channels.map(Model::new),
+            probers: settings.probes.map(|probes| [Prober::new(probes), Prober::new(probes)]),
+            flows: Flows::default(),
+            queue: Queue::new(),
+            waiting: 0.0,
+            outputs: VecDeque::new(),
+            tally: Tally::default(),
+            settings,
+        }
+    }
+
+    /// What was decided so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Whether `channel` answers.
+    pub fn is_alive(&self, channel: Channel) -> bool {
+        self.channels[channel.index()].alive
+    }
+
+    /// The smoothed round trip of `channel`, if it was measured.
+    pub fn round_trip(&self, channel: Channel) -> Option<Duration> {
+        self.channels[channel.index()].rtt.map(|rtt| rtt.smoothed)
+    }
+
+    /// For how long the other end is to hold a packet at most: one and a half times what the channels differ by and twice
+    /// their jitter.
+    pub fn hold(&self) -> Duration {
+        let [fat, fast] = &self.channels;
+        let apart = fat.delay().abs_diff(fast.delay());
+        (apart * 3 / 2 + (fat.jitter() + fast.jitter()) * 2).clamp(HELD.0, HELD.1)
+    }
+
+    /// Packets that wait for the fast channel.
+    pub fn backlog(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Room that flows take, in bytes.
+    pub fn memory(&self) -> usize {
+        self.flows.bytes()
+    }
+
+    /// Bytes that a packet is on `channel`.
+    fn bytes_on(&self, channel: Channel, facts: &Facts) -> usize {
+        bytes_on(&self.settings.channels[channel.index()], facts)
+    }
+
+    /// How a packet of `bytes` would fare on the fast channel behind `before` others' bytes.
+    fn fast_outlook(&self, now: Instant, before: usize, bytes: usize) -> Outlook {
+        let model = &self.channels[Channel::Fast.index()];
+        let wait = model.wait(now) + Duration::from_secs_f64(model.transmit(before).as_secs_f64() / PACED);
+        Outlook { wait, transmit: model.transmit(bytes), delay: model.delay() }
+    }
+
+    fn fat_outlook(&self, now: Instant, bytes: usize) -> Outlook {
+        let model = &self.channels[Channel::Fat.index()];
+        Outlook { wait: model.wait(now), transmit: model.transmit(bytes), delay: model.delay() }
+    }
+
+    fn steer(&mut self, now: Instant, facts: Facts, packet: P) {
+        let [fat_bytes, fast_bytes] = Channel::ALL.map(|channel| self.bytes_on(channel, &facts));
+        let mut flow = *self.flows.get(facts.flow);
+        flow.speaks(&facts, true);
+        let level = self.policy.level(&facts, &flow);
+        let outlooks = [self.fat_outlook(now, fat_bytes), self.fast_outlook(now, self.queue.before(level), fast_bytes)];
+        let view = View {
+            now,
+            packet: &facts,
+            flow: &flow,
+            outlooks,
+            price: (1.0 + self.waiting).min(HIGHEST_PRICE),
+            uplink: self.settings.uplink,
+            full: self.settings.full,
+        };
+        let Choice { mut channel, mut why } = self.policy.choose(&view);
+        if !self.channels[channel.index()].alive && self.channels[channel.other().index()].alive {
+            (channel, why) = (channel.other(), "the other channel is dead");
+        }
+        let gained = view.arrival(channel.other()).since(view.arrival(channel));
+        flow.arrives = view.arrival(channel);
+        *self.flows.get(facts.flow) = Flow { previous: Some(facts.len), ..flow };
+        for prober in self.probers.iter_mut().flatten() {
+            prober.used(now);
+        }
+        self.waiting += (self.queue.len() as f64 - self.waiting) * PRICE_FOLLOWS;
+        if channel == Channel::Fat || !self.settings.policy.queues {
+            self.give(now, channel, Waiting { facts, packet, since: now, bytes: 0, why, gained }, 1.0);
+            return;
+        }
+        if self.queue.len() >= MOST_WAITING {
+            self.tally.dropped += 1;
+            self.outputs.push_back(Output::Drop(packet));
+            return;
+        }
+        let waiting = Waiting { facts, packet, since: now, bytes: fast_bytes, why, gained };
+        if let Some(older) = self.queue.push(level, waiting) {
+            self.tally.replaced += 1;
+            self.outputs.push_back(Output::Drop(older.packet));
+        }
+        self.drain(now);
+        self.move_over(now);
+    }
+
+    /// Gives a packet to a channel.
+    fn give(&mut self, now: Instant, channel: Channel, waiting: Waiting<P>, share: f64) {
+        let Waiting { facts, packet, why, gained, .. } = waiting;
+        let bytes = self.bytes_on(channel, &facts);
+        let number = self.channels[channel.index()].take(now, bytes, share);
+        let flow = self.flows.get(facts.flow);
+        // What only acknowledges or opens stands in nobody's order.
+        let ordered = !matches!(facts.kind, Kind::Ack | Kind::Open);
+        let after = flow.last[channel.other().index()].filter(|_| ordered);
+        if ordered {
+            flow.last[channel.index()] = Some(number);
+        }
+        self.tally.count(why, channel, facts.len, gained);
+        self.outputs.push_back(Output::Send { channel, order: Order { number, after }, facts, packet, why });
+    }
+
+    /// Gives the fast channel what it may have by now.
+    fn drain(&mut self, now: Instant) {
+        while self.channels[Channel::Fast.index()].free_at() <= now
+            && let Some(next) = self.queue.pop(now)
+        {
+            self.give(now, Channel::Fast, next, PACED);
+        }
+    }
+
+    /// What would by now be sooner over the fat channel goes there; all of it, if the fast one is dead.
+    fn move_over(&mut self, now: Instant) {
+        let [fat, fast] = [0, 1].map(|i| self.channels[i].alive);
+        while let Some((last, before)) = self.queue.last() {
+            let over_fat = self.fat_outlook(now, self.bytes_on(Channel::Fat, &last.facts)).takes();
+            if !fat || fast && over_fat >= self.fast_outlook(now, before, last.bytes).takes() {
+                return;
+            }
+            let Some(last) = self.queue.pop_last() else { return };
+            self.tally.moved += 1;
+            let last = Waiting { why: "sooner over fat by now", gained: Duration::ZERO, ..last };
+            self.give(now, Channel::Fat, last, 1.0);
+        }
+    }
+
+    fn turn(&mut self, now: Instant, channel: Channel, turn: Turn) {
+        self.channels[channel.index()].alive = turn == Turn::Back;
+        self.tally.lost_channels += u64::from(turn == Turn::Lost);
+        self.move_over(now);
+    }
+}
+
+fn bytes_on(channel: &ChannelSettings, facts: &Facts) -> usize {
+    let with_options = facts.ack.is_some() && facts.kind != Kind::Open;
+    let saved = if channel.compresses && with_options { compress::SAVED[usize::from(facts.v6)] } else { 0 };
+    (facts.len + channel.overhead).saturating_sub(saved)
+}
+
+impl<P> Machine for Steerer<P> {
+    type Input = Input<P>;
+    type Output = Output<P>;
+
+    fn handle_input(&mut self, now: Instant, input: Input<P>) {
+        match input {
+            Input::Packet(facts, packet) => self.steer(now, facts, packet),
+            Input::Seen(facts) => self.flows.get(facts.flow).speaks(&facts, false),
+            Input::Echo { channel, number } => {
+                let Some(probers) = &mut self.probers else { return };
+                let Some((round_trip, turn)) = probers[channel.index()].echo(now, number) else { return };
+                self.channels[channel.index()].sample(round_trip);
+                if let Some(turn) = turn {
+                    self.turn(now, channel, turn);
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.drain(now);
+        for channel in Channel::ALL {
+            let i = channel.index();
+            let round_trip = self.channels[i].rtt.map(|rtt| rtt.smoothed);
+            let Some(probers) = &mut self.probers else { break };
+            let (turn, probe) = probers[i].handle_timeout(now, round_trip);
+            if let Some(turn) = turn {
+                self.turn(now, channel, turn);
+            }
+            if let Some(number) = probe {
+                self.tally.probes += 1;
+                self.outputs.push_back(Output::Probe { channel, number });
+            }
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output<P>> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let pacing = (!self.queue.is_empty()).then(|| Deadline {
+            at: self.channels[Channel::Fast.index()].free_at(),
+            why: "pacing of the fast channel",
+        });
+        let probe = self.probers.iter().flatten().zip(&self.channels).map(|(prober, model)| Deadline {
+            at: prober.deadline(model.rtt.map(|rtt| rtt.smoothed)),
+            why: "probe of a channel",
+        });
+        pacing.into_iter().chain(probe).min_by_key(|deadline| deadline.at)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
