@@ -23,3 +23,4 @@ pub mod seccomp;
 pub mod signal;
 pub mod socket_option;
 pub mod tcp_info;
+pub mod tun;

@@ -51,6 +51,8 @@ pub struct VethEnd<'a> {
 pub enum Via {
     /// To this gateway, on the interface with this index.
     Gateway(IpAddr, u32),
+    /// Onto the interface with this index, which has no neighbours (a tunnel).
+    Device(u32),
     /// To this host itself: every address of the prefix is its own ("AnyIP").
     Local,
 }
@@ -141,6 +143,14 @@ impl Netlink {
             rustix::net::netdevice::name_to_index(socket, name)
         };
         lookup().map_err(|e| NetlinkError { what: format!("looking for the interface {name}"), source: e.into() })
+    }
+
+    /// Sets how large packets on an interface may be.
+    pub fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetlinkError> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.attributes.push(LinkAttribute::Mtu(mtu));
+        self.request(0, RouteNetlinkMessage::SetLink(link), format!("giving interface {index} an MTU of {mtu}"))
     }
 
     /// Switches an interface on.
@@ -289,6 +299,12 @@ fn route(to: IpAddr, prefix: u8, via: Via) -> RouteMessage {
             message.header.scope = RouteScope::Universe;
             message.header.kind = RouteType::Unicast;
             message.attributes.push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
+            message.attributes.push(RouteAttribute::Oif(index));
+        }
+        Via::Device(index) => {
+            message.header.table = RouteHeader::RT_TABLE_MAIN;
+            message.header.scope = RouteScope::Link;
+            message.header.kind = RouteType::Unicast;
             message.attributes.push(RouteAttribute::Oif(index));
         }
         Via::Local => {
