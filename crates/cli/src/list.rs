@@ -4,6 +4,7 @@ use crate::exit;
 use headstart_core::connect::race;
 use headstart_core::cwnd::start;
 use headstart_core::realtime::technique;
+use headstart_core::steer::policy;
 use headstart_lab::condition::fault;
 use headstart_lab::{condition, experiment, program, scenario};
 use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
@@ -11,7 +12,7 @@ use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
 /// Arguments of `headstart list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this: races, starts (rules of congestion windows), techniques, links, the kinds of link models (rates, delays,
+    /// Only this: races, starts (rules of congestion windows), techniques, policies (of steering), links, the kinds of link models (rates, delays,
     /// losses, queues, media), scenarios, conditions, faults, programs, experiments.
     what: Option<String>,
     /// As one JSON object.
@@ -27,11 +28,12 @@ fn models<M: ?Sized>(kind: &'static str, all: &'static [Entry<M>]) -> Registry {
     (kind, all.iter().map(|e| (e.name, e.what)).collect())
 }
 
-fn registries() -> [Registry; 14] {
+fn registries() -> [Registry; 15] {
     [
         ("races", race::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("starts", start::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("techniques", technique::ALL.iter().map(|t| (t.name, t.what)).collect()),
+        ("policies", policy::ALL.iter().map(|p| (p.name, p.what)).collect()),
         ("links", preset::ALL.iter().map(|e| (e.name, e.why)).collect()),
         models("rates", rate::ALL),
         models("delays", delay::ALL),

@@ -20,6 +20,7 @@ mod realtime;
 mod relay;
 mod run;
 mod serve;
+mod steer;
 mod supervise;
 
 use clap::{Parser, Subcommand};
@@ -52,6 +53,8 @@ enum Verb {
     Get(get::Args),
     /// Make the changes to this host that are on, and keep them until `down`.
     Up(operate::up::Args),
+    /// Be the network's end of a tunnel over a fat and a fast channel (`up --steer` is the host's).
+    Gateway(operate::gateway::Args),
     /// Undo every change and end the daemon.
     Down(operate::down::Args),
     /// Whether the daemon is up, what it has changed, what is wrong.
@@ -68,6 +71,9 @@ enum Verb {
     /// Streams of small messages from here to there: how late they come, by which technique.
     #[command(subcommand)]
     Realtime(realtime::Verb),
+    /// Keys for tunnels over two channels.
+    #[command(subcommand)]
+    Steer(steer::Verb),
     /// Emulated networks and experiments.
     #[command(subcommand)]
     Lab(lab::Verb),
@@ -97,6 +103,7 @@ fn main() -> ExitCode {
         Verb::Serve(args) => serve::run(&args),
         Verb::Get(args) => get::run(&args),
         Verb::Up(args) => operate::up::run(&args, named),
+        Verb::Gateway(args) => operate::gateway::run(&args, named),
         Verb::Down(args) => operate::down::run(&args),
         Verb::Status(args) => operate::status::run(&args),
         Verb::Plan(args) => operate::plan::run(&args, named),
@@ -104,6 +111,7 @@ fn main() -> ExitCode {
         Verb::Doctor(args) => operate::doctor::run(&args, named),
         Verb::Relay(verb) => relay::run(verb),
         Verb::Realtime(verb) => realtime::run(verb),
+        Verb::Steer(verb) => steer::run(&verb),
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::List(args) => list::run(&args),
