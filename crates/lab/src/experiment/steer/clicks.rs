@@ -89,9 +89,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             let series = |k: usize| {
                 Series::new(condition, &format!("{METRIC}, {what}"), "ms", ARMS[k], values[k].iter().copied())
             };
-            for k in 1..ARMS.len() {
+            for (k, arm) in ARMS.into_iter().enumerate().skip(1) {
                 let row = Row::compare(&series(k), &series(0), Statistic::Mean, Pairing::Paired, cx.seed)?;
-                let papers = *condition == "ideal-clicks" && ARMS[k] != OURS;
+                let papers = *condition == "ideal-clicks" && arm != OURS;
                 outcome.rows.push(if papers { row.serving(&claims, "P5.6", "")? } else { row });
             }
             let row = Row::compare(&series(1), &series(2), Statistic::Mean, Pairing::Paired, cx.seed)?;
