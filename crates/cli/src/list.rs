@@ -5,6 +5,7 @@ use headstart_core::connect::race;
 use headstart_core::cwnd::start;
 use headstart_core::forward::{meter, profile};
 use headstart_core::realtime::technique;
+use headstart_core::steer::policy;
 use headstart_lab::condition::fault;
 use headstart_lab::{condition, experiment, program, scenario};
 use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
@@ -12,8 +13,8 @@ use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
 /// Arguments of `headstart list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this: races, starts (rules of congestion windows), techniques, meters and profiles of the
-    /// forwarder, links, the kinds of link models (rates, delays,
+    /// Only this: races, starts (rules of congestion windows), techniques, meters and profiles of the forwarder, policies (of
+    /// steering), links, the kinds of link models (rates, delays,
     /// losses, queues, media), scenarios, conditions, faults, programs, experiments.
     what: Option<String>,
     /// As one JSON object.
@@ -29,13 +30,14 @@ fn models<M: ?Sized>(kind: &'static str, all: &'static [Entry<M>]) -> Registry {
     (kind, all.iter().map(|e| (e.name, e.what)).collect())
 }
 
-fn registries() -> [Registry; 16] {
+fn registries() -> [Registry; 17] {
     [
         ("races", race::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("starts", start::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("techniques", technique::ALL.iter().map(|t| (t.name, t.what)).collect()),
         ("meters", meter::ALL.iter().map(|m| (m.name, m.what)).collect()),
         ("profiles", profile::ALL.iter().map(|p| (p.name, p.what)).collect()),
+        ("policies", policy::ALL.iter().map(|p| (p.name, p.what)).collect()),
         ("links", preset::ALL.iter().map(|e| (e.name, e.why)).collect()),
         models("rates", rate::ALL),
         models("delays", delay::ALL),

@@ -22,6 +22,7 @@ mod realtime;
 mod relay;
 mod run;
 mod serve;
+mod steer;
 mod supervise;
 mod trace;
 
@@ -55,6 +56,8 @@ enum Verb {
     Get(get::Args),
     /// Make the changes to this host that are on, and keep them until `down`.
     Up(operate::up::Args),
+    /// Be the network's end of a tunnel over a fat and a fast channel (`up --steer` is the host's).
+    Gateway(operate::gateway::Args),
     /// Undo every change and end the daemon.
     Down(operate::down::Args),
     /// Whether the daemon is up, what it has changed, what is wrong.
@@ -76,6 +79,9 @@ enum Verb {
     /// What can be said of a network by asking it (throughput, round trips idle and under load) or by reckoning (LTE).
     #[command(subcommand)]
     Measure(measure::Verb),
+    /// Keys for tunnels over two channels.
+    #[command(subcommand)]
+    Steer(steer::Verb),
     /// Emulated networks and experiments.
     #[command(subcommand)]
     Lab(lab::Verb),
@@ -108,6 +114,7 @@ fn main() -> ExitCode {
         Verb::Serve(args) => serve::run(&args),
         Verb::Get(args) => get::run(&args),
         Verb::Up(args) => operate::up::run(&args, named),
+        Verb::Gateway(args) => operate::gateway::run(&args, named),
         Verb::Down(args) => operate::down::run(&args),
         Verb::Status(args) => operate::status::run(&args),
         Verb::Plan(args) => operate::plan::run(&args, named),
@@ -117,6 +124,7 @@ fn main() -> ExitCode {
         Verb::Realtime(verb) => realtime::run(verb),
         Verb::Trace(args) => trace::run(&args),
         Verb::Measure(verb) => measure::run(&verb),
+        Verb::Steer(verb) => steer::run(&verb),
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::List(args) => list::run(&args),

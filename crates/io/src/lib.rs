@@ -17,6 +17,7 @@ pub mod packet_queue;
 pub mod poll;
 pub mod program;
 pub mod replies;
+pub mod steer;
 pub mod store;
 pub mod supervisor;
 pub mod surroundings;

@@ -1,8 +1,9 @@
-//! The verbs around the daemon: `up`, `down`, `status`, `plan`, `recover`, `doctor`. Nothing is decided or changed here; the
+//! The verbs around the daemon: `up`, `gateway`, `down`, `status`, `plan`, `recover`, `doctor`. Nothing is decided or changed here; the
 //! daemon and the way back are in `headstart_io`.
 
 pub mod doctor;
 pub mod down;
+pub mod gateway;
 pub mod plan;
 pub mod recover;
 pub mod status;
@@ -37,6 +38,7 @@ fn settings(config: &Config) -> Result<Settings, Usage> {
         numbers,
         windows: config.is_on(&all::INITCWND).then_some((bounds, every)),
         bundle: config.is_on(&all::BUNDLE),
+        steering: None,
         group: (!group.is_empty()).then_some(group),
         standing: Vec::new(),
         die_at: None,
@@ -50,11 +52,13 @@ fn numbers(config: &Config) -> Numbers {
 
 /// There must be something to do.
 fn something_is_on(settings: &Settings) -> Result<(), Usage> {
-    if settings.windows.is_some() || settings.bundle || !settings.standing.is_empty() {
+    let steers = settings.steering.is_some();
+    if settings.windows.is_some() || settings.bundle || steers || !settings.standing.is_empty() {
         return Ok(());
     }
     let why = "nothing is on that would change this host: `headstart up --initcwnd` gives known peers an initial window \
-               (or set cwnd.initcwnd = true), `--bundle` has small segments carry those before them (realtime.bundle)";
+               (or set cwnd.initcwnd = true), `--bundle` has small segments carry those before them (realtime.bundle), `--steer FILE` opens a \
+               tunnel over two channels";
     Err(Usage(why.into()))
 }
 

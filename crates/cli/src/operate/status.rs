@@ -10,6 +10,7 @@ use crate::say;
 use headstart_io::daemon::client::{AskError, ask};
 use headstart_io::daemon::message::{Answer, BundlingTally, Status, Wish};
 use headstart_io::host::place::Place;
+use headstart_io::steer::{self, ChannelStatus, ReasonStatus};
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
@@ -58,13 +59,16 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 }
 
 fn tell(status: &Status) {
-    let Status { pid, up_ms, wakeups, changes, omitted, initial_windows, bundling, problems } = status;
+    let Status { pid, up_ms, wakeups, changes, omitted, initial_windows, bundling, steering, problems } = status;
     say!("up for {} s (process {pid}, {wakeups} wake-ups)", up_ms / 1000);
     if let Some(peers) = initial_windows {
         say!("initial windows: {peers} peers");
     }
     if let Some(BundlingTally { outgoing, bundled, bytes, .. }) = bundling {
         say!("bundling: {bundled} of {outgoing} small segments carried {bytes} bytes again");
+    }
+    if let Some(steering) = steering {
+        tell_steering(steering);
     }
     for change in changes {
         say!("  {change}");
@@ -74,5 +78,28 @@ fn tell(status: &Status) {
     }
     for problem in problems {
         say!("problem: {problem}");
+    }
+}
+
+fn tell_steering(status: &steer::Status) {
+    let steer::Status { interface, policy, channels, reasons, replaced, held, refused } = status;
+    say!("steering: {interface}, by {policy}");
+    for ChannelStatus { channel, alive, peer, rtt_ms, packets, share, .. } in channels {
+        let state = if *alive { "alive" } else { "dead" };
+        let peer = peer.as_deref().unwrap_or("nobody yet");
+        let rtt = rtt_ms.map_or_else(|| "not measured".to_owned(), |ms| format!("{ms:.1} ms"));
+        say!("  {channel:4}  {state}, {peer}, round trip {rtt}, {packets} packets, {share:.1} % of bytes");
+    }
+    for ReasonStatus { why, channel, packets, gained_ms } in reasons {
+        say!("  {channel:4}  {why}: {packets} packets, {gained_ms:.1} ms sooner each");
+    }
+    say!("  {replaced} acknowledgements replaced, {} packets held, {} of them too long", held[0], held[1]);
+    let steer::Refused { datagrams, frames, sources, destinations, packets, contexts, nowhere } = refused;
+    let all = datagrams + frames + sources + destinations + packets + contexts + nowhere;
+    if all > 0 {
+        say!(
+            "  refused: {datagrams} datagrams, {frames} frames, {sources} sources, {destinations} destinations, {packets} packets; \
+             {contexts} leaned on a lost context, {nowhere} had nowhere to go"
+        );
     }
 }

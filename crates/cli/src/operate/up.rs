@@ -1,15 +1,16 @@
 //! `headstart up`: makes the changes that are on, and leaves a daemon behind that keeps and undoes them.
 
-use super::{explained, settings, something_is_on, undone};
+use super::{explained, gateway, settings, something_is_on, undone};
 use crate::config::{Config, all};
 use crate::output::{self, Format};
 use crate::{complain, exit, say, supervise};
 use headstart_io::daemon::message::Undoing;
-use headstart_io::daemon::{Daemon, readiness};
+use headstart_io::daemon::{Daemon, Settings, readiness};
 use headstart_io::host::change::{Change, sysctl::Sysctl, table};
 use headstart_io::host::place::Place;
+use headstart_io::steer::Role;
 use headstart_io::sys::{fork, signal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
@@ -25,6 +26,9 @@ pub struct Args {
     /// no time (also: setting `realtime.bundle`).
     #[arg(long)]
     bundle: bool,
+    /// Open the tunnel over two channels that this file describes (`headstart gateway` is its other end).
+    #[arg(long, value_name = "FILE")]
+    steer: Option<PathBuf>,
     /// Stay, and undo everything on SIGTERM: for service managers.
     #[arg(long)]
     foreground: bool,
@@ -52,7 +56,15 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     if args.drill {
         settings.standing = drill();
     }
+    if let Some(file) = &args.steer {
+        settings.steering = Some((gateway::tunnel(file)?, Role::Host));
+    }
     something_is_on(&settings)?;
+    bring_up(settings, args.foreground, &args.format)
+}
+
+/// Makes the changes of `settings`, and serves until the end: in the foreground, or behind the caller's back.
+pub(super) fn bring_up(settings: Settings, foreground: bool, format: &Format) -> anyhow::Result<u8> {
     let place = Place::of_host().map_err(|e| explained(e.into()))?;
     // A signal from now on ends it when it is up, not halfway.
     let _blocked = signal::ending()?;
@@ -61,14 +73,14 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         complain!("headstart: a daemon had been killed here: {}", undone(&Undoing::from(report)).0);
     }
     let status = daemon.status();
-    match args.format.json {
+    match format.json {
         true => output::document(VERSION, serde_json::to_value(&status)?),
         false => say!(
             "up: {} changes; `headstart status` tells, `headstart down` undoes them",
             status.changes.len() + status.omitted
         ),
     }
-    if args.foreground {
+    if foreground {
         readiness::ready();
     } else {
         let detached = fork::detach().map_err(anyhow::Error::from).and_then(|()| supervise::cut_loose(c"headstart-up"));

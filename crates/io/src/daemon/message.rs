@@ -88,6 +88,9 @@ pub struct Status {
     /// What was done to small segments; none if that is off.
     #[serde(default)]
     pub bundling: Option<BundlingTally>,
+    /// How the tunnel over two channels is; none if there is none.
+    #[serde(default)]
+    pub steering: Option<crate::steer::Status>,
     /// What is not as it should be.
     pub problems: Vec<String>,
 }
@@ -195,6 +198,7 @@ mod tests {
             omitted: 0,
             initial_windows: Some(4),
             bundling: None,
+            steering: None,
             problems: vec![],
         };
         let bytes = Answer::Status(status).encode();

@@ -20,6 +20,7 @@ use crate::host::ledger::{Ledger, LedgerError, Report};
 use crate::host::place::{Place, PlaceError};
 use crate::host::{Kernel, occupants};
 use crate::poll::{Interest, Poll};
+use crate::steer::{Tunnel, TunnelError};
 use crate::sys::netlink::Watch;
 use crate::sys::signal;
 use bundling::Bundling;
@@ -43,8 +44,10 @@ const STOP: u64 = 0;
 const DOOR: u64 = 1;
 const HOST: u64 = 2;
 const PACKETS: u64 = 3;
+/// The tunnel's three.
+const STEERING: u64 = 4;
 /// Clients are numbered from 1.
-const CLIENTS: u64 = PACKETS;
+const CLIENTS: u64 = STEERING + 2;
 
 /// What a daemon is to do.
 #[derive(Clone, Debug)]
@@ -55,6 +58,8 @@ pub struct Settings {
     pub windows: Option<(Bounds, Duration)>,
     /// Whether small segments of thin streams carry those before them again.
     pub bundle: bool,
+    /// A tunnel over two channels, and which end of it this is.
+    pub steering: Option<(crate::steer::Config, crate::steer::Role)>,
     /// The group that may ask.
     pub group: Option<String>,
     /// Changes that are made once and stay.
@@ -92,6 +97,9 @@ pub enum DaemonError {
     /// A change was not made. Those before it are undone.
     #[error("{0}")]
     Ledger(#[from] LedgerError),
+    /// The tunnel could not be opened.
+    #[error("{0}")]
+    Tunnel(#[from] TunnelError),
     /// The socket could not be made.
     #[error("{path}: {source}")]
     Door {
@@ -111,6 +119,7 @@ impl DaemonError {
         match self {
             Self::Place(e) => e.is_not_permitted(),
             Self::Ledger(e) => e.is_not_permitted(),
+            Self::Tunnel(e) => e.is_not_permitted(),
             _ => false,
         }
     }
@@ -122,6 +131,7 @@ pub struct Daemon {
     ledger: Ledger,
     windows: Option<(Windows, Duration)>,
     bundling: Option<Bundling>,
+    steering: Option<Tunnel>,
     watch: Watch,
     door: Door,
     lock: File,
@@ -155,6 +165,9 @@ impl Daemon {
         let watch = Watch::open_with_rules().map_err(io::Error::other)?;
         let clock = Clock::new();
         let path = place.socket();
+        // Gone with this process, whatever ends it: no journal need name it.
+        let open = |(config, role): &(_, _)| Tunnel::open(config, *role, clock);
+        let steering = settings.steering.as_ref().map(open).transpose()?;
         let mut door =
             Some(Door::open(&path, settings.group.as_deref()).map_err(|source| DaemonError::Door { path, source })?);
         let begin = || {
@@ -182,7 +195,8 @@ impl Daemon {
         match begin() {
             Ok((ledger, windows, bundling)) => {
                 let Some(door) = door.take() else { return Err(io::Error::other("no door").into()) };
-                let daemon = Self { ledger, windows, bundling, watch, door, lock, clock, problem: None, wakeups: 0 };
+                let daemon =
+                    Self { ledger, windows, bundling, steering, watch, door, lock, clock, problem: None, wakeups: 0 };
                 Ok((daemon, Begun { recovered }))
             }
             Err(why) => {
@@ -207,6 +221,7 @@ impl Daemon {
             changes,
             initial_windows: self.windows.as_ref().map(|(windows, _)| windows.peers()),
             bundling: self.bundling.as_ref().map(Bundling::tally),
+            steering: self.steering.as_ref().map(Tunnel::status),
             problems,
         }
     }
@@ -244,14 +259,24 @@ impl Daemon {
         if let Some(bundling) = &self.bundling {
             poll.add(bundling, PACKETS, Interest::Read)?;
         }
+        if let Some(tunnel) = &self.steering {
+            tunnel.listen(&poll, STEERING)?;
+        }
         let every = self.windows.as_ref().map(|(_, every)| *every);
         let mut last = self.clock.now();
         let mut due = every.map(|every| last + every);
         let mut tokens = Vec::new();
         loop {
-            poll.wait(&self.clock, due, &mut tokens)?;
+            let steered = self.steering.as_ref().map(Tunnel::deadline);
+            poll.wait(&self.clock, [due, steered].into_iter().flatten().min(), &mut tokens)?;
             // Packets are no reason to wake that could have been avoided, and have a count of their own.
-            self.wakeups += u64::from(tokens.iter().any(|token| *token != PACKETS));
+            self.wakeups += u64::from(tokens.iter().any(|token| !(PACKETS..=CLIENTS).contains(token)));
+            if let Some(tunnel) = &mut self.steering {
+                for token in tokens.iter().filter(|token| (STEERING..=CLIENTS).contains(*token)) {
+                    tunnel.ready(token - STEERING);
+                }
+                tunnel.timeout();
+            }
             if tokens.contains(&PACKETS)
                 && let Some(bundling) = &mut self.bundling
                 && let Some(why) = bundling.serve()

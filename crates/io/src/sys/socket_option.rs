@@ -53,6 +53,17 @@ pub fn get(socket: impl AsFd, option: SocketOption) -> Option<Value> {
     (rc == 0).then_some(value)
 }
 
+/// Has a socket send and hear by the interface `name` alone (SO_BINDTODEVICE, socket(7)).
+pub fn bind_to_device(socket: impl AsFd, name: &str) -> std::io::Result<()> {
+    let mut value = Value { bytes: [0; MAX], len: name.len() as libc::socklen_t };
+    let Some(room) = value.bytes.get_mut(..name.len()) else { return Err(std::io::ErrorKind::InvalidInput.into()) };
+    room.copy_from_slice(name.as_bytes());
+    if set(socket, (libc::SOL_SOCKET, libc::SO_BINDTODEVICE), &value) {
+        return Ok(());
+    }
+    Err(std::io::Error::last_os_error())
+}
+
 /// Sets an option; whether it is set now.
 pub fn set(socket: impl AsFd, (level, name): SocketOption, value: &Value) -> bool {
     // SAFETY: the kernel reads `len` bytes, which are there.

@@ -48,6 +48,22 @@ pub fn world(page: &Page, link: &str, families: Families, seed: u64) -> World {
     World::new(link, seed, sites)
 }
 
+/// `world` with twins of these sites behind its own: as far away, under other names and addresses. A connection to a twin is
+/// one to its site that can be told apart.
+///
+/// # Panics
+///
+/// If a site is not in the world, or there are more than [`super::MAX_SITES`] with the twins.
+pub fn with_twins(mut world: World, of: &[usize]) -> World {
+    for n in of {
+        let twin = world.sites[*n].clone();
+        let (v4, v6) = (&twin.v4[0], &twin.v6[0]);
+        let at = |host: &crate::world::Host| (host.extra_rtt, host.fate);
+        world.sites.push(site(world.sites.len(), twin.a, twin.aaaa, at(v4), at(v6)));
+    }
+    world
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

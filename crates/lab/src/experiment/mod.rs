@@ -18,6 +18,7 @@ pub mod page_load;
 pub mod pool_safety;
 pub mod realtime_tail;
 pub mod shim_cost;
+mod steer;
 mod stopwatch;
 mod target;
 pub mod tcp_slowness;
@@ -54,6 +55,10 @@ pub const ALL: &[Entry] = &[
     window::dumbbell::ENTRY,
     window::stale::ENTRY,
     window::satellite::ENTRY,
+    steer::pages::ENTRY,
+    steer::object::ENTRY,
+    steer::sweep::ENTRY,
+    steer::clicks::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,

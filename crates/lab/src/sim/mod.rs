@@ -8,6 +8,7 @@
 //! session ends: it loads pages. What is not modelled: the time that programs and supervisor compute, and search domains. `netns` measures those.
 
 mod app;
+mod channels;
 mod far_side;
 mod glibc;
 mod loader;
@@ -23,6 +24,7 @@ mod tests;
 mod transfer;
 
 pub use app::{AppHost, Granted, Launch, Wish};
+pub use channels::Steering;
 pub use loader::{Arm as BrowserArm, Browser, Load, Timing};
 pub use oracle::faster;
 pub use session::{Session, Spent, Visit};

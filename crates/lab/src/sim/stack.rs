@@ -6,6 +6,7 @@
 //! the packets to its address with it: attempts under way hear nothing more, new ones fail at once. Time passes only in
 //! [`Stack::step`]. There is no data transfer: a connection is over, for this model, when it is open.
 
+use super::channels::{Channels, Steering};
 use super::far_side::FarSide;
 use super::packet::{Body, Packet, Says, Segment, Server};
 use crate::world::{Change, Event as WorldEvent, When, World};
@@ -13,8 +14,8 @@ use headstart_core::connect::LookupResult;
 use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::record::RecordType;
-use headstart_link::network::{LinkId, NodeId};
-use headstart_link::{Network, ParseError, parse_duplex};
+use headstart_link::medium::Way;
+use headstart_link::{Duplex, ParseError, parse_duplex};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
@@ -76,14 +77,53 @@ struct Query {
     server: Server,
 }
 
+/// What is between the client and everybody else.
+enum Access {
+    /// The link of the world.
+    One(Box<Duplex<Packet>>),
+    /// Two channels.
+    Two(Box<Channels>),
+}
+
+impl Access {
+    /// A packet is to be sent. A drop is counted by the link; the sender hears nothing of it, as in life.
+    fn send(&mut self, now: Instant, way: Way, packet: Packet) {
+        match self {
+            Self::One(link) => {
+                let _ = link.push(now, way, packet);
+            }
+            Self::Two(channels) => channels.send(now, way, packet),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::One(link) => link.poll_timeout().map(|d| d.at),
+            Self::Two(channels) => channels.poll_timeout(),
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<(Instant, Way, Packet)> {
+        match self {
+            Self::One(link) => link.poll(now),
+            Self::Two(channels) => channels.poll(now),
+        }
+    }
+
+    /// Bytes up, as offered, and down, as they came out.
+    fn bytes(&self) -> [u64; 2] {
+        match self {
+            Self::One(link) => [link.counters(Way::Up).bytes_in, link.counters(Way::Down).bytes_out],
+            Self::Two(channels) => Way::BOTH.map(|way| channels.bytes_in(way)),
+        }
+    }
+}
+
 /// The client's machine.
 pub(super) struct Stack {
     now: Instant,
     far: FarSide,
-    net: Network<Packet>,
-    client: NodeId,
-    gateway: NodeId,
-    links: (LinkId, LinkId),
+    access: Access,
     /// Answers of the far side, by the time at which they enter the link.
     answers: BTreeMap<(Instant, u64), Packet>,
     /// Retransmission timers: the socket of each.
@@ -104,16 +144,19 @@ pub(super) struct Stack {
 impl Stack {
     pub fn new(world: &World) -> Result<Self, ParseError> {
         let link = parse_duplex(&world.link)?;
-        let mut net = Network::new();
-        let (client, gateway) = (net.add_node("client"), net.add_node("gateway"));
-        let links = net.join(client, gateway, &link, world.seed);
+        Ok(Self::over(world, Access::One(Box::new(Duplex::new(&link, world.seed)))))
+    }
+
+    /// The same machine behind two channels in the place of the world's link.
+    pub fn steered(world: &World, steering: &Steering) -> Result<Self, ParseError> {
+        Ok(Self::over(world, Access::Two(Box::new(Channels::new(world, steering)?))))
+    }
+
+    fn over(world: &World, access: Access) -> Self {
         let mut stack = Self {
             now: Instant::ZERO,
             far: FarSide::new(world),
-            net,
-            client,
-            gateway,
-            links,
+            access,
             answers: BTreeMap::new(),
             timers: BTreeMap::new(),
             waiting: Vec::new(),
@@ -131,7 +174,15 @@ impl Stack {
                 When::Asked { .. } => stack.waiting.push(change.clone()),
             }
         }
-        Ok(stack)
+        stack
+    }
+
+    /// The two channels, if there are two.
+    pub fn channels(&self) -> Option<&Channels> {
+        match &self.access {
+            Access::One(_) => None,
+            Access::Two(channels) => Some(channels),
+        }
     }
 
     pub fn now(&self) -> Instant {
@@ -139,8 +190,8 @@ impl Stack {
     }
 
     pub fn traffic(&self) -> Traffic {
-        let (up, down) = (self.net.counters(self.links.0), self.net.counters(self.links.1));
-        Traffic { bytes_up: up.bytes_in, bytes_down: down.bytes_out, ..self.traffic }
+        let [bytes_up, bytes_down] = self.access.bytes();
+        Traffic { bytes_up, bytes_down, ..self.traffic }
     }
 
     /// Whether the client has an address and a route in `family`.
@@ -190,8 +241,7 @@ impl Stack {
         if segment.up {
             self.send(packet);
         } else {
-            // A drop is counted by the link.
-            let _ = self.net.send(self.now, self.gateway, self.client, packet);
+            self.access.send(self.now, Way::Down, packet);
         }
     }
 
@@ -210,7 +260,7 @@ impl Stack {
             if let Some(event) = self.noticed.pop_front() {
                 return Some(event);
             }
-            let link = self.net.poll_timeout().map(|d| d.at);
+            let link = self.access.poll_timeout();
             let answer = self.answers.keys().next().map(|key| key.0);
             let timer = self.timers.keys().next().map(|key| key.0);
             let change = self.changes.keys().next().map(|key| key.0);
@@ -234,15 +284,14 @@ impl Stack {
                         self.noticed.push_back(Event::Segment(segment));
                         continue;
                     }
-                    // A drop is counted by the link.
-                    let _ = self.net.send(at, self.gateway, self.client, packet);
+                    self.access.send(at, Way::Down, packet);
                 }
             } else if timer == Some(at) {
                 if let Some((_, socket)) = self.timers.pop_first() {
                     self.timed_out(socket);
                 }
-            } else if let Some((at, node, packet)) = self.net.poll(at) {
-                if node == self.client {
+            } else if let Some((at, way, packet)) = self.access.poll(at) {
+                if way == Way::Down {
                     // What is sent to an address that is gone finds nobody.
                     if self.has_route(packet.over) {
                         self.receive(packet);
@@ -288,8 +337,7 @@ impl Stack {
         if !self.has_route(packet.over) {
             return;
         }
-        // A drop is counted by the link; the sender hears nothing of it, as in life.
-        let _ = self.net.send(self.now, self.client, self.gateway, packet);
+        self.access.send(self.now, Way::Up, packet);
     }
 
     fn arm(&mut self, socket: u64, after: Duration) -> (Instant, u64) {

@@ -55,6 +55,7 @@ struct Sent {
 /// The end that has bytes.
 #[derive(Debug)]
 pub(super) struct Sender {
+    segment: u64,
     offered: u64,
     next: u64,
     next_number: u64,
@@ -80,8 +81,10 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub fn new() -> Self {
+    /// An end that sends full segments of so many bytes of payload.
+    pub fn new(segment: u64) -> Self {
         Self {
+            segment,
             offered: 0,
             next: 0,
             next_number: 0,
@@ -116,13 +119,13 @@ impl Sender {
 
     /// The next segment that may go now.
     pub fn send(&mut self, now: Instant) -> Option<Data> {
-        if self.in_flight as f64 >= self.window * SEGMENT as f64 {
+        if self.in_flight as f64 >= self.window * self.segment as f64 {
             return None;
         }
         let (at, len) = match self.lost.pop_front() {
             Some(lost) => lost,
             None => {
-                let (at, len) = (self.next, self.unsent().min(SEGMENT));
+                let (at, len) = (self.next, self.unsent().min(self.segment));
                 if len == 0 {
                     return None;
                 }
@@ -134,7 +137,7 @@ impl Sender {
         self.next_number += 1;
         self.in_flight += len;
         self.flight.push_back(Sent { data, when: now });
-        self.peak[0] = self.peak[0].max(self.in_flight as f64 / SEGMENT as f64);
+        self.peak[0] = self.peak[0].max(self.in_flight as f64 / self.segment as f64);
         if self.timer.is_none() {
             self.arm(now);
         }
@@ -188,7 +191,7 @@ impl Sender {
         // As Linux has it: in slow start a window of twice what is used, then one that is used.
         let used = self.peak[0].max(self.peak[1]) * if self.window < self.threshold { 2.0 } else { 1.0 };
         if self.window < used + 1.0 && highest >= self.recovery {
-            self.grow(now, newly as f64 / SEGMENT as f64);
+            self.grow(now, newly as f64 / self.segment as f64);
         }
         self.timer = None;
         if !self.flight.is_empty() {
@@ -239,7 +242,7 @@ impl Sender {
         let (end, least, before, samples) = &mut self.round;
         if highest >= *end {
             (*end, *before, *least, *samples) = (self.next_number, *least, Duration::MAX, 0);
-            self.peak = [self.in_flight as f64 / SEGMENT as f64, self.peak[0]];
+            self.peak = [self.in_flight as f64 / self.segment as f64, self.peak[0]];
         }
         if *samples < HYSTART_SAMPLES {
             *least = (*least).min(rtt);
@@ -347,7 +350,7 @@ mod tests {
     /// Sends `bytes` over a path of 50 ms each way that drops the segments of these numbers; when the last byte was there,
     /// and how many segments it took.
     fn transfer(bytes: u64, dropped: &[u64]) -> (Instant, u64) {
-        let (mut sender, mut receiver) = (Sender::new(), Receiver::default());
+        let (mut sender, mut receiver) = (Sender::new(SEGMENT), Receiver::default());
         let mut data: VecDeque<(Instant, Data)> = VecDeque::new();
         let mut acks: VecDeque<(Instant, Ranges)> = VecDeque::new();
         let (mut now, way) = (Instant::ZERO, Duration::from_millis(50));

@@ -147,6 +147,14 @@ impl Netlink {
         lookup().map_err(|e| NetlinkError { what: format!("looking for the interface {name}"), source: e.into() })
     }
 
+    /// Sets how large packets on an interface may be.
+    pub fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetlinkError> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.attributes.push(LinkAttribute::Mtu(mtu));
+        self.request(0, RouteNetlinkMessage::SetLink(link), format!("giving interface {index} an MTU of {mtu}"))
+    }
+
     /// Switches an interface on.
     pub fn up(&mut self, index: u32) -> Result<(), NetlinkError> {
         let mut link = LinkMessage::default();

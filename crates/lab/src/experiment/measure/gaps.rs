@@ -6,7 +6,7 @@
 
 use super::arm::{self, Place, Stage, numbers};
 use super::latency::world;
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series};
+use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::netns::Network;
 use crate::stats::{Pairing, Statistic};
 use anyhow::Context as _;
@@ -25,7 +25,7 @@ pub const ENTRY: Entry = Entry {
     shows: "Packets go and come as regularly through our forwarder as without one; the flaws of the paper's tools show",
     claims: &["P3.4", "P3.5", "P3.6"],
     conditions: &["call-out", "nodelay-out", "nagle-out", "in"],
-    needs_namespaces: true,
+    speeds: Speeds::Namespaces,
     run,
 };
 

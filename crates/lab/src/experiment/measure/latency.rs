@@ -4,7 +4,7 @@
 //! TCP_NODELAY is set. Beside the paper's round-trip times, a wire without any, where a forwarder's own microseconds show.
 
 use super::arm::{self, BARE, Place, Stage, Wire, numbers};
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series};
+use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::netns::Network;
 use crate::stats::{Pairing, Statistic};
 use crate::world::{Fate, Host, Record, Reply, Site, World};
@@ -19,7 +19,7 @@ pub const ENTRY: Entry = Entry {
     shows: "Connecting and asking take as long through our forwarder as without one; the flaws of the paper's tools show",
     claims: &["P3.1", "P3.2"],
     conditions: &["speedtest", "speedcheck", "wire"],
-    needs_namespaces: true,
+    speeds: Speeds::Namespaces,
     run,
 };
 

@@ -1,6 +1,6 @@
 //! `measure-lte`: what resource blocks of LTE carry by paper 3's equations (claim P3.8). Nothing random, nothing measured.
 
-use crate::experiment::{Condition, Context, Entry, Outcome, Row};
+use crate::experiment::{Condition, Context, Entry, Outcome, Row, Speeds};
 use headstart_core::forward::lte::{self, USABLE};
 
 /// The experiment.
@@ -9,7 +9,7 @@ pub const ENTRY: Entry = Entry {
     shows: "The throughput of LTE follows from its resource blocks, its modulation and its code rate",
     claims: &["P3.8"],
     conditions: &["blocks", "packets", "throughput"],
-    needs_namespaces: false,
+    speeds: Speeds::Virtual,
     run,
 };
 

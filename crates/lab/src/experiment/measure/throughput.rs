@@ -2,7 +2,7 @@
 
 use super::arm::{self, Place, Stage, Wire};
 use super::latency::world;
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Price, Row, Series};
+use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Price, Row, Series, Speeds};
 use crate::netns::Network;
 use crate::stats::{Pairing, Statistic};
 use headstart_core::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub const ENTRY: Entry = Entry {
     shows: "Throughput through our forwarder is that of the path; the flaws of the paper's tools show",
     claims: &["P3.3"],
     conditions: &["one-flow-up", "one-flow-down", "eight-flows-up", "eight-flows-down", "link-up", "link-down"],
-    needs_namespaces: true,
+    speeds: Speeds::Namespaces,
     run,
 };
 

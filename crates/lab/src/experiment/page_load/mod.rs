@@ -6,7 +6,7 @@
 
 mod chromium;
 mod measure;
-mod pages;
+pub(super) mod pages;
 mod rows;
 
 use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};

@@ -47,8 +47,8 @@ struct Half<M> {
 }
 
 impl<M> Half<M> {
-    fn new() -> Self {
-        Self { sender: Sender::new(), receiver: Receiver::default(), messages: VecDeque::new() }
+    fn new(segment: u64) -> Self {
+        Self { sender: Sender::new(segment), receiver: Receiver::default(), messages: VecDeque::new() }
     }
 
     fn offer(&mut self, bytes: u64, message: M) {
@@ -89,8 +89,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// A connection whose TCP handshake is done; TLS begins.
-    pub fn new(socket: u64, host: usize, peer: IpAddr, multiplexed: bool) -> Self {
+    /// A connection whose TCP handshake is done; TLS begins. Full segments carry `segment` bytes.
+    pub fn new(socket: u64, host: usize, peer: IpAddr, multiplexed: bool, segment: u64) -> Self {
         let mut new = Self {
             socket,
             host,
@@ -98,8 +98,8 @@ impl Connection {
             multiplexed,
             secured: false,
             under_way: 0,
-            up: Half::new(),
-            down: Half::new(),
+            up: Half::new(segment),
+            down: Half::new(segment),
             told: 0,
             finished: false,
             ready: Vec::new(),

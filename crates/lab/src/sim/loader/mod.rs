@@ -14,14 +14,17 @@ mod dial;
 #[cfg(test)]
 mod tests;
 
+use super::channels::{Channels, Steering};
 use super::packet::Segment;
 use super::stack::{Event, Stack, Traffic};
+use super::transfer::SEGMENT;
 use crate::page::{Dependency, Object, Page, Protocol, Start};
 use crate::world::World;
 use connection::{Arrived, Connection, Got};
 use dial::{Dialled, Dialler};
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::{Ahead, race};
+use headstart_core::steer::Tally;
 use headstart_core::time::{Duration, Instant};
 use headstart_link::ParseError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,12 +85,29 @@ pub struct Timing {
 pub struct Browser {
     stack: Stack,
     dialler: Dialler,
+    segment: u64,
 }
 
 impl Browser {
     /// A browser that has never loaded anything. The hosts of its pages are the sites of `world`, in that order.
     pub fn new(world: &World, arm: Arm, seed: u64) -> Result<Self, ParseError> {
-        Ok(Self { stack: Stack::new(world)?, dialler: Dialler::new(world, arm, seed)? })
+        Ok(Self { stack: Stack::new(world)?, dialler: Dialler::new(world, arm, seed)?, segment: SEGMENT })
+    }
+
+    /// The same behind two channels in the place of the world's link.
+    pub fn steered(world: &World, arm: Arm, seed: u64, steering: &Steering) -> Result<Self, ParseError> {
+        let stack = Stack::steered(world, steering)?;
+        Ok(Self { stack, dialler: Dialler::new(world, arm, seed)?, segment: steering.segment() })
+    }
+
+    /// Bytes on the fat and on the fast channel so far, both directions together; nothing of a browser with one link.
+    pub fn channel_bytes(&self) -> [u64; 2] {
+        self.stack.channels().map_or([0; 2], Channels::bytes)
+    }
+
+    /// What was decided, up and down; nothing of a browser with one link.
+    pub fn decided(&self) -> Option<[Tally; 2]> {
+        self.stack.channels().map(Channels::tallies)
     }
 
     /// What was sent and received so far.
@@ -121,7 +141,7 @@ impl Browser {
     ///
     /// If the world has fewer sites than the page hosts, or the page does not pass [`Page::check`].
     pub fn load(&mut self, page: &Page, by: Dependency) -> Load {
-        let mut visit = Visit::new(page, by, self.stack.now());
+        let mut visit = Visit::new(page, by, self.stack.now(), self.segment);
         self.dialler.begin(&mut self.stack);
         visit.want_roots();
         while visit.open > 0 {
@@ -204,6 +224,7 @@ struct Visit<'p> {
     page: &'p Page,
     by: Dependency,
     began: Instant,
+    segment: u64,
     objects: Vec<Progress>,
     children: Vec<Vec<usize>>,
     /// Objects that have not ended.
@@ -219,7 +240,7 @@ struct Visit<'p> {
 }
 
 impl<'p> Visit<'p> {
-    fn new(page: &'p Page, by: Dependency, began: Instant) -> Self {
+    fn new(page: &'p Page, by: Dependency, began: Instant, segment: u64) -> Self {
         let mut children = vec![Vec::new(); page.objects.len()];
         for (i, object) in page.objects.iter().enumerate() {
             if let Some(parent) = by.start(object).parent() {
@@ -234,6 +255,7 @@ impl<'p> Visit<'p> {
             page,
             by,
             began,
+            segment,
             objects: vec![Progress::default(); page.objects.len()],
             children,
             open: page.objects.len(),
@@ -322,7 +344,7 @@ impl<'p> Visit<'p> {
         match connected {
             Some((socket, peer)) => {
                 let multiplexed = self.hosts[host].multiplexed;
-                self.connections.insert(socket, Connection::new(socket, host, peer, multiplexed));
+                self.connections.insert(socket, Connection::new(socket, host, peer, multiplexed, self.segment));
                 self.hosts[host].sockets.push(socket);
                 self.flush(now, socket);
             }

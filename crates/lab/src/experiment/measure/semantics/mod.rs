@@ -8,7 +8,7 @@ mod checks;
 mod peers;
 
 use super::arm::{self, Place, Stage};
-use crate::experiment::{Condition, Context, Entry, Outcome, Row};
+use crate::experiment::{Condition, Context, Entry, Outcome, Row, Speeds};
 use crate::netns::Network;
 use crate::world::{Fate, Host, Record, Reply, Site, World};
 use anyhow::Context as _;
@@ -25,7 +25,7 @@ pub const ENTRY: Entry = Entry {
     shows: "A program cannot tell our forwarder from none, and by which signs it can tell others",
     claims: &[],
     conditions: &checks::NAMES,
-    needs_namespaces: true,
+    speeds: Speeds::Namespaces,
     run,
 };
 

@@ -1,0 +1,387 @@
+//! The file of a tunnel, in WireGuard's form (wg-quick(8)), with one endpoint a channel.
+//!
+//! ```text
+//! [Interface]
+//! PrivateKey = …                     # headstart steer genkey
+//! Address = 10.77.0.2/24, fd77::2/64
+//! FatInterface = eth0                # or FatLocal = 192.0.2.7: where each channel leaves this host
+//! FastInterface = wwan0
+//! FatRate = 300mbit                  # what a channel carries; the fast one's must be known
+//! FastRate = 2mbit
+//!
+//! [Peer]
+//! PublicKey = …
+//! AllowedIPs = 10.77.0.0/24
+//! FatEndpoint = 198.51.100.1:51820
+//! FastEndpoint = 203.0.113.1:51821
+//! ```
+//!
+//! At the gateway `FatListen` and `FastListen` are ports, and endpoints are learned. What is not known is refused with its
+//! line: a word that is misspelt must not be a rule that is not kept.
+
+use super::keys::{PublicKey, SecretKey};
+use headstart_core::steer::policy;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+/// MTU inside where none is set: 1500 less IPv6, UDP, WireGuard and eight bytes of ours.
+const MTU: u16 = 1412;
+/// Every host of IPv6 must be able to carry so much (RFC 8200, section 5); the least inner MTU.
+const LEAST_MTU: u16 = 1280;
+/// The most inner MTU: frames say their length in 16 bits, and kernels make no larger ones of UDP.
+const MOST_MTU: u16 = 8_900;
+/// The fat channel's rate where none is set, in bits a second: so much that it never seems to wait.
+const FAT_RATE: u64 = 1_000_000_000;
+/// The interface's name where none is set; the kernel puts a number in.
+const NAME: &str = "steer%d";
+
+/// An address with the length of its prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// The address; of a network, its first one or any other.
+    pub address: IpAddr,
+    /// Bits that belong to the network.
+    pub bits: u8,
+}
+
+impl Prefix {
+    /// Whether `ip` is in the network.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        match (self.address, ip) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
+                u32::from(a) & mask == u32::from(b) & mask
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
+                u128::from(a) & mask == u128::from(b) & mask
+            }
+            _ => false,
+        }
+    }
+
+    /// The network, by its first address.
+    pub fn network(&self) -> Self {
+        let address = match self.address {
+            IpAddr::V4(a) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
+                IpAddr::V4((u32::from(a) & mask).into())
+            }
+            IpAddr::V6(a) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
+                IpAddr::V6((u128::from(a) & mask).into())
+            }
+        };
+        Self { address, bits: self.bits }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address.parse().map_err(drop)?, Some(bits.parse().map_err(drop)?)),
+            None => (text.parse().map_err(drop)?, None),
+        };
+        let most = match address {
+            IpAddr::V4(_) => 32,
+            IpAddr::V6(_) => 128,
+        };
+        let bits = bits.unwrap_or(most);
+        if bits > most { Err(()) } else { Ok(Self { address, bits }) }
+    }
+}
+
+/// Where one channel leaves this host, and where it leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// The interface that its packets leave by.
+    pub interface: Option<String>,
+    /// The address that its packets come from.
+    pub local: Option<IpAddr>,
+    /// The port that is listened on; 0 is one of the kernel's choice.
+    pub listen: u16,
+    /// Where the other end is; learned if it is not set.
+    pub endpoint: Option<SocketAddr>,
+    /// Bits a second, each way.
+    pub rate: u64,
+}
+
+/// A tunnel, as its file says.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This end's key.
+    pub key: SecretKey,
+    /// Addresses of the interface.
+    pub addresses: Vec<Prefix>,
+    /// Its MTU.
+    pub mtu: u16,
+    /// Its name.
+    pub name: String,
+    /// The policy.
+    pub policy: &'static policy::Entry,
+    /// The fat channel and the fast one.
+    pub ways: [Way; 2],
+    /// The other end's key.
+    pub peer: PublicKey,
+    /// A secret that both ends know besides.
+    pub preshared: Option<SecretKey>,
+    /// Addresses that are behind the other end: packets go to these, and may come from these alone.
+    pub allowed: Vec<Prefix>,
+}
+
+/// Why a file is none of a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A line cannot be read.
+    #[error("line {line}: {what}")]
+    Line {
+        /// Which, from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        what: String,
+    },
+    /// Something that must be there is not.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// The file contradicts itself.
+    #[error("{0}")]
+    Senseless(String),
+}
+
+/// Bits a second: `300mbit`, `2mbit`, `500kbit`, `1gbit`.
+fn rate(text: &str) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let (number, factor) = [("kbit", 1_000.0), ("mbit", 1e6), ("gbit", 1e9)]
+        .into_iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?.trim().parse::<f64>().ok()?, factor)))?;
+    let bits = number * factor;
+    (1_000.0..=1e12).contains(&bits).then_some(bits as u64)
+}
+
+impl FromStr for Config {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let (mut key, mut peer, mut preshared, mut mtu, mut name) = (None, None, None, MTU, NAME.to_owned());
+        let (mut addresses, mut allowed) = (Vec::new(), Vec::new());
+        let mut ways = [Way { rate: FAT_RATE, ..Way::default() }, Way::default()];
+        let mut chosen = policy::DEFAULT;
+        let mut section = String::new();
+        for (n, line) in text.lines().enumerate() {
+            let fail = |what: String| ConfigError::Line { line: n + 1, what };
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            if let Some(head) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                section = head.trim().to_ascii_lowercase();
+                if !["interface", "peer"].contains(&section.as_str()) {
+                    return Err(fail(format!("there is no section [{head}]: [Interface] and [Peer] are")));
+                }
+                if section == "peer" && peer.is_some() {
+                    return Err(fail("a second [Peer]: a tunnel has one other end".into()));
+                }
+                continue;
+            }
+            let (word, value) = line
+                .split_once('=')
+                .map(|(word, value)| (word.trim().to_ascii_lowercase(), value.trim()))
+                .ok_or_else(|| fail(format!("{line:?} is no `Key = value`")))?;
+            let no = |what: &str| fail(format!("{value:?} is no {what}"));
+            let prefixes = || -> Result<Vec<Prefix>, ConfigError> {
+                let each = value.split(',').map(str::trim).filter(|part| !part.is_empty());
+                each.map(|part| part.parse().map_err(|()| no("address with a prefix length, as 10.77.0.2/24 is")))
+                    .collect()
+            };
+            let of_channel =
+                word.strip_prefix("fat").map(|rest| (0, rest)).or(word.strip_prefix("fast").map(|rest| (1, rest)));
+            match (section.as_str(), word.as_str(), of_channel) {
+                ("interface", "privatekey", _) => {
+                    key = Some(value.parse().map_err(|e| fail(format!("PrivateKey: {e}")))?)
+                }
+                ("interface", "address", _) => addresses.extend(prefixes()?),
+                ("interface", "mtu", _) => {
+                    mtu =
+                        value.parse().ok().filter(|mtu| (LEAST_MTU..=MOST_MTU).contains(mtu)).ok_or_else(|| {
+                            fail(format!("MTU = {value}: it is a number from {LEAST_MTU} to {MOST_MTU}"))
+                        })?;
+                }
+                ("interface", "name", _) => name = value.to_owned(),
+                ("interface", "policy", _) => {
+                    let entry = policy::find(value).map_err(|e| fail(e.to_string()))?;
+                    if (entry.new)().object(&policy::Object { bytes: None, urgency: 7 }).is_some() {
+                        return Err(fail(format!(
+                            "Policy = {value}: it chooses by objects, which a tunnel does not see"
+                        )));
+                    }
+                    chosen = entry.name;
+                }
+                ("interface", _, Some((n, "interface"))) => ways[n].interface = Some(value.to_owned()),
+                ("interface", _, Some((n, "local"))) => {
+                    ways[n].local = Some(value.parse().map_err(|_| no("address of this host"))?);
+                }
+                ("interface", _, Some((n, "listen"))) => ways[n].listen = value.parse().map_err(|_| no("port"))?,
+                ("interface", _, Some((n, "rate"))) => {
+                    ways[n].rate = rate(value).ok_or_else(|| no("rate, as 300mbit and 500kbit are"))?;
+                }
+                ("peer", "publickey", _) => peer = Some(value.parse().map_err(|e| fail(format!("PublicKey: {e}")))?),
+                ("peer", "presharedkey", _) => {
+                    preshared = Some(value.parse().map_err(|e| fail(format!("PresharedKey: {e}")))?);
+                }
+                ("peer", "allowedips", _) => allowed.extend(prefixes()?.iter().map(Prefix::network)),
+                ("peer", _, Some((n, "endpoint"))) => {
+                    ways[n].endpoint = Some(value.parse().map_err(|_| no("ADDRESS:PORT"))?);
+                }
+                ("", ..) => return Err(fail("it is in no section: begin with [Interface]".into())),
+                _ => {
+                    return Err(fail(format!(
+                        "there is no {:?} in [{section}]",
+                        line.split('=').next().unwrap_or_default().trim()
+                    )));
+                }
+            }
+        }
+        let config = Self {
+            key: key.ok_or(ConfigError::Missing("PrivateKey in [Interface]"))?,
+            peer: peer.ok_or(ConfigError::Missing("PublicKey in [Peer]"))?,
+            preshared,
+            addresses,
+            allowed,
+            mtu,
+            name,
+            ways,
+            policy: policy::find(chosen).map_err(|e| ConfigError::Senseless(e.to_string()))?,
+        };
+        config.check()?;
+        Ok(config)
+    }
+}
+
+impl Config {
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.addresses.is_empty() {
+            return Err(ConfigError::Missing("Address in [Interface]"));
+        }
+        if self.allowed.is_empty() {
+            return Err(ConfigError::Missing("AllowedIPs in [Peer]"));
+        }
+        if self.ways[1].rate == 0 {
+            return Err(ConfigError::Missing("FastRate in [Interface]: what the fast channel carries, as 2mbit"));
+        }
+        let names = [("Fat", &self.ways[0]), ("Fast", &self.ways[1])];
+        for (name, way) in names {
+            if way.endpoint.is_none() && way.listen == 0 {
+                let what =
+                    format!("neither {name}Endpoint nor {name}Listen is set: nobody could ever be reached over it");
+                return Err(ConfigError::Senseless(what));
+            }
+            let looped = way.endpoint.filter(|to| self.allowed.iter().any(|prefix| prefix.contains(to.ip())));
+            if let (Some(to), None) = (looped, &way.interface) {
+                let what = format!(
+                    "{name}Endpoint {to} is in AllowedIPs, so that the tunnel would lead into itself: set {name}Interface, or \
+                     leave it out of AllowedIPs"
+                );
+                return Err(ConfigError::Senseless(what));
+            }
+        }
+        if self.ways[0].listen != 0
+            && self.ways[0].listen == self.ways[1].listen
+            && self.ways[0].local == self.ways[1].local
+        {
+            return Err(ConfigError::Senseless(
+                "FatListen and FastListen are the same port: give each channel its own".into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub const SECRETS: [&str; 2] =
+        ["aBUH9dBXSeTBJgQCK4fAQFxiSZlVOCFb9uJWhpJRlXU=", "yK5qMPE1oKgmP5EFIuqPzxXJbIxZQyOlWKj7hIz1LmU="];
+
+    /// A file of a host or of its gateway.
+    pub fn file(gateway: bool) -> String {
+        let n = usize::from(gateway);
+        let peer = SECRETS[1 - n].parse::<SecretKey>().unwrap().public();
+        let [own, ends] = if gateway {
+            ["10.77.0.1/24, fd77::1/64", "AllowedIPs = 10.77.0.2/32, fd77::2/128"]
+        } else {
+            let ends =
+                "AllowedIPs = 10.77.0.0/24, fd77::/64\nFatEndpoint = 192.0.2.1:7000\nFastEndpoint = 192.0.2.1:7001";
+            ["10.77.0.2/24, fd77::2/64", ends]
+        };
+        let listen = if gateway { "FatListen = 7000\nFastListen = 7001\n" } else { "" };
+        let secret = SECRETS[n];
+        format!(
+            "# a tunnel\n[Interface]\nPrivateKey = {secret}\nAddress = {own}\nFastRate = 2mbit\n{listen}\n[Peer]\nPublicKey = {peer}\n{ends}\n"
+        )
+    }
+
+    #[test]
+    fn a_file_reads_with_its_defaults() {
+        let config: Config = file(false).parse().unwrap();
+        assert_eq!(
+            (config.mtu, config.policy.name, config.ways[0].rate, config.ways[1].rate),
+            (1412, "value", 1_000_000_000, 2_000_000)
+        );
+        assert_eq!(
+            config.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["10.77.0.2/24", "fd77::2/64"]
+        );
+        assert_eq!(config.allowed[0].to_string(), "10.77.0.0/24");
+        assert!(
+            config.allowed[0].contains("10.77.0.9".parse().unwrap())
+                && !config.allowed[0].contains("10.78.0.9".parse().unwrap())
+        );
+        assert!(
+            config.allowed[1].contains("fd77::9".parse().unwrap())
+                && !config.allowed[1].contains("10.77.0.9".parse().unwrap())
+        );
+        assert!(file(true).parse::<Config>().is_ok());
+        let all = Prefix { address: "0.0.0.0".parse().unwrap(), bits: 0 };
+        assert!(all.contains("203.0.113.5".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        let told = |from: &str, to: &str| file(false).replace(from, to).parse::<Config>().unwrap_err().to_string();
+        assert_eq!(told("FastRate = 2mbit", "FastRat = 2mbit"), "line 5: there is no \"FastRat\" in [interface]");
+        assert_eq!(
+            told("FastRate = 2mbit", ""),
+            "FastRate in [Interface]: what the fast channel carries, as 2mbit is missing"
+        );
+        assert_eq!(told("2mbit", "fast"), "line 5: \"fast\" is no rate, as 300mbit and 500kbit are");
+        assert!(
+            told("10.77.0.2/24", "10.77.0.2/33").starts_with("line 4: "),
+            "{}",
+            told("10.77.0.2/24", "10.77.0.2/33")
+        );
+        assert!(told("AllowedIPs = 10.77.0.0/24", "AllowedIPs = 0.0.0.0/0").contains("lead into itself"));
+        assert!(told("[Peer]", "[Pear]").contains("no section [Pear]"));
+        assert!(told("FastRate = 2mbit", "FastRate = 2mbit\nMTU = 100").contains("from 1280 to 8900"));
+        assert!(told("FastRate = 2mbit", "FastRate = 2mbit\nPolicy = obj-priority").contains("by objects"));
+        assert!(told("FastEndpoint = 192.0.2.1:7001", "").contains("neither FastEndpoint nor FastListen"));
+        assert!(told("PrivateKey = ", "PrivateKey = x").contains("headstart steer genkey"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_file_or_an_error(text in "(\\[(Interface|Peer)\\]|(Fat|Fast)?(Rate|Endpoint|Listen|MTU|Address|AllowedIPs) ?= ?[0-9a-f:./]{0,20}|.{0,20}|\n){0,20}") {
+            let _ = text.parse::<Config>();
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! One end of a tunnel, without descriptors: packets of its interface and datagrams of its channels in and out.
+//!
+//! A WireGuard session a channel (boringtun's), each with its own counters, so that a channel that is late is never taken for one
+//! that replays. Inside: the eight bytes of `core::steer::frame`, and compressed headers on the fast channel. A peer may move:
+//! its address is the one that the last authentic datagram came from. Sessions read a clock of their own; everything else
+//! is told the time.
+
+use super::config::{Config, Prefix};
+use boringtun::noise::{Tunn, TunnResult};
+use headstart_core::machine::Machine;
+use headstart_core::steer::compress::{CompressError, Compressor, Decompressor, Said};
+use headstart_core::steer::frame::{Content, EPOCHS, HEADER, Header};
+use headstart_core::steer::{
+    Arrived, Channel, ChannelSettings, Facts, FlowKey, Held, Input, Output, ProbeSettings, Resequencer, Settings,
+    Steerer, Tally,
+};
+use headstart_core::time::{Duration, Instant};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+/// WireGuard's header and tag.
+const WIREGUARD: usize = 32;
+/// Bytes of UDP and of IPv4 or IPv6 before it.
+const OUTER: [usize; 2] = [28, 48];
+/// The least room that a session wants for what it writes: a handshake's first message.
+const LEAST_ROOM: usize = 148;
+/// Before a round trip is known: what cellular networks and wires have.
+const FIRST_DELAYS: [Duration; 2] = [Duration::from_millis(15), Duration::from_millis(5)];
+/// Sessions look at their own timers so often while there is something to time.
+const TICK: Duration = Duration::from_millis(250);
+/// And so often else: their timers are of seconds.
+const IDLE_TICK: Duration = Duration::from_secs(1);
+/// IPv4 packets are full at the MTU less the difference to IPv6's headers.
+const BETWEEN_FAMILIES: usize = 20;
+
+/// Which end it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The host's: it opens the sessions.
+    Host,
+    /// The network's: it waits for them.
+    Gateway,
+}
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A datagram is to be sent over a channel.
+    Send(Channel, SocketAddr, Vec<u8>),
+    /// A packet is to be handed to the kernel.
+    Deliver(Vec<u8>),
+}
+
+/// What was not let through, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Datagrams that did not authenticate, were replayed or were none.
+    pub datagrams: u64,
+    /// Frames that were authentic and malformed, or of the other channel.
+    pub frames: u64,
+    /// Packets from addresses that the peer may not use.
+    pub sources: u64,
+    /// Packets to addresses that are not behind the peer.
+    pub destinations: u64,
+    /// Packets that were no IP, or larger than the MTU.
+    pub packets: u64,
+    /// Compressed packets whose context was lost.
+    pub contexts: u64,
+    /// Packets for a channel whose other end is not known yet.
+    pub nowhere: u64,
+}
+
+/// One end. See the module.
+pub struct End {
+    role: Role,
+    mtu: usize,
+    allowed: Vec<Prefix>,
+    own: Vec<Prefix>,
+    sessions: [Tunn; 2],
+    peers: [Option<SocketAddr>; 2],
+    steerer: Steerer<Vec<u8>>,
+    resequencer: Resequencer<Vec<u8>>,
+    compressor: Compressor,
+    decompressor: Decompressor,
+    keys: (u64, u64),
+    epoch: u8,
+    /// The other end's epoch, once it is known.
+    theirs: Option<u8>,
+    next_tick: Instant,
+    used: Instant,
+    acts: VecDeque<Act>,
+    refused: Refused,
+    frame: Vec<u8>,
+    body: Vec<u8>,
+    room: Vec<u8>,
+}
+
+/// The address that a packet comes from, and the one that it goes to.
+fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let four = |at: usize| Some(IpAddr::from(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?));
+    let six = |at: usize| Some(IpAddr::from(<[u8; 16]>::try_from(packet.get(at..at + 16)?).ok()?));
+    match packet.first()? >> 4 {
+        4 => Some((four(12)?, four(16)?)),
+        6 => Some((six(8)?, six(24)?)),
+        _ => None,
+    }
+}
+
+impl End {
+    /// An end that has not spoken yet. `random` is for keys of tables, session numbers and the epoch; it must differ each time.
+    pub fn new(config: &Config, role: Role, random: [u64; 3]) -> Self {
+        let channels = Channel::ALL.map(|channel| {
+            let way = &config.ways[channel.index()];
+            let v6 = way.endpoint.is_some_and(|to| to.is_ipv6());
+            ChannelSettings {
+                rate: way.rate,
+                delay: FIRST_DELAYS[channel.index()],
+                overhead: OUTER[usize::from(v6)] + WIREGUARD + HEADER,
+                compresses: channel == Channel::Fast,
+            }
+        });
+        let mtu = usize::from(config.mtu);
+        let steerer = Steerer::new(Settings {
+            policy: config.policy,
+            uplink: role == Role::Host,
+            full: mtu - BETWEEN_FAMILIES,
+            channels,
+            probes: Some(ProbeSettings::default()),
+        });
+        let sessions = Channel::ALL.map(|channel| {
+            let index = (random[2] as u32).wrapping_add(channel.index() as u32) & 0x00ff_ffff;
+            let preshared = config.preshared.as_ref().map(|key| key.secret().to_bytes());
+            Tunn::new(config.key.secret(), config.peer.key(), preshared, None, index, None)
+        });
+        Self {
+            role,
+            mtu,
+            allowed: config.allowed.clone(),
+            own: config.addresses.clone(),
+            sessions,
+            peers: [0, 1].map(|n| config.ways[n].endpoint),
+            resequencer: Resequencer::new(steerer.hold()),
+            steerer,
+            compressor: Compressor::default(),
+            decompressor: Decompressor::default(),
+            keys: (random[0], random[1]),
+            epoch: (random[2] >> 32) as u8 % EPOCHS,
+            theirs: None,
+            next_tick: Instant::ZERO,
+            used: Instant::ZERO,
+            acts: VecDeque::new(),
+            refused: Refused::default(),
+            frame: Vec::new(),
+            body: Vec::new(),
+            room: vec![0; (mtu + HEADER + 64 + WIREGUARD).max(LEAST_ROOM)],
+        }
+    }
+
+    /// Opens both sessions at once, so that one channel that is dead holds up nothing.
+    pub fn open(&mut self) {
+        for channel in Channel::ALL {
+            self.handshake(channel);
+        }
+    }
+
+    fn handshake(&mut self, channel: Channel) {
+        if self.role == Role::Host
+            && let TunnResult::WriteToNetwork(datagram) =
+                self.sessions[channel.index()].format_handshake_initiation(&mut self.room, false)
+            && let Some(to) = self.peers[channel.index()]
+        {
+            self.acts.push_back(Act::Send(channel, to, datagram.to_vec()));
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<Act> {
+        self.acts.pop_front()
+    }
+
+    /// What was refused.
+    pub fn refused(&self) -> Refused {
+        self.refused
+    }
+
+    /// What was decided of the packets that leave.
+    pub fn tally(&self) -> &Tally {
+        self.steerer.tally()
+    }
+
+    /// What was put back in order.
+    pub fn held(&self) -> Held {
+        self.resequencer.tally()
+    }
+
+    /// Whether a channel's session is there and its probes come back.
+    pub fn is_alive(&self, channel: Channel) -> bool {
+        self.is_open(channel) && self.steerer.is_alive(channel)
+    }
+
+    /// The smoothed round trip of a channel.
+    pub fn round_trip(&self, channel: Channel) -> Option<Duration> {
+        self.steerer.round_trip(channel)
+    }
+
+    /// Where the other end of a channel is.
+    pub fn peer(&self, channel: Channel) -> Option<SocketAddr> {
+        self.peers[channel.index()]
+    }
+
+    fn is_open(&self, channel: Channel) -> bool {
+        self.sessions[channel.index()].time_since_last_handshake().is_some()
+    }
+
+    /// A packet from the interface.
+    pub fn packet(&mut self, now: Instant, packet: &[u8]) {
+        let facts = Facts::parse(packet, self.keys).filter(|facts| facts.len <= self.mtu);
+        let (Some(facts), Some((_, to))) = (facts, addresses(packet)) else {
+            self.refused.packets += 1;
+            return;
+        };
+        if !self.allowed.iter().any(|prefix| prefix.contains(to)) {
+            self.refused.destinations += 1;
+            return;
+        }
+        self.used = now;
+        self.steerer.handle_input(now, Input::Packet(facts, packet.to_vec()));
+        self.carry_out();
+    }
+
+    /// A datagram from a channel.
+    pub fn datagram(&mut self, now: Instant, channel: Channel, from: SocketAddr, datagram: &[u8]) {
+        let n = channel.index();
+        let mut room = std::mem::take(&mut self.room);
+        if room.len() < datagram.len() {
+            room.resize(datagram.len(), 0);
+        }
+        match self.sessions[n].decapsulate(Some(from.ip()), datagram, &mut room) {
+            TunnResult::WriteToTunnelV4(frame, _) | TunnResult::WriteToTunnelV6(frame, _) => {
+                self.peers[n] = Some(from);
+                self.frame(now, channel, frame);
+            }
+            TunnResult::WriteToNetwork(answer) => {
+                /// A cookie: the peer has not shown who it is yet.
+                const COOKIE: u8 = 3;
+                if answer.first() != Some(&COOKIE) {
+                    self.peers[n] = Some(from);
+                }
+                self.acts.push_back(Act::Send(channel, from, answer.to_vec()));
+                // What waited for the session.
+                while let TunnResult::WriteToNetwork(waited) = self.sessions[n].decapsulate(None, &[], &mut room) {
+                    self.acts.push_back(Act::Send(channel, from, waited.to_vec()));
+                }
+            }
+            TunnResult::Done => self.peers[n] = Some(from),
+            TunnResult::Err(_) => self.refused.datagrams += 1,
+        }
+        self.room = room;
+        self.carry_out();
+    }
+
+    /// What was inside an authentic datagram.
+    fn frame(&mut self, now: Instant, channel: Channel, frame: &[u8]) {
+        let Ok((header, said)) = Header::read(frame, channel) else {
+            self.refused.frames += 1;
+            return;
+        };
+        if self.theirs.replace(header.epoch).is_some_and(|known| known != header.epoch) {
+            // The other end has begun anew.
+            self.resequencer.reset();
+            self.decompressor = Decompressor::default();
+        }
+        let mut packet = Vec::new();
+        let made = match header.content {
+            Content::Probe => {
+                self.say(Header { content: Content::Echo, epoch: self.epoch, ..header }, &[]);
+                return;
+            }
+            Content::Echo => {
+                self.steerer.handle_input(now, Input::Echo { channel, number: header.number });
+                self.resequencer.set_hold(self.steerer.hold());
+                return;
+            }
+            Content::Forget => {
+                self.compressor.forget(header.number as u8);
+                return;
+            }
+            Content::Whole => {
+                packet.extend_from_slice(said);
+                Ok(())
+            }
+            Content::Context => self.decompressor.context(said, &mut packet),
+            Content::Compressed => self.decompressor.decompress(said, &mut packet),
+        };
+        if let Err(why) = made {
+            if let CompressError::UnknownContext(id) = why {
+                self.refused.contexts += 1;
+                let number = u16::from(id);
+                self.say(Header { content: Content::Forget, channel, epoch: self.epoch, number, after: None }, &[]);
+            } else {
+                self.refused.frames += 1;
+            }
+            return;
+        }
+        let facts = Facts::parse(&packet, self.keys).filter(|facts| facts.len <= self.mtu);
+        let (Some(facts), Some((from, _))) = (facts, addresses(&packet)) else {
+            self.refused.packets += 1;
+            return;
+        };
+        // A peer speaks for what is behind it, and never for us.
+        let theirs = self.allowed.iter().any(|prefix| prefix.contains(from));
+        if !theirs || self.own.iter().any(|prefix| prefix.address == from) {
+            self.refused.sources += 1;
+            return;
+        }
+        self.used = now;
+        self.steerer.handle_input(now, Input::Seen(facts));
+        let Header { number, after, .. } = header;
+        self.resequencer.handle_input(now, Arrived { channel, number, after, packet });
+    }
+
+    /// Sends a frame over its channel.
+    fn say(&mut self, header: Header, body: &[u8]) {
+        let n = header.channel.index();
+        let Some(to) = self.peers[n] else {
+            self.refused.nowhere += 1;
+            return;
+        };
+        if !header.write(body, &mut self.frame) {
+            self.refused.packets += 1;
+            return;
+        }
+        let most = self.frame.len() + WIREGUARD;
+        if self.room.len() < most {
+            self.room.resize(most.max(LEAST_ROOM), 0);
+        }
+        if let TunnResult::WriteToNetwork(datagram) = self.sessions[n].encapsulate(&self.frame, &mut self.room) {
+            self.acts.push_back(Act::Send(header.channel, to, datagram.to_vec()));
+        }
+    }
+
+    /// Does what the steerer and the resequencer ask for.
+    fn carry_out(&mut self) {
+        while let Some(output) = self.steerer.poll_output() {
+            match output {
+                Output::Send { channel, order, facts, packet, .. } => {
+                    let mut body = std::mem::take(&mut self.body);
+                    let content = self.squeeze(channel, facts.flow, &packet, &mut body);
+                    let after = order.after.map(|after| after as u16);
+                    self.say(Header { content, channel, epoch: self.epoch, number: order.number as u16, after }, &body);
+                    self.body = body;
+                }
+                // Without a session there is nothing to probe; a host tries for one instead.
+                Output::Probe { channel, .. } if !self.is_open(channel) => self.handshake(channel),
+                Output::Probe { channel, number } => {
+                    // Whoever does not answer may have begun anew, and know nothing of this session.
+                    if !self.steerer.is_alive(channel) {
+                        self.handshake(channel);
+                    }
+                    self.say(Header { content: Content::Probe, channel, epoch: self.epoch, number, after: None }, &[]);
+                }
+                Output::Drop(_) => {}
+            }
+        }
+        while let Some(packet) = self.resequencer.poll_output() {
+            self.acts.push_back(Act::Deliver(packet));
+        }
+    }
+
+    fn squeeze(&mut self, channel: Channel, flow: FlowKey, packet: &[u8], body: &mut Vec<u8>) -> Content {
+        if channel == Channel::Fat {
+            body.clear();
+            body.extend_from_slice(packet);
+            return Content::Whole;
+        }
+        match self.compressor.compress(flow, packet, body) {
+            Said::Whole => Content::Whole,
+            Said::Context => Content::Context,
+            Said::Compressed => Content::Compressed,
+        }
+    }
+
+    /// Time has passed.
+    pub fn timeout(&mut self, now: Instant) {
+        if self.next_tick <= now {
+            let quiet = now.since(self.used) > Duration::from_secs(15) && Channel::ALL.iter().all(|c| self.is_open(*c));
+            self.next_tick = now + if quiet { IDLE_TICK } else { TICK };
+            for channel in Channel::ALL {
+                let n = channel.index();
+                if let TunnResult::WriteToNetwork(datagram) = self.sessions[n].update_timers(&mut self.room)
+                    && let Some(to) = self.peers[n]
+                {
+                    self.acts.push_back(Act::Send(channel, to, datagram.to_vec()));
+                }
+            }
+        }
+        self.steerer.handle_timeout(now);
+        self.resequencer.handle_timeout(now);
+        self.carry_out();
+    }
+
+    /// When to call [`End::timeout`].
+    pub fn deadline(&self) -> Instant {
+        let machines = [self.steerer.poll_timeout(), self.resequencer.poll_timeout()];
+        machines.into_iter().flatten().map(|deadline| deadline.at).fold(self.next_tick, Instant::min)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,222 @@
+//! Both ends of a tunnel in memory: real sessions, real frames, and whatever a network may do to datagrams.
+
+use super::super::config::tests::file;
+use super::*;
+use crate::clock::Clock;
+
+/// A network that hands every datagram over at once, unless its channel is cut.
+struct Pair {
+    ends: [End; 2],
+    cut: [bool; 2],
+    clock: Clock,
+    delivered: [Vec<Vec<u8>>; 2],
+    sent: [u64; 2],
+    /// The last datagrams of each channel, as they were.
+    seen: Vec<(usize, Channel, Vec<u8>)>,
+}
+
+fn address(end: usize, channel: Channel) -> SocketAddr {
+    let port = 7000 + channel.index() as u16;
+    if end == 1 { format!("192.0.2.1:{port}") } else { format!("198.51.100.7:{port}") }.parse().unwrap()
+}
+
+impl Pair {
+    fn new() -> Self {
+        Self::of(&file(false), &file(true))
+    }
+
+    fn of(host: &str, gateway: &str) -> Self {
+        let end = |text: &str, role, random| End::new(&text.parse().unwrap(), role, random);
+        let host = end(host, Role::Host, [1, 2, 3 << 32 | 3]);
+        let gateway = end(gateway, Role::Gateway, [4, 5, 6 << 32 | 6]);
+        Self {
+            ends: [host, gateway],
+            cut: [false; 2],
+            clock: Clock::new(),
+            delivered: [Vec::new(), Vec::new()],
+            sent: [0; 2],
+            seen: Vec::new(),
+        }
+    }
+
+    /// Lets everything that is to be done be done.
+    fn settle(&mut self) {
+        let now = self.clock.now();
+        loop {
+            let mut quiet = true;
+            for end in 0..2 {
+                while let Some(act) = self.ends[end].poll() {
+                    quiet = false;
+                    match act {
+                        Act::Deliver(packet) => self.delivered[end].push(packet),
+                        Act::Send(channel, to, datagram) => {
+                            assert_eq!(to, address(1 - end, channel));
+                            self.sent[channel.index()] += 1;
+                            self.seen.push((end, channel, datagram.clone()));
+                            if !self.cut[channel.index()] {
+                                self.ends[1 - end].datagram(now, channel, address(end, channel), &datagram);
+                            }
+                        }
+                    }
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    fn open(mut self) -> Self {
+        self.ends[0].open();
+        self.settle();
+        self
+    }
+
+    /// Wakes both ends when they want to be, until `so_long` has passed.
+    fn pass(&mut self, so_long: Duration) {
+        let until = self.clock.now() + so_long;
+        loop {
+            let next = self.ends.iter().map(End::deadline).min().unwrap().min(until);
+            self.clock.sleep_until(next);
+            let now = self.clock.now();
+            self.ends.iter_mut().for_each(|end| end.timeout(now));
+            self.settle();
+            if now >= until {
+                return;
+            }
+        }
+    }
+
+    fn send(&mut self, end: usize, packet: &[u8]) {
+        self.ends[end].packet(self.clock.now(), packet);
+        self.settle();
+    }
+}
+
+/// UDP from the host (or from the gateway) to the other, with `payload` bytes behind 28 of headers.
+fn udp(from_host: bool, ports: (u16, u16), payload: usize) -> Vec<u8> {
+    let (from, to) = if from_host { (2, 1) } else { (1, 2) };
+    let length = (28 + payload) as u16;
+    let mut p = vec![0x45, 0];
+    p.extend_from_slice(&length.to_be_bytes());
+    p.extend_from_slice(&[0, 0, 0, 0, 64, 17, 0, 0, 10, 77, 0, from, 10, 77, 0, to]);
+    for word in [ports.0, ports.1, length - 20, 0] {
+        p.extend_from_slice(&word.to_be_bytes());
+    }
+    p.resize(usize::from(length), 7);
+    p
+}
+
+#[test]
+fn packets_come_out_as_they_went_in_over_either_channel() {
+    let mut pair = Pair::new().open();
+    assert!(Channel::ALL.iter().all(|c| pair.ends[0].is_alive(*c)));
+    // A name is asked for over the fast channel; a full packet goes over the fat one.
+    let (question, full) = (udp(true, (5_000, 53), 40), udp(true, (5_000, 9), 1_300));
+    pair.send(0, &question);
+    for _ in 0..6 {
+        pair.send(0, &full);
+    }
+    pair.pass(Duration::from_millis(60));
+    assert_eq!(pair.delivered[1].len(), 7);
+    assert!(pair.delivered[1].contains(&question) && pair.delivered[1].iter().filter(|p| **p == full).count() == 6);
+    let tally = pair.ends[0].tally();
+    assert!(tally.packets(Channel::Fast) >= 1 && tally.packets(Channel::Fat) >= 1, "{tally:?}");
+    let answer = udp(false, (53, 5_000), 90);
+    pair.send(1, &answer);
+    assert_eq!((pair.delivered[0].last(), pair.ends[0].refused()), (Some(&answer), Refused::default()));
+}
+
+#[test]
+fn what_is_replayed_cut_short_changed_or_of_the_other_channel_is_dropped_and_counted_without_an_answer() {
+    let mut pair = Pair::new().open();
+    pair.send(0, &udp(true, (5_000, 53), 40));
+    let (_, channel, good) = pair.seen.last().cloned().unwrap();
+    let (now, from) = (pair.clock.now(), address(0, channel));
+    let before = pair.ends[1].refused().datagrams;
+    pair.ends[1].datagram(now, channel, from, &good);
+    pair.ends[1].datagram(now, channel.other(), address(0, channel.other()), &good);
+    for len in [0, 1, 31, good.len() - 1] {
+        pair.ends[1].datagram(now, channel, from, &good[..len]);
+    }
+    let mut changed = good.clone();
+    changed[20] ^= 1;
+    pair.ends[1].datagram(now, channel, from, &changed);
+    // An empty datagram is nobody's.
+    assert_eq!(pair.ends[1].refused().datagrams, before + 6);
+    assert_eq!((pair.ends[1].poll(), pair.delivered[1].len()), (None, 1));
+}
+
+#[test]
+fn addresses_that_are_not_behind_the_peer_are_refused_both_ways() {
+    let mut pair = Pair::new().open();
+    let mut stray = udp(true, (1, 2), 10);
+    stray[16..20].copy_from_slice(&[192, 0, 2, 9]);
+    pair.send(0, &stray);
+    assert_eq!(pair.ends[0].refused().destinations, 1);
+    let mut forged = udp(true, (1, 2), 10);
+    forged[15] = 66;
+    pair.send(0, &forged);
+    assert_eq!((pair.ends[1].refused().sources, pair.delivered[1].len()), (1, 0));
+    pair.send(0, &[0x45; 30]);
+    pair.send(0, &udp(true, (1, 2), 1_400));
+    assert_eq!(pair.ends[0].refused().packets, 2);
+}
+
+#[test]
+fn a_wrong_key_gets_no_session_and_no_answer() {
+    let other = headstart_keys();
+    let host = file(false).replace(super::super::config::tests::SECRETS[0], &other);
+    let pair = Pair::of(&host, &file(true)).open();
+    assert!(!pair.ends[0].is_alive(Channel::Fat) && pair.ends[1].refused().datagrams == 2);
+    assert!(pair.seen.iter().all(|(end, ..)| *end == 0));
+}
+
+fn headstart_keys() -> String {
+    super::super::keys::SecretKey::generate().unwrap().reveal()
+}
+
+#[test]
+fn a_channel_that_is_dead_from_the_start_holds_up_nobody_and_is_taken_when_it_comes() {
+    let mut pair = Pair::new();
+    pair.cut = [false, true];
+    let mut pair = pair.open();
+    pair.send(0, &udp(true, (5_000, 9), 40));
+    pair.pass(Duration::from_millis(300));
+    pair.send(0, &udp(true, (5_001, 53), 40));
+    assert!(!pair.ends[0].is_alive(Channel::Fast) && pair.ends[0].is_alive(Channel::Fat));
+    assert!(pair.delivered[1].iter().any(|p| *p == udp(true, (5_001, 53), 40)));
+}
+
+#[test]
+fn a_channel_that_goes_is_left_and_no_packet_is_lost_for_long() {
+    let mut pair = Pair::new().open();
+    pair.pass(Duration::from_millis(100));
+    pair.send(0, &udp(true, (5_000, 53), 40));
+    pair.cut = [false, true];
+    for n in 0..40 {
+        pair.send(0, &udp(true, (5_000 + n, 53), 40));
+        pair.pass(Duration::from_millis(10));
+    }
+    let there = |pair: &Pair, n: u16| pair.delivered[1].contains(&udp(true, (5_000 + n, 53), 40));
+    // Within 300 ms, whatever this machine is doing.
+    assert!(!pair.ends[0].is_alive(Channel::Fast) && (35..40).all(|n| there(&pair, n)));
+}
+
+#[test]
+fn a_gateway_that_begins_anew_is_heard_again() {
+    let mut pair = Pair::new().open();
+    pair.send(0, &udp(true, (5_000, 9), 400));
+    pair.pass(Duration::from_millis(30));
+    assert_eq!(pair.delivered[1].len(), 1);
+    pair.ends[1] = End::new(&file(true).parse().unwrap(), Role::Gateway, [7, 8, 9 << 32 | 9]);
+    // The host's datagrams are of sessions that nobody has, until it has noticed that nobody answers.
+    pair.send(0, &udp(true, (5_000, 9), 400));
+    pair.pass(Duration::from_millis(800));
+    assert!(pair.ends[1].refused().datagrams >= 1 && pair.ends[0].is_alive(Channel::Fat));
+    pair.send(0, &udp(true, (5_002, 9), 400));
+    pair.send(1, &udp(false, (9, 5_002), 400));
+    pair.pass(Duration::from_millis(30));
+    assert_eq!(pair.delivered[0].last(), Some(&udp(false, (9, 5_002), 400)));
+    assert_eq!(pair.delivered[1].last(), Some(&udp(true, (5_002, 9), 400)));
+}

@@ -1,0 +1,314 @@
+//! An end with its interface and its sockets: descriptors to be listened to, and what is done when they are ready.
+//!
+//! The interface lives as long as the tunnel, and its addresses and routes with it: whatever ends the process leaves nothing. Each
+//! channel is a socket of its own, bound to the interface or the address that its file names.
+
+use super::config::{Config, Prefix, Way};
+use super::end::{Act, End, Refused, Role};
+use crate::clock::Clock;
+use crate::poll::{Interest, Poll};
+use crate::sys::netlink::{Netlink, NetlinkError, Via};
+use crate::sys::plain_tun::Tun;
+use crate::sys::socket_option::bind_to_device;
+use headstart_core::steer::Channel;
+use headstart_core::time::Instant;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+/// Packets that are dealt with before somebody else is listened to.
+const BATCH: usize = 64;
+/// The longest datagram.
+const LONGEST: usize = 65_535;
+/// Reasons that a status tells.
+const MOST_REASONS: usize = 24;
+
+/// Why there is no tunnel.
+#[derive(Debug, thiserror::Error)]
+pub enum TunnelError {
+    /// The interface could not be made.
+    #[error("making the interface {name}: {source}; it needs CAP_NET_ADMIN and /dev/net/tun")]
+    Interface {
+        /// Its name.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The interface could not be set up.
+    #[error("{0}")]
+    Netlink(#[from] NetlinkError),
+    /// A channel's socket could not be made.
+    #[error("the {channel} channel, {what}: {source}")]
+    Socket {
+        /// Which.
+        channel: Channel,
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// No random bytes.
+    #[error("random bytes: {0}")]
+    Random(io::Error),
+}
+
+impl TunnelError {
+    /// Whether a right is missing.
+    pub fn is_not_permitted(&self) -> bool {
+        let kind = match self {
+            Self::Interface { source, .. } | Self::Socket { source, .. } => source.kind(),
+            Self::Netlink(e) => e.kind(),
+            Self::Random(_) => return false,
+        };
+        kind == io::ErrorKind::PermissionDenied
+    }
+}
+
+/// How one channel is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChannelStatus {
+    /// `fat` or `fast`.
+    pub channel: String,
+    /// Its session is there and its probes come back.
+    pub alive: bool,
+    /// The other end, if it is known.
+    pub peer: Option<String>,
+    /// The smoothed round trip, in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// Packets sent over it.
+    pub packets: u64,
+    /// Bytes of these packets.
+    pub bytes: u64,
+    /// The share of all bytes sent, in percent.
+    pub share: f64,
+}
+
+/// What was decided for one reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReasonStatus {
+    /// The word for it.
+    pub why: String,
+    /// `fat` or `fast`.
+    pub channel: String,
+    /// Packets.
+    pub packets: u64,
+    /// How much sooner they arrived than over the other channel, as predicted, in milliseconds; on average.
+    pub gained_ms: f64,
+}
+
+/// How a tunnel is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The interface.
+    pub interface: String,
+    /// The policy.
+    pub policy: String,
+    /// Both channels.
+    pub channels: Vec<ChannelStatus>,
+    /// Why packets went where they went.
+    pub reasons: Vec<ReasonStatus>,
+    /// Acknowledgements that a newer one has replaced.
+    pub replaced: u64,
+    /// Packets that were held to keep order, and those let go because time was up.
+    pub held: [u64; 2],
+    /// What was refused.
+    pub refused: Refused,
+}
+
+/// See the module.
+pub struct Tunnel {
+    end: End,
+    tun: Tun,
+    sockets: [UdpSocket; 2],
+    policy: &'static str,
+    clock: Clock,
+    buffer: Vec<u8>,
+}
+
+impl std::fmt::Debug for Tunnel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tunnel").field("interface", &self.tun.name()).finish_non_exhaustive()
+    }
+}
+
+fn random() -> io::Result<[u64; 3]> {
+    let mut bytes = [0; 24];
+    let drawn = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    if drawn != bytes.len() {
+        return Err(io::Error::other("the kernel gave too few"));
+    }
+    let (words, _) = bytes.as_chunks::<8>();
+    Ok([0, 1, 2].map(|n| u64::from_le_bytes(words[n])))
+}
+
+fn socket(channel: Channel, way: &Way) -> Result<UdpSocket, TunnelError> {
+    let fail = |what: &str| {
+        let what = what.to_owned();
+        move |source: io::Error| TunnelError::Socket { channel, what, source }
+    };
+    let v6 = way.local.map_or_else(|| way.endpoint.is_none_or(|to| to.is_ipv6()), |local| local.is_ipv6());
+    let any = if v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+    let bind = |any: IpAddr| UdpSocket::bind(SocketAddr::new(way.local.unwrap_or(any), way.listen));
+    let socket = match bind(any) {
+        // A host without IPv6 listens over IPv4 alone.
+        Err(_) if v6 && way.local.is_none() && way.endpoint.is_none() => bind(Ipv4Addr::UNSPECIFIED.into()),
+        bound => bound,
+    };
+    let socket = socket.map_err(fail(&format!("binding port {}", way.listen)))?;
+    if let Some(interface) = &way.interface {
+        bind_to_device(&socket, interface).map_err(fail(&format!("binding to interface {interface}")))?;
+    }
+    socket.set_nonblocking(true).map_err(fail("making it non-blocking"))?;
+    // What the kernel has no room for is lost; it gives as much of this as it may.
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4 << 20);
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, 4 << 20);
+    Ok(socket)
+}
+
+impl Tunnel {
+    /// Makes the interface with its addresses and routes, and the sockets, in the calling thread's namespace.
+    pub fn open(config: &Config, role: Role, clock: Clock) -> Result<Self, TunnelError> {
+        let sockets = [socket(Channel::Fat, &config.ways[0])?, socket(Channel::Fast, &config.ways[1])?];
+        let tun =
+            Tun::open(&config.name).map_err(|source| TunnelError::Interface { name: config.name.clone(), source })?;
+        let mut netlink = Netlink::open()?;
+        let index = netlink.index(tun.name())?;
+        netlink.set_mtu(index, config.mtu.into())?;
+        for Prefix { address, bits } in &config.addresses {
+            netlink.address(index, *address, *bits)?;
+        }
+        netlink.up(index)?;
+        for allowed in &config.allowed {
+            for Prefix { address, bits } in halves(*allowed) {
+                if !config.addresses.iter().any(|own| own.network() == (Prefix { address, bits })) {
+                    netlink.route(address, bits, Via::Interface(index))?;
+                }
+            }
+        }
+        let mut end = End::new(config, role, random().map_err(TunnelError::Random)?);
+        end.open();
+        let mut tunnel = Self { end, tun, sockets, policy: config.policy.name, clock, buffer: vec![0; LONGEST] };
+        tunnel.carry_out();
+        Ok(tunnel)
+    }
+
+    /// The interface's name.
+    pub fn interface(&self) -> &str {
+        self.tun.name()
+    }
+
+    /// Listens under `first` and the two tokens behind it.
+    pub fn listen(&self, poll: &Poll, first: u64) -> io::Result<()> {
+        poll.add(&self.tun, first, Interest::Read)?;
+        poll.add(&self.sockets[0], first + 1, Interest::Read)?;
+        poll.add(&self.sockets[1], first + 2, Interest::Read)
+    }
+
+    /// Deals with what is ready: the token of [`Tunnel::listen`] less its first one.
+    pub fn ready(&mut self, which: u64) {
+        for _ in 0..BATCH {
+            let now = self.clock.now();
+            if which == 0 {
+                let Ok(len) = self.tun.read(&mut self.buffer) else { break };
+                self.end.packet(now, &self.buffer[..len]);
+            } else {
+                let channel = Channel::ALL[usize::from(which > 1)];
+                let Ok((len, from)) = self.sockets[channel.index()].recv_from(&mut self.buffer) else { break };
+                // Some implementations take an empty datagram for a question of their own.
+                if len > 0 {
+                    self.end.datagram(now, channel, plain(from), &self.buffer[..len]);
+                }
+            }
+            self.carry_out();
+        }
+        self.timeout();
+    }
+
+    /// Time has passed.
+    pub fn timeout(&mut self) {
+        let now = self.clock.now();
+        if self.end.deadline() <= now {
+            self.end.timeout(now);
+            self.carry_out();
+        }
+    }
+
+    /// When to call [`Tunnel::timeout`].
+    pub fn deadline(&self) -> Instant {
+        self.end.deadline()
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(act) = self.end.poll() {
+            // What the kernel has no room for, or no way to, is lost, as packets are.
+            let _ = match act {
+                Act::Send(channel, to, datagram) => {
+                    let socket = &self.sockets[channel.index()];
+                    let v6 = socket.local_addr().is_ok_and(|own| own.is_ipv6());
+                    socket.send_to(&datagram, if v6 { mapped(to) } else { to }).map(drop)
+                }
+                Act::Deliver(packet) => self.tun.write(&packet),
+            };
+        }
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        let tally = self.end.tally();
+        let all: u64 = Channel::ALL.iter().map(|c| tally.bytes(*c)).sum();
+        let channel = |channel: Channel| ChannelStatus {
+            channel: channel.name().into(),
+            alive: self.end.is_alive(channel),
+            peer: self.end.peer(channel).map(|to| to.to_string()),
+            rtt_ms: self.end.round_trip(channel).map(|rtt| rtt.as_secs_f64() * 1e3),
+            packets: tally.packets(channel),
+            bytes: tally.bytes(channel),
+            share: 100.0 * tally.bytes(channel) as f64 / all.max(1) as f64,
+        };
+        let reasons = tally.reasons.iter().take(MOST_REASONS).map(|reason| ReasonStatus {
+            why: reason.why.into(),
+            channel: reason.channel.name().into(),
+            packets: reason.packets,
+            gained_ms: reason.gained.as_secs_f64() * 1e3 / reason.packets.max(1) as f64,
+        });
+        let held = self.end.held();
+        Status {
+            interface: self.tun.name().into(),
+            policy: self.policy.into(),
+            channels: Channel::ALL.map(channel).into(),
+            reasons: reasons.collect(),
+            replaced: tally.replaced,
+            held: [held.held, held.impatient],
+            refused: self.end.refused(),
+        }
+    }
+}
+
+/// A default route in two halves, which goes before the host's own and leaves it as it is.
+fn halves(prefix: Prefix) -> Vec<Prefix> {
+    match (prefix.bits, prefix.address) {
+        (0, IpAddr::V4(_)) => {
+            [0, 128].map(|first| Prefix { address: Ipv4Addr::new(first, 0, 0, 0).into(), bits: 1 }).to_vec()
+        }
+        (0, IpAddr::V6(_)) => [0, 0x8000]
+            .map(|first| Prefix { address: Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), bits: 1 })
+            .to_vec(),
+        _ => vec![prefix],
+    }
+}
+
+/// An address as IPv4 if it is one inside IPv6.
+fn plain(from: SocketAddr) -> SocketAddr {
+    match from {
+        SocketAddr::V6(v6) => v6.ip().to_ipv4_mapped().map_or(from, |v4| SocketAddr::new(v4.into(), v6.port())),
+        SocketAddr::V4(_) => from,
+    }
+}
+
+/// An address as a socket of IPv6 wants it.
+fn mapped(to: SocketAddr) -> SocketAddr {
+    match to {
+        SocketAddr::V4(v4) => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
+        SocketAddr::V6(_) => to,
+    }
+}

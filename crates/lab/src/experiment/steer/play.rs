@@ -1,0 +1,174 @@
+//! One load of one page over two channels, and every policy over a set of pages.
+
+use super::network::Network;
+use crate::condition::page::{Families, with_twins, world};
+use crate::experiment::Series;
+use crate::page::{Dependency, Object, Page, Protocol};
+use crate::sim::{Browser, BrowserArm, Load, Steering};
+use headstart_core::steer::Channel;
+use headstart_core::steer::policy::{self, Entry};
+use headstart_core::time::Duration;
+use std::collections::BTreeSet;
+
+/// A condition: a pair of channels, inside the emulator or through a tunnel.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// As in rows.
+    pub name: String,
+    pub network: Network,
+    pub tunnel: bool,
+}
+
+impl Cell {
+    pub fn new(way: &str, network: Network) -> Self {
+        Self { name: format!("{way}-{}", network.name), network, tunnel: way == "tunnel" }
+    }
+}
+
+/// What a load came to.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub load: Load,
+    /// Bytes on the fat channel and on the fast one.
+    pub bytes: [u64; 2],
+}
+
+/// `page` with a second host beside each that objects come from over the fast channel, the hosts that were doubled, and
+/// which of all hosts are bound to it.
+fn split(page: &Page, policy: &Entry) -> (Page, Vec<usize>, BTreeSet<usize>) {
+    let (mut page, mut twins, mut bound) = (page.clone(), Vec::new(), BTreeSet::new());
+    let chooser = (policy.new)();
+    for n in 0..page.objects.len() {
+        let Object { host, response_bytes, urgency, .. } = page.objects[n];
+        let about = policy::Object { bytes: Some(response_bytes), urgency };
+        if chooser.object(&about) != Some(Channel::Fast) {
+            continue;
+        }
+        let at = twins.iter().position(|of| *of == host).unwrap_or_else(|| {
+            twins.push(host);
+            let twin =
+                crate::page::Host { name: format!("{}-fast", page.hosts[host].name), ..page.hosts[host].clone() };
+            page.hosts.push(twin);
+            twins.len() - 1
+        });
+        let twin = page.hosts.len() - twins.len() + at;
+        page.objects[n].host = twin;
+        bound.insert(twin);
+    }
+    (page, twins, bound)
+}
+
+/// A browser before the world of `page`.
+pub struct Visitor {
+    browser: Browser,
+    page: Page,
+}
+
+impl Visitor {
+    pub fn new(page: &Page, cell: &Cell, policy: &'static Entry, seed: u64) -> anyhow::Result<Self> {
+        let (page_of_policy, twins, bound) = split(page, policy);
+        let world = with_twins(world(page, cell.network.fat, Families::Alike, seed), &twins);
+        let steering = Steering {
+            fat: cell.network.fat.into(),
+            fast: cell.network.fast.into(),
+            policy,
+            tunnel: cell.tunnel,
+            bound,
+        };
+        let browser = Browser::steered(&world, BrowserArm::BARE, seed, &steering)?;
+        Ok(Self { browser, page: page_of_policy })
+    }
+
+    pub fn load(&mut self) -> Loaded {
+        let before = self.browser.channel_bytes();
+        let load = self.browser.load(&self.page, Dependency::Structure);
+        let after = self.browser.channel_bytes();
+        Loaded { load, bytes: [0, 1].map(|c| after[c] - before[c]) }
+    }
+}
+
+/// Loads `page` once.
+pub fn load(page: &Page, cell: &Cell, policy: &'static Entry, seed: u64) -> anyhow::Result<Loaded> {
+    Ok(Visitor::new(page, cell, policy, seed)?.load())
+}
+
+/// The pages of one condition, under every policy.
+pub struct Block {
+    pub cell: Cell,
+    /// By policy of the registry: its page load times in ms, a value a page.
+    pub times: Vec<(&'static Entry, Vec<f64>)>,
+    /// By policy, the bytes of each page on the fat channel and on the fast one.
+    pub bytes: Vec<Vec<[f64; 2]>>,
+    pub failed: u64,
+}
+
+impl Block {
+    pub fn new(cell: Cell) -> Self {
+        let times: Vec<_> = policy::ALL.iter().map(|entry| (entry, Vec::new())).collect();
+        Self { cell, bytes: vec![Vec::new(); times.len()], times, failed: 0 }
+    }
+
+    /// Loads a page in each of `worlds` worlds.
+    pub fn load(&mut self, page: &Page, seed: u64, worlds: u64) -> anyhow::Result<()> {
+        for (n, (entry, times)) in self.times.iter_mut().enumerate() {
+            let (mut sum, mut bytes) = (0.0, [0.0; 2]);
+            for world in 0..worlds {
+                let loaded = load(page, &self.cell, entry, seed.wrapping_mul(7919).wrapping_add(world))?;
+                sum += ms(loaded.load.time);
+                self.failed += loaded.load.objects.iter().filter(|o| o.failed).count() as u64;
+                for (total, of) in bytes.iter_mut().zip(loaded.bytes) {
+                    *total += of as f64 / worlds as f64;
+                }
+            }
+            // To the microsecond: a text of it reads back as the same number.
+            times.push((sum / worlds as f64 * 1e3).round() / 1e3);
+            self.bytes[n].push(bytes);
+        }
+        Ok(())
+    }
+
+    /// The times of a policy.
+    pub fn series(&self, name: &str) -> Option<Series> {
+        let (entry, times) = self.times.iter().find(|(entry, _)| entry.name == name)?;
+        Some(Series::new(&self.cell.name, super::METRIC, "ms", entry.name, times.iter().copied()))
+    }
+}
+
+/// Milliseconds.
+pub fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Shares of answers that the edge has, and that its parent has; the rest comes from the origin. The paper takes them from
+/// headers that CDNs send and prints none of them: ours.
+const CACHED: [f64; 2] = [2.0 / 3.0, 5.0 / 6.0];
+/// From the edge to its parent, and from there to the origin: section 4.1.
+const PARENT: Duration = Duration::from_millis(10);
+const ORIGIN: Duration = Duration::from_millis(40);
+
+/// A page as the paper's testbed would serve it: every host at the end of the channels, answers after none, one or two hops
+/// of its CDN, HTTP/1.1.
+pub fn as_in_the_paper(page: &Page, seed: u64) -> Page {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0x0005_c0de);
+    let mut page = over(page, Protocol::Http1);
+    for host in &mut page.hosts {
+        host.leg = Duration::ZERO;
+    }
+    for object in &mut page.objects {
+        object.think = match rng.f64() {
+            x if x < CACHED[0] => Duration::ZERO,
+            x if x < CACHED[1] => PARENT,
+            _ => PARENT + ORIGIN,
+        };
+    }
+    page
+}
+
+/// A page whose objects all come over `protocol`.
+pub fn over(page: &Page, protocol: Protocol) -> Page {
+    let mut page = page.clone();
+    for object in &mut page.objects {
+        object.protocol = protocol;
+    }
+    page
+}

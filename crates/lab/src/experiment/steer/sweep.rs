@@ -1,0 +1,112 @@
+//! `steer-sweep`: channels of other delays and rates (claims P5.4 and P5.5).
+
+use super::network::SWEEP;
+use super::play::{Block, Cell, as_in_the_paper};
+use super::{FAST, METHOD, METRIC, STATE, rows};
+use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Speeds};
+use crate::page::{Page, synthetic};
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "steer-sweep",
+    shows: "How much a fast channel gains as channels differ more or less, and that nobody loses by it",
+    claims: &["P5.4", "P5.5"],
+    conditions: NAMES,
+    speeds: Speeds::Virtual,
+    run,
+};
+
+const NAMES: &[&str] = &[
+    "ideal-base",
+    "ideal-fat-1000mbit",
+    "ideal-fat-rtt-50",
+    "ideal-fat-rtt-100",
+    "ideal-fat-rtt-150",
+    "ideal-fat-60mbit",
+    "ideal-fat-jitter",
+    "ideal-fast-rtt-10",
+    "ideal-fast-rtt-20",
+    "ideal-fast-rtt-30",
+    "ideal-fast-500kbit",
+    "ideal-fast-1mbit",
+    "ideal-fast-5mbit",
+    "ideal-fast-10mbit",
+    "ideal-fast-loss",
+    "tunnel-base",
+    "tunnel-fat-1000mbit",
+    "tunnel-fat-rtt-50",
+    "tunnel-fat-rtt-100",
+    "tunnel-fat-rtt-150",
+    "tunnel-fat-60mbit",
+    "tunnel-fat-jitter",
+    "tunnel-fast-rtt-10",
+    "tunnel-fast-rtt-20",
+    "tunnel-fast-rtt-30",
+    "tunnel-fast-500kbit",
+    "tunnel-fast-1mbit",
+    "tunnel-fast-5mbit",
+    "tunnel-fast-10mbit",
+    "tunnel-fast-loss",
+];
+
+/// Every condition.
+fn cells() -> impl Iterator<Item = Cell> {
+    ["ideal", "tunnel"].into_iter().flat_map(|way| SWEEP.map(|network| Cell::new(way, network)))
+}
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    anyhow::ensure!(
+        cx.speeds.in_virtual_time(),
+        "the steer experiments have no reading in namespaces yet: leave --speed out, or give sim"
+    );
+    let claims = Claims::built_in()?;
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let (count, worlds) = if cx.quick { (4, 1) } else { (40, 2) };
+    let pages: Vec<Page> =
+        synthetic::pages(cx.seed, count).enumerate().map(|(n, p)| as_in_the_paper(&p, n as u64)).collect();
+    let wanted: Vec<Cell> = cells().filter(|cell| cx.wants(&cell.name)).collect();
+    for (done, cell) in wanted.iter().enumerate() {
+        let mut block = Block::new(cell.clone());
+        for (n, page) in pages.iter().enumerate() {
+            if cx.progress.stop() {
+                outcome.invalidate("it was stopped before the end");
+                return Ok(outcome);
+            }
+            cx.progress.step((done * count + n) as u64, (wanted.len() * count) as u64, &cell.name);
+            block.load(page, cx.seed, worlds)?;
+        }
+        let about = format!(
+            "{}; {count} pages of the generator as the paper's testbed would serve them (HTTP/1.1, all hosts at the channels' \
+             end, a CDN of two hops), each in {worlds} worlds.",
+            cell.network.about
+        );
+        outcome.conditions.push(Condition { name: cell.name.clone(), about });
+        rows::add(&mut outcome, &block, |row| serve(&claims, row))?;
+    }
+    Ok(outcome)
+}
+
+/// Ties a row to the claim that it serves, if it serves one.
+fn serve(claims: &Claims, row: Row) -> anyhow::Result<Row> {
+    let load = row.metric.starts_with(METRIC) && row.baseline.is_some();
+    Ok(match (row.condition.as_str(), row.arm.as_str()) {
+        ("ideal-fat-rtt-150", STATE) if load => row.serving(claims, "P5.4", "")?,
+        ("ideal-base", FAST) if load => row.serving(claims, "P5.5", "urllc-alone")?,
+        // The rest of the claim is in words: no figure is judged.
+        ("ideal-fast-rtt-20" | "ideal-fast-1mbit" | "ideal-fast-5mbit" | "ideal-fast-10mbit", STATE) if load => {
+            row.serving(claims, "P5.5", "in words")?
+        }
+        _ => row,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_those_that_are_played() {
+        assert!(cells().map(|cell| cell.name).eq(NAMES.iter().map(|name| (*name).to_owned())));
+    }
+}

@@ -1,0 +1,50 @@
+//! What a quick run must show whatever its seed.
+
+use super::*;
+use crate::experiment::{Context, Entry, Outcome, Row};
+
+fn quick(entry: &Entry, conditions: &[&str]) -> Outcome {
+    let conditions = Some(conditions.iter().map(|c| (*c).to_owned()).collect());
+    entry.start(&Context { quick: true, conditions, ..Context::new(3) }).unwrap()
+}
+
+fn row<'a>(outcome: &'a Outcome, condition: &str, metric: &str, arm: &str) -> &'a Row {
+    let is = |r: &&Row| r.condition == condition && r.metric.starts_with(metric) && r.arm == arm;
+    outcome.rows.iter().find(is).unwrap_or_else(|| panic!("no row {condition}, {metric}, {arm}"))
+}
+
+#[test]
+fn pages_load_sooner_over_both_channels_and_a_run_repeats_to_the_last_digit() {
+    let outcome = quick(&pages::ENTRY, &["ideal-paper"]);
+    for arm in [STATE, OURS] {
+        assert!(row(&outcome, "ideal-paper", METRIC, arm).ratio.unwrap() < 0.97, "{arm} {:?}", outcome.notes);
+    }
+    assert_eq!(row(&outcome, "ideal-paper", METRIC, STATE).claim.as_deref(), Some("P5.1"));
+    assert_eq!(row(&outcome, "ideal-paper", "share of bytes", STATE).claim.as_deref(), Some("P5.2"));
+    let share = |arm| row(&outcome, "ideal-paper", "share of bytes", arm).ours;
+    assert!(share("pkt-control") < share(STATE) && share(FAST) > 99.9 && share("obj-size-3k") < share("obj-size-6k"));
+    assert_eq!(quick(&pages::ENTRY, &["ideal-paper"]).last_line(), outcome.last_line());
+}
+
+#[test]
+fn a_tunnel_costs_the_rules_of_the_paper_more_than_ours() {
+    let outcome = quick(&sweep::ENTRY, &["ideal-fast-500kbit", "tunnel-fast-500kbit"]);
+    let saved = |condition, arm| row(&outcome, condition, "saved, mean", arm).ours;
+    assert!(saved("tunnel-fast-500kbit", OURS) > saved("tunnel-fast-500kbit", STATE) + 5.0, "{:?}", outcome.notes);
+}
+
+#[test]
+fn a_document_of_110_kb_takes_longest_over_the_fast_channel_and_least_over_both() {
+    let outcome = quick(&object::ENTRY, &["ideal-document"]);
+    let ratio = |arm| row(&outcome, "ideal-document", "document load time", arm).ratio.unwrap();
+    assert!(ratio(FAST) > 1.2 && ratio(STATE) < 0.6, "{} {}", ratio(FAST), ratio(STATE));
+    assert_eq!(row(&outcome, "ideal-document", "document load time", STATE).claim.as_deref(), Some("P5.3"));
+}
+
+#[test]
+fn requests_of_internal_pages_are_as_large_as_the_paper_says() {
+    let outcome = quick(&clicks::ENTRY, &["ideal-clicks"]);
+    for what in ["page load time, landing page", "page load time, internal pages"] {
+        assert!(row(&outcome, "ideal-clicks", what, STATE).ratio.unwrap() < 1.0, "{what}");
+    }
+}
