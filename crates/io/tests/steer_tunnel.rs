@@ -10,7 +10,7 @@ use headstart_io::steer::keys::SecretKey;
 use headstart_io::steer::{Config, Role, Status, Tunnel};
 use headstart_io::sys::netlink::{LOOPBACK, Netlink, VethEnd};
 use headstart_io::sys::netns::NetNs;
-use headstart_io::sys::tun::Tun;
+use headstart_io::sys::plain_tun::Tun;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;

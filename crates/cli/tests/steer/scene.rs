@@ -138,8 +138,9 @@ impl Scene {
         let gateway =
             interface(1, "FatListen = 7000\nFastListen = 7001\n[Peer]") + "AllowedIPs = 10.77.0.1/32, fd77::1/128\n";
         for (name, text) in [("host.conf", host), ("gateway.conf", gateway)] {
-            let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600);
-            let mut file = file.open(self.folder.join(name)).unwrap();
+            let mut options = fs::OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = options.open(self.folder.join(name)).unwrap();
             file.write_all(text.as_bytes()).unwrap();
         }
         let path = |name: &str| self.folder.join(name).display().to_string();

@@ -55,7 +55,7 @@ impl Request {
 #[serde(rename_all = "kebab-case", tag = "answer")]
 pub enum Answer {
     /// How it is.
-    Status(Status),
+    Status(Box<Status>),
     /// Everything is undone, and it ends.
     Down(Undoing),
     /// The asker may not.
@@ -201,7 +201,7 @@ mod tests {
             steering: None,
             problems: vec![],
         };
-        let bytes = Answer::Status(status).encode();
+        let bytes = Answer::Status(Box::new(status)).encode();
         assert!(bytes.len() <= MOST_ANSWER);
         let Ok(Answer::Status(status)) = Answer::decode(&bytes) else { panic!("no status") };
         assert!(status.changes.len() + status.omitted == 4096 && status.changes.len() > 200);

@@ -319,7 +319,7 @@ impl Daemon {
         match self.door.hear(number)? {
             (client, Asked::Down) => Some(client),
             (client, Asked::Status) => {
-                door::answer(&client, Answer::Status(self.status()));
+                door::answer(&client, Answer::Status(Box::new(self.status())));
                 None
             }
         }
