@@ -38,6 +38,10 @@ impl Policy for Value {
     }
 
     fn choose(&self, view: &View<'_>) -> Choice {
+        // As the paper has it: what is as large belongs to a transfer, and fills the channel before it is over.
+        if !view.is_small() {
+            return Choice::fat("full size");
+        }
         let gain = view.gain().as_secs_f64();
         if gain <= 0.0 {
             return Choice::fat("no sooner");
