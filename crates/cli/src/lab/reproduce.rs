@@ -78,8 +78,12 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             }
         }
     }
+    // What was measured here before, at another speed say, is told of too.
+    let others = ALL.iter().filter(|e| !e.claims.is_empty() && !chosen.iter().any(|c| c.name == e.name));
+    let earlier: Vec<Outcome> = others.filter_map(|e| super::report::read(&args.out.join(e.name)).ok()).collect();
+    let how = how(args, &outcomes, &earlier);
+    outcomes.extend(earlier);
     let accounts = ledger::accounts(&claims, &outcomes);
-    let how = how(args, &outcomes);
     let page = report::write_readable(&args.out, &outcomes, &claims)?;
     write(&args.out, &accounts, &how)?;
     if let Some(checkout) = &args.docs {
@@ -157,18 +161,24 @@ fn measured(entry: &Entry, args: &Args, folder: &Path, asked: &str) -> anyhow::R
 }
 
 /// One sentence: when, with what, on what.
-fn how(args: &Args, outcomes: &[Outcome]) -> String {
+fn how(args: &Args, outcomes: &[Outcome], earlier: &[Outcome]) -> String {
     let device = outcomes.iter().filter_map(|o| o.device.as_ref()).max_by_key(|d| d.date.clone());
     let or = |text: Option<&String>| text.map_or_else(|| "unknown".to_owned(), Clone::clone);
     let mut command = format!("headstart lab reproduce{}", if args.quick { " --quick" } else { "" });
     if args.speed != "both" {
         command += &format!(" --speed {}", args.speed);
     }
-    let invalid = outcomes.iter().filter(|o| !o.valid).count();
-    let doubt = match invalid {
-        0 => String::new(),
-        n => format!(" {n} of {} runs are not valid: the machine was busy; they judge nothing.", outcomes.len()),
+    let names = |of: &mut dyn Iterator<Item = &Outcome>| {
+        of.map(|o| format!("`{}`", o.experiment)).collect::<Vec<_>>().join(", ")
     };
+    let mut doubt = String::new();
+    if !earlier.is_empty() {
+        doubt += &format!(" Runs by themselves: {}.", names(&mut earlier.iter()));
+    }
+    if outcomes.iter().chain(earlier).any(|o| !o.valid) {
+        let invalid = names(&mut outcomes.iter().chain(earlier).filter(|o| !o.valid));
+        doubt += &format!(" Not valid, and judging nothing: {invalid} (the reasons are in their reports).");
+    }
     device.map_or_else(
         || format!("`{command}`: nothing was measured."),
         |d| {
