@@ -217,7 +217,7 @@ fn tcp_goes_through_both_channels_in_both_families_and_status_tells_how_much_ove
 #[ignore = "needs network namespaces: cargo xtask test"]
 fn either_channel_may_be_pulled_in_mid_transfer_and_put_back() {
     let Some(scene) = Scene::new("pkt-state") else { return };
-    for (n, channel) in ["fast", "fat"].into_iter().enumerate() {
+    for (n, channel) in ["fat", "fast"].into_iter().enumerate() {
         let transfer = scene.fetch(SERVER, "p");
         Clock::new().sleep(Duration::from_millis(300));
         scene.plug(channel, "down");

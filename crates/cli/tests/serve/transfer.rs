@@ -129,9 +129,10 @@ fn a_server_that_is_to_end_finishes_what_it_has_begun() {
         let to = server.scratch.path("f");
         let mut get = server.scratch.command(HEADSTART);
         get.args(["get", "--http", version, "--ca", &cert, "-q", "-o"]).arg(&to).arg(url);
-        let get = get.spawn().unwrap();
+        let mut get = get.spawn().unwrap();
         let came = |name: &str| std::fs::metadata(server.scratch.path(name)).is_ok_and(|found| found.len() > 0);
-        until("something has come", || came("f.part") || came("f"));
+        // Who ends before that says why.
+        until("something has come", || came("f.part") || came("f") || get.try_wait().unwrap().is_some());
         server.end();
         let ended = crate::scene::Ended::of(get.wait_with_output().unwrap());
         assert!(ended.code == Some(0) && std::fs::read(&to).unwrap() == served, "HTTP/{version}: {ended:?}");

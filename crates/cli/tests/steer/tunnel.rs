@@ -37,7 +37,7 @@ inside!(curl_goes_through_both_channels_and_status_tells_how_much_over_each, || 
 inside!(either_channel_may_be_pulled_in_mid_transfer_and_put_back, || {
     let Some(mut scene) = Scene::new() else { return };
     scene.up("pkt-state", &[]);
-    for (n, channel) in ["fast", "fat"].into_iter().enumerate() {
+    for (n, channel) in ["fat", "fast"].into_iter().enumerate() {
         let transfer = scene.fetch("/slow");
         Clock::new().sleep(Duration::from_millis(300));
         scene.plug(channel, false);
