@@ -1,13 +1,13 @@
 //! The lab's namespaces, with the kernel's own TCP and real packets.
 //!
-//! Every test runs inside: it starts this program again in fresh namespaces (`Entry`), with itself as the only test.
+//! Every test runs inside: it starts this program again in fresh namespaces (`inside`), with itself as the only test.
 //! Nothing is sent outside namespaces made here. Lower bounds of times hold on any machine; upper bounds are not tested.
 #![forbid(unsafe_code)]
 
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use headstart_io::sys::tcp_info::tcp_info;
-use headstart_lab::netns::{DNS_V4, DNS_V6, Entered, Entry, Network, PortKind, Settings, default_world};
+use headstart_lab::netns::{DNS_V4, DNS_V6, Network, PortKind, Settings, default_world, inside};
 use headstart_lab::world::{Change, Event, Fate, Reply, Resolver, Site, When, World};
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
@@ -20,16 +20,6 @@ const LINK: &str = "rate=100mbit,delay=15ms";
 const RTT: Duration = Duration::from_millis(30);
 /// Far longer than any answer takes: waiting it out means that none came.
 const LONG: Duration = Duration::from_secs(20);
-
-/// Runs `body` inside namespaces, in a process of its own. `test` is the name of the calling test.
-fn inside(test: &str, body: impl FnOnce()) {
-    match Entry::with_arguments(alone(test)).enter() {
-        Ok(Entered::Inside) => body(),
-        Ok(Entered::Ended(0)) => {}
-        Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),
-        Err(e) => panic!("{e}"),
-    }
-}
 
 /// Arguments that make this program run one test.
 fn alone(test: &str) -> [&str; 5] {

@@ -1,7 +1,7 @@
 //! What the emulator writes down: a line a packet, and a capture that other programs can open.
 #![forbid(unsafe_code)]
 
-use headstart_lab::netns::{Certificate, Entered, Entry, Network, PortKind, Settings, default_world};
+use headstart_lab::netns::{Certificate, Network, PortKind, Settings, default_world, inside};
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use std::collections::BTreeMap;
@@ -13,16 +13,6 @@ use std::process::Command;
 /// Fast enough for super-packets, which are recorded as the segments that they stand for.
 const LINK: &str = "rate=800mbit,delay=2ms,loss=2%,queue=100p";
 const BODY: usize = 400_000;
-
-fn inside(test: &str, body: impl FnOnce()) {
-    let alone = [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"];
-    match Entry::with_arguments(alone).enter() {
-        Ok(Entered::Inside) => body(),
-        Ok(Entered::Ended(0)) => {}
-        Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),
-        Err(e) => panic!("{e}"),
-    }
-}
 
 /// Downloads something over a link that is recorded; the emulator's account.
 fn recorded(settings: &Settings) -> Certificate {

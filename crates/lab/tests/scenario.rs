@@ -4,18 +4,9 @@
 #![forbid(unsafe_code)]
 
 use headstart_core::time::Duration;
-use headstart_lab::netns::{Entered, Entry, Nodes};
+use headstart_lab::netns::{Nodes, inside};
 use headstart_lab::scenario::{Scenario, real_time, virtual_time};
 use std::process::Command;
-
-fn inside(test: &str, body: impl FnOnce()) {
-    match Entry::with_arguments([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]).enter() {
-        Ok(Entered::Inside) => body(),
-        Ok(Entered::Ended(0)) => {}
-        Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),
-        Err(e) => panic!("{e}"),
-    }
-}
 
 /// A client and a server with a router between, and a shorter way for IPv6 that loses every tenth packet.
 const TEXT: &str = "

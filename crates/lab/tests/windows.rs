@@ -3,18 +3,7 @@
 #![forbid(unsafe_code)]
 
 use headstart_lab::experiment::{self, Context, Outcome, Row, Speeds};
-use headstart_lab::netns::{Entered, Entry};
-
-/// Runs `body` inside namespaces, in a process of its own. `test` is the name of the calling test.
-fn inside(test: &str, body: impl FnOnce()) {
-    let alone = [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"];
-    match Entry::with_arguments(alone).enter() {
-        Ok(Entered::Inside) => body(),
-        Ok(Entered::Ended(0)) => {}
-        Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),
-        Err(e) => panic!("{e}"),
-    }
-}
+use headstart_lab::netns::inside;
 
 fn run(experiment: &str, condition: &str) -> Outcome {
     let conditions = Some(vec![condition.to_owned()]);

@@ -2,7 +2,7 @@
 
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
-use headstart_lab::netns::{Entered, Entry};
+pub use headstart_lab::inside;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,30 +11,6 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// The command under test.
 pub const HEADSTART: &str = env!("CARGO_BIN_EXE_headstart");
-
-/// Runs `body` inside namespaces, in a process of its own. `test` is the path of the calling test.
-pub fn enter(test: &str, body: impl FnOnce()) {
-    let alone = [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"];
-    match Entry::with_arguments(alone).enter() {
-        Ok(Entered::Inside) => body(),
-        Ok(Entered::Ended(0)) => {}
-        Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),
-        Err(e) => panic!("{e}"),
-    }
-}
-
-/// A test that runs inside: its name is all that the inner process needs to find it.
-macro_rules! inside {
-    ($name:ident, $body:expr) => {
-        #[test]
-        #[ignore = "needs network namespaces: cargo xtask test"]
-        fn $name() {
-            let module = module_path!().split_once("::").map_or("", |(_, module)| module);
-            crate::scene::enter(&format!("{module}::{}", stringify!($name)), $body);
-        }
-    };
-}
-pub(crate) use inside;
 
 /// A folder of one test, gone with it, with a key for a relay and one for its client.
 pub struct Folder(PathBuf);

@@ -2,7 +2,8 @@
 
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
-use headstart_lab::netns::{Entered, Entry, Network, default_world};
+pub use headstart_lab::inside;
+use headstart_lab::netns::{Network, default_world};
 use headstart_lab::world::{Fate, Reply, Site, World};
 use serde_json::Value;
 use std::cell::Cell;
@@ -18,31 +19,6 @@ const LINK: &str = "rate=100mbit,delay=5ms";
 /// Names that programs must not find in their environment, or they would not talk to the lab.
 const PROXIES: [&str; 8] =
     ["http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
-
-/// Runs `body` inside namespaces, in a process of its own. `test` is the path of the calling test.
-pub fn enter(test: &str, body: impl FnOnce()) {
-    let alone = [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"];
-    match Entry::with_arguments(alone).enter() {
-        Ok(Entered::Inside) => body(),
-        Ok(Entered::Ended(0)) => {}
-        Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),
-        Err(e) => panic!("{e}"),
-    }
-}
-
-/// A test that runs inside: its name is all that the inner process needs to find it.
-macro_rules! inside {
-    ($name:ident, $body:expr) => {
-        #[test]
-        #[ignore = "needs network namespaces: cargo xtask test"]
-        fn $name() {
-            // The crate's own name is not part of a test's.
-            let module = module_path!().split_once("::").map_or("", |(_, module)| module);
-            crate::lab::enter(&format!("{module}::{}", stringify!($name)), $body);
-        }
-    };
-}
-pub(crate) use inside;
 
 /// A folder of one test, gone with it. Its path is short and plain enough for sockets and preloads.
 pub struct Scratch(PathBuf);

@@ -5,7 +5,7 @@ use headstart_io::clock::Clock;
 use headstart_io::steer::keys::SecretKey;
 use headstart_io::sys::netlink::{LOOPBACK, Netlink, VethEnd};
 use headstart_io::sys::netns::NetNs;
-use headstart_lab::netns::{Entered, Entry};
+pub use headstart_lab::inside;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -20,30 +20,6 @@ pub const HEADSTART: &str = env!("CARGO_BIN_EXE_headstart");
 pub const SERVER: &str = "203.0.113.80:80";
 /// Bytes of what it serves.
 pub const BODY: usize = 3_000_000;
-
-/// Runs `body` inside namespaces, in a process of its own. `test` is the path of the calling test.
-pub fn enter(test: &str, body: impl FnOnce()) {
-    let alone = [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"];
-    match Entry::with_arguments(alone).enter() {
-        Ok(Entered::Inside) => body(),
-        Ok(Entered::Ended(0)) => {}
-        Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),
-        Err(e) => panic!("{e}"),
-    }
-}
-
-/// A test that runs inside: its name is all that the inner process needs to find it.
-macro_rules! inside {
-    ($name:ident, $body:expr) => {
-        #[test]
-        #[ignore = "needs network namespaces: cargo xtask test"]
-        fn $name() {
-            let module = module_path!().split_once("::").map_or("", |(_, module)| module);
-            crate::scene::enter(&format!("{module}::{}", stringify!($name)), $body);
-        }
-    };
-}
-pub(crate) use inside;
 
 /// See the module.
 pub struct Scene {

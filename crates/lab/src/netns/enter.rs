@@ -98,6 +98,35 @@ impl Entry {
     }
 }
 
+/// For tests: runs `body` inside, in a process of its own. `test` is the path of the calling test within its program.
+///
+/// # Panics
+///
+/// If there are no namespaces to be had, or the test failed inside.
+pub fn inside(test: &str, body: impl FnOnce()) {
+    let alone = [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"];
+    match Entry::with_arguments(alone).enter() {
+        Ok(Entered::Inside) => body(),
+        Ok(Entered::Ended(0)) => {}
+        Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// A test that runs [`inside`](crate::netns::inside): its name is all that the inner process needs to find it.
+#[macro_export]
+macro_rules! inside {
+    ($name:ident, $body:expr) => {
+        #[test]
+        #[ignore = "needs network namespaces: cargo xtask test"]
+        fn $name() {
+            // The crate's own name is not part of a test's.
+            let module = module_path!().split_once("::").map_or(String::new(), |(_, module)| format!("{module}::"));
+            $crate::netns::inside(&format!("{module}{}", stringify!($name)), $body);
+        }
+    };
+}
+
 fn read_sysctl(name: &str) -> Option<String> {
     let path = format!("/proc/sys/{}", name.replace('.', "/"));
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())

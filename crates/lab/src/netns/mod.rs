@@ -25,7 +25,7 @@ mod worker;
 
 pub use addressing::{Block, DNS_V4, DNS_V6, MOST_DNS_SERVERS, NotABlock, dns_server};
 pub use certificate::{Certificate, Drops, Lateness};
-pub use enter::{Entered, Entry};
+pub use enter::{Entered, Entry, inside};
 pub use nodes::{Nodes, on_node};
 pub use settings::{PortKind, Settings, UnknownPortKind};
 pub use shell::{default_world, run_command, shell, shell_with};

@@ -8,7 +8,7 @@ mod recorder;
 
 use headstart_lab::browser::{BrowserError, Chromium};
 use headstart_lab::condition::page::Families;
-use headstart_lab::netns::{Entered, Entry};
+use headstart_lab::netns::inside;
 use headstart_lab::page::recording::{self, Exchange};
 use headstart_lab::page::{Dependency, Page, Protocol, content, synthetic};
 use headstart_lab::server::recorder::roots_of;
@@ -19,17 +19,6 @@ use std::path::Path;
 use std::process::Command;
 
 const LINK: &str = "rate=100mbit,delay=5ms";
-
-/// Runs `body` inside namespaces, in a process of its own. `test` is the name of the calling test.
-fn inside(test: &str, body: impl FnOnce()) {
-    let alone = [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"];
-    match Entry::with_arguments(alone).enter() {
-        Ok(Entered::Inside) => body(),
-        Ok(Entered::Ended(0)) => {}
-        Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),
-        Err(e) => panic!("{e}"),
-    }
-}
 
 /// A page of the generator that is not large, all of it over `protocol`.
 fn small(protocol: Protocol) -> Page {
