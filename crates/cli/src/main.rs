@@ -26,7 +26,7 @@ mod steer;
 mod supervise;
 mod trace;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, FromArgMatches, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -103,8 +103,18 @@ enum Verb {
     Client(client::Args),
 }
 
+/// The arguments of a plain `headstart run`. Every program waits for it: to describe all other verbs first takes longer than
+/// everything else that it does. What is not understood is left to [`Cli`], which knows how to say so.
+fn run_alone() -> Option<run::Args> {
+    let words = || std::env::args_os().skip(1);
+    words().next().filter(|verb| verb == "run")?;
+    let command = run::Args::augment_args(clap::Command::new("run"));
+    run::Args::from_arg_matches(&command.try_get_matches_from(words()).ok()?).ok()
+}
+
 fn main() -> ExitCode {
-    let Cli { config, verb } = Cli::parse();
+    let alone = run_alone().map(|args| Cli { config: None, verb: Verb::Run(args) });
+    let Cli { config, verb } = alone.unwrap_or_else(Cli::parse);
     let named = config.as_deref();
     let result = match verb {
         Verb::Run(args) => run::run(args, named),
