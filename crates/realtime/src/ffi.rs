@@ -1,4 +1,5 @@
-//! The C interface: `include/headstart_realtime.h`. Calls wait, as in [`crate::blocking`].
+//! The C interface, of which cbindgen makes `include/headstart_realtime.h` (`tests/header.rs`). Calls wait, as in
+//! [`crate::blocking`].
 //!
 //! A pointer that C gives is taken at its word only as far as the header promises; null is always an error, never a crash. No
 //! panic crosses into C: nothing here panics on what C can do right, and the release profile's unwinding stops at `extern "C"`
@@ -9,6 +10,18 @@ use crate::session::Config;
 use headstart_core::realtime::{Kind, Sent};
 use std::ffi::{CStr, c_char, c_int};
 use std::time::Duration;
+
+/// A kind of lane: the newest value of each key.
+pub const HS_LATEST: u8 = 1;
+/// A kind of lane: each message once, as soon as it comes.
+pub const HS_EVENT: u8 = 2;
+/// A kind of lane: each message once and in order.
+pub const HS_ORDERED: u8 = 3;
+const _: () = assert!(
+    HS_LATEST as u64 == Kind::Latest.code()
+        && HS_EVENT as u64 == Kind::Event.code()
+        && HS_ORDERED as u64 == Kind::Ordered.code()
+);
 
 /// What a call returns when it did not work.
 const FAILED: c_int = -1;
@@ -83,8 +96,8 @@ pub unsafe extern "C" fn hs_listener_close(listener: *mut Listener) {
     }
 }
 
-/// Sends `len` bytes on a lane of a kind (1 latest, 2 event, 3 ordered), waiting while too many messages are on their way.
-/// 0: taken, 1: taken in place of an older value, -1: not taken.
+/// Sends `len` bytes on a lane (0 to 63) of a kind (`HS_LATEST`, `HS_EVENT`, `HS_ORDERED`), waiting while too many messages
+/// are on their way. 0: taken, 1: taken in place of an older value, -1: not taken.
 ///
 /// # Safety
 /// `session` is null or a session that is not closed; `bytes` points to `len` bytes.
