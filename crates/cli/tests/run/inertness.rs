@@ -6,8 +6,12 @@ use crate::lab::{Ended, Lab, compiled, inside};
 /// One behaviour of `inert.c`, bare and through headstart: what both printed is the same. `None` without a compiler.
 fn same(behaviour: &str) -> Option<Ended> {
     let lab = Lab::new();
-    // Lookups fill a program of their own.
-    let source = if behaviour == "lookups" { "lookups.c" } else { "inert.c" };
+    // Lookups fill a program of their own, and so do crowds.
+    let source = match behaviour {
+        "lookups" => "lookups.c",
+        "flood" | "passed" => "crowd.c",
+        _ => "inert.c",
+    };
     let program = compiled(&lab.scratch, source, &[])?;
     let words = [program.to_str().unwrap(), behaviour];
     let bare = lab.bare(&words);
@@ -66,6 +70,12 @@ inside!(a_socket_from_before_a_fork_is_connected_in_both_processes, || {
     same("fork_with_socket");
 });
 inside!(sixteen_threads_connect_fifty_times_each, || accelerated("threads", 400));
+inside!(twenty_thousand_connects_of_four_processes_end_as_ever, || {
+    same("flood");
+});
+inside!(a_socket_that_was_passed_on_is_connected_for_all_who_hold_it, || {
+    same("passed");
+});
 inside!(closing_every_descriptor_before_connecting_loses_nothing, || accelerated("closefrom_before", 1));
 inside!(a_non_blocking_connect_becomes_writable_and_tells_no_error, || {
     same("nonblocking");
