@@ -3,10 +3,13 @@
 //! After ROHC (RFC 5795) in its thought, not in its bytes. A *context* is a packet that went whole; later packets of its flow
 //! say where they differ from it: numbers, window, timestamps. Differences are to the context and not to the packet before,
 //! so that a lost packet spoils no other one; a lost context spoils those that lean on it until the other end has said so
-//! ([`Compressor::forget`]), and contexts are renewed now and then in any case, soon at first. A packet comes out as it went in, to the bit. Only plain TCP with timestamps is compressed, the rest goes as it
-//! is. What never happens here: a packet whose IPv4 checksum is not right is compressed.
+//! ([`Compressor::forget`]), and contexts are renewed now and then in any case, soon at first. A packet comes out as it went
+//! in, to the bit. Only plain TCP with timestamps is compressed, the rest goes as it is. What never happens here: a packet
+//! whose IPv4 checksum is not right is compressed.
 
 use super::flow::FlowKey;
+use crate::wire::ip::TCP;
+use crate::wire::ip::tcp::Flags;
 
 /// Contexts: as many as their number's byte can name.
 const CONTEXTS: usize = 256;
@@ -15,12 +18,11 @@ const RENEWED_AT: [u32; 3] = [1, 4, 16];
 const RENEWED_EVERY: u32 = 64;
 /// Headers with timestamps: of IPv4, of IPv6.
 const HEADERS: [usize; 2] = [52, 72];
-const TCP: u8 = 6;
 /// SYN, RST, URG: nothing of these is compressed.
-const UNUSUAL: u8 = 2 | 4 | 32;
+const UNUSUAL: u8 = Flags::SYN.0 | Flags::RST.0 | Flags::URG.0;
 
-/// Bytes that a packet of TCP is shorter by, of IPv4 and of IPv6: of a stream of acknowledgements, as the test beside it measures. For
-/// those who count bytes without having any.
+/// Bytes that a packet of TCP is shorter by, of IPv4 and of IPv6: of a stream of acknowledgements, as the test beside it
+/// measures. For those who count bytes without having any.
 pub const SAVED: [usize; 2] = [37, 57];
 
 /// What went whole.
@@ -293,7 +295,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ACK: u8 = 16;
+    const ACK: u8 = Flags::ACK.0;
 
     fn packet(v6: bool, seq: u32, ack: u32, stamps: (u32, u32), payload: &[u8]) -> Vec<u8> {
         let mut p = tcp(v6, false, ACK, (seq, ack), stamps, payload);

@@ -5,17 +5,13 @@
 
 use super::channel::Channel;
 use super::flow::FlowKey;
+use crate::wire::ip::tcp::Flags;
+use crate::wire::ip::{TCP, UDP};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 const DNS_PORT: u16 = 53;
 const TLS_PORTS: [u16; 2] = [443, 853];
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const ACK: u8 = 16;
 
 /// What a packet is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,13 +110,13 @@ impl Facts {
             facts.payload = rest.len().saturating_sub(8);
         } else if let Some(header) = rest.get(..20) {
             facts.payload = rest.len().checked_sub(usize::from(header[12] >> 4) * 4)?;
-            let flags = header[13];
+            let flags = Flags(header[13]);
             let number = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
-            facts.ack = (flags & ACK != 0).then_some(number);
+            facts.ack = flags.has(Flags::ACK).then_some(number);
             facts.kind = match () {
-                () if flags & SYN != 0 => Kind::Open,
+                () if flags.has(Flags::SYN) => Kind::Open,
                 () if facts.payload > 0 => Kind::Data,
-                () if flags & (FIN | RST) != 0 => Kind::Close,
+                () if flags.has(Flags::FIN) || flags.has(Flags::RST) => Kind::Close,
                 () => Kind::Ack,
             };
         }
@@ -154,6 +150,9 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     const KEYS: (u64, u64) = (1, 2);
+    const FIN: u8 = Flags::FIN.0;
+    const SYN: u8 = Flags::SYN.0;
+    const ACK: u8 = Flags::ACK.0;
 
     /// A TCP packet with timestamps from host 1, port 40000, to host 2, port 443, or back.
     pub fn tcp(v6: bool, back: bool, flags: u8, (seq, ack): (u32, u32), stamps: (u32, u32), payload: &[u8]) -> Vec<u8> {

@@ -3,15 +3,10 @@
 //! RFC 791, RFC 8200, RFC 9293. Fragments and IPv6 extension headers are left alone. Checksums are computed in full, so that
 //! it does not matter what the sender left to its network card.
 
+use crate::wire::ip::TCP;
+use crate::wire::ip::tcp::Flags;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
-
-const TCP: u8 = 6;
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const ACK: u8 = 16;
-const URG: u8 = 32;
 
 /// One direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +39,7 @@ pub struct Segment {
     pub payload: Range<usize>,
     /// Where its TCP header begins.
     tcp: usize,
-    flags: u8,
+    flags: Flags,
 }
 
 impl Segment {
@@ -86,12 +81,12 @@ impl Segment {
         }
         let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let flags = header[13];
+        let flags = Flags(header[13]);
         Some(Self {
             flow: Flow { from: (from, port(0)), to: (to, port(2)) },
             seq: word(4),
-            ack: (flags & ACK != 0).then(|| word(8)),
-            urgent: flags & URG != 0,
+            ack: flags.has(Flags::ACK).then(|| word(8)),
+            urgent: flags.has(Flags::URG),
             payload: start..end,
             tcp,
             flags,
@@ -100,7 +95,7 @@ impl Segment {
 
     /// Whether it opens, closes or resets its stream.
     pub fn begins_or_ends(&self) -> bool {
-        self.flags & (SYN | FIN | RST) != 0
+        [Flags::SYN, Flags::FIN, Flags::RST].iter().any(|flag| self.flags.has(*flag))
     }
 }
 
@@ -180,7 +175,7 @@ mod tests {
         p.extend_from_slice(&to.to_be_bytes());
         p.extend_from_slice(&seq.to_be_bytes());
         p.extend_from_slice(&ack.to_be_bytes());
-        p.extend_from_slice(&[0x80, ACK | 8, 1, 0, 0, 0, 0, 0]);
+        p.extend_from_slice(&[0x80, (Flags::ACK | Flags::PSH).0, 1, 0, 0, 0, 0, 0]);
         p.extend_from_slice(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
         p.extend_from_slice(payload);
         checksums(&mut p, tcp);
