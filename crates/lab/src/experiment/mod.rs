@@ -22,6 +22,7 @@ mod steer;
 mod stopwatch;
 mod target;
 pub mod tcp_slowness;
+mod together;
 mod verdict;
 mod waterfall;
 mod window;
@@ -59,6 +60,7 @@ pub const ALL: &[Entry] = &[
     steer::object::ENTRY,
     steer::sweep::ENTRY,
     steer::clicks::ENTRY,
+    together::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,
