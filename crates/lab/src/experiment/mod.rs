@@ -10,6 +10,7 @@ pub mod connect_faults;
 pub mod connect_model;
 pub mod connect_overhead;
 pub mod connect_programs;
+mod device_day;
 pub mod emulator;
 pub mod interposition;
 pub mod measure;
@@ -61,6 +62,7 @@ pub const ALL: &[Entry] = &[
     steer::sweep::ENTRY,
     steer::clicks::ENTRY,
     together::ENTRY,
+    device_day::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,
