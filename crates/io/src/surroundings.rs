@@ -1,7 +1,7 @@
 //! What tells the network that this host is on from others, read from the kernel; what it means is
 //! [`headstart_core::path::identity`]'s business. Nothing is sent.
 
-use crate::sys::netlink::{Netlink, NetlinkError};
+use crate::sys::netlink::{Netlink, NetlinkError, Route};
 use headstart_core::path::identity::{Surroundings, WayOut, prefix};
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,16 +15,24 @@ const FAR: [IpAddr; 2] = [
 /// Looks around in the network namespace of the calling thread; `servers` are its DNS servers.
 pub fn look(servers: &[SocketAddr]) -> Result<Surroundings, NetlinkError> {
     let mut netlink = Netlink::open()?;
-    Ok(Surroundings {
-        v4: way_out(&mut netlink, FAR[0])?,
-        v6: way_out(&mut netlink, FAR[1])?,
-        ssid: None,
-        servers: servers.iter().map(SocketAddr::ip).collect(),
-    })
+    let ways = FAR.map(|far| netlink.route_to(far));
+    let mut below = Vec::new();
+    // A way out without a router is a tunnel, or a wire to somebody: what lies below it makes the difference.
+    if ways.iter().any(|way| matches!(way, Ok(Some(route)) if route.gateway.is_none())) {
+        for far in FAR {
+            for router in netlink.routers(far)? {
+                below.push(described(&mut netlink, router)?);
+            }
+        }
+    }
+    let mut way_out =
+        |way: Result<Option<Route>, NetlinkError>| way?.map(|route| described(&mut netlink, route)).transpose();
+    let [v4, v6] = ways;
+    let (v4, v6) = (way_out(v4)?, way_out(v6)?);
+    Ok(Surroundings { v4, v6, below, ssid: None, servers: servers.iter().map(SocketAddr::ip).collect() })
 }
 
-fn way_out(netlink: &mut Netlink, far: IpAddr) -> Result<Option<WayOut>, NetlinkError> {
-    let Some(route) = netlink.route_to(far)? else { return Ok(None) };
+fn described(netlink: &mut Netlink, route: Route) -> Result<WayOut, NetlinkError> {
     let hardware = match route.gateway {
         Some(gateway) => netlink.hardware_of(route.interface, gateway)?,
         None => None,
@@ -34,7 +42,7 @@ fn way_out(netlink: &mut Netlink, far: IpAddr) -> Result<Option<WayOut>, Netlink
         None => None,
     };
     let prefix = route.source.zip(length).map(|(source, length)| (prefix(source, length), length));
-    Ok(Some(WayOut { gateway: route.gateway, hardware, prefix, source: route.source }))
+    Ok(WayOut { gateway: route.gateway, hardware, prefix, source: route.source })
 }
 
 #[cfg(test)]
@@ -50,6 +58,43 @@ mod tests {
         let servers = [SocketAddr::from(([192, 0, 2, 53], 53))];
         let seen = look(&servers).unwrap();
         assert_eq!(seen.servers, [servers[0].ip()]);
+    }
+
+    #[test]
+    #[ignore = "needs network namespaces: cargo xtask test"]
+    fn a_tunnel_over_another_router_is_another_network() {
+        let Ok(here) = NetNs::create() else { return eprintln!("skipped: no network namespaces for this user") };
+        let there = NetNs::create().unwrap();
+        here.run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            for (n, [one, two]) in [["one", "two"], ["three", "four"]].into_iter().enumerate() {
+                let end = |name, last, ns| VethEnd { name, mac: [2, 0, 0, 0, n as u8, last], ns };
+                netlink.veth(end(one, 1, &here), end(two, 2, &there)).unwrap();
+                let index = netlink.index(one).unwrap();
+                netlink.up(index).unwrap();
+                netlink.address(index, [192, 0, 2 + n as u8, 1].into(), 24).unwrap();
+            }
+            netlink.up(LOOPBACK).unwrap();
+            let index = |netlink: &mut Netlink, name: &str| netlink.index(name).unwrap();
+            let (first, second) = (index(&mut netlink, "one"), index(&mut netlink, "three"));
+            let all = IpAddr::from([0, 0, 0, 0]);
+            let routers = [IpAddr::from([192, 0, 2, 9]), IpAddr::from([192, 0, 3, 9])];
+            netlink.route(all, 0, Via::Gateway(routers[0], first)).unwrap();
+            let direct = look(&[]).unwrap();
+            assert_eq!(direct.below, []);
+            // A tunnel takes everything by two halves, as ours does; its interface may as well be a wire here.
+            for half in [IpAddr::from([0, 0, 0, 0]), IpAddr::from([128, 0, 0, 0])] {
+                netlink.route(half, 1, Via::Interface(second)).unwrap();
+            }
+            let over_one = look(&[]).unwrap();
+            assert_eq!(over_one.below.len(), 1, "{over_one:?}");
+            netlink.route(all, 0, Via::Gateway(routers[1], second)).unwrap();
+            let over_other = look(&[]).unwrap();
+            assert_eq!(over_other.v4, over_one.v4, "the tunnel is the same");
+            let names = [direct.network(), over_one.network(), over_other.network()];
+            assert!(names[0] != names[1] && names[1] != names[2] && names[0] != names[2], "{names:?}");
+        })
+        .unwrap();
     }
 
     #[test]

@@ -58,6 +58,16 @@ pub fn windows(remembered: &[Remembered], bounds: &Bounds) -> Vec<Window> {
     windows
 }
 
+/// Leaves out what was learned over another path than the one that connections take now: over a tunnel, or before it, or from
+/// an address that the host has left. `source` is the address that a connection to a peer would come from now; what it does
+/// not know stays.
+pub fn of_this_path(remembered: &mut Vec<Remembered>, mut source: impl FnMut(IpAddr) -> Option<IpAddr>) {
+    remembered.retain(|memory| match memory.source {
+        Some(then) => source(memory.peer).is_none_or(|now| now == then),
+        None => true,
+    });
+}
+
 /// The route of the main table that packets to `peer` take: the longest prefix, then the least metric, as the kernel
 /// chooses. None if there is none, if somebody has given it an initial window already, or if the peer is this host itself,
 /// whose connections to itself the kernel remembers too.
@@ -79,7 +89,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds { most: 32, share: 0.5, oldest: Duration::from_secs(3600), peers: 3 };
 
     fn memory(last: u8, age: u64, window: u32) -> Remembered {
-        Remembered { peer: [192, 0, 2, last].into(), age: Duration::from_secs(age), window: Some(window) }
+        Remembered { peer: [192, 0, 2, last].into(), source: None, age: Duration::from_secs(age), window: Some(window) }
     }
 
     fn segments(remembered: &[Remembered]) -> Vec<(u8, u32)> {
@@ -97,6 +107,25 @@ mod tests {
         assert_eq!(segments(&[memory(1, 0, 20), memory(2, 0, 3)]), []);
         let unknown = Remembered { window: None, ..memory(1, 0, 0) };
         assert_eq!(segments(&[unknown]), []);
+    }
+
+    #[test]
+    fn what_was_learned_over_a_tunnel_says_nothing_of_the_way_without_it() {
+        let from = |last: u8, source: [u8; 4]| Remembered { source: Some(source.into()), ..memory(last, 0, 60) };
+        let (wire, tunnel) = ([192, 0, 2, 200], [10, 77, 0, 2]);
+        let all = vec![from(1, wire), from(1, tunnel), from(2, tunnel), memory(3, 0, 60), from(4, wire)];
+        let left = |now: [u8; 4], of_fourth: Option<IpAddr>| {
+            let mut all = all.clone();
+            let fourth = IpAddr::from([192, 0, 2, 4]);
+            of_this_path(&mut all, |peer| if peer == fourth { of_fourth } else { Some(now.into()) });
+            all
+        };
+        assert_eq!(
+            left(wire, None),
+            [all[0], all[2 + 1], all[4]],
+            "what the kernel cannot say is not held against a memory"
+        );
+        assert_eq!(left(tunnel, Some(tunnel.into())), [all[1], all[2], all[3]]);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! or do not exist (tunnels), the routers' own addresses and the prefix that the host has been given there; the name of
 //! the wireless network; the DNS servers that it is to ask, since another server may give other answers. What does not
 //! make a network: the host's own address (leases and temporary addresses change), or a family that comes later than
-//! the other from the same router.
+//! the other from the same router. A tunnel is another network over each set of routers below it: it carries what these
+//! carry.
 
 use super::NetworkId;
 use siphasher::sip::SipHasher24;
@@ -38,6 +39,8 @@ pub struct Surroundings {
     pub ssid: Option<Vec<u8>>,
     /// The DNS servers, in the order in which they are asked.
     pub servers: Vec<IpAddr>,
+    /// Where a way out without a router is a tunnel: the ways out that its own packets may take, its channels among them.
+    pub below: Vec<WayOut>,
 }
 
 impl Surroundings {
@@ -59,22 +62,26 @@ impl Surroundings {
     /// Whether this is what `earlier` was, only known better: a router has been heard whose hardware address was not known,
     /// the wireless network has told its name. Everything that was known still holds.
     pub fn refines(&self, earlier: &Self) -> bool {
+        let same = |now: &WayOut, then: &WayOut| {
+            (now.gateway, now.prefix, now.source) == (then.gateway, then.prefix, then.source)
+                && (then.hardware.is_none() || now.hardware == then.hardware)
+        };
         let way = |now: &Option<WayOut>, then: &Option<WayOut>| match (now, then) {
-            (Some(now), Some(then)) => {
-                (now.gateway, now.prefix, now.source) == (then.gateway, then.prefix, then.source)
-                    && (then.hardware.is_none() || now.hardware == then.hardware)
-            }
+            (Some(now), Some(then)) => same(now, then),
             (now, then) => now.is_none() && then.is_none(),
         };
+        let below = self.below.len() == earlier.below.len()
+            && self.below.iter().zip(&earlier.below).all(|(now, then)| same(now, then));
         way(&self.v4, &earlier.v4)
             && way(&self.v6, &earlier.v6)
+            && below
             && self.servers == earlier.servers
             && (earlier.ssid.is_none() || self.ssid == earlier.ssid)
     }
 
     /// What is known of the routers, without order and without repetition: one router often serves both families.
     fn marks(&self) -> BTreeSet<Vec<u8>> {
-        let ways = || [&self.v4, &self.v6].into_iter().flatten();
+        let ways = || [&self.v4, &self.v6].into_iter().flatten().chain(&self.below);
         let heard = ways().any(|way| way.hardware.is_some());
         let mark = |way: &WayOut| match (way.hardware, way.gateway) {
             (Some(hardware), _) => Some([b"hardware".as_slice(), &hardware].concat()),
@@ -176,6 +183,26 @@ mod tests {
         let v6 = way("fe80::1", Some(ROUTER), "2001:db8:1::23", 64);
         let on = Surroundings { v4: tunnel, v6: v6.clone(), ..home() };
         assert_ne!(on.network(), Surroundings { v6, ..home() }.network());
+    }
+
+    #[test]
+    fn the_same_tunnel_over_another_router_is_another_network_and_is_known_again_over_the_first() {
+        let inside =
+            || Some(WayOut { gateway: None, hardware: None, prefix: Some((ip("10.77.0.0"), 24)), source: None });
+        let over = |routers: &[(&str, u8)]| {
+            let below = routers.iter().map(|(gateway, last)| way(gateway, Some([2, 0, 0, 0, 0, *last]), gateway, 24));
+            Surroundings { v4: inside(), below: below.map(Option::unwrap).collect(), ..Surroundings::default() }
+        };
+        let [wlan, lte, both] =
+            [over(&[("192.168.1.1", 1)]), over(&[("100.64.0.1", 2)]), over(&[("192.168.1.1", 1), ("100.64.0.1", 2)])];
+        assert!(wlan.network() != lte.network() && both.network() != wlan.network() && both.network() != lte.network());
+        assert_eq!(both.network(), over(&[("100.64.0.1", 2), ("192.168.1.1", 1)]).network(), "in whatever order");
+        assert!(!lte.refines(&wlan) && !both.refines(&wlan) && both.refines(&both));
+        let direct = Surroundings {
+            v4: way("192.168.1.1", Some([2, 0, 0, 0, 0, 1]), "192.168.1.23", 24),
+            ..Surroundings::default()
+        };
+        assert_ne!(direct.network(), wlan.network(), "and none is the way without a tunnel");
     }
 
     #[test]

@@ -203,6 +203,11 @@ impl Route {
         self.attribute(rta::PRIORITY).and_then(Attribute::as_u32).unwrap_or(0)
     }
 
+    /// The interface that it leaves by, if it is one.
+    pub fn interface(&self) -> Option<u32> {
+        self.attribute(rta::OIF).and_then(Attribute::as_u32)
+    }
+
     /// The initial window that it asks for, in segments.
     pub fn initcwnd(&self) -> Option<u32> {
         find(&self.metrics(), INITCWND)?.as_u32()

@@ -25,6 +25,8 @@ const AGE: u16 = 3;
 const VALUES: u16 = 6;
 /// TCP_METRIC_CWND.
 const CWND: u16 = 3 + 1;
+/// TCP_METRICS_ATTR_SADDR_IPV4 and _IPV6.
+const SOURCE: [u16; 2] = [11, 12];
 /// Length of `struct genlmsghdr`.
 const HEADER: usize = 4;
 
@@ -33,6 +35,8 @@ const HEADER: usize = 4;
 pub struct Remembered {
     /// The peer.
     pub peer: IpAddr,
+    /// The address of ours that the connection came from, where the kernel tells.
+    pub source: Option<IpAddr>,
     /// How long ago a connection to it ended.
     pub age: Duration,
     /// The congestion window that was reached, in segments. Absent if no connection was long enough to tell.
@@ -48,7 +52,8 @@ impl Remembered {
         let values = find(VALUES).map(|nest| attributes(&nest.value)).transpose()?.unwrap_or_default();
         let window = values.iter().find(|value| value.kind() == CWND).and_then(Attribute::as_u32);
         let age = find(AGE).and_then(Attribute::as_u64).map_or(Duration::ZERO, Duration::from_millis);
-        Ok(Some(Self { peer: peer.to_canonical(), age, window: window.filter(|window| *window > 0) }))
+        let source = SOURCE.into_iter().find_map(find).and_then(Attribute::as_ip).map(|ip| ip.to_canonical());
+        Ok(Some(Self { peer: peer.to_canonical(), source, age, window: window.filter(|window| *window > 0) }))
     }
 }
 
@@ -78,8 +83,16 @@ mod tests {
             Attribute { raw_kind: 0x8000 | VALUES, value: values },
         ];
         let read = Remembered::decode(&message(&all)).unwrap().unwrap();
-        let expected = Remembered { peer: [203, 0, 113, 7].into(), age: Duration::from_millis(2500), window: Some(48) };
+        let expected = Remembered {
+            peer: [203, 0, 113, 7].into(),
+            source: None,
+            age: Duration::from_millis(2500),
+            window: Some(48),
+        };
         assert_eq!(read, expected);
+        let with_source = [&all[..], &[Attribute::new(SOURCE[0], [192, 0, 2, 1])]].concat();
+        let read = Remembered::decode(&message(&with_source)).unwrap().unwrap();
+        assert_eq!(read, Remembered { source: Some([192, 0, 2, 1].into()), ..expected });
         let short = Remembered::decode(&message(&all[..2])).unwrap().unwrap();
         assert_eq!(short.window, None);
         assert_eq!(Remembered::decode(&message(&[])), Ok(None));

@@ -5,6 +5,7 @@ use crate::host::change::Change;
 use crate::host::change::{route, rule};
 use crate::host::ledger::{Ledger, LedgerError};
 use crate::host::{Kernel, KernelError, Numbers, PROTOCOL};
+use crate::sys::netlink::Netlink;
 use headstart_core::cwnd::initcwnd::{self, Bounds};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::netlink::{AF_INET, AF_INET6, Route, Rule};
@@ -73,9 +74,17 @@ impl Windows {
     }
 
     fn look(&self, kernel: &mut Kernel) -> Result<Scene, KernelError> {
-        let windows = initcwnd::windows(&kernel.remembered()?, &self.bounds);
         let mut routes = kernel.routes(AF_INET)?;
         routes.extend(kernel.routes(AF_INET6)?);
+        let mut remembered = kernel.remembered()?;
+        // A kernel that does not say where a connection would come from says nothing against a memory.
+        if let Ok(mut netlink) = Netlink::open() {
+            initcwnd::of_this_path(&mut remembered, |peer| {
+                let interface = initcwnd::way_to(peer, &routes)?.interface()?;
+                netlink.source_by(interface, peer).ok().flatten()
+            });
+        }
+        let windows = initcwnd::windows(&remembered, &self.bounds);
         let narrowed = |window: &initcwnd::Window| {
             let way = initcwnd::way_to(window.peer, &routes)?;
             Some((window.peer, way.narrowed(window.peer, self.numbers.table, PROTOCOL, window.segments)))

@@ -181,7 +181,8 @@ impl Tunnel {
         for allowed in &config.allowed {
             for Prefix { address, bits } in halves(*allowed) {
                 if !config.addresses.iter().any(|own| own.network() == (Prefix { address, bits })) {
-                    netlink.route(address, bits, Via::Interface(index))?;
+                    // What the host had there would be gone after the tunnel.
+                    netlink.new_route(address, bits, Via::Interface(index))?;
                 }
             }
         }

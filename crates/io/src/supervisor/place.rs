@@ -52,7 +52,8 @@ impl Place {
         }
         let unheard = |way: &WayOut| way.gateway.is_some() && way.hardware.is_none();
         let Some(seen) = &self.seen else { return true };
-        let unheard = [&seen.v4, &seen.v6].into_iter().flatten().any(unheard) && self.looks > 0;
+        let ways = [&seen.v4, &seen.v6].into_iter().flatten().chain(&seen.below);
+        let unheard = ways.into_iter().any(unheard) && self.looks > 0;
         self.looks = self.looks.saturating_sub(u32::from(unheard));
         changed || unheard
     }
@@ -106,6 +107,7 @@ fn guess(servers: &[SocketAddr]) -> Surroundings {
         v4: way(SocketAddr::from(([192, 0, 2, 1], 9))),
         v6: way(SocketAddr::new(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]), 9)),
         ssid: None,
+        below: Vec::new(),
         servers: servers.iter().map(SocketAddr::ip).collect(),
     }
 }

@@ -10,6 +10,7 @@ pub mod connect_faults;
 pub mod connect_model;
 pub mod connect_overhead;
 pub mod connect_programs;
+mod device_day;
 pub mod emulator;
 pub mod interposition;
 pub mod measure;
@@ -22,6 +23,7 @@ mod steer;
 mod stopwatch;
 mod target;
 pub mod tcp_slowness;
+mod together;
 mod verdict;
 mod waterfall;
 mod window;
@@ -59,6 +61,8 @@ pub const ALL: &[Entry] = &[
     steer::object::ENTRY,
     steer::sweep::ENTRY,
     steer::clicks::ENTRY,
+    together::ENTRY,
+    device_day::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,

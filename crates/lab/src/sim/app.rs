@@ -186,7 +186,7 @@ impl AppHost {
                 self.input(Input::Attempt(AttemptId(socket), AttemptResult::Failed(errno)), granted);
             }
             // Nothing is said on these connections.
-            Some(Event::Segment(_)) => {}
+            Some(Event::Segment(_) | Event::Company(_)) => {}
             Some(Event::Connected { socket, .. } | Event::Failed { socket, .. }) => {
                 let connected = matches!(event, Some(Event::Connected { .. }));
                 let own = |p: &Pending| matches!(p.stage, Stage::Alone { socket: s, .. } if s == socket);

@@ -5,6 +5,7 @@
 //! packet carries the tunnel's headers, those of TCP are compressed on the fast channel, delays are probed with packets that
 //! use the channels, and the resequencer is there whatever the policy. What is not modelled: handshakes of the tunnel.
 
+use super::company::Carried;
 use super::packet::{Body, Packet};
 use crate::world::World;
 use headstart_core::machine::Machine;
@@ -89,7 +90,11 @@ pub(super) struct Channels {
     /// Channels that the questions under way are bound to.
     questions: HashMap<u64, Option<Channel>>,
     ready: VecDeque<(Instant, Way, Packet)>,
-    used: Instant,
+    /// The last packet, and the last probe that nobody was told of.
+    used: Option<Instant>,
+    probed: Option<Instant>,
+    /// Channels are probed as long as they are there.
+    at_rest: bool,
 }
 
 impl Channels {
@@ -133,8 +138,20 @@ impl Channels {
             bound_sites: steering.bound.clone(),
             questions: HashMap::new(),
             ready: VecDeque::new(),
-            used: Instant::ZERO,
+            used: None,
+            probed: None,
+            at_rest: false,
         })
+    }
+
+    /// Whether they are probed for ever; else a while after the last packet.
+    pub fn probe_at_rest(&mut self, at_rest: bool) {
+        self.at_rest = at_rest;
+    }
+
+    /// When the last probe was sent, if it was since the last question.
+    pub fn probed(&mut self) -> Option<Instant> {
+        self.probed.take()
     }
 
     /// What was decided, up and down.
@@ -155,7 +172,7 @@ impl Channels {
     /// A packet is to be sent; a drop is counted by its link.
     pub fn send(&mut self, now: Instant, way: Way, packet: Packet) {
         let facts = self.facts(&packet);
-        self.used = now;
+        self.used = Some(now);
         self.steerers[1 - way.index()].handle_input(now, Input::Seen(facts));
         self.steerers[way.index()].handle_input(now, Input::Packet(facts, packet));
         self.carry_out(now, way);
@@ -182,6 +199,11 @@ impl Channels {
                 let kind = if segment.data.is_some() { Kind::Data } else { Kind::Ack };
                 (segment.socket, kind, bound(&self.bound_addresses, &segment.peer))
             }
+            Body::Company(Carried::Call { .. }) => (u64::MAX - 1, Kind::Datagram, None),
+            Body::Company(Carried::Message { connection, segment, .. }) => {
+                let kind = if segment.len > 0 { Kind::Data } else { Kind::Ack };
+                (u64::MAX - 2 - u64::from(*connection), kind, None)
+            }
         };
         let mut facts = Facts {
             len: packet.bytes,
@@ -195,6 +217,11 @@ impl Channels {
                 facts.payload = segment.data.map_or(0, |d| d.len as usize);
                 let highest = segment.acknowledges.and_then(|ranges| ranges[0]).map_or(0, |(_, highest)| highest);
                 facts.ack = Some(highest as u32);
+            }
+            Body::Company(Carried::Call { .. }) => facts.payload = super::company::VOICE,
+            Body::Company(Carried::Message { segment, .. }) => {
+                facts.payload = segment.len;
+                facts.ack = Some(segment.ack as u32);
             }
             Body::Question { .. } | Body::Response { .. } => facts.payload = packet.bytes.saturating_sub(28),
             _ => {}
@@ -212,7 +239,10 @@ impl Channels {
                     let saved = if shorter { headstart_core::steer::compress::SAVED[usize::from(facts.v6)] } else { 0 };
                     (channel, Framed { bytes: packet.bytes + tunnel - saved, what: What::Packet(order, packet) })
                 }
-                Output::Probe { channel, number } => (channel, Framed { bytes: PROBE, what: What::Probe(number) }),
+                Output::Probe { channel, number } => {
+                    self.probed = Some(now);
+                    (channel, Framed { bytes: PROBE, what: What::Probe(number) })
+                }
                 Output::Drop(_) => continue,
             };
             // A drop is counted by the link; the sender hears nothing of it, as in life.
@@ -227,7 +257,9 @@ impl Channels {
         }
         let links = self.links.iter().flatten().filter_map(|link| link.poll_timeout());
         let orders = self.resequencers.iter().flatten().filter_map(|r| r.poll_timeout());
-        let rest = self.used + PROBED_FOR;
+        // Before the first packet there is nothing to probe for.
+        let rest =
+            self.used.map_or(Instant::ZERO, |used| if self.at_rest { Instant::FAR_FUTURE } else { used + PROBED_FOR });
         let steerers = self.steerers.iter().filter_map(|s| s.poll_timeout().filter(|d| s.backlog() > 0 || d.at < rest));
         links.chain(orders).chain(steerers).map(|deadline| deadline.at).min()
     }

@@ -86,6 +86,7 @@ impl FarSide {
             // The loader plays both ends of an open connection.
             Body::Ack
             | Body::Segment(_)
+            | Body::Company(_)
             | Body::Response { .. }
             | Body::NoServer { .. }
             | Body::DnsSynAck { .. }

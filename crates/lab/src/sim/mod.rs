@@ -9,6 +9,7 @@
 
 mod app;
 mod channels;
+mod company;
 mod far_side;
 mod glibc;
 mod loader;
@@ -16,6 +17,7 @@ pub mod messages;
 mod oracle;
 mod packet;
 pub mod quic;
+mod servers;
 mod session;
 mod stack;
 pub mod tcp;
@@ -25,10 +27,11 @@ mod transfer;
 
 pub use app::{AppHost, Granted, Launch, Wish};
 pub use channels::Steering;
+pub use company::{Heard, Wanted};
 pub use loader::{Arm as BrowserArm, Browser, Load, Timing};
 pub use oracle::faster;
 pub use session::{Session, Spent, Visit};
-pub use stack::Traffic;
+pub use stack::{RADIO_SLEEPS, Traffic};
 
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::race;

@@ -3,6 +3,7 @@
 //! Sizes are those of IP packets: headers of IPv4 and IPv6 (RFC 791, RFC 8200), UDP, TCP with the options of a Linux SYN,
 //! DNS with an EDNS record (RFC 6891). Bytes themselves are never made: nothing here could be parsed.
 
+use super::company::Carried;
 use super::transfer::{Data, Ranges};
 use headstart_core::connect::LookupResult;
 use headstart_core::path::Family;
@@ -66,6 +67,8 @@ pub(super) enum Body {
     Ack,
     /// A segment of an open connection.
     Segment(Segment),
+    /// What is exchanged beside a page load.
+    Company(Carried),
 }
 
 /// A segment of an open connection: data, an acknowledgement, or both.
@@ -181,6 +184,16 @@ impl Packet {
     pub fn segment(segment: Segment) -> Self {
         let payload = segment.data.map_or(0, |d| d.len as usize);
         Self::new(Family::of(segment.peer), TCP + payload, Body::Segment(segment))
+    }
+
+    /// What is exchanged beside a page load, over IPv4.
+    pub fn company(carried: Carried) -> Self {
+        let beyond_ip = match &carried {
+            Carried::Call { .. } => UDP + super::company::VOICE,
+            // Its length is one of IPv4 already.
+            Carried::Message { segment, .. } => segment.wire_len() - IPV4,
+        };
+        Self::new(Family::V4, beyond_ip, Body::Company(carried))
     }
 
     /// The third packet of a handshake with `to`.

@@ -7,6 +7,7 @@
 //! [`Stack::step`]. There is no data transfer: a connection is over, for this model, when it is open.
 
 use super::channels::{Channels, Steering};
+use super::company::Carried;
 use super::far_side::FarSide;
 use super::packet::{Body, Packet, Says, Segment, Server};
 use crate::world::{Change, Event as WorldEvent, When, World};
@@ -41,6 +42,8 @@ pub(super) enum Event {
     Failed { socket: u64, errno: i32 },
     /// A segment of an open connection has reached its end.
     Segment(Segment),
+    /// What is exchanged beside a page load has reached its end.
+    Company(Carried),
 }
 
 /// What was sent and received, counted at the client.
@@ -58,7 +61,32 @@ pub struct Traffic {
     pub bytes_up: u64,
     /// Bytes of IP packets, down.
     pub bytes_down: u64,
+    /// Times that the radio had to wake up: packets after [`RADIO_SLEEPS`] without any, probes of channels included.
+    pub radio_wakeups: u64,
+    /// For how long it was awake: [`RADIO_SLEEPS`] beyond each packet.
+    pub radio_awake: Duration,
 }
+
+impl std::ops::Add for Traffic {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            queries: self.queries + other.queries,
+            syns: self.syns + other.syns,
+            syn_retransmissions: self.syn_retransmissions + other.syn_retransmissions,
+            malformed: self.malformed + other.malformed,
+            bytes_up: self.bytes_up + other.bytes_up,
+            bytes_down: self.bytes_down + other.bytes_down,
+            radio_wakeups: self.radio_wakeups + other.radio_wakeups,
+            radio_awake: self.radio_awake + other.radio_awake,
+        }
+    }
+}
+
+/// After so long without a packet the radio of an LTE device sleeps: the inactivity timer that Huang et al. measured in a
+/// commercial network (MobiSys 2012, section 4), to the second.
+pub const RADIO_SLEEPS: Duration = Duration::from_secs(11);
 
 #[derive(Debug)]
 struct Socket {
@@ -139,6 +167,8 @@ pub(super) struct Stack {
     queries: HashMap<u64, Query>,
     noticed: VecDeque<Event>,
     traffic: Traffic,
+    /// The last packet.
+    radio: Option<Instant>,
 }
 
 impl Stack {
@@ -167,6 +197,7 @@ impl Stack {
             queries: HashMap::new(),
             noticed: VecDeque::new(),
             traffic: Traffic::default(),
+            radio: None,
         };
         for change in &world.timeline {
             match change.when {
@@ -175,6 +206,27 @@ impl Stack {
             }
         }
         stack
+    }
+
+    /// The same at a later moment: nothing has happened until then.
+    #[must_use]
+    pub fn starting(self, now: Instant) -> Self {
+        Self { now, ..self }
+    }
+
+    /// Something goes by that keeps the radio awake, or wakes it.
+    fn is_on_air(&mut self, at: Instant) {
+        let before = self.radio.map_or(RADIO_SLEEPS, |last| at.since(last));
+        self.traffic.radio_wakeups += u64::from(before >= RADIO_SLEEPS);
+        self.traffic.radio_awake += before.min(RADIO_SLEEPS);
+        self.radio = self.radio.max(Some(at));
+    }
+
+    /// Whether channels are probed for ever; else a while after the last packet.
+    pub fn probe_at_rest(&mut self, at_rest: bool) {
+        if let Access::Two(channels) = &mut self.access {
+            channels.probe_at_rest(at_rest);
+        }
     }
 
     /// The two channels, if there are two.
@@ -241,8 +293,16 @@ impl Stack {
         if segment.up {
             self.send(packet);
         } else {
+            self.is_on_air(self.now);
             self.access.send(self.now, Way::Down, packet);
         }
+    }
+
+    /// Sends what is exchanged beside a page load; its other end is the gateway.
+    pub fn send_company(&mut self, carried: Carried) {
+        let way = if carried.is_up() { Way::Up } else { Way::Down };
+        self.is_on_air(self.now);
+        self.access.send(self.now, way, Packet::company(carried));
     }
 
     /// Ends an attempt; nothing more is heard of it.
@@ -284,18 +344,23 @@ impl Stack {
                         self.noticed.push_back(Event::Segment(segment));
                         continue;
                     }
+                    self.is_on_air(at);
                     self.access.send(at, Way::Down, packet);
                 }
             } else if timer == Some(at) {
                 if let Some((_, socket)) = self.timers.pop_first() {
                     self.timed_out(socket);
                 }
-            } else if let Some((at, way, packet)) = self.access.poll(at) {
+            } else if let Some((at, way, packet)) = self.polled(at) {
                 if way == Way::Down {
                     // What is sent to an address that is gone finds nobody.
                     if self.has_route(packet.over) {
                         self.receive(packet);
                     }
+                    continue;
+                }
+                if let Body::Company(carried) = packet.body {
+                    self.noticed.push_back(Event::Company(carried));
                     continue;
                 }
                 self.asked(at, &packet);
@@ -310,6 +375,17 @@ impl Stack {
                 }
             }
         }
+    }
+
+    /// The next packet of the access that has arrived until `at`; probes of channels are on the air too.
+    fn polled(&mut self, at: Instant) -> Option<(Instant, Way, Packet)> {
+        let packet = self.access.poll(at);
+        if let Access::Two(channels) = &mut self.access
+            && let Some(probed) = channels.probed()
+        {
+            self.is_on_air(probed);
+        }
+        packet
     }
 
     /// A packet has reached the gateway: changes that waited for its question are due.
@@ -337,6 +413,7 @@ impl Stack {
         if !self.has_route(packet.over) {
             return;
         }
+        self.is_on_air(self.now);
         self.access.send(self.now, Way::Up, packet);
     }
 
@@ -372,6 +449,7 @@ impl Stack {
                 }
             }
             Body::Segment(segment) => self.noticed.push_back(Event::Segment(segment)),
+            Body::Company(carried) => self.noticed.push_back(Event::Company(carried)),
             Body::Ack | Body::Question { .. } | Body::DnsSyn { .. } | Body::Syn { .. } => {}
         }
     }

@@ -6,8 +6,13 @@
 //! least 200 ms (Linux's); every second segment is acknowledged at once, a single one after 40 ms. Segments are numbered
 //! anew when they are sent again, so that no acknowledgement is ambiguous.
 //!
+//! A sender whose host remembers its paths ([`super::servers`]) is governed by the window of `core::cwnd` in the place of its own;
+//! losses and timers are found as before.
+//!
 //! Not modelled: flow control, pacing, slow start after idle, ECN. Nothing here reads a clock; bytes are counted, never made.
 
+use headstart_core::cwnd;
+use headstart_core::cwnd::start::Loss;
 use headstart_core::time::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -78,6 +83,8 @@ pub(super) struct Sender {
     peak: [f64; 2],
     backoff: u32,
     timer: Option<Instant>,
+    /// Says how much may be under way, in the place of `window`.
+    governor: Option<Box<cwnd::sender::Sender>>,
 }
 
 impl Sender {
@@ -103,7 +110,28 @@ impl Sender {
             peak: [0.0; 2],
             backoff: 0,
             timer: None,
+            governor: None,
         }
+    }
+
+    /// The same under a window of `core::cwnd`, which takes packets to be full segments.
+    pub fn governed(self, by: Box<cwnd::sender::Sender>) -> Self {
+        Self { governor: Some(by), ..self }
+    }
+
+    /// What governs it, if anything does.
+    pub fn governor(&mut self) -> Option<&mut cwnd::sender::Sender> {
+        self.governor.as_deref_mut()
+    }
+
+    /// Bytes that may be under way.
+    fn allowed(&self) -> f64 {
+        self.governor.as_ref().map_or(self.window * self.segment as f64, |governor| governor.window() as f64)
+    }
+
+    /// There is nothing to send, and there would be room.
+    fn is_limited_by_program(&self) -> bool {
+        self.unsent() == 0 && self.lost.is_empty() && (self.in_flight as f64) < self.allowed()
     }
 
     /// More bytes to send; the number of the byte behind them.
@@ -119,7 +147,7 @@ impl Sender {
 
     /// The next segment that may go now.
     pub fn send(&mut self, now: Instant) -> Option<Data> {
-        if self.in_flight as f64 >= self.window * self.segment as f64 {
+        if self.in_flight as f64 >= self.allowed() {
             return None;
         }
         let (at, len) = match self.lost.pop_front() {
@@ -137,6 +165,9 @@ impl Sender {
         self.next_number += 1;
         self.in_flight += len;
         self.flight.push_back(Sent { data, when: now });
+        if let Some(governor) = &mut self.governor {
+            governor.sent(now, len);
+        }
         self.peak[0] = self.peak[0].max(self.in_flight as f64 / self.segment as f64);
         if self.timer.is_none() {
             self.arm(now);
@@ -162,6 +193,9 @@ impl Sender {
         (self.most, self.epoch) = (self.window, None);
         self.window = 1.0;
         self.recovery = self.next_number;
+        if let (Some(governor), Some(last)) = (&mut self.governor, self.flight.back()) {
+            governor.lost(now, &Loss { sent: last.when, bytes: self.in_flight, persistent: true });
+        }
         self.lost.extend(self.flight.drain(..).map(|s| (s.data.at, s.data.len)));
         self.in_flight = 0;
         self.backoff = (self.backoff + 1).min(6);
@@ -171,6 +205,8 @@ impl Sender {
     pub fn acknowledged(&mut self, now: Instant, ranges: &Ranges) {
         let Some(highest) = ranges[0].map(|r| r.1) else { return };
         let is_in = |n: u64| ranges.iter().flatten().any(|(lo, hi)| (*lo..=*hi).contains(&n));
+        let limited = self.is_limited_by_program();
+        let governor = &mut self.governor;
         let (mut newly, mut newest) = (0, None);
         self.flight.retain(|sent| {
             if !is_in(sent.data.number) {
@@ -178,6 +214,9 @@ impl Sender {
             }
             newly += sent.data.len;
             newest = Some(*sent);
+            if let Some(governor) = governor.as_mut() {
+                governor.acknowledged(now, sent.when, sent.data.len, limited);
+            }
             false
         });
         let Some(newest) = newest else { return };
@@ -193,6 +232,9 @@ impl Sender {
         if self.window < used + 1.0 && highest >= self.recovery {
             self.grow(now, newly as f64 / self.segment as f64);
         }
+        if let Some(governor) = &mut self.governor {
+            governor.end_of_acknowledgement(now, self.in_flight, limited);
+        }
         self.timer = None;
         if !self.flight.is_empty() {
             self.arm(now);
@@ -202,11 +244,16 @@ impl Sender {
     fn find_losses(&mut self, now: Instant) {
         let Some(highest) = self.highest else { return };
         let mut lost_any = false;
+        let mut loss = Loss { sent: now, bytes: 0, persistent: false };
         while let Some(first) = self.flight.front().filter(|s| s.data.number + REORDERING <= highest).copied() {
             self.flight.pop_front();
             self.in_flight -= first.data.len;
             self.lost.push_back((first.data.at, first.data.len));
             lost_any |= first.data.number >= self.recovery;
+            loss = Loss { sent: first.when, bytes: loss.bytes + first.data.len, ..loss };
+        }
+        if let Some(governor) = self.governor.as_mut().filter(|_| loss.bytes > 0) {
+            governor.lost(now, &loss);
         }
         if lost_any {
             self.recovery = self.next_number;

@@ -7,7 +7,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType};
 use rustix::io::Errno;
 use std::io;
 use std::net::IpAddr;
@@ -26,10 +26,15 @@ pub struct Route {
 impl Netlink {
     /// The way of a packet to `to`, all tables and rules of the host considered; `None` if there is none.
     pub fn route_to(&mut self, to: IpAddr) -> Result<Option<Route>, NetlinkError> {
+        self.route_by(to, None)
+    }
+
+    fn route_by(&mut self, to: IpAddr, interface: Option<u32>) -> Result<Option<Route>, NetlinkError> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(to);
         message.header.destination_prefix_length = if to.is_ipv4() { 32 } else { 128 };
         message.attributes.push(RouteAttribute::Destination(RouteAddress::from(to)));
+        message.attributes.extend(interface.map(RouteAttribute::Oif));
         let unreachable = [Errno::NETUNREACH, Errno::HOSTUNREACH, Errno::ACCESS, Errno::INVAL, Errno::AFNOSUPPORT];
         let found = match self.answers(0, RouteNetlinkMessage::GetRoute(message)) {
             Ok(found) => found,
@@ -42,6 +47,31 @@ impl Netlink {
             RouteNetlinkMessage::NewRoute(route) if route.header.kind == RouteType::Unicast => Some(way(&route)),
             _ => None,
         }))
+    }
+
+    /// The ways out of the main table in the family of `like` that lead to a router: its default routes, whatever other routes
+    /// and rules come before them.
+    pub fn routers(&mut self, like: IpAddr) -> Result<Vec<Route>, NetlinkError> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(like);
+        let found = self.answers(NLM_F_DUMP, RouteNetlinkMessage::GetRoute(message));
+        let found =
+            found.map_err(|source| NetlinkError { what: "asking for the default routes".to_owned(), source })?;
+        let default = |route: &RouteMessage| {
+            let header = &route.header;
+            (header.address_family, header.destination_prefix_length, header.table, header.kind)
+                == (family(like), 0, RouteHeader::RT_TABLE_MAIN, RouteType::Unicast)
+        };
+        let routes = found.into_iter().filter_map(|message| match message {
+            RouteNetlinkMessage::NewRoute(route) if default(&route) => Some(way(&route)),
+            _ => None,
+        });
+        Ok(routes.filter(|route| route.gateway.is_some()).collect())
+    }
+
+    /// The address that a packet to `to` would be sent from if it left by `interface`; `None` if none leads there.
+    pub fn source_by(&mut self, interface: u32, to: IpAddr) -> Result<Option<IpAddr>, NetlinkError> {
+        Ok(self.route_by(to, Some(interface))?.and_then(|route| route.source))
     }
 
     /// The hardware address of `ip` on `interface`, if the kernel has it.
@@ -223,6 +253,9 @@ mod tests {
             let way = netlink.route_to(to).unwrap().unwrap();
             let expected = Route { interface: index, gateway: Some(router), source: Some([192, 0, 2, 7].into()) };
             assert_eq!(way, expected);
+            assert_eq!(netlink.routers(router).unwrap(), [Route { source: None, ..expected }]);
+            assert_eq!(netlink.source_by(index, to).unwrap(), expected.source);
+            assert_eq!(netlink.source_by(LOOPBACK, to).unwrap(), None, "nothing leads there by another interface");
             assert_eq!(netlink.hardware_of(index, router).unwrap(), None, "not heard yet");
             netlink.neighbour(index, router, mac).unwrap();
             assert_eq!(netlink.hardware_of(index, router).unwrap(), Some(mac));

@@ -213,6 +213,13 @@ impl Netlink {
         self.request(NLM_F_CREATE | NLM_F_REPLACE, message, what)
     }
 
+    /// Adds a route where there is none: one that somebody else has made stays, and is an error.
+    pub fn new_route(&mut self, to: IpAddr, prefix: u8, via: Via) -> Result<(), NetlinkError> {
+        let what = format!("routing {to}/{prefix} {via:?}, which nobody else may route");
+        let message = RouteNetlinkMessage::NewRoute(route(to, prefix, via));
+        self.request(NLM_F_CREATE | NLM_F_EXCL, message, what)
+    }
+
     /// Adds or replaces a route over which TCP connections use `congestion_control`, whatever the namespace's default is.
     pub fn route_with_congestion_control(
         &mut self,

@@ -7,6 +7,7 @@
 
 use super::super::packet::Segment;
 use super::super::transfer::{Receiver, Sender};
+use headstart_core::cwnd;
 use headstart_core::time::Instant;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -107,6 +108,17 @@ impl Connection {
         };
         new.up.offer(CLIENT_HELLO, Arrived::Hello);
         new
+    }
+
+    /// The same, to a server that starts by what it remembers.
+    pub fn governed(mut self, by: Box<cwnd::sender::Sender>) -> Self {
+        self.down.sender = self.down.sender.governed(by);
+        self
+    }
+
+    /// What governs the server's half, if anything does.
+    pub fn governor(&mut self) -> Option<&mut cwnd::sender::Sender> {
+        self.down.sender.governor()
     }
 
     /// Whether another request may be sent.

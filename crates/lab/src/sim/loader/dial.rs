@@ -11,7 +11,7 @@ use crate::world::World;
 use headstart_core::connect::{self, Claim, Connector, Input, Output, RequestId, Resolve, Resolved, Want};
 use headstart_core::connect::{AttemptId, AttemptResult, QueryId};
 use headstart_core::machine::Machine;
-use headstart_core::path::Family;
+use headstart_core::path::{Family, NetworkId};
 use headstart_core::time::{Duration, Instant};
 use headstart_link::ParseError;
 use std::collections::{HashMap, VecDeque};
@@ -54,6 +54,8 @@ pub(super) struct Dialler {
     next_own: u64,
     due: Option<Instant>,
     done: VecDeque<Dialled>,
+    /// Times that the connector woke up by itself.
+    pub wakeups: u64,
 }
 
 impl Dialler {
@@ -80,6 +82,7 @@ impl Dialler {
             next_own: OWN_SOCKETS,
             due: None,
             done: VecDeque::new(),
+            wakeups: 0,
         })
     }
 
@@ -97,6 +100,12 @@ impl Dialler {
     pub fn end(&mut self, stack: &mut Stack) {
         self.connector.close_account(self.account);
         self.carry_out(stack);
+    }
+
+    /// The host is on another network now, with routes for both families; `stack` is its machine there.
+    pub fn moved(&mut self, stack: &mut Stack, id: NetworkId) {
+        self.input(stack, Input::Network { id, v4: true, v6: true });
+        self.forget_calls();
     }
 
     /// When the connector wants to be woken.
@@ -196,13 +205,14 @@ impl Dialler {
                 }
                 self.input(stack, Input::Attempt(AttemptId(*socket), AttemptResult::Failed(*errno)));
             }
-            Event::Segment(_) => {}
+            Event::Segment(_) | Event::Company(_) => {}
         }
     }
 
     /// Wakes the connector, if it wanted to be.
     pub fn handle_timeout(&mut self, stack: &mut Stack) {
         if self.due.is_some_and(|at| at <= stack.now()) {
+            self.wakeups += 1;
             self.connector.handle_timeout(stack.now());
             self.carry_out(stack);
         }

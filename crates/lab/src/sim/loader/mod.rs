@@ -13,22 +13,26 @@ mod connection;
 mod dial;
 #[cfg(test)]
 mod tests;
+mod visit;
 
 use super::channels::{Channels, Steering};
-use super::packet::Segment;
+use super::company::{Company, Heard, Wanted};
+use super::servers::Servers;
 use super::stack::{Event, Stack, Traffic};
 use super::transfer::SEGMENT;
-use crate::page::{Dependency, Object, Page, Protocol, Start};
+use crate::page::{Dependency, Page};
 use crate::world::World;
-use connection::{Arrived, Connection, Got};
-use dial::{Dialled, Dialler};
+use dial::Dialler;
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::{Ahead, race};
+use headstart_core::cwnd::start;
+use headstart_core::path::NetworkId;
+use headstart_core::realtime::technique::UnknownTechnique;
 use headstart_core::steer::Tally;
 use headstart_core::time::{Duration, Instant};
 use headstart_link::ParseError;
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use visit::Visit;
 
 /// Connections an origin over HTTP/1.1: Chromium, Firefox and Safari alike.
 const CONNECTIONS: usize = 6;
@@ -86,23 +90,58 @@ pub struct Browser {
     stack: Stack,
     dialler: Dialler,
     segment: u64,
+    servers: Option<Servers>,
+    company: Option<Company>,
+    /// What was sent and received, and on which channels, in places that were left.
+    before: (Traffic, [u64; 2]),
 }
 
 impl Browser {
     /// A browser that has never loaded anything. The hosts of its pages are the sites of `world`, in that order.
     pub fn new(world: &World, arm: Arm, seed: u64) -> Result<Self, ParseError> {
-        Ok(Self { stack: Stack::new(world)?, dialler: Dialler::new(world, arm, seed)?, segment: SEGMENT })
+        let (stack, dialler) = (Stack::new(world)?, Dialler::new(world, arm, seed)?);
+        Ok(Self { stack, dialler, segment: SEGMENT, servers: None, company: None, before: Default::default() })
     }
 
     /// The same behind two channels in the place of the world's link.
     pub fn steered(world: &World, arm: Arm, seed: u64, steering: &Steering) -> Result<Self, ParseError> {
-        let stack = Stack::steered(world, steering)?;
-        Ok(Self { stack, dialler: Dialler::new(world, arm, seed)?, segment: steering.segment() })
+        let (stack, dialler) = (Stack::steered(world, steering)?, Dialler::new(world, arm, seed)?);
+        let segment = steering.segment();
+        Ok(Self { stack, dialler, segment, servers: None, company: None, before: Default::default() })
+    }
+
+    /// The same before servers whose windows are those of `core::cwnd`, started by `rule`; they remember from load to load.
+    #[must_use]
+    pub fn before(self, rule: &'static start::Entry, world: &World) -> Self {
+        Self { servers: Some(Servers::new(rule, world.sites.len())), ..self }
+    }
+
+    /// The host goes to another place: `world` has the same sites behind another link, or behind two channels. What is
+    /// remembered goes with it. `place` is its name there, for the connector and for servers.
+    pub fn move_to(&mut self, place: u8, world: &World, steering: Option<&Steering>) -> Result<(), ParseError> {
+        let stack = match steering {
+            Some(steering) => Stack::steered(world, steering)?,
+            None => Stack::new(world)?,
+        };
+        self.before = (self.traffic(), self.channel_bytes());
+        self.segment = steering.map_or(SEGMENT, Steering::segment);
+        self.stack = stack.starting(self.stack.now());
+        self.dialler.moved(&mut self.stack, NetworkId(place.into()));
+        if let Some(servers) = &mut self.servers {
+            servers.client_moves(place);
+        }
+        Ok(())
+    }
+
+    /// Times that the connector woke up by itself, calls and answers apart.
+    pub fn wakeups(&self) -> u64 {
+        self.dialler.wakeups
     }
 
     /// Bytes on the fat and on the fast channel so far, both directions together; nothing of a browser with one link.
     pub fn channel_bytes(&self) -> [u64; 2] {
-        self.stack.channels().map_or([0; 2], Channels::bytes)
+        let [fat, fast] = self.stack.channels().map_or([0; 2], Channels::bytes);
+        [self.before.1[0] + fat, self.before.1[1] + fast]
     }
 
     /// What was decided, up and down; nothing of a browser with one link.
@@ -112,7 +151,7 @@ impl Browser {
 
     /// What was sent and received so far.
     pub fn traffic(&self) -> Traffic {
-        self.stack.traffic()
+        self.before.0 + self.stack.traffic()
     }
 
     /// Connections that were opened and that nobody used.
@@ -124,15 +163,43 @@ impl Browser {
     pub fn idle(&mut self, time: Duration) {
         let until = self.stack.now() + time;
         while self.stack.now() < until {
-            let wake = self.dialler.deadline().map_or(until, |at| at.min(until).max(self.stack.now()));
-            match self.stack.step(wake) {
-                Some(event) => {
-                    self.dialler.notice(&mut self.stack, &event);
+            let company = self.company.as_ref().and_then(Company::deadline);
+            let wake = self.dialler.deadline().into_iter().chain(company).min();
+            let wake = wake.map_or(until, |at| at.min(until).max(self.stack.now()));
+            match (self.stack.step(wake), &mut self.company) {
+                (Some(Event::Company(carried)), Some(company)) => company.arrived(self.stack.now(), carried),
+                (Some(event), _) => self.dialler.notice(&mut self.stack, &event),
+                (None, company) => {
+                    if let Some(company) = company {
+                        company.handle_timeout(self.stack.now());
+                    }
+                    self.dialler.handle_timeout(&mut self.stack);
                 }
-                None => self.dialler.handle_timeout(&mut self.stack),
             }
+            self.send_company();
         }
         self.dialler.forget_calls();
+    }
+
+    /// As [`Self::idle`], with channels that are probed for as long as they are there, as a host probes them.
+    pub fn rest(&mut self, time: Duration) {
+        self.stack.probe_at_rest(true);
+        self.idle(time);
+        self.stack.probe_at_rest(false);
+    }
+
+    /// A call or messages for this long, and nothing else.
+    pub fn converse(&mut self, time: Duration, wanted: &Wanted) -> Result<Heard, UnknownTechnique> {
+        self.company = Some(Company::new(self.stack.now(), wanted)?);
+        self.idle(time);
+        let heard = self.company.take().map(|company| company.heard(self.stack.now()));
+        Ok(heard.unwrap_or_default())
+    }
+
+    fn send_company(&mut self) {
+        while let Some(carried) = self.company.as_mut().and_then(Company::poll_output) {
+            self.stack.send_company(carried);
+        }
     }
 
     /// Loads `page` with an empty cache.
@@ -142,13 +209,33 @@ impl Browser {
     /// If the world has fewer sites than the page hosts, or the page does not pass [`Page::check`].
     pub fn load(&mut self, page: &Page, by: Dependency) -> Load {
         let mut visit = Visit::new(page, by, self.stack.now(), self.segment);
+        visit.servers = self.servers.take();
         self.dialler.begin(&mut self.stack);
         visit.want_roots();
         while visit.open > 0 {
             self.turn(&mut visit);
         }
         self.dialler.end(&mut self.stack);
+        visit.close(self.stack.now());
+        self.servers = visit.servers.take();
         visit.finish()
+    }
+
+    /// The same beside a call or messages, which begin with the load and end with it.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::load`].
+    pub fn load_beside(
+        &mut self,
+        page: &Page,
+        by: Dependency,
+        wanted: &Wanted,
+    ) -> Result<(Load, Heard), UnknownTechnique> {
+        self.company = Some(Company::new(self.stack.now(), wanted)?);
+        let load = self.load(page, by);
+        let heard = self.company.take().map(|company| company.heard(self.stack.now()));
+        Ok((load, heard.unwrap_or_default()))
     }
 
     /// One event of the network, or one deadline.
@@ -156,11 +243,17 @@ impl Browser {
         let now = self.stack.now();
         let due = visit.agenda.first_key_value().map(|(key, _)| key.0);
         let timer = visit.timers.first().map(|key| key.0);
-        let wake = [due, timer, self.dialler.deadline()].into_iter().flatten().min();
+        let company = self.company.as_ref().and_then(Company::deadline);
+        let wake = [due, timer, company, self.dialler.deadline()].into_iter().flatten().min();
         let event = self.stack.step(wake.map_or(Instant::FAR_FUTURE, |at| at.max(now)));
         let now = self.stack.now();
         match event {
             Some(Event::Segment(segment)) => visit.receive(now, &segment),
+            Some(Event::Company(carried)) => {
+                if let Some(company) = &mut self.company {
+                    company.arrived(now, carried);
+                }
+            }
             Some(event) => {
                 self.dialler.notice(&mut self.stack, &event);
             }
@@ -175,9 +268,13 @@ impl Browser {
                         visit.timed_out(now, socket);
                     }
                 }
+                if let Some(company) = &mut self.company {
+                    company.handle_timeout(now);
+                }
                 self.dialler.handle_timeout(&mut self.stack);
             }
         }
+        self.send_company();
         while let Some(host) = visit.dials.pop() {
             self.dialler.dial(&mut self.stack, host, &visit.hosts[host].addresses);
         }
@@ -187,296 +284,5 @@ impl Browser {
         for segment in visit.out.drain(..) {
             self.stack.send_segment(segment);
         }
-    }
-}
-
-/// Something that is due at a moment.
-#[derive(Clone, Copy, Debug)]
-enum Due {
-    /// An object is wanted.
-    Want(usize),
-    /// A server has thought about an object.
-    Respond { socket: u64, object: usize },
-}
-
-#[derive(Debug, Default)]
-struct HostState {
-    addresses: Vec<IpAddr>,
-    /// Objects that wait for a connection.
-    queue: Vec<usize>,
-    /// Connections that are open or under way.
-    connections: usize,
-    sockets: Vec<u64>,
-    /// It speaks HTTP/2: all objects of a host come over one version in a page, or nearly so.
-    multiplexed: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Progress {
-    timing: Timing,
-    got: u64,
-    wanted: bool,
-    ended: bool,
-}
-
-/// One load of a page.
-struct Visit<'p> {
-    page: &'p Page,
-    by: Dependency,
-    began: Instant,
-    segment: u64,
-    objects: Vec<Progress>,
-    children: Vec<Vec<usize>>,
-    /// Objects that have not ended.
-    open: usize,
-    hosts: Vec<HostState>,
-    connections: BTreeMap<u64, Connection>,
-    agenda: BTreeMap<(Instant, u64), Due>,
-    timers: BTreeSet<(Instant, u64)>,
-    order: u64,
-    /// Hosts to which connections are to be opened.
-    dials: Vec<usize>,
-    out: Vec<Segment>,
-}
-
-impl<'p> Visit<'p> {
-    fn new(page: &'p Page, by: Dependency, began: Instant, segment: u64) -> Self {
-        let mut children = vec![Vec::new(); page.objects.len()];
-        for (i, object) in page.objects.iter().enumerate() {
-            if let Some(parent) = by.start(object).parent() {
-                children[parent].push(i);
-            }
-        }
-        let mut hosts: Vec<HostState> = page.hosts.iter().map(|_| HostState::default()).collect();
-        for object in &page.objects {
-            hosts[object.host].multiplexed |= object.protocol != Protocol::Http1;
-        }
-        Self {
-            page,
-            by,
-            began,
-            segment,
-            objects: vec![Progress::default(); page.objects.len()],
-            children,
-            open: page.objects.len(),
-            hosts,
-            connections: BTreeMap::new(),
-            agenda: BTreeMap::new(),
-            timers: BTreeSet::new(),
-            order: 0,
-            dials: Vec::new(),
-            out: Vec::new(),
-        }
-    }
-
-    fn object(&self, i: usize) -> &'p Object {
-        &self.page.objects[i]
-    }
-
-    fn at(&mut self, at: Instant, due: Due) {
-        self.order += 1;
-        self.agenda.insert((at, self.order), due);
-    }
-
-    fn want_roots(&mut self) {
-        for i in 0..self.page.objects.len() {
-            if self.by.start(self.object(i)) == Start::AtOnce {
-                self.at(self.began, Due::Want(i));
-            }
-        }
-    }
-
-    fn carry_out(&mut self, now: Instant, due: Due) {
-        match due {
-            Due::Want(object) => self.want(now, object),
-            Due::Respond { socket, object } => {
-                let Object { response_bytes, urgency, kind, .. } = *self.object(object);
-                if let Some(connection) = self.connections.get_mut(&socket) {
-                    connection.respond(object, response_bytes, urgency, kind.is_incremental());
-                }
-                self.flush(now, socket);
-            }
-        }
-    }
-
-    fn want(&mut self, now: Instant, object: usize) {
-        self.objects[object].timing.wanted = now - self.began;
-        let host = self.object(object).host;
-        self.hosts[host].queue.push(object);
-        self.serve(now, host);
-        let state = &self.hosts[host];
-        let most = if state.multiplexed { 1 } else { CONNECTIONS };
-        let opening = state.connections - state.sockets.iter().filter(|s| self.connections[*s].secured).count();
-        if state.connections < most && state.queue.len() > opening {
-            self.hosts[host].connections += 1;
-            self.dials.push(host);
-        }
-    }
-
-    /// Sends what waits for `host` over connections that are free, the most urgent first.
-    fn serve(&mut self, now: Instant, host: usize) {
-        for n in 0..self.hosts[host].sockets.len() {
-            let socket = self.hosts[host].sockets[n];
-            let mut sent = false;
-            while self.connections[&socket].is_free() {
-                let queue = &self.hosts[host].queue;
-                let first = (0..queue.len()).min_by_key(|i| (self.object(queue[*i]).urgency, *i));
-                let Some(first) = first else { break };
-                let object = self.hosts[host].queue.remove(first);
-                self.objects[object].timing.sent = now - self.began;
-                let bytes = self.object(object).request_bytes;
-                if let Some(connection) = self.connections.get_mut(&socket) {
-                    connection.request(object, bytes);
-                }
-                sent = true;
-            }
-            if sent {
-                self.flush(now, socket);
-            }
-        }
-    }
-
-    fn dialled(&mut self, now: Instant, dialled: Dialled) {
-        let Dialled { host, addresses, connected } = dialled;
-        if !addresses.is_empty() {
-            self.hosts[host].addresses = addresses;
-        }
-        match connected {
-            Some((socket, peer)) => {
-                let multiplexed = self.hosts[host].multiplexed;
-                self.connections.insert(socket, Connection::new(socket, host, peer, multiplexed, self.segment));
-                self.hosts[host].sockets.push(socket);
-                self.flush(now, socket);
-            }
-            None => {
-                self.hosts[host].connections -= 1;
-                if self.hosts[host].connections == 0 {
-                    for object in std::mem::take(&mut self.hosts[host].queue) {
-                        self.objects[object].timing.failed = true;
-                        self.end(now, object);
-                    }
-                }
-            }
-        }
-    }
-
-    fn receive(&mut self, now: Instant, segment: &Segment) {
-        let Some(connection) = self.connections.get_mut(&segment.socket) else { return };
-        connection.receive(now, segment);
-        let mut free = false;
-        if segment.up {
-            while let Some(arrived) = self.connections.get_mut(&segment.socket).and_then(Connection::heard) {
-                if let Arrived::Request(object) = arrived {
-                    let ready = now + self.object(object).think;
-                    self.at(ready, Due::Respond { socket: segment.socket, object });
-                }
-            }
-        } else {
-            while let Some(got) = self.connections.get_mut(&segment.socket).and_then(Connection::got) {
-                match got {
-                    Got::Hello => free = true,
-                    Got::Bytes(object, bytes) => free |= self.progress(now, segment.socket, object, bytes),
-                }
-            }
-        }
-        self.flush(now, segment.socket);
-        if free && let Some(host) = self.connections.get(&segment.socket).map(|c| c.host) {
-            self.serve(now, host);
-        }
-    }
-
-    /// Bytes of an object have arrived; whether they were its last.
-    fn progress(&mut self, now: Instant, socket: u64, object: usize, bytes: u64) -> bool {
-        let total = self.object(object).response_bytes.max(1);
-        let progress = &mut self.objects[object];
-        if progress.got == 0 {
-            progress.timing.first_byte = now - self.began;
-        }
-        progress.got += bytes;
-        let share = progress.got as f64 / total as f64;
-        for n in 0..self.children[object].len() {
-            let child = self.children[object][n];
-            if let Start::During { share: needed, .. } = self.by.start(self.object(child))
-                && share >= needed
-                && !self.objects[child].wanted
-            {
-                self.objects[child].wanted = true;
-                self.at(now, Due::Want(child));
-            }
-        }
-        if self.objects[object].got < total {
-            return false;
-        }
-        if let Some(connection) = self.connections.get_mut(&socket) {
-            connection.under_way -= 1;
-        }
-        self.end(now, object);
-        true
-    }
-
-    fn end(&mut self, now: Instant, object: usize) {
-        let progress = &mut self.objects[object];
-        if std::mem::replace(&mut progress.ended, true) {
-            return;
-        }
-        progress.timing.end = now - self.began;
-        self.open -= 1;
-        for n in 0..self.children[object].len() {
-            let child = self.children[object][n];
-            if std::mem::replace(&mut self.objects[child].wanted, true) {
-                continue;
-            }
-            let gap = match self.by.start(self.object(child)) {
-                Start::After { gap, .. } => gap,
-                _ => Duration::ZERO,
-            };
-            self.at(now + gap, Due::Want(child));
-        }
-    }
-
-    /// Nothing will ever happen again.
-    fn give_up(&mut self, now: Instant) {
-        for object in 0..self.objects.len() {
-            if !self.objects[object].ended {
-                self.objects[object].timing.failed = true;
-                self.end(now, object);
-            }
-        }
-    }
-
-    fn timed_out(&mut self, now: Instant, socket: u64) {
-        if let Some(connection) = self.connections.get_mut(&socket) {
-            connection.armed = None;
-            connection.handle_timeout(now);
-        }
-        self.flush(now, socket);
-    }
-
-    fn flush(&mut self, now: Instant, socket: u64) {
-        let Some(connection) = self.connections.get_mut(&socket) else { return };
-        connection.flush(now, &mut self.out);
-        let due = connection.deadline();
-        if due != connection.armed {
-            if let Some(at) = connection.armed {
-                self.timers.remove(&(at, socket));
-            }
-            if let Some(at) = due {
-                self.timers.insert((at, socket));
-            }
-            connection.armed = due;
-        }
-    }
-
-    fn finish(self) -> Load {
-        let objects: Vec<Timing> = self.objects.iter().map(|p| p.timing).collect();
-        let latest = |blocking: bool| {
-            let counted = |o: &Object| !blocking || o.kind.blocks_load();
-            let ends = objects.iter().zip(&self.page.objects).filter(|(_, o)| counted(o)).map(|(t, _)| t.end);
-            ends.max().unwrap_or_default()
-        };
-        let sockets = self.hosts.iter().enumerate().flat_map(|(n, host)| host.sockets.iter().map(move |s| (n, s)));
-        let reached = sockets.map(|(host, socket)| (host, self.connections[socket].peer)).collect();
-        let connections = self.connections.len();
-        Load { time: latest(true), whole: latest(false), connections, reached, objects }
     }
 }

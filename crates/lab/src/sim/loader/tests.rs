@@ -3,6 +3,7 @@
 use super::*;
 use crate::condition::page::{Families, world};
 use crate::page::{Host, Kind, synthetic};
+use crate::page::{Object, Protocol, Start};
 use headstart_core::time::Duration;
 
 const LINK: &str = "delay=10ms";

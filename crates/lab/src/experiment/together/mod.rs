@@ -1,0 +1,75 @@
+//! `together`: all columns at once, each alone, and all but one, on a dual-stack LTE link with a fast channel beside it.
+//!
+//! One simulation has all of it in one page load: the connector of `core::connect` looks names up and opens connections ahead
+//! of time, servers start by the rules of `core::cwnd` out of histories of their own, every packet is steered by
+//! `core::steer` through a tunnel, and messages go by the messengers of `core::realtime` over the same link. No ratio of one
+//! column is multiplied with that of another.
+
+pub(super) mod arm;
+mod play;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use super::page_load::pages;
+use super::{Condition, Context, Entry, Outcome, Speeds};
+use play::Block;
+pub(super) use play::p95;
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "together",
+    shows: "All columns together load pages sooner than any of them, and none stands in another's way",
+    claims: &[],
+    conditions: &["pages", "busy"],
+    speeds: Speeds::Virtual,
+    run,
+};
+
+const METHOD: [&str; 5] = [
+    "A browser in virtual time loads pages as in `page-load`, behind link `lte` with families as in `paper1-lte` (condition \
+     `dual-stack` there). Windows of servers are those of `core::cwnd` (CUBIC) in every arm; only what they start with differs.",
+    "`connect`: race `adaptive`, answers kept for an hour, names looked up and connections opened ahead; else a modern browser \
+     by itself. `cwnd`: servers start by `careful-resume`, each with a history of its own; else from ten segments. `steer`: a \
+     tunnel over `lte` and `urllc` (2 Mbit/s, 5 ms), policy `value`, 68 bytes more a packet; else `lte` alone. `realtime`: \
+     messages by technique `auto`; else `plain`. `forward` measures, and makes nothing sooner: it has no arm.",
+    "`pages`: a page by itself. `busy`: beside a call (G.711 over UDP, both ways), messages (50 bytes each 30 ms over TCP) and a \
+     download of 5 MB, which all begin with the page. The call and the messages end at the gateway.",
+    "`first`: a host that has never been there; `later`: half an hour after; `launched`: the fourth visit, each half an hour \
+     after the one before, when every column has what it learns from. Records live for five minutes.",
+    "A value is the mean of a page over its worlds; the same page meets the same world under each arm. For call and messages a \
+     value is the 95th percentile of a load's delays.",
+];
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let sources = pages::sources(cx, &mut outcome)?;
+    let wanted: Vec<&str> = ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).collect();
+    let total = sources.iter().map(|s| s.pages.len() * wanted.len()).sum::<usize>() as u64;
+    let mut done = 0;
+    for (source, condition) in sources.iter().flat_map(|s| wanted.iter().map(move |c| (s, *c))) {
+        let mut block = Block::new(format!("{condition}{}", source.suffix), condition == "busy");
+        for (n, page) in source.pages.iter().enumerate() {
+            if cx.progress.stop() {
+                outcome.invalidate("it was stopped before the end");
+                return Ok(outcome);
+            }
+            cx.progress.step(done, total, &format!("{}, {}", block.name, page.name));
+            done += 1;
+            block.load(page, cx.seed.wrapping_add(n as u64), source.seeds)?;
+        }
+        for (visit, (name, _)) in play::VISITS.iter().enumerate() {
+            let about = format!(
+                "{}; {}, {name} visit; link `{}`, and `{}` beside it where it is steered.",
+                source.whose,
+                if condition == "busy" { "beside a call, messages and a download" } else { "by itself" },
+                play::FAT,
+                play::FAST,
+            );
+            outcome.conditions.push(Condition { name: block.condition(visit), about });
+        }
+        rows::add(&mut outcome, &block)?;
+    }
+    Ok(outcome)
+}
