@@ -24,6 +24,7 @@ mod run;
 mod serve;
 mod steer;
 mod supervise;
+mod top;
 mod trace;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand};
@@ -76,6 +77,8 @@ enum Verb {
     Realtime(realtime::Verb),
     /// Run a program and write its packets to a capture (pcapng), each with the name of its process. Needs root.
     Trace(trace::Args),
+    /// The programs that are being measured, as they are now: connections, round trips, lookups, rates, gaps.
+    Top(top::Args),
     /// What can be said of a network by asking it (throughput, round trips idle and under load) or by reckoning (LTE).
     #[command(subcommand)]
     Measure(measure::Verb),
@@ -133,6 +136,7 @@ fn main() -> ExitCode {
         Verb::Relay(verb) => relay::run(verb),
         Verb::Realtime(verb) => realtime::run(verb),
         Verb::Trace(args) => trace::run(&args),
+        Verb::Top(args) => top::run(&args),
         Verb::Measure(verb) => measure::run(&verb),
         Verb::Steer(verb) => steer::run(&verb),
         Verb::Lab(verb) => lab::run(verb),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod browser;
+pub mod cgroup;
 pub mod condition;
 pub mod device;
 pub mod experiment;

@@ -39,6 +39,7 @@ fn settings(config: &Config) -> Result<Settings, Usage> {
         windows: config.is_on(&all::INITCWND).then_some((bounds, every)),
         bundle: config.is_on(&all::BUNDLE),
         steering: None,
+        measuring: None,
         group: (!group.is_empty()).then_some(group),
         standing: Vec::new(),
         die_at: None,
@@ -52,13 +53,13 @@ fn numbers(config: &Config) -> Numbers {
 
 /// There must be something to do.
 fn something_is_on(settings: &Settings) -> Result<(), Usage> {
-    let steers = settings.steering.is_some();
+    let steers = settings.steering.is_some() || settings.measuring.is_some();
     if settings.windows.is_some() || settings.bundle || steers || !settings.standing.is_empty() {
         return Ok(());
     }
     let why = "nothing is on that would change this host: `headstart up --initcwnd` gives known peers an initial window \
                (or set cwnd.initcwnd = true), `--bundle` has small segments carry those before them (realtime.bundle), `--steer FILE` opens a \
-               tunnel over two channels";
+               tunnel over two channels, `--measure --capture-default` measures what programs send";
     Err(Usage(why.into()))
 }
 

@@ -59,7 +59,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 }
 
 fn tell(status: &Status) {
-    let Status { pid, up_ms, wakeups, changes, omitted, initial_windows, bundling, steering, problems } = status;
+    let Status { pid, up_ms, wakeups, changes, omitted, initial_windows, bundling, steering, measuring, problems } =
+        status;
     say!("up for {} s (process {pid}, {wakeups} wake-ups)", up_ms / 1000);
     if let Some(peers) = initial_windows {
         say!("initial windows: {peers} peers");
@@ -69,6 +70,10 @@ fn tell(status: &Status) {
     }
     if let Some(steering) = steering {
         tell_steering(steering);
+    }
+    if let Some(measuring) = measuring {
+        let (interface, captured) = (&measuring.interface, measuring.captured.join(", "));
+        say!("measuring: {captured}, through {interface}; `headstart top {pid}` shows it");
     }
     for change in changes {
         say!("  {change}");

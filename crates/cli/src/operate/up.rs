@@ -2,14 +2,16 @@
 
 use super::{explained, gateway, settings, something_is_on, undone};
 use crate::config::{Config, all};
+use crate::exit::Usage;
 use crate::output::{self, Format};
 use crate::{complain, exit, say, supervise};
 use headstart_io::daemon::message::Undoing;
-use headstart_io::daemon::{Daemon, Settings, readiness};
+use headstart_io::daemon::{Daemon, Settings, measuring, readiness};
 use headstart_io::host::change::{Change, sysctl::Sysctl, table};
 use headstart_io::host::place::Place;
 use headstart_io::steer::Role;
 use headstart_io::sys::{fork, signal};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// Version of the JSON.
@@ -29,6 +31,24 @@ pub struct Args {
     /// Open the tunnel over two channels that this file describes (`headstart gateway` is its other end).
     #[arg(long, value_name = "FILE")]
     steer: Option<PathBuf>,
+    /// Measure what programs of this host begin to send to whom is captured, undistorted; `headstart top` shows it.
+    #[arg(long, requires = "captured")]
+    measure: bool,
+    /// With --measure: capture everything, the default route.
+    #[arg(long, requires = "measure", group = "captured")]
+    capture_default: bool,
+    /// With --measure: capture what goes to this network; may be given several times.
+    #[arg(
+        long,
+        requires = "measure",
+        group = "captured",
+        value_name = "ADDRESS/BITS",
+        conflicts_with = "capture_default"
+    )]
+    capture: Vec<String>,
+    /// With --measure: add a JSON line for each connection and lookup to this file.
+    #[arg(long, requires = "measure", value_name = "FILE")]
+    flows: Option<PathBuf>,
     /// Stay, and undo everything on SIGTERM: for service managers.
     #[arg(long)]
     foreground: bool,
@@ -58,6 +78,11 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     }
     if let Some(file) = &args.steer {
         settings.steering = Some((gateway::tunnel(file)?, Role::Host));
+    }
+    if args.measure {
+        let to = args.capture.iter().map(|text| network(text)).collect::<Result<_, _>>()?;
+        let lines = args.flows.as_deref().map(std::path::absolute).transpose()?;
+        settings.measuring = Some(measuring::Wish { to, lines });
     }
     something_is_on(&settings)?;
     bring_up(settings, args.foreground, &args.format)
@@ -96,6 +121,24 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, format: &Format) ->
     Ok(if code == exit::DEGRADED { exit::OK } else { code })
 }
 
+/// A network that is captured.
+fn network(text: &str) -> Result<(IpAddr, u8), Usage> {
+    let wrong = |why: &str| Usage(format!("--capture {text}: {why}, as in 198.51.100.0/24 or 2001:db8::/32"));
+    let (address, bits) =
+        text.split_once('/').ok_or_else(|| wrong("an address, a stroke and a number of bits are wanted"))?;
+    let address: IpAddr = address.parse().map_err(|_| wrong("that is no address"))?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let bits = bits
+        .parse()
+        .ok()
+        .filter(|bits| *bits <= most)
+        .ok_or_else(|| wrong(&format!("0 to {most} bits are possible")))?;
+    if bits == 0 {
+        return Err(wrong("that is everything, which --capture-default is for; a network is wanted"));
+    }
+    Ok((address, bits))
+}
+
 /// A change of each kind that initial windows need not.
 fn drill() -> Vec<Change> {
     let mut changes = vec![Change::Sysctl(Sysctl::new("net/ipv4/ip_default_ttl", "63"))];
@@ -104,4 +147,18 @@ fn drill() -> Vec<Change> {
         changes.push(Change::Table(table::Table::new(body)));
     }
     changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_is_an_address_and_bits_and_nothing_else() {
+        assert_eq!(network("198.51.100.0/24").unwrap(), ("198.51.100.0".parse().unwrap(), 24));
+        assert_eq!(network("2001:db8::/32").unwrap(), ("2001:db8::".parse().unwrap(), 32));
+        for text in ["", "198.51.100.0", "198.51.100.0/33", "x/8", "0.0.0.0/0", "2001:db8::/129", "1.2.3.4/-1"] {
+            assert!(network(text).unwrap_err().to_string().contains("198.51.100.0/24"), "{text}");
+        }
+    }
 }

@@ -10,7 +10,8 @@ use headstart_core::forward::{Flow, Record, Settings, profile};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::pcapng;
 use headstart_io::clock::{Clock, wall};
-use headstart_io::forward::{Enclosure, Seen, Tap, Tapped, Worker};
+use headstart_io::forward::board::UNKNOWN;
+use headstart_io::forward::{Enclosure, Seen, Tap, Tapped, Worker, line_of};
 use headstart_io::sys::signal;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -23,14 +24,12 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-/// Version of the summary's format, and of the lines'.
+/// Version of the summary's format.
 const VERSION: u32 = 1;
 /// How long the last words of a program that has ended may stand still on their way.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest packet for a profile that has programs send more than the path takes.
 const LONG_PACKETS: u32 = 65_535;
-/// Who is not known.
-const UNKNOWN: &str = "?";
 
 /// What is to be run, and what is wanted of it.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +76,9 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     let settings = Settings { seed: u64::from_ne_bytes(seed), profile, ..Settings::default() };
     let sink = Box::new(move |seen: Seen| sink.borrow_mut().take(&seen));
     let mut worker = Worker::new(enclosure, settings, clock, sink)?;
+    if let Err(why) = worker.tell_who_asks() {
+        args.complain(format_args!("`headstart top` cannot ask: {why}"));
+    }
     if let Some(file) = args.pcapng {
         worker.show(capture(file, clock)?);
     }
@@ -156,23 +158,15 @@ struct Measured {
 
 impl Measured {
     fn take(&mut self, seen: &Seen) {
-        let line = match &seen.record {
+        match &seen.record {
             Record::Flow(flow) => {
                 let name = seen.process.as_ref().map_or(UNKNOWN, |process| process.name.as_str());
                 self.apps.entry(name.to_owned()).or_default().take(flow);
-                line_of(flow, name, seen)
             }
-            Record::Dns(lookup) => {
-                let took = ms(lookup.took);
-                self.lookups.push(took);
-                json!({
-                    "version": VERSION, "event": "lookup", "name": lookup.name, "server": lookup.server.to_string(),
-                    "local": lookup.app.to_string(), "at_ms": lookup.asked.as_millis_f64(), "took_ms": took,
-                })
-            }
-        };
+            Record::Dns(lookup) => self.lookups.push(ms(lookup.took)),
+        }
         if let Some(file) = &mut self.lines
-            && let Err(e) = writeln!(file, "{line}")
+            && let Err(e) = writeln!(file, "{}", line_of(seen))
         {
             self.lost.get_or_insert(e);
         }
@@ -190,21 +184,6 @@ impl App {
         self.connect.extend(read("connect_ms"));
         self.rtt.extend(read("rtt_ms"));
     }
-}
-
-/// A connection as one JSON object: all meters, by their names.
-fn line_of(flow: &Flow, name: &str, seen: &Seen) -> Value {
-    let mut line = json!({
-        "version": VERSION, "event": "connection", "app": name, "pid": seen.process.as_ref().map(|p| p.pid),
-        "user": seen.owner.map(|owner| owner.user), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
-        "at_ms": flow.asked.as_millis_f64(), "end": flow.end.name(),
-        "lasted_ms": flow.ended.map(|at| ms(at.since(flow.asked))), "up_bytes": flow.up.bytes,
-        "down_bytes": flow.down.bytes, "up_packets": flow.up.packets, "down_packets": flow.down.packets,
-    });
-    for meter in meter::ALL {
-        line[meter.name] = (meter.read)(flow).map(round).into();
-    }
-    line
 }
 
 fn ms(time: Duration) -> f64 {
@@ -288,8 +267,7 @@ mod tests {
     #[test]
     fn a_line_has_every_meter_and_what_is_not_known_is_null() {
         let flow = flow();
-        let line =
-            line_of(&flow, "curl", &Seen { record: Record::Flow(Box::new(flow.clone())), owner: None, process: None });
+        let line = line_of(&Seen { record: Record::Flow(Box::new(flow.clone())), owner: None, process: None });
         assert!(meter::ALL.iter().all(|meter| line.get(meter.name).is_some()), "{line}");
         assert_eq!(
             (&line["rtt_ms"], &line["end"], &line["connect_ms"]),

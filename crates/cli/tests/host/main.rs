@@ -5,6 +5,7 @@
 mod bad_input;
 mod bundle;
 mod initcwnd;
+mod measure;
 mod others;
 mod scene;
 mod torture;

@@ -150,6 +150,11 @@ impl Scene {
         Clock::new().sleep(Duration::from_millis(20));
     }
 
+    /// Does something where the peers are.
+    pub fn on_peers<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
+        self.peers.run(f).unwrap()
+    }
+
     /// A connection to `peer`, and its other end.
     pub fn connect(&self, peer: IpAddr) -> (TcpStream, TcpStream) {
         let listener = self.peers.run(|| TcpListener::bind(SocketAddr::new(peer, 0)).unwrap()).unwrap();

@@ -15,6 +15,8 @@ pub const TABLE_MAIN: u32 = 254;
 pub const TABLE_LOCAL: u32 = 255;
 /// RTN_UNICAST (rtnetlink.h).
 const UNICAST: u8 = 1;
+/// RT_SCOPE_LINK (rtnetlink.h).
+const LINK: u8 = 253;
 /// RTNH_F_DEAD, RTNH_F_LINKDOWN (rtnetlink.h): nothing can be sent there now.
 const UNUSABLE: u32 = 1 | 16;
 /// RTNH_F_ONLINK (rtnetlink.h), the one flag of a route that is somebody's wish and not the kernel's remark.
@@ -55,7 +57,9 @@ const INITCWND: u16 = 11;
 /// Attributes of rules (fib_rules.h).
 mod fra {
     pub const PRIORITY: u16 = 6;
+    pub const FWMARK: u16 = 10;
     pub const TABLE: u16 = 15;
+    pub const FWMASK: u16 = 16;
     pub const PROTOCOL: u16 = 21;
 }
 
@@ -156,6 +160,15 @@ pub struct Route {
 }
 
 impl Route {
+    /// The route of everything of a family out of the interface `index`, in `table`, marked as made by `protocol`.
+    pub fn everything(family: u8, index: u32, table: u32, protocol: u8) -> Self {
+        let mut head = [0; HEADER];
+        // What is behind the interface of IPv4 is said to be on the link: there is no gateway.
+        let scope = if family == AF_INET { LINK } else { 0 };
+        (head[0], head[5], head[6], head[7]) = (family, protocol, scope, UNICAST);
+        Self { head, attributes: vec![Attribute::u32(rta::TABLE, table), Attribute::u32(rta::OIF, index)] }
+    }
+
     /// Reads the payload of a message RTM_NEWROUTE.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let (head, attributes) = split(bytes)?;
@@ -303,6 +316,18 @@ impl Rule {
             Attribute::new(fra::PROTOCOL, [protocol]),
         ];
         Self { head, attributes }
+    }
+
+    /// The same for packets with this mark alone.
+    pub fn with_mark(mut self, mark: u32) -> Self {
+        self.attributes.push(Attribute::u32(fra::FWMARK, mark));
+        self.attributes.push(Attribute::u32(fra::FWMASK, u32::MAX));
+        self
+    }
+
+    /// The mark that packets must have, if one is asked for.
+    pub fn mark(&self) -> Option<u32> {
+        find(&self.attributes, fra::FWMARK).and_then(Attribute::as_u32)
     }
 
     /// Reads the payload of a message RTM_NEWRULE.

@@ -91,6 +91,9 @@ pub struct Status {
     /// How the tunnel over two channels is; none if there is none.
     #[serde(default)]
     pub steering: Option<crate::steer::Status>,
+    /// What is measured; none if nothing is.
+    #[serde(default)]
+    pub measuring: Option<super::measuring::Status>,
     /// What is not as it should be.
     pub problems: Vec<String>,
 }
@@ -199,6 +202,7 @@ mod tests {
             initial_windows: Some(4),
             bundling: None,
             steering: None,
+            measuring: None,
             problems: vec![],
         };
         let bytes = Answer::Status(Box::new(status)).encode();

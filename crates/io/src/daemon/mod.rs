@@ -7,6 +7,7 @@
 mod bundling;
 pub mod client;
 pub mod door;
+pub mod measuring;
 pub mod message;
 pub mod readiness;
 pub mod recovery;
@@ -27,6 +28,7 @@ use bundling::Bundling;
 use door::{Asked, Door};
 use headstart_core::cwnd::initcwnd::Bounds;
 use headstart_core::time::{Duration, Instant};
+use measuring::{Measuring, MeasuringError};
 use message::{Answer, Status, Undoing};
 use std::fs::File;
 use std::io;
@@ -46,8 +48,10 @@ const HOST: u64 = 2;
 const PACKETS: u64 = 3;
 /// The tunnel's three.
 const STEERING: u64 = 4;
+const STEERED: u64 = STEERING + 2;
+const MEASURING: u64 = STEERED + 1;
 /// Clients are numbered from 1.
-const CLIENTS: u64 = STEERING + 2;
+const CLIENTS: u64 = MEASURING;
 
 /// What a daemon is to do.
 #[derive(Clone, Debug)]
@@ -60,6 +64,8 @@ pub struct Settings {
     pub bundle: bool,
     /// A tunnel over two channels, and which end of it this is.
     pub steering: Option<(crate::steer::Config, crate::steer::Role)>,
+    /// What is measured of this host's programs, if anything is.
+    pub measuring: Option<measuring::Wish>,
     /// The group that may ask.
     pub group: Option<String>,
     /// Changes that are made once and stay.
@@ -100,6 +106,9 @@ pub enum DaemonError {
     /// The tunnel could not be opened.
     #[error("{0}")]
     Tunnel(#[from] TunnelError),
+    /// Nothing can be measured.
+    #[error("{0}")]
+    Measuring(#[from] MeasuringError),
     /// The socket could not be made.
     #[error("{path}: {source}")]
     Door {
@@ -120,6 +129,7 @@ impl DaemonError {
             Self::Place(e) => e.is_not_permitted(),
             Self::Ledger(e) => e.is_not_permitted(),
             Self::Tunnel(e) => e.is_not_permitted(),
+            Self::Measuring(e) => e.is_not_permitted(),
             _ => false,
         }
     }
@@ -132,11 +142,14 @@ pub struct Daemon {
     windows: Option<(Windows, Duration)>,
     bundling: Option<Bundling>,
     steering: Option<Tunnel>,
+    measuring: Option<Measuring>,
     watch: Watch,
     door: Door,
     lock: File,
     clock: Clock,
     problem: Option<String>,
+    /// What has ended before its time.
+    lost: Option<String>,
     wakeups: u64,
 }
 
@@ -168,6 +181,7 @@ impl Daemon {
         // Gone with this process, whatever ends it: no journal need name it.
         let open = |(config, role): &(_, _)| Tunnel::open(config, *role, clock);
         let steering = settings.steering.as_ref().map(open).transpose()?;
+        let measuring = settings.measuring.as_ref().map(Measuring::open).transpose()?;
         let mut door =
             Some(Door::open(&path, settings.group.as_deref()).map_err(|source| DaemonError::Door { path, source })?);
         let begin = || {
@@ -178,7 +192,8 @@ impl Daemon {
             let bundling = settings.bundle.then(|| Bundling::open(clock)).transpose().map_err(LedgerError::from)?;
             let make = |ledger: &mut Ledger, windows: &mut Option<(Windows, Duration)>| {
                 let standing = settings.standing.iter().cloned().chain(bundling.as_ref().map(Bundling::change));
-                standing.into_iter().try_for_each(|change| ledger.make(&change).map(drop))?;
+                let captured = measuring.as_ref().map(|measuring| measuring.changes(settings.numbers));
+                standing.chain(captured.into_iter().flatten()).try_for_each(|change| ledger.make(&change).map(drop))?;
                 windows.as_mut().map_or(Ok(()), |(windows, _)| windows.refresh(clock.now(), ledger))
             };
             match make(&mut ledger, &mut windows) {
@@ -195,8 +210,20 @@ impl Daemon {
         match begin() {
             Ok((ledger, windows, bundling)) => {
                 let Some(door) = door.take() else { return Err(io::Error::other("no door").into()) };
-                let daemon =
-                    Self { ledger, windows, bundling, steering, watch, door, lock, clock, problem: None, wakeups: 0 };
+                let daemon = Self {
+                    ledger,
+                    windows,
+                    bundling,
+                    steering,
+                    measuring,
+                    watch,
+                    door,
+                    lock,
+                    clock,
+                    problem: None,
+                    lost: None,
+                    wakeups: 0,
+                };
                 Ok((daemon, Begun { recovered }))
             }
             Err(why) => {
@@ -210,7 +237,7 @@ impl Daemon {
 
     /// How it is.
     pub fn status(&self) -> Status {
-        let problems = self.problem.clone().into_iter();
+        let problems = self.problem.clone().into_iter().chain(self.lost.clone());
         let problems = problems.chain(self.windows.iter().flat_map(|(windows, _)| windows.problems())).collect();
         let changes: Vec<_> = self.ledger.changes().take(MOST_LISTED).map(Change::to_string).collect();
         Status {
@@ -222,6 +249,7 @@ impl Daemon {
             initial_windows: self.windows.as_ref().map(|(windows, _)| windows.peers()),
             bundling: self.bundling.as_ref().map(Bundling::tally),
             steering: self.steering.as_ref().map(Tunnel::status),
+            measuring: self.measuring.as_ref().map(Measuring::status),
             problems,
         }
     }
@@ -241,6 +269,10 @@ impl Daemon {
     /// Undoes everything.
     pub fn end(mut self) -> Result<Report, DaemonError> {
         let report = self.ledger.undo_all();
+        // Nothing more is led there.
+        if let Some(measuring) = self.measuring.take() {
+            measuring.end();
+        }
         // Those that were handed over before the rule was gone; the next would be dropped with the queue.
         self.bundling.as_mut().and_then(Bundling::serve);
         self.door.close();
@@ -262,6 +294,10 @@ impl Daemon {
         if let Some(tunnel) = &self.steering {
             tunnel.listen(&poll, STEERING)?;
         }
+        if let Some(measuring) = &mut self.measuring {
+            measuring.start()?;
+            poll.add(&*measuring, MEASURING, Interest::HangUp)?;
+        }
         let every = self.windows.as_ref().map(|(_, every)| *every);
         let mut last = self.clock.now();
         let mut due = every.map(|every| last + every);
@@ -270,9 +306,9 @@ impl Daemon {
             let steered = self.steering.as_ref().map(Tunnel::deadline);
             poll.wait(&self.clock, [due, steered].into_iter().flatten().min(), &mut tokens)?;
             // Packets are no reason to wake that could have been avoided, and have a count of their own.
-            self.wakeups += u64::from(tokens.iter().any(|token| !(PACKETS..=CLIENTS).contains(token)));
+            self.wakeups += u64::from(tokens.iter().any(|token| !(PACKETS..=STEERED).contains(token)));
             if let Some(tunnel) = &mut self.steering {
-                for token in tokens.iter().filter(|token| (STEERING..=CLIENTS).contains(*token)) {
+                for token in tokens.iter().filter(|token| (STEERING..=STEERED).contains(*token)) {
                     tunnel.ready(token - STEERING);
                 }
                 tunnel.timeout();
@@ -283,6 +319,14 @@ impl Daemon {
             {
                 say(&why);
                 poll.remove(&*bundling);
+            }
+            if tokens.contains(&MEASURING)
+                && let Some(measuring) = &mut self.measuring
+            {
+                poll.remove(&*measuring);
+                let why = measuring.ended();
+                say(&why);
+                self.lost = Some(why);
             }
             if tokens.contains(&STOP) {
                 return Ok(None);

@@ -11,12 +11,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The interface, as programs see it.
 const NAME: &str = "eth0";
 /// Packets that may wait to be read. 4096: a window of the forwarder in segments of 128 bytes.
-const QUEUE: i32 = 4096;
+pub(super) const QUEUE: i32 = 4096;
 /// The MTU where nothing tells another, and the longest that a TUN interface takes.
-const USUAL_MTU: u32 = 1500;
+pub(super) const USUAL_MTU: u32 = 1500;
 const LONGEST_MTU: u32 = 65_535;
 /// What is asked for the host's own addresses: no packet is sent there (RFC 2544 and 3849 keep them for tests).
-const FAR_AWAY: [IpAddr; 2] =
+pub(super) const FAR_AWAY: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 /// Where the host has no way out: addresses that nobody has (RFC 5737), so that programs get the host's own errors.
 const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -57,10 +57,22 @@ pub enum EnclosureError {
     Netlink(#[from] NetlinkError),
 }
 
+impl EnclosureError {
+    /// Whether a right is missing.
+    pub fn is_not_permitted(&self) -> bool {
+        let kind = match self {
+            Self::Namespace(e) => e.kind(),
+            Self::Tun(e) => e.kind(),
+            Self::Netlink(e) => e.kind(),
+        };
+        kind == io::ErrorKind::PermissionDenied
+    }
+}
+
 /// The namespace and its interface.
 #[derive(Debug)]
 pub struct Enclosure {
-    /// Where programs are to run.
+    /// Where programs are to run, or run already.
     pub namespace: NetNs,
     /// Where their packets come out.
     pub tun: Tun,

@@ -4,10 +4,16 @@
 //! out whose a connection is. What is done with each packet is decided in core; nothing is kept of what passes but what the
 //! forwarder records.
 
+pub mod board;
+pub mod device;
 mod enclosure;
+mod finder;
+mod lines;
 pub mod owner;
 mod sockets;
 mod worker;
 
 pub use enclosure::{Enclosure, EnclosureError};
+pub use lines::line_of;
+pub use owner::Process;
 pub use worker::{Seen, Sink, Tap, Tapped, Worker, WorkerError};

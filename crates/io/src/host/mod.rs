@@ -38,6 +38,11 @@ impl Numbers {
     pub fn priorities(&self) -> RangeInclusive<u32> {
         self.priority.saturating_sub(PRIORITIES - 1)..=self.priority
     }
+
+    /// The table and the priority of what is measured: the next and the one before, so that neither has to know the other.
+    pub fn of_captured(&self) -> Self {
+        Self { table: self.table.saturating_add(1), priority: self.priority.saturating_sub(1) }
+    }
 }
 
 /// What is in our places without our mark, a line each, and what is there with it. Somebody else's things are never touched.
@@ -52,13 +57,14 @@ pub struct Occupants {
 /// Looks into our routing table and at rules that lead there.
 pub fn occupants(kernel: &mut Kernel, numbers: Numbers) -> Result<Occupants, KernelError> {
     let mut found = Occupants::default();
+    let tables = [numbers.table, numbers.of_captured().table];
     for family in [AF_INET, AF_INET6] {
-        let routes = kernel.routes(family)?.into_iter().filter(|route| route.table() == numbers.table);
+        let routes = kernel.routes(family)?.into_iter().filter(|route| tables.contains(&route.table()));
         for route in routes {
             let place = if route.protocol() == PROTOCOL { &mut found.ours } else { &mut found.strangers };
             place.push(change::route::in_words(&route));
         }
-        for rule in kernel.rules(family)?.into_iter().filter(|rule| rule.table() == numbers.table) {
+        for rule in kernel.rules(family)?.into_iter().filter(|rule| tables.contains(&rule.table())) {
             let place = if rule.protocol() == PROTOCOL { &mut found.ours } else { &mut found.strangers };
             place.push(change::rule::in_words(&rule));
         }

@@ -25,6 +25,13 @@ pub struct TunError {
     source: io::Error,
 }
 
+impl TunError {
+    /// What kind of error the kernel has told.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+}
+
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; run: sudo modprobe tun",

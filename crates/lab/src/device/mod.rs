@@ -49,13 +49,38 @@ pub struct DeviceState {
     pub battery_status: Option<String>,
     /// Hottest thermal zone after the run, in degrees Celsius.
     pub temperature_c: Option<f64>,
+    /// Processors that are there and switched on, and that are there and switched off.
+    #[serde(default)]
+    pub cpus_online: Option<u32>,
+    /// See `cpus_online`.
+    #[serde(default)]
+    pub cpus_offline: Option<u32>,
+    /// The frequency that processors may have, of the highest that they can have, in percent; of the slowest.
+    #[serde(default)]
+    pub frequency_percent: Option<f64>,
+    /// Devices that cool by slowing something, and do so now.
+    #[serde(default)]
+    pub cooling: Option<u32>,
+    /// Share of the time in which somebody waited for a processor during the run, in percent (PSI).
+    #[serde(default)]
+    pub pressure_percent: Option<f64>,
+    /// The weakest signal of a Wi-Fi interface, in dBm.
+    #[serde(default)]
+    pub wifi_dbm: Option<f64>,
 }
+
+/// At this charge or less devices save: paper 3, section 2.
+const LOW_BATTERY: f64 = 20.0;
+/// Below this signal the rate of Wi-Fi moves: see [`DeviceState::doubts`].
+const WEAK_SIGNAL: f64 = -74.0;
 
 /// What changes while an experiment runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Snapshot {
     load: Option<f64>,
     cpu: Option<CpuTimes>,
+    /// Microseconds since boot: in which somebody waited for a processor, and of all.
+    pressure: Option<(f64, f64)>,
 }
 
 /// Processor time since boot, all processors, in ticks.
@@ -71,7 +96,15 @@ impl Snapshot {
     pub fn take(root: &Path) -> Self {
         let load = read(root, "proc/loadavg").and_then(|t| t.split_whitespace().next()?.parse().ok());
         let cpu = read(root, "proc/stat").and_then(|t| cpu_times(&t));
-        Self { load, cpu }
+        let uptime = read(root, "proc/uptime").and_then(|t| t.split_whitespace().next()?.parse::<f64>().ok());
+        let waited = read(root, "proc/pressure/cpu").and_then(|t| waited(&t));
+        Self { load, cpu, pressure: waited.zip(uptime.map(|seconds| seconds * 1e6)) }
+    }
+
+    /// Share of the time until `later` in which somebody waited for a processor, in percent.
+    fn pressure(&self, later: &Self) -> Option<f64> {
+        let ((waited, from), (waited_later, to)) = self.pressure.zip(later.pressure)?;
+        (to > from).then(|| (100.0 * (waited_later - waited) / (to - from)).clamp(0.0, 100.0))
     }
 
     /// Shares of the processor time until `later` that were idle and stolen, in percent.
@@ -90,6 +123,8 @@ impl DeviceState {
     pub fn over(root: &Path, began: SystemTime, earlier: Snapshot, before: Snapshot, after: Snapshot) -> Self {
         let shares = before.shares(&after);
         let (battery_percent, battery_status) = battery(root);
+        let count = |name: &str| read(root, &format!("sys/devices/system/cpu/{name}")).and_then(|t| count_ranges(&t));
+        let (present, online) = (count("present"), count("online"));
         Self {
             date: iso8601(began),
             program: env!("CARGO_PKG_VERSION").into(),
@@ -107,6 +142,12 @@ impl DeviceState {
             battery_percent,
             battery_status,
             temperature_c: hottest(root),
+            cpus_online: online,
+            cpus_offline: present.zip(online).map(|(present, online)| present.saturating_sub(online)),
+            frequency_percent: frequency(root),
+            cooling: cooling(root),
+            pressure_percent: before.pressure(&after),
+            wifi_dbm: read(root, "proc/net/wireless").and_then(|t| weakest(&t)),
         }
     }
 
@@ -120,7 +161,10 @@ impl DeviceState {
     /// - less than half idle in the moment before the run: something else was at work (the load average says the same a
     ///   minute late, and would doubt every run that follows a build; it is printed, not judged);
     /// - less than 5 % idle during the run: there was no processor left when a timer fired;
-    /// - a battery that discharges: frequencies change as it does (paper 3).
+    /// - a battery that discharges: frequencies change as it does (paper 3);
+    /// - a battery at 20 % or less, charging or not: devices save then (paper 3, section 2);
+    /// - processors that are switched off, slowed or cooled: so do others;
+    /// - a Wi-Fi signal below -74 dBm: MCS 3 of 802.11n wants as much (IEEE 802.11-2012, table 20-23), and rates move.
     ///
     /// What is not known raises no doubt.
     pub fn doubts(&self) -> Vec<String> {
@@ -138,6 +182,25 @@ impl DeviceState {
             doubts.push(
                 "the machine ran on its battery, which changes processor frequencies: connect it and run again".into(),
             );
+        }
+        if let Some(left) = self.battery_percent.filter(|left| *left <= LOW_BATTERY) {
+            doubts.push(format!("the battery was at {left:.0} %, at which devices save: charge it and run again"));
+        }
+        if let Some(off) = self.cpus_offline.filter(|off| *off > 0) {
+            let all = off + self.cpus_online.unwrap_or(0);
+            doubts.push(format!("{off} of {all} processors were switched off: switch them on and run again"));
+        }
+        if let Some(percent) = self.frequency_percent.filter(|percent| *percent < 99.0) {
+            doubts.push(format!(
+                "processors were held to {percent:.0} % of their frequency: lift the limit and run again"
+            ));
+        }
+        if let Some(cooling) = self.cooling.filter(|cooling| *cooling > 0) {
+            doubts.push(format!("{cooling} cooling devices were slowing the machine: let it cool and run again"));
+        }
+        if let Some(signal) = self.wifi_dbm.filter(|signal| *signal < WEAK_SIGNAL) {
+            doubts
+                .push(format!("the Wi-Fi signal was {signal:.0} dBm, which changes rates: come closer and run again"));
         }
         doubts
     }
@@ -182,6 +245,51 @@ fn battery(root: &Path) -> (Option<f64>, Option<String>) {
         return (None, None);
     };
     (read(root, &format!("{dir}/capacity")).and_then(|t| t.parse().ok()), read(root, &format!("{dir}/status")))
+}
+
+/// How many numbers ranges have: `0-3,8` are five.
+fn count_ranges(text: &str) -> Option<u32> {
+    text.split(',').try_fold(0u32, |count, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        count.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+/// What the slowest processor may have of its frequency, in percent.
+fn frequency(root: &Path) -> Option<f64> {
+    let share = |cpu: String| {
+        let value = |name: &str| read(root, &format!("{cpu}/cpufreq/{name}"))?.parse::<f64>().ok();
+        let (now, most) = (value("scaling_max_freq")?, value("cpuinfo_max_freq")?);
+        (most > 0.0).then_some(100.0 * now / most)
+    };
+    entries(root, "sys/devices/system/cpu", "cpu").into_iter().filter_map(share).reduce(f64::min)
+}
+
+/// How many devices cool by slowing something now. Fans slow nothing.
+fn cooling(root: &Path) -> Option<u32> {
+    let devices = entries(root, "sys/class/thermal", "cooling_device");
+    let states = devices.iter().filter_map(|device| {
+        let kind = read(root, &format!("{device}/type"))?;
+        Some((kind, read(root, &format!("{device}/cur_state"))?.parse::<u32>().ok()?))
+    });
+    let states: Vec<_> = states.filter(|(kind, _)| !kind.to_ascii_lowercase().contains("fan")).collect();
+    (!states.is_empty()).then(|| states.iter().filter(|(_, state)| *state > 0).count() as u32)
+}
+
+/// Microseconds in which somebody waited (`some … total=`).
+fn waited(pressure: &str) -> Option<f64> {
+    let line = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
+    line.split_whitespace().find_map(|field| field.strip_prefix("total="))?.parse().ok()
+}
+
+/// The weakest level of /proc/net/wireless: the third number of an interface, in dBm where it is negative.
+fn weakest(wireless: &str) -> Option<f64> {
+    let level = |line: &str| {
+        let (_, values) = line.split_once(':')?;
+        values.split_whitespace().nth(2)?.trim_end_matches('.').parse::<f64>().ok()
+    };
+    wireless.lines().filter_map(level).filter(|level| *level < 0.0).reduce(f64::min)
 }
 
 fn hottest(root: &Path) -> Option<f64> {
@@ -293,8 +401,46 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_saves_is_doubted_with_what_it_saves() {
+        let files = [
+            ("proc/pressure/cpu", "some avg10=1.00 avg60=1.00 avg300=1.00 total=3000000\nfull avg10=0.00 total=0\n"),
+            ("proc/uptime", "110.00 1.00\n"),
+            ("proc/net/wireless", "Inter-| sta-|\n face | tus | link\n wlan0: 0000   28.  -82.  -256        0\n"),
+            ("sys/devices/system/cpu/present", "0-3,8\n"),
+            ("sys/devices/system/cpu/online", "0-1\n"),
+            ("sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq", "2650000"),
+            ("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "2650000"),
+            ("sys/devices/system/cpu/cpu1/cpufreq/scaling_max_freq", "1325000"),
+            ("sys/devices/system/cpu/cpu1/cpufreq/cpuinfo_max_freq", "2650000"),
+            ("sys/class/thermal/cooling_device0/type", "Fan"),
+            ("sys/class/thermal/cooling_device0/cur_state", "3"),
+            ("sys/class/thermal/cooling_device1/type", "Processor"),
+            ("sys/class/thermal/cooling_device1/cur_state", "1"),
+            ("sys/class/power_supply/BAT0/type", "Battery"),
+            ("sys/class/power_supply/BAT0/capacity", "20"),
+            ("sys/class/power_supply/BAT0/status", "Charging"),
+        ];
+        let device = root(&files);
+        let earlier = Snapshot { pressure: Some((1e6, 1e8)), ..Snapshot::default() };
+        let later = Snapshot::take(device.path());
+        let state = DeviceState::over(device.path(), SystemTime::UNIX_EPOCH, earlier, earlier, later);
+        // 2 s of 10.
+        assert!((state.pressure_percent.unwrap() - 20.0).abs() < 1e-9, "{state:?}");
+        assert_eq!((state.cpus_online, state.cpus_offline, state.cooling), (Some(2), Some(3), Some(1)));
+        assert_eq!((state.frequency_percent, state.wifi_dbm), (Some(50.0), Some(-82.0)));
+        let doubts = state.doubts();
+        for word in ["20 %", "3 of 5", "50 %", "1 cooling", "-82 dBm"] {
+            assert_eq!(doubts.iter().filter(|doubt| doubt.contains(word)).count(), 1, "{word}: {doubts:?}");
+        }
+        assert_eq!(doubts.len(), 5, "{doubts:?}");
+        for text in ["", "x", "3-1", "0-4294967295", "1-"] {
+            assert_eq!(count_ranges(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn two_snapshots_of_the_same_moment_have_no_shares() {
-        let s = Snapshot { load: None, cpu: Some(CpuTimes { total: 10, idle: 5, steal: 0 }) };
+        let s = Snapshot { cpu: Some(CpuTimes { total: 10, idle: 5, steal: 0 }), ..Snapshot::default() };
         let d = DeviceState::over(Path::new("/nowhere"), SystemTime::UNIX_EPOCH, s, s, s);
         assert_eq!((d.idle_percent, d.steal_percent), (None, None));
     }

@@ -52,6 +52,7 @@ pub const ALL: &[Entry] = &[
     measure::latency::ENTRY,
     measure::throughput::ENTRY,
     measure::gaps::ENTRY,
+    measure::device::ENTRY,
     measure::lte::ENTRY,
     window::simple::ENTRY,
     window::dumbbell::ENTRY,

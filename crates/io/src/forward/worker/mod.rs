@@ -1,24 +1,24 @@
 //! One thread, one event loop, one forwarder: sleeps until a packet, a socket or a timer wants something.
 
+mod peers;
 mod ports;
 mod records;
+mod window;
 
+use super::finder::Finder;
 use super::owner::{Owner, Owners, Process};
 use super::{Enclosure, sockets};
 use crate::clock::Clock;
 use crate::poll::{Change, Interest, Poll};
+use crate::sys::datagram;
 use crate::sys::offload::{Checksum, Offload, Segments, Transport};
 use crate::sys::tun::{ROOM, Tun};
-use crate::sys::{datagram, stream};
 use headstart_core::forward::pace::Sleeper;
-use headstart_core::forward::{
-    Failure, FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings,
-};
+use headstart_core::forward::{FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use headstart_core::wire::ip;
-use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown, send, sockopt};
+use rustix::net::Shutdown;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -38,6 +38,8 @@ const TUN: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 const ECHO_V4: u64 = u64::MAX - 2;
 const ECHO_V6: u64 = u64::MAX - 3;
+const FOUND: u64 = u64::MAX - 4;
+const BOARD: u64 = u64::MAX - 5;
 /// Tokens from here on are ports that send datagrams.
 const MAPPINGS: u64 = 1 << 62;
 
@@ -100,12 +102,25 @@ struct Upstream {
     queued: bool,
     owner: Option<Owner>,
     process: Option<Process>,
+    /// Somebody looks for the process.
+    sought: bool,
+}
+
+/// Whose a connection was, and whether its process is still looked for.
+#[derive(Clone, Default)]
+struct Whose {
+    owner: Option<Owner>,
+    process: Option<Process>,
+    sought: bool,
 }
 
 /// A port that sends datagrams.
 struct Port {
     socket: OwnedFd,
     whole: Option<bool>,
+    app: SocketAddr,
+    /// Whose it is, from the first datagram on.
+    whose: Option<Whose>,
 }
 
 /// See the module.
@@ -116,14 +131,16 @@ pub struct Worker {
     forwarder: Forwarder,
     upstreams: HashMap<FlowId, Upstream>,
     ports: HashMap<MappingId, Port>,
+    by_port: HashMap<SocketAddr, MappingId>,
     echoes: [Option<OwnedFd>; 2],
     owners: Owners,
+    finder: Finder,
     /// Connections that may have something to read.
     queue: VecDeque<FlowId>,
-    /// Connections whose process is not known yet.
-    unknown: VecDeque<FlowId>,
     /// Whose connections were that are recorded next.
-    closed: HashMap<FlowId, (Option<Owner>, Option<Process>)>,
+    closed: HashMap<FlowId, Whose>,
+    /// What was seen of connections whose process is still looked for.
+    held: HashMap<FlowId, Seen>,
     programs: Sleeper,
     peers: Sleeper,
     room: Vec<u8>,
@@ -132,8 +149,11 @@ pub struct Worker {
     /// Large buffers that the forwarder may still keep for what is not acknowledged.
     lent: VecDeque<Arc<Vec<u8>>>,
     default_ttl: u8,
+    /// What its own packets are marked with.
+    mark: Option<u32>,
     sink: Sink,
     tap: Option<Tap>,
+    window: Option<window::Window>,
     /// Connections by their ends; kept where packets are shown.
     by_ends: HashMap<(SocketAddr, SocketAddr), FlowId>,
 }
@@ -149,7 +169,9 @@ impl Worker {
     pub fn new(enclosure: Enclosure, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
         let Enclosure { namespace, tun } = enclosure;
         let owners = Owners::of(&namespace).map_err(failed("opening a socket for questions about owners"))?;
+        let finder = namespace.id().and_then(Finder::new).map_err(failed("looking for owners"))?;
         let poll = Poll::new().map_err(failed("making an event loop"))?;
+        poll.add(&finder, FOUND, Interest::Read).map_err(failed("listening for owners"))?;
         let profile = settings.profile;
         let (programs, peers) = (Sleeper::new(profile.programs), Sleeper::new(profile.peers));
         if programs.until().is_none() {
@@ -163,19 +185,23 @@ impl Worker {
             forwarder: Forwarder::new(settings),
             upstreams: HashMap::new(),
             ports: HashMap::new(),
+            by_port: HashMap::new(),
             echoes: [None, None],
             owners,
+            finder,
             queue: VecDeque::new(),
-            unknown: VecDeque::new(),
             closed: HashMap::new(),
+            held: HashMap::new(),
             programs,
             peers,
             room: Vec::new(),
             spare: Vec::new(),
             lent: VecDeque::new(),
             default_ttl: ttl.and_then(|text| text.trim().parse().ok()).unwrap_or(64),
+            mark: None,
             sink,
             tap: None,
+            window: None,
             by_ends: HashMap::new(),
         })
     }
@@ -183,6 +209,11 @@ impl Worker {
     /// Shows every packet to `tap` from now on.
     pub fn show(&mut self, tap: Tap) {
         self.tap = Some(tap);
+    }
+
+    /// Marks its own packets from now on (SO_MARK), so that they are not led back here. Needs CAP_NET_ADMIN.
+    pub fn mark(&mut self, mark: u32) {
+        self.mark = Some(mark);
     }
 
     /// The forwarder, to be looked at.
@@ -206,8 +237,8 @@ impl Worker {
                 }
             }
             let mut tokens = Vec::new();
-            let wait = if self.forwarder.is_needed() { patience } else { LAST_WORDS.min(patience) };
-            let until = self.until(now, stopping.map(|since| since + wait));
+            let wait = |since| since + if self.forwarder.is_needed() { patience } else { LAST_WORDS.min(patience) };
+            let until = self.until(now, stopping.map(wait));
             self.poll.wait(&self.clock, until, &mut tokens).map_err(failed("waiting for events"))?;
             let now = self.clock.now();
             let changes: Vec<Change> = self.poll.changes().collect();
@@ -221,6 +252,11 @@ impl Worker {
                         // All that the program said last is here by now, a queue at most.
                         let _ = (0..BATCH).any(|_| self.programs(now) == 0);
                     }
+                    FOUND => {
+                        let found = self.finder.answers();
+                        found.into_iter().for_each(|answer| self.found(answer));
+                    }
+                    BOARD => self.asked(now),
                     ECHO_V4 | ECHO_V6 => self.echoes(now, change.token == ECHO_V4),
                     token if token >= MAPPINGS => self.datagrams(now, MappingId(token - MAPPINGS)),
                     token => self.change(now, FlowId(token), change),
@@ -232,9 +268,6 @@ impl Worker {
             if self.forwarder.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
                 self.forwarder.handle_timeout(now);
                 self.drain(now);
-            }
-            if let Some(flow) = self.unknown.pop_front() {
-                self.identify(flow);
             }
             if moved > 0 && stopping.is_some() {
                 stopping = Some(now);
@@ -256,9 +289,6 @@ impl Worker {
             // Who sleeps sleeps, whatever waits.
             Some(at) if !self.upstreams.is_empty() => earlier(at),
             _ => {}
-        }
-        if !self.unknown.is_empty() {
-            earlier(now);
         }
         patience.into_iter().for_each(earlier);
         until
@@ -337,7 +367,7 @@ impl Worker {
                 Output::Resume { flow } => self.enqueue(flow),
                 Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay } => {
                     let limit = Some(hop_limit).filter(|limit| *limit != self.default_ttl);
-                    let began = sockets::begin(peer, traffic_class, limit, no_delay);
+                    let began = sockets::begin(peer, traffic_class, limit, no_delay, self.mark);
                     self.began(now, flow, (app, peer), began);
                 }
                 Output::MirrorDelay { flow, .. } => self.mirror_delay(flow),
@@ -359,18 +389,17 @@ impl Worker {
                 }
                 Output::Close { flow, abrupt } => self.close(now, flow, abrupt),
                 Output::Map { mapping, app } => {
-                    if let Ok(socket) = sockets::datagrams(app)
+                    if let Ok(socket) = sockets::datagrams(app, self.mark)
                         && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
                     {
-                        self.ports.insert(mapping, Port { socket, whole: None });
+                        self.ports.insert(mapping, Port { socket, whole: None, app, whose: None });
+                        self.by_port.insert(app, mapping);
                     }
                 }
                 Output::Datagram { mapping, to, bytes, from, traffic_class, hop_limit, whole } => {
                     self.send_datagram(now, mapping, to, &bytes[from..], (traffic_class, hop_limit, whole));
                 }
-                Output::Unmap { mapping } => {
-                    self.ports.remove(&mapping);
-                }
+                Output::Unmap { mapping } => self.unmap(mapping),
                 Output::Echo { to, message, traffic_class, hop_limit } => {
                     let v4 = to.is_ipv4();
                     if let Some(socket) = self.echo_socket(v4) {
@@ -405,175 +434,5 @@ impl Worker {
         };
         // What the namespace does not take is sent again by the forwarder's timer.
         self.tun.write(&offload, packet.as_slice());
-    }
-
-    fn began(
-        &mut self,
-        now: Instant,
-        flow: FlowId,
-        (app, peer): (SocketAddr, SocketAddr),
-        began: Result<OwnedFd, Errno>,
-    ) {
-        let socket = match began {
-            Ok(socket) => socket,
-            Err(errno) => {
-                let why = sockets::failure(errno);
-                return self.forwarder.handle_input(now, Input::Failed { flow, why });
-            }
-        };
-        if self.poll.add(&socket, flow.0, Interest::Changes).is_err() {
-            return self.forwarder.handle_input(now, Input::Failed { flow, why: Failure::Here });
-        }
-        // Asked while the SYN is on its way, which takes longer.
-        let owner = self.owners.of_tcp(app, peer).ok().flatten();
-        let upstream = Upstream {
-            socket,
-            app,
-            peer,
-            connecting: true,
-            readable: false,
-            ending: false,
-            ended: false,
-            urgent: false,
-            queued: false,
-            owner,
-            process: None,
-        };
-        self.upstreams.insert(flow, upstream);
-        if self.tap.is_some() {
-            self.by_ends.insert((app, peer), flow);
-        }
-    }
-
-    /// Something has changed about a connection.
-    fn change(&mut self, now: Instant, flow: FlowId, change: Change) {
-        let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
-        if upstream.connecting {
-            if !change.writable {
-                return;
-            }
-            let outcome = match sockopt::socket_error(&upstream.socket) {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(errno)) | Err(errno) => Err(errno),
-            };
-            let input = match outcome {
-                Ok(()) => {
-                    upstream.connecting = false;
-                    self.unknown.push_back(flow);
-                    Input::Connected { flow, mss: sockets::mss(&upstream.socket) }
-                }
-                Err(errno) => Input::Failed { flow, why: sockets::failure(errno) },
-            };
-            self.input(now, input);
-        } else if change.writable {
-            self.input(now, Input::Writable { flow });
-        }
-        if let Some(upstream) = self.upstreams.get_mut(&flow).filter(|_| change.readable) {
-            upstream.readable = true;
-            upstream.ending |= change.ending;
-            upstream.urgent |= change.urgent;
-            self.enqueue(flow);
-        }
-    }
-
-    /// Puts a connection among those that are read, if there may be something to read.
-    fn enqueue(&mut self, flow: FlowId) {
-        if let Some(upstream) = self.upstreams.get_mut(&flow).filter(|u| u.readable && !u.queued && !u.ended) {
-            upstream.queued = true;
-            self.queue.push_back(flow);
-        }
-    }
-
-    /// Reads connections in turn; how many reads brought something.
-    fn read_peers(&mut self, now: Instant) -> usize {
-        let mut count = 0;
-        let mut turns = self.queue.len().min(BATCH);
-        while turns > 0 {
-            turns -= 1;
-            let Some(flow) = self.queue.pop_front() else { break };
-            if let Some(upstream) = self.upstreams.get_mut(&flow) {
-                upstream.queued = false;
-                count += usize::from(self.read_peer(now, flow));
-            }
-        }
-        self.peers.read(now, count > 0);
-        if count > 0 {
-            self.peers.read(now, false);
-        }
-        count
-    }
-
-    /// Reads once; whether there was something.
-    fn read_peer(&mut self, now: Instant, flow: FlowId) -> bool {
-        let room = self.forwarder.room(now, flow);
-        if room == 0 {
-            // Resume comes when there is room.
-            return false;
-        }
-        self.make_room();
-        let Some(upstream) = self.upstreams.get_mut(&flow).filter(|upstream| !upstream.ended) else { return false };
-        let urgent = upstream.urgent && stream::is_next(&upstream.socket);
-        let most = if urgent { 1 } else { room };
-        self.room.resize(HEADROOM, 0);
-        let got = match stream::receive(&upstream.socket, &mut self.room, most) {
-            Ok(Some(got)) => got,
-            Ok(None) => {
-                upstream.ended = true;
-                self.input(now, Input::Ended { flow });
-                return true;
-            }
-            Err(Errno::AGAIN) => {
-                upstream.readable = false;
-                return false;
-            }
-            Err(Errno::INTR) => {
-                self.enqueue(flow);
-                return false;
-            }
-            Err(errno) => {
-                self.input(now, Input::Failed { flow, why: sockets::failure(errno) });
-                return true;
-            }
-        };
-        upstream.urgent &= !urgent;
-        // Less than asked for is all that there was: what comes later is told anew. Not before an end or an urgent byte.
-        upstream.readable = got == most || upstream.ending || upstream.urgent || urgent;
-        let bytes = if got <= SMALL { self.room.clone() } else { std::mem::take(&mut self.room) };
-        self.input(now, Input::Received { flow, bytes, urgent });
-        self.enqueue(flow);
-        true
-    }
-
-    fn send(&mut self, now: Instant, flow: FlowId, (bytes, from, to, urgent): (Vec<u8>, usize, usize, bool)) {
-        let Some(upstream) = self.upstreams.get(&flow) else { return };
-        let out_of_band = if urgent { SendFlags::OOB } else { SendFlags::empty() };
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | out_of_band;
-        let input = match send(&upstream.socket, &bytes[from..to], flags) {
-            Ok(taken) if from + taken == to && bytes.capacity() >= ROOM && self.spare.len() < MOST_SPARE => {
-                self.spare.push(bytes);
-                Input::Sent { flow, bytes: Vec::new(), from: 0, to: 0, urgent }
-            }
-            Ok(taken) => Input::Sent { flow, bytes, from: from + taken, to, urgent },
-            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => Input::Sent { flow, bytes, from, to, urgent },
-            Err(errno) => Input::Failed { flow, why: sockets::failure(errno) },
-        };
-        self.forwarder.handle_input(now, input);
-    }
-
-    fn close(&mut self, now: Instant, flow: FlowId, abrupt: bool) {
-        let mut facts = None;
-        let (mut owner, mut process) = (None, None);
-        // Who was not asked yet is asked now: the program may be gone in a moment.
-        self.identify(flow);
-        if let Some(upstream) = self.upstreams.remove(&flow) {
-            self.by_ends.remove(&(upstream.app, upstream.peer));
-            facts = (!upstream.connecting).then(|| sockets::facts(&upstream.socket)).flatten();
-            if abrupt {
-                let _ = sockopt::set_socket_linger(&upstream.socket, Some(std::time::Duration::ZERO));
-            }
-            (owner, process) = (upstream.owner, upstream.process);
-        }
-        self.closed.insert(flow, (owner, process));
-        self.forwarder.handle_input(now, Input::Closed { flow, facts });
     }
 }

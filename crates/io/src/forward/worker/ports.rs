@@ -1,16 +1,19 @@
 //! Datagrams and echoes: sockets that are no connections, and what the network says of what they sent.
 
-use super::{BATCH, ECHO_V4, ECHO_V6, Worker};
+use super::{BATCH, ECHO_V4, ECHO_V6, MAPPINGS, Whose, Worker, sockets};
 use crate::poll::Interest;
 use crate::sys::datagram;
 use crate::sys::tun::ROOM;
-use headstart_core::forward::{HEADROOM, Input, MappingId};
+use headstart_core::forward::{FlowId, HEADROOM, Input, MappingId};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use headstart_core::wire::ip;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+
+/// The port of DNS.
+const DNS: u16 = 53;
 
 impl Worker {
     pub(super) fn send_datagram(
@@ -21,6 +24,7 @@ impl Worker {
         data: &[u8],
         (traffic_class, hop_limit, whole): (u8, u8, bool),
     ) {
+        self.identify_port(mapping, to);
         let Some(port) = self.ports.get_mut(&mapping) else { return };
         if to.is_ipv4() && port.whole != Some(whole) && datagram::keep_whole(&port.socket, whole).is_ok() {
             port.whole = Some(whole);
@@ -33,6 +37,34 @@ impl Worker {
         let trouble = sent.err().and_then(|e| datagram::trouble_of(e.raw_os_error()?));
         if let Some(trouble) = trouble {
             self.forwarder.handle_input(now, Input::DatagramFailed { mapping, to, reporter: None, trouble });
+        }
+    }
+
+    /// Whose a port is; who asks names is asked for each time, for such ports are short-lived and used again.
+    fn identify_port(&mut self, mapping: MappingId, to: SocketAddr) {
+        let Some(port) = self.ports.get_mut(&mapping) else { return };
+        if port.whose.is_some() && to.port() != DNS {
+            return;
+        }
+        let owner = self.owners.of_udp(port.app, to).ok().flatten();
+        if let Some(whose) = &port.whose
+            && (owner.is_none() || whose.owner == owner)
+        {
+            return;
+        }
+        let flow = FlowId(MAPPINGS + mapping.0);
+        let (process, sought) = self.look_for(flow, owner);
+        if let Some(port) = self.ports.get_mut(&mapping) {
+            port.whose = Some(Whose { owner, process, sought });
+        }
+    }
+
+    /// A port is no longer used.
+    pub(super) fn unmap(&mut self, mapping: MappingId) {
+        if let Some(port) = self.ports.remove(&mapping)
+            && self.by_port.get(&port.app) == Some(&mapping)
+        {
+            self.by_port.remove(&port.app);
         }
     }
 
@@ -70,6 +102,7 @@ impl Worker {
         let place = usize::from(!v4);
         if self.echoes[place].is_none() {
             let socket = datagram::echo(v4).ok()?;
+            sockets::lead(&socket, self.mark).ok()?;
             self.poll.add(&socket, if v4 { ECHO_V4 } else { ECHO_V6 }, Interest::Read).ok()?;
             self.echoes[place] = Some(socket);
         }

@@ -1,48 +1,95 @@
 //! Whose connections are, and who is told what was seen of them.
 
-use super::{Seen, Worker, sockets};
-use crate::forward::owner::Process;
-use headstart_core::forward::{Flow, FlowId, Record};
+use super::{MAPPINGS, Seen, Whose, Worker, sockets};
+use crate::forward::finder::{Answer, Question};
+use crate::forward::owner::{Owner, Process};
+use headstart_core::forward::{Flow, FlowId, MappingId, Record};
 use rustix::net::sockopt;
 
 impl Worker {
-    /// Records connections as they are.
+    /// Records connections as they are, and whatever waited for the name of a process.
     pub(super) fn record_open(&mut self) {
         let open: Vec<Flow> = self.forwarder.open().into_iter().cloned().collect();
         for mut flow in open {
             let Some(upstream) = self.upstreams.get(&flow.id) else { continue };
             flow.facts = (!upstream.connecting).then(|| sockets::facts(&upstream.socket)).flatten();
-            self.identify(flow.id);
-            let whose = self.upstreams.get(&flow.id).map(|upstream| (upstream.owner, upstream.process.clone()));
-            let (owner, process) = whose.unwrap_or_default();
-            (self.sink)(Seen { record: Record::Flow(Box::new(flow)), owner, process });
+            let (owner, process) = (upstream.owner, upstream.process.clone());
+            self.tell(Whose { owner, process, sought: upstream.sought }, Record::Flow(Box::new(flow)));
         }
+        let found = self.finder.finish();
+        found.into_iter().for_each(|answer| self.found(answer));
     }
 
     pub(super) fn record(&mut self, record: Record) {
         let whose = match &record {
             Record::Flow(flow) => self.closed.remove(&flow.id),
-            Record::Dns(_) => None,
+            // What waits for a name has waited for longer than the name takes: an answer from the network has come.
+            Record::Dns(lookup) => {
+                let port = self.by_port.get(&lookup.app).and_then(|mapping| self.ports.get(mapping));
+                port.and_then(|port| port.whose.clone()).map(|whose| Whose { sought: false, ..whose })
+            }
         };
-        let (owner, process) = whose.unwrap_or_default();
-        (self.sink)(Seen { record, owner, process });
+        self.tell(whose.unwrap_or_default(), record);
     }
 
-    /// Finds out whose a connection is, when there is nothing better to do.
-    pub(super) fn identify(&mut self, flow: FlowId) {
-        let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
-        if upstream.process.is_none()
-            && let Some(owner) = upstream.owner
-        {
-            upstream.process = self.owners.process(owner.inode);
+    fn tell(&mut self, whose: Whose, record: Record) {
+        let Whose { owner, process, sought } = whose;
+        let seen = Seen { record, owner, process };
+        match &seen.record {
+            Record::Flow(flow) if sought => {
+                let flow = flow.id;
+                self.held.insert(flow, seen);
+            }
+            _ => self.hand_over(seen),
         }
     }
 
-    pub(super) fn mirror_delay(&mut self, flow: FlowId) {
-        self.identify(flow);
-        let Some(upstream) = self.upstreams.get(&flow) else { return };
-        if let Some(no_delay) = upstream.process.as_ref().and_then(Process::no_delay) {
+    fn hand_over(&mut self, seen: Seen) {
+        if let Some(window) = &mut self.window {
+            window.tallies.take(&seen);
+        }
+        (self.sink)(seen);
+    }
+
+    /// The process of a socket if it is known at once, and otherwise whether somebody looks for it.
+    pub(super) fn look_for(&mut self, flow: FlowId, owner: Option<Owner>) -> (Option<Process>, bool) {
+        let Some(Owner { inode, .. }) = owner else { return (None, false) };
+        let process = self.finder.at_once(inode);
+        let sought = process.is_none() && self.finder.ask(Question { flow, inode, known: None, delay: false });
+        (process, sought)
+    }
+
+    /// Somebody has looked for a process, and perhaps at its socket.
+    pub(super) fn found(&mut self, answer: Answer) {
+        let Answer { flow, process, no_delay } = answer;
+        if let Some(mut seen) = self.held.remove(&flow) {
+            seen.process = process;
+            return self.hand_over(seen);
+        }
+        if let Some(mapping) = flow.0.checked_sub(MAPPINGS) {
+            let port = self.ports.get_mut(&MappingId(mapping));
+            if let Some(whose) = port.and_then(|port| port.whose.as_mut()) {
+                (whose.process, whose.sought) = (process, false);
+            }
+            return;
+        }
+        if let Some(whose) = self.closed.get_mut(&flow) {
+            (whose.process, whose.sought) = (process, false);
+            return;
+        }
+        let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
+        upstream.sought = false;
+        upstream.process = process.or(upstream.process.take());
+        if let Some(no_delay) = no_delay {
             let _ = sockopt::set_tcp_nodelay(&upstream.socket, no_delay);
         }
+    }
+
+    /// Has somebody look whether the program has Nagle's algorithm on.
+    pub(super) fn mirror_delay(&mut self, flow: FlowId) {
+        let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
+        let Some(owner) = upstream.owner else { return };
+        let known = upstream.process.clone();
+        self.finder.ask(Question { flow, inode: owner.inode, known, delay: true });
     }
 }

@@ -4,6 +4,7 @@
 //! A new kind is one file, one line here and one arm in each function.
 
 pub mod bundle;
+pub mod capture;
 pub mod route;
 pub mod rule;
 pub mod sysctl;
@@ -24,7 +25,7 @@ pub struct Entry {
 }
 
 /// Every kind.
-pub const ALL: &[Entry] = &[route::ENTRY, rule::ENTRY, sysctl::ENTRY, table::ENTRY, bundle::ENTRY];
+pub const ALL: &[Entry] = &[route::ENTRY, rule::ENTRY, sysctl::ENTRY, table::ENTRY, bundle::ENTRY, capture::ENTRY];
 
 /// One change of a host, with all that it takes to undo it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,8 @@ pub enum Change {
     Table(table::Table),
     /// Our nftables table for small segments.
     Bundle(bundle::Bundle),
+    /// Our nftables table for what is measured.
+    Capture(capture::Capture),
 }
 
 /// Why a change was not made or not undone.
@@ -102,6 +105,7 @@ impl Change {
             Self::Sysctl(_) => sysctl::ENTRY.name,
             Self::Table(_) => table::ENTRY.name,
             Self::Bundle(_) => bundle::ENTRY.name,
+            Self::Capture(_) => capture::ENTRY.name,
         }
     }
 
@@ -109,7 +113,7 @@ impl Change {
     pub fn prepared(&self) -> Result<Self, ChangeError> {
         match self {
             Self::Sysctl(sysctl) => sysctl.prepared().map(Self::Sysctl),
-            Self::Route(_) | Self::Rule(_) | Self::Table(_) | Self::Bundle(_) => Ok(self.clone()),
+            Self::Route(_) | Self::Rule(_) | Self::Table(_) | Self::Bundle(_) | Self::Capture(_) => Ok(self.clone()),
         }
     }
 
@@ -121,6 +125,7 @@ impl Change {
             Self::Sysctl(sysctl) => sysctl.make(),
             Self::Table(table) => table.make(lock),
             Self::Bundle(bundle) => bundle.make(lock),
+            Self::Capture(capture) => capture.make(lock),
         }
     }
 
@@ -132,6 +137,7 @@ impl Change {
             Self::Sysctl(sysctl) => sysctl.undo(),
             Self::Table(table) => table.undo(lock),
             Self::Bundle(bundle) => bundle.undo(lock),
+            Self::Capture(capture) => capture.undo(lock),
         }
     }
 }
@@ -145,6 +151,7 @@ impl std::fmt::Display for Change {
             Self::Sysctl(sysctl) => sysctl.fmt(f),
             Self::Table(table) => table.fmt(f),
             Self::Bundle(bundle) => bundle.fmt(f),
+            Self::Capture(capture) => capture.fmt(f),
         }
     }
 }

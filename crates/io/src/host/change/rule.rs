@@ -19,16 +19,28 @@ pub struct Rule {
     family: u8,
     table: u32,
     priority: u32,
+    /// The mark of the packets that it is for; none for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mark: Option<u32>,
 }
 
 impl Rule {
     /// The rule of a family that leads to our table.
     pub fn new(family: u8, numbers: Numbers) -> Self {
-        Self { family, table: numbers.table, priority: numbers.priority }
+        Self { family, table: numbers.table, priority: numbers.priority, mark: None }
+    }
+
+    /// The same for packets with this mark alone.
+    pub fn with_mark(self, mark: u32) -> Self {
+        Self { mark: Some(mark), ..self }
     }
 
     fn rule(&self) -> netlink::Rule {
-        netlink::Rule::through(self.family, self.table, self.priority, PROTOCOL)
+        let rule = netlink::Rule::through(self.family, self.table, self.priority, PROTOCOL);
+        match self.mark {
+            None => rule,
+            Some(mark) => rule.with_mark(mark),
+        }
     }
 
     /// Its family.
@@ -62,5 +74,6 @@ impl fmt::Display for Rule {
 
 /// A rule as ip-rule(8) would write it, as far as people need.
 pub fn in_words(rule: &netlink::Rule) -> String {
-    format!("priority {} lookup {} protocol {}", rule.priority(), rule.table(), rule.protocol())
+    let mark = rule.mark().map_or(String::new(), |mark| format!(" fwmark {mark:#x}"));
+    format!("priority {}{mark} lookup {} protocol {}", rule.priority(), rule.table(), rule.protocol())
 }

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use headstart_core::forward::profile;
 use headstart_io::sys::netlink::{LOOPBACK, Netlink, VethEnd, Via};
 use headstart_io::sys::netns::NetNs;
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -64,13 +65,20 @@ pub enum Place<'a> {
 pub struct Stage<'a> {
     place: Place<'a>,
     program: PathBuf,
+    /// Words before the program.
+    under: Vec<OsString>,
 }
 
 impl<'a> Stage<'a> {
     /// For an experiment whose context names another program than this one, or none.
     pub fn new(place: Place<'a>, program: Option<PathBuf>) -> anyhow::Result<Self> {
         let program = program.map_or_else(std::env::current_exe, Ok).context("finding this program")?;
-        Ok(Self { place, program })
+        Ok(Self { place, program, under: Vec::new() })
+    }
+
+    /// The same, with these words before the program.
+    pub fn under(self, words: Vec<OsString>) -> Self {
+        Self { under: words, ..self }
     }
 
     /// Runs `f` where the peers are, in a thread of its own.
@@ -83,14 +91,17 @@ impl<'a> Stage<'a> {
 
     /// The command for a workload of [`probe`](super::probe) under an arm.
     pub fn command(&self, arm: &str, words: &[String]) -> anyhow::Result<Command> {
+        let mut words_of_it = self.under.iter().map(OsString::as_os_str).chain([self.program.as_os_str()]);
+        let first = words_of_it.next().context("a command is a word at least")?;
         let mut command = match self.place {
-            Place::Network(network) => network.command(&self.program)?,
+            Place::Network(network) => network.command(first)?,
             Place::Wire(wire) => {
-                let mut command = Command::new(&self.program);
+                let mut command = Command::new(first);
                 wire.client.adopt(&mut command)?;
                 command
             }
         };
+        command.args(words_of_it);
         if arm != BARE {
             command.args(["run", "--measure", "--quiet", "--profile", arm, "--"]).arg(&self.program);
         }

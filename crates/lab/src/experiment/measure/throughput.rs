@@ -69,7 +69,8 @@ fn move_data(mut stream: TcpStream, up: bool, clock: Clock, until: Instant) -> i
     Ok(bytes)
 }
 
-fn serve(listener: &TcpListener) {
+/// Takes from, or gives to, whoever connects, each in a thread of its own.
+pub fn serve(listener: &TcpListener) {
     for stream in listener.incoming().map_while(Result::ok) {
         std::thread::spawn(move || {
             let mut stream = stream;

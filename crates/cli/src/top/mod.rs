@@ -1,0 +1,94 @@
+//! `headstart top`: the programs that are being measured, their connections and lookups, as they are now.
+//!
+//! It asks a running measurement (`headstart run --measure`, `headstart trace`, `headstart up --measure`) once an interval and reads; nothing is measured here,
+//! and the measurement sleeps between two questions.
+
+mod screen;
+mod view;
+
+use crate::exit::{self, Coded, Usage};
+use crate::output::{Format, document};
+use headstart_core::time::Duration;
+use headstart_io::clock::Clock;
+use headstart_io::forward::board::{self, Board};
+use rustix::stdio::stdout;
+use serde_json::json;
+use view::View;
+
+/// Version of the JSON.
+const VERSION: u32 = 1;
+/// The shortest interval, in seconds: a question costs the measurement a look at each connection.
+const LEAST: f64 = 0.1;
+
+/// Arguments of `headstart top`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The process that measures, if there are several.
+    #[arg(value_name = "PID")]
+    pid: Option<u32>,
+    /// Ask twice, print what was there and end; so too where standard output is no terminal.
+    #[arg(long)]
+    once: bool,
+    /// Seconds between two questions.
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
+    interval: f64,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Shows it.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    if !(LEAST..=3600.0).contains(&args.interval) {
+        return Err(Usage(format!("--interval {}: from {LEAST} to 3600 seconds", args.interval)).into());
+    }
+    let every = Duration::from_secs_f64(args.interval);
+    let pid = chosen(args.pid)?;
+    let first = ask(pid)?;
+    if args.once || args.format.json || !rustix::termios::isatty(stdout()) {
+        Clock::new().sleep(every);
+        // It may have ended meanwhile; then what it said first is the last.
+        let view = match board::ask(pid) {
+            Ok(second) => View::between(&first, second),
+            Err(_) => View::first(first),
+        };
+        if args.format.json {
+            let board = serde_json::to_value(&view.board)?;
+            let rates: Vec<_> = view
+                .apps()
+                .map(|app| json!({ "app": app.name, "up_mbit_s": app.rates[0], "down_mbit_s": app.rates[1] }))
+                .collect();
+            document(VERSION, json!({ "board": board, "rates": rates }));
+        } else {
+            crate::say!("{}", view.text().join("\n"));
+        }
+        return Ok(exit::OK);
+    }
+    screen::show(pid, View::first(first), every)?;
+    Ok(exit::OK)
+}
+
+/// The measurement that is asked.
+fn chosen(named: Option<u32>) -> anyhow::Result<u32> {
+    if let Some(pid) = named {
+        return Ok(pid);
+    }
+    match board::running()[..] {
+        [] => {
+            let why = "nothing is being measured in this network namespace: `headstart run --measure -- CMD`, or `headstart up --measure`";
+            Err(Coded(exit::UNREACHABLE, why.into()).into())
+        }
+        [pid] => Ok(pid),
+        ref several => {
+            let pids: Vec<_> = several.iter().map(u32::to_string).collect();
+            Err(Usage(format!("several processes measure; say which: headstart top {}", pids.join(" | "))).into())
+        }
+    }
+}
+
+fn ask(pid: u32) -> anyhow::Result<Board> {
+    board::ask(pid).map_err(|e| {
+        let code =
+            if e.kind() == std::io::ErrorKind::PermissionDenied { exit::NOT_PERMITTED } else { exit::UNREACHABLE };
+        Coded(code, format!("asking process {pid}, which is to measure: {e}")).into()
+    })
+}

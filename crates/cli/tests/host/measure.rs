@@ -1,0 +1,169 @@
+//! `up --measure`: what programs of the host begin is measured, nothing else is touched, and nothing is left of it.
+
+use crate::scene::{PEERS, Scene, found, inside, send, until};
+use headstart_io::sys::netns::NetNs;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+
+/// No daemon has more steps.
+const MOST_STEPS: u32 = 60;
+
+/// A byte there and back.
+fn talks(near: &mut TcpStream, far: &mut TcpStream) {
+    let mut byte = [0];
+    near.write_all(b"x").unwrap();
+    far.read_exact(&mut byte).unwrap();
+    far.write_all(&byte).unwrap();
+    near.read_exact(&mut byte).unwrap();
+    assert_eq!(byte, *b"x");
+}
+
+/// Whether this kernel can mark connections; if not, a line that says so.
+fn can_capture(scene: &Scene) -> bool {
+    if found("nft", "nftables").is_none() {
+        return false;
+    }
+    let (mut daemon, up) = scene.daemon(&["--measure", "--capture", "203.0.113.0/24"]);
+    send(&daemon, Signal::TERM);
+    let ended = daemon.wait().unwrap();
+    if !up {
+        println!("skipped: this kernel's nftables cannot mark connections ({ended})");
+    }
+    up
+}
+
+fn lines(scene: &Scene) -> Vec<Value> {
+    let text = fs::read_to_string(scene.path("flows")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn peers() -> [IpAddr; 3] {
+    PEERS.map(|peer| peer.parse().unwrap())
+}
+
+inside!(what_programs_begin_is_measured_and_what_was_there_or_comes_from_others_is_left_alone, || {
+    let Some(scene) = Scene::new() else { return };
+    if !can_capture(&scene) {
+        return;
+    }
+    let before = scene.look();
+    let (mut near, mut far) = scene.connect(peers()[0]);
+    let flows = scene.path("flows");
+    let (mut daemon, up) = scene.daemon(&["--measure", "--capture-default", "--flows", flows.to_str().unwrap()]);
+    assert!(up);
+    talks(&mut near, &mut far);
+    for peer in peers() {
+        let (mut near, mut far) = scene.connect(peer);
+        assert_eq!(far.peer_addr().unwrap().ip().is_ipv4(), peer.is_ipv4());
+        talks(&mut near, &mut far);
+        let local = near.local_addr().unwrap();
+        assert_ne!(far.peer_addr().unwrap().port(), local.port(), "the forwarder has a socket of its own");
+        assert_eq!(far.peer_addr().unwrap().ip(), local.ip(), "with the address of the host");
+        drop((near, far));
+        let is_it = |line: &Value| line["local"] == local.to_string() && line["end"] == "finished";
+        until("it is written down", || lines(&scene).iter().any(is_it));
+        let line = lines(&scene).into_iter().find(is_it).unwrap();
+        assert!(line["connect_ms"].as_f64().unwrap() > 0.0 && line["up_bytes"] == 1, "{line}");
+        assert_eq!(line["pid"], std::process::id(), "{line}");
+    }
+    // Who comes in is served as ever, over TCP and UDP.
+    let listener = TcpListener::bind("192.0.2.1:0").unwrap();
+    let server = listener.local_addr().unwrap();
+    let client = scene.on_peers(|| TcpStream::connect(server).unwrap());
+    let (mut served, from) = listener.accept().unwrap();
+    assert_eq!(from, client.local_addr().unwrap());
+    talks(&mut served, &mut { client });
+    let (host, peer) =
+        (UdpSocket::bind("192.0.2.1:0").unwrap(), scene.on_peers(|| UdpSocket::bind((peers()[0], 0)).unwrap()));
+    peer.send_to(b"ask", host.local_addr().unwrap()).unwrap();
+    let mut word = [0; 8];
+    let (_, asker) = host.recv_from(&mut word).unwrap();
+    host.send_to(b"answer", asker).unwrap();
+    assert_eq!(peer.recv_from(&mut word).unwrap(), (6, host.local_addr().unwrap()));
+    // What the host asks is measured, and answered.
+    host.send_to(b"ask", SocketAddr::new(peers()[1], 9)).unwrap();
+    let listed: Vec<String> = lines(&scene).iter().map(|line| line["peer"].to_string()).collect();
+    assert_eq!(listed.len(), 3, "{listed:?}");
+    let status = scene.status();
+    assert_eq!(status["measuring"]["captured"], serde_json::json!(["default"]), "{status}");
+    let top = scene.says(&["top", "--once", "--interval", "0.1", "--json"]);
+    let top: Value = serde_json::from_str(&top.out).unwrap_or_else(|e| panic!("{e}: {top:?}"));
+    assert_eq!(top["board"]["apps"][0]["connections"], 3, "{top}");
+    let words = scene.says(&["top", "--once", "--interval", "0.1"]);
+    assert!(words.code == Some(0) && words.out.contains("CONNECT"), "{words:?}");
+    talks(&mut near, &mut far);
+    drop((near, far, served, listener));
+    send(&daemon, Signal::TERM);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    fs::remove_file(flows).unwrap();
+    scene.must_be_as(&before, "after the end");
+});
+
+inside!(what_is_not_asked_for_is_not_captured, || {
+    let Some(scene) = Scene::new() else { return };
+    if !can_capture(&scene) {
+        return;
+    }
+    let flows = scene.path("flows");
+    let words = ["--measure", "--capture", "198.51.100.0/24", "--flows", flows.to_str().unwrap()];
+    let (mut daemon, up) = scene.daemon(&words);
+    assert!(up);
+    let of = |peer| {
+        let (mut near, mut far) = scene.connect(peer);
+        talks(&mut near, &mut far);
+        near.local_addr().unwrap().port() == far.peer_addr().unwrap().port()
+    };
+    assert_eq!(peers().map(of), [true, false, true]);
+    until("one is written down", || lines(&scene).len() == 1);
+    send(&daemon, Signal::TERM);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    for wrong in [&["--measure"][..], &["--capture-default"], &["--measure", "--capture", "x/8"]] {
+        let refused = scene.says(&[&["up", "--foreground"], wrong].concat());
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+    }
+});
+
+inside!(a_host_whose_measuring_daemon_was_killed_at_any_step_is_reached_and_recovered, || {
+    let Some(scene) = Scene::new() else { return };
+    if !can_capture(&scene) {
+        return;
+    }
+    let before = scene.look();
+    let mut survived = false;
+    for step in 1..MOST_STEPS {
+        let at = step.to_string();
+        let (mut daemon, up) = scene.daemon(&["--measure", "--capture-default", "--die-at-step", &at]);
+        if up {
+            send(&daemon, Signal::TERM);
+        }
+        survived = daemon.wait().unwrap().code() == Some(0);
+        if survived {
+            break;
+        }
+        // Nobody need recover for programs to be served.
+        let (mut near, mut far) = scene.connect(peers()[1]);
+        talks(&mut near, &mut far);
+        drop((near, far));
+        let recovered = scene.says(&["recover"]);
+        assert_eq!(recovered.code, Some(0), "at step {step}: {recovered:?}");
+        scene.must_be_as(&before, &format!("after a kill at step {step}"));
+    }
+    assert!(survived, "a daemon that is never killed ends");
+    // In the middle of its work.
+    let (mut daemon, up) = scene.daemon(&["--measure", "--capture-default"]);
+    assert!(up);
+    let (mut near, mut far) = scene.connect(peers()[1]);
+    talks(&mut near, &mut far);
+    send(&daemon, Signal::KILL);
+    daemon.wait().unwrap();
+    drop((near, far));
+    let (mut near, mut far) = scene.connect(peers()[1]);
+    talks(&mut near, &mut far);
+    drop((near, far));
+    assert!(!NetNs::current().unwrap().run(|| fs::exists("/sys/class/net/headstart0").unwrap_or(false)).unwrap());
+    until("it is recovered", || scene.says(&["recover"]).code == Some(0));
+    scene.must_be_as(&before, "after a kill");
+});

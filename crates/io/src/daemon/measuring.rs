@@ -1,0 +1,177 @@
+//! What this host's programs send, led through a forwarder and measured: the interface, what leads there, and the thread that
+//! forwards. Whatever ends the process ends the interface and its routes; the journal undoes the rest.
+
+use crate::clock::Clock;
+use crate::forward::{Enclosure, EnclosureError, Worker, device, line_of};
+use crate::host::change::capture::{Capture, MARK, OWN_MARK};
+use crate::host::change::{Change, route, rule};
+use crate::host::{Numbers, PROTOCOL};
+use headstart_core::forward::Settings as Forwarding;
+use headstart_core::time::Duration;
+use headstart_core::wire::netlink::{AF_INET, AF_INET6, Route};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
+/// How long what programs said last may stand still on its way when the daemon ends.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// To whom: addresses with the bits of their networks. None is everybody: the default route is captured.
+    pub to: Vec<(IpAddr, u8)>,
+    /// A file to which a JSON line is added for each connection and lookup.
+    pub lines: Option<PathBuf>,
+}
+
+/// How it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The interface.
+    pub interface: String,
+    /// What is captured: networks, or `default`.
+    pub captured: Vec<String>,
+}
+
+/// Why it cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasuringError {
+    /// The interface.
+    #[error("{0}")]
+    Device(#[from] EnclosureError),
+    /// The file for lines.
+    #[error("{path}, for a line for each connection: {source}")]
+    Lines {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The thread, or its ends.
+    #[error("starting the forwarder: {0}")]
+    Start(#[from] io::Error),
+}
+
+impl MeasuringError {
+    /// Whether a right is missing.
+    pub fn is_not_permitted(&self) -> bool {
+        match self {
+            Self::Device(e) => e.is_not_permitted(),
+            Self::Lines { source, .. } | Self::Start(source) => source.kind() == io::ErrorKind::PermissionDenied,
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Measuring {
+    wish: Wish,
+    index: u32,
+    /// The interface and the file, until the thread has them.
+    parts: Option<(Enclosure, Option<File>)>,
+    /// Ends when this end is closed; tells by its own end that the thread has ended.
+    rope: UnixStream,
+    far: Option<UnixStream>,
+    thread: Option<JoinHandle<Result<(), String>>>,
+}
+
+impl std::fmt::Debug for Measuring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Measuring").field("wish", &self.wish).finish_non_exhaustive()
+    }
+}
+
+impl Measuring {
+    /// Makes the interface, which takes nothing yet.
+    pub fn open(wish: &Wish) -> Result<Self, MeasuringError> {
+        let lines = wish.lines.as_ref().map(|path| {
+            let mut options = OpenOptions::new();
+            options.create(true).append(true).mode(0o600);
+            options.open(path).map_err(|source| MeasuringError::Lines { path: path.clone(), source })
+        });
+        let lines = lines.transpose()?;
+        let (device, index) = device::create()?;
+        let (rope, far) = UnixStream::pair()?;
+        Ok(Self { wish: wish.clone(), index, parts: Some((device, lines)), rope, far: Some(far), thread: None })
+    }
+
+    /// What leads there: routes of a table of their own, a rule a family, and last what marks. Undone from the last to the first.
+    pub fn changes(&self, numbers: Numbers) -> Vec<Change> {
+        let numbers = numbers.of_captured();
+        let wanted = |v4: bool| self.wish.to.is_empty() || self.wish.to.iter().any(|(ip, _)| ip.is_ipv4() == v4);
+        let has_six = std::path::Path::new("/proc/sys/net/ipv6/conf").join(device::NAME).exists();
+        let families = [(AF_INET, wanted(true)), (AF_INET6, wanted(false) && has_six)];
+        let mut changes = Vec::new();
+        for (family, _) in families.into_iter().filter(|(_, wanted)| *wanted) {
+            let route = Route::everything(family, self.index, numbers.table, PROTOCOL);
+            changes.push(Change::Route(route::Route::new(&route)));
+            changes.push(Change::Rule(rule::Rule::new(family, numbers).with_mark(MARK)));
+        }
+        changes.push(Change::Capture(Capture::new(self.wish.to.clone())));
+        changes
+    }
+
+    /// Begins to forward, in a thread: to be called in the process that stays.
+    pub fn start(&mut self) -> io::Result<()> {
+        let (Some((device, mut lines)), Some(far)) = (self.parts.take(), self.far.take()) else { return Ok(()) };
+        // A socket for each connection of all programs.
+        let limit = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        let mut seed = [0; 8];
+        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
+        let work = move || {
+            let sink = Box::new(move |seen| {
+                if let Some(file) = &mut lines {
+                    // A full disk stops nobody's connections.
+                    let _ = writeln!(file, "{}", line_of(&seen));
+                }
+            });
+            let settings = Forwarding { seed: u64::from_ne_bytes(seed), ..Forwarding::default() };
+            let mut worker = Worker::new(device, settings, Clock::new(), sink).map_err(|e| e.to_string())?;
+            worker.mark(OWN_MARK);
+            worker.tell_who_asks().map_err(|e| e.to_string())?;
+            worker.run(&far, PATIENCE).map_err(|e| e.to_string())
+        };
+        self.thread = Some(std::thread::Builder::new().name("forwarder".into()).spawn(work)?);
+        Ok(())
+    }
+
+    /// The thread has ended although nobody wanted it: why.
+    pub fn ended(&mut self) -> String {
+        let why = self.thread.take().map(JoinHandle::join);
+        let why = match why {
+            Some(Ok(Err(why))) => why,
+            Some(Err(_)) => "it has died".into(),
+            _ => "it has ended".into(),
+        };
+        format!("nothing is measured any more, and programs' connections go their own way: {why}")
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        let captured = self.wish.to.iter().map(|(ip, bits)| format!("{ip}/{bits}")).collect();
+        let captured = if self.wish.to.is_empty() { vec!["default".into()] } else { captured };
+        Status { interface: device::NAME.into(), captured }
+    }
+
+    /// Ends the thread, when nothing is led there any more.
+    pub fn end(self) {
+        drop(OwnedFd::from(self.rope));
+        if let Some(thread) = self.thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl AsFd for Measuring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.rope.as_fd()
+    }
+}

@@ -1,0 +1,341 @@
+//! What a running measurement tells whoever asks: programs, their connections and lookups, with every meter of each.
+//!
+//! The asker connects to a socket with an abstract name (unix(7)), which nobody need remove, and reads one JSON object to its end.
+//! Only the same user and root are told: the kernel says who asks (SO_PEERCRED). What is kept between two questions is bounded.
+
+use super::{Process, Seen};
+use headstart_core::forward::meter::{self, Entry};
+use headstart_core::forward::{Flow, Record};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+
+/// Version of the object.
+pub const VERSION: u32 = 1;
+/// What names of sockets begin with; the number of the process follows.
+const NAME: &str = "headstart-measure-";
+/// Connections and programs that are told; those with the most data come first.
+const MOST_LINES: usize = 200;
+const MOST_APPS: usize = 100;
+/// Programs of which something is kept. Those behind share one line.
+const MOST_NAMES: usize = 1000;
+const OTHERS: &str = "(others)";
+/// What a program is called that is not known.
+pub const UNKNOWN: &str = "?";
+/// Values of which the median is told: the latest.
+const LATEST: usize = 256;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 16;
+/// No board is longer, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// Numbers by the names of their meters (`headstart_core::forward::meter`); a meter without a number is left out.
+pub type Meters = BTreeMap<String, f64>;
+
+/// How a measurement stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Board {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The process that measures.
+    pub pid: u32,
+    /// For how long it has, in milliseconds.
+    pub at_ms: f64,
+    /// Packets of programs so far, and those that were not forwarded.
+    pub packets: u64,
+    /// See `packets`.
+    pub left_out: u64,
+    /// Programs, those with the most data first.
+    pub apps: Vec<App>,
+    /// Connections that are open, likewise.
+    pub connections: Vec<Line>,
+    /// Programs and connections for which there was no room.
+    pub omitted: usize,
+}
+
+/// A program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct App {
+    /// Its name.
+    pub name: String,
+    /// Connections that are open now.
+    pub open: usize,
+    /// Connections that were asked for.
+    pub connections: u64,
+    /// Of these, how many never came to be.
+    pub failed: u64,
+    /// DNS lookups.
+    pub lookups: u64,
+    /// The median of the latest ones, in milliseconds.
+    pub lookup_ms: Option<f64>,
+    /// Bytes that it sent.
+    pub up_bytes: u64,
+    /// Bytes that it was sent.
+    pub down_bytes: u64,
+    /// Medians over its latest connections; sums of what is counted.
+    pub meters: Meters,
+}
+
+/// A connection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// The program.
+    pub app: String,
+    /// Its process.
+    pub pid: Option<i32>,
+    /// Its end.
+    pub local: String,
+    /// The peer's.
+    pub peer: String,
+    /// For how long it has been there, in milliseconds.
+    pub age_ms: f64,
+    /// Bytes that the program sent.
+    pub up_bytes: u64,
+    /// Bytes that it was sent.
+    pub down_bytes: u64,
+    /// Every meter.
+    pub meters: Meters,
+}
+
+/// What is kept of programs between two questions.
+#[derive(Debug, Default)]
+pub(super) struct Tallies(BTreeMap<String, Tally>);
+
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    open: usize,
+    connections: u64,
+    failed: u64,
+    lookups: u64,
+    up: u64,
+    down: u64,
+    lookup_ms: VecDeque<f64>,
+    values: BTreeMap<&'static str, VecDeque<f64>>,
+    sums: BTreeMap<&'static str, f64>,
+}
+
+fn name_of(process: Option<&Process>) -> &str {
+    process.map_or(UNKNOWN, |process| process.name.as_str())
+}
+
+fn keep(values: &mut VecDeque<f64>, value: f64) {
+    if values.len() >= LATEST {
+        values.pop_front();
+    }
+    values.push_back(value);
+}
+
+fn median(values: &VecDeque<f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().collect();
+    sorted.sort_by(f64::total_cmp);
+    Some((sorted.get(sorted.len() / 2)? + sorted.get((sorted.len() - 1) / 2)?) / 2.0)
+}
+
+/// Whether the numbers of a meter are added up rather than compared.
+fn is_count(meter: &Entry) -> bool {
+    meter.unit.is_empty()
+}
+
+impl Tally {
+    fn flow(&mut self, flow: &Flow) {
+        self.connections += 1;
+        self.up += flow.up.bytes;
+        self.down += flow.down.bytes;
+        for meter in meter::ALL {
+            let Some(value) = (meter.read)(flow) else { continue };
+            if is_count(meter) {
+                *self.sums.entry(meter.name).or_default() += value;
+            } else {
+                keep(self.values.entry(meter.name).or_default(), value);
+            }
+        }
+    }
+
+    fn app(self, name: String) -> App {
+        let medians = self.values.iter().filter_map(|(name, values)| Some(((*name).to_owned(), median(values)?)));
+        let meters = medians.chain(self.sums.iter().map(|(name, sum)| ((*name).to_owned(), *sum))).collect();
+        App {
+            name,
+            open: self.open,
+            connections: self.connections,
+            failed: self.failed,
+            lookups: self.lookups,
+            lookup_ms: median(&self.lookup_ms),
+            up_bytes: self.up,
+            down_bytes: self.down,
+            meters,
+        }
+    }
+}
+
+impl Tallies {
+    /// Something has ended.
+    pub fn take(&mut self, seen: &Seen) {
+        let name = name_of(seen.process.as_ref());
+        let name = if self.0.len() < MOST_NAMES || self.0.contains_key(name) { name } else { OTHERS };
+        let tally = self.0.entry(name.to_owned()).or_default();
+        match &seen.record {
+            Record::Flow(flow) => {
+                tally.flow(flow);
+                tally.failed += u64::from(flow.connected.is_none());
+            }
+            Record::Dns(lookup) => {
+                tally.lookups += 1;
+                keep(&mut tally.lookup_ms, lookup.took.as_secs_f64() * 1e3);
+            }
+        }
+    }
+
+    /// The board: what has ended, and these connections that are `open`, with for how long in milliseconds.
+    pub fn board<'a>(&self, open: impl Iterator<Item = (&'a Flow, Option<&'a Process>, f64)>) -> Board {
+        let mut all = self.0.clone();
+        let mut lines = Vec::new();
+        for (flow, process, age_ms) in open {
+            let app = name_of(process).to_owned();
+            let tally = all.entry(app.clone()).or_default();
+            tally.flow(flow);
+            tally.open += 1;
+            let meters = meter::ALL.iter().filter_map(|meter| Some((meter.name.to_owned(), (meter.read)(flow)?)));
+            lines.push(Line {
+                app,
+                pid: process.map(|process| process.pid),
+                local: flow.app.to_string(),
+                peer: flow.peer.to_string(),
+                age_ms,
+                up_bytes: flow.up.bytes,
+                down_bytes: flow.down.bytes,
+                meters: meters.collect(),
+            });
+        }
+        let mut apps: Vec<_> = all.into_iter().map(|(name, tally)| tally.app(name)).collect();
+        // Sorting is stable: equals stay in the order of their names, and of when they were asked for.
+        apps.sort_by_key(|app| std::cmp::Reverse(app.up_bytes + app.down_bytes));
+        lines.sort_by_key(|line| std::cmp::Reverse(line.up_bytes + line.down_bytes));
+        let omitted = apps.len().saturating_sub(MOST_APPS) + lines.len().saturating_sub(MOST_LINES);
+        apps.truncate(MOST_APPS);
+        lines.truncate(MOST_LINES);
+        Board { version: VERSION, pid: std::process::id(), apps, connections: lines, omitted, ..Board::default() }
+    }
+}
+
+/// The socket at which this process is asked.
+pub(super) fn listener() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new_abstract_name(format!("{NAME}{}", std::process::id()).as_bytes())?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Whether somebody at the other end may be told, and believed: this user, or root.
+pub(super) fn is_trusted(socket: &OwnedFd) -> bool {
+    socket_peercred(socket).is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
+}
+
+/// The processes that measure in the caller's network namespace, the latest last.
+pub fn running() -> Vec<u32> {
+    let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let number = |line: &str| line.split_whitespace().last()?.strip_prefix('@')?.strip_prefix(NAME)?.parse().ok();
+    let mut all: Vec<u32> = text.lines().filter_map(number).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Asks the process `pid` for its board.
+pub fn ask(pid: u32) -> io::Result<Board> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(format!("{NAME}{pid}").as_bytes())?)?;
+    if !is_trusted(&socket) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user measures; root may ask"));
+    }
+    let mut text = Vec::new();
+    File::from(socket).take(LONGEST).read_to_end(&mut text)?;
+    if text.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it does not tell this user; root may ask"));
+    }
+    let board: Board = serde_json::from_slice(&text).map_err(io::Error::other)?;
+    if board.version != VERSION {
+        let why = format!("it tells version {} of its board, and {VERSION} is known here", board.version);
+        return Err(io::Error::other(why));
+    }
+    Ok(board)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::forward::{DnsExchange, FlowId, Forwarder, Input, Output, Settings};
+    use headstart_core::machine::Machine;
+    use headstart_core::time::{Duration, Instant};
+
+    /// A flow as the forwarder makes them: a SYN, and an answer after 25 ms.
+    fn flow() -> Flow {
+        let syn = [
+            0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 198, 51, 100, 1, 0x10, 0, 0, 80, 0, 0, 0, 1, 0,
+            0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0,
+        ];
+        let mut forwarder = Forwarder::new(Settings::default());
+        forwarder.handle_input(Instant::from_millis(5), Input::Packet { bytes: syn.to_vec(), segment: None });
+        while let Some(output) = forwarder.poll_output() {
+            if let Output::Connect { flow, .. } = output {
+                forwarder.handle_input(Instant::from_millis(30), Input::Connected { flow, mss: None });
+                assert_eq!(flow, FlowId(0));
+            }
+        }
+        let flow = forwarder.open()[0].clone();
+        assert_eq!(flow.connected, Some(Instant::from_millis(30)), "a connection that was answered");
+        flow
+    }
+
+    fn seen(record: Record, name: &str) -> Seen {
+        let process = Process { pid: 7, name: name.into(), fd: 3 };
+        Seen { record, owner: None, process: Some(process).filter(|p| !p.name.is_empty()) }
+    }
+
+    #[test]
+    fn programs_have_what_ended_and_what_is_open_and_those_with_more_data_come_first() {
+        let mut tallies = Tallies::default();
+        let mut ended = flow();
+        ended.down.bytes = 1000;
+        tallies.take(&seen(Record::Flow(Box::new(ended)), "curl"));
+        let refused = Flow { connected: None, ..flow() };
+        tallies.take(&seen(Record::Flow(Box::new(refused)), ""));
+        let (app, server) = ("192.0.2.1:53".parse().unwrap(), "192.0.2.2:53".parse().unwrap());
+        let took = Duration::from_millis(8);
+        let lookup = DnsExchange { app, server, name: "a.lab.example".into(), asked: Instant::ZERO, took };
+        tallies.take(&seen(Record::Dns(lookup), "curl"));
+        let mut open = flow();
+        open.down.bytes = 500;
+        let process = Process { pid: 8, name: "curl".into(), fd: 3 };
+        let board = tallies.board([(&open, Some(&process), 40.0)].into_iter());
+        let [curl, unknown] = &board.apps[..] else { panic!("{board:?}") };
+        assert_eq!((curl.name.as_str(), curl.open, curl.connections, curl.down_bytes), ("curl", 1, 2, 1500));
+        assert_eq!((curl.lookups, curl.lookup_ms, curl.meters["connect_ms"]), (1, Some(8.0), 25.0));
+        assert_eq!((unknown.name.as_str(), unknown.failed), (UNKNOWN, 1));
+        assert_eq!((board.connections.len(), board.connections[0].pid, board.omitted), (1, Some(8), 0));
+        let text = serde_json::to_string(&board).unwrap();
+        assert_eq!(serde_json::from_str::<Board>(&text).unwrap(), board);
+    }
+
+    #[test]
+    fn what_is_kept_and_told_is_bounded() {
+        let mut tallies = Tallies::default();
+        let one = flow();
+        for n in 0..MOST_NAMES + 50 {
+            tallies.take(&seen(Record::Flow(Box::new(one.clone())), &format!("app{n}")));
+        }
+        for _ in 0..2 * LATEST {
+            tallies.take(&seen(Record::Flow(Box::new(one.clone())), "app0"));
+        }
+        assert_eq!(tallies.0.len(), MOST_NAMES + 1);
+        assert_eq!((tallies.0[OTHERS].connections, tallies.0["app0"].values["connect_ms"].len()), (50, LATEST));
+        let board = tallies.board(std::iter::repeat_n((&one, None, 1.0), 500));
+        assert_eq!((board.apps.len(), board.connections.len()), (MOST_APPS, MOST_LINES));
+        assert!((serde_json::to_vec(&board).unwrap().len() as u64) < LONGEST);
+    }
+}

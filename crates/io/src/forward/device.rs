@@ -1,0 +1,40 @@
+//! A TUN interface on the host itself, for what its programs send: it takes nothing that a rule does not lead to it, and is gone
+//! with the process that has it, its routes too.
+
+use super::Enclosure;
+use super::enclosure::{EnclosureError, FAR_AWAY, QUEUE, USUAL_MTU};
+use crate::sys::netlink::Netlink;
+use crate::sys::netns::NetNs;
+use crate::sys::tun::Tun;
+use std::fs;
+
+/// Its name.
+pub const NAME: &str = "headstart0";
+/// What holds for the interface alone. Packets of peers come out of it that the main table has elsewhere: 2 is a loose check of
+/// their way back (RFC 3704). It has no address, and asks for none.
+const SETTINGS: [(&str, &str); 4] = [
+    ("ipv4/conf/headstart0/rp_filter", "2"),
+    ("ipv6/conf/headstart0/addr_gen_mode", "1"),
+    ("ipv6/conf/headstart0/router_solicitations", "0"),
+    ("ipv6/conf/headstart0/accept_ra", "0"),
+];
+
+/// Makes the interface in the calling thread's namespace, as long as the way out; its number too. Needs CAP_NET_ADMIN.
+pub fn create() -> Result<(Enclosure, u32), EnclosureError> {
+    let mut netlink = Netlink::open()?;
+    let mut least = None;
+    for far in FAR_AWAY {
+        let Some(route) = netlink.route_to(far)? else { continue };
+        least = least.into_iter().chain(netlink.mtu_of(route.interface)?).min();
+    }
+    let tun = Tun::create(NAME, QUEUE)?;
+    let index = netlink.index(NAME)?;
+    for (name, value) in SETTINGS {
+        // Not every kernel has both families.
+        let _ = fs::write(format!("/proc/sys/net/{name}"), value);
+    }
+    netlink.mtu(index, least.unwrap_or(USUAL_MTU))?;
+    netlink.up(index)?;
+    let namespace = NetNs::current().map_err(EnclosureError::Namespace)?;
+    Ok((Enclosure { namespace, tun }, index))
+}

@@ -1,0 +1,245 @@
+//! Which process has a socket open: found in /proc by a thread of its own, so that no packet waits for it.
+//!
+//! A walk through /proc takes longer than a connection to a neighbour. What costs a microsecond is done at once
+//! ([`Finder::at_once`]): most connections of a host are made by who made the last one, on the same descriptor or the next. The
+//! thread is started with the first question, so that whoever forks before has none to lose.
+
+use super::owner::Process;
+use crate::sys::process::descriptor;
+use headstart_core::forward::FlowId;
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// Processes that are looked at first.
+const MOST_RECENT: usize = 8;
+/// Of these, how many are looked at while a connection waits. 3: a browser's network process, and two more.
+const AT_ONCE: usize = 3;
+
+/// What is to be found out.
+#[derive(Debug)]
+pub(super) struct Question {
+    /// For which connection.
+    pub flow: FlowId,
+    /// The number of the program's socket.
+    pub inode: u32,
+    /// Whose it is, if that is known.
+    pub known: Option<Process>,
+    /// Whether TCP_NODELAY is wanted too.
+    pub delay: bool,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// For which connection.
+    pub flow: FlowId,
+    /// Whose it is.
+    pub process: Option<Process>,
+    /// Whether the program has Nagle's algorithm off, if that was asked and could be seen.
+    pub no_delay: Option<bool>,
+}
+
+/// Who finds.
+#[derive(Debug)]
+pub(super) struct Finder {
+    namespace: u64,
+    bell: Arc<OwnedFd>,
+    desk: Option<Desk>,
+    recent: VecDeque<Process>,
+}
+
+/// The thread, and the ways to it and from it.
+#[derive(Debug)]
+struct Desk {
+    questions: Sender<Question>,
+    answers: Receiver<Answer>,
+    thread: JoinHandle<()>,
+}
+
+impl Finder {
+    /// One for the processes of the network namespace with this number.
+    pub fn new(namespace: u64) -> io::Result<Self> {
+        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        Ok(Self { namespace, bell, desk: None, recent: VecDeque::new() })
+    }
+
+    /// The process, if it is one that was found before and has the socket where the last one was, or next to it.
+    pub fn at_once(&mut self, inode: u32) -> Option<Process> {
+        let link = format!("socket:[{inode}]");
+        let found = self.recent.iter().take(AT_ONCE).find_map(|process| {
+            let fd = [process.fd, process.fd + 1].into_iter().find(|fd| is_at(process.pid, *fd, &link))?;
+            Some(Process { fd, ..process.clone() })
+        })?;
+        self.remember(&found);
+        Some(found)
+    }
+
+    fn remember(&mut self, process: &Process) {
+        self.recent.retain(|recent| recent.pid != process.pid);
+        self.recent.push_front(process.clone());
+        self.recent.truncate(MOST_RECENT);
+    }
+
+    /// Asks; whether there will be an answer.
+    pub fn ask(&mut self, question: Question) -> bool {
+        if self.desk.is_none() {
+            self.desk = Desk::open(self.namespace, Arc::clone(&self.bell)).ok();
+        }
+        self.desk.as_ref().is_some_and(|desk| desk.questions.send(question).is_ok())
+    }
+
+    /// What was found since the last time. To be called when the descriptor can be read.
+    pub fn answers(&mut self) -> Vec<Answer> {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.bell, &mut count);
+        let answers: Vec<_> = self.desk.iter().flat_map(|desk| desk.answers.try_iter()).collect();
+        answers.iter().filter_map(|answer| answer.process.as_ref()).for_each(|process| self.remember(process));
+        answers
+    }
+
+    /// Waits for everything that was asked.
+    pub fn finish(&mut self) -> Vec<Answer> {
+        let Some(Desk { questions, answers, thread }) = self.desk.take() else { return Vec::new() };
+        drop(questions);
+        let rest = answers.iter().collect();
+        let _ = thread.join();
+        rest
+    }
+}
+
+impl AsFd for Finder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl Desk {
+    fn open(namespace: u64, bell: Arc<OwnedFd>) -> io::Result<Self> {
+        let (questions, asked) = channel::<Question>();
+        let (answer, answers) = channel();
+        let work = move || {
+            let mut search = Search { namespace, recent: VecDeque::new() };
+            for question in asked {
+                if answer.send(search.answer(question)).is_err() {
+                    return;
+                }
+                // It is full where nobody has listened for 2^64 answers.
+                let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+            }
+        };
+        let thread = std::thread::Builder::new().name("owners".into()).spawn(work)?;
+        Ok(Self { questions, answers, thread })
+    }
+}
+
+/// The thread's own.
+struct Search {
+    namespace: u64,
+    recent: VecDeque<i32>,
+}
+
+impl Search {
+    fn answer(&mut self, question: Question) -> Answer {
+        let Question { flow, inode, known, delay } = question;
+        // It may have moved since, and another socket be in its place.
+        let link = format!("socket:[{inode}]");
+        let known = known.filter(|process| is_at(process.pid, process.fd, &link));
+        let process = known.or_else(|| self.process(&link));
+        let no_delay = process.as_ref().filter(|_| delay).and_then(no_delay);
+        Answer { flow, process, no_delay }
+    }
+
+    /// The process that has the socket open to which `link` leads; of several, one.
+    fn process(&mut self, link: &str) -> Option<Process> {
+        let recent = self.recent.iter().copied().find_map(|pid| holds(pid, link));
+        let found = recent.or_else(|| {
+            let pids = fs::read_dir("/proc").ok()?.flatten();
+            let mut pids: Vec<i32> = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+            // Who is new is who is asked about.
+            pids.sort_unstable_by(|a, b| b.cmp(a));
+            pids.into_iter().find_map(|pid| self.is_here(pid).then(|| holds(pid, link))?)
+        })?;
+        self.recent.retain(|pid| *pid != found.pid);
+        self.recent.push_front(found.pid);
+        self.recent.truncate(MOST_RECENT);
+        Some(found)
+    }
+
+    /// Whether a process is in the namespace.
+    fn is_here(&self, pid: i32) -> bool {
+        let link = fs::read_link(format!("/proc/{pid}/ns/net"));
+        link.is_ok_and(|link| link.to_str() == Some(&format!("net:[{}]", self.namespace)))
+    }
+}
+
+/// Whether the program has Nagle's algorithm off on its socket (TCP_NODELAY).
+///
+/// The descriptor is taken for a moment: it must not keep open what the program closes.
+fn no_delay(process: &Process) -> Option<bool> {
+    let socket = descriptor(process.pid, process.fd).ok()?;
+    rustix::net::sockopt::tcp_nodelay(&socket).ok()
+}
+
+fn is_at(pid: i32, fd: RawFd, link: &str) -> bool {
+    fs::read_link(format!("/proc/{pid}/fd/{fd}")).is_ok_and(|to| to.to_str() == Some(link))
+}
+
+fn holds(pid: i32, link: &str) -> Option<Process> {
+    let folder = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let fd = folder.flatten().find_map(|entry| {
+        let is_it = fs::read_link(entry.path()).is_ok_and(|to| to.to_str() == Some(link));
+        is_it.then(|| entry.file_name().to_str()?.parse().ok())?
+    })?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(Process { pid, name: name.trim_end().to_owned(), fd })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::owner::Owners;
+    use super::*;
+    use crate::sys::netns::NetNs;
+    use std::net::{TcpListener, TcpStream};
+
+    fn ask(finder: &mut Finder, inode: u32, known: Option<Process>) -> Answer {
+        assert!(finder.ask(Question { flow: FlowId(7), inode, known, delay: true }));
+        let mut heard = [rustix::event::PollFd::new(&finder.bell, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut heard, None).unwrap();
+        finder.answers().pop().expect("the bell has rung")
+    }
+
+    #[test]
+    fn a_socket_of_ours_is_found_to_be_ours_and_then_at_once() {
+        let namespace = NetNs::current().unwrap();
+        let mut owners = Owners::of(&namespace).unwrap();
+        let mut finder = Finder::new(namespace.id().unwrap()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (app, peer) = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
+        let owner = owners.of_tcp(app, peer).unwrap().expect("it is there");
+        assert_eq!(finder.at_once(owner.inode), None, "nobody was found yet");
+        let Answer { flow, process, no_delay } = ask(&mut finder, owner.inode, None);
+        let process = process.expect("it is ours");
+        assert_eq!((flow, process.pid, no_delay), (FlowId(7), std::process::id() as i32, Some(false)));
+        assert_eq!(finder.at_once(owner.inode), Some(process.clone()));
+        stream.set_nodelay(true).unwrap();
+        assert_eq!(ask(&mut finder, owner.inode, Some(process)).no_delay, Some(true));
+    }
+
+    #[test]
+    fn what_was_asked_is_answered_before_the_end() {
+        let mut finder = Finder::new(NetNs::current().unwrap().id().unwrap()).unwrap();
+        assert!(finder.finish().is_empty(), "nobody has asked");
+        // No socket has the number 0.
+        assert!((0..3).all(|n| finder.ask(Question { flow: FlowId(n), inode: 0, known: None, delay: false })));
+        let answers = finder.finish();
+        assert_eq!(answers.iter().map(|answer| answer.flow.0).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(answers.iter().all(|answer| answer.process.is_none()));
+    }
+}

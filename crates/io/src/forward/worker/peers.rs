@@ -1,0 +1,188 @@
+//! Connections to peers: opened, written to, read in turn, closed.
+
+use super::{BATCH, MOST_SPARE, SMALL, Upstream, Whose, Worker, sockets};
+use crate::poll::{Change, Interest};
+use crate::sys::stream;
+use crate::sys::tun::ROOM;
+use headstart_core::forward::{Failure, FlowId, HEADROOM, Input};
+use headstart_core::machine::Machine;
+use headstart_core::time::Instant;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send, sockopt};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+impl Worker {
+    pub(super) fn began(
+        &mut self,
+        now: Instant,
+        flow: FlowId,
+        (app, peer): (SocketAddr, SocketAddr),
+        began: Result<OwnedFd, Errno>,
+    ) {
+        let socket = match began {
+            Ok(socket) => socket,
+            Err(errno) => {
+                let why = sockets::failure(errno);
+                return self.forwarder.handle_input(now, Input::Failed { flow, why });
+            }
+        };
+        if self.poll.add(&socket, flow.0, Interest::Changes).is_err() {
+            return self.forwarder.handle_input(now, Input::Failed { flow, why: Failure::Here });
+        }
+        // Asked while the SYN is on its way, which takes longer.
+        let owner = self.owners.of_tcp(app, peer).ok().flatten();
+        let (process, sought) = self.look_for(flow, owner);
+        let upstream = Upstream {
+            socket,
+            app,
+            peer,
+            connecting: true,
+            readable: false,
+            ending: false,
+            ended: false,
+            urgent: false,
+            queued: false,
+            owner,
+            process,
+            sought,
+        };
+        self.upstreams.insert(flow, upstream);
+        if self.tap.is_some() {
+            self.by_ends.insert((app, peer), flow);
+        }
+    }
+
+    /// Something has changed about a connection.
+    pub(super) fn change(&mut self, now: Instant, flow: FlowId, change: Change) {
+        let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
+        if upstream.connecting {
+            if !change.writable {
+                return;
+            }
+            let outcome = match sockopt::socket_error(&upstream.socket) {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(errno)) | Err(errno) => Err(errno),
+            };
+            let input = match outcome {
+                Ok(()) => {
+                    upstream.connecting = false;
+                    Input::Connected { flow, mss: sockets::mss(&upstream.socket) }
+                }
+                Err(errno) => Input::Failed { flow, why: sockets::failure(errno) },
+            };
+            self.input(now, input);
+        } else if change.writable {
+            self.input(now, Input::Writable { flow });
+        }
+        if let Some(upstream) = self.upstreams.get_mut(&flow).filter(|_| change.readable) {
+            upstream.readable = true;
+            upstream.ending |= change.ending;
+            upstream.urgent |= change.urgent;
+            self.enqueue(flow);
+        }
+    }
+
+    /// Puts a connection among those that are read, if there may be something to read.
+    pub(super) fn enqueue(&mut self, flow: FlowId) {
+        if let Some(upstream) = self.upstreams.get_mut(&flow).filter(|u| u.readable && !u.queued && !u.ended) {
+            upstream.queued = true;
+            self.queue.push_back(flow);
+        }
+    }
+
+    /// Reads connections in turn; how many reads brought something.
+    pub(super) fn read_peers(&mut self, now: Instant) -> usize {
+        let mut count = 0;
+        let mut turns = self.queue.len().min(BATCH);
+        while turns > 0 {
+            turns -= 1;
+            let Some(flow) = self.queue.pop_front() else { break };
+            if let Some(upstream) = self.upstreams.get_mut(&flow) {
+                upstream.queued = false;
+                count += usize::from(self.read_peer(now, flow));
+            }
+        }
+        self.peers.read(now, count > 0);
+        if count > 0 {
+            self.peers.read(now, false);
+        }
+        count
+    }
+
+    /// Reads once; whether there was something.
+    fn read_peer(&mut self, now: Instant, flow: FlowId) -> bool {
+        let room = self.forwarder.room(now, flow);
+        if room == 0 {
+            // Resume comes when there is room.
+            return false;
+        }
+        self.make_room();
+        let Some(upstream) = self.upstreams.get_mut(&flow).filter(|upstream| !upstream.ended) else { return false };
+        let urgent = upstream.urgent && stream::is_next(&upstream.socket);
+        let most = if urgent { 1 } else { room };
+        self.room.resize(HEADROOM, 0);
+        let got = match stream::receive(&upstream.socket, &mut self.room, most) {
+            Ok(Some(got)) => got,
+            Ok(None) => {
+                upstream.ended = true;
+                self.input(now, Input::Ended { flow });
+                return true;
+            }
+            Err(Errno::AGAIN) => {
+                upstream.readable = false;
+                return false;
+            }
+            Err(Errno::INTR) => {
+                self.enqueue(flow);
+                return false;
+            }
+            Err(errno) => {
+                self.input(now, Input::Failed { flow, why: sockets::failure(errno) });
+                return true;
+            }
+        };
+        upstream.urgent &= !urgent;
+        // Less than asked for is all that there was: what comes later is told anew. Not before an end or an urgent byte.
+        upstream.readable = got == most || upstream.ending || upstream.urgent || urgent;
+        let bytes = if got <= SMALL { self.room.clone() } else { std::mem::take(&mut self.room) };
+        self.input(now, Input::Received { flow, bytes, urgent });
+        self.enqueue(flow);
+        true
+    }
+
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        flow: FlowId,
+        (bytes, from, to, urgent): (Vec<u8>, usize, usize, bool),
+    ) {
+        let Some(upstream) = self.upstreams.get(&flow) else { return };
+        let out_of_band = if urgent { SendFlags::OOB } else { SendFlags::empty() };
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | out_of_band;
+        let input = match send(&upstream.socket, &bytes[from..to], flags) {
+            Ok(taken) if from + taken == to && bytes.capacity() >= ROOM && self.spare.len() < MOST_SPARE => {
+                self.spare.push(bytes);
+                Input::Sent { flow, bytes: Vec::new(), from: 0, to: 0, urgent }
+            }
+            Ok(taken) => Input::Sent { flow, bytes, from: from + taken, to, urgent },
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => Input::Sent { flow, bytes, from, to, urgent },
+            Err(errno) => Input::Failed { flow, why: sockets::failure(errno) },
+        };
+        self.forwarder.handle_input(now, input);
+    }
+
+    pub(super) fn close(&mut self, now: Instant, flow: FlowId, abrupt: bool) {
+        let (mut facts, mut whose) = (None, Whose::default());
+        if let Some(upstream) = self.upstreams.remove(&flow) {
+            self.by_ends.remove(&(upstream.app, upstream.peer));
+            facts = (!upstream.connecting).then(|| sockets::facts(&upstream.socket)).flatten();
+            if abrupt {
+                let _ = sockopt::set_socket_linger(&upstream.socket, Some(std::time::Duration::ZERO));
+            }
+            whose = Whose { owner: upstream.owner, process: upstream.process, sought: upstream.sought };
+        }
+        self.closed.insert(flow, whose);
+        self.forwarder.handle_input(now, Input::Closed { flow, facts });
+    }
+}
