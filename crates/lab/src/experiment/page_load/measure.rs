@@ -56,12 +56,13 @@ impl Visit {
 /// The arms, baselines first.
 pub fn arms() -> Vec<BrowserArm> {
     let raced = |race: &'static race::Entry| match race.name {
-        "simultaneous" => BrowserArm { name: race.name, race, lifetime: AN_HOUR, ahead: Ahead::OFF },
-        name => BrowserArm { name, race, lifetime: Lifetime::Ttl, ahead: Ahead::OFF },
+        "simultaneous" => BrowserArm { name: race.name, race, lifetime: AN_HOUR, ahead: Ahead::OFF, ready: false },
+        name => BrowserArm { name, race, lifetime: Lifetime::Ttl, ahead: Ahead::OFF, ready: false },
     };
     let ours = race::ALL.iter().find(|e| e.name == race::DEFAULT);
-    let ours = ours.map(|race| BrowserArm { name: super::rows::OURS, race, lifetime: AN_HOUR, ahead: Ahead::ON });
-    [BrowserArm::BARE].into_iter().chain(race::ALL.iter().map(raced)).chain(ours).collect()
+    let ahead = |race| BrowserArm { name: super::rows::OURS, race, lifetime: AN_HOUR, ahead: Ahead::ON, ready: false };
+    let all = [BrowserArm::BARE].into_iter().chain(race::ALL.iter().map(raced));
+    all.chain(ours.map(ahead)).chain([BrowserArm::READY]).collect()
 }
 
 /// What one arm did.
@@ -69,6 +70,8 @@ pub struct Taken {
     pub arm: BrowserArm,
     /// By visit, a value a page, in ms; nothing of visits that the arm does not make.
     pub times: [Vec<f64>; 3],
+    /// By visit, the share of that which pages wait for names and for TCP, in percent: on the path to the load event.
+    pub waits: [Vec<[f64; 2]>; 3],
     loads: u64,
     failed: u64,
     syns: u64,
@@ -88,7 +91,7 @@ pub struct Block {
 
 /// The visits of an arm: those that learn from launch to launch, and what they are compared with, make more of them.
 fn visits(arm: &BrowserArm) -> &'static [Visit] {
-    let more = arm.name == super::rows::OURS || super::rows::BASELINES.contains(&arm.name);
+    let more = arm.ready || arm.name == super::rows::OURS || super::rows::BASELINES.contains(&arm.name);
     if more { &Visit::ALL } else { &[Visit::First, Visit::Later] }
 }
 
@@ -97,6 +100,7 @@ impl Block {
         let taken = |arm| Taken {
             arm,
             times: Default::default(),
+            waits: Default::default(),
             loads: 0,
             failed: 0,
             syns: 0,
@@ -117,6 +121,7 @@ impl Block {
         for taken in &mut self.taken {
             let visits = visits(&taken.arm);
             let mut sums = [0.0; Visit::ALL.len()];
+            let mut waits = [[Duration::ZERO; 2]; Visit::ALL.len()];
             for n in 0..seeds {
                 let (world, seed) = world_of(place, page, seed, n);
                 let mut browser = Browser::new(&world, taken.arm, seed)?;
@@ -125,6 +130,9 @@ impl Block {
                     taken.count(&load);
                     if let Some(visit) = visits.iter().find(|v| v.before() == before) {
                         sums[*visit as usize] += load.time.as_secs_f64() * 1e3;
+                        let parts = load.parts(page, reading);
+                        waits[*visit as usize][0] += parts.dns;
+                        waits[*visit as usize][1] += parts.connect;
                     }
                     browser.idle(BETWEEN);
                 }
@@ -135,7 +143,9 @@ impl Block {
             }
             for visit in visits {
                 // To the microsecond: a text of it reads back as the same number.
-                taken.times[*visit as usize].push((sums[*visit as usize] / seeds as f64 * 1e3).round() / 1e3);
+                let n = *visit as usize;
+                taken.times[n].push((sums[n] / seeds as f64 * 1e3).round() / 1e3);
+                taken.waits[n].push(waits[n].map(|wait| 100.0 * wait.as_secs_f64() * 1e3 / sums[n].max(1e-3)));
             }
         }
         Ok(())

@@ -43,6 +43,7 @@ pub fn of(block: &Block, claims: Option<&Claims>, seed: u64) -> anyhow::Result<V
             }
         }
         rows.extend(against_bare(block, visit));
+        rows.extend(waits(block, visit));
     }
     Ok(rows)
 }
@@ -58,6 +59,21 @@ fn of_the_papers_size(block: &Block, a: &Series, b: &Series) -> Option<(Series, 
         ..s.clone()
     };
     fits.contains(&true).then(|| (kept(a), kept(b)))
+}
+
+/// How much of the load time pages wait for names and connections: what could be gained below a browser, and what is left of
+/// it.
+fn waits(block: &Block, visit: Visit) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for taken in block.taken.iter().filter(|t| t.arm.name == OURS || BASELINES.contains(&t.arm.name)) {
+        let pages = &taken.waits[visit as usize];
+        for (n, what) in ["names", "TCP"].into_iter().enumerate().filter(|_| !pages.is_empty()) {
+            let mean = pages.iter().map(|p| p[n]).sum::<f64>() / pages.len() as f64;
+            let metric = format!("of the page load time, waiting for {what}, mean");
+            rows.push(Row::measured(&block.condition(visit), &metric, "%", taken.arm.name, mean));
+        }
+    }
+    rows
 }
 
 /// Whether any page is slower than with the browser alone, and by how much.

@@ -7,7 +7,7 @@
 use super::super::faster;
 use super::super::stack::{Event, Stack};
 use super::Arm;
-use crate::world::World;
+use crate::world::{Fate, Site, World};
 use headstart_core::connect::{self, Claim, Connector, Input, Output, RequestId, Resolve, Resolved, Want};
 use headstart_core::connect::{AttemptId, AttemptResult, QueryId};
 use headstart_core::machine::Machine;
@@ -31,19 +31,33 @@ pub(super) struct Dialled {
     pub addresses: Vec<IpAddr>,
     /// The socket and whom it reached.
     pub connected: Option<(u64, IpAddr)>,
+    /// When it was called for.
+    pub began: Instant,
+    /// When its addresses were known.
+    pub resolved: Instant,
 }
 
 struct Call {
     host: usize,
+    began: Instant,
+    resolved: Instant,
     addresses: Vec<IpAddr>,
     /// Addresses that the kernel has been asked to try.
     tried: usize,
+}
+
+/// The nearest address of a site that answers, of either family.
+fn nearest(site: &Site) -> Option<IpAddr> {
+    let answering = site.v4.iter().chain(&site.v6).filter(|h| h.fate == Fate::Answers);
+    answering.min_by_key(|h| h.extra_rtt).map(|h| h.addr)
 }
 
 /// See the module.
 pub(super) struct Dialler {
     connector: Connector,
     names: Vec<String>,
+    /// By host, the nearest address that answers, if everything is ready when it is asked for.
+    ready: Option<Vec<Option<IpAddr>>>,
     calls: HashMap<RequestId, Call>,
     /// Calls whose socket is still connecting: one of the kernel's own, or one that was handed over under way.
     connecting: HashMap<u64, Call>,
@@ -70,6 +84,7 @@ impl Dialler {
         connector.handle_input(Instant::ZERO, Input::Servers(servers));
         Ok(Self {
             connector,
+            ready: arm.ready.then(|| world.sites.iter().map(nearest).collect()),
             names: world.sites.iter().map(|s| s.name.clone()).collect(),
             calls: HashMap::new(),
             connecting: HashMap::new(),
@@ -118,7 +133,17 @@ impl Dialler {
 
     /// Opens a connection to a host; by its addresses, if they are known.
     pub fn dial(&mut self, stack: &mut Stack, host: usize, addresses: &[IpAddr]) {
-        let call = Call { host, addresses: addresses.to_vec(), tried: 0 };
+        let now = stack.now();
+        let call = Call { host, began: now, resolved: now, addresses: addresses.to_vec(), tried: 0 };
+        if let Some(ready) = &self.ready {
+            return match ready[host] {
+                Some(nearest) => {
+                    self.next_own += 1;
+                    self.connected(self.next_own, nearest, call);
+                }
+                None => self.give_up(call),
+            };
+        }
         if !addresses.is_empty() {
             return self.connect(stack, call);
         }
@@ -159,11 +184,16 @@ impl Dialler {
     }
 
     fn give_up(&mut self, call: Call) {
-        self.done.push_back(Dialled { host: call.host, addresses: call.addresses, connected: None });
+        self.tell(call, None);
     }
 
     fn connected(&mut self, socket: u64, to: IpAddr, call: Call) {
-        self.done.push_back(Dialled { host: call.host, addresses: call.addresses, connected: Some((socket, to)) });
+        self.tell(call, Some((socket, to)));
+    }
+
+    fn tell(&mut self, call: Call, connected: Option<(u64, IpAddr)>) {
+        let Call { host, began, resolved, addresses, .. } = call;
+        self.done.push_back(Dialled { host, addresses, connected, began, resolved });
     }
 
     /// Something of the network that is no data.
@@ -236,6 +266,7 @@ impl Dialler {
                     if let Resolved::Addresses(list) = resolved {
                         call.addresses = list;
                     }
+                    call.resolved = stack.now();
                     self.connect(stack, call);
                 }
                 Output::HandOver { request, attempt, connected } => {

@@ -10,6 +10,7 @@
 
 mod chromium;
 mod connection;
+mod critical;
 mod dial;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use super::transfer::SEGMENT;
 use crate::page::{Dependency, Object, Page, Protocol, Start};
 use crate::world::World;
 use connection::{Arrived, Connection, Got};
+pub use critical::Parts;
 use dial::{Dialled, Dialler};
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::{Ahead, race};
@@ -44,11 +46,17 @@ pub struct Arm {
     pub lifetime: Lifetime,
     /// What is done before the browser asks.
     pub ahead: Ahead,
+    /// Names and connections cost nothing: every one is there when it is asked for, the nearest address of a host. Nobody can do
+    /// that; it says what there is to gain below a browser. TLS is the browser's, and takes as long as it takes.
+    pub ready: bool,
 }
 
 impl Arm {
     /// A modern browser by itself.
-    pub const BARE: Self = Self { name: "bare", race: &chromium::ENTRY, lifetime: Lifetime::Ttl, ahead: Ahead::OFF };
+    pub const BARE: Self =
+        Self { name: "bare", race: &chromium::ENTRY, lifetime: Lifetime::Ttl, ahead: Ahead::OFF, ready: false };
+    /// What nobody can do: see [`Arm::ready`].
+    pub const READY: Self = Self { name: "ready", ready: true, ..Self::BARE };
 }
 
 /// A page load.
@@ -73,6 +81,8 @@ pub struct Timing {
     pub wanted: Duration,
     /// Its request was sent, after waiting for a connection.
     pub sent: Duration,
+    /// Of that wait, what went into the connection that carries it: looking up the name, connecting, TLS.
+    pub opening: [Duration; 3],
     /// Its first byte was there.
     pub first_byte: Duration,
     /// All of it was there, or it was given up.
@@ -323,7 +333,9 @@ impl<'p> Visit<'p> {
                 let first = (0..queue.len()).min_by_key(|i| (self.object(queue[*i]).urgency, *i));
                 let Some(first) = first else { break };
                 let object = self.hosts[host].queue.remove(first);
-                self.objects[object].timing.sent = now - self.began;
+                let timing = &mut self.objects[object].timing;
+                timing.sent = now - self.began;
+                timing.opening = self.connections[&socket].opening_after(self.began + timing.wanted);
                 let bytes = self.object(object).request_bytes;
                 if let Some(connection) = self.connections.get_mut(&socket) {
                     connection.request(object, bytes);
@@ -337,14 +349,16 @@ impl<'p> Visit<'p> {
     }
 
     fn dialled(&mut self, now: Instant, dialled: Dialled) {
-        let Dialled { host, addresses, connected } = dialled;
+        let Dialled { host, addresses, connected, began, resolved } = dialled;
         if !addresses.is_empty() {
             self.hosts[host].addresses = addresses;
         }
         match connected {
             Some((socket, peer)) => {
                 let multiplexed = self.hosts[host].multiplexed;
-                self.connections.insert(socket, Connection::new(socket, host, peer, multiplexed, self.segment));
+                let opened = [began, resolved, now];
+                let connection = Connection::new(socket, host, peer, multiplexed, self.segment, opened);
+                self.connections.insert(socket, connection);
                 self.hosts[host].sockets.push(socket);
                 self.flush(now, socket);
             }
@@ -372,7 +386,7 @@ impl<'p> Visit<'p> {
                 }
             }
         } else {
-            while let Some(got) = self.connections.get_mut(&segment.socket).and_then(Connection::got) {
+            while let Some(got) = self.connections.get_mut(&segment.socket).and_then(|c| c.got(now)) {
                 match got {
                     Got::Hello => free = true,
                     Got::Bytes(object, bytes) => free |= self.progress(now, segment.socket, object, bytes),
