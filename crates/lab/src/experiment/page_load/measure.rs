@@ -53,8 +53,8 @@ impl Visit {
     }
 }
 
-/// The arms, baselines first.
-pub fn arms() -> Vec<BrowserArm> {
+/// The arms, baselines first, and whether each speaks HTTP/3.
+pub fn arms() -> Vec<(BrowserArm, bool)> {
     let raced = |race: &'static race::Entry| match race.name {
         "simultaneous" => BrowserArm { name: race.name, race, lifetime: AN_HOUR, ahead: Ahead::OFF, ready: false },
         name => BrowserArm { name, race, lifetime: Lifetime::Ttl, ahead: Ahead::OFF, ready: false },
@@ -62,12 +62,16 @@ pub fn arms() -> Vec<BrowserArm> {
     let ours = race::ALL.iter().find(|e| e.name == race::DEFAULT);
     let ahead = |race| BrowserArm { name: super::rows::OURS, race, lifetime: AN_HOUR, ahead: Ahead::ON, ready: false };
     let all = [BrowserArm::BARE].into_iter().chain(race::ALL.iter().map(raced));
-    all.chain(ours.map(ahead)).chain([BrowserArm::READY]).collect()
+    let over_tcp = all.chain(ours.map(ahead)).chain([BrowserArm::READY]).map(|arm| (arm, false));
+    let named = |name, arm: BrowserArm| (BrowserArm { name, ..arm }, true);
+    let over_quic = [named(super::rows::BARE_H3, BrowserArm::BARE)].into_iter();
+    over_tcp.chain(over_quic).chain(ours.map(|race| named(super::rows::OURS_H3, ahead(race)))).collect()
 }
 
 /// What one arm did.
 pub struct Taken {
     pub arm: BrowserArm,
+    http3: bool,
     /// By visit, a value a page, in ms; nothing of visits that the arm does not make.
     pub times: [Vec<f64>; 3],
     /// By visit, the share of that which pages wait for names and for TCP, in percent: on the path to the load event.
@@ -91,14 +95,15 @@ pub struct Block {
 
 /// The visits of an arm: those that learn from launch to launch, and what they are compared with, make more of them.
 fn visits(arm: &BrowserArm) -> &'static [Visit] {
-    let more = arm.ready || arm.name == super::rows::OURS || super::rows::BASELINES.contains(&arm.name);
+    let more = arm.ready || arm.ahead != Ahead::OFF || super::rows::BASELINES.contains(&arm.name) || arm.name == super::rows::BARE_H3;
     if more { &Visit::ALL } else { &[Visit::First, Visit::Later] }
 }
 
 impl Block {
     pub fn new(place: &'static Place, suffix: &'static str, reading: Dependency) -> Self {
-        let taken = |arm| Taken {
+        let taken = |(arm, http3)| Taken {
             arm,
+            http3,
             times: Default::default(),
             waits: Default::default(),
             loads: 0,
@@ -118,8 +123,10 @@ impl Block {
     /// Loads a page under every arm, as often as the arm's visits take, in each of `seeds` worlds.
     pub fn load(&mut self, page: &Page, seed: u64, seeds: u64) -> anyhow::Result<()> {
         let Self { place, reading, .. } = *self;
+        let over_tcp = page.over_tcp();
         for taken in &mut self.taken {
             let visits = visits(&taken.arm);
+            let page = if taken.http3 { page } else { &over_tcp };
             let mut sums = [0.0; Visit::ALL.len()];
             let mut waits = [[Duration::ZERO; 2]; Visit::ALL.len()];
             for n in 0..seeds {
@@ -166,6 +173,7 @@ impl Block {
     /// The later visit of `page` in its first world, object by object: bare, and under headstart.
     pub fn waterfalls(&self, page: &Page, seed: u64) -> anyhow::Result<Vec<Waterfall>> {
         let mut all = Vec::new();
+        let page = &page.over_tcp();
         for taken in &self.taken {
             if ![BrowserArm::BARE.name, super::rows::OURS].contains(&taken.arm.name) {
                 continue;

@@ -10,6 +10,10 @@ pub const CLAIM: &str = "P1.8";
 pub const JUDGED: &str = "dual-stack";
 /// All of connect together.
 pub const OURS: &str = "headstart";
+/// The same in a browser that speaks HTTP/3.
+pub const OURS_H3: &str = "headstart-h3";
+/// That browser by itself.
+pub const BARE_H3: &str = "bare-h3";
 /// What is measured.
 pub const METRIC: &str = "page load time";
 /// The paper's method.
@@ -41,6 +45,9 @@ pub fn of(block: &Block, claims: Option<&Claims>, seed: u64) -> anyhow::Result<V
                     });
                 }
             }
+        }
+        if let (Some(a), Some(b)) = (block.series(visit, OURS_H3), block.series(visit, BARE_H3)) {
+            rows.push(Row::compare(&a, &b, Statistic::Mean, Pairing::Paired, seed)?);
         }
         rows.extend(against_bare(block, visit));
         rows.extend(waits(block, visit));

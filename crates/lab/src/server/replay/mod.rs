@@ -4,11 +4,14 @@
 //! compression and chunks it has; over HTTP/2 the same content. Only what a connection needs is added: a length where there
 //! is none, and, where what was recorded plain goes over TLS, the wish that the page's own plain addresses be asked over TLS too
 //! (`upgrade-insecure-requests`), without which it could not be replayed there; origins that may read it are then over TLS. A request that has no answer gets 404 and is counted
-//! by its address. HTTP/2 is offered by the hosts that are said to speak it (ALPN). A thread a connection. Nothing outside
-//! the recording is read.
+//! by its address. HTTP/2 is offered by the hosts that are said to speak it (ALPN), HTTP/3 on the same number over UDP; the answers of
+//! a host that speaks HTTP/3 say so (Alt-Svc, RFC 7838). A thread a connection over TCP, one for all over QUIC. Nothing outside the
+//! recording is read.
 
 mod http1;
 mod http2;
+mod http3;
+mod multiplexed;
 
 use crate::page::recording::{Answers, Asked, Exchange, Message};
 use rustls::{ServerConfig, StreamOwned};
@@ -29,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MOST_UNANSWERED: usize = 1000;
 /// What pages over TLS ask browsers for (CSP, "upgrade-insecure-requests").
 const UPGRADE: &str = "upgrade-insecure-requests";
+/// What hosts that speak HTTP/3 say in their answers, as servers do: on the same number, for a day.
+const ALTERNATIVE: &str = "h3=\":443\"; ma=86400";
 
 /// What was asked for so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,12 +58,13 @@ struct Shared {
     unanswered: Mutex<Vec<String>>,
 }
 
-/// How servers speak TLS, and which of them HTTP/2.
+/// How servers speak TLS, which of them HTTP/2, and which HTTP/3.
 #[derive(Clone, Debug)]
 pub struct Tls {
     plain: Arc<ServerConfig>,
     multiplexed: Arc<ServerConfig>,
     names: BTreeSet<String>,
+    over_quic: BTreeSet<String>,
 }
 
 impl Tls {
@@ -69,7 +75,19 @@ impl Tls {
             config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
             Arc::new(config)
         };
-        Self { plain: offering(&[b"http/1.1"]), multiplexed: offering(&[b"h2", b"http/1.1"]), names: multiplexed }
+        let (names, over_quic) = (multiplexed, BTreeSet::new());
+        Self { plain: offering(&[b"http/1.1"]), multiplexed: offering(&[b"h2", b"http/1.1"]), names, over_quic }
+    }
+
+    /// The same; hosts called so (in lower case) say that they speak HTTP/3 too. Where, [`ReplayServer::listen_quic`] says.
+    pub fn over_quic(self, names: BTreeSet<String>) -> Self {
+        Self { over_quic: names, ..self }
+    }
+
+    /// What `host` (which may come with a port) says of other ways to it.
+    fn alternative(&self, host: &str) -> Option<&'static str> {
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        self.over_quic.contains(&name.to_ascii_lowercase()).then_some(ALTERNATIVE)
     }
 
     fn of(&self, name: Option<&str>) -> Arc<ServerConfig> {
@@ -119,12 +137,13 @@ fn over_tls<'v>(name: &[u8], value: &'v [u8]) -> Cow<'v, [u8]> {
 pub struct ReplayServer {
     shared: Arc<Shared>,
     listeners: Vec<(TcpListener, JoinHandle<()>)>,
+    quic: Option<http3::Listeners>,
 }
 
 impl ReplayServer {
     /// A server of these answers, that listens nowhere yet.
     pub fn new(answers: Answers, tls: Tls) -> Self {
-        Self { shared: Arc::new(Shared::new(answers, tls)), listeners: Vec::new() }
+        Self { shared: Arc::new(Shared::new(answers, tls)), listeners: Vec::new(), quic: None }
     }
 
     /// Listens on `port` of `ip`, in the network namespace of the calling thread: for TLS, or for plain HTTP/1.1.
@@ -146,6 +165,12 @@ impl ReplayServer {
             }
         })?;
         self.listeners.push((listener, thread));
+        Ok(())
+    }
+
+    /// Listens on UDP `port` of each of `ips`, in the network namespace of the calling thread, for HTTP/3.
+    pub fn listen_quic(&mut self, ips: &[IpAddr], port: u16) -> io::Result<()> {
+        self.quic = Some(http3::Listeners::start(ips, port, &self.shared)?);
         Ok(())
     }
 

@@ -13,6 +13,8 @@ use std::net::IpAddr;
 
 /// A ClientHello with a hybrid key share (X25519MLKEM768), as Chromium sends it: 1.8 kB.
 const CLIENT_HELLO: u64 = 1800;
+/// The same in packets of QUIC, which are padded to 1200 bytes each (RFC 9000, section 14.1).
+const CLIENT_INITIAL: u64 = 2400;
 /// The server's key share (1.1 kB), certificate chain (two certificates, 2.5 kB) and the rest of its flight.
 const SERVER_HELLO: u64 = 4000;
 /// The client's Finished, which goes in front of its first request.
@@ -91,13 +93,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// A connection whose TCP handshake is done; TLS begins. Full segments carry `segment` bytes. It was called for, its name
-    /// known and it open when `opened` says.
+    /// A connection whose TCP handshake is done, or one over QUIC, which has none; TLS begins. Full segments carry `segment` bytes.
+    /// It was called for, its name known and it open when `opened` says.
     pub fn new(
         socket: u64,
         host: usize,
         peer: IpAddr,
-        multiplexed: bool,
+        (multiplexed, over_quic): (bool, bool),
         segment: u64,
         opened: [Instant; 3],
     ) -> Self {
@@ -117,7 +119,7 @@ impl Connection {
             armed: None,
             opened: [began, resolved, open, open],
         };
-        new.up.offer(CLIENT_HELLO, Arrived::Hello);
+        new.up.offer(if over_quic { CLIENT_INITIAL } else { CLIENT_HELLO }, Arrived::Hello);
         new
     }
 

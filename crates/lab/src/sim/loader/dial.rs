@@ -7,14 +7,14 @@
 use super::super::faster;
 use super::super::stack::{Event, Stack};
 use super::Arm;
-use crate::world::{Fate, Site, World};
+use crate::world::{Fate, Host, Site, World};
 use headstart_core::connect::{self, Claim, Connector, Input, Output, RequestId, Resolve, Resolved, Want};
 use headstart_core::connect::{AttemptId, AttemptResult, QueryId};
 use headstart_core::machine::Machine;
 use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
 use headstart_link::ParseError;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 const PORT: u16 = 443;
@@ -39,6 +39,7 @@ pub(super) struct Dialled {
 
 struct Call {
     host: usize,
+    over_quic: bool,
     began: Instant,
     resolved: Instant,
     addresses: Vec<IpAddr>,
@@ -46,10 +47,13 @@ struct Call {
     tried: usize,
 }
 
+fn answering(site: &Site) -> impl Iterator<Item = &Host> {
+    site.v4.iter().chain(&site.v6).filter(|h| h.fate == Fate::Answers)
+}
+
 /// The nearest address of a site that answers, of either family.
 fn nearest(site: &Site) -> Option<IpAddr> {
-    let answering = site.v4.iter().chain(&site.v6).filter(|h| h.fate == Fate::Answers);
-    answering.min_by_key(|h| h.extra_rtt).map(|h| h.addr)
+    answering(site).min_by_key(|h| h.extra_rtt).map(|h| h.addr)
 }
 
 /// See the module.
@@ -58,6 +62,8 @@ pub(super) struct Dialler {
     names: Vec<String>,
     /// By host, the nearest address that answers, if everything is ready when it is asked for.
     ready: Option<Vec<Option<IpAddr>>>,
+    /// Addresses that answer, over QUIC as over TCP.
+    answering: BTreeSet<IpAddr>,
     calls: HashMap<RequestId, Call>,
     /// Calls whose socket is still connecting: one of the kernel's own, or one that was handed over under way.
     connecting: HashMap<u64, Call>,
@@ -85,6 +91,7 @@ impl Dialler {
         Ok(Self {
             connector,
             ready: arm.ready.then(|| world.sites.iter().map(nearest).collect()),
+            answering: world.sites.iter().flat_map(answering).map(|h| h.addr).collect(),
             names: world.sites.iter().map(|s| s.name.clone()).collect(),
             calls: HashMap::new(),
             connecting: HashMap::new(),
@@ -131,10 +138,10 @@ impl Dialler {
         self.done.clear();
     }
 
-    /// Opens a connection to a host; by its addresses, if they are known.
-    pub fn dial(&mut self, stack: &mut Stack, host: usize, addresses: &[IpAddr]) {
+    /// Opens a connection to a host; by its addresses, if they are known. `over_quic`: its addresses are all that is needed.
+    pub fn dial(&mut self, stack: &mut Stack, host: usize, addresses: &[IpAddr], over_quic: bool) {
         let now = stack.now();
-        let call = Call { host, began: now, resolved: now, addresses: addresses.to_vec(), tried: 0 };
+        let call = Call { host, over_quic, began: now, resolved: now, addresses: addresses.to_vec(), tried: 0 };
         if let Some(ready) = &self.ready {
             return match ready[host] {
                 Some(nearest) => {
@@ -148,7 +155,9 @@ impl Dialler {
             return self.connect(stack, call);
         }
         let request = self.request(call);
-        let ask = Resolve { app: PROGRAM.into(), name: self.names[host].clone(), want: Want::Both, port: Some(PORT) };
+        // Whoever goes on over UDP wants no connection.
+        let port = (!over_quic).then_some(PORT);
+        let ask = Resolve { app: PROGRAM.into(), name: self.names[host].clone(), want: Want::Both, port };
         self.input(stack, Input::Resolve(request, ask));
     }
 
@@ -159,7 +168,19 @@ impl Dialler {
         request
     }
 
+    /// The first address that answers, with a socket that nobody else knows of.
+    fn over_quic(&mut self, call: Call) {
+        let Some(addr) = call.addresses.iter().copied().find(|a| self.answering.contains(a)) else {
+            return self.give_up(call);
+        };
+        self.next_own += 1;
+        self.connected(self.next_own, addr, call);
+    }
+
     fn connect(&mut self, stack: &mut Stack, call: Call) {
+        if call.over_quic {
+            return self.over_quic(call);
+        }
         let Some(addr) = call.addresses.first().copied() else { return self.give_up(call) };
         let domain = Family::of(addr);
         let claim = Claim {
@@ -176,6 +197,9 @@ impl Dialler {
 
     /// The kernel tries the next address.
     fn connect_alone(&mut self, stack: &mut Stack, mut call: Call) {
+        if call.over_quic {
+            return self.over_quic(call);
+        }
         let Some(addr) = call.addresses.get(call.tried).copied() else { return self.give_up(call) };
         call.tried += 1;
         self.next_own += 1;

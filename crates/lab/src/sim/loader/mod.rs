@@ -2,11 +2,15 @@
 //!
 //! A [`Browser`] is one host for a while, as a session is: below it the connector with some race, the kernel's handshakes
 //! and the access link. It asks for objects when what they wait for is there, holds six connections an origin over HTTP/1.1
-//! and one over HTTP/2, and everything that it moves shares the link. A later visit is the same browser loading the page
+//! and one over HTTP/2 and HTTP/3, and everything that it moves shares the link. A later visit is the same browser loading the page
 //! again with an empty cache of objects and no open connection: what it has kept is what the connector keeps.
 //!
-//! Not modelled: the time that computers compute (it is in the page's gaps), resumption of TLS, coalescing of origins, and
-//! HTTP/3, whose objects come over HTTP/2 here: a first visit has nothing that would tell a browser of it.
+//! Over QUIC a connection is there when its name is known, and its first flight is TLS's: a round trip less than over TCP. A
+//! browser is taken to know who speaks HTTP/3; [`Page::over_tcp`] is the page of one that does not.
+//!
+//! Not modelled: the time that computers compute (it is in the page's gaps), resumption of TLS, coalescing of origins; of QUIC,
+//! its headers (those of TCP are about as long), streams that overtake a lost packet of another, and the round trip after which a
+//! host that does not listen is left for the next address.
 
 mod chromium;
 mod connection;
@@ -189,7 +193,8 @@ impl Browser {
             }
         }
         while let Some(host) = visit.dials.pop() {
-            self.dialler.dial(&mut self.stack, host, &visit.hosts[host].addresses);
+            let state = &visit.hosts[host];
+            self.dialler.dial(&mut self.stack, host, &state.addresses, state.over_quic());
         }
         while let Some(dialled) = self.dialler.done() {
             visit.dialled(now, dialled);
@@ -217,8 +222,18 @@ struct HostState {
     /// Connections that are open or under way.
     connections: usize,
     sockets: Vec<u64>,
-    /// It speaks HTTP/2: all objects of a host come over one version in a page, or nearly so.
-    multiplexed: bool,
+    /// The highest version that an object of it comes over: all objects of a host come over one in a page, or nearly so.
+    protocol: Option<Protocol>,
+}
+
+impl HostState {
+    fn multiplexed(&self) -> bool {
+        self.protocol > Some(Protocol::Http1)
+    }
+
+    fn over_quic(&self) -> bool {
+        self.protocol == Some(Protocol::Http3)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -259,7 +274,8 @@ impl<'p> Visit<'p> {
         }
         let mut hosts: Vec<HostState> = page.hosts.iter().map(|_| HostState::default()).collect();
         for object in &page.objects {
-            hosts[object.host].multiplexed |= object.protocol != Protocol::Http1;
+            let known = &mut hosts[object.host].protocol;
+            *known = (*known).max(Some(object.protocol));
         }
         Self {
             page,
@@ -315,7 +331,7 @@ impl<'p> Visit<'p> {
         self.hosts[host].queue.push(object);
         self.serve(now, host);
         let state = &self.hosts[host];
-        let most = if state.multiplexed { 1 } else { CONNECTIONS };
+        let most = if state.multiplexed() { 1 } else { CONNECTIONS };
         let opening = state.connections - state.sockets.iter().filter(|s| self.connections[*s].secured).count();
         if state.connections < most && state.queue.len() > opening {
             self.hosts[host].connections += 1;
@@ -355,9 +371,10 @@ impl<'p> Visit<'p> {
         }
         match connected {
             Some((socket, peer)) => {
-                let multiplexed = self.hosts[host].multiplexed;
+                let (multiplexed, over_quic) = (self.hosts[host].multiplexed(), self.hosts[host].over_quic());
                 let opened = [began, resolved, now];
-                let connection = Connection::new(socket, host, peer, multiplexed, self.segment, opened);
+                let connection =
+                    Connection::new(socket, host, peer, (multiplexed, over_quic), self.segment, opened);
                 self.connections.insert(socket, connection);
                 self.hosts[host].sockets.push(socket);
                 self.flush(now, socket);
