@@ -43,6 +43,7 @@ pub(super) fn serve(stream: &mut (impl Read + Write), shared: &Shared, over_tls:
         let host = text(request.field("host").unwrap_or_default());
         let (answer, close) = match shared.find(Asked { host: &host, method: &method, target: origin_form(&target) }) {
             Some(exchange) => {
+                shared.clock.sleep(exchange.behind());
                 let alternative = shared.tls.alternative(&host).filter(|_| over_tls);
                 wire(exchange, method == "HEAD", over_tls, alternative)
             }
@@ -130,7 +131,7 @@ fn wire(exchange: &Exchange, head_only: bool, over_tls: bool, alternative: Optio
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::tests::shared;
     use super::*;
     use std::sync::atomic::Ordering;
@@ -151,6 +152,13 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// What is answered to these bytes over plain HTTP.
+    pub fn answer(shared: &Shared, asked: Vec<u8>) -> Vec<u8> {
+        let mut wire = Wire(io::Cursor::new(asked), Vec::new());
+        serve(&mut wire, shared, false).unwrap();
+        wire.1
     }
 
     fn talk_over(shared: &Shared, said: &str, over_tls: bool) -> String {

@@ -56,6 +56,7 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Content>
     let host = parts.uri.authority().map(|a| a.as_str()).or(named).unwrap_or_default();
     let target = parts.uri.path_and_query().map_or("/", |t| t.as_str());
     let found = shared.find(Asked { host, method: parts.method.as_str(), target });
+    shared.come(found).await;
     let Some((head, content)) = multiplexed::answer(found, shared.tls.alternative(host)) else {
         respond.send_reset(Reason::INTERNAL_ERROR);
         return;

@@ -113,6 +113,7 @@ async fn answer(resolver: RequestResolver<h3_quinn::Connection, Bytes>, shared: 
     let host = parts.uri.authority().map_or("", |a| a.as_str());
     let target = parts.uri.path_and_query().map_or("/", |t| t.as_str());
     let found = shared.find(Asked { host, method: parts.method.as_str(), target });
+    shared.come(found).await;
     let Some((head, content)) = multiplexed::answer(found, shared.tls.alternative(host)) else {
         return stream.stop_stream(Code::H3_INTERNAL_ERROR);
     };
