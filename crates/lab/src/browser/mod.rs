@@ -104,8 +104,14 @@ pub struct Chromium {
 impl Chromium {
     /// Starts it by `command`, which runs `/bin/sh` where Chromium is to run (and through `headstart run`, if it is to), with
     /// nothing but what `sh` itself is told to come. `key_hash` is that of the authority that it is to believe, `profile` a private
-    /// folder that no other browser uses and that whoever made it removes.
-    pub fn start(mut command: Command, key_hash: &str, profile: &Path) -> Result<Self, BrowserError> {
+    /// folder that no other browser uses and that whoever made it removes. The origins `over_quic` (`host:port`) are asked over
+    /// HTTP/3 from the first request on, all others never.
+    pub fn start(
+        mut command: Command,
+        key_hash: &str,
+        profile: &Path,
+        over_quic: &[String],
+    ) -> Result<Self, BrowserError> {
         let found =
             std::env::var_os("PATH").is_some_and(|p| std::env::split_paths(&p).any(|d| d.join(PROGRAM).is_file()));
         if !found {
@@ -117,7 +123,6 @@ impl Chromium {
             "--headless=new",
             "--remote-debugging-pipe",
             "--no-sandbox",
-            "--disable-quic",
             "--no-first-run",
             "--disable-gpu",
             "--disable-background-networking",
@@ -131,6 +136,11 @@ impl Chromium {
             "--window-size=1920,1200",
         ]);
         command.arg(format!("--ignore-certificate-errors-spki-list={key_hash}"));
+        if over_quic.is_empty() {
+            command.arg("--disable-quic");
+        } else {
+            command.arg("--enable-quic").arg(format!("--origin-to-force-quic-on={}", over_quic.join(",")));
+        }
         command.arg(format!("--user-data-dir={}", profile.display())).arg("about:blank");
         // Not the user's own settings.
         for variable in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {

@@ -255,6 +255,14 @@ impl Page {
         Self { name: String::new(), site: String::new(), main: 0, hosts, objects }
     }
 
+    /// The page as browsers get it that do not speak HTTP/3, or have not been told of it: what came over it comes over HTTP/2.
+    pub fn over_tcp(&self) -> Self {
+        let mut page = self.clone();
+        let over_quic = page.objects.iter_mut().filter(|o| o.protocol == Protocol::Http3);
+        over_quic.for_each(|o| o.protocol = Protocol::Http2);
+        page
+    }
+
     /// Bytes of all responses.
     pub fn bytes(&self) -> u64 {
         self.objects.iter().map(|o| o.response_bytes).sum()

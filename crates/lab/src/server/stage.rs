@@ -39,6 +39,7 @@ pub struct Stage {
     network: Network,
     trust: Trust,
     url: String,
+    over_quic: Vec<String>,
 }
 
 impl Stage {
@@ -114,15 +115,29 @@ impl Stage {
         let network = Network::build(world)?;
         let authority = Authority::create(folder)?;
         let names: Vec<String> = world.sites.iter().map(|s| s.name.clone()).collect();
-        // A host of which one object came over HTTP/2 speaks it; what came over HTTP/3 comes over HTTP/2 here.
-        let objects = page.objects.iter().filter(|o| o.protocol != Protocol::Http1);
-        let multiplexed: BTreeSet<String> = objects.map(|o| names[o.host].to_ascii_lowercase()).collect();
+        // A host of which one object came over HTTP/2 speaks it; one of which one came over HTTP/3 speaks that, and HTTP/2 too.
+        let speaking = |fits: fn(Protocol) -> bool| -> BTreeSet<usize> {
+            page.objects.iter().filter(|o| fits(o.protocol)).map(|o| o.host).collect()
+        };
+        let lower = |hosts: &BTreeSet<usize>| hosts.iter().map(|n| names[*n].to_ascii_lowercase()).collect();
+        let quic = speaking(|p| p == Protocol::Http3);
         let config = authority.servers(&names)?;
-        let tls = Tls::new(&config, multiplexed);
+        let tls = Tls::new(&config, lower(&speaking(|p| p != Protocol::Http1))).over_quic(lower(&quic));
         let mut replay = ReplayServer::new(Answers::new(exchanges), tls);
-        let addresses: Vec<_> = network.accepted().into_keys().collect();
-        network.on_servers(|| addresses.iter().try_for_each(|ip| replay.listen(*ip, 443, true)))??;
-        Ok(Self { replay, network, trust: authority.trust().clone(), url })
+        let addresses: BTreeSet<IpAddr> = network.accepted().into_keys().collect();
+        let of_quic = quic.iter().flat_map(|n| world.sites[*n].v4.iter().chain(&world.sites[*n].v6)).map(|h| h.addr);
+        let of_quic: Vec<IpAddr> = of_quic.filter(|ip| addresses.contains(ip)).collect();
+        network.on_servers(|| {
+            addresses.iter().try_for_each(|ip| replay.listen(*ip, 443, true))?;
+            if of_quic.is_empty() { Ok(()) } else { replay.listen_quic(&of_quic, 443) }
+        })??;
+        let over_quic = quic.iter().map(|n| format!("{}:443", names[*n])).collect();
+        Ok(Self { replay, network, trust: authority.trust().clone(), url, over_quic })
+    }
+
+    /// The origins that speak HTTP/3, as browsers are told of them.
+    pub fn over_quic(&self) -> &[String] {
+        &self.over_quic
     }
 
     /// The network.

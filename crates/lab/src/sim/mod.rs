@@ -28,7 +28,7 @@ mod transfer;
 pub use app::{AppHost, Granted, Launch, Wish};
 pub use channels::Steering;
 pub use company::{Heard, Wanted};
-pub use loader::{Arm as BrowserArm, Browser, Load, Timing};
+pub use loader::{Arm as BrowserArm, Browser, Load, Parts, Timing};
 pub use oracle::faster;
 pub use session::{Session, Spent, Visit};
 pub use stack::{RADIO_SLEEPS, Traffic};

@@ -1,8 +1,9 @@
 //! One direction of a connection's data: a sender with Linux's default congestion control and a receiver with its
 //! acknowledgements, as far as page loads feel them.
 //!
-//! Slow start from ten segments (RFC 6928), left early when round trips grow (HyStart, as in Linux's CUBIC) or on loss;
-//! CUBIC after that (RFC 9438); losses found by selective acknowledgements (RFC 6675, three segments) or by a timer of at
+//! Slow start from ten segments (RFC 6928), left early when round trips grow or acknowledgements come in a train that is as long
+//! as half a round trip (HyStart, both as in Linux's `tcp_cubic.c`), or on loss; CUBIC after that (RFC 9438, with Linux's least
+//! growth while no loss has shown how much fits); losses found by selective acknowledgements (RFC 6675, three segments) or by a timer of at
 //! least 200 ms (Linux's); every second segment is acknowledged at once, a single one after 40 ms. Segments are numbered
 //! anew when they are sent again, so that no acknowledgement is ambiguous.
 //!
@@ -30,9 +31,19 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// RFC 9438: multiplicative decrease, and the constant of growth in segments a cubic second.
 const BETA: f64 = 0.7;
 const CUBIC_C: f64 = 0.4;
-/// HyStart looks at this many samples of a round, and no window below this is left (Linux: `hystart_low_window`).
+/// HyStart judges a round by more samples than this (Linux: `HYSTART_MIN_SAMPLES`); below this window it does not look
+/// (`hystart_low_window`).
 const HYSTART_SAMPLES: u32 = 8;
 const HYSTART_LOW_WINDOW: f64 = 16.0;
+/// Acknowledgements of a train are no further apart than this (Linux: `hystart_ack_delta_us`).
+const HYSTART_APART: Duration = Duration::from_millis(2);
+/// What aggregation may add to a train (Linux: `hystart_ack_delay`, which is a millisecond below 260 MB/s).
+const HYSTART_AGGREGATION: Duration = Duration::from_millis(1);
+/// Before the first loss a window grows by a segment for as many at least (Linux: 5 % a round trip).
+const UNKNOWN_GROWTH: f64 = 20.0;
+/// Segments that are acknowledged for each that a window of Reno's kind and CUBIC's decrease grows by, over the window (Linux:
+/// `beta_scale`; RFC 9438, section 4.3).
+const RENO: f64 = 1.875;
 
 /// Ranges of numbers that an acknowledgement can carry: as many as SACK blocks fit beside timestamps.
 const RANGES: usize = 3;
@@ -57,6 +68,29 @@ struct Sent {
     when: Instant,
 }
 
+/// CUBIC since it last began to grow.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    began: Instant,
+    /// The window on which the curve is flat, and after how many seconds it is reached.
+    origin: f64,
+    after: f64,
+    /// The window that Reno would have.
+    reno: f64,
+}
+
+/// HyStart: what a round trip's worth of acknowledgements has shown.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    /// The number that ends it.
+    end: u64,
+    began: Instant,
+    /// The last acknowledgement of its train.
+    train: Instant,
+    least: Duration,
+    samples: u32,
+}
+
 /// The end that has bytes.
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -73,12 +107,12 @@ pub(super) struct Sender {
     threshold: f64,
     /// Losses of segments below this number are of the same event.
     recovery: u64,
+    /// The window at the last loss; zero before the first.
     most: f64,
-    epoch: Option<Instant>,
+    epoch: Option<Epoch>,
     smoothed: Option<(Duration, Duration)>,
     least_rtt: Duration,
-    /// HyStart: the number that ends the round, the least sample of it and of the one before, samples so far.
-    round: (u64, Duration, Duration, u32),
+    round: Round,
     /// The most that was under way in this round and the one before, in segments: a window that is not used does not grow.
     peak: [f64; 2],
     backoff: u32,
@@ -106,7 +140,7 @@ impl Sender {
             epoch: None,
             smoothed: None,
             least_rtt: Duration::MAX,
-            round: (0, Duration::MAX, Duration::MAX, 0),
+            round: Round { end: 0, began: Instant::ZERO, train: Instant::ZERO, least: Duration::MAX, samples: 0 },
             peak: [0.0; 2],
             backoff: 0,
             timer: None,
@@ -224,7 +258,7 @@ impl Sender {
         self.highest = self.highest.max(Some(highest));
         self.backoff = 0;
         if newest.data.number == highest {
-            self.sample(now - newest.when, highest);
+            self.sample(now, now - newest.when, highest);
         }
         self.find_losses(now);
         // As Linux has it: in slow start a window of twice what is used, then one that is used.
@@ -260,7 +294,7 @@ impl Sender {
             self.most = self.window;
             self.window = (self.window * BETA).max(2.0);
             self.threshold = self.window;
-            self.epoch = Some(now);
+            self.epoch = None;
         }
     }
 
@@ -269,38 +303,45 @@ impl Sender {
             self.window += segments;
             return;
         }
-        let epoch = *self.epoch.get_or_insert(now);
-        self.most = self.most.max(self.window.min(self.most + 1.0));
-        let rtt = self.smoothed.map_or(Duration::ZERO, |s| s.0).as_secs_f64();
-        let k = (self.most * (1.0 - BETA) / CUBIC_C).max(0.0).cbrt();
-        let t = (now - epoch).as_secs_f64() + rtt - k;
-        let target = (CUBIC_C * t * t * t + self.most).clamp(self.window, self.window * 1.5);
-        self.window += (target - self.window) / self.window * segments;
-        // As fast as Reno at least (RFC 9438, section 4.3).
-        self.window += 0.5 * segments / self.window;
+        let (window, most) = (self.window, self.most);
+        let epoch = self.epoch.get_or_insert_with(|| {
+            let after = ((most - window).max(0.0) / CUBIC_C).cbrt();
+            Epoch { began: now, origin: most.max(window), after, reno: window }
+        });
+        epoch.reno += segments / (RENO * window);
+        let t = (now - epoch.began + self.least_rtt).as_secs_f64() - epoch.after;
+        let target = (CUBIC_C * t * t * t + epoch.origin).max(epoch.reno);
+        let least = if most == 0.0 { 1.0 / UNKNOWN_GROWTH } else { 0.01 / window };
+        self.window += segments * ((target - window) / window).clamp(least, 0.5);
     }
 
-    fn sample(&mut self, rtt: Duration, highest: u64) {
+    fn sample(&mut self, now: Instant, rtt: Duration, highest: u64) {
         self.least_rtt = self.least_rtt.min(rtt);
         self.smoothed = Some(match self.smoothed {
             None => (rtt, rtt / 2),
             Some((mean, spread)) => (mean * 7 / 8 + rtt / 8, spread * 3 / 4 + mean.abs_diff(rtt) / 4),
         });
-        let (end, least, before, samples) = &mut self.round;
-        if highest >= *end {
-            (*end, *before, *least, *samples) = (self.next_number, *least, Duration::MAX, 0);
+        if highest >= self.round.end {
+            self.round = Round { end: self.next_number, began: now, train: now, least: Duration::MAX, samples: 0 };
             self.peak = [self.in_flight as f64 / self.segment as f64, self.peak[0]];
         }
-        if *samples < HYSTART_SAMPLES {
-            *least = (*least).min(rtt);
-            *samples += 1;
-            let delay = (self.least_rtt / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
-            let grown = *samples == HYSTART_SAMPLES && *before < Duration::MAX && *least >= *before + delay;
-            if grown && self.window < self.threshold && self.window >= HYSTART_LOW_WINDOW {
-                self.threshold = self.window;
-                self.most = self.window;
-            }
+        if self.window < self.threshold && self.window >= HYSTART_LOW_WINDOW && self.is_full(now, rtt) {
+            self.threshold = self.window;
         }
+    }
+
+    /// HyStart: whether as much is under way as fits, by the acknowledgements of this round.
+    fn is_full(&mut self, now: Instant, rtt: Duration) -> bool {
+        let round = &mut self.round;
+        let mut full = false;
+        if now - round.train <= HYSTART_APART {
+            round.train = now;
+            full = now - round.began > (self.least_rtt + HYSTART_AGGREGATION) / 2;
+        }
+        round.least = round.least.min(rtt);
+        round.samples += 1;
+        let delay = (self.least_rtt / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
+        full || round.samples > HYSTART_SAMPLES && round.least > self.least_rtt + delay
     }
 
     fn arm(&mut self, now: Instant) {
@@ -448,6 +489,45 @@ mod tests {
         assert!(end >= ms(250) && end < ms(1500), "{end:?}");
         assert_eq!(sent, 11);
         assert!(transfer(SEGMENT, &[0]).0 == ms(1050), "the first timeout is a second");
+    }
+
+    /// Round trips of 100 ms through a queue that lets a segment pass in `each`: the window at which slow start ends, in whole
+    /// segments.
+    fn slow_start_ends_at(each: Duration) -> u64 {
+        let (mut sender, mut receiver) = (Sender::new(SEGMENT), Receiver::default());
+        let (mut data, mut acks) = (VecDeque::new(), VecDeque::new());
+        let (mut now, mut free, way) = (Instant::ZERO, Instant::ZERO, Duration::from_millis(50));
+        sender.offer(100_000 * SEGMENT);
+        while sender.threshold.is_infinite() {
+            while let Some(segment) = sender.send(now) {
+                free = free.max(now) + each;
+                data.push_back((free + way, segment));
+            }
+            let next = [data.front().map(|d: &(Instant, Data)| d.0), acks.front().map(|a: &(Instant, Ranges)| a.0)];
+            now = next.into_iter().flatten().min().expect("a transfer that stands still");
+            if data.front().is_some_and(|d| d.0 <= now)
+                && let Some((_, segment)) = data.pop_front()
+            {
+                receiver.receive(now, segment);
+            }
+            acks.extend(receiver.acknowledge(now).map(|r| (now + way, r)));
+            if acks.front().is_some_and(|a| a.0 <= now)
+                && let Some((_, ranges)) = acks.pop_front()
+            {
+                sender.acknowledged(now, &ranges);
+            }
+        }
+        sender.threshold as u64
+    }
+
+    #[test]
+    fn slow_start_ends_when_a_train_is_half_a_round_trip_long_or_the_queue_grows() {
+        // 1 ms each: two segments an acknowledgement, 2 ms apart. Trains are 10, 20, 40 and 80 ms long; the last one is found out
+        // after 51 ms, by when the window has grown from 80 by 2 for each of 26.
+        assert_eq!(slow_start_ends_at(Duration::from_millis(1)), 132);
+        // 5 ms each: no train, and 20 segments fill the path. What is more waits, by more than an eighth of a round trip.
+        let delay = slow_start_ends_at(Duration::from_millis(5));
+        assert!((16..=60).contains(&delay), "{delay}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A connection of the loader: to the first address that answers, TLS, then one request after the other (HTTP/1.1) or all at
-//! once (HTTP/2).
+//! once (HTTP/2; HTTP/3 is [`super::http3`]'s).
 
-use super::{Queue, Shared, Told};
+use super::{Queue, Shared, Told, http3};
+use crate::page::Protocol;
 use crate::server::head::{self, Chunks, Framing};
 use rustls::pki_types::ServerName;
 use std::io;
@@ -15,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// Chromium's `kIPv6FallbackTime`.
-const FALLBACK: Duration = Duration::from_millis(300);
+pub(super) const FALLBACK: Duration = Duration::from_millis(300);
 /// Chromium's windows: 6 MiB a stream, 15 MiB a connection.
 const STREAM_WINDOW: u32 = 6 << 20;
 const CONNECTION_WINDOW: u32 = 15 << 20;
@@ -23,7 +24,7 @@ const CONNECTION_WINDOW: u32 = 15 << 20;
 /// Serves a host's queue until nobody listens any more.
 pub(super) async fn serve(
     name: String,
-    multiplexed: bool,
+    protocol: Protocol,
     queue: Arc<Queue>,
     opening: Arc<AtomicUsize>,
     shared: Arc<Shared>,
@@ -31,15 +32,19 @@ pub(super) async fn serve(
     // The object for which a connection is opened again, after a server has closed one.
     let mut first = None;
     loop {
-        opening.fetch_add(1, Ordering::Relaxed);
-        let stream = open(&name, multiplexed, &shared).await;
-        opening.fetch_sub(1, Ordering::Relaxed);
-        let served = match stream {
-            Err(e) => Err(e),
-            Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-                all_at_once(stream, &queue, &shared).await
+        let served = if protocol == Protocol::Http3 {
+            http3::serve(&name, first.take(), &queue, &shared).await
+        } else {
+            opening.fetch_add(1, Ordering::Relaxed);
+            let stream = open(&name, protocol, &shared).await;
+            opening.fetch_sub(1, Ordering::Relaxed);
+            match stream {
+                Err(e) => Err(e),
+                Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+                    all_at_once(stream, first.take(), &queue, &shared).await
+                }
+                Ok(stream) => one_by_one(stream, first.take(), &queue, &shared).await,
             }
-            Ok(stream) => one_by_one(stream, first.take(), &queue, &shared).await,
         };
         if served.is_err() {
             for object in queue.drain().into_iter().chain(first) {
@@ -51,12 +56,12 @@ pub(super) async fn serve(
     }
 }
 
-async fn open(name: &str, multiplexed: bool, shared: &Shared) -> io::Result<TlsStream<TcpStream>> {
+async fn open(name: &str, protocol: Protocol, shared: &Shared) -> io::Result<TlsStream<TcpStream>> {
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name, 443)).await?.collect();
     let socket = connect(&addresses).await?;
     socket.set_nodelay(true)?;
     let mut config = (*shared.config).clone();
-    let offered: &[&[u8]] = if multiplexed { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
+    let offered: &[&[u8]] = if protocol == Protocol::Http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
     config.alpn_protocols = offered.iter().map(|p| p.to_vec()).collect();
     let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
     TlsConnector::from(Arc::new(config)).connect(name, socket).await
@@ -92,7 +97,7 @@ async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
 }
 
 /// The next object of the queue, when there is one.
-async fn next(queue: &Queue, shared: &Shared) -> usize {
+pub(super) async fn next(queue: &Queue, shared: &Shared) -> usize {
     loop {
         match queue.take(&shared.requests) {
             Some(object) => return object,
@@ -176,14 +181,22 @@ async fn exchange(
     }
 }
 
-async fn all_at_once(stream: TlsStream<TcpStream>, queue: &Queue, shared: &Arc<Shared>) -> io::Result<()> {
+async fn all_at_once(
+    stream: TlsStream<TcpStream>,
+    mut first: Option<usize>,
+    queue: &Queue,
+    shared: &Arc<Shared>,
+) -> io::Result<()> {
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW).enable_push(false);
     let (mut client, connection) =
         builder.handshake::<_, io::Cursor<Vec<u8>>>(stream).await.map_err(io::Error::other)?;
     tokio::spawn(connection);
     loop {
-        let object = next(queue, shared).await;
+        let object = match first.take() {
+            Some(object) => object,
+            None => next(queue, shared).await,
+        };
         client = client.ready().await.map_err(io::Error::other)?;
         let asked = &shared.requests[object];
         let request = http::Request::get(format!("https://{}{}", asked.host, asked.target))

@@ -5,6 +5,7 @@
 //! Between the two it tells which of them a difference comes from. Nothing is parsed, drawn or kept: an object is bytes.
 
 mod connection;
+mod http3;
 
 use crate::page::recording::Exchange;
 use crate::page::{Dependency, Page, Protocol, Start};
@@ -105,7 +106,8 @@ struct HostState {
     connections: usize,
     /// Connections that take no requests yet.
     opening: Arc<std::sync::atomic::AtomicUsize>,
-    multiplexed: bool,
+    /// The highest version that an object of it comes over.
+    protocol: Option<Protocol>,
 }
 
 /// Loads `page` by asking for `requests`, one an object, from servers that `roots` vouch for.
@@ -164,7 +166,8 @@ impl<'p> Visit<'p> {
             if let Some(parent) = by.start(object).parent() {
                 children[parent].push(n);
             }
-            hosts[object.host].multiplexed |= object.protocol != Protocol::Http1;
+            let known = &mut hosts[object.host].protocol;
+            *known = (*known).max(Some(object.protocol));
         }
         Self {
             page,
@@ -239,12 +242,13 @@ impl<'p> Visit<'p> {
         let host = &mut self.hosts[self.page.objects[object].host];
         let waiting = host.queue.add(object);
         host.queue.new.notify_one();
-        let most = if host.multiplexed { 1 } else { CONNECTIONS };
+        let protocol = host.protocol.unwrap_or(Protocol::Http1);
+        let most = if protocol == Protocol::Http1 { CONNECTIONS } else { 1 };
         if host.connections < most && waiting > host.opening.load(std::sync::atomic::Ordering::Relaxed) {
             host.connections += 1;
             let name = shared.requests[object].host.clone();
             let (queue, opening) = (host.queue.clone(), host.opening.clone());
-            tokio::spawn(connection::serve(name, host.multiplexed, queue, opening, shared.clone()));
+            tokio::spawn(connection::serve(name, protocol, queue, opening, shared.clone()));
         }
     }
 }

@@ -118,7 +118,7 @@ fn fetch(command: impl Fn() -> Command) -> Vec<Vec<u8>> {
 /// What Chromium got of a page: addresses, statuses and types, in the order of addresses.
 fn visit(command: Command, trust: &Trust, profile: &Path) -> Option<Vec<(String, Option<u16>, String)>> {
     fs::create_dir(profile).unwrap();
-    let mut chromium = match Chromium::start(command, &trust.key_hash, profile) {
+    let mut chromium = match Chromium::start(command, &trust.key_hash, profile, &[]) {
         Ok(chromium) => chromium,
         Err(e @ BrowserError::Missing) => {
             println!("skipped: {e}");

@@ -5,7 +5,7 @@
 //! virtual time and over real sockets; how far each is from Chromium is said, not corrected.
 
 use super::pages::{self, Recording};
-use super::{PLACES, Place};
+use super::{PLACES, Place, rows};
 use crate::browser::{BrowserError, BrowserLoad, Chromium};
 use crate::experiment::{Condition as About, Context, Outcome, Row, Series};
 use crate::page::{Dependency, Page, Protocol, content, recording, synthetic};
@@ -71,10 +71,28 @@ fn recorded(cx: &Context, count: usize, outcome: &mut Outcome) -> anyhow::Result
     Ok(all.filter_map(put).take(count).collect())
 }
 
-/// The loads of a page, in ms.
-struct Loads {
-    bare: Vec<Option<f64>>,
-    ours: Vec<Option<f64>>,
+/// A way of loading pages in a real browser: its name, whether headstart is below it, whether it speaks HTTP/3.
+type Arm = (&'static str, bool, bool);
+const OVER_TCP: [Arm; 2] = [("bare", false, false), (rows::OURS, true, false)];
+/// Where a page has hosts that speak HTTP/3, these too.
+const OVER_QUIC: [Arm; 2] = [(rows::BARE_H3, false, true), (rows::OURS_H3, true, true)];
+
+/// Load times in ms by arm, page after page, the same number of each.
+#[derive(Default)]
+struct Taken(Vec<(String, Vec<Option<f64>>)>);
+
+impl Taken {
+    fn add(&mut self, arm: &str, times: impl IntoIterator<Item = Option<f64>>) {
+        let known = self.0.iter().position(|(name, _)| name == arm).unwrap_or_else(|| {
+            self.0.push((arm.to_owned(), Vec::new()));
+            self.0.len() - 1
+        });
+        self.0[known].1.extend(times);
+    }
+}
+
+/// What the replay of a page was asked for.
+struct Asked {
     answered: u64,
     asked: u64,
     doubt: Option<String>,
@@ -112,7 +130,9 @@ fn set(
     headstart: &Path,
 ) -> anyhow::Result<bool> {
     let condition = format!("{}{suffix}", place.name);
-    let (mut bare, mut ours, mut loader, mut sockets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut taken = Taken::default();
+    let over_quic = puts.iter().any(|p| p.page.objects.iter().any(|o| o.protocol == Protocol::Http3));
+    let arms: Vec<Arm> = OVER_TCP.into_iter().chain(OVER_QUIC.into_iter().filter(|_| over_quic)).collect();
     let (mut answered, mut asked) = (0, 0);
     for (n, put) in puts.iter().enumerate() {
         let page = &put.page;
@@ -124,43 +144,25 @@ fn set(
         let folder = Folder::new().context("making a folder for the browsers' files")?;
         let seed = cx.seed.wrapping_add(n as u64);
         let stage = put.on_stage(place, seed, folder.path())?;
-        let loads = match page_loads(&stage, page, rounds, headstart, &folder) {
+        let loads = match page_loads(&stage, page, (&arms, rounds), headstart, &folder, &mut taken) {
             Err(e) if e.downcast_ref::<BrowserError>().is_some_and(|e| matches!(e, BrowserError::Missing)) => {
                 outcome.notes.push(format!("No page was loaded by a real browser: {e}"));
                 return Ok(false);
             }
             other => other?,
         };
-        let world = crate::condition::page::world(page, place.link, place.families, seed);
-        let mut browser = Browser::new(&world, BrowserArm::BARE, seed)?;
-        let simulated = browser.load(page, Dependency::Structure).time.as_secs_f64() * 1e3;
-        bare.extend(loads.bare);
-        ours.extend(loads.ours);
-        loader.extend(std::iter::repeat_n(Some((simulated * 1e3).round() / 1e3), rounds));
-        let names: Vec<String> = match &put.recording {
-            None => world.sites.iter().map(|s| s.name.clone()).collect(),
-            Some(_) => Vec::new(),
-        };
-        for _ in 0..rounds {
-            let roots = recorder::roots_of(&stage.trust().certificate)?;
-            let requests = put.requests(&names);
-            let loaded = stage
-                .network()
-                .on_client(|| socket_loader::load(page, Dependency::Structure, requests, roots))?
-                .with_context(|| format!("loading {} over sockets", page.name))?;
-            sockets.push(Some((loaded.time.as_secs_f64() * 1e6).round() / 1e3));
-        }
+        load_without_browser(put, &stage, (place, seed, rounds), over_quic, &mut taken)?;
         answered += loads.answered;
         asked += loads.asked;
         if let Some(doubt) = loads.doubt {
             outcome.invalidate(format!("{condition}, {}: {doubt}", page.name));
         }
     }
-    rows(cx, outcome, &condition, Taken { bare, ours, loader, sockets, rounds })?;
+    tell(cx, outcome, &condition, taken, rounds)?;
     let share = 100.0 * answered as f64 / asked.max(1) as f64;
     outcome.rows.push(Row::measured(&condition, "requests answered", "%", "replay", share));
     let about = format!(
-        "{}: {}. {} {what}, replayed over TLS, HTTP/1.1 or HTTP/2 as their hosts speak it, each loaded {rounds} times an arm by \
+        "{}: {}. {} {what}, replayed over TLS, HTTP/1.1 or HTTP/2 as their hosts speak it (in the arms `-h3` HTTP/3 too), each loaded {rounds} times an arm by \
          Chromium",
         place.name,
         place.about,
@@ -170,31 +172,55 @@ fn set(
     Ok(true)
 }
 
-/// Load times in ms, page after page, `rounds` of each.
-struct Taken {
-    bare: Vec<Option<f64>>,
-    ours: Vec<Option<f64>>,
-    /// The loader's in virtual time, the same in each round.
-    loader: Vec<Option<f64>>,
-    /// The loader's over real sockets.
-    sockets: Vec<Option<f64>>,
-    rounds: usize,
+/// Loads a page without a browser: once in virtual time, which is the same in each round, and over real sockets.
+fn load_without_browser(
+    put: &Put,
+    stage: &Stage,
+    (place, seed, rounds): (&Place, u64, usize),
+    over_quic: bool,
+    taken: &mut Taken,
+) -> anyhow::Result<()> {
+    let world = crate::condition::page::world(&put.page, place.link, place.families, seed);
+    let names: Vec<String> = match &put.recording {
+        None => world.sites.iter().map(|s| s.name.clone()).collect(),
+        Some(_) => Vec::new(),
+    };
+    let ms = |time: Duration| Some((time.as_secs_f64() * 1e6).round() / 1e3);
+    for http3 in [false, true].into_iter().filter(|http3| !http3 || over_quic) {
+        let page = if http3 { put.page.clone() } else { put.page.over_tcp() };
+        let end = if http3 { "-h3" } else { "" };
+        let mut browser = Browser::new(&world, BrowserArm::BARE, seed)?;
+        let simulated = ms(browser.load(&page, Dependency::Structure).time);
+        taken.add(&format!("loader{end}"), std::iter::repeat_n(simulated, rounds));
+        for _ in 0..rounds {
+            let roots = recorder::roots_of(&stage.trust().certificate)?;
+            let requests = put.requests(&names);
+            let loaded = stage
+                .network()
+                .on_client(|| socket_loader::load(&page, Dependency::Structure, requests, roots))?
+                .with_context(|| format!("loading {} over sockets", page.name))?;
+            taken.add(&format!("loader-sockets{end}"), [ms(loaded.time)]);
+        }
+    }
+    Ok(())
 }
 
-fn rows(cx: &Context, outcome: &mut Outcome, condition: &str, taken: Taken) -> anyhow::Result<()> {
-    let Taken { bare, ours, loader, sockets, rounds } = taken;
-    let series = |arm: &str, values: Vec<Option<f64>>| Series::with_failures(condition, METRIC, "ms", arm, values);
-    let (bare, ours) = (series("bare", bare), series("headstart", ours));
-    if bare.failed() + ours.failed() > 0 {
-        outcome.rows.push(Row::failures(&ours, &bare));
-    }
-    if !bare.present().is_empty() && !ours.present().is_empty() {
+fn tell(cx: &Context, outcome: &mut Outcome, condition: &str, taken: Taken, rounds: usize) -> anyhow::Result<()> {
+    let all: Vec<Series> =
+        taken.0.into_iter().map(|(arm, v)| Series::with_failures(condition, METRIC, "ms", &arm, v)).collect();
+    let of = |arm: &str| all.iter().find(|s| s.arm == arm && !s.present().is_empty());
+    for ((bare, ..), (ours, ..)) in [OVER_TCP, OVER_QUIC].map(|[bare, ours]| (bare, ours)) {
+        let failures = all.iter().find(|s| s.arm == ours).zip(all.iter().find(|s| s.arm == bare));
+        outcome.rows.extend(failures.filter(|(a, b)| a.failed() + b.failed() > 0).map(|(a, b)| Row::failures(a, b)));
+        let Some((ours, bare)) = of(ours).zip(of(bare)) else { continue };
         for statistic in [Statistic::Mean, Statistic::Median] {
-            outcome.rows.push(Row::compare(&ours, &bare, statistic, Pairing::Paired, cx.seed)?);
+            outcome.rows.push(Row::compare(ours, bare, statistic, Pairing::Paired, cx.seed)?);
         }
         // How far the loaders are from Chromium, and from each other.
-        let (simulated, sockets) = (series("loader", loader), series("loader-sockets", sockets));
-        for (one, other) in [(&simulated, &bare), (&sockets, &bare), (&simulated, &sockets)] {
+        let end = bare.arm.trim_start_matches("bare");
+        let (simulated, sockets) = (of(&format!("loader{end}")), of(&format!("loader-sockets{end}")));
+        for (one, other) in [(simulated, Some(bare)), (sockets, Some(bare)), (simulated, sockets)] {
+            let Some((one, other)) = one.zip(other) else { continue };
             outcome.rows.push(Row::compare(one, other, Statistic::Mean, Pairing::Paired, cx.seed)?);
         }
         // Page by page, so that large pages do not hide small ones.
@@ -203,35 +229,48 @@ fn rows(cx: &Context, outcome: &mut Outcome, condition: &str, taken: Taken) -> a
             if values.len() > 2 {
                 let cv = 100.0 * Statistic::StandardDeviation.of(&values)? / Statistic::Mean.of(&values)?;
                 let metric = format!("coefficient of variation of {METRIC}, page {}", n + 1);
-                outcome.rows.push(Row::measured(condition, &metric, "%", "bare", cv));
+                outcome.rows.push(Row::measured(condition, &metric, "%", &bare.arm, cv));
             }
         }
-        outcome.samples.extend([simulated, sockets]);
     }
-    outcome.samples.extend([bare, ours]);
+    if let Some((over_quic, over_tcp)) = of(rows::BARE_H3).zip(of("bare")) {
+        outcome.rows.push(Row::compare(over_quic, over_tcp, Statistic::Mean, Pairing::Paired, cx.seed)?);
+    }
+    outcome.samples.extend(all);
     Ok(())
 }
 
-fn page_loads(stage: &Stage, page: &Page, rounds: usize, headstart: &Path, folder: &Folder) -> anyhow::Result<Loads> {
-    let start = |arm: &str, mut command: Command| -> anyhow::Result<Chromium> {
+/// Loads a page `rounds` times by each of `arms`.
+fn page_loads(
+    stage: &Stage,
+    page: &Page,
+    (arms, rounds): (&[Arm], usize),
+    headstart: &Path,
+    folder: &Folder,
+    taken: &mut Taken,
+) -> anyhow::Result<Asked> {
+    let mut browsers = Vec::new();
+    for (arm, with_headstart, http3) in arms {
+        let mut command = if *with_headstart {
+            let mut run = Command::new(headstart);
+            run.args(["run", "--private", "--quiet", "--", "/bin/sh"]);
+            stage.network().adopt(&mut run)?;
+            run
+        } else {
+            stage.network().command("/bin/sh")?
+        };
         undisturbed(&mut command);
-        Ok(Chromium::start(command, &stage.trust().key_hash, &folder.of(arm)?)?)
-    };
-    let mut bare = start("bare", stage.network().command("/bin/sh")?)?;
-    let mut run = Command::new(headstart);
-    run.args(["run", "--private", "--quiet", "--", "/bin/sh"]);
-    stage.network().adopt(&mut run)?;
-    let mut ours = start("headstart", run)?;
-    for browser in [&mut bare, &mut ours] {
-        browser.load(stage.url()).with_context(|| format!("a first look at {}", page.name))?;
+        let over_quic = if *http3 { stage.over_quic() } else { &[] };
+        let mut browser = Chromium::start(command, &stage.trust().key_hash, &folder.of(arm)?, over_quic)?;
+        browser.load(stage.url()).with_context(|| format!("a first look at {} by {arm}", page.name))?;
+        browsers.push(browser);
     }
     let time =
         |browser: &mut Chromium| browser.load(stage.url()).ok().map(|l: BrowserLoad| (l.load * 1e3).round() / 1e3);
-    let (mut of_bare, mut of_ours) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        // In turns, the first one changing, so that a disturbance meets both.
-        for is_ours in [round % 2 == 0, round % 2 == 1] {
-            if is_ours { of_ours.push(time(&mut ours)) } else { of_bare.push(time(&mut bare)) }
+        // In turns, the first one changing, so that a disturbance meets all.
+        for n in (0..arms.len()).map(|n| (n + round) % arms.len()) {
+            taken.add(arms[n].0, [time(&mut browsers[n])]);
         }
     }
     let served = stage.served();
@@ -239,7 +278,7 @@ fn page_loads(stage: &Stage, page: &Page, rounds: usize, headstart: &Path, folde
     let icons = served.unanswered.iter().filter(|u| u.ends_with("/favicon.ico")).count() as u64;
     let asked = served.answered + served.missing - icons.min(served.missing);
     let doubt = stage.network().certificate().doubt();
-    Ok(Loads { bare: of_bare, ours: of_ours, answered: served.answered, asked, doubt })
+    Ok(Asked { answered: served.answered, asked, doubt })
 }
 
 #[cfg(test)]

@@ -53,22 +53,29 @@ impl Visit {
     }
 }
 
-/// The arms, baselines first.
-pub fn arms() -> Vec<BrowserArm> {
+/// The arms, baselines first, and whether each speaks HTTP/3.
+pub fn arms() -> Vec<(BrowserArm, bool)> {
     let raced = |race: &'static race::Entry| match race.name {
-        "simultaneous" => BrowserArm { name: race.name, race, lifetime: AN_HOUR, ahead: Ahead::OFF },
-        name => BrowserArm { name, race, lifetime: Lifetime::Ttl, ahead: Ahead::OFF },
+        "simultaneous" => BrowserArm { name: race.name, race, lifetime: AN_HOUR, ahead: Ahead::OFF, ready: false },
+        name => BrowserArm { name, race, lifetime: Lifetime::Ttl, ahead: Ahead::OFF, ready: false },
     };
     let ours = race::ALL.iter().find(|e| e.name == race::DEFAULT);
-    let ours = ours.map(|race| BrowserArm { name: super::rows::OURS, race, lifetime: AN_HOUR, ahead: Ahead::ON });
-    [BrowserArm::BARE].into_iter().chain(race::ALL.iter().map(raced)).chain(ours).collect()
+    let ahead = |race| BrowserArm { name: super::rows::OURS, race, lifetime: AN_HOUR, ahead: Ahead::ON, ready: false };
+    let all = [BrowserArm::BARE].into_iter().chain(race::ALL.iter().map(raced));
+    let over_tcp = all.chain(ours.map(ahead)).chain([BrowserArm::READY]).map(|arm| (arm, false));
+    let named = |name, arm: BrowserArm| (BrowserArm { name, ..arm }, true);
+    let over_quic = [named(super::rows::BARE_H3, BrowserArm::BARE)].into_iter();
+    over_tcp.chain(over_quic).chain(ours.map(|race| named(super::rows::OURS_H3, ahead(race)))).collect()
 }
 
 /// What one arm did.
 pub struct Taken {
     pub arm: BrowserArm,
+    http3: bool,
     /// By visit, a value a page, in ms; nothing of visits that the arm does not make.
     pub times: [Vec<f64>; 3],
+    /// By visit, the share of that which pages wait for names and for TCP, in percent: on the path to the load event.
+    pub waits: [Vec<[f64; 2]>; 3],
     loads: u64,
     failed: u64,
     syns: u64,
@@ -88,15 +95,20 @@ pub struct Block {
 
 /// The visits of an arm: those that learn from launch to launch, and what they are compared with, make more of them.
 fn visits(arm: &BrowserArm) -> &'static [Visit] {
-    let more = arm.name == super::rows::OURS || super::rows::BASELINES.contains(&arm.name);
+    let more = arm.ready
+        || arm.ahead != Ahead::OFF
+        || super::rows::BASELINES.contains(&arm.name)
+        || arm.name == super::rows::BARE_H3;
     if more { &Visit::ALL } else { &[Visit::First, Visit::Later] }
 }
 
 impl Block {
     pub fn new(place: &'static Place, suffix: &'static str, reading: Dependency) -> Self {
-        let taken = |arm| Taken {
+        let taken = |(arm, http3)| Taken {
             arm,
+            http3,
             times: Default::default(),
+            waits: Default::default(),
             loads: 0,
             failed: 0,
             syns: 0,
@@ -114,9 +126,12 @@ impl Block {
     /// Loads a page under every arm, as often as the arm's visits take, in each of `seeds` worlds.
     pub fn load(&mut self, page: &Page, seed: u64, seeds: u64) -> anyhow::Result<()> {
         let Self { place, reading, .. } = *self;
+        let over_tcp = page.over_tcp();
         for taken in &mut self.taken {
             let visits = visits(&taken.arm);
+            let page = if taken.http3 { page } else { &over_tcp };
             let mut sums = [0.0; Visit::ALL.len()];
+            let mut waits = [[Duration::ZERO; 2]; Visit::ALL.len()];
             for n in 0..seeds {
                 let (world, seed) = world_of(place, page, seed, n);
                 let mut browser = Browser::new(&world, taken.arm, seed)?;
@@ -125,6 +140,9 @@ impl Block {
                     taken.count(&load);
                     if let Some(visit) = visits.iter().find(|v| v.before() == before) {
                         sums[*visit as usize] += load.time.as_secs_f64() * 1e3;
+                        let parts = load.parts(page, reading);
+                        waits[*visit as usize][0] += parts.dns;
+                        waits[*visit as usize][1] += parts.connect;
                     }
                     browser.idle(BETWEEN);
                 }
@@ -135,7 +153,9 @@ impl Block {
             }
             for visit in visits {
                 // To the microsecond: a text of it reads back as the same number.
-                taken.times[*visit as usize].push((sums[*visit as usize] / seeds as f64 * 1e3).round() / 1e3);
+                let n = *visit as usize;
+                taken.times[n].push((sums[n] / seeds as f64 * 1e3).round() / 1e3);
+                taken.waits[n].push(waits[n].map(|wait| 100.0 * wait.as_secs_f64() * 1e3 / sums[n].max(1e-3)));
             }
         }
         Ok(())
@@ -156,6 +176,7 @@ impl Block {
     /// The later visit of `page` in its first world, object by object: bare, and under headstart.
     pub fn waterfalls(&self, page: &Page, seed: u64) -> anyhow::Result<Vec<Waterfall>> {
         let mut all = Vec::new();
+        let page = &page.over_tcp();
         for taken in &self.taken {
             if ![BrowserArm::BARE.name, super::rows::OURS].contains(&taken.arm.name) {
                 continue;

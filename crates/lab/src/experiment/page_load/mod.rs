@@ -115,13 +115,15 @@ fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyh
 
 const METHOD: [&str; 6] = [
     "A browser in virtual time asks for each object when what it waits for is there, over six connections an origin in \
-     HTTP/1.1 and one in HTTP/2 (objects that came over HTTP/3 come over HTTP/2), TLS 1.3 on each, CUBIC from ten segments, \
-     responses by urgency. Everything shares the access link. The page load time is that of the load event: scripts' own \
+     HTTP/1.1 and one in HTTP/2 and HTTP/3 (which only the arms `-h3` speak, from the first request on; to all others such \
+     hosts speak HTTP/2), TLS 1.3 on each, CUBIC from ten segments, responses by urgency. Everything shares the access link. The page load time is that of the load event: scripts' own \
      requests and media do not hold it up.",
     "`bare` is a modern browser by itself: both records asked for at once and both awaited, IPv6 first, IPv4 beside it after \
      300 ms. `sequential` is the Android of paper 1. `simultaneous` is the paper's method with its cache of an hour. The other \
      races stand alone, with the lifetimes that records have, and are loaded twice. `headstart` is `adaptive` with answers kept \
-     for an hour, names looked up and connections opened ahead.",
+     for an hour, names looked up and connections opened ahead. `ready` is what nobody can do: every name known, every connection open to the \
+     nearest address, whenever it is asked for. What is between it and `bare` is all that there is to gain below a browser; \
+     what each page waits for on the path to its load event is told as a share.",
     "A later visit is half an hour after the first, with an empty cache of objects, no open connection and no memory of the \
      browser's: what helps is what is kept below it. `launched` is the fourth visit, each half an hour after the one before: by \
      then headstart has learned what the page asks for, and has it ready when the browser begins.",

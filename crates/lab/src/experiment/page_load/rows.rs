@@ -10,6 +10,10 @@ pub const CLAIM: &str = "P1.8";
 pub const JUDGED: &str = "dual-stack";
 /// All of connect together.
 pub const OURS: &str = "headstart";
+/// The same in a browser that speaks HTTP/3.
+pub const OURS_H3: &str = "headstart-h3";
+/// That browser by itself.
+pub const BARE_H3: &str = "bare-h3";
 /// What is measured.
 pub const METRIC: &str = "page load time";
 /// The paper's method.
@@ -42,7 +46,11 @@ pub fn of(block: &Block, claims: Option<&Claims>, seed: u64) -> anyhow::Result<V
                 }
             }
         }
+        if let (Some(a), Some(b)) = (block.series(visit, OURS_H3), block.series(visit, BARE_H3)) {
+            rows.push(Row::compare(&a, &b, Statistic::Mean, Pairing::Paired, seed)?);
+        }
         rows.extend(against_bare(block, visit));
+        rows.extend(waits(block, visit));
     }
     Ok(rows)
 }
@@ -58,6 +66,21 @@ fn of_the_papers_size(block: &Block, a: &Series, b: &Series) -> Option<(Series, 
         ..s.clone()
     };
     fits.contains(&true).then(|| (kept(a), kept(b)))
+}
+
+/// How much of the load time pages wait for names and connections: what could be gained below a browser, and what is left of
+/// it.
+fn waits(block: &Block, visit: Visit) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for taken in block.taken.iter().filter(|t| t.arm.name == OURS || BASELINES.contains(&t.arm.name)) {
+        let pages = &taken.waits[visit as usize];
+        for (n, what) in ["names", "TCP"].into_iter().enumerate().filter(|_| !pages.is_empty()) {
+            let mean = pages.iter().map(|p| p[n]).sum::<f64>() / pages.len() as f64;
+            let metric = format!("of the page load time, waiting for {what}, mean");
+            rows.push(Row::measured(&block.condition(visit), &metric, "%", taken.arm.name, mean));
+        }
+    }
+    rows
 }
 
 /// Whether any page is slower than with the browser alone, and by how much.

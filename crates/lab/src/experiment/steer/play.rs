@@ -3,6 +3,7 @@
 use super::network::Network;
 use crate::condition::page::{Families, with_twins, world};
 use crate::experiment::Series;
+use crate::page::recording::cache::{ORIGIN, PARENT};
 use crate::page::{Dependency, Object, Page, Protocol};
 use crate::sim::{Browser, BrowserArm, Load, Steering};
 use headstart_core::steer::Channel;
@@ -142,9 +143,6 @@ pub fn ms(time: Duration) -> f64 {
 /// Shares of answers that the edge has, and that its parent has; the rest comes from the origin. The paper takes them from
 /// headers that CDNs send and prints none of them: ours.
 const CACHED: [f64; 2] = [2.0 / 3.0, 5.0 / 6.0];
-/// From the edge to its parent, and from there to the origin: section 4.1.
-const PARENT: Duration = Duration::from_millis(10);
-const ORIGIN: Duration = Duration::from_millis(40);
 
 /// A page as the paper's testbed would serve it: every host at the end of the channels, answers after none, one or two hops
 /// of its CDN, HTTP/1.1.

@@ -68,7 +68,7 @@ impl Arm {
     fn connecting(&self) -> anyhow::Result<BrowserArm> {
         let ours = entry(race::ALL, |race| race.name == race::DEFAULT, "race")?;
         Ok(match self.connect {
-            true => BrowserArm { name: self.name, race: ours, lifetime: AN_HOUR, ahead: Ahead::ON },
+            true => BrowserArm { name: self.name, race: ours, lifetime: AN_HOUR, ahead: Ahead::ON, ready: false },
             false => BrowserArm { name: self.name, ..BrowserArm::BARE },
         })
     }

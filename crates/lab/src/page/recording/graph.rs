@@ -3,7 +3,8 @@
 //! A recording has no order and no timing. What an object waits for is what its `Referer` names: the page, a style sheet, a
 //! script or a frame; an answer that redirects is waited for by what it names; the rest waits for the document. Style sheets
 //! and scripts of the document may start while it arrives, as a browser's preload scanner has it; what a server takes is not
-//! in a recording, and is nothing here. Both readings are one.
+//! in a recording, and is nothing here but what is behind a cache that did not have the answer ([`super::cache`]). Both readings are
+//! one.
 
 use super::super::{Host, Kind, Object, Page, Protocol, Start};
 use super::{Exchange, Scheme};
@@ -75,7 +76,7 @@ pub fn page_in_order(name: &str, exchanges: &[Exchange], root: &str, protocol: P
             status: exchange.response.status().unwrap_or(200),
             request_bytes: exchange.request.head_bytes() + exchange.request.body.len() as u64,
             response_bytes: exchange.response.head_bytes() + exchange.response.body.len() as u64,
-            think: Duration::ZERO,
+            think: exchange.behind(),
             urgency: kind.urgency(),
             structure: start,
             gate: start,

@@ -4,12 +4,14 @@
 //! used in place: nothing of a recording is ever copied elsewhere by the lab, but by its own recorder.
 
 mod answers;
+pub mod cache;
 mod graph;
 pub mod wire;
 
 pub use answers::{Answers, Asked};
 pub use graph::{page, page_in_order};
 
+use headstart_core::time::Duration;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -84,6 +86,11 @@ impl Exchange {
             Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.ends_with(':') => name.to_owned(),
             _ => host,
         }
+    }
+
+    /// How much later than a cache's own answer this one began, by what caches have said of it; nothing if they have not.
+    pub fn behind(&self) -> Duration {
+        cache::source(&self.response).map_or(Duration::ZERO, cache::Source::behind)
     }
 
     /// The target of the request: a path with its query.
@@ -164,7 +171,7 @@ pub fn write(folder: &Path, number: usize, exchange: &Exchange) -> Result<PathBu
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// An exchange of `host` about `target`; more fields of the request and of the response, and its body.

@@ -42,7 +42,11 @@ pub(super) fn serve(stream: &mut (impl Read + Write), shared: &Shared, over_tls:
         let (method, target) = (text(request.word(0)), text(request.word(1)));
         let host = text(request.field("host").unwrap_or_default());
         let (answer, close) = match shared.find(Asked { host: &host, method: &method, target: origin_form(&target) }) {
-            Some(exchange) => wire(exchange, method == "HEAD", over_tls),
+            Some(exchange) => {
+                shared.clock.sleep(exchange.behind());
+                let alternative = shared.tls.alternative(&host).filter(|_| over_tls);
+                wire(exchange, method == "HEAD", over_tls, alternative)
+            }
             None => (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec(), false),
         };
         stream.write_all(&answer)?;
@@ -95,8 +99,9 @@ fn refusal(status: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
 }
 
-/// An answer as it goes over the wire, and whether the connection ends with it.
-fn wire(exchange: &Exchange, head_only: bool, over_tls: bool) -> (Vec<u8>, bool) {
+/// An answer as it goes over the wire, and whether the connection ends with it. `alternative`: what it says of other ways to its
+/// host.
+fn wire(exchange: &Exchange, head_only: bool, over_tls: bool, alternative: Option<&str>) -> (Vec<u8>, bool) {
     let recorded = &exchange.response;
     let upgraded = over_tls && exchange.scheme == Scheme::Http;
     let mut out = recorded.first_line.clone();
@@ -115,6 +120,9 @@ fn wire(exchange: &Exchange, head_only: bool, over_tls: bool) -> (Vec<u8>, bool)
     if upgraded && super::is_page(recorded) {
         out.extend(format!("Content-Security-Policy: {}\r\n", super::UPGRADE).into_bytes());
     }
+    if let Some(alternative) = alternative {
+        out.extend(format!("Alt-Svc: {alternative}\r\n").into_bytes());
+    }
     out.extend(b"\r\n");
     if !head_only && !bodiless {
         out.extend(&recorded.body);
@@ -123,7 +131,7 @@ fn wire(exchange: &Exchange, head_only: bool, over_tls: bool) -> (Vec<u8>, bool)
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::tests::shared;
     use super::*;
     use std::sync::atomic::Ordering;
@@ -144,6 +152,13 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// What is answered to these bytes over plain HTTP.
+    pub fn answer(shared: &Shared, asked: Vec<u8>) -> Vec<u8> {
+        let mut wire = Wire(io::Cursor::new(asked), Vec::new());
+        serve(&mut wire, shared, false).unwrap();
+        wire.1
     }
 
     fn talk_over(shared: &Shared, said: &str, over_tls: bool) -> String {
@@ -186,6 +201,14 @@ mod tests {
             assert!(said.starts_with("HTTP/1.1 404") && said.ends_with("\r\n\r\nx"), "{said}");
             assert_eq!(*s.unanswered.lock().unwrap(), ["POST a.example/beacon"]);
         }
+    }
+
+    #[test]
+    fn hosts_that_speak_http_3_say_so_over_tls() {
+        let mut s = shared(&[("Content-Length", "1")], b"x");
+        s.tls = s.tls.clone().over_quic(["a.example".to_owned()].into());
+        assert!(talk(&s, ASKED).contains("\r\nAlt-Svc: h3=\":443\"; ma=86400\r\n\r\nx"));
+        assert!(!talk_over(&s, ASKED, false).contains("Alt-Svc"));
     }
 
     #[test]

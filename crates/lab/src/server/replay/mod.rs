@@ -4,13 +4,18 @@
 //! compression and chunks it has; over HTTP/2 the same content. Only what a connection needs is added: a length where there
 //! is none, and, where what was recorded plain goes over TLS, the wish that the page's own plain addresses be asked over TLS too
 //! (`upgrade-insecure-requests`), without which it could not be replayed there; origins that may read it are then over TLS. A request that has no answer gets 404 and is counted
-//! by its address. HTTP/2 is offered by the hosts that are said to speak it (ALPN). A thread a connection. Nothing outside
-//! the recording is read.
+//! by its address. HTTP/2 is offered by the hosts that are said to speak it (ALPN), HTTP/3 on the same number over UDP; the answers of
+//! a host that speaks HTTP/3 say so (Alt-Svc, RFC 7838). A thread a connection over TCP, one for all over QUIC. What was no hit
+//! of the cache that was talked to ([`crate::page::recording::cache`]) begins as much later as what is behind it is away. Nothing
+//! outside the recording is read.
 
 mod http1;
 mod http2;
+mod http3;
+mod multiplexed;
 
 use crate::page::recording::{Answers, Asked, Exchange, Message};
+use headstart_io::clock::Clock;
 use rustls::{ServerConfig, StreamOwned};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -29,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MOST_UNANSWERED: usize = 1000;
 /// What pages over TLS ask browsers for (CSP, "upgrade-insecure-requests").
 const UPGRADE: &str = "upgrade-insecure-requests";
+/// What hosts that speak HTTP/3 say in their answers, as servers do: on the same number, for a day.
+const ALTERNATIVE: &str = "h3=\":443\"; ma=86400";
 
 /// What was asked for so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +52,7 @@ pub struct Served {
 
 #[derive(Debug)]
 struct Shared {
+    clock: Clock,
     answers: Answers,
     tls: Tls,
     connections: AtomicU64,
@@ -53,12 +61,13 @@ struct Shared {
     unanswered: Mutex<Vec<String>>,
 }
 
-/// How servers speak TLS, and which of them HTTP/2.
+/// How servers speak TLS, which of them HTTP/2, and which HTTP/3.
 #[derive(Clone, Debug)]
 pub struct Tls {
     plain: Arc<ServerConfig>,
     multiplexed: Arc<ServerConfig>,
     names: BTreeSet<String>,
+    over_quic: BTreeSet<String>,
 }
 
 impl Tls {
@@ -69,7 +78,19 @@ impl Tls {
             config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
             Arc::new(config)
         };
-        Self { plain: offering(&[b"http/1.1"]), multiplexed: offering(&[b"h2", b"http/1.1"]), names: multiplexed }
+        let (names, over_quic) = (multiplexed, BTreeSet::new());
+        Self { plain: offering(&[b"http/1.1"]), multiplexed: offering(&[b"h2", b"http/1.1"]), names, over_quic }
+    }
+
+    /// The same; hosts called so (in lower case) say that they speak HTTP/3 too. Where, [`ReplayServer::listen_quic`] says.
+    pub fn over_quic(self, names: BTreeSet<String>) -> Self {
+        Self { over_quic: names, ..self }
+    }
+
+    /// What `host` (which may come with a port) says of other ways to it.
+    fn alternative(&self, host: &str) -> Option<&'static str> {
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        self.over_quic.contains(&name.to_ascii_lowercase()).then_some(ALTERNATIVE)
     }
 
     fn of(&self, name: Option<&str>) -> Arc<ServerConfig> {
@@ -81,7 +102,15 @@ impl Tls {
 impl Shared {
     fn new(answers: Answers, tls: Tls) -> Self {
         let (connections, answered, missing, unanswered) = Default::default();
-        Self { answers, tls, connections, answered, missing, unanswered }
+        Self { clock: Clock::new(), answers, tls, connections, answered, missing, unanswered }
+    }
+
+    /// Waits until an answer has come to the cache that was asked.
+    async fn come(&self, found: Option<&Exchange>) {
+        let behind = found.map_or(Duration::ZERO, Exchange::behind);
+        if !behind.is_zero() {
+            tokio::time::sleep(behind).await;
+        }
     }
 
     /// The answer to a request, counted.
@@ -119,12 +148,13 @@ fn over_tls<'v>(name: &[u8], value: &'v [u8]) -> Cow<'v, [u8]> {
 pub struct ReplayServer {
     shared: Arc<Shared>,
     listeners: Vec<(TcpListener, JoinHandle<()>)>,
+    quic: Option<http3::Listeners>,
 }
 
 impl ReplayServer {
     /// A server of these answers, that listens nowhere yet.
     pub fn new(answers: Answers, tls: Tls) -> Self {
-        Self { shared: Arc::new(Shared::new(answers, tls)), listeners: Vec::new() }
+        Self { shared: Arc::new(Shared::new(answers, tls)), listeners: Vec::new(), quic: None }
     }
 
     /// Listens on `port` of `ip`, in the network namespace of the calling thread: for TLS, or for plain HTTP/1.1.
@@ -146,6 +176,12 @@ impl ReplayServer {
             }
         })?;
         self.listeners.push((listener, thread));
+        Ok(())
+    }
+
+    /// Listens on UDP `port` of each of `ips`, in the network namespace of the calling thread, for HTTP/3.
+    pub fn listen_quic(&mut self, ips: &[IpAddr], port: u16) -> io::Result<()> {
+        self.quic = Some(http3::Listeners::start(ips, port, &self.shared)?);
         Ok(())
     }
 
@@ -235,6 +271,63 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let config = Authority::create(folder.path()).unwrap().servers(&["a.example".into()]).unwrap();
         Shared::new(Answers::new(vec![exchange]), Tls::new(&config, BTreeSet::new()))
+    }
+
+    /// A recorded request as it went over the wire.
+    fn asked(exchange: &Exchange) -> Vec<u8> {
+        let Message { first_line, fields, body } = &exchange.request;
+        let mut wire = [first_line.as_slice(), b"\r\n"].concat();
+        // The body is there whole, whatever the field said that announced it.
+        let framing = |name: &[u8]| [b"content-length".as_slice(), b"transfer-encoding", b"expect"].contains(&name);
+        for (name, value) in fields.iter().filter(|(name, _)| !framing(&name.to_ascii_lowercase())) {
+            wire.extend([name, b": ".as_slice(), value, b"\r\n"].concat());
+        }
+        wire.extend(format!("Content-Length: {}\r\n\r\n", body.len()).into_bytes());
+        wire.extend(body);
+        wire
+    }
+
+    /// Each request that was recorded, asked in the order of the recording, so that repeated ones get their answers in turn.
+    #[test]
+    fn every_recorded_request_of_the_labs_pages_gets_the_answer_that_was_recorded_byte_for_byte() {
+        let (mut chunked, mut compressed, mut redirects, mut all) = (0, 0, 0, 0);
+        for site in crate::page::recording::tests::sites() {
+            let (exchanges, broken) = crate::page::recording::read(&site).unwrap();
+            assert!(broken.is_empty(), "{broken:?}");
+            let tls = shared(&[], b"").tls;
+            let shared = Shared::new(Answers::new(exchanges.clone()), tls);
+            let mut same = 0;
+            for exchange in &exchanges {
+                let Message { first_line, fields, body } = &exchange.response;
+                let said = http1::tests::answer(&shared, asked(exchange));
+                let lines = fields.iter().map(|(n, v)| [n, b": ".as_slice(), v, b"\r\n"].concat());
+                let mut fields_as_recorded = lines.collect::<Vec<_>>().concat();
+                fields_as_recorded.splice(..0, [first_line.as_slice(), b"\r\n"].concat());
+                let bodiless =
+                    matches!(exchange.response.status(), Some(204 | 304)) || exchange.request.word(0) == b"HEAD";
+                let whole = said.starts_with(&fields_as_recorded) && (bodiless || said.ends_with(body));
+                same += usize::from(whole);
+                let text = |name: &str| exchange.response.field(name).unwrap_or_default().to_ascii_lowercase();
+                // Over HTTP/2 and HTTP/3: the content without its chunks, still compressed.
+                let (_, content) = multiplexed::answer(Some(exchange), None).unwrap();
+                if text("transfer-encoding") == b"chunked" && !bodiless {
+                    chunked += 1;
+                    assert!(content.len() < body.len() && !body.starts_with(&content), "{first_line:?}");
+                } else if !bodiless {
+                    assert_eq!(&content, body);
+                }
+                if text("content-encoding") == b"gzip" && !content.is_empty() {
+                    compressed += 1;
+                    assert!(content.starts_with(&[0x1f, 0x8b]), "{first_line:?}");
+                }
+                redirects += usize::from(exchange.response.field("location").is_some());
+            }
+            all += exchanges.len();
+            let share = 100.0 * same as f64 / exchanges.len() as f64;
+            println!("{}: {share:.1} % of {} requests answered as recorded", site.display(), exchanges.len());
+            assert!(share >= 95.0, "{}: {share:.1} % of {}", site.display(), exchanges.len());
+        }
+        println!("{all} requests: {chunked} answers in chunks, {compressed} compressed, {redirects} redirects");
     }
 
     #[test]

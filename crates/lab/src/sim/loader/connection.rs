@@ -8,12 +8,14 @@
 use super::super::packet::Segment;
 use super::super::transfer::{Receiver, Sender};
 use headstart_core::cwnd;
-use headstart_core::time::Instant;
+use headstart_core::time::{Duration, Instant};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 /// A ClientHello with a hybrid key share (X25519MLKEM768), as Chromium sends it: 1.8 kB.
 const CLIENT_HELLO: u64 = 1800;
+/// The same in packets of QUIC, which are padded to 1200 bytes each (RFC 9000, section 14.1).
+const CLIENT_INITIAL: u64 = 2400;
 /// The server's key share (1.1 kB), certificate chain (two certificates, 2.5 kB) and the rest of its flight.
 const SERVER_HELLO: u64 = 4000;
 /// The client's Finished, which goes in front of its first request.
@@ -87,11 +89,22 @@ pub(super) struct Connection {
     ready: Vec<Response>,
     /// When it last wanted to be woken.
     pub armed: Option<Instant>,
+    /// When it was called for, its name known, TCP open, TLS done.
+    opened: [Instant; 4],
 }
 
 impl Connection {
-    /// A connection whose TCP handshake is done; TLS begins. Full segments carry `segment` bytes.
-    pub fn new(socket: u64, host: usize, peer: IpAddr, multiplexed: bool, segment: u64) -> Self {
+    /// A connection whose TCP handshake is done, or one over QUIC, which has none; TLS begins. Full segments carry `segment` bytes.
+    /// It was called for, its name known and it open when `opened` says.
+    pub fn new(
+        socket: u64,
+        host: usize,
+        peer: IpAddr,
+        (multiplexed, over_quic): (bool, bool),
+        segment: u64,
+        opened: [Instant; 3],
+    ) -> Self {
+        let [began, resolved, open] = opened;
         let mut new = Self {
             socket,
             host,
@@ -105,8 +118,9 @@ impl Connection {
             finished: false,
             ready: Vec::new(),
             armed: None,
+            opened: [began, resolved, open, open],
         };
-        new.up.offer(CLIENT_HELLO, Arrived::Hello);
+        new.up.offer(if over_quic { CLIENT_INITIAL } else { CLIENT_HELLO }, Arrived::Hello);
         new
     }
 
@@ -119,6 +133,11 @@ impl Connection {
     /// What governs the server's half, if anything does.
     pub fn governor(&mut self) -> Option<&mut cwnd::sender::Sender> {
         self.down.sender.governor()
+    }
+
+    /// How long looking up its name, connecting and TLS took after `moment`.
+    pub fn opening_after(&self, moment: Instant) -> [Duration; 3] {
+        std::array::from_fn(|n| self.opened[n + 1].max(moment) - self.opened[n].max(moment))
     }
 
     /// Whether another request may be sent.
@@ -183,13 +202,13 @@ impl Connection {
     }
 
     /// The next thing that the browser has got.
-    pub fn got(&mut self) -> Option<Got> {
+    pub fn got(&mut self, now: Instant) -> Option<Got> {
         let there = self.down.receiver.delivered();
         let (end, message) = self.down.messages.front().copied()?;
         match message {
             Got::Hello if there >= end => {
                 self.down.messages.pop_front();
-                (self.told, self.secured) = (end, true);
+                (self.told, self.secured, self.opened[3]) = (end, true, now);
                 Some(Got::Hello)
             }
             Got::Bytes(object, _) if there > self.told => {

@@ -7,14 +7,14 @@
 use super::super::faster;
 use super::super::stack::{Event, Stack};
 use super::Arm;
-use crate::world::World;
+use crate::world::{Fate, Host, Site, World};
 use headstart_core::connect::{self, Claim, Connector, Input, Output, RequestId, Resolve, Resolved, Want};
 use headstart_core::connect::{AttemptId, AttemptResult, QueryId};
 use headstart_core::machine::Machine;
 use headstart_core::path::{Family, NetworkId};
 use headstart_core::time::{Duration, Instant};
 use headstart_link::ParseError;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 const PORT: u16 = 443;
@@ -31,19 +31,39 @@ pub(super) struct Dialled {
     pub addresses: Vec<IpAddr>,
     /// The socket and whom it reached.
     pub connected: Option<(u64, IpAddr)>,
+    /// When it was called for.
+    pub began: Instant,
+    /// When its addresses were known.
+    pub resolved: Instant,
 }
 
 struct Call {
     host: usize,
+    over_quic: bool,
+    began: Instant,
+    resolved: Instant,
     addresses: Vec<IpAddr>,
     /// Addresses that the kernel has been asked to try.
     tried: usize,
+}
+
+fn answering(site: &Site) -> impl Iterator<Item = &Host> {
+    site.v4.iter().chain(&site.v6).filter(|h| h.fate == Fate::Answers)
+}
+
+/// The nearest address of a site that answers, of either family.
+fn nearest(site: &Site) -> Option<IpAddr> {
+    answering(site).min_by_key(|h| h.extra_rtt).map(|h| h.addr)
 }
 
 /// See the module.
 pub(super) struct Dialler {
     connector: Connector,
     names: Vec<String>,
+    /// By host, the nearest address that answers, if everything is ready when it is asked for.
+    ready: Option<Vec<Option<IpAddr>>>,
+    /// Addresses that answer, over QUIC as over TCP.
+    answering: BTreeSet<IpAddr>,
     calls: HashMap<RequestId, Call>,
     /// Calls whose socket is still connecting: one of the kernel's own, or one that was handed over under way.
     connecting: HashMap<u64, Call>,
@@ -72,6 +92,8 @@ impl Dialler {
         connector.handle_input(Instant::ZERO, Input::Servers(servers));
         Ok(Self {
             connector,
+            ready: arm.ready.then(|| world.sites.iter().map(nearest).collect()),
+            answering: world.sites.iter().flat_map(answering).map(|h| h.addr).collect(),
             names: world.sites.iter().map(|s| s.name.clone()).collect(),
             calls: HashMap::new(),
             connecting: HashMap::new(),
@@ -125,14 +147,26 @@ impl Dialler {
         self.done.clear();
     }
 
-    /// Opens a connection to a host; by its addresses, if they are known.
-    pub fn dial(&mut self, stack: &mut Stack, host: usize, addresses: &[IpAddr]) {
-        let call = Call { host, addresses: addresses.to_vec(), tried: 0 };
+    /// Opens a connection to a host; by its addresses, if they are known. `over_quic`: its addresses are all that is needed.
+    pub fn dial(&mut self, stack: &mut Stack, host: usize, addresses: &[IpAddr], over_quic: bool) {
+        let now = stack.now();
+        let call = Call { host, over_quic, began: now, resolved: now, addresses: addresses.to_vec(), tried: 0 };
+        if let Some(ready) = &self.ready {
+            return match ready[host] {
+                Some(nearest) => {
+                    self.next_own += 1;
+                    self.connected(self.next_own, nearest, call);
+                }
+                None => self.give_up(call),
+            };
+        }
         if !addresses.is_empty() {
             return self.connect(stack, call);
         }
         let request = self.request(call);
-        let ask = Resolve { app: PROGRAM.into(), name: self.names[host].clone(), want: Want::Both, port: Some(PORT) };
+        // Whoever goes on over UDP wants no connection.
+        let port = (!over_quic).then_some(PORT);
+        let ask = Resolve { app: PROGRAM.into(), name: self.names[host].clone(), want: Want::Both, port };
         self.input(stack, Input::Resolve(request, ask));
     }
 
@@ -143,7 +177,19 @@ impl Dialler {
         request
     }
 
+    /// The first address that answers, with a socket that nobody else knows of.
+    fn over_quic(&mut self, call: Call) {
+        let Some(addr) = call.addresses.iter().copied().find(|a| self.answering.contains(a)) else {
+            return self.give_up(call);
+        };
+        self.next_own += 1;
+        self.connected(self.next_own, addr, call);
+    }
+
     fn connect(&mut self, stack: &mut Stack, call: Call) {
+        if call.over_quic {
+            return self.over_quic(call);
+        }
         let Some(addr) = call.addresses.first().copied() else { return self.give_up(call) };
         let domain = Family::of(addr);
         let claim = Claim {
@@ -160,6 +206,9 @@ impl Dialler {
 
     /// The kernel tries the next address.
     fn connect_alone(&mut self, stack: &mut Stack, mut call: Call) {
+        if call.over_quic {
+            return self.over_quic(call);
+        }
         let Some(addr) = call.addresses.get(call.tried).copied() else { return self.give_up(call) };
         call.tried += 1;
         self.next_own += 1;
@@ -168,11 +217,16 @@ impl Dialler {
     }
 
     fn give_up(&mut self, call: Call) {
-        self.done.push_back(Dialled { host: call.host, addresses: call.addresses, connected: None });
+        self.tell(call, None);
     }
 
     fn connected(&mut self, socket: u64, to: IpAddr, call: Call) {
-        self.done.push_back(Dialled { host: call.host, addresses: call.addresses, connected: Some((socket, to)) });
+        self.tell(call, Some((socket, to)));
+    }
+
+    fn tell(&mut self, call: Call, connected: Option<(u64, IpAddr)>) {
+        let Call { host, began, resolved, addresses, .. } = call;
+        self.done.push_back(Dialled { host, addresses, connected, began, resolved });
     }
 
     /// Something of the network that is no data.
@@ -246,6 +300,7 @@ impl Dialler {
                     if let Resolved::Addresses(list) = resolved {
                         call.addresses = list;
                     }
+                    call.resolved = stack.now();
                     self.connect(stack, call);
                 }
                 Output::HandOver { request, attempt, connected } => {

@@ -2,14 +2,19 @@
 //!
 //! A [`Browser`] is one host for a while, as a session is: below it the connector with some race, the kernel's handshakes
 //! and the access link. It asks for objects when what they wait for is there, holds six connections an origin over HTTP/1.1
-//! and one over HTTP/2, and everything that it moves shares the link. A later visit is the same browser loading the page
+//! and one over HTTP/2 and HTTP/3, and everything that it moves shares the link. A later visit is the same browser loading the page
 //! again with an empty cache of objects and no open connection: what it has kept is what the connector keeps.
 //!
-//! Not modelled: the time that computers compute (it is in the page's gaps), resumption of TLS, coalescing of origins, and
-//! HTTP/3, whose objects come over HTTP/2 here: a first visit has nothing that would tell a browser of it.
+//! Over QUIC a connection is there when its name is known, and its first flight is TLS's: a round trip less than over TCP. A
+//! browser is taken to know who speaks HTTP/3; [`Page::over_tcp`] is the page of one that does not.
+//!
+//! Not modelled: the time that computers compute (it is in the page's gaps), resumption of TLS, coalescing of origins; of QUIC,
+//! its headers (those of TCP are about as long), streams that overtake a lost packet of another, and the round trip after which a
+//! host that does not listen is left for the next address.
 
 mod chromium;
 mod connection;
+mod critical;
 mod dial;
 #[cfg(test)]
 mod tests;
@@ -22,6 +27,7 @@ use super::stack::{Event, Stack, Traffic};
 use super::transfer::SEGMENT;
 use crate::page::{Dependency, Page};
 use crate::world::World;
+pub use critical::Parts;
 use dial::Dialler;
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::{Ahead, race};
@@ -48,11 +54,17 @@ pub struct Arm {
     pub lifetime: Lifetime,
     /// What is done before the browser asks.
     pub ahead: Ahead,
+    /// Names and connections cost nothing: every one is there when it is asked for, the nearest address of a host. Nobody can do
+    /// that; it says what there is to gain below a browser. TLS is the browser's, and takes as long as it takes.
+    pub ready: bool,
 }
 
 impl Arm {
     /// A modern browser by itself.
-    pub const BARE: Self = Self { name: "bare", race: &chromium::ENTRY, lifetime: Lifetime::Ttl, ahead: Ahead::OFF };
+    pub const BARE: Self =
+        Self { name: "bare", race: &chromium::ENTRY, lifetime: Lifetime::Ttl, ahead: Ahead::OFF, ready: false };
+    /// What nobody can do: see [`Arm::ready`].
+    pub const READY: Self = Self { name: "ready", ready: true, ..Self::BARE };
 }
 
 /// A page load.
@@ -77,6 +89,8 @@ pub struct Timing {
     pub wanted: Duration,
     /// Its request was sent, after waiting for a connection.
     pub sent: Duration,
+    /// Of that wait, what went into the connection that carries it: looking up the name, connecting, TLS.
+    pub opening: [Duration; 3],
     /// Its first byte was there.
     pub first_byte: Duration,
     /// All of it was there, or it was given up.
@@ -276,7 +290,8 @@ impl Browser {
         }
         self.send_company();
         while let Some(host) = visit.dials.pop() {
-            self.dialler.dial(&mut self.stack, host, &visit.hosts[host].addresses);
+            let state = &visit.hosts[host];
+            self.dialler.dial(&mut self.stack, host, &state.addresses, state.over_quic());
         }
         while let Some(dialled) = self.dialler.done() {
             visit.dialled(now, dialled);

@@ -57,6 +57,36 @@ fn one_object_takes_a_round_trip_each_for_dns_tcp_tls_and_http() {
 }
 
 #[test]
+fn over_quic_it_takes_a_round_trip_less_and_what_is_over_tcp_does_not_change() {
+    let p = page(1, vec![object(0, Protocol::Http3, Start::AtOnce)]);
+    let l = load(&p, LINK);
+    assert_eq!((l.time, l.connections), (ms(60), 1));
+    assert_eq!(load(&p.over_tcp(), LINK).time, ms(80));
+    let parts = l.parts(&p, Dependency::Structure);
+    assert_eq!((parts.dns, parts.connect, parts.tls, parts.wait), (ms(20), ms(0), ms(20), ms(20)));
+}
+
+#[test]
+fn where_everything_is_ready_only_tls_and_http_take_time() {
+    let p = page(1, vec![object(0, Protocol::Http2, Start::AtOnce)]);
+    let mut browser = Browser::new(&near(&p, LINK), Arm::READY, 1).unwrap();
+    assert_eq!(browser.load(&p, Dependency::Structure).time, ms(40));
+}
+
+#[test]
+fn the_parts_of_a_load_are_all_of_its_time() {
+    for seed in 0..20 {
+        let p = synthetic::page(seed);
+        for by in Dependency::BOTH {
+            let l = Browser::new(&world(&p, "3g", Families::Alike, seed), Arm::BARE, seed).unwrap().load(&p, by);
+            let parts = l.parts(&p, by);
+            assert_eq!(parts.named().iter().map(|p| p.1).sum::<Duration>(), l.time, "{seed} {by}: {parts:?}");
+            assert!(parts.dns > Duration::ZERO && parts.tls > Duration::ZERO, "{parts:?}");
+        }
+    }
+}
+
+#[test]
 fn a_second_object_of_a_host_needs_no_second_handshake() {
     let after = Start::After { parent: 0, gap: ms(7) };
     for protocol in [Protocol::Http1, Protocol::Http2] {
@@ -144,7 +174,7 @@ fn a_later_visit_is_shorter_by_what_is_kept() {
         name: "headstart",
         race: race::find("adaptive").unwrap(),
         lifetime: Lifetime::Fixed(Duration::from_secs(3600)),
-        ahead: Ahead::OFF,
+        ..Arm::BARE
     };
     let mut b = Browser::new(&world(&p, "lte", Families::Alike, 3), adaptive, 1).unwrap();
     let first = b.load(&p, Dependency::Structure);

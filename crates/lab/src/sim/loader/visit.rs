@@ -27,8 +27,18 @@ pub(super) struct HostState {
     /// Connections that are open or under way.
     connections: usize,
     sockets: Vec<u64>,
-    /// It speaks HTTP/2: all objects of a host come over one version in a page, or nearly so.
-    multiplexed: bool,
+    /// The highest version that an object of it comes over: all objects of a host come over one in a page, or nearly so.
+    protocol: Option<Protocol>,
+}
+
+impl HostState {
+    fn multiplexed(&self) -> bool {
+        self.protocol > Some(Protocol::Http1)
+    }
+
+    pub fn over_quic(&self) -> bool {
+        self.protocol == Some(Protocol::Http3)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,7 +81,8 @@ impl<'p> Visit<'p> {
         }
         let mut hosts: Vec<HostState> = page.hosts.iter().map(|_| HostState::default()).collect();
         for object in &page.objects {
-            hosts[object.host].multiplexed |= object.protocol != Protocol::Http1;
+            let known = &mut hosts[object.host].protocol;
+            *known = (*known).max(Some(object.protocol));
         }
         Self {
             page,
@@ -128,7 +139,7 @@ impl<'p> Visit<'p> {
         self.hosts[host].queue.push(object);
         self.serve(now, host);
         let state = &self.hosts[host];
-        let most = if state.multiplexed { 1 } else { CONNECTIONS };
+        let most = if state.multiplexed() { 1 } else { CONNECTIONS };
         let opening = state.connections - state.sockets.iter().filter(|s| self.connections[*s].secured).count();
         if state.connections < most && state.queue.len() > opening {
             self.hosts[host].connections += 1;
@@ -146,7 +157,9 @@ impl<'p> Visit<'p> {
                 let first = (0..queue.len()).min_by_key(|i| (self.object(queue[*i]).urgency, *i));
                 let Some(first) = first else { break };
                 let object = self.hosts[host].queue.remove(first);
-                self.objects[object].timing.sent = now - self.began;
+                let timing = &mut self.objects[object].timing;
+                timing.sent = now - self.began;
+                timing.opening = self.connections[&socket].opening_after(self.began + timing.wanted);
                 let bytes = self.object(object).request_bytes;
                 if let Some(connection) = self.connections.get_mut(&socket) {
                     connection.request(object, bytes);
@@ -160,14 +173,16 @@ impl<'p> Visit<'p> {
     }
 
     pub fn dialled(&mut self, now: Instant, dialled: Dialled) {
-        let Dialled { host, addresses, connected } = dialled;
+        let Dialled { host, addresses, connected, began, resolved } = dialled;
         if !addresses.is_empty() {
             self.hosts[host].addresses = addresses;
         }
         match connected {
             Some((socket, peer)) => {
-                let multiplexed = self.hosts[host].multiplexed;
-                let mut connection = Connection::new(socket, host, peer, multiplexed, self.segment);
+                let (multiplexed, over_quic) = (self.hosts[host].multiplexed(), self.hosts[host].over_quic());
+                let opened = [began, resolved, now];
+                let mut connection =
+                    Connection::new(socket, host, peer, (multiplexed, over_quic), self.segment, opened);
                 if let Some(servers) = &self.servers {
                     connection = connection.governed(servers.window(now, host, peer, self.segment));
                 }
@@ -205,7 +220,7 @@ impl<'p> Visit<'p> {
                 }
             }
         } else {
-            while let Some(got) = self.connections.get_mut(&segment.socket).and_then(Connection::got) {
+            while let Some(got) = self.connections.get_mut(&segment.socket).and_then(|c| c.got(now)) {
                 match got {
                     Got::Hello => free = true,
                     Got::Bytes(object, bytes) => free |= self.progress(now, segment.socket, object, bytes),
