@@ -18,6 +18,7 @@ mod operate;
 mod output;
 mod paths;
 mod probe;
+mod proxy;
 mod realtime;
 mod relay;
 mod run;
@@ -59,6 +60,8 @@ enum Verb {
     Up(operate::up::Args),
     /// Be the network's end of a tunnel over a fat and a fast channel (`up --steer` is the host's).
     Gateway(operate::gateway::Args),
+    /// A proxy that picks the channel, fat or fast, of each object. For this host alone unless told.
+    Proxy(proxy::Args),
     /// Undo every change and end the daemon.
     Down(operate::down::Args),
     /// Whether the daemon is up, what it has changed, what is wrong.
@@ -128,6 +131,7 @@ fn main() -> ExitCode {
         Verb::Get(args) => get::run(&args),
         Verb::Up(args) => operate::up::run(&args, named),
         Verb::Gateway(args) => operate::gateway::run(&args, named),
+        Verb::Proxy(args) => proxy::run(args),
         Verb::Down(args) => operate::down::run(&args),
         Verb::Status(args) => operate::status::run(&args),
         Verb::Plan(args) => operate::plan::run(&args, named),

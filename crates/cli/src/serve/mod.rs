@@ -183,7 +183,7 @@ fn tell(args: &Args, addresses: &[SocketAddr], shown: &Shown) {
 }
 
 /// Waits for a signal in a thread of its own, which ends with the process.
-async fn ended(ending: OwnedFd) -> anyhow::Result<()> {
+pub(crate) async fn ended(ending: OwnedFd) -> anyhow::Result<()> {
     let (tell, told) = oneshot::channel();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let mut wanted = [PollFd::new(&ending, PollFlags::IN)];

@@ -200,17 +200,23 @@ pub fn fetched(child: Child) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// HTTP/1.1, a connection a request: `/small` is 100 bytes, `/slow` is all of it in pieces, anything else is all of it.
+/// HTTP/1.1, a connection a request: `/small` is 100 bytes, `/slow` is all of it in pieces, `/who/N` is N bytes that begin with
+/// who has asked, anything else is all of it.
 fn serve(listener: &TcpListener) {
     for stream in listener.incoming().map_while(Result::ok) {
         std::thread::spawn(move || {
             let mut stream = stream;
             let mut line = String::new();
             let _ = BufReader::new(stream.try_clone().unwrap()).read_line(&mut line);
-            let len = if line.contains("/small") { 100 } else { BODY };
+            let who = line.split("/who/").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+            let len = who.unwrap_or(if line.contains("/small") { 100 } else { BODY });
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n");
             let _ = stream.write_all(head.as_bytes());
-            let body = vec![b'x'; len];
+            let mut body = vec![b'x'; len];
+            if who.is_some() {
+                let peer = format!("{} ", stream.peer_addr().unwrap().ip());
+                body[..peer.len()].copy_from_slice(peer.as_bytes());
+            }
             for piece in body.chunks(if line.contains("/slow") { BODY / 100 } else { BODY }) {
                 if stream.write_all(piece).is_err() {
                     return;

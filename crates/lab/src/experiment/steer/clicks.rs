@@ -4,11 +4,12 @@
 //! page's requests, 1.92 KB on landing pages and 2.9 KB over the four others.
 
 use super::network::BASE;
-use super::play::{Cell, Visitor, as_in_the_paper, ms};
+use super::play::{Cell, Visitor, as_in_the_paper};
+use super::rows;
+use super::steps::Steps;
 use super::{FAT, METHOD, METRIC, OURS, STATE};
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series, Speeds};
+use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Series, Speeds};
 use crate::page::{Page, synthetic};
-use crate::stats::{Pairing, Statistic};
 use headstart_core::steer::policy;
 
 /// The experiment.
@@ -51,10 +52,6 @@ fn visit(seed: u64, n: usize) -> Vec<Page> {
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    anyhow::ensure!(
-        cx.speeds.in_virtual_time(),
-        "the steer experiments have no reading in namespaces yet: leave --speed out, or give sim"
-    );
     let claims = Claims::built_in()?;
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method = METHOD.map(str::to_owned).to_vec();
@@ -64,42 +61,41 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             .into(),
     );
     let visits = if cx.quick { 2 } else { 21 };
-    for condition in ENTRY.conditions.iter().filter(|c| cx.wants(c)) {
+    let wanted: Vec<&str> = ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).collect();
+    let mut steps = Steps::new(cx, wanted.len() * visits);
+    for condition in wanted {
         let way = condition.split('-').next().unwrap_or_default();
-        let cell = Cell { name: (*condition).to_owned(), ..Cell::new(way, BASE) };
+        let cell = Cell { name: condition.to_owned(), ..Cell::new(way, BASE) };
         let mut landing = vec![Vec::new(); ARMS.len()];
         let mut internal = vec![Vec::new(); ARMS.len()];
         for n in 0..visits {
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+            if !steps.next(&mut outcome, condition) {
                 return Ok(outcome);
             }
-            cx.progress.step(n as u64, visits as u64, condition);
             let pages = visit(cx.seed, n);
             for (k, arm) in ARMS.iter().enumerate() {
                 for (place, page) in pages.iter().enumerate() {
                     let mut visitor = Visitor::new(page, &cell, policy::find(arm)?, cx.seed.wrapping_add(n as u64))?;
-                    let time = (ms(visitor.load().load.time) * 1e3).round() / 1e3;
                     let of_place = if place == 0 { &mut landing } else { &mut internal };
-                    of_place[k].push(time);
+                    of_place[k].push(visitor.load().time());
                 }
             }
         }
         for (what, values) in [("landing page", &landing), ("internal pages", &internal)] {
             let series = |k: usize| {
-                Series::new(condition, &format!("{METRIC}, {what}"), "ms", ARMS[k], values[k].iter().copied())
+                Series::with_failures(condition, &format!("{METRIC}, {what}"), "ms", ARMS[k], values[k].iter().copied())
             };
             for (k, arm) in ARMS.into_iter().enumerate().skip(1) {
-                let row = Row::compare(&series(k), &series(0), Statistic::Mean, Pairing::Paired, cx.seed)?;
-                let papers = *condition == "ideal-clicks" && arm != OURS;
-                outcome.rows.push(if papers { row.serving(&claims, "P5.6", "")? } else { row });
+                let papers = condition == "ideal-clicks" && arm != OURS;
+                rows::compare(&mut outcome, &series(k), &series(0), |row| {
+                    Ok(if papers { row.serving(&claims, "P5.6", "")? } else { row })
+                })?;
             }
-            let row = Row::compare(&series(1), &series(2), Statistic::Mean, Pairing::Paired, cx.seed)?;
-            outcome.rows.push(row);
+            rows::compare(&mut outcome, &series(1), &series(2), Ok)?;
             outcome.samples.extend((0..ARMS.len()).map(series));
         }
         let about = format!("{}; {visits} visits of a landing page and four pages behind it.", BASE.about);
-        outcome.conditions.push(Condition { name: (*condition).to_owned(), about });
+        outcome.conditions.push(Condition { name: condition.to_owned(), about });
     }
     Ok(outcome)
 }

@@ -10,6 +10,7 @@ pub mod object;
 pub mod pages;
 mod play;
 mod rows;
+mod steps;
 pub mod sweep;
 #[cfg(test)]
 mod tests;

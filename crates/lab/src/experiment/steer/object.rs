@@ -1,11 +1,12 @@
 //! `steer-object`: one document of 110 KB, phase by phase (claim P5.3).
 
 use super::network::BASE;
-use super::play::{Cell, load, ms};
+use super::play::{Cell, load, rounded};
+use super::rows;
+use super::steps::Steps;
 use super::{FAST, FAT, METHOD, STATE};
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series, Speeds};
+use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Series, Speeds};
 use crate::page::{Host, Kind, Object, Page, Protocol, Start};
-use crate::stats::{Pairing, Statistic};
 use headstart_core::steer::policy;
 use headstart_core::time::Duration;
 
@@ -41,10 +42,6 @@ fn page() -> Page {
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    anyhow::ensure!(
-        cx.speeds.in_virtual_time(),
-        "the steer experiments have no reading in namespaces yet: leave --speed out, or give sim"
-    );
     let claims = Claims::built_in()?;
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method = METHOD.map(str::to_owned).to_vec();
@@ -52,40 +49,46 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         "`until the request` is names, TCP and TLS; TLS is 1.3 here and takes a round trip less than in the paper's Table 2.".into(),
     );
     let trials = if cx.quick { 2 } else { 10 };
-    for condition in ENTRY.conditions.iter().filter(|c| cx.wants(c)) {
+    let wanted: Vec<&str> = ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).collect();
+    let mut steps = Steps::new(cx, wanted.len() * policy::ALL.len());
+    for condition in wanted {
         let way = condition.split('-').next().unwrap_or_default();
-        let cell = Cell { name: (*condition).to_owned(), ..Cell::new(way, BASE) };
+        let cell = Cell { name: condition.to_owned(), ..Cell::new(way, BASE) };
         let mut all: Vec<[Series; 3]> = Vec::new();
         for entry in policy::ALL {
+            if !steps.next(&mut outcome, &format!("{condition}, {}", entry.name)) {
+                return Ok(outcome);
+            }
             let mut values = [Vec::new(), Vec::new(), Vec::new()];
             for trial in 0..trials {
                 let loaded = load(&page(), &cell, entry, cx.seed.wrapping_mul(7919).wrapping_add(trial))?;
                 let timing = loaded.load.objects[0];
                 for (to, time) in values.iter_mut().zip([timing.sent, timing.end - timing.sent, timing.end]) {
-                    to.push((ms(time) * 1e3).round() / 1e3);
+                    to.push((!loaded.failed()).then(|| rounded(time)));
                 }
             }
             let names = ["until the request", "transfer", "document load time"];
             let mut values = values.into_iter();
             all.push(
-                names.map(|metric| Series::new(condition, metric, "ms", entry.name, values.next().unwrap_or_default())),
+                names.map(|metric| Series::with_failures(condition, metric, "ms", entry.name, values.next().unwrap_or_default())),
             );
         }
         for baseline in [FAT, FAST] {
             let Some(base) = all.iter().find(|series| series[2].arm == baseline) else { continue };
             for arm in all.iter().filter(|series| series[2].arm != baseline) {
                 for (ours, theirs) in arm.iter().zip(base) {
-                    let row = Row::compare(ours, theirs, Statistic::Mean, Pairing::Paired, cx.seed)?;
-                    let total = row.metric.starts_with("document");
-                    let judged = *condition == "ideal-document" && row.arm == STATE && total;
-                    outcome.rows.push(if judged { row.serving(&claims, "P5.3", "")? } else { row });
+                    rows::compare(&mut outcome, ours, theirs, |row| {
+                        let total = row.metric.starts_with("document");
+                        let judged = condition == "ideal-document" && row.arm == STATE && total;
+                        Ok(if judged { row.serving(&claims, "P5.3", "")? } else { row })
+                    })?;
                 }
             }
         }
         outcome.samples.extend(all.into_iter().flatten());
         let about =
             format!("{}; one document of 110 KB over HTTP/1.1 and TLS 1.3, its host at the channels' end.", BASE.about);
-        outcome.conditions.push(Condition { name: (*condition).to_owned(), about });
+        outcome.conditions.push(Condition { name: condition.to_owned(), about });
     }
     Ok(outcome)
 }

@@ -2,8 +2,9 @@
 
 use super::network::BASE;
 use super::play::{Block, Cell, as_in_the_paper, over};
+use super::steps::Steps;
 use super::{FAT, METHOD, METRIC, rows};
-use crate::experiment::page_load::pages::{self, Source};
+use crate::experiment::page_load::pages;
 use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Speeds};
 use crate::page::{Page, Protocol};
 
@@ -35,43 +36,27 @@ fn about(how: &str) -> &'static str {
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    anyhow::ensure!(
-        cx.speeds.in_virtual_time(),
-        "the steer experiments have no reading in namespaces yet: leave --speed out, or give sim"
-    );
     let claims = Claims::built_in()?;
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method = METHOD.map(str::to_owned).to_vec();
     let sources = pages::sources(cx, &mut outcome)?;
     let wanted: Vec<&str> = ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).collect();
-    let total = sources.iter().map(|s| s.pages.len() * wanted.len()).sum::<usize>() as u64;
-    let mut done = 0;
+    let mut steps = Steps::new(cx, sources.iter().map(|s| s.pages.len() * wanted.len()).sum());
     for (source, condition) in sources.iter().flat_map(|s| wanted.iter().map(move |c| (s, *c))) {
-        let Some(block) = play(cx, source, condition, &mut done, total)? else {
-            outcome.invalidate("it was stopped before the end");
-            return Ok(outcome);
-        };
-        let how = condition.split('-').nth(1).unwrap_or_default();
+        let (way, how) = condition.split_once('-').unwrap_or((condition, ""));
+        let mut block = Block::new(Cell { name: format!("{condition}{}", source.suffix), ..Cell::new(way, BASE) });
+        for (n, page) in source.pages.iter().enumerate() {
+            if !steps.next(&mut outcome, &format!("{}, {}", block.cell.name, page.name)) {
+                return Ok(outcome);
+            }
+            block.load(&served(page, how, n as u64), cx.seed, if cx.quick { 1 } else { 2 })?;
+        }
         let about = format!("{}; {}, {}.", BASE.about, source.whose, about(how));
         outcome.conditions.push(Condition { name: block.cell.name.clone(), about });
         let judged = block.cell.name == "ideal-paper";
         rows::add(&mut outcome, &block, |row| if judged { serve(&claims, row) } else { Ok(row) })?;
     }
     Ok(outcome)
-}
-
-fn play(cx: &Context, source: &Source, condition: &str, done: &mut u64, total: u64) -> anyhow::Result<Option<Block>> {
-    let (way, how) = condition.split_once('-').unwrap_or((condition, ""));
-    let mut block = Block::new(Cell { name: format!("{condition}{}", source.suffix), ..Cell::new(way, BASE) });
-    for (n, page) in source.pages.iter().enumerate() {
-        if cx.progress.stop() {
-            return Ok(None);
-        }
-        cx.progress.step(*done, total, &format!("{}, {}", block.cell.name, page.name));
-        *done += 1;
-        block.load(&served(page, how, n as u64), cx.seed, if cx.quick { 1 } else { 2 })?;
-    }
-    Ok(Some(block))
 }
 
 /// Ties a row to the claim that it serves: times against the fat channel alone, shares of bytes.

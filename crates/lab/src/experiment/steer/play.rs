@@ -34,6 +34,18 @@ pub struct Loaded {
     pub bytes: [u64; 2],
 }
 
+impl Loaded {
+    /// An object was not loaded.
+    pub fn failed(&self) -> bool {
+        self.load.objects.iter().any(|object| object.failed)
+    }
+
+    /// The page load time in ms; none if an object was not loaded: a page that gave up early is not a fast one.
+    pub fn time(&self) -> Option<f64> {
+        (!self.failed()).then(|| rounded(self.load.time))
+    }
+}
+
 /// `page` with a second host beside each that objects come from over the fast channel, the hosts that were doubled, and
 /// which of all hosts are bound to it.
 fn split(page: &Page, policy: &Entry) -> (Page, Vec<usize>, BTreeSet<usize>) {
@@ -96,33 +108,30 @@ pub fn load(page: &Page, cell: &Cell, policy: &'static Entry, seed: u64) -> anyh
 /// The pages of one condition, under every policy.
 pub struct Block {
     pub cell: Cell,
-    /// By policy of the registry: its page load times in ms, a value a page.
-    pub times: Vec<(&'static Entry, Vec<f64>)>,
+    /// By policy of the registry: its page load times in ms, a value a page; none where a load has failed.
+    pub times: Vec<(&'static Entry, Vec<Option<f64>>)>,
     /// By policy, the bytes of each page on the fat channel and on the fast one.
     pub bytes: Vec<Vec<[f64; 2]>>,
-    pub failed: u64,
 }
 
 impl Block {
     pub fn new(cell: Cell) -> Self {
         let times: Vec<_> = policy::ALL.iter().map(|entry| (entry, Vec::new())).collect();
-        Self { cell, bytes: vec![Vec::new(); times.len()], times, failed: 0 }
+        Self { cell, bytes: vec![Vec::new(); times.len()], times }
     }
 
     /// Loads a page in each of `worlds` worlds.
     pub fn load(&mut self, page: &Page, seed: u64, worlds: u64) -> anyhow::Result<()> {
         for (n, (entry, times)) in self.times.iter_mut().enumerate() {
-            let (mut sum, mut bytes) = (0.0, [0.0; 2]);
+            let (mut sum, mut bytes) = (Some(0.0), [0.0; 2]);
             for world in 0..worlds {
                 let loaded = load(page, &self.cell, entry, seed.wrapping_mul(7919).wrapping_add(world))?;
-                sum += ms(loaded.load.time);
-                self.failed += loaded.load.objects.iter().filter(|o| o.failed).count() as u64;
+                sum = sum.zip(loaded.time()).map(|(sum, time)| sum + time);
                 for (total, of) in bytes.iter_mut().zip(loaded.bytes) {
                     *total += of as f64 / worlds as f64;
                 }
             }
-            // To the microsecond: a text of it reads back as the same number.
-            times.push((sum / worlds as f64 * 1e3).round() / 1e3);
+            times.push(sum.map(|sum| to_the_microsecond(sum / worlds as f64)));
             self.bytes[n].push(bytes);
         }
         Ok(())
@@ -131,13 +140,18 @@ impl Block {
     /// The times of a policy.
     pub fn series(&self, name: &str) -> Option<Series> {
         let (entry, times) = self.times.iter().find(|(entry, _)| entry.name == name)?;
-        Some(Series::new(&self.cell.name, super::METRIC, "ms", entry.name, times.iter().copied()))
+        Some(Series::with_failures(&self.cell.name, super::METRIC, "ms", entry.name, times.iter().copied()))
     }
 }
 
 /// Milliseconds.
-pub fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
+pub fn rounded(time: Duration) -> f64 {
+    to_the_microsecond(time.as_secs_f64() * 1e3)
+}
+
+/// A text of it reads back as the same number.
+fn to_the_microsecond(ms: f64) -> f64 {
+    (ms * 1e3).round() / 1e3
 }
 
 /// Shares of answers that the edge has, and that its parent has; the rest comes from the origin. The paper takes them from

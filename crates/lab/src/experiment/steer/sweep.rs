@@ -2,6 +2,7 @@
 
 use super::network::SWEEP;
 use super::play::{Block, Cell, as_in_the_paper};
+use super::steps::Steps;
 use super::{FAST, METHOD, METRIC, STATE, rows};
 use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Speeds};
 use crate::page::{Page, synthetic};
@@ -55,10 +56,6 @@ fn cells() -> impl Iterator<Item = Cell> {
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    anyhow::ensure!(
-        cx.speeds.in_virtual_time(),
-        "the steer experiments have no reading in namespaces yet: leave --speed out, or give sim"
-    );
     let claims = Claims::built_in()?;
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method = METHOD.map(str::to_owned).to_vec();
@@ -66,14 +63,13 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let pages: Vec<Page> =
         synthetic::pages(cx.seed, count).enumerate().map(|(n, p)| as_in_the_paper(&p, n as u64)).collect();
     let wanted: Vec<Cell> = cells().filter(|cell| cx.wants(&cell.name)).collect();
-    for (done, cell) in wanted.iter().enumerate() {
+    let mut steps = Steps::new(cx, wanted.len() * count);
+    for cell in &wanted {
         let mut block = Block::new(cell.clone());
-        for (n, page) in pages.iter().enumerate() {
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+        for page in &pages {
+            if !steps.next(&mut outcome, &cell.name) {
                 return Ok(outcome);
             }
-            cx.progress.step((done * count + n) as u64, (wanted.len() * count) as u64, &cell.name);
             block.load(page, cx.seed, worlds)?;
         }
         let about = format!(

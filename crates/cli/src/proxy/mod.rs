@@ -1,0 +1,285 @@
+//! `headstart proxy`: a proxy for HTTP/1.1 and CONNECT that picks the channel of each object. Loopback unless told.
+//!
+//! Policies by objects (paper 5, section 3) need somebody who knows objects: this one learns their sizes from those that came
+//! before, and reads their urgency in requests. What it cannot look into (CONNECT) is one object, by its host. Decision 0021.
+
+mod body;
+mod connect;
+mod door;
+mod fetch;
+mod guess;
+mod pool;
+mod way;
+
+use crate::exit::{self, Coded, Usage};
+use body::Body;
+use door::Door;
+use guess::Guess;
+use headstart_core::steer::Channel;
+use headstart_core::steer::policy::{self, Object};
+use hyper::body::Incoming;
+use hyper::header::{PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use pool::Pool;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use way::{Bound, Ways};
+
+/// How long a client may take for the head of a request.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tries to take a connection when the host has no descriptors left.
+const BREATH: Duration = Duration::from_millis(100);
+/// Connections of clients that are open at once.
+const MOST_CONNECTIONS: usize = 1024;
+/// Bytes of a request's head at most.
+const LONGEST_HEAD: usize = 64 * 1024;
+
+/// Arguments of `headstart proxy`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The fat channel: the interface or the address that its connections leave by.
+    #[arg(long, value_name = "INTERFACE|ADDRESS")]
+    fat: Bound,
+    /// The fast channel.
+    #[arg(long, value_name = "INTERFACE|ADDRESS")]
+    fast: Bound,
+    /// Which objects are fast: `headstart list policies`, those by objects.
+    #[arg(long, value_name = "POLICY", default_value = "obj-size-3k")]
+    policy: String,
+    /// Where to listen; other hosts reach it only if this is not a loopback address, and then it wants --users. Port 0 is any
+    /// that is free.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3128")]
+    listen: SocketAddr,
+    /// Who may use it: a file with a line `NAME:PASSWORD` each, which nobody else may read. Without it, all of this host may.
+    #[arg(long, value_name = "FILE")]
+    users: Option<PathBuf>,
+    /// How long what has begun may take when it is to end.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    grace: u64,
+    /// Say on standard error which channel each object takes.
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// What everybody who is served shares.
+struct Shared {
+    door: Door,
+    guess: Guess,
+    ways: Ways,
+    pool: Pool,
+    policy: Box<dyn Chooser>,
+    /// In `Via`, so that it knows itself again.
+    name: String,
+    objects: [AtomicU64; 2],
+    verbose: bool,
+}
+
+/// A policy, behind what threads may share.
+trait Chooser: Send + Sync {
+    fn channel(&self, object: &Object) -> Channel;
+}
+
+/// A registered policy that chooses by objects.
+struct ByObject(&'static policy::Entry);
+
+impl Chooser for ByObject {
+    fn channel(&self, object: &Object) -> Channel {
+        (self.0.new)().object(object).unwrap_or(Channel::Fat)
+    }
+}
+
+impl Shared {
+    /// The channel of an object; it is counted.
+    fn choose(&self, what: &str, object: &Object) -> Channel {
+        let channel = self.policy.channel(object);
+        self.objects[channel.index()].fetch_add(1, Ordering::Relaxed);
+        if self.verbose {
+            let bytes = object.bytes.map_or_else(|| "size unknown".to_owned(), |bytes| format!("{bytes} bytes expected"));
+            crate::complain!("{channel}: {what} ({bytes}, urgency {})", object.urgency);
+        }
+        channel
+    }
+}
+
+/// Serves until SIGINT or SIGTERM.
+pub fn run(args: Args) -> anyhow::Result<u8> {
+    let entry = policy::find(&args.policy).map_err(|e| Usage(e.to_string()))?;
+    if (entry.new)().object(&Object { bytes: None, urgency: 7 }).is_none() {
+        let what = format!("--policy {}: it chooses by packets, which is for `headstart up --steer`", entry.name);
+        return Err(Usage(what).into());
+    }
+    if args.users.is_none() && !args.listen.ip().is_loopback() {
+        let what = format!("--listen {} is open to other hosts: say who may use it with --users FILE", args.listen);
+        return Err(Usage(what).into());
+    }
+    let door = args.users.as_deref().map(Door::read).transpose()?.unwrap_or_else(Door::open);
+    let guess = Guess::new();
+    let shared = Arc::new(Shared {
+        door,
+        name: format!("headstart-{:016x}", guess.key("")),
+        guess,
+        ways: Ways::new([args.fat, args.fast]),
+        pool: Pool::default(),
+        policy: Box::new(ByObject(entry)),
+        objects: [AtomicU64::new(0), AtomicU64::new(0)],
+        verbose: args.verbose,
+    });
+    crate::relay::raise_files();
+    // Before there are other threads, which inherit what this one waits for.
+    let ending = headstart_io::sys::signal::ending()?;
+    let runtime = crate::relay::runtime()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(args.listen)
+            .await
+            .map_err(|why| Coded(exit::FAILURE, format!("listening on {}: {why}", args.listen)))?;
+        crate::say!("http://{} (HTTP/1.1 and CONNECT, by {})", listener.local_addr()?, entry.name);
+        let (stop_all, stop) = watch::channel(false);
+        let serving = tokio::spawn(serve(listener, shared.clone(), stop));
+        crate::serve::ended(ending).await?;
+        let _ = stop_all.send(true);
+        if tokio::time::timeout(Duration::from_secs(args.grace), serving).await.is_err() {
+            crate::complain!("headstart: ended with connections still open, after {} s (--grace)", args.grace);
+        }
+        anyhow::Ok(())
+    })?;
+    let [fat, fast] = [0, 1].map(|n| shared.objects[n].load(Ordering::Relaxed));
+    crate::say!("objects: {fat} over the fat channel, {fast} over the fast one");
+    // A name server that does not answer is not waited for.
+    runtime.shutdown_background();
+    Ok(exit::OK)
+}
+
+/// Serves whoever connects, until it is to end.
+async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(BREATH).await;
+            continue;
+        };
+        // Beyond the bound a connection is closed at once: that is heard sooner than silence.
+        let Ok(place) = room.clone().try_acquire_owned() else { continue };
+        connections.spawn(connection(stream, shared.clone(), Arc::new(place), stop.clone()));
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn connection(
+    stream: TcpStream,
+    shared: Arc<Shared>,
+    place: Arc<OwnedSemaphorePermit>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request: Request<Incoming>| {
+        let (shared, place) = (shared.clone(), place.clone());
+        async move { Ok::<_, Infallible>(answer(shared, place, request).await) }
+    });
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    // What goes wrong with one connection concerns its client alone.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+async fn answer(shared: Arc<Shared>, place: Arc<OwnedSemaphorePermit>, request: Request<Incoming>) -> Response<Body> {
+    if !shared.door.admits(request.headers().get(PROXY_AUTHORIZATION).map(|value| value.as_bytes())) {
+        let mut refused = said(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "this proxy wants a name and a password\n");
+        refused.headers_mut().insert(PROXY_AUTHENTICATE, door::CHALLENGE);
+        return refused;
+    }
+    let answered = if request.method() == Method::CONNECT {
+        connect::connect(&shared, place, request).await
+    } else {
+        fetch::fetch(&shared, request).await
+    };
+    answered.unwrap_or_else(|Refusal(status, why)| said(status, &why))
+}
+
+/// Why a request is not carried out: what its sender is told.
+struct Refusal(StatusCode, String);
+
+impl Refusal {
+    /// No way leads there.
+    fn unreachable(to: &str, why: &std::io::Error) -> Self {
+        let status = match why.kind() {
+            std::io::ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
+            std::io::ErrorKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        Self(status, format!("{to}: {why}\n"))
+    }
+}
+
+fn said(status: StatusCode, text: &str) -> Response<Body> {
+    let mut response = Response::new(Body::Text(text.to_owned().into()));
+    *response.status_mut() = status;
+    response
+}
+
+/// Takes out what concerns one hop alone (RFC 9110, section 7.6.1).
+fn forget_the_hop(headers: &mut HeaderMap) {
+    use hyper::header::{CONNECTION, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+        .collect();
+    let always = [CONNECTION, TE, TRANSFER_ENCODING, UPGRADE, PROXY_AUTHORIZATION, PROXY_AUTHENTICATE];
+    for name in named.into_iter().chain(always) {
+        headers.remove(name);
+    }
+    for name in ["keep-alive", "proxy-connection"] {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::{HOST, HeaderValue};
+
+    #[test]
+    fn what_concerns_one_hop_does_not_go_on_and_all_else_does() {
+        let mut headers = HeaderMap::new();
+        let all = [
+            ("connection", "close, X-Mine"),
+            ("x-mine", "1"),
+            ("keep-alive", "5"),
+            ("te", "trailers"),
+            ("proxy-authorization", "Basic eDp5"),
+            ("proxy-connection", "keep-alive"),
+            ("host", "a.example"),
+            ("cookie", "c=1"),
+        ];
+        for (name, value) in all {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        forget_the_hop(&mut headers);
+        let mut left: Vec<&str> = headers.keys().map(|name| name.as_str()).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["cookie", HOST.as_str()]);
+    }
+}

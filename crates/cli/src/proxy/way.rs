@@ -1,0 +1,195 @@
+//! The ways out of the host: connections that leave by a channel's interface or from its address.
+//!
+//! A channel over which nothing could be reached is left to the other one for a while, as a tunnel would do it.
+
+use headstart_core::steer::Channel;
+use headstart_core::time::{Duration, Instant};
+use headstart_io::clock::Clock;
+use headstart_io::sys::socket_option::bind_to_device;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+
+/// How long an attempt is waited for before the next begins beside it: the Connection Attempt Delay of RFC 8305, section 8.
+const DELAY: std::time::Duration = std::time::Duration::from_millis(250);
+/// How long the chosen channel is given before the other one is tried beside it. Ours: a SYN that was lost comes again after a second.
+const SOON: std::time::Duration = std::time::Duration::from_millis(1_500);
+/// How long anything may take to be reached at all.
+const AT_LAST: std::time::Duration = std::time::Duration::from_secs(20);
+/// For how long a channel that has failed is left. Ours.
+const SHUNNED: Duration = Duration::from_secs(10);
+/// For how long what was sent may go unacknowledged, in milliseconds. Ours.
+const UNHEARD: u32 = 10_000;
+/// The longest name of an interface: IFNAMSIZ less its end.
+const LONGEST_NAME: usize = 15;
+
+/// Where a channel leaves the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// By this interface alone.
+    Interface(String),
+    /// From this address; routes by source are the host's affair.
+    Address(IpAddr),
+}
+
+impl FromStr for Bound {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        let is_name = !text.is_empty()
+            && text.len() <= LONGEST_NAME
+            && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':');
+        if is_name { Ok(Self::Interface(text.into())) } else { Err("neither an address nor the name of an interface".into()) }
+    }
+}
+
+impl Bound {
+    /// A connection to one of `all`, in their order.
+    async fn connect(&self, all: &[SocketAddr]) -> io::Result<TcpStream> {
+        let ours = |to: &&SocketAddr| match self {
+            Self::Interface(_) => true,
+            Self::Address(own) => own.is_ipv4() == to.is_ipv4(),
+        };
+        let mut attempts = JoinSet::new();
+        for (n, to) in all.iter().filter(ours).enumerate() {
+            let (bound, to, after) = (self.clone(), *to, DELAY * n as u32);
+            attempts.spawn(async move {
+                tokio::time::sleep(after).await;
+                bound.attempt(to).await
+            });
+        }
+        let mut failed = io::Error::new(io::ErrorKind::AddrNotAvailable, "no address of a family that the channel has");
+        while let Some(attempt) = attempts.join_next().await {
+            match attempt.unwrap_or_else(|e| Err(io::Error::other(e))) {
+                Ok(stream) => return Ok(stream),
+                Err(why) => failed = why,
+            }
+        }
+        Err(failed)
+    }
+
+    async fn attempt(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        match self {
+            Self::Interface(name) => bind_to_device(&socket, name)?,
+            Self::Address(own) => socket.bind(SocketAddr::new(*own, 0))?,
+        }
+        let stream = socket.connect(to).await?;
+        stream.set_nodelay(true)?;
+        // On a channel that has died nothing else would end it for a quarter of an hour.
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNHEARD);
+        Ok(stream)
+    }
+}
+
+/// Both channels.
+pub struct Ways {
+    ways: [Bound; 2],
+    /// Until when a channel is left.
+    left: Mutex<[Instant; 2]>,
+    clock: Clock,
+}
+
+impl Ways {
+    /// The fat channel and the fast one.
+    pub fn new(ways: [Bound; 2]) -> Self {
+        Self { ways, left: Mutex::new([Instant::ZERO; 2]), clock: Clock::new() }
+    }
+
+    /// Where `host` is, as far as it may be reached through a proxy: what is this host's own is not, since it is open here to
+    /// programs that trust whoever is here.
+    pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let all: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+        let others: Vec<SocketAddr> = all.iter().copied().filter(|to| is_of_others(to.ip())).collect();
+        if others.is_empty() && !all.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is an address of the proxy's own host"));
+        }
+        Ok(others)
+    }
+
+    /// A connection over `channel`, or over the other one if that does not lead there.
+    pub async fn connect(&self, channel: Channel, all: &[SocketAddr]) -> io::Result<(Channel, TcpStream)> {
+        let first = self.usable(channel);
+        let both = async {
+            let chosen = self.ways[first.index()].connect(all);
+            let mut chosen = std::pin::pin!(chosen);
+            let failed = tokio::select! {
+                done = &mut chosen => match done {
+                    Ok(stream) => return Ok((first, stream)),
+                    Err(why) => Some(why),
+                },
+                () = tokio::time::sleep(SOON) => None,
+            };
+            let second = first.other();
+            let other = self.ways[second.index()].connect(all);
+            let Some(why) = failed else {
+                return tokio::select! {
+                    Ok(stream) = &mut chosen => Ok((first, stream)),
+                    Ok(stream) = other => {
+                        self.leave(first);
+                        Ok((second, stream))
+                    }
+                    else => Err(io::Error::from(io::ErrorKind::HostUnreachable)),
+                };
+            };
+            // A refusal is the server's, and the same over both.
+            if why.kind() == io::ErrorKind::ConnectionRefused {
+                return Err(why);
+            }
+            let stream = other.await.map_err(|_| why)?;
+            self.leave(first);
+            Ok((second, stream))
+        };
+        tokio::time::timeout(AT_LAST, both).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// `channel`, or the other one while that one leads nowhere.
+    pub fn usable(&self, channel: Channel) -> Channel {
+        if self.is_left(channel) && !self.is_left(channel.other()) { channel.other() } else { channel }
+    }
+
+    fn is_left(&self, channel: Channel) -> bool {
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        self.clock.now() < left[channel.index()]
+    }
+
+    fn leave(&self, channel: Channel) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left[channel.index()] = self.clock.now() + SHUNNED;
+    }
+}
+
+fn is_of_others(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_is_an_interface_or_an_address() {
+        assert_eq!("wwan0".parse(), Ok(Bound::Interface("wwan0".into())));
+        assert_eq!("192.0.2.7".parse(), Ok(Bound::Address("192.0.2.7".parse().unwrap())));
+        assert_eq!("fd77::2".parse(), Ok(Bound::Address("fd77::2".parse().unwrap())));
+        for bad in ["", "a name", "an/other", "longer-than-names-are"] {
+            assert!(bad.parse::<Bound>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_this_hosts_own_is_not_for_others_whatever_it_is_written_as() {
+        for own in ["127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "224.0.0.1", "ff02::1"] {
+            assert!(!is_of_others(own.parse().unwrap()), "{own}");
+        }
+        assert!(is_of_others("203.0.113.80".parse().unwrap()) && is_of_others("2001:db8::1".parse().unwrap()));
+    }
+}
