@@ -8,6 +8,7 @@ mod again;
 mod ci;
 mod claims;
 mod conformance;
+mod fuzz;
 mod packages;
 mod soak;
 mod source;
@@ -68,6 +69,12 @@ const ALL: &[Chore] = &[
         summary: "programs under one supervisor while the network breaks and mends, for 30 minutes or N: nothing is lost, \
                   nothing grows",
         run: soak::run,
+    },
+    Chore {
+        name: "fuzz",
+        arguments: "[--seconds N] [TARGET ...]",
+        summary: "the fuzz targets, or those named, for a minute or N seconds each, by the stable compiler",
+        run: fuzz::run,
     },
     Chore {
         name: "tidy",
