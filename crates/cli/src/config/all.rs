@@ -111,6 +111,29 @@ pub static BUNDLE: Setting = Setting {
     source: "off: it hides losses from congestion control (docs/decisions/0014)",
 };
 
+/// The file of the tunnel.
+pub static TUNNEL: Setting = Setting {
+    key: "steer.tunnel",
+    kind: Kind::Text(|_| Ok(())),
+    default: "",
+    what: "The file of the tunnel over two channels that `headstart up` opens (none if empty); as with --steer.",
+    source: "off: a tunnel needs a gateway (docs/guide/steering.md)",
+};
+
+/// Which columns are on.
+pub static PROFILE: Setting = Setting {
+    key: "host.profile",
+    kind: Kind::Choice(|| vec![SEPARATE, ALL_COLUMNS]),
+    default: SEPARATE,
+    what: "Which columns `headstart up` switches on: each by its own setting (separate), or all that work here (all).",
+    source: "docs/decisions/0023",
+};
+
+/// Each column by its own setting.
+pub const SEPARATE: &str = "separate";
+/// Every column, but for what a setting says otherwise.
+pub const ALL_COLUMNS: &str = "all";
+
 /// Our routing table.
 pub static TABLE: Setting = Setting {
     key: "host.table",
@@ -152,6 +175,8 @@ pub const ALL: &[&Setting] = &[
     &INITCWND_PEERS,
     &INITCWND_REFRESH,
     &BUNDLE,
+    &TUNNEL,
+    &PROFILE,
     &TABLE,
     &PRIORITY,
     &GROUP,

@@ -138,6 +138,14 @@ impl Config {
         matches!(self.get(setting).0, Value::Flag(true))
     }
 
+    /// A setting that is true or false, in a profile that has it true where nobody has said otherwise.
+    pub fn is_on_in(&self, profile: bool, setting: &Setting) -> bool {
+        match self.get(setting) {
+            (_, Origin::Default) if profile => true,
+            (value, _) => value == Value::Flag(true),
+        }
+    }
+
     /// A setting that is a whole number.
     pub fn whole(&self, setting: &Setting) -> u64 {
         if let Value::Whole(n) = self.get(setting).0 { n } else { 0 }

@@ -16,7 +16,12 @@ use headstart_core::time::Duration;
 use headstart_io::daemon::message::Undoing;
 use headstart_io::daemon::{DaemonError, Settings};
 use headstart_io::host::Numbers;
+use headstart_io::host::change::table;
 use headstart_io::host::ledger::LedgerError;
+use headstart_io::packet_queue::PacketQueue;
+
+/// A packet queue that no daemon uses, to see whether the kernel has any.
+const PROBED: u16 = 1;
 
 /// What a daemon of these settings is to do.
 fn settings(config: &Config) -> Result<Settings, Usage> {
@@ -34,10 +39,11 @@ fn settings(config: &Config) -> Result<Settings, Usage> {
         return Err(Usage(why));
     }
     let group = config.text(&all::GROUP);
+    let together = config.text(&all::PROFILE) == all::ALL_COLUMNS;
     Ok(Settings {
         numbers,
-        windows: config.is_on(&all::INITCWND).then_some((bounds, every)),
-        bundle: config.is_on(&all::BUNDLE),
+        windows: config.is_on_in(together, &all::INITCWND).then_some((bounds, every)),
+        bundle: config.is_on_in(together, &all::BUNDLE),
         steering: None,
         measuring: None,
         group: (!group.is_empty()).then_some(group),
@@ -59,8 +65,16 @@ fn something_is_on(settings: &Settings) -> Result<(), Usage> {
     }
     let why = "nothing is on that would change this host: `headstart up --initcwnd` gives known peers an initial window \
                (or set cwnd.initcwnd = true), `--bundle` has small segments carry those before them (realtime.bundle), `--steer FILE` opens a \
-               tunnel over two channels, `--measure --capture-default` measures what programs send";
+                tunnel over two channels (steer.tunnel), `--measure --capture-default` measures what programs send, `--all` does all \
+                that changes what they get and works here (host.profile = "all")";
     Err(Usage(why.into()))
+}
+
+/// Whether small segments could be bundled here; else why not.
+fn bundling_works() -> Result<(), String> {
+    table::program().ok_or("nft (package nftables) is not installed")?;
+    // Nobody's packets come to a queue that no rule names.
+    PacketQueue::open(PROBED).map(drop).map_err(|why| why.to_string())
 }
 
 /// An error of the daemon, with its code and what to do.

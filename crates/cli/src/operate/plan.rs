@@ -1,6 +1,6 @@
 //! `headstart plan`: every change that `headstart up` would make here and now, and none made. Needs no privilege.
 
-use super::{explained, settings, something_is_on};
+use super::{bundling_works, explained, settings, something_is_on};
 use crate::config::{Config, all};
 use crate::output::{self, Format};
 use crate::{exit, say};
@@ -21,6 +21,9 @@ pub struct Args {
     /// As with `up --bundle`.
     #[arg(long)]
     bundle: bool,
+    /// As with `up --all`, but for the tunnel, which leaves nothing to undo.
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -30,7 +33,11 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let mut config = Config::load(named)?;
     config.flag(&all::INITCWND, "--initcwnd", args.initcwnd.then_some("true"))?;
     config.flag(&all::BUNDLE, "--bundle", args.bundle.then_some("true"))?;
-    let settings = settings(&config)?;
+    config.flag(&all::PROFILE, "--all", args.all.then_some(all::ALL_COLUMNS))?;
+    let mut settings = settings(&config)?;
+    if settings.bundle && !config.is_on(&all::BUNDLE) && bundling_works().is_err() {
+        settings.bundle = false;
+    }
     something_is_on(&settings)?;
     let failed = |e| explained(headstart_io::host::ledger::LedgerError::from(e).into());
     let mut kernel = Kernel::open().map_err(failed)?;

@@ -49,6 +49,9 @@ pub struct Args {
     /// With --measure: add a JSON line for each connection and lookup to this file.
     #[arg(long, requires = "measure", value_name = "FILE")]
     flows: Option<PathBuf>,
+    /// All of it that works here; what does not is left out, and said (also: setting `host.profile`).
+    #[arg(long)]
+    all: bool,
     /// Stay, and undo everything on SIGTERM: for service managers.
     #[arg(long)]
     foreground: bool,
@@ -71,13 +74,26 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let mut config = Config::load(named)?;
     config.flag(&all::INITCWND, "--initcwnd", args.initcwnd.then_some("true"))?;
     config.flag(&all::BUNDLE, "--bundle", args.bundle.then_some("true"))?;
+    config.flag(&all::PROFILE, "--all", args.all.then_some(all::ALL_COLUMNS))?;
     let mut settings = settings(&config)?;
+    let together = config.text(&all::PROFILE) == all::ALL_COLUMNS;
+    if together && settings.bundle && !config.is_on(&all::BUNDLE) {
+        // Nobody has asked for this one by its name.
+        settings.bundle =
+            super::bundling_works().map_err(|why| complain!("headstart: all, but bundling: {why}")).is_ok();
+    }
     settings.die_at = args.die_at_step;
     if args.drill {
         settings.standing = drill();
     }
-    if let Some(file) = &args.steer {
-        settings.steering = Some((gateway::tunnel(file)?, Role::Host));
+    let file =
+        args.steer.clone().or_else(|| Some(config.text(&all::TUNNEL)).filter(|f| !f.is_empty()).map(PathBuf::from));
+    match &file {
+        Some(file) => settings.steering = Some((gateway::tunnel(file)?, Role::Host)),
+        None if together => {
+            complain!("headstart: all, but steering: no tunnel is named (--steer FILE or steer.tunnel)")
+        }
+        None => {}
     }
     if args.measure {
         let to = args.capture.iter().map(|text| network(text)).collect::<Result<_, _>>()?;

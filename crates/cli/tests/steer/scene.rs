@@ -100,6 +100,29 @@ impl Scene {
 
     /// Both ends, by `policy`; with more lines in the host's [Interface] and options of the gateway.
     pub fn up(&mut self, policy: &str, options: &[&str]) {
+        self.up_with(policy, options, &[]);
+    }
+
+    /// The same with more words for the host's `up`.
+    pub fn up_with(&mut self, policy: &str, options: &[&str], words: &[&str]) {
+        let [host, gateway] = self.files(policy);
+        let gateway = [&["gateway", "--foreground", gateway.as_str()], options].concat();
+        let gateway = self.daemon(true, &gateway);
+        let host = self.daemon(false, &[&["up", "--foreground", "--steer", host.as_str()], words].concat());
+        self.daemons.extend([gateway, host]);
+        until("both channels are alive", || self.alive(false) == [true, true] && self.alive(true) == [true, true]);
+    }
+
+    /// What the host's end says when it cannot come up.
+    pub fn refused(&self, policy: &str) -> String {
+        let [host, _] = self.files(policy);
+        let output = self.headstart(false, &["up", "--foreground", "--steer", &host]).output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Writes the files of both ends: the host's and the gateway's.
+    fn files(&self, policy: &str) -> [String; 2] {
         let keys = [SecretKey::generate().unwrap(), SecretKey::generate().unwrap()];
         let interface = |n: usize, rest: &str| {
             let (own, other) = (keys[n].reveal(), keys[1 - n].public());
@@ -119,13 +142,7 @@ impl Scene {
             let mut file = options.open(self.folder.join(name)).unwrap();
             file.write_all(text.as_bytes()).unwrap();
         }
-        let path = |name: &str| self.folder.join(name).display().to_string();
-        let (host, gateway) = (path("host.conf"), path("gateway.conf"));
-        let gateway = [&["gateway", "--foreground", gateway.as_str()], options].concat();
-        let gateway = self.daemon(true, &gateway);
-        let host = self.daemon(false, &["up", "--foreground", "--steer", &host]);
-        self.daemons.extend([gateway, host]);
-        until("both channels are alive", || self.alive(false) == [true, true] && self.alive(true) == [true, true]);
+        ["host.conf", "gateway.conf"].map(|name| self.folder.join(name).display().to_string())
     }
 
     fn daemon(&self, gateway: bool, words: &[&str]) -> Child {

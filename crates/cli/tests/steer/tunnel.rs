@@ -74,6 +74,48 @@ inside!(the_gateway_hides_the_host_behind_itself_and_both_ends_leave_nothing, ||
     assert_eq!((look(&["addr"]), look(&["route", "show", "table", "all"])), before);
 });
 
+inside!(with_every_column_on_a_program_under_headstart_works_and_the_host_is_left_as_it_was, || {
+    let Some(mut scene) = Scene::new() else { return };
+    let look = || {
+        let of = |what: &[&str]| {
+            let output = Command::new("ip").args(what).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let ruleset = Command::new("nft").args(["list", "ruleset"]).output();
+        let ruleset = ruleset.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
+        [of(&["addr"]), of(&["route", "show", "table", "all"]), of(&["rule"]), ruleset]
+    };
+    let before = look();
+    scene.up_with("value", &[], &["--all"]);
+    let status = scene.status(false);
+    assert_eq!(status["initial_windows"], 0, "windows are learned, and nothing is known yet: {status}");
+    assert!(status["steering"]["policy"] == "value", "{status}");
+    // Bundling is there or was said to be missing.
+    if status["bundling"].is_null() {
+        println!("without bundling here");
+    }
+    assert_eq!(fetched(scene.fetch("/small")), "200 100");
+    let url = format!("http://{}/", crate::scene::SERVER);
+    let mut run =
+        scene.headstart(false, &["run", "--private", "--", "curl", "-sS", "--max-time", "60", "-o", "/dev/null"]);
+    let run = run.args(["-w", "%{http_code} %{size_download}", &url]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&run.stdout), all(), "{run:?}");
+    for ended in scene.down() {
+        assert!(ended.status.success(), "{ended:?}");
+    }
+    assert_eq!(look(), before);
+});
+
+inside!(a_route_that_the_host_has_already_is_not_taken_from_it, || {
+    let Some(scene) = Scene::new() else { return };
+    let route = ["route", "add", "203.0.113.0/24", "dev", "fat"];
+    assert!(Command::new("ip").args(route).status().unwrap().success());
+    let said = scene.refused("value");
+    assert!(said.contains("203.0.113.0/24") && said.contains("exists"), "{said}");
+    let routes = Command::new("ip").args(["route"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&routes.stdout).contains("203.0.113.0/24 dev fat"), "{routes:?}");
+});
+
 inside!(a_file_that_others_may_read_or_that_is_wrong_is_refused_before_anything_is_made, || {
     use std::os::unix::fs::PermissionsExt as _;
     let Some(scene) = Scene::new() else { return };

@@ -173,6 +173,13 @@ impl Channels {
     pub fn send(&mut self, now: Instant, way: Way, packet: Packet) {
         let facts = self.facts(&packet);
         self.used = Some(now);
+        // What was due while nobody probed is due now, and not once for each time that it would have been.
+        for way in Way::BOTH {
+            if self.steerers[way.index()].poll_timeout().is_some_and(|d| d.at < now) {
+                self.steerers[way.index()].handle_timeout(now);
+                self.carry_out(now, way);
+            }
+        }
         self.steerers[1 - way.index()].handle_input(now, Input::Seen(facts));
         self.steerers[way.index()].handle_input(now, Input::Packet(facts, packet));
         self.carry_out(now, way);

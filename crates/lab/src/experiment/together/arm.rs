@@ -14,6 +14,12 @@ use std::collections::BTreeSet;
 pub const BARE: &str = "bare";
 /// Every column at once.
 pub const ALL_COLUMNS: &str = "all";
+/// Bare, over an access link that takes no time: what is left to gain for whoever shortens the access.
+pub const NO_ACCESS: &str = "no-access";
+/// Bare, where nothing takes time but what pages compute and servers think: the floor.
+pub const NO_NETWORK: &str = "no-network";
+/// An access link that takes no time.
+pub const NO_LINK: &str = "delay=0ms";
 /// How long names are kept: paper 1, section III-C, as in `page-load`.
 const AN_HOUR: Lifetime = Lifetime::Fixed(Duration::from_secs(3600));
 
@@ -30,6 +36,9 @@ pub struct Arm {
 
 const NOTHING: Arm = Arm { name: BARE, connect: false, cwnd: false, steer: false, realtime: false };
 const EVERYTHING: Arm = Arm { name: ALL_COLUMNS, connect: true, cwnd: true, steer: true, realtime: true };
+
+/// Bounds that nobody reaches, and that say what could be gained.
+pub const BOUNDS: [Arm; 2] = [Arm { name: NO_ACCESS, ..NOTHING }, Arm { name: NO_NETWORK, ..NOTHING }];
 
 /// Every arm, the baseline first. Column `forward` measures and carries faster nothing: it has no arm.
 pub const ALL: [Arm; 10] = [

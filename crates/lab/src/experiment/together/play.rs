@@ -1,10 +1,11 @@
 //! Loads: every arm, every page, visit by visit, by itself or beside a call, messages and a download.
 
-use super::arm::{ALL, Arm};
+use super::arm::{ALL, Arm, BOUNDS, NO_ACCESS, NO_LINK, NO_NETWORK};
 use crate::condition::page::{Families, world};
 use crate::experiment::{Price, Series};
 use crate::page::{Dependency, Host, Kind, Object, Page, Protocol, Start};
 use crate::sim::{Heard, Load, Wanted};
+use crate::world::World;
 use headstart_core::time::Duration;
 
 /// Between two visits, as in `page-load`: longer than the lifetime of every record, shorter than an hour.
@@ -67,6 +68,21 @@ fn with_download(page: &Page) -> Page {
     page
 }
 
+/// The world of a page under an arm: the same one, but for the bounds.
+fn world_of(page: &Page, arm: &Arm, seed: u64) -> World {
+    let mut world = world(page, FAT, Families::Paper1, seed);
+    if [NO_ACCESS, NO_NETWORK].contains(&arm.name) {
+        world.link = NO_LINK.into();
+    }
+    if arm.name == NO_NETWORK {
+        for site in &mut world.sites {
+            (site.a.delay, site.aaaa.delay) = (Duration::ZERO, Duration::ZERO);
+            site.v4.iter_mut().chain(&mut site.v6).for_each(|host| host.extra_rtt = Duration::ZERO);
+        }
+    }
+    world
+}
+
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
@@ -83,7 +99,8 @@ impl Block {
         let taken = |arm: &Arm| Taken { arm: *arm, values: Default::default(), spent: [0; 5], loads: 0, failed: 0 };
         // Without messages there is nothing that the column of messages could do.
         let arms = ALL.iter().filter(|arm| busy || !["realtime", "all-but-realtime"].contains(&arm.name));
-        Self { name, busy, taken: arms.map(taken).collect() }
+        let bounds = BOUNDS.iter().filter(|_| !busy);
+        Self { name, busy, taken: arms.chain(bounds).map(taken).collect() }
     }
 
     /// Loads a page under every arm in each of so many worlds.
@@ -93,7 +110,7 @@ impl Block {
             let mut sums = [[0.0; METRICS.len()]; VISITS.len()];
             for n in 0..worlds {
                 let seed = seed.wrapping_mul(7919).wrapping_add(n);
-                let world = world(&page, FAT, Families::Paper1, seed);
+                let world = world_of(&page, &taken.arm, seed);
                 let mut browser = taken.arm.browser(&world, FAST, seed)?;
                 for before in 0..=VISITS[VISITS.len() - 1].1 {
                     let (load, heard) = if self.busy {

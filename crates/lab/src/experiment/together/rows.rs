@@ -20,7 +20,7 @@ const OTHER: &str = "all-but-realtime";
 /// Adds everything that a block shows.
 pub fn add(outcome: &mut Outcome, block: &Block) -> anyhow::Result<()> {
     for visit in 0..VISITS.len() {
-        for metric in 0..METRICS.len() {
+        for (metric, name) in METRICS.iter().enumerate() {
             let Some(bare) = block.series(visit, metric, BARE) else { continue };
             for taken in &block.taken {
                 let Some(series) = block.series(visit, metric, taken.arm.name) else { continue };
@@ -30,7 +30,7 @@ pub fn add(outcome: &mut Outcome, block: &Block) -> anyhow::Result<()> {
                         outcome.rows.push(row);
                     }
                 }
-                if METRICS[metric] == PAGE && taken.arm.name != BARE {
+                if *name == PAGE && taken.arm.name != BARE {
                     outcome.rows.extend(losers(&series, &bare));
                 }
                 outcome.samples.push(series);

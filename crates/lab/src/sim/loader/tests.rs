@@ -199,3 +199,25 @@ fn the_same_seed_gives_the_same_nanoseconds_and_every_page_ends() {
         assert!(l.time <= l.whole);
     }
 }
+
+#[test]
+fn channels_that_have_rested_are_as_quick_as_before_and_carry_no_more() {
+    use crate::sim::Steering;
+    let page = synthetic::page(3);
+    let world = near(&page, "delay=15ms");
+    let policy = headstart_core::steer::policy::find("value").unwrap();
+    let (fat, fast) = ("rate=100mbit,delay=15ms".into(), "rate=2mbit,delay=2500us".into());
+    let steering = Steering { fat, fast, policy, tunnel: true, bound: Default::default() };
+    let mut browser = Browser::steered(&world, Arm::BARE, 1, &steering).unwrap();
+    let visit = |browser: &mut Browser| {
+        let before = browser.channel_bytes();
+        let load = browser.load(&page, Dependency::Structure);
+        browser.idle(Duration::from_secs(1800));
+        let after = browser.channel_bytes();
+        (load.time, [0, 1].map(|c| after[c] - before[c]))
+    };
+    let (first, [fat, fast]) = visit(&mut browser);
+    let (later, [fat_later, fast_later]) = visit(&mut browser);
+    assert!(later.abs_diff(first) < first / 20, "{first:?}, then {later:?}");
+    assert!(fat_later < fat + fat / 20 && fast_later < fast + fast / 4, "{fast} bytes, then {fast_later}");
+}
