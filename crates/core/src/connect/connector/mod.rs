@@ -221,6 +221,7 @@ impl Connector {
     fn start(&mut self, now: Instant, mut job: Job) -> u64 {
         // Nobody learns from spare connections what waiting programs could not tell as well.
         job.explore = job.spare.is_none() && self.rng.f64() < self.settings.explore;
+        job.comes_again = job.spare.is_none() && self.habits.has_been_to(&job.app, &job.name);
         if self.jobs.len() >= MAX_JOBS
             && let Some((_, mut oldest)) = self.jobs.pop_first()
         {
