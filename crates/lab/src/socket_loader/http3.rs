@@ -14,12 +14,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
 /// Asks for what is in the queue, `first` before it, until nobody listens any more.
-pub(super) async fn serve(
-    name: &str,
-    mut first: Option<usize>,
-    queue: &Queue,
-    shared: &Arc<Shared>,
-) -> io::Result<()> {
+pub(super) async fn serve(name: &str, mut first: Option<usize>, queue: &Queue, shared: &Arc<Shared>) -> io::Result<()> {
     let connection = connect(name, shared).await?;
     let (mut driver, mut requests) =
         h3::client::new(h3_quinn::Connection::new(connection)).await.map_err(io::Error::other)?;

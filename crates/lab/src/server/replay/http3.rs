@@ -47,7 +47,8 @@ impl Listeners {
             // Whatever the kernel gives will do.
             let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER);
             let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER);
-            Endpoint::new(EndpointConfig::default(), Some(config.clone()), socket, Arc::new(TokioRuntime)).map_err(named)
+            Endpoint::new(EndpointConfig::default(), Some(config.clone()), socket, Arc::new(TokioRuntime))
+                .map_err(named)
         };
         let endpoints = {
             let _inside = runtime.enter();

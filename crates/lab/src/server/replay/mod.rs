@@ -303,7 +303,8 @@ mod tests {
                 let lines = fields.iter().map(|(n, v)| [n, b": ".as_slice(), v, b"\r\n"].concat());
                 let mut fields_as_recorded = lines.collect::<Vec<_>>().concat();
                 fields_as_recorded.splice(..0, [first_line.as_slice(), b"\r\n"].concat());
-                let bodiless = matches!(exchange.response.status(), Some(204 | 304)) || exchange.request.word(0) == b"HEAD";
+                let bodiless =
+                    matches!(exchange.response.status(), Some(204 | 304)) || exchange.request.word(0) == b"HEAD";
                 let whole = said.starts_with(&fields_as_recorded) && (bodiless || said.ends_with(body));
                 same += usize::from(whole);
                 let text = |name: &str| exchange.response.field(name).unwrap_or_default().to_ascii_lowercase();
