@@ -206,7 +206,8 @@ fn load_without_browser(
 }
 
 fn tell(cx: &Context, outcome: &mut Outcome, condition: &str, taken: Taken, rounds: usize) -> anyhow::Result<()> {
-    let all: Vec<Series> = taken.0.into_iter().map(|(arm, v)| Series::with_failures(condition, METRIC, "ms", &arm, v)).collect();
+    let all: Vec<Series> =
+        taken.0.into_iter().map(|(arm, v)| Series::with_failures(condition, METRIC, "ms", &arm, v)).collect();
     let of = |arm: &str| all.iter().find(|s| s.arm == arm && !s.present().is_empty());
     for ((bare, ..), (ours, ..)) in [OVER_TCP, OVER_QUIC].map(|[bare, ours]| (bare, ours)) {
         let failures = all.iter().find(|s| s.arm == ours).zip(all.iter().find(|s| s.arm == bare));
