@@ -1,8 +1,8 @@
 //! Pages of the project's generator, loaded by a browser alone, as Android does, under headstart, and with all names and
 //! connections there for nothing: how long each takes, and what each waits for on the way to its load event.
 //!
-//! `cargo run -p headstart-lab --example page [SEED [LINK [PAGES]]]`: of one page the path is printed object by object, of
-//! several the sums.
+//! `cargo run -p headstart-lab --example page [SEED [LINK [PAGES [WORLDS]]]]`: of one page in one world the path is printed object
+//! by object, else the sums; a page is compared over all its worlds.
 #![forbid(unsafe_code)]
 
 use headstart_core::connect::cache::Lifetime;
@@ -21,6 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seed: u64 = args.next().map_or(Ok(3), |seed| seed.parse())?;
     let link = args.next().unwrap_or("lte".into());
     let count: u64 = args.next().map_or(Ok(1), |count| count.parse())?;
+    let worlds: u64 = args.next().map_or(Ok(1), |worlds| worlds.parse())?;
     let arm = |name: &str| race::find(name);
     let sequential =
         BrowserArm { name: "sequential", race: arm("sequential")?, lifetime: Lifetime::Ttl, ..BrowserArm::BARE };
@@ -33,27 +34,42 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let arms = [BrowserArm::BARE, sequential, ours, BrowserArm::READY];
     let mut sums = [[0.0; 9]; 4];
+    let mut against_bare: Vec<(f64, f64, u64)> = Vec::new();
     for seed in seed..seed + count {
-        let page = synthetic::page(seed);
-        for (arm, sum) in arms.iter().zip(&mut sums) {
-            let load = visit(&page, &link, *arm, seed)?;
-            let parts = load.parts(&page, Dependency::Structure).named();
-            for (n, part) in [load.time].into_iter().chain(parts.map(|p| p.1)).enumerate() {
-                sum[n] += part.as_secs_f64() * 1e3;
-            }
-            if count == 1 {
-                tell(&page, arm.name, &load);
+        let page = synthetic::page(seed).over_tcp();
+        let mut times = [0.0; 4];
+        for world in 0..worlds {
+            for (n, arm) in arms.iter().enumerate() {
+                let load = visit(&page, &link, *arm, seed + 1000 * world)?;
+                let parts = load.parts(&page, Dependency::Structure).named();
+                times[n] += load.time.as_secs_f64();
+                for (sum, part) in sums[n].iter_mut().zip([load.time].into_iter().chain(parts.map(|p| p.1))) {
+                    *sum += part.as_secs_f64() * 1e3;
+                }
+                if count * worlds == 1 {
+                    tell(&page, arm.name, &load);
+                }
             }
         }
+        against_bare.push((times[2] / times[0], times[3] / times[0], seed));
     }
-    println!("visit {} of each of {count} pages over {link}, mean, ms; what the load event waited for:", VISIT + 1);
+    println!(
+        "visit {} of each of {count} pages in {worlds} worlds over {link}, mean, ms; what the load event waited for:",
+        VISIT + 1
+    );
     print!("{:<11}{:>9}", "arm", "load");
     let names = headstart_lab::sim::Parts::default().named().map(|p| p.0);
     println!("{}", names.map(|n| format!("{n:>10}")).concat());
     for (arm, sum) in arms.iter().zip(sums) {
-        let [load, parts @ ..] = sum.map(|ms| ms / count as f64);
+        let [load, parts @ ..] = sum.map(|ms| ms / (count * worlds) as f64);
         println!("{:<11}{load:>9.1}{}", arm.name, parts.map(|ms| format!("{ms:>10.1}")).concat());
     }
+    against_bare.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let slower = against_bare.iter().filter(|page| page.0 > 1.01).count();
+    println!(
+        "headstart against bare: {slower} of {count} pages slower by more than 1 %; the worst (ratio, that of `ready`, seed):"
+    );
+    println!("{:.3?}", &against_bare[..against_bare.len().min(5)]);
     Ok(())
 }
 

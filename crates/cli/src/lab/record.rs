@@ -5,7 +5,7 @@ use crate::exit;
 use anyhow::Context as _;
 use headstart_lab::condition::page::Families;
 use headstart_lab::netns::{self, Entered, Entry};
-use headstart_lab::page::recording;
+use headstart_lab::page::{Protocol, recording};
 use headstart_lab::program::Folder;
 use headstart_lab::server::recorder::{self, Recorder};
 use headstart_lab::server::stage::Stage;
@@ -37,6 +37,9 @@ pub struct Replay {
     /// Servers over TLS offer HTTP/2.
     #[arg(long)]
     http2: bool,
+    /// They offer HTTP/3 too, and say so (Alt-Svc).
+    #[arg(long)]
+    http3: bool,
     /// Seed of everything random in the network.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -72,7 +75,12 @@ pub fn replay(args: &Replay) -> anyhow::Result<u8> {
     }
     let private = Folder::new().context("making a private folder for the run's certificate")?;
     let network = (args.link.as_str(), Families::Alike, args.seed);
-    let stage = Stage::of_exchanges(exchanges, args.http2, network, &private.of("authority")?)?;
+    let protocol = match args {
+        Replay { http3: true, .. } => Protocol::Http3,
+        Replay { http2: true, .. } => Protocol::Http2,
+        Replay { .. } => Protocol::Http1,
+    };
+    let stage = Stage::of_exchanges(exchanges, protocol, network, &private.of("authority")?)?;
     let status = netns::run_command(&args.command, |command| {
         stage.trust().introduce(command);
         stage.network().adopt(command)

@@ -66,7 +66,7 @@ fn something_is_on(settings: &Settings) -> Result<(), Usage> {
     let why = "nothing is on that would change this host: `headstart up --initcwnd` gives known peers an initial window \
                (or set cwnd.initcwnd = true), `--bundle` has small segments carry those before them (realtime.bundle), `--steer FILE` opens a \
                 tunnel over two channels (steer.tunnel), `--measure --capture-default` measures what programs send, `--all` does all \
-                that changes what they get and works here (host.profile = "all")";
+                that changes what they get and works here (host.profile = \"all\")";
     Err(Usage(why.into()))
 }
 

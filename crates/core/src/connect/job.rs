@@ -110,6 +110,8 @@ pub(super) struct Job {
     pub in_want: bool,
     pub done: bool,
     pub explore: bool,
+    /// The program has been to this name in an earlier launch.
+    pub comes_again: bool,
     pub remembered: Vec<IpAddr>,
     pub wake: Option<(Instant, &'static str)>,
 }
@@ -149,6 +151,7 @@ impl Job {
             in_want: false,
             done: false,
             explore: false,
+            comes_again: false,
             remembered: Vec::new(),
             wake: None,
         }
@@ -309,6 +312,7 @@ impl Job {
             path,
             remembered: &self.remembered,
             explore: self.explore,
+            comes_again: self.comes_again,
             faster,
         })
     }

@@ -75,10 +75,10 @@ impl Stage {
     }
 
     /// Puts whatever was recorded behind `link`, at the ports that it was recorded from (80 and 443 always): hosts over TLS offer
-    /// HTTP/2 if `http2` says so. Hosts that have no name cannot be looked up; they are left out.
+    /// HTTP up to the version of `protocol`. Hosts that have no name cannot be looked up; they are left out.
     pub fn of_exchanges(
         exchanges: Vec<Exchange>,
-        http2: bool,
+        protocol: Protocol,
         (link, families, seed): (&str, Families, u64),
         folder: &Path,
     ) -> Result<Self, StageError> {
@@ -87,7 +87,6 @@ impl Stage {
         if names.is_empty() {
             return Err(StageError::Nameless);
         }
-        let protocol = if http2 { Protocol::Http2 } else { Protocol::Http1 };
         let page = Page::of_hosts(names.iter().cloned(), protocol);
         let mut world = world(&page, link, families, seed);
         for (site, name) in world.sites.iter_mut().zip(&names) {

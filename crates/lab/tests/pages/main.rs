@@ -6,7 +6,7 @@
 
 mod recorder;
 
-use headstart_lab::browser::{BrowserError, Chromium};
+use headstart_lab::browser::{BrowserError, BrowserLoad, Chromium};
 use headstart_lab::condition::page::Families;
 use headstart_lab::netns::inside;
 use headstart_lab::page::recording::{self, Exchange};
@@ -47,6 +47,18 @@ fn chromium(stage: &Stage, folder: &Path) -> Option<Chromium> {
     }
 }
 
+/// A load. A browser that is starved of its processor may give up a QUIC that it was told to speak: it has some tries.
+fn loaded(chromium: &mut Chromium, url: &str) -> BrowserLoad {
+    for _ in 0..8 {
+        match chromium.load(url) {
+            Ok(load) => return load,
+            Err(BrowserError::Navigation { said, .. }) if said.contains("QUIC") => {}
+            Err(e) => panic!("{url}: {e}"),
+        }
+    }
+    panic!("{url}: QUIC was given up eight times");
+}
+
 #[test]
 #[ignore = "needs network namespaces: cargo xtask test"]
 fn curl_gets_every_object_of_a_page_byte_for_byte() {
@@ -83,7 +95,7 @@ fn chromium_loads_every_object_of_a_page_and_says_when() {
             let page = small(protocol);
             let stage = Stage::of_contents(&page, LINK, Families::Alike, 1, folder.path()).unwrap();
             let Some(mut chromium) = chromium(&stage, folder.path()) else { return };
-            let load = chromium.load(stage.url()).unwrap();
+            let load = loaded(&mut chromium, stage.url());
             // A round trip each for DNS, TCP, TLS and the document, at least; QUIC needs one less.
             let least = if protocol == Protocol::Http3 { 30.0 } else { 40.0 };
             assert!(load.load >= least && load.first_byte > 0.0 && load.content_loaded <= load.load, "{load:?}");
@@ -158,7 +170,7 @@ fn recordings_are_answered_nearly_always() {
             let network = (LINK, Families::Alike, 1);
             let stage = Stage::of_recording(&page, exchanges, root, network, folder.path()).unwrap();
             let Some(mut chromium) = chromium(&stage, folder.path()) else { return };
-            let load = chromium.load(stage.url()).unwrap();
+            let load = loaded(&mut chromium, stage.url());
             let served = stage.served();
             let missing: Vec<_> = served.unanswered.iter().filter(|u| !u.ends_with("/favicon.ico")).collect();
             println!(

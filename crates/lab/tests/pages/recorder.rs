@@ -1,6 +1,6 @@
 //! A page of nginx, recorded through the proxy and served again: to curl byte for byte, heads included, and to Chromium.
 
-use super::{LINK, inside};
+use super::{LINK, inside, loaded};
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
 use headstart_lab::browser::{BrowserError, Chromium};
@@ -116,9 +116,14 @@ fn fetch(command: impl Fn() -> Command) -> Vec<Vec<u8>> {
 }
 
 /// What Chromium got of a page: addresses, statuses and types, in the order of addresses.
-fn visit(command: Command, trust: &Trust, profile: &Path) -> Option<Vec<(String, Option<u16>, String)>> {
+fn visit(
+    command: Command,
+    trust: &Trust,
+    profile: &Path,
+    over_quic: &[String],
+) -> Option<Vec<(String, Option<u16>, String)>> {
     fs::create_dir(profile).unwrap();
-    let mut chromium = match Chromium::start(command, &trust.key_hash, profile, &[]) {
+    let mut chromium = match Chromium::start(command, &trust.key_hash, profile, over_quic) {
         Ok(chromium) => chromium,
         Err(e @ BrowserError::Missing) => {
             println!("skipped: {e}");
@@ -126,7 +131,7 @@ fn visit(command: Command, trust: &Trust, profile: &Path) -> Option<Vec<(String,
         }
         Err(e) => panic!("{e}"),
     };
-    let load = chromium.load(&format!("https://{HOST}/page.html")).unwrap();
+    let load = loaded(&mut chromium, &format!("https://{HOST}/page.html"));
     let requests = load.requests.into_iter().filter(|r| !r.url.ends_with("/favicon.ico"));
     let mut got: Vec<_> = requests.map(|r| (r.url, r.status, r.mime)).collect();
     got.sort();
@@ -168,7 +173,7 @@ fn a_page_of_nginx_is_recorded_and_served_again_byte_for_byte() {
             let recorder = start(&by_browser, "browser-recorder");
             let mut command = network.command("/bin/sh").unwrap();
             recorder.introduce(&mut command);
-            let seen = visit(command, recorder.trust(), &folder.path().join("profile-1"));
+            let seen = visit(command, recorder.trust(), &folder.path().join("profile-1"), &[]);
             // Chromium also looks for its maker's hosts, which are not in this network.
             let complaints = recorder.recorded().complaints;
             assert!(!complaints.iter().any(|c| c.starts_with(HOST)), "{complaints:?}");
@@ -182,13 +187,13 @@ fn a_page_of_nginx_is_recorded_and_served_again_byte_for_byte() {
             text(&recorded[1])
         );
         let network = (LINK, Families::Alike, 1);
-        let served = |out: &Path, private: &str, http2| {
+        let served = |out: &Path, private: &str, protocol| {
             let (exchanges, broken) = recording::read(out).unwrap();
             assert!(broken.is_empty(), "{broken:?}");
-            Stage::of_exchanges(exchanges, http2, network, &within(private)).unwrap()
+            Stage::of_exchanges(exchanges, protocol, network, &within(private)).unwrap()
         };
         {
-            let stage = served(&out, "replay", false);
+            let stage = served(&out, "replay", Protocol::Http1);
             let replayed = fetch(|| {
                 let mut curl = stage.network().command("curl").unwrap();
                 stage.trust().introduce(&mut curl);
@@ -201,12 +206,13 @@ fn a_page_of_nginx_is_recorded_and_served_again_byte_for_byte() {
         }
         let Some(seen) = seen else { return };
         assert!(seen.len() == 4 && seen.iter().all(|(_, status, _)| *status == Some(200)), "{seen:?}");
-        for http2 in [false, true] {
-            let name = format!("browser-replay-{http2}");
-            let stage = served(&by_browser, &name, http2);
+        for protocol in [Protocol::Http1, Protocol::Http2, Protocol::Http3] {
+            let name = format!("browser-replay-{protocol}");
+            let stage = served(&by_browser, &name, protocol);
             let command = stage.network().command("/bin/sh").unwrap();
-            let again = visit(command, stage.trust(), &folder.path().join(format!("profile-{http2}")));
-            assert_eq!(again.as_ref(), Some(&seen), "HTTP/2: {http2}");
+            let profile = folder.path().join(format!("profile-{protocol}"));
+            let again = visit(command, stage.trust(), &profile, stage.over_quic());
+            assert_eq!(again.as_ref(), Some(&seen), "{protocol}");
         }
     });
 }

@@ -10,8 +10,9 @@
 //!   come next; else it is the other's turn.
 //! - **How far apart.** By when an answer should have come (smoothed round-trip time and four variations), doubling with
 //!   each attempt under way. Six at once at most: for a seventh, the oldest is given up.
-//! - **Exploring.** In the races drawn for it, and where a family that is nearer on average has an address that was never
-//!   measured, another address is tried beside the chosen one: of the other family, or, where there is none, of the same;
+//! - **Exploring.** In the races drawn for it, where a family that is nearer on average has an address that was never
+//!   measured, and where a program comes again and nothing was ever measured of the name over the other family, another address is
+//!   tried beside the chosen one: of the other family, or, where there is none, of the same;
 //!   the one whose last trial is longest ago. Nobody waits for it; it keeps history
 //!   from becoming prejudice. The first race after a suspension has run out does the same.
 
@@ -208,6 +209,14 @@ fn promises_more(view: &View<'_>, chosen: IpAddr, other: Family) -> bool {
     there.smoothed < here && view.addresses().iter().any(news)
 }
 
+/// Whether nothing is known of any address of `family` that this name has, not even that it has failed.
+fn is_news(view: &View<'_>, family: Family) -> bool {
+    let all = view.addresses();
+    let mut of_family = all.iter().filter(|a| Family::of(**a) == family).peekable();
+    let unknown = |a: &IpAddr| measured(view, *a).is_none() && !view.path.is_failing(*a, view.now);
+    of_family.peek().is_some() && of_family.all(unknown)
+}
+
 /// Time from the last beginning to the next.
 fn attempt_delay(view: &View<'_>) -> Duration {
     let racing: Vec<_> = view.in_flight().filter(|a| !a.exploring).collect();
@@ -231,7 +240,8 @@ fn to_explore(view: &View<'_>) -> Option<IpAddr> {
     let other = Family::of(chosen).other();
     let drawn = view.explore
         || view.path.family(other).wants_probe(view.now)
-        || (!view.path.is_suspended(other, view.now) && promises_more(view, chosen, other));
+        || (!view.path.is_suspended(other, view.now)
+            && (promises_more(view, chosen, other) || view.comes_again && is_news(view, other)));
     if !drawn || view.attempts.iter().any(|a| Family::of(a.addr) == other) {
         return None;
     }

@@ -102,6 +102,7 @@ mod tests {
             path: &Network::default(),
             remembered: &[],
             explore: false,
+            comes_again: false,
             faster: None,
         };
         let mut list = vec![v6(1), v6(2), v6(3), v4(1)];

@@ -68,6 +68,21 @@ fn names_of_habit_are_there_when_the_second_launch_asks_for_them() {
 }
 
 #[test]
+fn a_host_that_a_program_comes_back_to_is_measured_over_the_other_family_once_and_the_nearer_one_is_used() {
+    let settings = Settings { explore: 0.0, ahead: Ahead::ON, ..Settings::of(race::find("adaptive").unwrap()) };
+    let mut s = Story::with(settings).site("a.example", 1, (30, 30), (20, 80));
+    assert_eq!(day(&mut s, &["a.example"]), [110], "IPv6 first, where nothing is known");
+    assert_eq!(s.connector.tally().explorations, 0, "it may never come back");
+    s.pass(2 * MINUTE);
+    day(&mut s, &["a.example"]);
+    s.pass(2 * MINUTE);
+    s.launch("mail");
+    s.pass(500);
+    assert_eq!(s.visit("mail", "a.example").0, v4(1));
+    assert_eq!(s.connector.tally().explorations, 1);
+}
+
+#[test]
 fn a_program_without_a_history_and_another_program_get_nothing_ahead() {
     let mut s = story();
     s.launch("news");
@@ -168,7 +183,8 @@ fn the_fourth_launch_finds_its_connection_open() {
     let took = days(&mut s, 4, &["a.example"]);
     assert_eq!(took, [70, 40, 40, 0], "nothing; the answer; the same while the server is tried; the connection");
     let tally = s.connector.tally();
-    assert_eq!((tally.spares, tally.spares_taken, tally.unused), (2, 1, 1));
+    // What was opened to learn, and the one over the other family, to be measured.
+    assert_eq!((tally.spares, tally.spares_taken, tally.unused, tally.explorations), (2, 1, 2, 1));
     let missed: Vec<_> = tally.missed.into_iter().collect();
     assert_eq!(missed, [(Missed::Unknown, 2), (Missed::Untried, 1)]);
 }

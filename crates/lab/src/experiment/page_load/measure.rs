@@ -165,7 +165,7 @@ impl Block {
     pub fn typical(&self) -> usize {
         let times = |arm: &str| {
             let taken = self.taken.iter().find(|t| t.arm.name == arm);
-            taken.map_or(&[][..], |t| t.times[Visit::Later as usize].as_slice())
+            taken.map_or(&[][..], |t| t.times[Visit::Launched as usize].as_slice())
         };
         let gains = times(super::rows::OURS).iter().zip(times(BrowserArm::BARE.name)).map(|(a, b)| a / b);
         let mut gains: Vec<(f64, usize)> = gains.enumerate().map(|(n, gain)| (gain, n)).collect();
@@ -173,9 +173,10 @@ impl Block {
         gains.get(gains.len() / 2).map_or(0, |(_, page)| *page)
     }
 
-    /// The later visit of `page` in its first world, object by object: bare, and under headstart.
+    /// The launched visit of `page` in its first world, object by object: bare, and under headstart, in the order in which the
+    /// bare browser wanted them.
     pub fn waterfalls(&self, page: &Page, seed: u64) -> anyhow::Result<Vec<Waterfall>> {
-        let mut all = Vec::new();
+        let mut all: Vec<(&str, Load)> = Vec::new();
         let page = &page.over_tcp();
         for taken in &self.taken {
             if ![BrowserArm::BARE.name, super::rows::OURS].contains(&taken.arm.name) {
@@ -183,12 +184,18 @@ impl Block {
             }
             let (world, seed) = world_of(self.place, page, seed, 0);
             let mut browser = Browser::new(&world, taken.arm, seed)?;
-            browser.load(page, self.reading);
-            browser.idle(BETWEEN);
-            let load = browser.load(page, self.reading);
-            all.push(waterfall(self.condition(Visit::Later), taken.arm.name, page, &load));
+            for _ in 0..Visit::Launched.before() {
+                browser.load(page, self.reading);
+                browser.idle(BETWEEN);
+            }
+            all.push((taken.arm.name, browser.load(page, self.reading)));
         }
-        Ok(all)
+        let mut order: Vec<usize> = (0..page.objects.len()).collect();
+        if let Some((_, first)) = all.first() {
+            order.sort_by_key(|n| first.objects[*n].wanted);
+        }
+        let condition = self.condition(Visit::Launched);
+        Ok(all.iter().map(|(arm, load)| waterfall(condition.clone(), arm, page, load, &order)).collect())
     }
 
     /// The name of the condition in rows.
@@ -247,7 +254,7 @@ fn world_of(place: &Place, page: &Page, seed: u64, n: u64) -> (World, u64) {
     (world(page, place.link, place.families, seed), seed)
 }
 
-fn waterfall(condition: String, arm: &str, page: &Page, load: &Load) -> Waterfall {
+fn waterfall(condition: String, arm: &str, page: &Page, load: &Load, order: &[usize]) -> Waterfall {
     let ms = |d: Duration| (d.as_secs_f64() * 1e6).round() / 1e3;
     let bar = |(object, t): (&Object, &Timing)| Fall {
         kind: format!("{:?}", object.kind).to_lowercase(),
@@ -257,7 +264,8 @@ fn waterfall(condition: String, arm: &str, page: &Page, load: &Load) -> Waterfal
         first_byte_ms: ms(t.first_byte),
         end_ms: ms(t.end),
     };
-    let falls = page.objects.iter().zip(&load.objects).filter(|(_, t)| !t.failed).map(bar).collect();
+    let all = order.iter().map(|n| (&page.objects[*n], &load.objects[*n]));
+    let falls = all.filter(|(_, t)| !t.failed).map(bar).collect();
     Waterfall { condition, arm: arm.into(), page: page.name.clone(), load_ms: ms(load.time), falls }
 }
 

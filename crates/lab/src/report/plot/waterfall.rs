@@ -30,18 +30,12 @@ pub fn waterfall(caption: &Caption, load: &Waterfall, until: f64) -> String {
         canvas.text("label", (x + 13.0, 14.0), Anchor::Start, name);
         x += 24.0 + super::text_width(name);
     }
-    let mut last = "";
     for (n, fall) in drawn.iter().enumerate() {
         let y = top + ROW * n as f64;
-        // A host's name where its objects begin, if there is room below the last one.
-        if fall.kind != last && n % 3 == 0 {
-            last = &fall.kind;
-            canvas.text(
-                "tick",
-                (LEFT - 6.0, y + 5.0),
-                Anchor::End,
-                &super::fit(&format!("{} {}", fall.kind, fall.host), LEFT - 8.0),
-            );
+        // There is room for every third.
+        if n % 3 == 0 {
+            let name = super::fit(&format!("{} {}", fall.kind, fall.host), LEFT - 8.0);
+            canvas.text("tick", (LEFT - 6.0, y + 5.0), Anchor::End, &name);
         }
         let ends = [fall.wanted_ms, fall.sent_ms, fall.first_byte_ms, fall.end_ms].map(|ms| axis.at(ms));
         for (part, (_, style)) in PARTS.into_iter().enumerate() {
@@ -53,6 +47,10 @@ pub fn waterfall(caption: &Caption, load: &Waterfall, until: f64) -> String {
     }
     let at = axis.at(load.load_ms);
     canvas.line("one", (at, top), (at, bottom));
+    // Beside the line, where nothing is drawn: at its foot, on the side that has more room.
+    let (x, anchor) =
+        if at > (LEFT + axis.at(until)) / 2.0 { (at - 4.0, Anchor::End) } else { (at + 4.0, Anchor::Start) };
+    canvas.text("tick", (x, bottom - 3.0), anchor, "load event");
     let told = format!(
         "{}: {} objects of page {} until the load event after {} ms",
         load.arm,
