@@ -168,7 +168,8 @@ impl Measured {
             Record::Dns(lookup) => self.lookups.push(ms(lookup.took)),
         }
         if let Some(file) = &mut self.lines
-            && let Err(e) = writeln!(file, "{}", line_of(seen))
+            // A line is one call: packets wait meanwhile.
+            && let Err(e) = file.write_all(format!("{}\n", line_of(seen)).as_bytes())
         {
             self.lost.get_or_insert(e);
         }
