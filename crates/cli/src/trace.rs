@@ -10,6 +10,9 @@ pub struct Args {
     /// Where the capture goes (pcapng); `-` is standard output: `headstart trace -w - -- CMD | wireshark -k -i -`.
     #[arg(short, long, value_name = "FILE", default_value = "headstart.pcapng")]
     write: PathBuf,
+    /// Keep at most so many bytes of each packet: 128 are its headers.
+    #[arg(short, long, value_name = "BYTES")]
+    snap: Option<usize>,
     /// Not a word about what was measured.
     #[arg(short, long)]
     quiet: bool,
@@ -27,6 +30,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         summary: None,
         flows: None,
         pcapng,
+        snap: args.snap,
         profile: None,
     })
 }

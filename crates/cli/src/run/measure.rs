@@ -44,6 +44,8 @@ pub struct Wanted<'a> {
     pub flows: Option<&'a Path>,
     /// A file for a capture.
     pub pcapng: Option<&'a Path>,
+    /// How many bytes of each packet the capture keeps at most; all if none.
+    pub snap: Option<usize>,
     /// A profile of the lab.
     pub profile: Option<&'a str>,
 }
@@ -80,7 +82,7 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
         args.complain(format_args!("`headstart top` cannot ask: {why}"));
     }
     if let Some(file) = args.pcapng {
-        worker.show(capture(file, clock)?);
+        worker.show(capture(file, args.snap.unwrap_or(usize::MAX), clock)?);
     }
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -113,8 +115,8 @@ impl Wanted<'_> {
     }
 }
 
-/// Writes each packet to `file` (`-`: standard output), with a comment that says whose it is.
-fn capture(file: &Path, clock: Clock) -> anyhow::Result<Tap> {
+/// Writes at most `most` bytes of each packet to `file` (`-`: standard output), with a comment that says whose it is.
+fn capture(file: &Path, most: usize, clock: Clock) -> anyhow::Result<Tap> {
     let what = || format!("writing a capture to {}", file.display());
     let output: Box<dyn Write> = match file.to_str() {
         Some("-") => Box::new(std::io::stdout()),
@@ -128,7 +130,7 @@ fn capture(file: &Path, clock: Clock) -> anyhow::Result<Tap> {
         let comment =
             tapped.process.map_or(String::new(), |process| format!("app={};pid={}", process.name, process.pid));
         let at = origin + tapped.at.since(Instant::ZERO);
-        let block = pcapng::packet(u32::from(tapped.to_program), at, tapped.bytes, usize::MAX, &comment);
+        let block = pcapng::packet(u32::from(tapped.to_program), at, tapped.bytes, most, &comment);
         // Whoever has stopped reading is not told more; the program goes on.
         let _ = output.write_all(&block);
     }))
@@ -166,7 +168,8 @@ impl Measured {
             Record::Dns(lookup) => self.lookups.push(ms(lookup.took)),
         }
         if let Some(file) = &mut self.lines
-            && let Err(e) = writeln!(file, "{}", line_of(seen))
+            // A line is one call: packets wait meanwhile.
+            && let Err(e) = file.write_all(format!("{}\n", line_of(seen)).as_bytes())
         {
             self.lost.get_or_insert(e);
         }

@@ -105,6 +105,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
             summary: args.summary.as_deref(),
             flows: args.flows.as_deref(),
             pcapng: args.pcapng.as_deref(),
+            snap: None,
             profile: args.profile.as_deref(),
         });
     }

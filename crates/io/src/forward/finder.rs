@@ -147,10 +147,13 @@ struct Search {
 impl Search {
     fn answer(&mut self, question: Question) -> Answer {
         let Question { flow, inode, known, delay } = question;
-        // It may have moved since, and another socket be in its place.
         let link = format!("socket:[{inode}]");
-        let known = known.filter(|process| is_at(process.pid, process.fd, &link));
-        let process = known.or_else(|| self.process(&link));
+        let process = match known {
+            None => self.process(&link),
+            // It may have moved since, and another socket be in its place; or be closed, and nobody's.
+            Some(process) if is_at(process.pid, process.fd, &link) => Some(process),
+            Some(process) => holds(process.pid, &link),
+        };
         let no_delay = process.as_ref().filter(|_| delay).and_then(no_delay);
         Answer { flow, process, no_delay }
     }
