@@ -56,7 +56,9 @@ impl hyper::body::Body for Body {
                 let polled = Pin::new(&mut passing.inner).poll_frame(cx);
                 match &polled {
                     Poll::Ready(None) => passing.ended = true,
-                    Poll::Ready(Some(Ok(frame))) => passing.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
+                    Poll::Ready(Some(Ok(frame))) => {
+                        passing.bytes += frame.data_ref().map_or(0, |data| data.len() as u64)
+                    }
                     _ => {}
                 }
                 polled

@@ -41,7 +41,8 @@ impl Door {
     }
 
     fn of(text: &str) -> anyhow::Result<Self> {
-        let key = hmac::Key::generate(HMAC_SHA256, &SystemRandom::new()).map_err(|_| anyhow::anyhow!("no random bytes"))?;
+        let key =
+            hmac::Key::generate(HMAC_SHA256, &SystemRandom::new()).map_err(|_| anyhow::anyhow!("no random bytes"))?;
         let mut tags = Vec::new();
         for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
             match line.split_once(':') {

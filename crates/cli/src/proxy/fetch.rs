@@ -70,7 +70,9 @@ pub async fn fetch(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<R
     let channel = shared.ways.usable(shared.choose(&url, &shared.guess.object(key, request.headers())));
     while let Some(mut connection) = shared.pool.take(channel, &authority).await {
         match connection.try_send_request(request).await {
-            Ok(response) => return Ok(passing(shared, response, is_get.then_some(key), (channel, authority, connection))),
+            Ok(response) => {
+                return Ok(passing(shared, response, is_get.then_some(key), (channel, authority, connection)));
+            }
             // Its server closed it in the meantime, and has heard nothing: the next one.
             Err(mut failed) => match failed.take_message() {
                 Some(unsent) => request = unsent,
@@ -125,7 +127,9 @@ mod tests {
         assert_eq!(of("http://a.example/x?y"), Ok(("a.example".into(), 80, "a.example".into())));
         assert_eq!(of("http://u:p@a.example:8080/"), Ok(("a.example".into(), 8080, "a.example:8080".into())));
         assert_eq!(of("http://[2001:db8::1]:81/"), Ok(("[2001:db8::1]".into(), 81, "[2001:db8::1]:81".into())));
-        for (uri, why) in [("/x", "this is a proxy"), ("https://a.example/", "CONNECT"), ("ftp://a.example/", "http alone")] {
+        for (uri, why) in
+            [("/x", "this is a proxy"), ("https://a.example/", "CONNECT"), ("ftp://a.example/", "http alone")]
+        {
             let (status, told) = of(uri).unwrap_err();
             assert!(status == 400 && told.contains(why), "{uri}: {told}");
         }

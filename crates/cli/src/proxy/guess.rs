@@ -61,9 +61,9 @@ mod tests {
     #[test]
     fn a_request_says_how_urgent_it_is_or_what_kind_of_thing_it_wants() {
         let of = |headers: &[(&'static str, &'static str)]| {
-            let pairs = headers.iter().map(|(name, value)| {
-                (hyper::header::HeaderName::from_static(name), HeaderValue::from_static(value))
-            });
+            let pairs = headers
+                .iter()
+                .map(|(name, value)| (hyper::header::HeaderName::from_static(name), HeaderValue::from_static(value)));
             urgent(&pairs.collect())
         };
         assert_eq!(of(&[("priority", "u=2, i"), ("accept", "text/html")]), 2);

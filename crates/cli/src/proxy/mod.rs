@@ -104,7 +104,8 @@ impl Shared {
         let channel = self.policy.channel(object);
         self.objects[channel.index()].fetch_add(1, Ordering::Relaxed);
         if self.verbose {
-            let bytes = object.bytes.map_or_else(|| "size unknown".to_owned(), |bytes| format!("{bytes} bytes expected"));
+            let bytes =
+                object.bytes.map_or_else(|| "size unknown".to_owned(), |bytes| format!("{bytes} bytes expected"));
             crate::complain!("{channel}: {what} ({bytes}, urgency {})", object.urgency);
         }
         channel

@@ -45,7 +45,11 @@ impl FromStr for Bound {
         let is_name = !text.is_empty()
             && text.len() <= LONGEST_NAME
             && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':');
-        if is_name { Ok(Self::Interface(text.into())) } else { Err("neither an address nor the name of an interface".into()) }
+        if is_name {
+            Ok(Self::Interface(text.into()))
+        } else {
+            Err("neither an address nor the name of an interface".into())
+        }
     }
 }
 

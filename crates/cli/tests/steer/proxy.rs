@@ -30,7 +30,8 @@ impl Proxy {
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&users).unwrap();
         file.write_all(b"ann:secret\n").unwrap();
-        let words = ["proxy", "--fat", "fat", "--fast", "fast", "--listen", "127.0.0.1:0", "--policy", policy, "--users"];
+        let words =
+            ["proxy", "--fat", "fat", "--fast", "fast", "--listen", "127.0.0.1:0", "--policy", policy, "--users"];
         let mut child = scene.headstart(false, &words).arg(&users).arg("--verbose").spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();

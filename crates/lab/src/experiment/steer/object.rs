@@ -69,9 +69,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             }
             let names = ["until the request", "transfer", "document load time"];
             let mut values = values.into_iter();
-            all.push(
-                names.map(|metric| Series::with_failures(condition, metric, "ms", entry.name, values.next().unwrap_or_default())),
-            );
+            all.push(names.map(|metric| {
+                Series::with_failures(condition, metric, "ms", entry.name, values.next().unwrap_or_default())
+            }));
         }
         for baseline in [FAT, FAST] {
             let Some(base) = all.iter().find(|series| series[2].arm == baseline) else { continue };

@@ -135,7 +135,11 @@ mod tests {
         }
         let mut outcome = Outcome::new("x", 1);
         add(&mut outcome, &block, Ok).unwrap();
-        assert!(outcome.notes.iter().any(|n| n.contains("fails to load") && n.ends_with("MISSED")), "{:?}", outcome.notes);
+        assert!(
+            outcome.notes.iter().any(|n| n.contains("fails to load") && n.ends_with("MISSED")),
+            "{:?}",
+            outcome.notes
+        );
         assert!(outcome.check().is_ok());
     }
 }
