@@ -59,6 +59,7 @@ pub const ALL: &[Entry] = &[
     steer::object::ENTRY,
     steer::sweep::ENTRY,
     steer::clicks::ENTRY,
+    steer::throughput::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,

@@ -53,7 +53,7 @@ pub fn probe(to: SocketAddr, times: u64) -> io::Result<serde_json::Value> {
 }
 
 /// Answers whoever asks, each in a thread of its own, for as long as it is listened to.
-fn serve(listener: &TcpListener) {
+pub fn serve(listener: &TcpListener) {
     for stream in listener.incoming().map_while(Result::ok) {
         std::thread::spawn(move || {
             let mut stream = stream;
