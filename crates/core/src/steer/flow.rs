@@ -17,8 +17,8 @@ pub struct Flow {
     /// Everything sent so far has arrived in order by then, as predicted.
     pub arrives: Instant,
     /// Times that data has changed its direction: 1 while only the first speaker has spoken, so that in TLS 1.3 2 is the
-    /// server's flight, 3 the first request and 4 its response. It stops at its
-    /// last two numbers, odd while the first speaker speaks.
+    /// server's flight, 3 the first request and 4 its response. It stops at the last two numbers that there are, odd
+    /// while the first speaker speaks.
     pub turns: u8,
     /// Whether the data before went in the direction that is steered here.
     pub ours: bool,

@@ -236,7 +236,11 @@ impl Tunnel {
     pub fn ready(&mut self, which: u64) {
         for _ in 0..BATCH {
             self.buffer.clear();
-            let went = if which == 0 { self.from_interface() } else { self.from(Channel::ALL[usize::from(which > 1)]) };
+            let went = if which == 0 {
+                self.take_from_interface()
+            } else {
+                self.take_from(Channel::ALL[usize::from(which > 1)])
+            };
             if went.is_err() {
                 break;
             }
@@ -246,7 +250,7 @@ impl Tunnel {
     }
 
     /// Takes what the interface has: a packet, or one super-packet.
-    fn from_interface(&mut self) -> io::Result<()> {
+    fn take_from_interface(&mut self) -> io::Result<()> {
         let offload = self.tun.read(&mut self.buffer)?.ok_or(io::ErrorKind::WouldBlock)?;
         let now = self.clock.now();
         match offload {
@@ -269,7 +273,7 @@ impl Tunnel {
     }
 
     /// Takes what came over a channel: a datagram, or one train.
-    fn from(&mut self, channel: Channel) -> io::Result<()> {
+    fn take_from(&mut self, channel: Channel) -> io::Result<()> {
         let (from, size) = train::receive(&self.sockets[channel.index()], &mut self.buffer)?;
         let now = self.clock.now();
         // Some implementations take an empty datagram for a question of their own: there are none in an empty buffer.

@@ -109,7 +109,7 @@ impl Plain {
         }
     }
 
-    fn from_interface(&mut self) -> io::Result<()> {
+    fn take_from_interface(&mut self) -> io::Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut segment = std::mem::take(&mut self.segment);
         let read = self.tun.read(&mut buffer);
@@ -134,7 +134,7 @@ impl Plain {
         read?.map(drop).ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
-    fn from_peer(&mut self) -> io::Result<()> {
+    fn take_from_peer(&mut self) -> io::Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let received = train::receive(&self.sockets[0], &mut buffer);
         if let Ok((from, size)) = &received {
@@ -175,7 +175,7 @@ impl Polled for Plain {
     fn ready(&mut self, token: u64) {
         for _ in 0..BATCH {
             self.buffer.clear();
-            let went = if token == 0 { self.from_interface() } else { self.from_peer() };
+            let went = if token == 0 { self.take_from_interface() } else { self.take_from_peer() };
             if went.is_err() {
                 break;
             }
