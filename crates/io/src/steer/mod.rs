@@ -8,9 +8,11 @@
 
 pub mod config;
 mod end;
+mod gather;
 pub mod keys;
 mod tunnel;
 
 pub use config::Config;
 pub use end::{Act, End, Refused, Role};
+pub use gather::Gather;
 pub use tunnel::{ChannelStatus, ReasonStatus, Status, Tunnel, TunnelError};

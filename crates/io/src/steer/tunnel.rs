@@ -1,25 +1,32 @@
 //! An end with its interface and its sockets: descriptors to be listened to, and what is done when they are ready.
 //!
 //! The interface lives as long as the tunnel, and its addresses and routes with it: whatever ends the process leaves nothing. Each
-//! channel is a socket of its own, bound to the interface or the address that its file names.
+//! channel is a socket of its own, bound to the interface or the address that its file names. Packets come and go in trains and
+//! super-packets where the kernel has them so.
 
 use super::config::{Config, Prefix, Way};
 use super::end::{Act, End, Refused, Role};
+use super::gather::Gather;
 use crate::clock::Clock;
 use crate::poll::{Interest, Poll};
 use crate::sys::netlink::{Netlink, NetlinkError, Via};
-use crate::sys::plain_tun::Tun;
+use crate::sys::offload::{Checksum, Offload};
 use crate::sys::socket_option::bind_to_device;
+use crate::sys::train;
+use crate::sys::tun::{self, Tun, TunError};
 use headstart_core::steer::Channel;
 use headstart_core::time::Instant;
+use headstart_core::wire::ip::segments::{self, Cut};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// Packets that are dealt with before somebody else is listened to.
-const BATCH: usize = 64;
-/// The longest datagram.
-const LONGEST: usize = 65_535;
+/// Trains or super-packets that are dealt with before somebody else is listened to; each is up to 64 packets.
+const BATCH: usize = 32;
+/// Packets that wait in the interface to be read: as many as a super-packet has, many times over.
+const QUEUE: i32 = 1_000;
+/// Numbers that are tried for an interface's name.
+const MOST_NUMBERS: usize = 1_000;
 /// Reasons that a status tells.
 const MOST_REASONS: usize = 24;
 
@@ -27,13 +34,11 @@ const MOST_REASONS: usize = 24;
 #[derive(Debug, thiserror::Error)]
 pub enum TunnelError {
     /// The interface could not be made.
-    #[error("making the interface {name}: {source}; it needs CAP_NET_ADMIN and /dev/net/tun")]
-    Interface {
-        /// Its name.
-        name: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Interface(#[from] TunError),
+    /// There are too many interfaces of that name.
+    #[error("there is no free number for an interface {0}: set another Name")]
+    NoNumber(String),
     /// The interface could not be set up.
     #[error("{0}")]
     Netlink(#[from] NetlinkError),
@@ -56,9 +61,13 @@ impl TunnelError {
     /// Whether a right is missing.
     pub fn is_not_permitted(&self) -> bool {
         let kind = match self {
-            Self::Interface { source, .. } | Self::Socket { source, .. } => source.kind(),
+            Self::Interface(e) => {
+                let cause = std::error::Error::source(e).and_then(|cause| cause.downcast_ref::<io::Error>());
+                cause.map_or(io::ErrorKind::Other, io::Error::kind)
+            }
+            Self::Socket { source, .. } => source.kind(),
             Self::Netlink(e) => e.kind(),
-            Self::Random(_) => return false,
+            Self::NoNumber(_) | Self::Random(_) => return false,
         };
         kind == io::ErrorKind::PermissionDenied
     }
@@ -119,15 +128,20 @@ pub struct Status {
 pub struct Tunnel {
     end: End,
     tun: Tun,
+    name: String,
+    gather: Gather,
     sockets: [UdpSocket; 2],
+    /// Whether the socket of a channel is one of IPv6.
+    v6: [bool; 2],
     policy: &'static str,
     clock: Clock,
     buffer: Vec<u8>,
+    segment: Vec<u8>,
 }
 
 impl std::fmt::Debug for Tunnel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tunnel").field("interface", &self.tun.name()).finish_non_exhaustive()
+        f.debug_struct("Tunnel").field("interface", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -159,6 +173,8 @@ fn socket(channel: Channel, way: &Way) -> Result<UdpSocket, TunnelError> {
         bind_to_device(&socket, interface).map_err(fail(&format!("binding to interface {interface}")))?;
     }
     socket.set_nonblocking(true).map_err(fail("making it non-blocking"))?;
+    // Where the kernel does not join datagrams they come one by one.
+    let _ = train::take(&socket);
     // What the kernel has no room for is lost; it gives as much of this as it may.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4 << 20);
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, 4 << 20);
@@ -169,10 +185,10 @@ impl Tunnel {
     /// Makes the interface with its addresses and routes, and the sockets, in the calling thread's namespace.
     pub fn open(config: &Config, role: Role, clock: Clock) -> Result<Self, TunnelError> {
         let sockets = [socket(Channel::Fat, &config.ways[0])?, socket(Channel::Fast, &config.ways[1])?];
-        let tun =
-            Tun::open(&config.name).map_err(|source| TunnelError::Interface { name: config.name.clone(), source })?;
         let mut netlink = Netlink::open()?;
-        let index = netlink.index(tun.name())?;
+        let name = free_name(&config.name, &mut netlink)?;
+        let tun = Tun::create(&name, QUEUE)?;
+        let index = netlink.index(&name)?;
         netlink.set_mtu(index, config.mtu.into())?;
         for Prefix { address, bits } in &config.addresses {
             netlink.address(index, *address, *bits)?;
@@ -188,14 +204,26 @@ impl Tunnel {
         }
         let mut end = End::new(config, role, random().map_err(TunnelError::Random)?);
         end.open();
-        let mut tunnel = Self { end, tun, sockets, policy: config.policy.name, clock, buffer: vec![0; LONGEST] };
+        let mut tunnel = Self {
+            end,
+            tun,
+            name,
+            gather: Gather::default(),
+            v6: [0, 1].map(|n: usize| sockets[n].local_addr().is_ok_and(|own| own.is_ipv6())),
+            sockets,
+            policy: config.policy.name,
+            clock,
+            buffer: Vec::with_capacity(tun::ROOM.max(train::ROOM)),
+            segment: Vec::new(),
+        };
         tunnel.carry_out();
+        tunnel.gather.flush(&tunnel.sockets, &tunnel.tun);
         Ok(tunnel)
     }
 
     /// The interface's name.
     pub fn interface(&self) -> &str {
-        self.tun.name()
+        &self.name
     }
 
     /// Listens under `first` and the two tokens behind it.
@@ -208,21 +236,53 @@ impl Tunnel {
     /// Deals with what is ready: the token of [`Tunnel::listen`] less its first one.
     pub fn ready(&mut self, which: u64) {
         for _ in 0..BATCH {
-            let now = self.clock.now();
-            if which == 0 {
-                let Ok(len) = self.tun.read(&mut self.buffer) else { break };
-                self.end.packet(now, &self.buffer[..len]);
+            self.buffer.clear();
+            let went = if which == 0 {
+                self.take_from_interface()
             } else {
-                let channel = Channel::ALL[usize::from(which > 1)];
-                let Ok((len, from)) = self.sockets[channel.index()].recv_from(&mut self.buffer) else { break };
-                // Some implementations take an empty datagram for a question of their own.
-                if len > 0 {
-                    self.end.datagram(now, channel, plain(from), &self.buffer[..len]);
-                }
+                self.take_from(Channel::ALL[usize::from(which > 1)])
+            };
+            if went.is_err() {
+                break;
             }
-            self.carry_out();
         }
         self.timeout();
+        self.gather.flush(&self.sockets, &self.tun);
+    }
+
+    /// Takes what the interface has: a packet, or one super-packet.
+    fn take_from_interface(&mut self) -> io::Result<()> {
+        let offload = self.tun.read(&mut self.buffer)?.ok_or(io::ErrorKind::WouldBlock)?;
+        let now = self.clock.now();
+        match offload {
+            Offload { segments: None, checksum } => {
+                if let Some(Checksum { start, offset }) = checksum {
+                    segments::finish(&mut self.buffer, start.into(), offset.into());
+                }
+                self.end.packet(now, &self.buffer);
+            }
+            Offload { segments: Some(shape), .. } => {
+                let Some(cut) = Cut::plan(&self.buffer, shape.size.into()) else { return Ok(()) };
+                for n in 0..cut.count() {
+                    cut.write(n, &mut self.segment);
+                    self.end.packet(now, &self.segment);
+                }
+            }
+        }
+        self.carry_out();
+        Ok(())
+    }
+
+    /// Takes what came over a channel: a datagram, or one train.
+    fn take_from(&mut self, channel: Channel) -> io::Result<()> {
+        let (from, size) = train::receive(&self.sockets[channel.index()], &mut self.buffer)?;
+        let now = self.clock.now();
+        // Some implementations take an empty datagram for a question of their own: there are none in an empty buffer.
+        for datagram in self.buffer.chunks(size.max(1)) {
+            self.end.datagram(now, channel, plain(from), datagram);
+        }
+        self.carry_out();
+        Ok(())
     }
 
     /// Time has passed.
@@ -231,6 +291,7 @@ impl Tunnel {
         if self.end.deadline() <= now {
             self.end.timeout(now);
             self.carry_out();
+            self.gather.flush(&self.sockets, &self.tun);
         }
     }
 
@@ -241,15 +302,13 @@ impl Tunnel {
 
     fn carry_out(&mut self) {
         while let Some(act) = self.end.poll() {
-            // What the kernel has no room for, or no way to, is lost, as packets are.
-            let _ = match act {
+            match act {
                 Act::Send(channel, to, datagram) => {
-                    let socket = &self.sockets[channel.index()];
-                    let v6 = socket.local_addr().is_ok_and(|own| own.is_ipv6());
-                    socket.send_to(&datagram, if v6 { mapped(to) } else { to }).map(drop)
+                    let to = if self.v6[channel.index()] { mapped(to) } else { to };
+                    self.gather.send(&self.sockets, channel, to, &datagram);
                 }
-                Act::Deliver(packet) => self.tun.write(&packet),
-            };
+                Act::Deliver(packet) => self.gather.deliver(&self.tun, packet),
+            }
         }
     }
 
@@ -274,7 +333,7 @@ impl Tunnel {
         });
         let held = self.end.held();
         Status {
-            interface: self.tun.name().into(),
+            interface: self.name.clone(),
             policy: self.policy.into(),
             channels: Channel::ALL.map(channel).into(),
             reasons: reasons.collect(),
@@ -283,6 +342,15 @@ impl Tunnel {
             refused: self.end.refused(),
         }
     }
+}
+
+/// The name of an interface, with the first number that is free in the place of a `%d`.
+fn free_name(name: &str, netlink: &mut Netlink) -> Result<String, TunnelError> {
+    if !name.contains("%d") {
+        return Ok(name.to_owned());
+    }
+    let mut names = (0..MOST_NUMBERS).map(|n| name.replace("%d", &n.to_string()));
+    names.find(|name| netlink.index(name).is_err()).ok_or_else(|| TunnelError::NoNumber(name.to_owned()))
 }
 
 /// A default route in two halves, which goes before the host's own and leaves it as it is.

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Room for control messages: an error with an IPv6 address and two numbers.
-const CONTROL: usize = 256;
+pub(super) const CONTROL: usize = 256;
 /// Origins of errors (linux/errqueue.h): this host, ICMP of either family.
 const LOCAL: u8 = 1;
 const ICMP: u8 = 2;
@@ -22,7 +22,7 @@ const ICMPV6_FILTER: libc::c_int = 1;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; CONTROL]);
+pub(super) struct Control(pub(super) [u8; CONTROL]);
 
 /// A datagram that came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +192,7 @@ pub fn trouble_of(errno: i32) -> Option<Trouble> {
     }
 }
 
-fn receive_with(
+pub(super) fn receive_with(
     socket: impl AsFd,
     bytes: &mut Vec<u8>,
     flags: libc::c_int,
@@ -247,7 +247,7 @@ fn read_address(bytes: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-fn address_of(to: SocketAddr) -> ([u8; 28], libc::socklen_t) {
+pub(super) fn address_of(to: SocketAddr) -> ([u8; 28], libc::socklen_t) {
     let mut bytes = [0; 28];
     let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());

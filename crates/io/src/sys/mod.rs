@@ -26,4 +26,5 @@ pub mod signal;
 pub mod socket_option;
 pub mod stream;
 pub mod tcp_info;
+pub mod train;
 pub mod tun;

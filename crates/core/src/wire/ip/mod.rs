@@ -6,6 +6,7 @@
 
 pub mod checksum;
 pub mod icmp;
+pub mod segments;
 pub mod tcp;
 pub mod udp;
 

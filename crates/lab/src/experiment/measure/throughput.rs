@@ -69,7 +69,7 @@ fn move_data(mut stream: TcpStream, up: bool, clock: Clock, until: Instant) -> i
     Ok(bytes)
 }
 
-/// Takes from, or gives to, whoever connects, each in a thread of its own.
+/// Takes or sends as much as goes, as the first byte asks, for as long as it is listened to.
 pub fn serve(listener: &TcpListener) {
     for stream in listener.incoming().map_while(Result::ok) {
         std::thread::spawn(move || {

@@ -14,6 +14,7 @@ mod steps;
 pub mod sweep;
 #[cfg(test)]
 mod tests;
+pub mod throughput;
 
 /// The baseline of every row.
 const FAT: &str = "single-fat";
