@@ -380,11 +380,6 @@ impl Habits {
         self.programs.get(app)?.names.get(name)
     }
 
-    /// Whether it has connected to `name` in an earlier launch.
-    pub fn has_been_to(&self, app: &AppId, name: &str) -> bool {
-        self.name(app, name).is_some_and(|known| known.ports.values().any(|port| port.launches > 0))
-    }
-
     /// What is known of a port, to be added to.
     pub fn port_mut(&mut self, app: &AppId, name: &str, port: u16) -> Option<&mut Port> {
         let known = self.programs.get_mut(app)?.names.get_mut(name)?.ports.get_mut(&port);

@@ -12,7 +12,7 @@ mod translator;
 use super::agenda::Agenda;
 use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
-use super::habits::Habits;
+use super::habits::{Habits, Name};
 use super::job::{Job, Lack, Translation};
 use super::lookups::{Due, Lookups, Question};
 use super::memory::Memory;
@@ -221,7 +221,8 @@ impl Connector {
     fn start(&mut self, now: Instant, mut job: Job) -> u64 {
         // Nobody learns from spare connections what waiting programs could not tell as well.
         job.explore = job.spare.is_none() && self.rng.f64() < self.settings.explore;
-        job.comes_again = job.spare.is_none() && self.habits.has_been_to(&job.app, &job.name);
+        let been_to = |known: &Name| known.ports.values().any(|port| port.launches > 0);
+        job.comes_again = job.spare.is_none() && self.habits.name(&job.app, &job.name).is_some_and(been_to);
         if self.jobs.len() >= MAX_JOBS
             && let Some((_, mut oldest)) = self.jobs.pop_first()
         {

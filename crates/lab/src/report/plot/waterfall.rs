@@ -48,7 +48,8 @@ pub fn waterfall(caption: &Caption, load: &Waterfall, until: f64) -> String {
     let at = axis.at(load.load_ms);
     canvas.line("one", (at, top), (at, bottom));
     // Beside the line, where nothing is drawn: at its foot, on the side that has more room.
-    let (x, anchor) = if at > (LEFT + axis.at(until)) / 2.0 { (at - 4.0, Anchor::End) } else { (at + 4.0, Anchor::Start) };
+    let (x, anchor) =
+        if at > (LEFT + axis.at(until)) / 2.0 { (at - 4.0, Anchor::End) } else { (at + 4.0, Anchor::Start) };
     canvas.text("tick", (x, bottom - 3.0), anchor, "load event");
     let told = format!(
         "{}: {} objects of page {} until the load event after {} ms",
