@@ -125,24 +125,18 @@ impl Network {
                 self.family_mut(family).connected(rtt);
                 self.peer_mut(addr, now).connected(now, rtt);
             }
-            Outcome::Abandoned(waited) => {
-                // What was given up takes at least that long. Where less was expected, that is news; else it says nothing: an
-                // attempt that was given up after 2 ms shows no host that is 2 ms away.
+            Outcome::Abandoned(waited) if waited < UNANSWERED_AFTER => {
+                // What was given up early takes at least that long. Where less was expected, that is news; else it says
+                // nothing: an attempt that was given up after 2 ms shows no host that is 2 ms away.
                 let expected = self.expected_rtt(addr).or(self.family(family.other()).rtt);
-                let unanswered = waited >= UNANSWERED_AFTER;
-                let news = expected.map_or(unanswered, |expected| expected.smoothed < waited);
+                let news = expected.is_some_and(|expected| expected.smoothed < waited);
                 self.peer_mut(addr, now).outlasted(now, news.then_some(waited));
-                if unanswered {
-                    self.failed(now, addr);
-                }
             }
-            Outcome::Failed => self.failed(now, addr),
+            Outcome::Abandoned(_) | Outcome::Failed => {
+                self.peer_mut(addr, now).failed(now);
+                self.family_mut(family).failed(now, addr);
+            }
         }
-    }
-
-    fn failed(&mut self, now: Instant, addr: IpAddr) {
-        self.peer_mut(addr, now).failed(now);
-        self.family_mut(Family::of(addr)).failed(now, addr);
     }
 
     /// Adds what was learned since, which is nearer to the truth than what was known.
@@ -307,12 +301,6 @@ mod tests {
         assert!(!net.is_failing(v6(1), at(1)));
         net.record(at(0), v6(1), Outcome::Abandoned(Duration::from_millis(280)));
         assert!(net.is_failing(v6(1), at(1)));
-        let rtt = net.peer(v6(1)).unwrap().rtt.map(|r| r.smoothed);
-        assert_eq!(
-            rtt,
-            Some(Duration::from_millis(280)),
-            "so much it takes at least, after the failure is forgotten too"
-        );
     }
 
     #[test]
