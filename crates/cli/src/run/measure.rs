@@ -94,6 +94,7 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     };
     let pid = i32::try_from(child.id()).context("the child's process id")?;
     signal::pass_on_to(pid).context("handling signals")?;
+    worker.expect(pid);
     // A socket for each connection of the program, which has a limit of its own.
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });

@@ -4,13 +4,15 @@
 //! ([`Finder::at_once`]): most connections of a host are made by who made the last one, on the same descriptor or the next. The
 //! thread is started with the first question, so that whoever forks before has none to lose.
 
-use super::owner::Process;
+use super::owner::{Owners, Process};
+use crate::sys::netns::NetNs;
 use crate::sys::process::descriptor;
 use headstart_core::forward::FlowId;
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,6 +23,9 @@ const MOST_RECENT: usize = 8;
 /// Of these, how many are looked at while a connection waits. 3: a browser's network process, and two more.
 const AT_ONCE: usize = 3;
 
+/// The descriptor of a process that was not looked at yet.
+const ANY: RawFd = -1;
+
 /// What is to be found out.
 #[derive(Debug)]
 pub(super) struct Question {
@@ -28,6 +33,8 @@ pub(super) struct Question {
     pub flow: FlowId,
     /// The number of the program's socket.
     pub inode: u32,
+    /// Its ends, if it is a connection's: one that is closed by now need not be looked for.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
     /// Whose it is, if that is known.
     pub known: Option<Process>,
     /// Whether TCP_NODELAY is wanted too.
@@ -49,6 +56,8 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) struct Finder {
     namespace: u64,
+    /// The thread's own way to ask, until it is started.
+    owners: Option<Owners>,
     bell: Arc<OwnedFd>,
     desk: Option<Desk>,
     recent: VecDeque<Process>,
@@ -63,19 +72,31 @@ struct Desk {
 }
 
 impl Finder {
-    /// One for the processes of the network namespace with this number.
-    pub fn new(namespace: u64) -> io::Result<Self> {
+    /// One for the processes of a network namespace.
+    pub fn new(namespace: &NetNs) -> io::Result<Self> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        Ok(Self { namespace, bell, desk: None, recent: VecDeque::new() })
+        let owners = Some(Owners::of(namespace)?);
+        Ok(Self { namespace: namespace.id()?, owners, bell, desk: None, recent: VecDeque::new() })
+    }
+
+    /// A process that is likely to have the next socket.
+    pub fn expect(&mut self, pid: i32) {
+        self.recent.push_front(Process { pid, name: String::new(), fd: ANY });
     }
 
     /// The process, if it is one that was found before and has the socket where the last one was, or next to it.
     pub fn at_once(&mut self, inode: u32) -> Option<Process> {
         let link = format!("socket:[{inode}]");
         let found = self.recent.iter().take(AT_ONCE).find_map(|process| {
+            if process.fd == ANY {
+                return holds(process.pid, &link);
+            }
             let fd = [process.fd, process.fd + 1].into_iter().find(|fd| is_at(process.pid, *fd, &link))?;
             Some(Process { fd, ..process.clone() })
-        })?;
+        });
+        // Looking at all descriptors of a process is not done twice.
+        self.recent.retain(|process| process.fd != ANY);
+        let found = found?;
         self.remember(&found);
         Some(found)
     }
@@ -89,7 +110,8 @@ impl Finder {
     /// Asks; whether there will be an answer.
     pub fn ask(&mut self, question: Question) -> bool {
         if self.desk.is_none() {
-            self.desk = Desk::open(self.namespace, Arc::clone(&self.bell)).ok();
+            let owners = self.owners.take();
+            self.desk = owners.and_then(|owners| Desk::open(self.namespace, owners, Arc::clone(&self.bell)).ok());
         }
         self.desk.as_ref().is_some_and(|desk| desk.questions.send(question).is_ok())
     }
@@ -120,11 +142,11 @@ impl AsFd for Finder {
 }
 
 impl Desk {
-    fn open(namespace: u64, bell: Arc<OwnedFd>) -> io::Result<Self> {
+    fn open(namespace: u64, owners: Owners, bell: Arc<OwnedFd>) -> io::Result<Self> {
         let (questions, asked) = channel::<Question>();
         let (answer, answers) = channel();
         let work = move || {
-            let mut search = Search { namespace, recent: VecDeque::new() };
+            let mut search = Search { namespace, owners, recent: VecDeque::new() };
             for question in asked {
                 if answer.send(search.answer(question)).is_err() {
                     return;
@@ -141,14 +163,16 @@ impl Desk {
 /// The thread's own.
 struct Search {
     namespace: u64,
+    owners: Owners,
     recent: VecDeque<i32>,
 }
 
 impl Search {
     fn answer(&mut self, question: Question) -> Answer {
-        let Question { flow, inode, known, delay } = question;
+        let Question { flow, inode, ends, known, delay } = question;
         let link = format!("socket:[{inode}]");
         let process = match known {
+            None if ends.is_some_and(|ends| self.is_closed(inode, ends)) => None,
             None => self.process(&link),
             // It may have moved since, and another socket be in its place; or be closed, and nobody's.
             Some(process) if is_at(process.pid, process.fd, &link) => Some(process),
@@ -156,6 +180,11 @@ impl Search {
         };
         let no_delay = process.as_ref().filter(|_| delay).and_then(no_delay);
         Answer { flow, process, no_delay }
+    }
+
+    /// Whether the program has closed its connection: what is left of it is nobody's socket.
+    fn is_closed(&mut self, inode: u32, (app, peer): (SocketAddr, SocketAddr)) -> bool {
+        self.owners.of_tcp(app, peer).is_ok_and(|owner| owner.is_none_or(|owner| owner.inode != inode))
     }
 
     /// The process that has the socket open to which `link` leads; of several, one.
@@ -205,13 +234,11 @@ fn holds(pid: i32, link: &str) -> Option<Process> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::owner::Owners;
     use super::*;
-    use crate::sys::netns::NetNs;
     use std::net::{TcpListener, TcpStream};
 
     fn ask(finder: &mut Finder, inode: u32, known: Option<Process>) -> Answer {
-        assert!(finder.ask(Question { flow: FlowId(7), inode, known, delay: true }));
+        assert!(finder.ask(Question { flow: FlowId(7), inode, ends: None, known, delay: true }));
         let mut heard = [rustix::event::PollFd::new(&finder.bell, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut heard, None).unwrap();
         finder.answers().pop().expect("the bell has rung")
@@ -221,7 +248,7 @@ mod tests {
     fn a_socket_of_ours_is_found_to_be_ours_and_then_at_once() {
         let namespace = NetNs::current().unwrap();
         let mut owners = Owners::of(&namespace).unwrap();
-        let mut finder = Finder::new(namespace.id().unwrap()).unwrap();
+        let mut finder = Finder::new(&namespace).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (app, peer) = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
@@ -233,14 +260,28 @@ mod tests {
         assert_eq!(finder.at_once(owner.inode), Some(process.clone()));
         stream.set_nodelay(true).unwrap();
         assert_eq!(ask(&mut finder, owner.inode, Some(process)).no_delay, Some(true));
+        // What is expected is found the first time, and one that is closed is not looked for.
+        let mut other = Finder::new(&namespace).unwrap();
+        other.expect(std::process::id() as i32);
+        assert_eq!(other.at_once(owner.inode).map(|process| process.pid), Some(std::process::id() as i32));
+        drop(stream);
+        let ends = Some((app, peer));
+        assert!(other.ask(Question { flow: FlowId(8), inode: owner.inode, ends, known: None, delay: false }));
+        assert_eq!(other.finish().pop().expect("an answer").process, None);
     }
 
     #[test]
     fn what_was_asked_is_answered_before_the_end() {
-        let mut finder = Finder::new(NetNs::current().unwrap().id().unwrap()).unwrap();
+        let mut finder = Finder::new(&NetNs::current().unwrap()).unwrap();
         assert!(finder.finish().is_empty(), "nobody has asked");
         // No socket has the number 0.
-        assert!((0..3).all(|n| finder.ask(Question { flow: FlowId(n), inode: 0, known: None, delay: false })));
+        assert!((0..3).all(|n| finder.ask(Question {
+            flow: FlowId(n),
+            inode: 0,
+            ends: None,
+            known: None,
+            delay: false
+        })));
         let answers = finder.finish();
         assert_eq!(answers.iter().map(|answer| answer.flow.0).collect::<Vec<_>>(), [0, 1, 2]);
         assert!(answers.iter().all(|answer| answer.process.is_none()));

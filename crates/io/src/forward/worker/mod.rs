@@ -169,7 +169,7 @@ impl Worker {
     pub fn new(enclosure: Enclosure, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
         let Enclosure { namespace, tun } = enclosure;
         let owners = Owners::of(&namespace).map_err(failed("opening a socket for questions about owners"))?;
-        let finder = namespace.id().and_then(Finder::new).map_err(failed("looking for owners"))?;
+        let finder = Finder::new(&namespace).map_err(failed("looking for owners"))?;
         let poll = Poll::new().map_err(failed("making an event loop"))?;
         poll.add(&finder, FOUND, Interest::Read).map_err(failed("listening for owners"))?;
         let profile = settings.profile;
@@ -214,6 +214,11 @@ impl Worker {
     /// Marks its own packets from now on (SO_MARK), so that they are not led back here. Needs CAP_NET_ADMIN.
     pub fn mark(&mut self, mark: u32) {
         self.mark = Some(mark);
+    }
+
+    /// A process whose connections are likely to be the first.
+    pub fn expect(&mut self, pid: i32) {
+        self.finder.expect(pid);
     }
 
     /// The forwarder, to be looked at.

@@ -32,7 +32,7 @@ impl Worker {
         }
         // Asked while the SYN is on its way, which takes longer.
         let owner = self.owners.of_tcp(app, peer).ok().flatten();
-        let (process, sought) = self.look_for(flow, owner);
+        let (process, sought) = self.look_for(flow, owner, Some((app, peer)));
         let upstream = Upstream {
             socket,
             app,

@@ -53,7 +53,7 @@ impl Worker {
             return;
         }
         let flow = FlowId(MAPPINGS + mapping.0);
-        let (process, sought) = self.look_for(flow, owner);
+        let (process, sought) = self.look_for(flow, owner, None);
         if let Some(port) = self.ports.get_mut(&mapping) {
             port.whose = Some(Whose { owner, process, sought });
         }

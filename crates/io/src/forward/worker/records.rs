@@ -5,6 +5,7 @@ use crate::forward::finder::{Answer, Question};
 use crate::forward::owner::{Owner, Process};
 use headstart_core::forward::{Flow, FlowId, MappingId, Record};
 use rustix::net::sockopt;
+use std::net::SocketAddr;
 
 impl Worker {
     /// Records connections as they are, and whatever waited for the name of a process.
@@ -52,10 +53,15 @@ impl Worker {
     }
 
     /// The process of a socket if it is known at once, and otherwise whether somebody looks for it.
-    pub(super) fn look_for(&mut self, flow: FlowId, owner: Option<Owner>) -> (Option<Process>, bool) {
+    pub(super) fn look_for(
+        &mut self,
+        flow: FlowId,
+        owner: Option<Owner>,
+        ends: Option<(SocketAddr, SocketAddr)>,
+    ) -> (Option<Process>, bool) {
         let Some(Owner { inode, .. }) = owner else { return (None, false) };
         let process = self.finder.at_once(inode);
-        let sought = process.is_none() && self.finder.ask(Question { flow, inode, known: None, delay: false });
+        let sought = process.is_none() && self.finder.ask(Question { flow, inode, ends, known: None, delay: false });
         (process, sought)
     }
 
@@ -90,6 +96,7 @@ impl Worker {
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         let Some(owner) = upstream.owner else { return };
         let known = upstream.process.clone();
-        self.finder.ask(Question { flow, inode: owner.inode, known, delay: true });
+        let ends = Some((upstream.app, upstream.peer));
+        self.finder.ask(Question { flow, inode: owner.inode, ends, known, delay: true });
     }
 }
