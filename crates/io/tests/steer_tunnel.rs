@@ -10,7 +10,7 @@ use headstart_io::steer::keys::SecretKey;
 use headstart_io::steer::{Config, Role, Status, Tunnel};
 use headstart_io::sys::netlink::{LOOPBACK, Netlink, VethEnd};
 use headstart_io::sys::netns::NetNs;
-use headstart_io::sys::plain_tun::Tun;
+use headstart_io::sys::tun::Tun;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -93,8 +93,9 @@ struct Scene {
 
 impl Scene {
     fn new(policy: &str) -> Option<Self> {
-        let made =
-            NetNs::create().and_then(|ns| ns.run(|| Tun::open("probe%d"))?.and_then(|_| Ok([ns, NetNs::create()?])));
+        let made = NetNs::create().and_then(|ns| {
+            ns.run(|| Tun::create("probe0", 1))?.map_err(std::io::Error::other).and_then(|_| Ok([ns, NetNs::create()?]))
+        });
         let spaces = match made {
             Ok(spaces) => spaces,
             Err(e) => {

@@ -44,7 +44,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 impl Scene {
     /// Two links, a server, nothing of ours yet; none, and a line that says so, where the kernel makes no TUN interfaces.
     pub fn new() -> Option<Self> {
-        if let Err(e) = headstart_io::sys::plain_tun::Tun::open("probe%d") {
+        if let Err(e) = headstart_io::sys::tun::Tun::create("probe0", 1) {
             eprintln!("skipped: no TUN interfaces here: {e}");
             return None;
         }

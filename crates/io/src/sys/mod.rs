@@ -16,7 +16,6 @@ pub mod netlink;
 pub mod netns;
 pub mod offload;
 pub mod packet;
-pub mod plain_tun;
 pub mod process;
 pub mod reexec;
 pub mod room;
