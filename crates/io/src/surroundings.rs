@@ -72,13 +72,13 @@ mod tests {
                 netlink.veth(end(one, 1, &here), end(two, 2, &there)).unwrap();
                 let index = netlink.index(one).unwrap();
                 netlink.up(index).unwrap();
-                netlink.address(index, [192, 0, 2 + n as u8, 1].into(), 24).unwrap();
+                netlink.address(index, [198, 51, 100 + n as u8, 1].into(), 24).unwrap();
             }
             netlink.up(LOOPBACK).unwrap();
             let index = |netlink: &mut Netlink, name: &str| netlink.index(name).unwrap();
             let (first, second) = (index(&mut netlink, "one"), index(&mut netlink, "three"));
             let all = IpAddr::from([0, 0, 0, 0]);
-            let routers = [IpAddr::from([192, 0, 2, 9]), IpAddr::from([192, 0, 3, 9])];
+            let routers = [IpAddr::from([198, 51, 100, 9]), IpAddr::from([198, 51, 101, 9])];
             netlink.route(all, 0, Via::Gateway(routers[0], first)).unwrap();
             let direct = look(&[]).unwrap();
             assert_eq!(direct.below, []);

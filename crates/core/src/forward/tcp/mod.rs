@@ -233,7 +233,9 @@ impl Connection {
             _ => {}
         }
         if flags.has(Flags::RST) {
-            if self.up.is_in_window(segment.sequence) {
+            // Both sides are closed, and a kernel that has forgotten the connection takes back nothing of what was said on it.
+            let gone = self.up.is_heard_out() && self.down.is_done();
+            if !gone && self.up.is_in_window(segment.sequence) {
                 self.flow.end(now, End::ResetByProgram);
                 self.close(true, out);
             }

@@ -129,6 +129,11 @@ impl Up {
         (self.acked, u16::try_from(window).unwrap_or(u16::MAX))
     }
 
+    /// Whether the program has ended its side, and was told that its end was heard.
+    pub fn is_heard_out(&self) -> bool {
+        self.fin && self.acked == self.next
+    }
+
     /// What was acknowledged, without telling more.
     pub fn acked(&self) -> u32 {
         self.acked

@@ -97,7 +97,8 @@ fn converse(up: &[u8], down: &[u8], weather: Weather) -> (Vec<u8>, Vec<u8>) {
         while program.can_recv() {
             program.recv(|data| (data.len(), heard.extend_from_slice(data))).unwrap();
         }
-        if program.state() == State::Closed || (program.state() == State::TimeWait && !rig.forwarder.is_needed()) {
+        // What was acknowledged to a program that is done may still be on its way to the other side.
+        if matches!(program.state(), State::Closed | State::TimeWait) && !rig.forwarder.is_needed() {
             break;
         }
         interface.poll(time, &mut queue, &mut sockets);
