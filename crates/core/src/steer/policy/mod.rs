@@ -194,17 +194,12 @@ mod tests {
 
     /// What policy `name` says of a packet on channels of 1500 Mbit/s, 30 ms and 2 Mbit/s, 5 ms.
     fn choose(name: &str, uplink: bool, packet: Facts, flow: Flow) -> Channel {
-        choose_at(name, uplink, packet, flow, 15)
-    }
-
-    /// The same with a fat channel that is so many milliseconds long one way.
-    fn choose_at(name: &str, uplink: bool, packet: Facts, flow: Flow, fat: u64) -> Channel {
         let outlook = |wait, micros, delay| Outlook { wait: ms(wait), transmit: Duration::from_micros(micros), delay };
         let view = View {
             now: Instant::from_millis(1000),
             packet: &packet,
             flow: &flow,
-            outlooks: [outlook(0, 8, ms(fat)), outlook(0, packet.len as u64 * 4, Duration::from_micros(2500))],
+            outlooks: [outlook(0, 8, ms(15)), outlook(0, packet.len as u64 * 4, Duration::from_micros(2500))],
             price: 1.0,
             uplink,
             full: 1480,
@@ -271,21 +266,6 @@ mod tests {
         let hinted = Facts { hint: Some(Channel::Fast), ..packet(Kind::Data, 1500) };
         assert_eq!(choose("obj-priority", false, hinted, Flow::default()), Channel::Fast);
         assert_eq!(choose("obj-priority", false, packet(Kind::Open, 60), Flow::default()), Channel::Fat);
-    }
-
-    #[test]
-    fn value_hurries_a_handshake_where_the_fat_channel_is_far_and_never_what_is_long() {
-        let tls = |len| Facts { tls: true, ..packet(Kind::Data, len) };
-        let first = Flow { turns: 2, burst: 1428, ..Flow::default() };
-        let far = |packet, flow| choose_at("value", false, packet, flow, 75);
-        // Four kilobytes take 16 ms at 2 Mbit/s: more than 15 ms, and far less than 75.
-        assert_eq!(choose("value", false, tls(1480), first), Channel::Fat);
-        assert_eq!(far(tls(1480), first), Channel::Fast);
-        // What has said 20 kB in a turn will go on.
-        assert_eq!(far(tls(1480), Flow { turns: 4, burst: 20_000, ..first }), Channel::Fat);
-        // QUIC's packets are never as large as the MTU.
-        assert_eq!(choose("value", false, packet(Kind::Datagram, 1_228), first), Channel::Fat);
-        assert_eq!(choose("value", false, packet(Kind::Datagram, 200), first), Channel::Fast);
     }
 
     #[test]
