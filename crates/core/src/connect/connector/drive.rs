@@ -140,7 +140,9 @@ impl Connector {
         let mut list = job.addresses();
         job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
         let pending = job.want.includes(Family::V6) && !job.v6.is_settled() && race.waits_for_both();
-        let head = if pending { Some(Family::V6) } else { list.first().copied().map(Family::of) };
+        // What it was told holds, even where another address would be the first by now.
+        let expected = if pending { Some(Family::V6) } else { list.first().copied().map(Family::of) };
+        let head = job.told.first().copied().map(Family::of).or(expected);
         let domain = job.domain_for(addr, head);
         let id = AttemptId(self.next_attempt);
         self.next_attempt += 1;

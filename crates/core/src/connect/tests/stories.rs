@@ -147,6 +147,21 @@ fn a_program_is_told_to_move_on_from_a_family_that_has_gone_silent() {
 }
 
 #[test]
+fn a_program_that_takes_its_time_is_served_under_the_address_that_it_was_told_first() {
+    // IPv4 is nearer by a millisecond, and its answer later by one: the program is told of IPv6, which was begun, first.
+    let mut s = Story::of("adaptive").site(SITE, 1, (21, 20), (30, 31));
+    s.warm("curl", SITE);
+    s.connector.forget_answers();
+    s = s.host(v6(1), Host::Silent);
+    assert_eq!(s.resolve("curl", SITE, Want::Both, Some(443)), Resolved::Addresses(vec![v6(1), v4(1)]));
+    s.pass(400);
+    let Output::HandOver { attempt, connected: true, .. } = s.connect("curl", v6(1), false) else {
+        panic!("{:?}", s.told)
+    };
+    assert_eq!(s.reached(attempt), v4(1), "by a mapped peer, begun meanwhile");
+}
+
+#[test]
 fn a_lost_a_answer_costs_nothing_where_ipv6_works() {
     for race in ["happy-eyeballs-v2", "adaptive"] {
         let mut s = Story::of(race).site(SITE, 1, (0, 30), (40, 50)).dns(SITE, V4, Dns::Silent);
