@@ -94,6 +94,10 @@ impl Supervisor {
                     // The host may have moved since the last run.
                     self.engine.look_around();
                     self.engine.feed(Input::Launched { account: number, app });
+                    if run.is_reached_by_calls_alone() {
+                        // Its questions will come, if any, once it has started: now, nobody waits.
+                        self.stub.furnish();
+                    }
                 }
                 None
             }

@@ -92,6 +92,11 @@ impl Run {
         Ok(())
     }
 
+    /// Whether its questions can only come by its own sockets.
+    pub fn is_reached_by_calls_alone(&self) -> bool {
+        self.seccomp.is_some() && self.preload.is_none()
+    }
+
     /// The front ends, each of which a request may be for.
     pub fn fronts(&mut self) -> impl Iterator<Item = &mut dyn Front> {
         let preload = self.preload.iter_mut().map(|front| front as &mut dyn Front);

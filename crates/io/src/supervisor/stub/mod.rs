@@ -66,6 +66,11 @@ impl Stub {
         }
     }
 
+    /// Makes now what takes the longest of a first [`redirect`](Self::redirect): a network namespace, some milliseconds.
+    pub fn furnish(&mut self) {
+        self.ways.furnish();
+    }
+
     /// A UDP socket of program `app`, counted on `account`, turns to `to` by `call`: what is to be done with it. `None`: the
     /// call is the kernel's. `socket` is a descriptor of ours for the program's own file.
     pub fn redirect(

@@ -206,6 +206,11 @@ impl Ways {
         }
     }
 
+    /// Makes the room before it is needed.
+    pub fn furnish(&mut self) {
+        self.room();
+    }
+
     /// The room, made when it is first needed.
     fn room(&mut self) -> Option<&Room> {
         self.room.get_or_insert_with(|| Room::new().ok()).as_ref()

@@ -203,6 +203,14 @@ fn resolver(local: &str) -> UdpSocket {
 }
 
 #[test]
+fn a_room_can_be_had_before_the_first_question() {
+    let mut ways = redirect::Ways::default();
+    assert!(!ways.is_private());
+    ways.furnish();
+    assert_eq!(ways.is_private(), crate::sys::room::Room::new().is_ok());
+}
+
+#[test]
 #[ignore = "needs network namespaces: cargo xtask test"]
 fn a_question_is_answered_with_the_servers_words_and_then_from_memory() {
     with_servers(&|q| vec![address(q)], &|mut host, asked, in_place| {
