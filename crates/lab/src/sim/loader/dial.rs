@@ -1,8 +1,8 @@
 //! Getting connected: a program's getaddrinfo and connect, and the connector that stands behind them.
 //!
 //! Each connection that the browser opens is two calls: the name is resolved unless its addresses are known from this
-//! load, then a blocking connect to the first of them. The connector answers as it does in the supervisor; a call that it
-//! leaves alone goes to the kernel, one address after the other.
+//! load, then a blocking connect to each of them until one succeeds. The connector answers as it does in the supervisor;
+//! what it leaves alone goes to the kernel.
 
 use super::super::faster;
 use super::super::stack::{Event, Stack};
@@ -43,7 +43,7 @@ struct Call {
     began: Instant,
     resolved: Instant,
     addresses: Vec<IpAddr>,
-    /// Addresses that the kernel has been asked to try.
+    /// Addresses that it has tried to connect to.
     tried: usize,
 }
 
@@ -186,11 +186,13 @@ impl Dialler {
         self.connected(self.next_own, addr, call);
     }
 
-    fn connect(&mut self, stack: &mut Stack, call: Call) {
+    /// To the next of its addresses.
+    fn connect(&mut self, stack: &mut Stack, mut call: Call) {
         if call.over_quic {
             return self.over_quic(call);
         }
-        let Some(addr) = call.addresses.first().copied() else { return self.give_up(call) };
+        let Some(addr) = call.addresses.get(call.tried).copied() else { return self.give_up(call) };
+        call.tried += 1;
         let domain = Family::of(addr);
         let claim = Claim {
             app: PROGRAM.into(),
@@ -204,13 +206,9 @@ impl Dialler {
         self.input(stack, Input::Claim(request, claim));
     }
 
-    /// The kernel tries the next address.
-    fn connect_alone(&mut self, stack: &mut Stack, mut call: Call) {
-        if call.over_quic {
-            return self.over_quic(call);
-        }
-        let Some(addr) = call.addresses.get(call.tried).copied() else { return self.give_up(call) };
-        call.tried += 1;
+    /// The kernel tries the address that the call is for; there is none for a lookup.
+    fn connect_alone(&mut self, stack: &mut Stack, call: Call) {
+        let Some(addr) = call.tried.checked_sub(1).map(|last| call.addresses[last]) else { return self.give_up(call) };
         self.next_own += 1;
         self.connecting.insert(self.next_own, call);
         stack.connect(self.next_own, addr);
@@ -241,7 +239,7 @@ impl Dialler {
             }
             Event::Failed { socket, .. } if *socket >= OWN_SOCKETS => {
                 if let Some(call) = self.connecting.remove(socket) {
-                    self.connect_alone(stack, call);
+                    self.connect(stack, call);
                 }
             }
             Event::Connected { socket, .. } => {
@@ -255,7 +253,7 @@ impl Dialler {
             }
             Event::Failed { socket, errno } => {
                 if let Some(call) = self.connecting.remove(socket) {
-                    self.connect_alone(stack, call);
+                    self.connect(stack, call);
                 }
                 self.input(stack, Input::Attempt(AttemptId(*socket), AttemptResult::Failed(*errno)));
             }
@@ -316,7 +314,7 @@ impl Dialler {
                 }
                 Output::Fail(request, _) => {
                     if let Some(call) = self.calls.remove(&request) {
-                        self.give_up(call);
+                        self.connect(stack, call);
                     }
                 }
                 Output::Pass(request, _) => {
