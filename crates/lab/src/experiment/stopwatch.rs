@@ -1,7 +1,7 @@
 //! Programs by the stopwatch: started, watched, and ended if they go on for too long.
 //!
 //! Each runs in a process group of its own, which is all that is ever ended, and has nothing to read. Nobody's
-//! settings lead it elsewhere, and no `headstart run` learns from another.
+//! settings lead it elsewhere, and no `headstart run` learns from another, unless it is to.
 
 use crate::program::undisturbed;
 use anyhow::Context as _;
@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// How a program ended.
@@ -51,9 +52,22 @@ impl From<ExitStatus> for How {
     }
 }
 
+/// The supervisor that a `headstart run` has.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Supervisor<'a> {
+    /// Its own, which knows nothing.
+    Own,
+    /// The user's, as everybody's but the first: at home in this folder, where no other is looked for. It ends by itself
+    /// [`LINGER`] after the last of its runs.
+    Usual(&'a Path),
+}
+
+/// How long a supervisor stays for a next run, in seconds: programs that start slowly lie between two.
+const LINGER: &str = "5";
+
 /// Runs `command` to its end, but not for longer than `longest`.
 pub(super) fn time(command: &mut Command, longest: Duration) -> anyhow::Result<Ended> {
-    let mut run = Run::start(command.stdout(Stdio::null()), Stdio::null(), longest)?;
+    let mut run = Run::start(command.stdout(Stdio::null()), Stdio::null(), longest, Supervisor::Own)?;
     match run.wait()? {
         Some(after) => Ok(Ended { after, how: run.finish()?.into() }),
         None => run.cut(),
@@ -64,12 +78,13 @@ pub(super) fn time(command: &mut Command, longest: Duration) -> anyhow::Result<E
 pub(super) fn time_output(
     command: &mut Command,
     longest: Duration,
+    supervisor: Supervisor<'_>,
     is_right: impl Fn(&[u8]) -> bool,
 ) -> anyhow::Result<Ended> {
     // In memory, so that nobody has to read while it runs, and nothing is held up by who inherits it.
     let mut output = File::from(memfd_create(c"output", MemfdFlags::CLOEXEC).context("making a file in memory")?);
     command.stdout(output.try_clone().context("a file in memory")?);
-    let mut run = Run::start(command, Stdio::null(), longest)?;
+    let mut run = Run::start(command, Stdio::null(), longest, supervisor)?;
     let Some(after) = run.wait()? else { return run.cut() };
     let mut how: How = run.finish()?.into();
     let mut written = Vec::new();
@@ -89,7 +104,7 @@ pub(super) const SHELL: [&str; 4] = ["/bin/sh", "-c", TWICE, "sh"];
 /// Runs `command`, which starts [`SHELL`] with a program behind it, and times the program's second run. None if the first
 /// took too long.
 pub(super) fn time_second(command: &mut Command, longest: Duration) -> anyhow::Result<Option<Ended>> {
-    let mut run = Run::start(command.stdout(Stdio::piped()), Stdio::null(), longest)?;
+    let mut run = Run::start(command.stdout(Stdio::piped()), Stdio::null(), longest, Supervisor::Own)?;
     let mut out = run.child.stdout.take().context("no pipe to a program")?;
     let mut said = Vec::new();
     let mut first = None;
@@ -129,10 +144,21 @@ pub(super) struct Run {
 
 impl Run {
     /// Starts `command`, whose standard output the caller has led somewhere. What it complains of goes to `stderr`.
-    pub fn start(command: &mut Command, stderr: Stdio, longest: Duration) -> anyhow::Result<Self> {
+    pub fn start(
+        command: &mut Command,
+        stderr: Stdio,
+        longest: Duration,
+        supervisor: Supervisor<'_>,
+    ) -> anyhow::Result<Self> {
         undisturbed(command);
+        match supervisor {
+            Supervisor::Own => command.env("HEADSTART", "private"),
+            Supervisor::Usual(home) => {
+                command.env("XDG_RUNTIME_DIR", home).env("XDG_STATE_HOME", home).env("HEADSTART_LINGER", LINGER)
+            }
+        };
         let clock = Clock::new();
-        let child = command.env("HEADSTART", "private").stdin(Stdio::null()).stderr(stderr).process_group(0).spawn();
+        let child = command.stdin(Stdio::null()).stderr(stderr).process_group(0).spawn();
         let child = child.with_context(|| format!("starting {}", command.get_program().display()))?;
         Ok(Self { child, clock, longest })
     }
@@ -194,8 +220,9 @@ mod tests {
         let ended = time(&mut shell("sleep 0.05"), LONG).unwrap();
         assert!(ended.how == How::Well && ended.millis() >= 50.0, "{ended:?}");
         assert_eq!(time(&mut shell("exit 3"), LONG).unwrap().how, How::Failed);
-        let said =
-            |script, right: &'static [u8]| time_output(&mut shell(script), LONG, move |out| out == right).unwrap().how;
+        let said = |script, right: &'static [u8]| {
+            time_output(&mut shell(script), LONG, Supervisor::Own, move |out| out == right).unwrap().how
+        };
         assert_eq!([said("echo yes", b"yes\n"), said("echo no", b"yes\n")], [How::Well, How::Failed]);
         assert_eq!(said("echo yes; exit 1", b"yes\n"), How::Failed);
         let missing = time(&mut Command::new("/no/such/program"), LONG).unwrap_err();

@@ -2,7 +2,7 @@
 
 use super::names;
 use crate::condition::Condition;
-use crate::experiment::stopwatch::{Ended, How, time_output};
+use crate::experiment::stopwatch::{Ended, How, Supervisor, time_output};
 use crate::netns::{Error, Network};
 use crate::program::{Origin, Program, Scheme, Url};
 use crate::sim::{Arm, Session, Settings};
@@ -18,6 +18,9 @@ pub const CUT: Duration = Duration::from_secs(20);
 /// A bare program that needs longer hangs.
 pub const HANGS: Duration = Duration::from_secs(2);
 
+/// Sites of the network: the first is everybody's, the others are each asked for once by a run that is to know nothing of them.
+pub const SITES: usize = 22;
+
 /// What stands in every page of the lab's web server, and in no message of a program.
 const PAGE: &[u8] = b"family: IPv";
 
@@ -26,7 +29,7 @@ const PAGE: &[u8] = b"family: IPv";
 pub struct Place {
     /// The fault.
     pub fault: &'static Condition,
-    /// The network, with one site.
+    /// The network, with [`SITES`] sites that are all alike.
     pub world: World,
     /// A host without headstart hangs, or is turned away only after a while.
     pub hangs: bool,
@@ -39,7 +42,7 @@ pub struct Place {
 impl Place {
     /// The world of a fault, played once in virtual time without headstart and with its default race.
     pub fn of(fault: &'static Condition, seed: u64) -> anyhow::Result<Self> {
-        let world = (fault.world)(seed, 1);
+        let world = (fault.world)(seed, SITES);
         let visit = |arm| {
             let mut session = Session::new(&world, Settings { arm, lifetime: Lifetime::Ttl, seed })?;
             anyhow::Ok(session.visit(0, Want::Both))
@@ -67,14 +70,14 @@ pub struct Case<'a> {
     /// The program.
     pub program: &'a Program,
     headstart: &'a Path,
-    url: Url,
+    urls: Vec<Url>,
 }
 
 impl<'a> Case<'a> {
     /// The condition of a program in a place.
     pub fn new(place: &'a Place, program: &'a Program, headstart: &'a Path) -> Self {
-        let url = Url::new(Scheme::Http, place.world.sites[0].name.clone());
-        Self { name: names::of(place.fault.name, program.entry.name), place, program, headstart, url }
+        let urls = place.world.sites.iter().map(|site| Url::new(Scheme::Http, site.name.clone())).collect();
+        Self { name: names::of(place.fault.name, program.entry.name), place, program, headstart, urls }
     }
 
     /// In words, for a report.
@@ -83,17 +86,17 @@ impl<'a> Case<'a> {
     }
 
     /// Runs a command of this condition, and sees whether it has fetched the page.
-    pub fn time(&self, command: &mut Command) -> anyhow::Result<Ended> {
+    pub fn time(&self, command: &mut Command, supervisor: Supervisor<'_>) -> anyhow::Result<Ended> {
         // A browser that shows why it found nothing has done well, by its own standards. Headstart's client says whom it
         // reached and no more.
         let own = self.program.entry.origin == Origin::Own;
         let has_page = |out: &[u8]| out.windows(PAGE.len()).any(|part| part == PAGE);
-        time_output(command, CUT, |out| if own { !out.is_empty() } else { has_page(out) })
+        time_output(command, CUT, supervisor, |out| if own { !out.is_empty() } else { has_page(out) })
     }
 
     /// The program alone.
     pub fn bare(&self, network: &Network) -> Result<Command, Error> {
-        let mut command = self.program.command(&self.url);
+        let mut command = self.program.command(&self.urls[0]);
         network.adopt(&mut command)?;
         Ok(command)
     }
@@ -102,7 +105,16 @@ impl<'a> Case<'a> {
     pub fn with_headstart(&self, network: &Network, shell: &[&str]) -> Result<Command, Error> {
         let mut run = Command::new(self.headstart);
         run.args(["run", "--private", "--quiet", "--"]).args(shell);
-        let mut command = self.program.command_behind(run, &self.url);
+        let mut command = self.program.command_behind(run, &self.urls[0]);
+        network.adopt(&mut command)?;
+        Ok(command)
+    }
+
+    /// The program under headstart, by the user's supervisor, to site `n`.
+    pub fn with_usual(&self, network: &Network, n: u32) -> Result<Command, Error> {
+        let mut run = Command::new(self.headstart);
+        run.args(["run", "--quiet", "--"]);
+        let mut command = self.program.command_behind(run, &self.urls[n as usize % SITES]);
         network.adopt(&mut command)?;
         Ok(command)
     }

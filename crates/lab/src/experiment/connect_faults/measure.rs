@@ -2,8 +2,9 @@
 
 use super::case::{CUT, Case, value};
 use super::waiting::Waiting;
-use crate::experiment::stopwatch::{How, SHELL, time, time_second};
+use crate::experiment::stopwatch::{How, SHELL, Supervisor, time, time_second};
 use crate::netns::Network;
+use crate::program::Folder;
 use anyhow::Context as _;
 use headstart_core::time::Duration;
 use std::ffi::OsStr;
@@ -25,7 +26,7 @@ pub struct Size {
     pub rounds: RangeInclusive<usize>,
     /// Second visits, as often as this.
     pub second: usize,
-    /// Only of these programs, by their names; of all if there is no list.
+    /// Second visits and the user's supervisor for these programs only, by their names; for all if there is no list.
     pub second_of: Option<&'static [&'static str]>,
     /// Rounds of a program that does nothing.
     pub start_up: usize,
@@ -37,7 +38,7 @@ impl Size {
         budget: Duration::from_millis(700),
         rounds: 1..=3,
         second: 1,
-        second_of: Some(&["client", "curl", "wget", "python"]),
+        second_of: Some(&["client", "curl", "wget", "python", "go"]),
         start_up: 10,
     };
     /// Enough for a median and its interval.
@@ -52,6 +53,8 @@ pub struct Measured {
     pub bare: Vec<Option<f64>>,
     /// Under headstart, first visits.
     pub ours: Vec<Option<f64>>,
+    /// Under headstart, first visits to names, by a supervisor that runs and knows the network.
+    pub usual: Vec<Option<f64>>,
     /// Under headstart, second visits.
     pub second: Vec<Option<f64>>,
 }
@@ -69,6 +72,10 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
     let mut spent = Duration::ZERO;
     let mut longest = Duration::ZERO;
     let in_turns = waiting.is_quick();
+    // Where the network changes about the first name, or leads nowhere, there is no other name to be asked for.
+    let of_interest = size.second_of.is_none_or(|names| names.contains(&case.program.entry.name));
+    let several = of_interest && !case.place.hopeless && !case.place.changes();
+    let home = several.then(Folder::new).transpose().context("making a home for a supervisor")?;
     let mut round = 0;
     loop {
         for ours in [round % 2 == 0, round % 2 == 1] {
@@ -77,10 +84,18 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
             }
             again()?;
             let mut command = if ours { case.with_headstart(network, &[])? } else { case.bare(network)? };
-            let ended = case.time(&mut command)?;
+            let ended = case.time(&mut command, Supervisor::Own)?;
             if ours { &mut measured.ours } else { &mut measured.bare }.push(value(case.place, ended));
             spent += ended.after;
             longest = longest.max(ended.after);
+        }
+        if let Some(home) = &home {
+            // The first run starts the supervisor, and is nobody's.
+            for n in if round == 0 { 0..=1 } else { round + 1..=round + 1 } {
+                let ended = case.time(&mut case.with_usual(network, n)?, Supervisor::Usual(home.path()))?;
+                measured.usual.extend((n > 0).then(|| value(case.place, ended)));
+                spent += ended.after;
+            }
         }
         round += 1;
         let next = spent / round * (round + 1);
@@ -90,8 +105,7 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
         }
     }
     // Where everything is in vain, and where the network has changed for good, there is nothing to remember.
-    let of_interest = size.second_of.is_none_or(|names| names.contains(&case.program.entry.name));
-    if of_interest && !case.place.hopeless && !case.place.changes() && longest < LONG {
+    if several && longest < LONG {
         for _ in 0..size.second {
             let mut command = case.with_headstart(network, &SHELL)?;
             measured.second.push(time_second(&mut command, CUT)?.and_then(|ended| value(case.place, ended)));

@@ -135,8 +135,10 @@ fn method(size: &Size) -> [String; 3] {
             "Each program fetches a page of a few bytes, from its start to its end, alone and under `headstart run --quiet`, \
              taking turns, the first one changing: as often as fits into {} s a condition, {} to {} times (once if a run \
              takes {} s). Link: lte (18 ms round trip), hosts 30 ms away, records after 20 ms unless said otherwise. Every \
-             run under headstart has a supervisor of its own, which knows nothing of the network. A run counts if the page \
-             was there, not if the program thought so (of second visits, if the program ends well).",
+             run under headstart has a supervisor of its own, which knows nothing of the network; beside it, where it says \
+             so, one that runs already, as the user's does from the first program on: it knows the network from the \
+             rounds before, and the name is new to it. A run counts if the page was there, not if the program thought so \
+             (of second visits, if the program ends well).",
             size.budget.as_secs_f64(),
             size.rounds.start(),
             size.rounds.end(),

@@ -3,7 +3,7 @@
 
 use super::case::{Case, HANGS, value};
 use crate::experiment::Context;
-use crate::experiment::stopwatch::{Ended, How};
+use crate::experiment::stopwatch::{Ended, How, Supervisor};
 use crate::netns::Network;
 use anyhow::Context as _;
 use headstart_core::time::{Duration, Instant};
@@ -84,10 +84,10 @@ where
             let shared = network.filter(|_| !case.place.changes());
             waiting.thread = Some(scope.spawn(move || {
                 let ended = match shared {
-                    Some(network) => case.time(&mut case.bare(network)?),
+                    Some(network) => case.time(&mut case.bare(network)?, Supervisor::Own),
                     None => {
                         let own = Network::build(&case.place.world).context("building the network")?;
-                        case.time(&mut case.bare(&own)?)
+                        case.time(&mut case.bare(&own)?, Supervisor::Own)
                     }
                 }?;
                 let soon = ended.how != How::Cut && ended.after < HANGS;

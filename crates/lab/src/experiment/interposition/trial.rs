@@ -2,7 +2,7 @@
 //!
 //! A program that does not end is ended, with whatever it started; that is a result, not an error.
 
-use crate::experiment::stopwatch::Run;
+use crate::experiment::stopwatch::{Run, Supervisor};
 use crate::netns::Network;
 use anyhow::Context as _;
 use headstart_core::time::Duration;
@@ -32,7 +32,7 @@ impl Trial {
         network.adopt(&mut command)?;
         let [out, err] = ["out", "err"].map(|name| folder.join(name));
         let create = |file: &Path| File::create(file).with_context(|| format!("making {}", file.display()));
-        let mut run = Run::start(command.stdout(create(&out)?), create(&err)?.into(), PATIENCE)?;
+        let mut run = Run::start(command.stdout(create(&out)?), create(&err)?.into(), PATIENCE, Supervisor::Own)?;
         let status = match run.wait()? {
             Some(_) => Some(run.finish()?),
             None => {
