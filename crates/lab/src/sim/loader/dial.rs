@@ -51,6 +51,10 @@ fn answering(site: &Site) -> impl Iterator<Item = &Host> {
     site.v4.iter().chain(&site.v6).filter(|h| h.fate == Fate::Answers)
 }
 
+fn all_answering(world: &World) -> BTreeSet<IpAddr> {
+    world.sites.iter().flat_map(answering).map(|h| h.addr).collect()
+}
+
 /// The nearest address of a site that answers, of either family.
 fn nearest(site: &Site) -> Option<IpAddr> {
     answering(site).min_by_key(|h| h.extra_rtt).map(|h| h.addr)
@@ -93,7 +97,7 @@ impl Dialler {
         Ok(Self {
             connector,
             ready: arm.ready.then(|| world.sites.iter().map(nearest).collect()),
-            answering: world.sites.iter().flat_map(answering).map(|h| h.addr).collect(),
+            answering: all_answering(world),
             names: world.sites.iter().map(|s| s.name.clone()).collect(),
             calls: HashMap::new(),
             connecting: HashMap::new(),
@@ -124,8 +128,12 @@ impl Dialler {
         self.carry_out(stack);
     }
 
-    /// The host is on another network now, with routes for both families; `stack` is its machine there.
-    pub fn moved(&mut self, stack: &mut Stack, id: NetworkId) {
+    /// The host is on another network now, `world`, with routes for both families; `stack` is its machine there.
+    pub fn moved(&mut self, stack: &mut Stack, world: &World, id: NetworkId) {
+        self.answering = all_answering(world);
+        if let Some(ready) = &mut self.ready {
+            *ready = world.sites.iter().map(nearest).collect();
+        }
         self.input(stack, Input::Network { id, v4: true, v6: true });
         self.forget_calls();
     }

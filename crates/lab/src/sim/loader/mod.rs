@@ -145,7 +145,7 @@ impl Browser {
         self.before = (self.traffic(), self.channel_bytes());
         self.segment = steering.map_or(SEGMENT, Steering::segment);
         self.stack = stack.starting(self.stack.now());
-        self.dialler.moved(&mut self.stack, NetworkId(place.into()));
+        self.dialler.moved(&mut self.stack, world, NetworkId(place.into()));
         if let Some(servers) = &mut self.servers {
             servers.client_moves(place);
         }
