@@ -40,6 +40,21 @@ fn what_has_a_result_is_not_run_again_and_the_ledger_names_every_claim() {
 }
 
 #[test]
+fn a_result_of_another_commit_is_named_with_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(reproduce(folder.path(), &[]).status.success());
+    let result = fs::read_to_string(folder.path().join("connect-model/result.json")).unwrap();
+    let mut older: serde_json::Value = serde_json::from_str(&result).unwrap();
+    older["experiment"] = "app-session".into();
+    older["device"]["commit"] = "0123456789abcdef".into();
+    fs::create_dir(folder.path().join("app-session")).unwrap();
+    fs::write(folder.path().join("app-session/result.json"), older.to_string()).unwrap();
+    assert!(reproduce(folder.path(), &[]).status.success());
+    let page = fs::read_to_string(folder.path().join("claims.md")).unwrap();
+    assert!(page.contains("Of commit 0123456789ab: `app-session`."), "{page}");
+}
+
+#[test]
 fn a_checkout_gets_the_ledger_between_its_marks_and_another_folder_is_left_alone() {
     let (folder, checkout) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (readme, docs) = (checkout.path().join("README.md"), checkout.path().to_str().unwrap());

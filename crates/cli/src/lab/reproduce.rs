@@ -7,8 +7,10 @@
 use crate::{exit, output};
 use anyhow::{Context as _, bail};
 use headstart_io::sys::signal;
+use headstart_lab::device::DeviceState;
 use headstart_lab::experiment::{ALL, Claims, Entry, Outcome, Speeds};
 use headstart_lab::report::{self, ledger};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::IsTerminal;
 use std::os::unix::process::ExitStatusExt as _;
@@ -164,6 +166,7 @@ fn measured(entry: &Entry, args: &Args, folder: &Path, asked: &str) -> anyhow::R
 fn how(args: &Args, outcomes: &[Outcome], earlier: &[Outcome]) -> String {
     let device = outcomes.iter().filter_map(|o| o.device.as_ref()).max_by_key(|d| d.date.clone());
     let or = |text: Option<&String>| text.map_or_else(|| "unknown".to_owned(), Clone::clone);
+    let commit = |d: &DeviceState| or(d.commit.as_ref()).chars().take(12).collect::<String>();
     let mut command = format!("headstart lab reproduce{}", if args.quick { " --quick" } else { "" });
     if args.speed != "both" {
         command += &format!(" --speed {}", args.speed);
@@ -172,6 +175,13 @@ fn how(args: &Args, outcomes: &[Outcome], earlier: &[Outcome]) -> String {
         of.map(|o| format!("`{}`", o.experiment)).collect::<Vec<_>>().join(", ")
     };
     let mut doubt = String::new();
+    let latest = device.map(commit);
+    // Results that were there already may be of an earlier program.
+    let commits: BTreeSet<_> = outcomes.iter().chain(earlier).filter_map(|o| o.device.as_ref()).map(commit).collect();
+    for other in commits.iter().filter(|c| Some(*c) != latest.as_ref()) {
+        let of = |o: &&Outcome| o.device.as_ref().is_some_and(|d| commit(d) == *other);
+        doubt += &format!(" Of commit {other}: {}.", names(&mut outcomes.iter().chain(earlier).filter(of)));
+    }
     if !earlier.is_empty() {
         doubt += &format!(" Runs by themselves: {}.", names(&mut earlier.iter()));
     }
@@ -186,7 +196,7 @@ fn how(args: &Args, outcomes: &[Outcome], earlier: &[Outcome]) -> String {
                 "`{command}`, seed {}, {}, commit {}, kernel {}, {} processors.{doubt}",
                 args.seed,
                 d.date,
-                or(d.commit.as_ref()).chars().take(12).collect::<String>(),
+                commit(d),
                 or(d.kernel.as_ref()),
                 d.cpus.map_or_else(|| "unknown".to_owned(), |n| n.to_string()),
             )
