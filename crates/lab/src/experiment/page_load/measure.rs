@@ -62,7 +62,8 @@ pub fn arms() -> Vec<(BrowserArm, bool)> {
     let ours = race::ALL.iter().find(|e| e.name == race::DEFAULT);
     let ahead = |race| BrowserArm { name: super::rows::OURS, race, lifetime: AN_HOUR, ahead: Ahead::ON, ready: false };
     let all = [BrowserArm::BARE].into_iter().chain(race::ALL.iter().map(raced));
-    let over_tcp = all.chain(ours.map(ahead)).chain([BrowserArm::READY]).map(|arm| (arm, false));
+    let again = BrowserArm { name: super::rows::AGAIN, ..BrowserArm::BARE };
+    let over_tcp = all.chain(ours.map(ahead)).chain([BrowserArm::READY, again]).map(|arm| (arm, false));
     let named = |name, arm: BrowserArm| (BrowserArm { name, ..arm }, true);
     let over_quic = [named(super::rows::BARE_H3, BrowserArm::BARE)].into_iter();
     over_tcp.chain(over_quic).chain(ours.map(|race| named(super::rows::OURS_H3, ahead(race)))).collect()
@@ -98,7 +99,7 @@ fn visits(arm: &BrowserArm) -> &'static [Visit] {
     let more = arm.ready
         || arm.ahead != Ahead::OFF
         || super::rows::BASELINES.contains(&arm.name)
-        || arm.name == super::rows::BARE_H3;
+        || [super::rows::AGAIN, super::rows::BARE_H3].contains(&arm.name);
     if more { &Visit::ALL } else { &[Visit::First, Visit::Later] }
 }
 
@@ -133,7 +134,10 @@ impl Block {
             let mut sums = [0.0; Visit::ALL.len()];
             let mut waits = [[Duration::ZERO; 2]; Visit::ALL.len()];
             for n in 0..seeds {
-                let (world, seed) = world_of(place, page, seed, n);
+                let (mut world, seed) = world_of(place, page, seed, n);
+                if taken.arm.name == super::rows::AGAIN {
+                    world.seed = !world.seed;
+                }
                 let mut browser = Browser::new(&world, taken.arm, seed)?;
                 for before in 0..=visits.iter().map(|v| v.before()).max().unwrap_or(0) {
                     let load = browser.load(page, reading);

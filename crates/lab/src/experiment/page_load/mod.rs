@@ -132,7 +132,8 @@ const METHOD: [&str; 6] = [
      `sequential` on a first visit.",
     "The same page meets the same world under each arm: who is how far over which family, how long each record takes, who \
      refuses. Only the jitter of links, and what neighbours do on the WLAN, is another for whoever sends another packet; a page \
-     that loses by that in one world gains by it in the next.",
+     that loses by that in one world gains by it in the next. `bare-again` is `bare` in the same worlds with other numbers drawn \
+     by the links: as many of its pages are slower, and by as much, as by luck alone.",
     "In namespaces Chromium loads pages of the generator, with contents made up for them, from a server for each host; bare and \
      under `headstart run`, in turns, each load in a fresh context. `loader` is the browser of virtual time over the same pages, \
      `loader-sockets` the same model of a page over real sockets, the kernel's TCP and real TLS: what is between these two is the \
