@@ -242,17 +242,26 @@ impl Sender {
         let limited = self.is_limited_by_program();
         let governor = &mut self.governor;
         let (mut newly, mut newest) = (0, None);
-        self.flight.retain(|sent| {
-            if !is_in(sent.data.number) {
-                return true;
-            }
+        let mut take = |sent: &Sent| {
             newly += sent.data.len;
             newest = Some(*sent);
             if let Some(governor) = governor.as_mut() {
                 governor.acknowledged(now, sent.when, sent.data.len, limited);
             }
-            false
-        });
+        };
+        while let Some(first) = self.flight.pop_front_if(|sent| is_in(sent.data.number)) {
+            take(&first);
+        }
+        // Behind a hole, seldom.
+        if self.flight.front().is_some_and(|sent| sent.data.number < highest) {
+            self.flight.retain(|sent| {
+                let acknowledged = is_in(sent.data.number);
+                if acknowledged {
+                    take(sent);
+                }
+                !acknowledged
+            });
+        }
         let Some(newest) = newest else { return };
         self.in_flight -= newly;
         self.highest = self.highest.max(Some(highest));
