@@ -7,7 +7,7 @@
 
 use super::company::Carried;
 use super::packet::{Body, Packet};
-use crate::world::World;
+use crate::world::Site;
 use headstart_core::machine::Machine;
 use headstart_core::path::Family;
 use headstart_core::steer::policy::Entry;
@@ -98,14 +98,15 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    pub fn new(world: &World, steering: &Steering) -> Result<Self, ParseError> {
+    /// Channels to `sites`, of a world with this seed.
+    pub fn new(world_seed: u64, sites: &[Site], steering: &Steering) -> Result<Self, ParseError> {
         let texts = [&steering.fat, &steering.fast];
         let duplexes = [headstart_link::parse(texts[0])?, headstart_link::parse(texts[1])?];
         let of = |way: Way, channel: Channel| match way {
             Way::Up => &duplexes[channel.index()].0,
             Way::Down => &duplexes[channel.index()].1,
         };
-        let seed = |way: Way, channel: Channel| world.seed ^ (0x5eed + 2 * channel.index() as u64 + way.index() as u64);
+        let seed = |way: Way, channel: Channel| world_seed ^ (0x5eed + 2 * channel.index() as u64 + way.index() as u64);
         let links = Way::BOTH.map(|way| Channel::ALL.map(|c| Link::new(of(way, c), seed(way, c))));
         let compresses = [false, steering.tunnel];
         let steerers = Way::BOTH.map(|way| {
@@ -124,7 +125,7 @@ impl Channels {
             })
         });
         let ordered = steering.tunnel || steering.policy.keeps_order;
-        let bound = |(n, site): (usize, &crate::world::Site)| {
+        let bound = |(n, site): (usize, &Site)| {
             let addresses = site.v4.iter().chain(&site.v6).map(|host| host.addr);
             if steering.bound.contains(&n) { addresses.collect() } else { Vec::new() }
         };
@@ -134,7 +135,7 @@ impl Channels {
             steerers,
             tunnel: steering.tunnel,
             compresses,
-            bound_addresses: world.sites.iter().enumerate().flat_map(bound).collect(),
+            bound_addresses: sites.iter().enumerate().flat_map(bound).collect(),
             bound_sites: steering.bound.clone(),
             questions: HashMap::new(),
             ready: VecDeque::new(),
@@ -206,7 +207,9 @@ impl Channels {
                 let kind = if segment.data.is_some() { Kind::Data } else { Kind::Ack };
                 (segment.socket, kind, bound(&self.bound_addresses, &segment.peer))
             }
-            Body::Company(Carried::Call { .. }) => (u64::MAX - 1, Kind::Datagram, None),
+            Body::Company(Carried::Datagram { stream, .. }) => {
+                (u64::MAX - 1 - (u64::from(*stream) << 20), Kind::Datagram, None)
+            }
             Body::Company(Carried::Message { connection, segment, .. }) => {
                 let kind = if segment.len > 0 { Kind::Data } else { Kind::Ack };
                 (u64::MAX - 2 - u64::from(*connection), kind, None)
@@ -225,7 +228,7 @@ impl Channels {
                 let highest = segment.acknowledges.and_then(|ranges| ranges[0]).map_or(0, |(_, highest)| highest);
                 facts.ack = Some(highest as u32);
             }
-            Body::Company(Carried::Call { .. }) => facts.payload = super::company::VOICE,
+            Body::Company(Carried::Datagram { bytes, .. }) => facts.payload = *bytes,
             Body::Company(Carried::Message { segment, .. }) => {
                 facts.payload = segment.len;
                 facts.ack = Some(segment.ack as u32);
