@@ -15,7 +15,7 @@ const FLOWS: u64 = 20_000;
 
 fn settings(name: &str) -> Settings {
     let channel =
-        |rate, micros| ChannelSettings { rate, delay: Duration::from_micros(micros), overhead: 68, compresses: true };
+        |rate, micros| { let delay = Duration::from_micros(micros); ChannelSettings { rate, delay, loss: None, overhead: 68, compresses: true } };
     Settings {
         policy: policy::find(name).expect("a policy of the registry"),
         uplink: true,

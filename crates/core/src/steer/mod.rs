@@ -12,6 +12,7 @@ pub mod channel;
 pub mod compress;
 mod flow;
 pub mod frame;
+mod loss;
 pub mod object;
 pub mod packet;
 pub mod policy;

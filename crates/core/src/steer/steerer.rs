@@ -64,6 +64,8 @@ pub enum Input<P> {
         channel: Channel,
         /// Its number.
         number: u16,
+        /// Packets of the channel that the other end had got until then, the last 16 bits; none if it does not say.
+        come: Option<u16>,
     },
 }
 
@@ -139,6 +141,11 @@ impl<P> Steerer<P> {
         self.channels[channel.index()].rtt.map(|rtt| rtt.smoothed)
     }
 
+    /// The share of packets that `channel` loses in this direction, 0 to 1; an assumption until enough were sent.
+    pub fn loss(&self, channel: Channel) -> f64 {
+        self.channels[channel.index()].loss.share()
+    }
+
     /// For how long the other end is to hold a packet at most: one and a half times what the channels differ by and twice
     /// their jitter.
     pub fn hold(&self) -> Duration {
@@ -166,12 +173,13 @@ impl<P> Steerer<P> {
     fn fast_outlook(&self, now: Instant, before: usize, bytes: usize) -> Outlook {
         let model = &self.channels[Channel::Fast.index()];
         let wait = model.wait(now) + Duration::from_secs_f64(model.transmit(before).as_secs_f64() / PACED);
-        Outlook { wait, transmit: model.transmit(bytes), delay: model.delay() }
+        Outlook { wait, transmit: model.transmit(bytes), delay: model.delay(), loss: model.loss.share() }
     }
 
     fn fat_outlook(&self, now: Instant, bytes: usize) -> Outlook {
         let model = &self.channels[Channel::Fat.index()];
-        Outlook { wait: model.wait(now), transmit: model.transmit(bytes), delay: model.delay() }
+        let wait = model.wait(now);
+        Outlook { wait, transmit: model.transmit(bytes), delay: model.delay(), loss: model.loss.share() }
     }
 
     fn steer(&mut self, now: Instant, facts: Facts, packet: P) {
@@ -279,11 +287,15 @@ impl<P> Machine for Steerer<P> {
         match input {
             Input::Packet(facts, packet) => self.steer(now, facts, packet),
             Input::Seen(facts) => self.flows.get(facts.flow).speaks(&facts, false),
-            Input::Echo { channel, number } => {
+            Input::Echo { channel, number, come } => {
                 let Some(probers) = &mut self.probers else { return };
-                let Some((round_trip, turn)) = probers[channel.index()].echo(now, number) else { return };
-                self.channels[channel.index()].sample(round_trip);
-                if let Some(turn) = turn {
+                let Some(heard) = probers[channel.index()].echo(now, number) else { return };
+                let model = &mut self.channels[channel.index()];
+                model.sample(heard.round_trip);
+                if let Some(come) = come {
+                    model.loss.heard(heard.sent, come);
+                }
+                if let Some(turn) = heard.turn {
                     self.turn(now, channel, turn);
                 }
             }
@@ -296,7 +308,7 @@ impl<P> Machine for Steerer<P> {
             let i = channel.index();
             let round_trip = self.channels[i].rtt.map(|rtt| rtt.smoothed);
             let Some(probers) = &mut self.probers else { break };
-            let (turn, probe) = probers[i].handle_timeout(now, round_trip);
+            let (turn, probe) = probers[i].handle_timeout(now, round_trip, self.channels[i].counter);
             if let Some(turn) = turn {
                 self.turn(now, channel, turn);
             }

@@ -11,7 +11,7 @@ fn ms(millis: u64) -> Instant {
 /// The paper's channels (section 4.1): 1500 Mbit/s and 30 ms, 2 Mbit/s and 5 ms.
 fn settings(policy: &str, probes: Option<ProbeSettings>) -> Settings {
     let channel =
-        |rate, micros| ChannelSettings { rate, delay: Duration::from_micros(micros), overhead: 0, compresses: false };
+        |rate, micros| { let delay = Duration::from_micros(micros); ChannelSettings { rate, delay, loss: None, overhead: 0, compresses: false } };
     Settings {
         policy: policy::find(policy).unwrap(),
         uplink: true,
@@ -139,7 +139,7 @@ fn with_probes(policy: &str, dead: Channel, within: std::ops::Range<u64>, until:
     let mut went = Vec::new();
     for milli in 0..until {
         for (_, channel, number) in echoes.extract_if(.., |(at, ..)| *at <= milli) {
-            steerer.handle_input(ms(milli), Input::Echo { channel, number });
+            steerer.handle_input(ms(milli), Input::Echo { channel, number, come: None });
         }
         steerer.handle_input(ms(milli), Input::Packet(packet(milli, Kind::Open, 60), 0));
         steerer.handle_timeout(ms(milli));
@@ -178,7 +178,7 @@ fn a_fast_channel_that_has_become_the_slower_one_is_not_taken_until_it_recovers(
     let (mut echoes, mut went): (Vec<(u64, Channel, u16)>, Vec<Channel>) = Default::default();
     for milli in 0..12_000u64 {
         for (_, channel, number) in echoes.extract_if(.., |(at, ..)| *at <= milli) {
-            steerer.handle_input(ms(milli), Input::Echo { channel, number });
+            steerer.handle_input(ms(milli), Input::Echo { channel, number, come: None });
         }
         steerer.handle_input(ms(milli), Input::Packet(packet(milli, Kind::Open, 60), 0));
         steerer.handle_timeout(ms(milli));

@@ -85,6 +85,8 @@ pub struct End {
     decompressor: Decompressor,
     keys: (u64, u64),
     epoch: u8,
+    /// Packets that have come over each channel since the other end began.
+    come: [u64; 2],
     /// The other end's epoch, once it is known.
     theirs: Option<u8>,
     next_tick: Instant,
@@ -116,6 +118,7 @@ impl End {
             ChannelSettings {
                 rate: way.rate,
                 delay: FIRST_DELAYS[channel.index()],
+                loss: None,
                 overhead: OUTER[usize::from(v6)] + WIREGUARD + HEADER,
                 compresses: channel == Channel::Fast,
             }
@@ -146,6 +149,7 @@ impl End {
             decompressor: Decompressor::default(),
             keys: (random[0], random[1]),
             epoch: (random[2] >> 32) as u8 % EPOCHS,
+            come: [0; 2],
             theirs: None,
             next_tick: Instant::ZERO,
             used: Instant::ZERO,
@@ -202,6 +206,11 @@ impl End {
     /// The smoothed round trip of a channel.
     pub fn round_trip(&self, channel: Channel) -> Option<Duration> {
         self.steerer.round_trip(channel)
+    }
+
+    /// The share of packets to the other end that a channel loses, 0 to 1.
+    pub fn loss(&self, channel: Channel) -> f64 {
+        self.steerer.loss(channel)
     }
 
     /// Where the other end of a channel is.
@@ -269,16 +278,19 @@ impl End {
         if self.theirs.replace(header.epoch).is_some_and(|known| known != header.epoch) {
             // The other end has begun anew.
             self.resequencer.reset();
+            self.come = [0; 2];
             self.decompressor = Decompressor::default();
         }
+        self.come[channel.index()] += u64::from(header.content.is_packet());
         let mut packet = Vec::new();
         let made = match header.content {
             Content::Probe => {
-                self.say(Header { content: Content::Echo, epoch: self.epoch, ..header }, &[]);
+                let after = Some(self.come[channel.index()] as u16);
+                self.say(Header { content: Content::Echo, epoch: self.epoch, after, ..header }, &[]);
                 return;
             }
             Content::Echo => {
-                self.steerer.handle_input(now, Input::Echo { channel, number: header.number });
+                self.steerer.handle_input(now, Input::Echo { channel, number: header.number, come: header.after });
                 self.resequencer.set_hold(self.steerer.hold());
                 return;
             }

@@ -68,7 +68,8 @@ struct Framed {
 enum What {
     Packet(Order, Packet),
     Probe(u16),
-    Echo(u16),
+    /// With the packets that had come.
+    Echo(u16, u16),
 }
 
 impl headstart_link::Packet for Framed {
@@ -83,6 +84,8 @@ pub(super) struct Channels {
     links: [[Link<Framed>; 2]; 2],
     steerers: [Steerer<Packet>; 2],
     resequencers: [Option<Resequencer<Packet>>; 2],
+    /// Packets that have come, by direction, then by channel.
+    come: [[u64; 2]; 2],
     tunnel: bool,
     compresses: [bool; 2],
     bound_addresses: BTreeSet<IpAddr>,
@@ -113,6 +116,7 @@ impl Channels {
             let channels = Channel::ALL.map(|channel| ChannelSettings {
                 rate: rate(of(way, channel)),
                 delay: of(way, channel).least_delay(),
+                loss: Some(loss(of(way, channel))),
                 overhead: if steering.tunnel { TUNNEL } else { 0 },
                 compresses: compresses[channel.index()],
             });
@@ -133,6 +137,7 @@ impl Channels {
             links,
             resequencers: [0, 1].map(|i| ordered.then(|| Resequencer::new(steerers[i].hold()))),
             steerers,
+            come: [[0; 2]; 2],
             tunnel: steering.tunnel,
             compresses,
             bound_addresses: sites.iter().enumerate().flat_map(bound).collect(),
@@ -305,24 +310,26 @@ impl Channels {
 
     fn arrived(&mut self, at: Instant, way: Way, channel: Channel, what: What) {
         match what {
-            What::Packet(Order { number, after }, packet) => match &mut self.resequencers[way.index()] {
-                None => self.ready.push_back((at, way, packet)),
-                Some(resequencer) => {
-                    let after = after.map(|n| n as u16);
-                    resequencer.handle_input(at, Arrived { channel, number: number as u16, after, packet });
-                    while let Some(packet) = resequencer.poll_output() {
-                        self.ready.push_back((at, way, packet));
-                    }
+            What::Packet(Order { number, after }, packet) => {
+                self.come[way.index()][channel.index()] += 1;
+                let Some(resequencer) = &mut self.resequencers[way.index()] else {
+                    return self.ready.push_back((at, way, packet));
+                };
+                let after = after.map(|n| n as u16);
+                resequencer.handle_input(at, Arrived { channel, number: number as u16, after, packet });
+                while let Some(packet) = resequencer.poll_output() {
+                    self.ready.push_back((at, way, packet));
                 }
-            },
+            }
             What::Probe(number) => {
-                let back = Framed { bytes: PROBE, what: What::Echo(number) };
+                let come = self.come[way.index()][channel.index()] as u16;
+                let back = Framed { bytes: PROBE, what: What::Echo(number, come) };
                 let _ = self.links[1 - way.index()][channel.index()].push(at, back);
             }
             // The steerer of the other direction has asked.
-            What::Echo(number) => {
+            What::Echo(number, come) => {
                 let other = if way == Way::Up { Way::Down } else { Way::Up };
-                self.steerers[other.index()].handle_input(at, Input::Echo { channel, number });
+                self.steerers[other.index()].handle_input(at, Input::Echo { channel, number, come: Some(come) });
                 self.carry_out(at, other);
             }
         }
@@ -335,4 +342,12 @@ fn rate(link: &headstart_link::LinkSpec) -> u64 {
     let start = rate.start(Instant::ZERO);
     let takes = rate.serve(start, 1_000_000).since(start);
     (8e6 / takes.as_secs_f64().max(1e-9)) as u64
+}
+
+/// The share of packets that a direction loses: what becomes of ten thousand, ten milliseconds apart, says it.
+fn loss(link: &headstart_link::LinkSpec) -> f64 {
+    const PACKETS: u64 = 10_000;
+    let (mut loss, mut rng) = (link.loss.build(), fastrand::Rng::with_seed(0));
+    let lost = (0..PACKETS).filter(|n| loss.loses(Instant::from_millis(10 * n), &mut rng)).count();
+    lost as f64 / PACKETS as f64
 }

@@ -26,7 +26,7 @@ pub struct View<'a> {
     pub now: Instant,
     /// The packet.
     pub packet: &'a Facts,
-    /// Its flow, before it.
+    /// Its flow: turns and bursts with this packet counted, all else as it was before it.
     pub flow: &'a Flow,
     /// How it would fare on either channel, by [`Channel::index`].
     pub outlooks: [Outlook; 2],
@@ -194,7 +194,8 @@ mod tests {
 
     /// What policy `name` says of a packet on channels of 1500 Mbit/s, 30 ms and 2 Mbit/s, 5 ms.
     fn choose(name: &str, uplink: bool, packet: Facts, flow: Flow) -> Channel {
-        let outlook = |wait, micros, delay| Outlook { wait: ms(wait), transmit: Duration::from_micros(micros), delay };
+        let outlook =
+            |wait, micros, delay| Outlook { wait: ms(wait), transmit: Duration::from_micros(micros), delay, loss: 0.0 };
         let view = View {
             now: Instant::from_millis(1000),
             packet: &packet,
