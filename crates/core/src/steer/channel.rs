@@ -3,6 +3,7 @@
 //! The rate is told (by the configuration, or by the lab); the delay and the loss are told or measured by probes; the queue is
 //! our own book-keeping. What never happens here: the far end of a channel is trusted with anything but an echo and a count.
 
+use super::cap::Use;
 use super::loss::Loss;
 use crate::path::RttEstimate;
 use crate::time::{Duration, Instant};
@@ -62,6 +63,8 @@ pub struct ChannelSettings {
     pub overhead: usize,
     /// Whether headers of TCP are compressed on it.
     pub compresses: bool,
+    /// What it may be used for.
+    pub uses: Use,
 }
 
 /// How a packet would fare on a channel, if it were given to it now.
@@ -102,6 +105,8 @@ pub(super) struct Model {
     shortest: (Duration, Duration, u32),
     pub alive: bool,
     pub loss: Loss,
+    /// What it may be used for at most by now: a cap may be reached.
+    pub allowed: Use,
 }
 
 impl Model {
@@ -115,6 +120,7 @@ impl Model {
             shortest: (Duration::MAX, Duration::MAX, 0),
             alive: true,
             loss: Loss::new(settings.loss),
+            allowed: Use::Primary,
         }
     }
 
@@ -151,6 +157,11 @@ impl Model {
         self.busy_until
     }
 
+    /// What it may be used for.
+    pub fn uses(&self) -> Use {
+        self.settings.uses.max(self.allowed)
+    }
+
     /// A round trip.
     pub fn sample(&mut self, rtt: Duration) {
         self.rtt = Some(self.rtt.map_or_else(|| RttEstimate::first(rtt), |known| known.update(rtt)));
@@ -171,7 +182,14 @@ mod tests {
     }
 
     fn model() -> Model {
-        Model::new(ChannelSettings { rate: 2_000_000, delay: ms(3), loss: None, overhead: 0, compresses: false })
+        Model::new(ChannelSettings {
+            rate: 2_000_000,
+            delay: ms(3),
+            loss: None,
+            overhead: 0,
+            compresses: false,
+            uses: Use::Primary,
+        })
     }
 
     #[test]

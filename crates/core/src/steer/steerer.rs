@@ -2,9 +2,11 @@
 //!
 //! Everything that a policy needs is kept here: what was given to each channel, what waits for the fast one, what was sent of
 //! each flow. The fast channel is paced at 0.97 of its rate where the policy's entry says so, so that its queue stands here.
-//! A channel that probes miss is left to the other one, whatever the policy says, and taken again when it is back. What never
-//! happens here: a packet is looked into, a number is drawn, or a variant is known by its name.
+//! A channel that probes miss is left to the other one, whatever the policy says, and taken again when it is back; what a channel
+//! may be used for ([`Use`]) goes before the policy too. What never happens here: a packet is looked into, a number is
+//! drawn, or a variant is known by its name.
 
+use super::cap::Use;
 use super::channel::{Channel, ChannelSettings, Model};
 use super::flow::{Flow, Flows};
 use super::packet::{Facts, Kind};
@@ -136,6 +138,11 @@ impl<P> Steerer<P> {
         self.channels[channel.index()].alive
     }
 
+    /// What `channel` may be used for by now.
+    pub fn uses(&self, channel: Channel) -> Use {
+        self.channels[channel.index()].uses()
+    }
+
     /// The smoothed round trip of `channel`, if it was measured.
     pub fn round_trip(&self, channel: Channel) -> Option<Duration> {
         self.channels[channel.index()].rtt.map(|rtt| rtt.smoothed)
@@ -198,8 +205,14 @@ impl<P> Steerer<P> {
             full: self.settings.full,
         };
         let Choice { mut channel, mut why } = self.policy.choose(&view);
-        if !self.channels[channel.index()].alive && self.channels[channel.other().index()].alive {
-            (channel, why) = (channel.other(), "the other channel is dead");
+        let [wanted, other] = [channel, channel.other()].map(|channel| self.standing(channel, &facts));
+        if other < wanted {
+            channel = channel.other();
+            why = if wanted == Standing::Dead { "the other channel is dead" } else { "the other channel is kept" };
+        } else if wanted == Standing::Forbidden {
+            self.tally.forbidden += 1;
+            self.outputs.push_back(Output::Drop(packet));
+            return;
         }
         let gained = view.arrival(channel.other()).since(view.arrival(channel));
         flow.arrives = view.arrival(channel);
@@ -251,12 +264,30 @@ impl<P> Steerer<P> {
         }
     }
 
-    /// What would by now be sooner over the fat channel goes there; all of it, if the fast one is dead.
+    /// How a channel stands for a packet.
+    fn standing(&self, channel: Channel, facts: &Facts) -> Standing {
+        let model = &self.channels[channel.index()];
+        match model.uses() {
+            Use::Never => Standing::Forbidden,
+            _ if !model.alive => Standing::Dead,
+            uses if uses.admits(facts) => Standing::Open,
+            _ => Standing::Kept,
+        }
+    }
+
+    /// From now on `channel` may be used for this at most, whatever its settings say: a cap is near, reached, or forgotten.
+    pub fn allow(&mut self, now: Instant, channel: Channel, most: Use) {
+        self.channels[channel.index()].allowed = most;
+        self.move_over(now);
+    }
+
+    /// What would by now be sooner over the fat channel goes there; all of it, if the fast one is dead or must not be used.
     fn move_over(&mut self, now: Instant) {
-        let [fat, fast] = [0, 1].map(|i| self.channels[i].alive);
         while let Some((last, before)) = self.queue.last() {
+            let [fat, fast] = Channel::ALL.map(|channel| self.standing(channel, &last.facts));
             let over_fat = self.fat_outlook(now, self.bytes_on(Channel::Fat, &last.facts)).takes();
-            if !fat || fast && over_fat >= self.fast_outlook(now, before, last.bytes).takes() {
+            let stays = fat > Standing::Kept || over_fat >= self.fast_outlook(now, before, last.bytes).takes();
+            if fat > fast || fat == fast && stays {
                 return;
             }
             let Some(last) = self.queue.pop_last() else { return };
@@ -271,6 +302,18 @@ impl<P> Steerer<P> {
         self.tally.lost_channels += u64::from(turn == Turn::Lost);
         self.move_over(now);
     }
+}
+
+/// How a channel stands for a packet, the better first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// The policy may choose it.
+    Open,
+    /// It is for the need.
+    Kept,
+    Dead,
+    /// It must not be used.
+    Forbidden,
 }
 
 fn bytes_on(channel: &ChannelSettings, facts: &Facts) -> usize {
@@ -306,6 +349,9 @@ impl<P> Machine for Steerer<P> {
         self.drain(now);
         for channel in Channel::ALL {
             let i = channel.index();
+            if self.channels[i].uses() == Use::Never {
+                continue;
+            }
             let round_trip = self.channels[i].rtt.map(|rtt| rtt.smoothed);
             let Some(probers) = &mut self.probers else { break };
             let (turn, probe) = probers[i].handle_timeout(now, round_trip, self.channels[i].counter);
@@ -328,7 +374,8 @@ impl<P> Machine for Steerer<P> {
             at: self.channels[Channel::Fast.index()].free_at(),
             why: "pacing of the fast channel",
         });
-        let probe = self.probers.iter().flatten().zip(&self.channels).map(|(prober, model)| Deadline {
+        let probed = self.probers.iter().flatten().zip(&self.channels);
+        let probe = probed.filter(|(_, model)| model.uses() != Use::Never).map(|(prober, model)| Deadline {
             at: prober.deadline(model.rtt.map(|rtt| rtt.smoothed)),
             why: "probe of a channel",
         });

@@ -11,8 +11,8 @@ use headstart_core::machine::Machine;
 use headstart_core::steer::compress::{CompressError, Compressor, Decompressor, Said};
 use headstart_core::steer::frame::{Content, EPOCHS, HEADER, Header};
 use headstart_core::steer::{
-    Arrived, Channel, ChannelSettings, Facts, FlowKey, Held, Input, Output, ProbeSettings, Resequencer, Settings,
-    Steerer, Tally,
+    Arrived, Cap, Channel, ChannelSettings, Facts, FlowKey, Held, Input, Output, ProbeSettings, Resequencer, Settings,
+    Steerer, Tally, Use,
 };
 use headstart_core::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
@@ -85,6 +85,9 @@ pub struct End {
     decompressor: Decompressor,
     keys: (u64, u64),
     epoch: u8,
+    caps: [Option<Cap>; 2],
+    /// What each cap allowed when the steerer was told last.
+    told: [Use; 2],
     /// Packets that have come over each channel since the other end began.
     come: [u64; 2],
     /// The other end's epoch, once it is known.
@@ -121,6 +124,7 @@ impl End {
                 loss: None,
                 overhead: OUTER[usize::from(v6)] + WIREGUARD + HEADER,
                 compresses: channel == Channel::Fast,
+                uses: way.uses,
             }
         });
         let mtu = usize::from(config.mtu);
@@ -149,6 +153,8 @@ impl End {
             decompressor: Decompressor::default(),
             keys: (random[0], random[1]),
             epoch: (random[2] >> 32) as u8 % EPOCHS,
+            caps: [0, 1].map(|n| config.ways[n].cap.map(|(limit, period)| Cap::new(Instant::ZERO, limit, period))),
+            told: [Use::Primary; 2],
             come: [0; 2],
             theirs: None,
             next_tick: Instant::ZERO,
@@ -170,6 +176,7 @@ impl End {
 
     fn handshake(&mut self, channel: Channel) {
         if self.role == Role::Host
+            && self.steerer.uses(channel) != Use::Never
             && let TunnResult::WriteToNetwork(datagram) =
                 self.sessions[channel.index()].format_handshake_initiation(&mut self.room, false)
             && let Some(to) = self.peers[channel.index()]
@@ -180,7 +187,49 @@ impl End {
 
     /// The next thing to do.
     pub fn poll(&mut self) -> Option<Act> {
-        self.acts.pop_front()
+        let act = self.acts.pop_front()?;
+        if let Act::Send(channel, to, datagram) = &act {
+            self.carried(*channel, *to, datagram.len());
+        }
+        Some(act)
+    }
+
+    /// A channel has carried a datagram, to `other` or from it.
+    fn carried(&mut self, channel: Channel, other: SocketAddr, bytes: usize) {
+        if let Some(cap) = &mut self.caps[channel.index()] {
+            cap.add((bytes + OUTER[usize::from(other.is_ipv6())]) as u64);
+        }
+    }
+
+    /// Has the steerer know what caps allow by now.
+    fn mind_caps(&mut self, now: Instant) {
+        for channel in Channel::ALL {
+            let n = channel.index();
+            let Some(cap) = &mut self.caps[n] else { continue };
+            cap.pass(now);
+            let allows = cap.allows();
+            if std::mem::replace(&mut self.told[n], allows) != allows {
+                self.steerer.allow(now, channel, allows);
+            }
+        }
+    }
+
+    /// The cap of a channel, if it has one.
+    pub fn cap(&self, channel: Channel) -> Option<&Cap> {
+        self.caps[channel.index()].as_ref()
+    }
+
+    /// The period of a channel's cap began so long before `now`, and so much was used in it by another run.
+    pub fn resume_cap(&mut self, now: Instant, channel: Channel, used: u64, since: Duration) {
+        if let Some(cap) = &mut self.caps[channel.index()] {
+            *cap = Cap::resume(now, cap.limit(), cap.period(), used, since);
+        }
+        self.mind_caps(now);
+    }
+
+    /// What a channel may be used for by now.
+    pub fn uses(&self, channel: Channel) -> Use {
+        self.steerer.uses(channel)
     }
 
     /// What was refused.
@@ -234,6 +283,7 @@ impl End {
             return;
         }
         self.used = now;
+        self.mind_caps(now);
         self.steerer.handle_input(now, Input::Packet(facts, packet.to_vec()));
         self.carry_out();
     }
@@ -241,6 +291,8 @@ impl End {
     /// A datagram from a channel.
     pub fn datagram(&mut self, now: Instant, channel: Channel, from: SocketAddr, datagram: &[u8]) {
         let n = channel.index();
+        self.carried(channel, from, datagram.len());
+        self.mind_caps(now);
         let mut room = std::mem::take(&mut self.room);
         if room.len() < datagram.len() {
             room.resize(datagram.len(), 0);
@@ -335,6 +387,10 @@ impl End {
     /// Sends a frame over its channel.
     fn say(&mut self, header: Header, body: &[u8]) {
         let n = header.channel.index();
+        // Not even an answer: so the other end sees that the channel is not to be used.
+        if self.steerer.uses(header.channel) == Use::Never {
+            return;
+        }
         let Some(to) = self.peers[n] else {
             self.refused.nowhere += 1;
             return;
@@ -396,11 +452,13 @@ impl End {
     /// Time has passed.
     pub fn timeout(&mut self, now: Instant) {
         if self.next_tick <= now {
+            self.mind_caps(now);
             let quiet = now.since(self.used) > Duration::from_secs(15) && Channel::ALL.iter().all(|c| self.is_open(*c));
             self.next_tick = now + if quiet { IDLE_TICK } else { TICK };
             for channel in Channel::ALL {
                 let n = channel.index();
                 if let TunnResult::WriteToNetwork(datagram) = self.sessions[n].update_timers(&mut self.room)
+                    && self.steerer.uses(channel) != Use::Never
                     && let Some(to) = self.peers[n]
                 {
                     self.acts.push_back(Act::Send(channel, to, datagram.to_vec()));

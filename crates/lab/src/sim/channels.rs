@@ -13,7 +13,7 @@ use headstart_core::path::Family;
 use headstart_core::steer::policy::Entry;
 use headstart_core::steer::{
     Arrived, Channel, ChannelSettings, Facts, FlowKey, Input, Kind, Order, Output, ProbeSettings, Resequencer,
-    Settings, Steerer, Tally,
+    Settings, Steerer, Tally, Use,
 };
 use headstart_core::time::{Duration, Instant};
 use headstart_link::medium::Way;
@@ -119,6 +119,7 @@ impl Channels {
                 loss: Some(loss(of(way, channel))),
                 overhead: if steering.tunnel { TUNNEL } else { 0 },
                 compresses: compresses[channel.index()],
+                uses: Use::Primary,
             });
             Steerer::new(Settings {
                 policy: steering.policy,
