@@ -34,6 +34,10 @@ const IDLE_TICK: Duration = Duration::from_secs(1);
 /// IPv4 packets are full at the MTU less the difference to IPv6's headers.
 const BETWEEN_FAMILIES: usize = 20;
 
+/// Buffers that are kept to be used again, and how long one of them is at most: packets, not what was joined of them.
+const MOST_SPARE: usize = 256;
+const LONGEST_SPARE: usize = 16_384;
+
 /// Which end it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -95,6 +99,8 @@ pub struct End {
     next_tick: Instant,
     used: Instant,
     acts: VecDeque<Act>,
+    /// Buffers of packets and datagrams that have left.
+    spare: Vec<Vec<u8>>,
     refused: Refused,
     frame: Vec<u8>,
     body: Vec<u8>,
@@ -110,6 +116,14 @@ fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
         6 => Some((six(8)?, six(24)?)),
         _ => None,
     }
+}
+
+/// A copy of `bytes` in a buffer that was used before, if there is one.
+fn copied(spare: &mut Vec<Vec<u8>>, bytes: &[u8]) -> Vec<u8> {
+    let mut buffer = spare.pop().unwrap_or_default();
+    buffer.clear();
+    buffer.extend_from_slice(bytes);
+    buffer
 }
 
 impl End {
@@ -160,6 +174,7 @@ impl End {
             next_tick: Instant::ZERO,
             used: Instant::ZERO,
             acts: VecDeque::new(),
+            spare: Vec::new(),
             refused: Refused::default(),
             frame: Vec::new(),
             body: Vec::new(),
@@ -192,6 +207,13 @@ impl End {
             self.carried(*channel, *to, datagram.len());
         }
         Some(act)
+    }
+
+    /// A buffer of an [`Act`] that was done, to be used again: a tunnel in its stride allocates nothing a packet.
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < MOST_SPARE && (1..=LONGEST_SPARE).contains(&buffer.capacity()) {
+            self.spare.push(buffer);
+        }
     }
 
     /// A channel has carried a datagram, to `other` or from it.
@@ -284,7 +306,8 @@ impl End {
         }
         self.used = now;
         self.mind_caps(now);
-        self.steerer.handle_input(now, Input::Packet(facts, packet.to_vec()));
+        let packet = copied(&mut self.spare, packet);
+        self.steerer.handle_input(now, Input::Packet(facts, packet));
         self.carry_out();
     }
 
@@ -308,10 +331,12 @@ impl End {
                 if answer.first() != Some(&COOKIE) {
                     self.peers[n] = Some(from);
                 }
-                self.acts.push_back(Act::Send(channel, from, answer.to_vec()));
+                let answer = copied(&mut self.spare, answer);
+                self.acts.push_back(Act::Send(channel, from, answer));
                 // What waited for the session.
                 while let TunnResult::WriteToNetwork(waited) = self.sessions[n].decapsulate(None, &[], &mut room) {
-                    self.acts.push_back(Act::Send(channel, from, waited.to_vec()));
+                    let waited = copied(&mut self.spare, waited);
+                    self.acts.push_back(Act::Send(channel, from, waited));
                 }
             }
             TunnResult::Done => self.peers[n] = Some(from),
@@ -334,54 +359,64 @@ impl End {
             self.decompressor = Decompressor::default();
         }
         self.come[channel.index()] += u64::from(header.content.is_packet());
-        let mut packet = Vec::new();
-        let made = match header.content {
+        match header.content {
             Content::Probe => {
                 let after = Some(self.come[channel.index()] as u16);
                 self.say(Header { content: Content::Echo, epoch: self.epoch, after, ..header }, &[]);
-                return;
             }
             Content::Echo => {
                 self.steerer.handle_input(now, Input::Echo { channel, number: header.number, come: header.after });
                 self.resequencer.set_hold(self.steerer.hold());
-                return;
             }
-            Content::Forget => {
-                self.compressor.forget(header.number as u8);
-                return;
+            Content::Forget => self.compressor.forget(header.number as u8),
+            Content::Whole | Content::Context | Content::Compressed => {
+                let mut packet = copied(&mut self.spare, &[]);
+                let made = match header.content {
+                    Content::Context => self.decompressor.context(said, &mut packet),
+                    Content::Compressed => self.decompressor.decompress(said, &mut packet),
+                    _ => {
+                        packet.extend_from_slice(said);
+                        Ok(())
+                    }
+                };
+                if made.is_ok_and(|()| self.admits(now, &packet)) {
+                    let Header { number, after, .. } = header;
+                    self.resequencer.handle_input(now, Arrived { channel, number, after, packet });
+                    return;
+                }
+                self.recycle(packet);
+                match made {
+                    Err(CompressError::UnknownContext(id)) => {
+                        self.refused.contexts += 1;
+                        let number = u16::from(id);
+                        self.say(
+                            Header { content: Content::Forget, channel, epoch: self.epoch, number, after: None },
+                            &[],
+                        );
+                    }
+                    Err(_) => self.refused.frames += 1,
+                    Ok(()) => {}
+                }
             }
-            Content::Whole => {
-                packet.extend_from_slice(said);
-                Ok(())
-            }
-            Content::Context => self.decompressor.context(said, &mut packet),
-            Content::Compressed => self.decompressor.decompress(said, &mut packet),
-        };
-        if let Err(why) = made {
-            if let CompressError::UnknownContext(id) = why {
-                self.refused.contexts += 1;
-                let number = u16::from(id);
-                self.say(Header { content: Content::Forget, channel, epoch: self.epoch, number, after: None }, &[]);
-            } else {
-                self.refused.frames += 1;
-            }
-            return;
         }
-        let facts = Facts::parse(&packet, self.keys).filter(|facts| facts.len <= self.mtu);
-        let (Some(facts), Some((from, _))) = (facts, addresses(&packet)) else {
+    }
+
+    /// Whether the peer may say this; it is counted if not.
+    fn admits(&mut self, now: Instant, packet: &[u8]) -> bool {
+        let facts = Facts::parse(packet, self.keys).filter(|facts| facts.len <= self.mtu);
+        let (Some(facts), Some((from, _))) = (facts, addresses(packet)) else {
             self.refused.packets += 1;
-            return;
+            return false;
         };
         // A peer speaks for what is behind it, and never for us.
         let theirs = self.allowed.iter().any(|prefix| prefix.contains(from));
         if !theirs || self.own.iter().any(|prefix| prefix.address == from) {
             self.refused.sources += 1;
-            return;
+            return false;
         }
         self.used = now;
         self.steerer.handle_input(now, Input::Seen(facts));
-        let Header { number, after, .. } = header;
-        self.resequencer.handle_input(now, Arrived { channel, number, after, packet });
+        true
     }
 
     /// Sends a frame over its channel.
@@ -404,7 +439,8 @@ impl End {
             self.room.resize(most.max(LEAST_ROOM), 0);
         }
         if let TunnResult::WriteToNetwork(datagram) = self.sessions[n].encapsulate(&self.frame, &mut self.room) {
-            self.acts.push_back(Act::Send(header.channel, to, datagram.to_vec()));
+            let datagram = copied(&mut self.spare, datagram);
+            self.acts.push_back(Act::Send(header.channel, to, datagram));
         }
     }
 
@@ -418,6 +454,7 @@ impl End {
                     let after = order.after.map(|after| after as u16);
                     self.say(Header { content, channel, epoch: self.epoch, number: order.number as u16, after }, &body);
                     self.body = body;
+                    self.recycle(packet);
                 }
                 // Without a session there is nothing to probe; a host tries for one instead.
                 Output::Probe { channel, .. } if !self.is_open(channel) => self.handshake(channel),
@@ -428,7 +465,7 @@ impl End {
                     }
                     self.say(Header { content: Content::Probe, channel, epoch: self.epoch, number, after: None }, &[]);
                 }
-                Output::Drop(_) => {}
+                Output::Drop(packet) => self.recycle(packet),
             }
         }
         while let Some(packet) = self.resequencer.poll_output() {

@@ -355,8 +355,13 @@ impl Tunnel {
                 Act::Send(channel, to, datagram) => {
                     let to = if self.v6[channel.index()] { mapped(to) } else { to };
                     self.gather.send(&self.sockets, channel, to, &datagram);
+                    self.end.recycle(datagram);
                 }
-                Act::Deliver(packet) => self.gather.deliver(&self.tun, packet),
+                Act::Deliver(packet) => {
+                    if let Some(buffer) = self.gather.deliver(&self.tun, packet) {
+                        self.end.recycle(buffer);
+                    }
+                }
             }
         }
     }
