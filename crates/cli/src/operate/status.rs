@@ -87,7 +87,7 @@ fn tell(status: &Status) {
 }
 
 fn tell_steering(status: &steer::Status) {
-    let steer::Status { interface, policy, channels, reasons, replaced, held, refused } = status;
+    let steer::Status { interface, policy, channels, reasons, replaced, held, bundled, refused } = status;
     say!("steering: {interface}, by {policy}");
     for ChannelStatus { channel, uses, cap, alive, loss, peer, rtt_ms, packets, share, .. } in channels {
         let state = if *alive { "alive" } else { "dead" };
@@ -105,6 +105,9 @@ fn tell_steering(status: &steer::Status) {
         say!("  {channel:4}  {why}: {packets} packets, {gained_ms:.1} ms sooner each");
     }
     say!("  {replaced} acknowledgements replaced, {} packets held, {} of them too long", held[0], held[1]);
+    if let Some(bundled) = bundled {
+        say!("  {bundled} packets of thin streams carried those before them again");
+    }
     let steer::Refused { datagrams, frames, sources, destinations, packets, contexts, nowhere } = refused;
     let all = datagrams + frames + sources + destinations + packets + contexts + nowhere;
     if all > 0 {

@@ -135,6 +135,8 @@ pub struct Config {
     pub name: String,
     /// The policy.
     pub policy: &'static policy::Entry,
+    /// Small segments of thin streams inside carry those before them again (core::realtime::bundle).
+    pub bundle: bool,
     /// The fat channel and the fast one.
     pub ways: [Way; 2],
     /// The other end's key.
@@ -198,6 +200,7 @@ impl FromStr for Config {
         let (mut addresses, mut allowed) = (Vec::new(), Vec::new());
         let mut ways = [Way { rate: FAT_RATE, ..Way::default() }, Way::default()];
         let mut chosen = policy::DEFAULT;
+        let mut bundle = false;
         let mut section = String::new();
         for (n, line) in text.lines().enumerate() {
             let fail = |what: String| ConfigError::Line { line: n + 1, what };
@@ -239,6 +242,13 @@ impl FromStr for Config {
                         })?;
                 }
                 ("interface", "name", _) => name = value.to_owned(),
+                ("interface", "bundle", _) => {
+                    bundle = match value.to_ascii_lowercase().as_str() {
+                        "yes" => true,
+                        "no" => false,
+                        _ => return Err(no("answer: Bundle is yes or no")),
+                    };
+                }
                 ("interface", "policy", _) => {
                     let entry = policy::find(value).map_err(|e| fail(e.to_string()))?;
                     if (entry.new)().object(&policy::Object { bytes: None, urgency: 7 }).is_some() {
@@ -288,6 +298,7 @@ impl FromStr for Config {
             allowed,
             mtu,
             name,
+            bundle,
             ways,
             policy: policy::find(chosen).map_err(|e| ConfigError::Senseless(e.to_string()))?,
         };
@@ -418,6 +429,7 @@ pub(super) mod tests {
         assert!(told("FastRate = 2mbit", "FastRate = 2mbit\nPolicy = obj-priority").contains("by objects"));
         assert!(told("FastEndpoint = 192.0.2.1:7001", "").contains("neither FastEndpoint nor FastListen"));
         assert!(told("2mbit", "2mbit\nFatUse = never\nFastUse = never").contains("nothing could be sent"));
+        assert!(told("2mbit", "2mbit\nBundle = maybe").contains("yes or no"));
         assert!(told("2mbit", "2mbit\nFastUse = always").contains("primary, secondary, backup and never"));
         for wrong in ["2gb", "2gb/0d", "2gb/30m", "gb/30d", "-1gb/30d", "nangb/30d", "2/30d"] {
             assert!(told("2mbit", &format!("2mbit\nFastCap = {wrong}")).starts_with("line 6: "), "{wrong}");

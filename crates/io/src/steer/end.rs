@@ -8,6 +8,7 @@
 use super::config::{Config, Prefix};
 use boringtun::noise::{Tunn, TunnResult};
 use headstart_core::machine::Machine;
+use headstart_core::realtime::bundle::{self, Bundler};
 use headstart_core::steer::compress::{CompressError, Compressor, Decompressor, Said};
 use headstart_core::steer::frame::{Content, EPOCHS, HEADER, Header};
 use headstart_core::steer::{
@@ -37,6 +38,9 @@ const BETWEEN_FAMILIES: usize = 20;
 /// Buffers that are kept to be used again, and how long one of them is at most: packets, not what was joined of them.
 const MOST_SPARE: usize = 256;
 const LONGEST_SPARE: usize = 16_384;
+
+/// A bundled packet is made no longer than this, in bytes: every host must be able to receive it (RFC 791, section 3.1).
+const LONGEST_BUNDLE: usize = 576;
 
 /// Which end it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +89,8 @@ pub struct End {
     peers: [Option<SocketAddr>; 2],
     steerer: Steerer<Vec<u8>>,
     resequencer: Resequencer<Vec<u8>>,
+    /// Of what enters here, if thin streams are bundled.
+    bundler: Option<Bundler>,
     compressor: Compressor,
     decompressor: Decompressor,
     keys: (u64, u64),
@@ -163,6 +169,7 @@ impl End {
             peers: [0, 1].map(|n| config.ways[n].endpoint),
             resequencer: Resequencer::new(steerer.hold()),
             steerer,
+            bundler: config.bundle.then(Bundler::new),
             compressor: Compressor::default(),
             decompressor: Decompressor::default(),
             keys: (random[0], random[1]),
@@ -295,20 +302,28 @@ impl End {
 
     /// A packet from the interface.
     pub fn packet(&mut self, now: Instant, packet: &[u8]) {
-        let facts = Facts::parse(packet, self.keys).filter(|facts| facts.len <= self.mtu);
-        let (Some(facts), Some((_, to))) = (facts, addresses(packet)) else {
+        let mut packet = copied(&mut self.spare, packet);
+        if let Some(bundler) = &mut self.bundler {
+            bundler.outgoing(now, &mut packet, LONGEST_BUNDLE);
+        }
+        let facts = Facts::parse(&packet, self.keys).filter(|facts| facts.len <= self.mtu);
+        let (Some(facts), Some((_, to))) = (facts, addresses(&packet)) else {
             self.refused.packets += 1;
-            return;
+            return self.recycle(packet);
         };
         if !self.allowed.iter().any(|prefix| prefix.contains(to)) {
             self.refused.destinations += 1;
-            return;
+            return self.recycle(packet);
         }
         self.used = now;
         self.mind_caps(now);
-        let packet = copied(&mut self.spare, packet);
         self.steerer.handle_input(now, Input::Packet(facts, packet));
         self.carry_out();
+    }
+
+    /// What was bundled of what entered here; none if nothing is to be.
+    pub fn bundled(&self) -> Option<bundle::Tally> {
+        self.bundler.as_ref().map(Bundler::tally)
     }
 
     /// A datagram from a channel.
@@ -415,6 +430,9 @@ impl End {
             return false;
         }
         self.used = now;
+        if let Some(bundler) = &mut self.bundler {
+            bundler.incoming(now, packet);
+        }
         self.steerer.handle_input(now, Input::Seen(facts));
         true
     }

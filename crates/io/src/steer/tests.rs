@@ -206,6 +206,38 @@ fn a_cap_is_counted_both_ways_and_at_it_nothing_more_goes_over_its_channel() {
     assert_eq!(pair.ends[0].uses(Channel::Fast), Use::Primary);
 }
 
+/// Five bytes of a TCP stream of the host.
+fn thin(seq: u32, text: &[u8; 5]) -> Vec<u8> {
+    let mut p = vec![0x45, 0, 0, 45, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 77, 0, 2, 10, 77, 0, 1];
+    p.extend_from_slice(&[0x9c, 0x40, 0x1f, 0x90]);
+    p.extend_from_slice(&seq.to_be_bytes());
+    p.extend_from_slice(&[0, 0, 0, 1, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+    p.extend_from_slice(text);
+    p
+}
+
+#[test]
+fn a_thin_stream_that_is_bundled_loses_nothing_by_a_lost_packet_and_is_left_alone_else() {
+    for bundle in [true, false] {
+        let host = file(false).replace("2mbit", if bundle { "2mbit\nBundle = yes" } else { "2mbit\nBundle = no" });
+        let mut pair = Pair::of(&host, &file(true)).open();
+        pair.send(0, &thin(100, b"first"));
+        pair.cut = [true; 2];
+        pair.send(0, &thin(105, b"again"));
+        pair.cut = [false; 2];
+        pair.send(0, &thin(110, b"later"));
+        pair.pass(Duration::from_millis(400));
+        let last = pair.delivered[1].iter().max_by_key(|packet| packet.len()).unwrap();
+        let (seq, said) = (&last[24..28], &last[40..]);
+        if bundle {
+            assert_eq!((seq, said), (&100u32.to_be_bytes()[..], &b"firstagainlater"[..]));
+        } else {
+            assert_eq!(said.len(), 5);
+        }
+        assert_eq!(pair.ends[0].bundled().map(|tally| tally.bundled), bundle.then_some(2));
+    }
+}
+
 #[test]
 fn a_channel_that_is_never_to_be_used_is_not_even_opened() {
     let host = file(false).replace("2mbit", "2mbit\nFatUse = never");

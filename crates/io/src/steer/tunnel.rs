@@ -141,6 +141,8 @@ pub struct Status {
     pub replaced: u64,
     /// Packets that were held to keep order, and those let go because time was up.
     pub held: [u64; 2],
+    /// Packets of thin streams that carried others again; none if that is off.
+    pub bundled: Option<u64>,
     /// What was refused.
     pub refused: Refused,
 }
@@ -400,6 +402,7 @@ impl Tunnel {
             reasons: reasons.collect(),
             replaced: tally.replaced,
             held: [held.held, held.impatient],
+            bundled: self.end.bundled().map(|tally| tally.bundled),
             refused: self.end.refused(),
         }
     }
