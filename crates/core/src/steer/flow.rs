@@ -75,19 +75,19 @@ pub(super) struct Flows {
     old: Generation,
 }
 
-/// Flows of a generation; two of them are kept.
-const GENERATION: usize = 16_384;
+/// Flows of a generation; two of them are kept. More than a busy host has at once: a flow that changes its generation costs more
+/// than one that is found.
+const GENERATION: usize = 28_000;
 
 impl Flows {
     pub fn get(&mut self, key: FlowKey) -> &mut Flow {
-        if !self.young.contains_key(&key) {
-            if self.young.len() >= GENERATION {
-                self.old = std::mem::take(&mut self.young);
-            }
-            let known = self.old.remove(&key).unwrap_or_default();
-            self.young.insert(key, known);
+        let Self { young, old } = self;
+        if young.len() >= GENERATION && !young.contains_key(&key) {
+            // Both tables are used again: they are as large as they will be.
+            std::mem::swap(young, old);
+            young.clear();
         }
-        self.young.entry(key).or_default()
+        young.entry(key).or_insert_with(|| old.remove(&key).unwrap_or_default())
     }
 
     #[cfg(test)]
