@@ -8,14 +8,20 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use headstart_core::machine::Machine;
 use headstart_core::steer::policy;
-use headstart_core::steer::{ChannelSettings, Facts, FlowKey, Input, Kind, Settings, Steerer};
+use headstart_core::steer::{ChannelSettings, Facts, FlowKey, Input, Kind, Settings, Steerer, Use};
 use headstart_core::time::{Duration, Instant};
 
 const FLOWS: u64 = 20_000;
 
 fn settings(name: &str) -> Settings {
-    let channel =
-        |rate, micros| ChannelSettings { rate, delay: Duration::from_micros(micros), overhead: 68, compresses: true };
+    let channel = |rate, micros| ChannelSettings {
+        rate,
+        delay: Duration::from_micros(micros),
+        loss: None,
+        overhead: 68,
+        compresses: true,
+        uses: Use::Primary,
+    };
     Settings {
         policy: policy::find(name).expect("a policy of the registry"),
         uplink: true,

@@ -38,7 +38,7 @@ impl End {
         let thread = std::thread::spawn(move || {
             ns.enter().unwrap();
             let clock = Clock::new();
-            let mut tunnel = Tunnel::open(&config, role, clock).unwrap();
+            let mut tunnel = Tunnel::open(&config, role, clock, &std::env::temp_dir()).unwrap();
             let mut poll = Poll::new().unwrap();
             tunnel.listen(&poll, 0).unwrap();
             let mut tokens = Vec::new();

@@ -10,7 +10,7 @@ use crate::say;
 use headstart_io::daemon::client::{AskError, ask};
 use headstart_io::daemon::message::{Answer, BundlingTally, Status, Wish};
 use headstart_io::host::place::Place;
-use headstart_io::steer::{self, ChannelStatus, ReasonStatus};
+use headstart_io::steer::{self, CapStatus, ChannelStatus, ReasonStatus};
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
@@ -87,18 +87,27 @@ fn tell(status: &Status) {
 }
 
 fn tell_steering(status: &steer::Status) {
-    let steer::Status { interface, policy, channels, reasons, replaced, held, refused } = status;
+    let steer::Status { interface, policy, channels, reasons, replaced, held, bundled, refused } = status;
     say!("steering: {interface}, by {policy}");
-    for ChannelStatus { channel, alive, peer, rtt_ms, packets, share, .. } in channels {
+    for ChannelStatus { channel, uses, cap, alive, loss, peer, rtt_ms, packets, share, .. } in channels {
         let state = if *alive { "alive" } else { "dead" };
         let peer = peer.as_deref().unwrap_or("nobody yet");
         let rtt = rtt_ms.map_or_else(|| "not measured".to_owned(), |ms| format!("{ms:.1} ms"));
-        say!("  {channel:4}  {state}, {peer}, round trip {rtt}, {packets} packets, {share:.1} % of bytes");
+        say!(
+            "  {channel:4}  {state}, {peer}, {uses}, round trip {rtt}, {loss:.1} % lost, {packets} packets, {share:.1} % of bytes"
+        );
+        if let Some(CapStatus { limit, used, left_s }) = cap {
+            let [limit, used] = [limit, used].map(|bytes| *bytes as f64 / 1e6);
+            say!("        {used:.1} MB of {limit:.1} MB used, {:.1} h to go", *left_s as f64 / 3_600.0);
+        }
     }
     for ReasonStatus { why, channel, packets, gained_ms } in reasons {
         say!("  {channel:4}  {why}: {packets} packets, {gained_ms:.1} ms sooner each");
     }
     say!("  {replaced} acknowledgements replaced, {} packets held, {} of them too long", held[0], held[1]);
+    if let Some(bundled) = bundled {
+        say!("  {bundled} packets of thin streams carried those before them again");
+    }
     let steer::Refused { datagrams, frames, sources, destinations, packets, contexts, nowhere } = refused;
     let all = datagrams + frames + sources + destinations + packets + contexts + nowhere;
     if all > 0 {

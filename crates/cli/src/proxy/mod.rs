@@ -24,6 +24,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use pool::Pool;
 use std::convert::Infallible;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -39,6 +40,8 @@ use way::{Bound, Ways};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries to take a connection when the host has no descriptors left.
 const BREATH: Duration = Duration::from_millis(100);
+/// Between two times that learned sizes are written.
+const KEPT: Duration = Duration::from_secs(300);
 /// Connections of clients that are open at once.
 const MOST_CONNECTIONS: usize = 1024;
 /// Bytes of a request's head at most.
@@ -124,10 +127,11 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         return Err(Usage(what).into());
     }
     let door = args.users.as_deref().map(Door::read).transpose()?.unwrap_or_else(Door::open);
-    let guess = Guess::new();
+    let (guess, notes) = Guess::new(headstart_io::store::folder(|name| std::env::var_os(name)))?;
+    notes.iter().for_each(|note| crate::complain!("headstart: {note}"));
     let shared = Arc::new(Shared {
         door,
-        name: format!("headstart-{:016x}", guess.key("")),
+        name: format!("headstart-{:016x}", RandomState::new().hash_one(args.listen)),
         guess,
         ways: Ways::new([args.fat, args.fast]),
         pool: Pool::default(),
@@ -146,6 +150,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         crate::say!("http://{} (HTTP/1.1 and CONNECT, by {})", listener.local_addr()?, entry.name);
         let (stop_all, stop) = watch::channel(false);
         let serving = tokio::spawn(serve(listener, shared.clone(), stop));
+        tokio::spawn(keep(shared.clone()));
         crate::serve::ended(ending).await?;
         let _ = stop_all.send(true);
         if tokio::time::timeout(Duration::from_secs(args.grace), serving).await.is_err() {
@@ -153,11 +158,23 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         }
         anyhow::Ok(())
     })?;
+    shared.guess.keep().iter().for_each(|note| crate::complain!("headstart: {note}"));
     let [fat, fast] = [0, 1].map(|n| shared.objects[n].load(Ordering::Relaxed));
     crate::say!("objects: {fat} over the fat channel, {fast} over the fast one");
     // A name server that does not answer is not waited for.
     runtime.shutdown_background();
     Ok(exit::OK)
+}
+
+/// Keeps what was learned, now and then.
+async fn keep(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(KEPT).await;
+        let shared = shared.clone();
+        if let Ok(notes) = tokio::task::spawn_blocking(move || shared.guess.keep()).await {
+            notes.iter().for_each(|note| crate::complain!("headstart: {note}"));
+        }
+    }
 }
 
 /// Serves whoever connects, until it is to end.

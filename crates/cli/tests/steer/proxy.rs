@@ -26,6 +26,11 @@ impl Proxy {
         for (metric, via, link) in [("1", "192.0.2.2", "fat"), ("2", "192.0.3.2", "fast")] {
             ip(&["route", "add", server, "via", via, "dev", link, "metric", metric]);
         }
+        Self::again(scene, policy)
+    }
+
+    /// Another one, on a host whose links lead to the server already.
+    fn again(scene: &Scene, policy: &str) -> Self {
         let users = std::env::temp_dir().join(format!("headstart-proxy-users-{}", std::process::id()));
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&users).unwrap();
@@ -96,6 +101,10 @@ inside!(an_object_that_was_small_is_fast_the_next_time_and_a_large_one_never, ||
     until("the tunnel's size is known", || proxy.fetch(&["--proxytunnel"], "/who/1000") == tunnelled(FAST));
     let last = proxy.end();
     assert!(last.starts_with("objects: ") && last.contains("over the fast one"), "{last}");
+    // The next run knows what this one has learned.
+    let proxy = Proxy::again(&scene, "obj-size-3k");
+    assert_eq!(proxy.fetch(&[], "/who/2000"), over(FAST, 2_000));
+    assert_eq!(proxy.fetch(&[], "/who/2001"), over(FAT, 2_001));
 });
 
 inside!(urgent_objects_are_fast_by_priority_and_nobody_comes_in_without_a_password, || {

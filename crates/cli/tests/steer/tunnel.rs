@@ -135,3 +135,32 @@ inside!(a_file_that_others_may_read_or_that_is_wrong_is_refused_before_anything_
     }
     std::fs::remove_file(&file).unwrap();
 });
+
+inside!(a_backup_carries_nothing_until_the_other_channel_is_gone, || {
+    let Some(mut scene) = Scene::new() else { return };
+    scene.up("value\nFastUse = backup", &[]);
+    assert_eq!(fetched(scene.fetch("/small")), "200 100");
+    let [fat, fast] = scene.packets();
+    assert!(fat > 0 && fast == 0, "{fat} {fast}");
+    assert_eq!(scene.status(false)["steering"]["channels"][1]["uses"], "backup");
+    scene.plug("fat", false);
+    assert_eq!(fetched(scene.fetch("/small")), "200 100");
+    assert!(scene.packets()[1] > 0);
+});
+
+inside!(a_channel_whose_cap_is_reached_is_left_in_mid_transfer, || {
+    let Some(mut scene) = Scene::new() else { return };
+    scene.up("single-fast\nFastCap = 200kb/24h", &[]);
+    assert_eq!(fetched(scene.fetch("/all")), format!("200 {BODY}"));
+    // Whichever end reaches it first answers nothing more, so that the other may end just below it.
+    until("a cap is reached", || {
+        [false, true].iter().any(|gateway| scene.status(*gateway)["steering"]["channels"][1]["uses"] == "never")
+    });
+    for gateway in [false, true] {
+        let cap = &scene.status(gateway)["steering"]["channels"][1]["cap"];
+        let used = cap["used"].as_u64().unwrap();
+        // What was read at once, and what was under way, is beyond it: far less than the transfer.
+        assert!(cap["limit"] == 200_000 && (180_000..1_000_000).contains(&used), "{cap}");
+    }
+    assert_eq!(fetched(scene.fetch("/small")), "200 100");
+});

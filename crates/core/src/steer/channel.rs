@@ -1,8 +1,10 @@
 //! What is known of a channel in one direction: its rate, its delay, what we have given it and it has not sent yet.
 //!
-//! The rate is told (by the configuration, or by the lab); the delay is told or measured by probes; the queue is our own
-//! book-keeping. What never happens here: the far end of a channel is trusted with anything but an echo.
+//! The rate is told (by the configuration, or by the lab); the delay and the loss are told or measured by probes; the queue is
+//! our own book-keeping. What never happens here: the far end of a channel is trusted with anything but an echo and a count.
 
+use super::cap::Use;
+use super::loss::Loss;
 use crate::path::RttEstimate;
 use crate::time::{Duration, Instant};
 use std::fmt;
@@ -55,14 +57,18 @@ pub struct ChannelSettings {
     pub rate: u64,
     /// One way, unloaded: the first estimate, until a probe knows better.
     pub delay: Duration,
+    /// The share of packets that it loses, if that is known: the first estimate, until probes know better.
+    pub loss: Option<f64>,
     /// Bytes that a packet carries more on this channel than by itself: headers of a tunnel.
     pub overhead: usize,
     /// Whether headers of TCP are compressed on it.
     pub compresses: bool,
+    /// What it may be used for.
+    pub uses: Use,
 }
 
 /// How a packet would fare on a channel, if it were given to it now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outlook {
     /// Until everything before it has left.
     pub wait: Duration,
@@ -70,6 +76,8 @@ pub struct Outlook {
     pub transmit: Duration,
     /// From then until it is there.
     pub delay: Duration,
+    /// How likely it is that it never comes, 0 to 1.
+    pub loss: f64,
 }
 
 impl Outlook {
@@ -96,6 +104,9 @@ pub(super) struct Model {
     /// The shortest of the last samples, and of those before, with their number.
     shortest: (Duration, Duration, u32),
     pub alive: bool,
+    pub loss: Loss,
+    /// What it may be used for at most by now: a cap may be reached.
+    pub allowed: Use,
 }
 
 impl Model {
@@ -108,6 +119,8 @@ impl Model {
             rtt: None,
             shortest: (Duration::MAX, Duration::MAX, 0),
             alive: true,
+            loss: Loss::new(settings.loss),
+            allowed: Use::Primary,
         }
     }
 
@@ -144,6 +157,11 @@ impl Model {
         self.busy_until
     }
 
+    /// What it may be used for.
+    pub fn uses(&self) -> Use {
+        self.settings.uses.max(self.allowed)
+    }
+
     /// A round trip.
     pub fn sample(&mut self, rtt: Duration) {
         self.rtt = Some(self.rtt.map_or_else(|| RttEstimate::first(rtt), |known| known.update(rtt)));
@@ -164,7 +182,14 @@ mod tests {
     }
 
     fn model() -> Model {
-        Model::new(ChannelSettings { rate: 2_000_000, delay: ms(3), overhead: 0, compresses: false })
+        Model::new(ChannelSettings {
+            rate: 2_000_000,
+            delay: ms(3),
+            loss: None,
+            overhead: 0,
+            compresses: false,
+            uses: Use::Primary,
+        })
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //!
 //! The first half byte is 4; flags are two bits, and six of an epoch: whoever begins anew with its numbers draws another one. The length counts the whole frame from the third byte on, so that a WireGuard
 //! implementation that looks for IPv4 in what it carries finds a packet of it; frames have at least twenty bytes for the
-//! same reason, filled with zeros behind their length. Number and after are those of [`super::Order`], their last 16 bits. All
-//! of it is inside the encryption; it is checked all the same, since a peer may be wrong. Nothing here allocates.
+//! same reason, filled with zeros behind their length. Number and after are those of [`super::Order`], their last 16 bits; an
+//! echo's after is how many packets of its channel had come. All of it is inside the encryption; it is checked all the same, since a peer may be wrong. Nothing here allocates.
 
 use super::channel::Channel;
 use std::fmt;
@@ -66,7 +66,8 @@ pub struct Header {
     pub epoch: u8,
     /// The packet's number on its channel, or the probe's.
     pub number: u16,
-    /// The number of the packet of the other channel that this one must not overtake.
+    /// The number of the packet of the other channel that this one must not overtake; of an echo, how many packets of its channel
+    /// had come when it was sent.
     pub after: Option<u16>,
 }
 
@@ -143,7 +144,7 @@ impl Header {
         let body = frame.get(HEADER..length).ok_or(FrameError::Short)?;
         let after = u16::from_be_bytes([header[6], header[7]]);
         let has_after = header[1] & HAS_AFTER != 0;
-        if !has_after && after != 0 || has_after && !content.is_packet() {
+        if !has_after && after != 0 || has_after && !(content.is_packet() || content == Content::Echo) {
             return Err(FrameError::Reserved);
         }
         if length < LEAST || !content.is_packet() && length != LEAST {
@@ -177,6 +178,12 @@ mod tests {
         let probe = Header { content: Content::Probe, channel: Channel::Fat, epoch: 0, number: 65_535, after: None };
         let bytes = frame(probe, &[]);
         assert_eq!((bytes.len(), Header::read(&bytes, Channel::Fat).map(|(h, _)| h)), (LEAST, Ok(probe)));
+        let echo = Header { content: Content::Echo, after: Some(3), ..probe };
+        assert_eq!(Header::read(&frame(echo, &[]), Channel::Fat).map(|(h, _)| h), Ok(echo));
+        assert_eq!(
+            Header::read(&frame(Header { after: Some(3), ..probe }, &[]), Channel::Fat),
+            Err(FrameError::Reserved)
+        );
         // Padding of the carrier is no part of it.
         assert_eq!(Header::read(&[&bytes[..], &[0; 12]].concat(), Channel::Fat).map(|(h, _)| h), Ok(probe));
     }

@@ -8,10 +8,12 @@
 //!
 //! *Channel*, *fat* and *fast* as in the architecture: fat has the bandwidth (eMBB), fast the low latency (URLLC).
 
+pub mod cap;
 pub mod channel;
 pub mod compress;
 mod flow;
 pub mod frame;
+mod loss;
 pub mod object;
 pub mod packet;
 pub mod policy;
@@ -21,6 +23,7 @@ mod resequencer;
 mod steerer;
 mod tally;
 
+pub use cap::{Cap, Use};
 pub use channel::{Channel, ChannelSettings};
 pub use flow::{Flow, FlowKey};
 pub use packet::{Facts, Kind};

@@ -37,6 +37,18 @@ impl Sizes {
         self.young.insert(key, expected);
     }
 
+    /// What another run has learned: known as long as nothing newer is, and as there is room.
+    pub fn recall(&mut self, key: u64, bytes: u64) {
+        if self.old.len() < GENERATION && self.expect(key).is_none() {
+            self.old.insert(key, bytes);
+        }
+    }
+
+    /// What every object is expected to have, by its key; those that came last first, else in no order.
+    pub fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.young.iter().chain(&self.old).map(|(key, bytes)| (*key, *bytes))
+    }
+
     /// Objects that are known.
     pub fn len(&self) -> usize {
         self.young.len() + self.old.len()
@@ -114,6 +126,19 @@ mod tests {
         }
         assert!(sizes.len() <= 2 * GENERATION, "{}", sizes.len());
         assert_eq!((sizes.expect(u64::MAX), sizes.expect(999_999), sizes.expect(3)), (Some(7), Some(999_999), None));
+    }
+
+    #[test]
+    fn what_another_run_has_learned_is_known_and_gives_way_to_what_comes() {
+        let mut before = Sizes::default();
+        before.learn(1, 700);
+        before.learn(2, 9_000);
+        let mut sizes = Sizes::default();
+        sizes.learn(2, 100);
+        before.entries().for_each(|(key, bytes)| sizes.recall(key, bytes));
+        assert_eq!((sizes.expect(1), sizes.expect(2), sizes.len()), (Some(700), Some(100), 2));
+        (0..1_000_000).for_each(|key| sizes.recall(key, 1));
+        assert!(sizes.len() <= GENERATION + 1);
     }
 
     #[test]

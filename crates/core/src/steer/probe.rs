@@ -40,12 +40,22 @@ pub(super) enum Turn {
     Back,
 }
 
+/// What an echo says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Heard {
+    pub round_trip: Duration,
+    /// Packets that were given to the channel before the probe.
+    pub sent: u64,
+    /// The channel is back.
+    pub turn: Option<Turn>,
+}
+
 #[derive(Debug)]
 pub(super) struct Prober {
     settings: ProbeSettings,
     next: Instant,
     number: u16,
-    under_way: VecDeque<(u16, Instant)>,
+    under_way: VecDeque<(u16, Instant, u64)>,
     last_used: Option<Instant>,
     alive: bool,
 }
@@ -71,15 +81,20 @@ impl Prober {
 
     fn due(&self, round_trip: Option<Duration>) -> Option<Instant> {
         let patience = self.settings.patience.max(round_trip.unwrap_or_default() * 3);
-        self.under_way.front().filter(|_| self.alive).map(|(_, sent)| *sent + patience)
+        self.under_way.front().filter(|_| self.alive).map(|(_, at, _)| *at + patience)
     }
 
     pub fn deadline(&self, round_trip: Option<Duration>) -> Instant {
         self.due(round_trip).map_or(self.next, |due| due.min(self.next))
     }
 
-    /// What has become of the channel, and the probe that is due.
-    pub fn handle_timeout(&mut self, now: Instant, round_trip: Option<Duration>) -> (Option<Turn>, Option<u16>) {
+    /// What has become of the channel that was given `sent` packets, and the probe that is due.
+    pub fn handle_timeout(
+        &mut self,
+        now: Instant,
+        round_trip: Option<Duration>,
+        sent: u64,
+    ) -> (Option<Turn>, Option<u16>) {
         let lost = self.due(round_trip).is_some_and(|due| due <= now);
         if lost {
             self.alive = false;
@@ -100,17 +115,17 @@ impl Prober {
         if self.under_way.len() == MOST {
             self.under_way.pop_front();
         }
-        self.under_way.push_back((self.number, now));
+        self.under_way.push_back((self.number, now, sent));
         (lost.then_some(Turn::Lost), Some(self.number))
     }
 
-    /// An echo: the round trip, if it is of a probe that is still awaited.
-    pub fn echo(&mut self, now: Instant, number: u16) -> Option<(Duration, Option<Turn>)> {
-        let at = self.under_way.iter().position(|(n, _)| *n == number)?;
-        let (_, sent) = self.under_way[at];
+    /// An echo: what it says, if it is of a probe that is still awaited.
+    pub fn echo(&mut self, now: Instant, number: u16) -> Option<Heard> {
+        let at = self.under_way.iter().position(|(n, ..)| *n == number)?;
+        let (_, probed, sent) = self.under_way[at];
         self.under_way.drain(..=at);
         let back = !std::mem::replace(&mut self.alive, true);
-        Some((now.since(sent), back.then_some(Turn::Back)))
+        Some(Heard { round_trip: now.since(probed), sent, turn: back.then_some(Turn::Back) })
     }
 }
 
@@ -129,9 +144,9 @@ mod tests {
             prober.used(ms(milli));
             while echoes.front().is_some_and(|(at, _)| *at <= milli) {
                 let Some((_, number)) = echoes.pop_front() else { break };
-                turns.extend(prober.echo(ms(milli), number).and_then(|(_, turn)| turn).map(|turn| (milli, turn)));
+                turns.extend(prober.echo(ms(milli), number).and_then(|heard| heard.turn).map(|turn| (milli, turn)));
             }
-            let (turn, probe) = prober.handle_timeout(ms(milli), Some(Duration::from_millis(10)));
+            let (turn, probe) = prober.handle_timeout(ms(milli), Some(Duration::from_millis(10)), 0);
             turns.extend(turn.map(|turn| (milli, turn)));
             echoes.extend(probe.filter(|_| !dead.contains(&milli)).map(|number| (milli + 10, number)));
         }
@@ -155,9 +170,10 @@ mod tests {
     #[test]
     fn what_was_never_asked_is_no_echo() {
         let mut prober = Prober::new(ProbeSettings::default());
-        let (_, number) = prober.handle_timeout(ms(1), None);
+        let (_, number) = prober.handle_timeout(ms(1), None, 77);
         assert_eq!(prober.echo(ms(2), number.unwrap() + 1), None);
-        assert!(prober.echo(ms(2), number.unwrap()).is_some());
+        let heard = Heard { round_trip: Duration::from_millis(1), sent: 77, turn: None };
+        assert_eq!(prober.echo(ms(2), number.unwrap()), Some(heard));
         assert_eq!(prober.echo(ms(3), number.unwrap()), None);
     }
 }

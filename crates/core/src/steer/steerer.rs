@@ -2,9 +2,11 @@
 //!
 //! Everything that a policy needs is kept here: what was given to each channel, what waits for the fast one, what was sent of
 //! each flow. The fast channel is paced at 0.97 of its rate where the policy's entry says so, so that its queue stands here.
-//! A channel that probes miss is left to the other one, whatever the policy says, and taken again when it is back. What never
-//! happens here: a packet is looked into, a number is drawn, or a variant is known by its name.
+//! A channel that probes miss is left to the other one, whatever the policy says, and taken again when it is back; what a channel
+//! may be used for ([`Use`]) goes before the policy too. What never happens here: a packet is looked into, a number is
+//! drawn, or a variant is known by its name.
 
+use super::cap::Use;
 use super::channel::{Channel, ChannelSettings, Model};
 use super::flow::{Flow, Flows};
 use super::packet::{Facts, Kind};
@@ -64,6 +66,8 @@ pub enum Input<P> {
         channel: Channel,
         /// Its number.
         number: u16,
+        /// Packets of the channel that the other end had got until then, the last 16 bits; none if it does not say.
+        come: Option<u16>,
     },
 }
 
@@ -134,9 +138,19 @@ impl<P> Steerer<P> {
         self.channels[channel.index()].alive
     }
 
+    /// What `channel` may be used for by now.
+    pub fn uses(&self, channel: Channel) -> Use {
+        self.channels[channel.index()].uses()
+    }
+
     /// The smoothed round trip of `channel`, if it was measured.
     pub fn round_trip(&self, channel: Channel) -> Option<Duration> {
         self.channels[channel.index()].rtt.map(|rtt| rtt.smoothed)
+    }
+
+    /// The share of packets that `channel` loses in this direction, 0 to 1; an assumption until enough were sent.
+    pub fn loss(&self, channel: Channel) -> f64 {
+        self.channels[channel.index()].loss.share()
     }
 
     /// For how long the other end is to hold a packet at most: one and a half times what the channels differ by and twice
@@ -166,12 +180,13 @@ impl<P> Steerer<P> {
     fn fast_outlook(&self, now: Instant, before: usize, bytes: usize) -> Outlook {
         let model = &self.channels[Channel::Fast.index()];
         let wait = model.wait(now) + Duration::from_secs_f64(model.transmit(before).as_secs_f64() / PACED);
-        Outlook { wait, transmit: model.transmit(bytes), delay: model.delay() }
+        Outlook { wait, transmit: model.transmit(bytes), delay: model.delay(), loss: model.loss.share() }
     }
 
     fn fat_outlook(&self, now: Instant, bytes: usize) -> Outlook {
         let model = &self.channels[Channel::Fat.index()];
-        Outlook { wait: model.wait(now), transmit: model.transmit(bytes), delay: model.delay() }
+        let wait = model.wait(now);
+        Outlook { wait, transmit: model.transmit(bytes), delay: model.delay(), loss: model.loss.share() }
     }
 
     fn steer(&mut self, now: Instant, facts: Facts, packet: P) {
@@ -190,8 +205,14 @@ impl<P> Steerer<P> {
             full: self.settings.full,
         };
         let Choice { mut channel, mut why } = self.policy.choose(&view);
-        if !self.channels[channel.index()].alive && self.channels[channel.other().index()].alive {
-            (channel, why) = (channel.other(), "the other channel is dead");
+        let [wanted, other] = [channel, channel.other()].map(|channel| self.standing(channel, &facts));
+        if other < wanted {
+            channel = channel.other();
+            why = if wanted == Standing::Dead { "the other channel is dead" } else { "the other channel is kept" };
+        } else if wanted == Standing::Forbidden {
+            self.tally.forbidden += 1;
+            self.outputs.push_back(Output::Drop(packet));
+            return;
         }
         let gained = view.arrival(channel.other()).since(view.arrival(channel));
         flow.arrives = view.arrival(channel);
@@ -243,12 +264,30 @@ impl<P> Steerer<P> {
         }
     }
 
-    /// What would by now be sooner over the fat channel goes there; all of it, if the fast one is dead.
+    /// How a channel stands for a packet.
+    fn standing(&self, channel: Channel, facts: &Facts) -> Standing {
+        let model = &self.channels[channel.index()];
+        match model.uses() {
+            Use::Never => Standing::Forbidden,
+            _ if !model.alive => Standing::Dead,
+            uses if uses.admits(facts) => Standing::Open,
+            _ => Standing::Kept,
+        }
+    }
+
+    /// From now on `channel` may be used for this at most, whatever its settings say: a cap is near, reached, or forgotten.
+    pub fn allow(&mut self, now: Instant, channel: Channel, most: Use) {
+        self.channels[channel.index()].allowed = most;
+        self.move_over(now);
+    }
+
+    /// What would by now be sooner over the fat channel goes there; all of it, if the fast one is dead or must not be used.
     fn move_over(&mut self, now: Instant) {
-        let [fat, fast] = [0, 1].map(|i| self.channels[i].alive);
         while let Some((last, before)) = self.queue.last() {
+            let [fat, fast] = Channel::ALL.map(|channel| self.standing(channel, &last.facts));
             let over_fat = self.fat_outlook(now, self.bytes_on(Channel::Fat, &last.facts)).takes();
-            if !fat || fast && over_fat >= self.fast_outlook(now, before, last.bytes).takes() {
+            let stays = fat > Standing::Kept || over_fat >= self.fast_outlook(now, before, last.bytes).takes();
+            if fat > fast || fat == fast && stays {
                 return;
             }
             let Some(last) = self.queue.pop_last() else { return };
@@ -265,6 +304,18 @@ impl<P> Steerer<P> {
     }
 }
 
+/// How a channel stands for a packet, the better first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// The policy may choose it.
+    Open,
+    /// It is for the need.
+    Kept,
+    Dead,
+    /// It must not be used.
+    Forbidden,
+}
+
 fn bytes_on(channel: &ChannelSettings, facts: &Facts) -> usize {
     let with_options = facts.ack.is_some() && facts.kind != Kind::Open;
     let saved = if channel.compresses && with_options { compress::SAVED[usize::from(facts.v6)] } else { 0 };
@@ -279,11 +330,15 @@ impl<P> Machine for Steerer<P> {
         match input {
             Input::Packet(facts, packet) => self.steer(now, facts, packet),
             Input::Seen(facts) => self.flows.get(facts.flow).speaks(&facts, false),
-            Input::Echo { channel, number } => {
+            Input::Echo { channel, number, come } => {
                 let Some(probers) = &mut self.probers else { return };
-                let Some((round_trip, turn)) = probers[channel.index()].echo(now, number) else { return };
-                self.channels[channel.index()].sample(round_trip);
-                if let Some(turn) = turn {
+                let Some(heard) = probers[channel.index()].echo(now, number) else { return };
+                let model = &mut self.channels[channel.index()];
+                model.sample(heard.round_trip);
+                if let Some(come) = come {
+                    model.loss.heard(heard.sent, come);
+                }
+                if let Some(turn) = heard.turn {
                     self.turn(now, channel, turn);
                 }
             }
@@ -294,9 +349,12 @@ impl<P> Machine for Steerer<P> {
         self.drain(now);
         for channel in Channel::ALL {
             let i = channel.index();
+            if self.channels[i].uses() == Use::Never {
+                continue;
+            }
             let round_trip = self.channels[i].rtt.map(|rtt| rtt.smoothed);
             let Some(probers) = &mut self.probers else { break };
-            let (turn, probe) = probers[i].handle_timeout(now, round_trip);
+            let (turn, probe) = probers[i].handle_timeout(now, round_trip, self.channels[i].counter);
             if let Some(turn) = turn {
                 self.turn(now, channel, turn);
             }
@@ -316,7 +374,8 @@ impl<P> Machine for Steerer<P> {
             at: self.channels[Channel::Fast.index()].free_at(),
             why: "pacing of the fast channel",
         });
-        let probe = self.probers.iter().flatten().zip(&self.channels).map(|(prober, model)| Deadline {
+        let probed = self.probers.iter().flatten().zip(&self.channels);
+        let probe = probed.filter(|(_, model)| model.uses() != Use::Never).map(|(prober, model)| Deadline {
             at: prober.deadline(model.rtt.map(|rtt| rtt.smoothed)),
             why: "probe of a channel",
         });

@@ -29,6 +29,8 @@ pub struct Tally {
     pub moved: u64,
     /// Packets refused because a queue was full.
     pub dropped: u64,
+    /// Packets refused because neither channel may be used.
+    pub forbidden: u64,
     /// Times that a channel was given up, and times that one came back.
     pub lost_channels: u64,
     /// Probes sent.

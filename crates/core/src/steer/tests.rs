@@ -10,8 +10,14 @@ fn ms(millis: u64) -> Instant {
 
 /// The paper's channels (section 4.1): 1500 Mbit/s and 30 ms, 2 Mbit/s and 5 ms.
 fn settings(policy: &str, probes: Option<ProbeSettings>) -> Settings {
-    let channel =
-        |rate, micros| ChannelSettings { rate, delay: Duration::from_micros(micros), overhead: 0, compresses: false };
+    let channel = |rate, micros| ChannelSettings {
+        rate,
+        delay: Duration::from_micros(micros),
+        loss: None,
+        overhead: 0,
+        compresses: false,
+        uses: Use::Primary,
+    };
     Settings {
         policy: policy::find(policy).unwrap(),
         uplink: true,
@@ -139,7 +145,7 @@ fn with_probes(policy: &str, dead: Channel, within: std::ops::Range<u64>, until:
     let mut went = Vec::new();
     for milli in 0..until {
         for (_, channel, number) in echoes.extract_if(.., |(at, ..)| *at <= milli) {
-            steerer.handle_input(ms(milli), Input::Echo { channel, number });
+            steerer.handle_input(ms(milli), Input::Echo { channel, number, come: None });
         }
         steerer.handle_input(ms(milli), Input::Packet(packet(milli, Kind::Open, 60), 0));
         steerer.handle_timeout(ms(milli));
@@ -178,7 +184,7 @@ fn a_fast_channel_that_has_become_the_slower_one_is_not_taken_until_it_recovers(
     let (mut echoes, mut went): (Vec<(u64, Channel, u16)>, Vec<Channel>) = Default::default();
     for milli in 0..12_000u64 {
         for (_, channel, number) in echoes.extract_if(.., |(at, ..)| *at <= milli) {
-            steerer.handle_input(ms(milli), Input::Echo { channel, number });
+            steerer.handle_input(ms(milli), Input::Echo { channel, number, come: None });
         }
         steerer.handle_input(ms(milli), Input::Packet(packet(milli, Kind::Open, 60), 0));
         steerer.handle_timeout(ms(milli));
@@ -196,6 +202,82 @@ fn a_fast_channel_that_has_become_the_slower_one_is_not_taken_until_it_recovers(
     assert!(went[500..1_000].iter().all(|c| *c == Channel::Fast));
     assert!(went[5_000..6_000].iter().all(|c| *c == Channel::Fat));
     assert!(went[6_500..].iter().all(|c| *c == Channel::Fast));
+}
+
+/// Where a name, data and a full packet go by `value`, on channels that may be used for this and are dead or not.
+fn uses(uses: [Use; 2], dead: Option<Channel>) -> [Option<Channel>; 3] {
+    let mut settings = settings("value", Some(ProbeSettings::default()));
+    for (channel, of) in settings.channels.iter_mut().zip(uses) {
+        channel.uses = of;
+    }
+    let mut steerer = Steerer::new(settings);
+    // Until a channel that does not answer is known to be dead.
+    for milli in 0..400 {
+        steerer.handle_timeout(ms(milli));
+        while let Some(output) = steerer.poll_output() {
+            if let Output::Probe { channel, number } = output {
+                assert_ne!(uses[channel.index()], Use::Never, "what must not be used is not probed");
+                if dead != Some(channel) {
+                    let at = ms(milli + if channel == Channel::Fat { 30 } else { 5 });
+                    steerer.handle_input(at, Input::Echo { channel, number, come: None });
+                }
+            }
+        }
+    }
+    let packets = [packet(1, Kind::Dns, 80), packet(2, Kind::Data, 300), packet(3, Kind::Data, 1500)];
+    packets.map(|facts| {
+        steerer.handle_input(ms(1_000), Input::Packet(facts, 0));
+        let mut now = ms(1_000);
+        loop {
+            match steerer.poll_output() {
+                Some(Output::Send { channel, .. }) => return Some(channel),
+                Some(Output::Drop(_)) => return None,
+                Some(Output::Probe { .. }) => {}
+                None => {
+                    now += Duration::from_millis(1);
+                    steerer.handle_timeout(now);
+                }
+            }
+        }
+    })
+}
+
+#[test]
+fn a_channel_is_used_for_no_more_than_its_word_says() {
+    let [fat, fast] = [Some(Channel::Fat), Some(Channel::Fast)];
+    let of = |fat, fast| uses([fat, fast], None);
+    assert_eq!(of(Use::Primary, Use::Primary), [fast, fast, fat]);
+    assert_eq!(of(Use::Primary, Use::Secondary), [fast, fat, fat]);
+    assert_eq!(of(Use::Primary, Use::Backup), [fat, fat, fat]);
+    assert_eq!(of(Use::Primary, Use::Never), [fat, fat, fat]);
+    assert_eq!(of(Use::Secondary, Use::Primary), [fast, fast, fast]);
+    assert_eq!(of(Use::Never, Use::Backup), [fast, fast, fast]);
+    assert_eq!(of(Use::Never, Use::Never), [None; 3]);
+}
+
+#[test]
+fn in_need_a_backup_is_taken_and_what_must_never_be_used_is_not() {
+    let of = |fast| uses([Use::Primary, fast], Some(Channel::Fat));
+    assert_eq!(of(Use::Secondary), [Some(Channel::Fast); 3]);
+    assert_eq!(of(Use::Backup), [Some(Channel::Fast); 3]);
+    // Whoever has paid for no more waits for the other one.
+    assert_eq!(of(Use::Never), [Some(Channel::Fat); 3]);
+}
+
+#[test]
+fn what_waits_for_a_channel_whose_cap_is_reached_goes_over_the_other_one() {
+    let mut steerer = Steerer::new(settings("value", None));
+    for n in 0..4 {
+        steerer.handle_input(ms(0), Input::Packet(packet(n, Kind::Open, 250), n as u32));
+    }
+    assert_eq!((sent(&mut steerer).len(), steerer.backlog()), (1, 3));
+    steerer.allow(ms(0), Channel::Fast, Use::Never);
+    assert_eq!(sent(&mut steerer).iter().filter(|(channel, _)| *channel == Channel::Fat).count(), 3);
+    steerer.handle_input(ms(1), Input::Packet(packet(9, Kind::Open, 60), 9));
+    assert_eq!(sent(&mut steerer), [(Channel::Fat, 9)]);
+    steerer.allow(ms(2), Channel::Fast, Use::Primary);
+    steerer.handle_input(ms(3), Input::Packet(packet(10, Kind::Open, 60), 10));
+    assert_eq!(sent(&mut steerer), [(Channel::Fast, 10)]);
 }
 
 #[test]

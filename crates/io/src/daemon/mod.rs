@@ -179,7 +179,7 @@ impl Daemon {
         let clock = Clock::new();
         let path = place.socket();
         // Gone with this process, whatever ends it: no journal need name it.
-        let open = |(config, role): &(_, _)| Tunnel::open(config, *role, clock);
+        let open = |(config, role): &(_, _)| Tunnel::open(config, *role, clock, &place.state);
         let steering = settings.steering.as_ref().map(open).transpose()?;
         let measuring = settings.measuring.as_ref().map(Measuring::open).transpose()?;
         let mut door =

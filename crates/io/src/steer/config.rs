@@ -8,6 +8,8 @@
 //! FastInterface = wwan0
 //! FatRate = 300mbit                  # what a channel carries; the fast one's must be known
 //! FastRate = 2mbit
+//! FastUse = secondary                # primary, secondary, backup, never
+//! FastCap = 2gb/30d                  # bytes in a period, both directions together
 //!
 //! [Peer]
 //! PublicKey = …
@@ -20,7 +22,8 @@
 //! line: a word that is misspelt must not be a rule that is not kept.
 
 use super::keys::{PublicKey, SecretKey};
-use headstart_core::steer::policy;
+use headstart_core::steer::{Use, policy};
+use headstart_core::time::Duration;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -113,6 +116,10 @@ pub struct Way {
     pub endpoint: Option<SocketAddr>,
     /// Bits a second, each way.
     pub rate: u64,
+    /// What it may be used for.
+    pub uses: Use,
+    /// Bytes that it may carry in a period.
+    pub cap: Option<(u64, Duration)>,
 }
 
 /// A tunnel, as its file says.
@@ -128,6 +135,8 @@ pub struct Config {
     pub name: String,
     /// The policy.
     pub policy: &'static policy::Entry,
+    /// Small segments of thin streams inside carry those before them again (core::realtime::bundle).
+    pub bundle: bool,
     /// The fat channel and the fast one.
     pub ways: [Way; 2],
     /// The other end's key.
@@ -167,6 +176,22 @@ fn rate(text: &str) -> Option<u64> {
     (1_000.0..=1e12).contains(&bits).then_some(bits as u64)
 }
 
+/// Bytes in a period: `2gb/30d`, `500mb/24h`.
+fn cap(text: &str) -> Option<(u64, Duration)> {
+    let text = text.to_ascii_lowercase();
+    let (bytes, period) = text.split_once('/')?;
+    let measure = |text: &str, units: &[(&str, f64)]| {
+        let (number, factor) =
+            units.iter().find_map(|(unit, factor)| Some((text.trim().strip_suffix(unit)?, factor)))?;
+        Some(number.trim().parse::<f64>().ok()? * factor)
+    };
+    let bytes = measure(bytes, &[("kb", 1e3), ("mb", 1e6), ("gb", 1e9), ("tb", 1e12)])?;
+    let seconds = measure(period, &[("h", 3_600.0), ("d", 86_400.0)])?;
+    // A year is long enough; less than a minute is a rate.
+    let fits = (1_000.0..=1e18).contains(&bytes) && (60.0..=366.0 * 86_400.0).contains(&seconds);
+    fits.then(|| (bytes as u64, Duration::from_secs(seconds as u64)))
+}
+
 impl FromStr for Config {
     type Err = ConfigError;
 
@@ -175,6 +200,7 @@ impl FromStr for Config {
         let (mut addresses, mut allowed) = (Vec::new(), Vec::new());
         let mut ways = [Way { rate: FAT_RATE, ..Way::default() }, Way::default()];
         let mut chosen = policy::DEFAULT;
+        let mut bundle = false;
         let mut section = String::new();
         for (n, line) in text.lines().enumerate() {
             let fail = |what: String| ConfigError::Line { line: n + 1, what };
@@ -216,6 +242,13 @@ impl FromStr for Config {
                         })?;
                 }
                 ("interface", "name", _) => name = value.to_owned(),
+                ("interface", "bundle", _) => {
+                    bundle = match value.to_ascii_lowercase().as_str() {
+                        "yes" => true,
+                        "no" => false,
+                        _ => return Err(no("answer: Bundle is yes or no")),
+                    };
+                }
                 ("interface", "policy", _) => {
                     let entry = policy::find(value).map_err(|e| fail(e.to_string()))?;
                     if (entry.new)().object(&policy::Object { bytes: None, urgency: 7 }).is_some() {
@@ -232,6 +265,13 @@ impl FromStr for Config {
                 ("interface", _, Some((n, "listen"))) => ways[n].listen = value.parse().map_err(|_| no("port"))?,
                 ("interface", _, Some((n, "rate"))) => {
                     ways[n].rate = rate(value).ok_or_else(|| no("rate, as 300mbit and 500kbit are"))?;
+                }
+                ("interface", _, Some((n, "use"))) => {
+                    ways[n].uses = Use::find(&value.to_ascii_lowercase())
+                        .ok_or_else(|| no("use of a channel: primary, secondary, backup and never are"))?;
+                }
+                ("interface", _, Some((n, "cap"))) => {
+                    ways[n].cap = Some(cap(value).ok_or_else(|| no("cap, as 2gb/30d and 500mb/24h are"))?);
                 }
                 ("peer", "publickey", _) => peer = Some(value.parse().map_err(|e| fail(format!("PublicKey: {e}")))?),
                 ("peer", "presharedkey", _) => {
@@ -258,6 +298,7 @@ impl FromStr for Config {
             allowed,
             mtu,
             name,
+            bundle,
             ways,
             policy: policy::find(chosen).map_err(|e| ConfigError::Senseless(e.to_string()))?,
         };
@@ -276,6 +317,9 @@ impl Config {
         }
         if self.ways[1].rate == 0 {
             return Err(ConfigError::Missing("FastRate in [Interface]: what the fast channel carries, as 2mbit"));
+        }
+        if self.ways.iter().all(|way| way.uses == Use::Never) {
+            return Err(ConfigError::Senseless("FatUse and FastUse are both never: nothing could be sent".into()));
         }
         let names = [("Fat", &self.ways[0]), ("Fast", &self.ways[1])];
         for (name, way) in names {
@@ -357,6 +401,15 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_channel_has_a_use_and_a_cap() {
+        let text = file(false).replace("2mbit", "2mbit\nFastUse = Backup\nFatCap = 1.5 GB / 12h\nFastCap=20mb/30d");
+        let [fat, fast] = text.parse::<Config>().unwrap().ways;
+        assert_eq!((fat.uses, fast.uses), (Use::Primary, Use::Backup));
+        assert_eq!(fat.cap, Some((1_500_000_000, Duration::from_secs(43_200))));
+        assert_eq!(fast.cap, Some((20_000_000, Duration::from_secs(30 * 86_400))));
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_its_line() {
         let told = |from: &str, to: &str| file(false).replace(from, to).parse::<Config>().unwrap_err().to_string();
         assert_eq!(told("FastRate = 2mbit", "FastRat = 2mbit"), "line 5: there is no \"FastRat\" in [interface]");
@@ -375,12 +428,18 @@ pub(super) mod tests {
         assert!(told("FastRate = 2mbit", "FastRate = 2mbit\nMTU = 100").contains("from 1280 to 8900"));
         assert!(told("FastRate = 2mbit", "FastRate = 2mbit\nPolicy = obj-priority").contains("by objects"));
         assert!(told("FastEndpoint = 192.0.2.1:7001", "").contains("neither FastEndpoint nor FastListen"));
+        assert!(told("2mbit", "2mbit\nFatUse = never\nFastUse = never").contains("nothing could be sent"));
+        assert!(told("2mbit", "2mbit\nBundle = maybe").contains("yes or no"));
+        assert!(told("2mbit", "2mbit\nFastUse = always").contains("primary, secondary, backup and never"));
+        for wrong in ["2gb", "2gb/0d", "2gb/30m", "gb/30d", "-1gb/30d", "nangb/30d", "2/30d"] {
+            assert!(told("2mbit", &format!("2mbit\nFastCap = {wrong}")).starts_with("line 6: "), "{wrong}");
+        }
         assert!(told("PrivateKey = ", "PrivateKey = x").contains("headstart steer genkey"));
     }
 
     proptest! {
         #[test]
-        fn any_text_is_a_file_or_an_error(text in "(\\[(Interface|Peer)\\]|(Fat|Fast)?(Rate|Endpoint|Listen|MTU|Address|AllowedIPs) ?= ?[0-9a-f:./]{0,20}|.{0,20}|\n){0,20}") {
+        fn any_text_is_a_file_or_an_error(text in "(\\[(Interface|Peer)\\]|(Fat|Fast)?(Rate|Use|Cap|Endpoint|Listen|MTU|Address|AllowedIPs) ?= ?[0-9a-f:./]{0,20}|.{0,20}|\n){0,20}") {
             let _ = text.parse::<Config>();
         }
     }

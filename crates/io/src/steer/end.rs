@@ -8,11 +8,12 @@
 use super::config::{Config, Prefix};
 use boringtun::noise::{Tunn, TunnResult};
 use headstart_core::machine::Machine;
+use headstart_core::realtime::bundle::{self, Bundler};
 use headstart_core::steer::compress::{CompressError, Compressor, Decompressor, Said};
 use headstart_core::steer::frame::{Content, EPOCHS, HEADER, Header};
 use headstart_core::steer::{
-    Arrived, Channel, ChannelSettings, Facts, FlowKey, Held, Input, Output, ProbeSettings, Resequencer, Settings,
-    Steerer, Tally,
+    Arrived, Cap, Channel, ChannelSettings, Facts, FlowKey, Held, Input, Output, ProbeSettings, Resequencer, Settings,
+    Steerer, Tally, Use,
 };
 use headstart_core::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,13 @@ const TICK: Duration = Duration::from_millis(250);
 const IDLE_TICK: Duration = Duration::from_secs(1);
 /// IPv4 packets are full at the MTU less the difference to IPv6's headers.
 const BETWEEN_FAMILIES: usize = 20;
+
+/// Buffers that are kept to be used again, and how long one of them is at most: packets, not what was joined of them.
+const MOST_SPARE: usize = 256;
+const LONGEST_SPARE: usize = 16_384;
+
+/// A bundled packet is made no longer than this, in bytes: every host must be able to receive it (RFC 791, section 3.1).
+const LONGEST_BUNDLE: usize = 576;
 
 /// Which end it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,15 +89,24 @@ pub struct End {
     peers: [Option<SocketAddr>; 2],
     steerer: Steerer<Vec<u8>>,
     resequencer: Resequencer<Vec<u8>>,
+    /// Of what enters here, if thin streams are bundled.
+    bundler: Option<Bundler>,
     compressor: Compressor,
     decompressor: Decompressor,
     keys: (u64, u64),
     epoch: u8,
+    caps: [Option<Cap>; 2],
+    /// What each cap allowed when the steerer was told last.
+    told: [Use; 2],
+    /// Packets that have come over each channel since the other end began.
+    come: [u64; 2],
     /// The other end's epoch, once it is known.
     theirs: Option<u8>,
     next_tick: Instant,
     used: Instant,
     acts: VecDeque<Act>,
+    /// Buffers of packets and datagrams that have left.
+    spare: Vec<Vec<u8>>,
     refused: Refused,
     frame: Vec<u8>,
     body: Vec<u8>,
@@ -107,6 +124,14 @@ fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
+/// A copy of `bytes` in a buffer that was used before, if there is one.
+fn copied(spare: &mut Vec<Vec<u8>>, bytes: &[u8]) -> Vec<u8> {
+    let mut buffer = spare.pop().unwrap_or_default();
+    buffer.clear();
+    buffer.extend_from_slice(bytes);
+    buffer
+}
+
 impl End {
     /// An end that has not spoken yet. `random` is for keys of tables, session numbers and the epoch; it must differ each time.
     pub fn new(config: &Config, role: Role, random: [u64; 3]) -> Self {
@@ -116,8 +141,10 @@ impl End {
             ChannelSettings {
                 rate: way.rate,
                 delay: FIRST_DELAYS[channel.index()],
+                loss: None,
                 overhead: OUTER[usize::from(v6)] + WIREGUARD + HEADER,
                 compresses: channel == Channel::Fast,
+                uses: way.uses,
             }
         });
         let mtu = usize::from(config.mtu);
@@ -142,14 +169,19 @@ impl End {
             peers: [0, 1].map(|n| config.ways[n].endpoint),
             resequencer: Resequencer::new(steerer.hold()),
             steerer,
+            bundler: config.bundle.then(Bundler::new),
             compressor: Compressor::default(),
             decompressor: Decompressor::default(),
             keys: (random[0], random[1]),
             epoch: (random[2] >> 32) as u8 % EPOCHS,
+            caps: [0, 1].map(|n| config.ways[n].cap.map(|(limit, period)| Cap::new(Instant::ZERO, limit, period))),
+            told: [Use::Primary; 2],
+            come: [0; 2],
             theirs: None,
             next_tick: Instant::ZERO,
             used: Instant::ZERO,
             acts: VecDeque::new(),
+            spare: Vec::new(),
             refused: Refused::default(),
             frame: Vec::new(),
             body: Vec::new(),
@@ -166,6 +198,7 @@ impl End {
 
     fn handshake(&mut self, channel: Channel) {
         if self.role == Role::Host
+            && self.steerer.uses(channel) != Use::Never
             && let TunnResult::WriteToNetwork(datagram) =
                 self.sessions[channel.index()].format_handshake_initiation(&mut self.room, false)
             && let Some(to) = self.peers[channel.index()]
@@ -176,7 +209,56 @@ impl End {
 
     /// The next thing to do.
     pub fn poll(&mut self) -> Option<Act> {
-        self.acts.pop_front()
+        let act = self.acts.pop_front()?;
+        if let Act::Send(channel, to, datagram) = &act {
+            self.carried(*channel, *to, datagram.len());
+        }
+        Some(act)
+    }
+
+    /// A buffer of an [`Act`] that was done, to be used again: a tunnel in its stride allocates nothing a packet.
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < MOST_SPARE && (1..=LONGEST_SPARE).contains(&buffer.capacity()) {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// A channel has carried a datagram, to `other` or from it.
+    fn carried(&mut self, channel: Channel, other: SocketAddr, bytes: usize) {
+        if let Some(cap) = &mut self.caps[channel.index()] {
+            cap.add((bytes + OUTER[usize::from(other.is_ipv6())]) as u64);
+        }
+    }
+
+    /// Has the steerer know what caps allow by now.
+    fn mind_caps(&mut self, now: Instant) {
+        for channel in Channel::ALL {
+            let n = channel.index();
+            let Some(cap) = &mut self.caps[n] else { continue };
+            cap.pass(now);
+            let allows = cap.allows();
+            if std::mem::replace(&mut self.told[n], allows) != allows {
+                self.steerer.allow(now, channel, allows);
+            }
+        }
+    }
+
+    /// The cap of a channel, if it has one.
+    pub fn cap(&self, channel: Channel) -> Option<&Cap> {
+        self.caps[channel.index()].as_ref()
+    }
+
+    /// The period of a channel's cap began so long before `now`, and so much was used in it by another run.
+    pub fn resume_cap(&mut self, now: Instant, channel: Channel, used: u64, since: Duration) {
+        if let Some(cap) = &mut self.caps[channel.index()] {
+            *cap = Cap::resume(now, cap.limit(), cap.period(), used, since);
+        }
+        self.mind_caps(now);
+    }
+
+    /// What a channel may be used for by now.
+    pub fn uses(&self, channel: Channel) -> Use {
+        self.steerer.uses(channel)
     }
 
     /// What was refused.
@@ -204,6 +286,11 @@ impl End {
         self.steerer.round_trip(channel)
     }
 
+    /// The share of packets to the other end that a channel loses, 0 to 1.
+    pub fn loss(&self, channel: Channel) -> f64 {
+        self.steerer.loss(channel)
+    }
+
     /// Where the other end of a channel is.
     pub fn peer(&self, channel: Channel) -> Option<SocketAddr> {
         self.peers[channel.index()]
@@ -215,23 +302,35 @@ impl End {
 
     /// A packet from the interface.
     pub fn packet(&mut self, now: Instant, packet: &[u8]) {
-        let facts = Facts::parse(packet, self.keys).filter(|facts| facts.len <= self.mtu);
-        let (Some(facts), Some((_, to))) = (facts, addresses(packet)) else {
+        let mut packet = copied(&mut self.spare, packet);
+        if let Some(bundler) = &mut self.bundler {
+            bundler.outgoing(now, &mut packet, LONGEST_BUNDLE);
+        }
+        let facts = Facts::parse(&packet, self.keys).filter(|facts| facts.len <= self.mtu);
+        let (Some(facts), Some((_, to))) = (facts, addresses(&packet)) else {
             self.refused.packets += 1;
-            return;
+            return self.recycle(packet);
         };
         if !self.allowed.iter().any(|prefix| prefix.contains(to)) {
             self.refused.destinations += 1;
-            return;
+            return self.recycle(packet);
         }
         self.used = now;
-        self.steerer.handle_input(now, Input::Packet(facts, packet.to_vec()));
+        self.mind_caps(now);
+        self.steerer.handle_input(now, Input::Packet(facts, packet));
         self.carry_out();
+    }
+
+    /// What was bundled of what entered here; none if nothing is to be.
+    pub fn bundled(&self) -> Option<bundle::Tally> {
+        self.bundler.as_ref().map(Bundler::tally)
     }
 
     /// A datagram from a channel.
     pub fn datagram(&mut self, now: Instant, channel: Channel, from: SocketAddr, datagram: &[u8]) {
         let n = channel.index();
+        self.carried(channel, from, datagram.len());
+        self.mind_caps(now);
         let mut room = std::mem::take(&mut self.room);
         if room.len() < datagram.len() {
             room.resize(datagram.len(), 0);
@@ -247,10 +346,12 @@ impl End {
                 if answer.first() != Some(&COOKIE) {
                     self.peers[n] = Some(from);
                 }
-                self.acts.push_back(Act::Send(channel, from, answer.to_vec()));
+                let answer = copied(&mut self.spare, answer);
+                self.acts.push_back(Act::Send(channel, from, answer));
                 // What waited for the session.
                 while let TunnResult::WriteToNetwork(waited) = self.sessions[n].decapsulate(None, &[], &mut room) {
-                    self.acts.push_back(Act::Send(channel, from, waited.to_vec()));
+                    let waited = copied(&mut self.spare, waited);
+                    self.acts.push_back(Act::Send(channel, from, waited));
                 }
             }
             TunnResult::Done => self.peers[n] = Some(from),
@@ -269,60 +370,80 @@ impl End {
         if self.theirs.replace(header.epoch).is_some_and(|known| known != header.epoch) {
             // The other end has begun anew.
             self.resequencer.reset();
+            self.come = [0; 2];
             self.decompressor = Decompressor::default();
         }
-        let mut packet = Vec::new();
-        let made = match header.content {
+        self.come[channel.index()] += u64::from(header.content.is_packet());
+        match header.content {
             Content::Probe => {
-                self.say(Header { content: Content::Echo, epoch: self.epoch, ..header }, &[]);
-                return;
+                let after = Some(self.come[channel.index()] as u16);
+                self.say(Header { content: Content::Echo, epoch: self.epoch, after, ..header }, &[]);
             }
             Content::Echo => {
-                self.steerer.handle_input(now, Input::Echo { channel, number: header.number });
+                self.steerer.handle_input(now, Input::Echo { channel, number: header.number, come: header.after });
                 self.resequencer.set_hold(self.steerer.hold());
-                return;
             }
-            Content::Forget => {
-                self.compressor.forget(header.number as u8);
-                return;
+            Content::Forget => self.compressor.forget(header.number as u8),
+            Content::Whole | Content::Context | Content::Compressed => {
+                let mut packet = copied(&mut self.spare, &[]);
+                let made = match header.content {
+                    Content::Context => self.decompressor.context(said, &mut packet),
+                    Content::Compressed => self.decompressor.decompress(said, &mut packet),
+                    _ => {
+                        packet.extend_from_slice(said);
+                        Ok(())
+                    }
+                };
+                if made.is_ok_and(|()| self.admits(now, &packet)) {
+                    let Header { number, after, .. } = header;
+                    self.resequencer.handle_input(now, Arrived { channel, number, after, packet });
+                    return;
+                }
+                self.recycle(packet);
+                match made {
+                    Err(CompressError::UnknownContext(id)) => {
+                        self.refused.contexts += 1;
+                        let number = u16::from(id);
+                        self.say(
+                            Header { content: Content::Forget, channel, epoch: self.epoch, number, after: None },
+                            &[],
+                        );
+                    }
+                    Err(_) => self.refused.frames += 1,
+                    Ok(()) => {}
+                }
             }
-            Content::Whole => {
-                packet.extend_from_slice(said);
-                Ok(())
-            }
-            Content::Context => self.decompressor.context(said, &mut packet),
-            Content::Compressed => self.decompressor.decompress(said, &mut packet),
-        };
-        if let Err(why) = made {
-            if let CompressError::UnknownContext(id) = why {
-                self.refused.contexts += 1;
-                let number = u16::from(id);
-                self.say(Header { content: Content::Forget, channel, epoch: self.epoch, number, after: None }, &[]);
-            } else {
-                self.refused.frames += 1;
-            }
-            return;
         }
-        let facts = Facts::parse(&packet, self.keys).filter(|facts| facts.len <= self.mtu);
-        let (Some(facts), Some((from, _))) = (facts, addresses(&packet)) else {
+    }
+
+    /// Whether the peer may say this; it is counted if not.
+    fn admits(&mut self, now: Instant, packet: &[u8]) -> bool {
+        let facts = Facts::parse(packet, self.keys).filter(|facts| facts.len <= self.mtu);
+        let (Some(facts), Some((from, _))) = (facts, addresses(packet)) else {
             self.refused.packets += 1;
-            return;
+            return false;
         };
         // A peer speaks for what is behind it, and never for us.
         let theirs = self.allowed.iter().any(|prefix| prefix.contains(from));
         if !theirs || self.own.iter().any(|prefix| prefix.address == from) {
             self.refused.sources += 1;
-            return;
+            return false;
         }
         self.used = now;
+        if let Some(bundler) = &mut self.bundler {
+            bundler.incoming(now, packet);
+        }
         self.steerer.handle_input(now, Input::Seen(facts));
-        let Header { number, after, .. } = header;
-        self.resequencer.handle_input(now, Arrived { channel, number, after, packet });
+        true
     }
 
     /// Sends a frame over its channel.
     fn say(&mut self, header: Header, body: &[u8]) {
         let n = header.channel.index();
+        // Not even an answer: so the other end sees that the channel is not to be used.
+        if self.steerer.uses(header.channel) == Use::Never {
+            return;
+        }
         let Some(to) = self.peers[n] else {
             self.refused.nowhere += 1;
             return;
@@ -336,7 +457,8 @@ impl End {
             self.room.resize(most.max(LEAST_ROOM), 0);
         }
         if let TunnResult::WriteToNetwork(datagram) = self.sessions[n].encapsulate(&self.frame, &mut self.room) {
-            self.acts.push_back(Act::Send(header.channel, to, datagram.to_vec()));
+            let datagram = copied(&mut self.spare, datagram);
+            self.acts.push_back(Act::Send(header.channel, to, datagram));
         }
     }
 
@@ -350,6 +472,7 @@ impl End {
                     let after = order.after.map(|after| after as u16);
                     self.say(Header { content, channel, epoch: self.epoch, number: order.number as u16, after }, &body);
                     self.body = body;
+                    self.recycle(packet);
                 }
                 // Without a session there is nothing to probe; a host tries for one instead.
                 Output::Probe { channel, .. } if !self.is_open(channel) => self.handshake(channel),
@@ -360,7 +483,7 @@ impl End {
                     }
                     self.say(Header { content: Content::Probe, channel, epoch: self.epoch, number, after: None }, &[]);
                 }
-                Output::Drop(_) => {}
+                Output::Drop(packet) => self.recycle(packet),
             }
         }
         while let Some(packet) = self.resequencer.poll_output() {
@@ -384,11 +507,13 @@ impl End {
     /// Time has passed.
     pub fn timeout(&mut self, now: Instant) {
         if self.next_tick <= now {
+            self.mind_caps(now);
             let quiet = now.since(self.used) > Duration::from_secs(15) && Channel::ALL.iter().all(|c| self.is_open(*c));
             self.next_tick = now + if quiet { IDLE_TICK } else { TICK };
             for channel in Channel::ALL {
                 let n = channel.index();
                 if let TunnResult::WriteToNetwork(datagram) = self.sessions[n].update_timers(&mut self.room)
+                    && self.steerer.uses(channel) != Use::Never
                     && let Some(to) = self.peers[n]
                 {
                     self.acts.push_back(Act::Send(channel, to, datagram.to_vec()));

@@ -34,6 +34,8 @@ pub struct Gather {
     /// The kernel, or the interface behind it, takes no trains on this channel.
     singly: [bool; 2],
     joins: Vec<Join>,
+    /// Buffers of what was handed over.
+    left: Vec<Vec<u8>>,
 }
 
 impl Gather {
@@ -79,13 +81,13 @@ impl Gather {
         bytes.clear();
     }
 
-    /// A packet is to be handed to the kernel.
-    pub fn deliver(&mut self, tun: &Tun, packet: Vec<u8>) {
+    /// A packet is to be handed to the kernel. A buffer comes back to be used again, if there is one.
+    pub fn deliver(&mut self, tun: &Tun, packet: Vec<u8>) -> Option<Vec<u8>> {
         for n in 0..self.joins.len() {
             match self.joins[n].join(&packet) {
-                Next::Joined => return,
+                Next::Joined => return Some(packet),
                 Next::Apart => {
-                    hand_over(tun, self.joins.remove(n));
+                    self.left.push(hand_over(tun, self.joins.remove(n)));
                     break;
                 }
                 Next::Other => {}
@@ -94,12 +96,14 @@ impl Gather {
         match Join::begin(packet) {
             Ok(begun) => {
                 if self.joins.len() >= MOST_FLOWS {
-                    hand_over(tun, self.joins.remove(0));
+                    self.left.push(hand_over(tun, self.joins.remove(0)));
                 }
                 self.joins.push(begun);
+                self.left.pop()
             }
             Err(packet) => {
                 let _ = tun.write(&Offload::default(), &packet);
+                Some(packet)
             }
         }
     }
@@ -109,12 +113,13 @@ impl Gather {
         for channel in Channel::ALL {
             self.depart(sockets, channel);
         }
-        self.joins.drain(..).for_each(|join| hand_over(tun, join));
+        self.left.extend(self.joins.drain(..).map(|join| hand_over(tun, join)));
+        self.left.truncate(MOST_FLOWS);
     }
 }
 
 /// Hands what was joined to the kernel; what it has no room for is lost.
-fn hand_over(tun: &Tun, join: Join) {
+fn hand_over(tun: &Tun, join: Join) -> Vec<u8> {
     let (packet, shape) = join.end();
     let offload = shape.map(|Super { v4, start, headers, size }| Offload {
         checksum: Some(Checksum { start, offset: CHECKSUM as u16 }),
@@ -126,6 +131,7 @@ fn hand_over(tun: &Tun, join: Join) {
         }),
     });
     let _ = tun.write(&offload.unwrap_or_default(), &packet);
+    packet
 }
 
 #[cfg(test)]

@@ -56,6 +56,11 @@ impl PublicKey {
     pub(super) fn key(self) -> x25519::PublicKey {
         x25519::PublicKey::from(self.0)
     }
+
+    /// Its first eight bytes, as a part of a file's name.
+    pub(super) fn mark(self) -> String {
+        self.0.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 impl FromStr for SecretKey {

@@ -11,8 +11,9 @@ mod end;
 mod gather;
 pub mod keys;
 mod tunnel;
+mod usage;
 
 pub use config::Config;
 pub use end::{Act, End, Refused, Role};
 pub use gather::Gather;
-pub use tunnel::{ChannelStatus, ReasonStatus, Status, Tunnel, TunnelError};
+pub use tunnel::{CapStatus, ChannelStatus, ReasonStatus, Status, Tunnel, TunnelError};

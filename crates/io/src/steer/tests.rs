@@ -172,6 +172,81 @@ fn a_wrong_key_gets_no_session_and_no_answer() {
     assert!(pair.seen.iter().all(|(end, ..)| *end == 0));
 }
 
+#[test]
+fn a_cap_is_counted_both_ways_and_at_it_nothing_more_goes_over_its_channel() {
+    let capped = file(false).replace("2mbit", "2mbit\nPolicy = single-fast\nFastCap = 3kb/24h");
+    let mut pair = Pair::of(&capped, &file(true)).open();
+    let opened = pair.ends[0].cap(Channel::Fast).unwrap().used();
+    assert!(opened > 148 + 92 && pair.ends[0].cap(Channel::Fat).is_none(), "{opened}");
+    let from_host =
+        |pair: &Pair| pair.seen.iter().filter(|(end, channel, _)| (*end, *channel) == (0, Channel::Fast)).count();
+    for n in 0..200 {
+        pair.send(0, &udp(true, (5_000 + n, 53), 40));
+        pair.pass(Duration::from_millis(1));
+        if pair.ends[0].uses(Channel::Fast) == Use::Never {
+            break;
+        }
+    }
+    let before = from_host(&pair);
+    let used = pair.ends[0].cap(Channel::Fast).unwrap().used();
+    assert!(pair.ends[0].uses(Channel::Fast) == Use::Never && (3_000..3_400).contains(&used), "{used}");
+    // The gateway has no cap: what it sends is its own, and the host answers nothing.
+    for n in 0..20 {
+        pair.send(0, &udp(true, (6_000 + n, 53), 40));
+        pair.pass(Duration::from_millis(5));
+    }
+    assert!((0..20).all(|n| pair.delivered[1].contains(&udp(true, (6_000 + n, 53), 40))));
+    assert_eq!(from_host(&pair), before);
+    assert!(pair.ends[0].tally().packets(Channel::Fat) >= 20);
+    // Another run goes on with it, and a new period begins anew.
+    let now = pair.clock.now();
+    pair.ends[0].resume_cap(now, Channel::Fast, 2_800, Duration::from_secs(80_000));
+    assert_eq!(pair.ends[0].uses(Channel::Fast), Use::Secondary);
+    pair.ends[0].resume_cap(now, Channel::Fast, 9_000, Duration::from_secs(90_000));
+    assert_eq!(pair.ends[0].uses(Channel::Fast), Use::Primary);
+}
+
+/// Five bytes of a TCP stream of the host.
+fn thin(seq: u32, text: &[u8; 5]) -> Vec<u8> {
+    let mut p = vec![0x45, 0, 0, 45, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 77, 0, 2, 10, 77, 0, 1];
+    p.extend_from_slice(&[0x9c, 0x40, 0x1f, 0x90]);
+    p.extend_from_slice(&seq.to_be_bytes());
+    p.extend_from_slice(&[0, 0, 0, 1, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+    p.extend_from_slice(text);
+    p
+}
+
+#[test]
+fn a_thin_stream_that_is_bundled_loses_nothing_by_a_lost_packet_and_is_left_alone_else() {
+    for bundle in [true, false] {
+        let host = file(false).replace("2mbit", if bundle { "2mbit\nBundle = yes" } else { "2mbit\nBundle = no" });
+        let mut pair = Pair::of(&host, &file(true)).open();
+        pair.send(0, &thin(100, b"first"));
+        pair.cut = [true; 2];
+        pair.send(0, &thin(105, b"again"));
+        pair.cut = [false; 2];
+        pair.send(0, &thin(110, b"later"));
+        pair.pass(Duration::from_millis(400));
+        let last = pair.delivered[1].iter().max_by_key(|packet| packet.len()).unwrap();
+        let (seq, said) = (&last[24..28], &last[40..]);
+        if bundle {
+            assert_eq!((seq, said), (&100u32.to_be_bytes()[..], &b"firstagainlater"[..]));
+        } else {
+            assert_eq!(said.len(), 5);
+        }
+        assert_eq!(pair.ends[0].bundled().map(|tally| tally.bundled), bundle.then_some(2));
+    }
+}
+
+#[test]
+fn a_channel_that_is_never_to_be_used_is_not_even_opened() {
+    let host = file(false).replace("2mbit", "2mbit\nFatUse = never");
+    let mut pair = Pair::of(&host, &file(true)).open();
+    pair.send(0, &udp(true, (5_000, 9), 1_300));
+    pair.pass(Duration::from_millis(60));
+    assert_eq!((pair.delivered[1].len(), pair.sent[Channel::Fat.index()]), (1, 0));
+}
+
 fn headstart_keys() -> String {
     super::super::keys::SecretKey::generate().unwrap().reveal()
 }

@@ -7,6 +7,7 @@
 use super::config::{Config, Prefix, Way};
 use super::end::{Act, End, Refused, Role};
 use super::gather::Gather;
+use super::usage;
 use crate::clock::Clock;
 use crate::poll::{Interest, Poll};
 use crate::sys::netlink::{Netlink, NetlinkError, Via};
@@ -15,11 +16,12 @@ use crate::sys::socket_option::bind_to_device;
 use crate::sys::train;
 use crate::sys::tun::{self, Tun, TunError};
 use headstart_core::steer::Channel;
-use headstart_core::time::Instant;
+use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::ip::segments::{self, Cut};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
 
 /// Trains or super-packets that are dealt with before somebody else is listened to; each is up to 64 packets.
 const BATCH: usize = 32;
@@ -27,6 +29,8 @@ const BATCH: usize = 32;
 const QUEUE: i32 = 1_000;
 /// Numbers that are tried for an interface's name.
 const MOST_NUMBERS: usize = 1_000;
+/// What caps have counted is written so often.
+const WRITTEN: Duration = Duration::from_secs(60);
 /// Reasons that a status tells.
 const MOST_REASONS: usize = 24;
 
@@ -73,13 +77,30 @@ impl TunnelError {
     }
 }
 
+/// How far a cap is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CapStatus {
+    /// Bytes that the channel may carry in a period.
+    pub limit: u64,
+    /// Bytes that it has carried in this one.
+    pub used: u64,
+    /// Seconds until the next one.
+    pub left_s: u64,
+}
+
 /// How one channel is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChannelStatus {
     /// `fat` or `fast`.
     pub channel: String,
+    /// What it may be used for by now: `primary`, `secondary`, `backup` or `never`.
+    pub uses: String,
+    /// Its cap, if it has one.
+    pub cap: Option<CapStatus>,
     /// Its session is there and its probes come back.
     pub alive: bool,
+    /// The share of packets to the other end that it loses, in percent.
+    pub loss: f64,
     /// The other end, if it is known.
     pub peer: Option<String>,
     /// The smoothed round trip, in milliseconds.
@@ -120,6 +141,8 @@ pub struct Status {
     pub replaced: u64,
     /// Packets that were held to keep order, and those let go because time was up.
     pub held: [u64; 2],
+    /// Packets of thin streams that carried others again; none if that is off.
+    pub bundled: Option<u64>,
     /// What was refused.
     pub refused: Refused,
 }
@@ -137,6 +160,8 @@ pub struct Tunnel {
     clock: Clock,
     buffer: Vec<u8>,
     segment: Vec<u8>,
+    /// Where what caps have counted is kept, and when it was written last.
+    usage: Option<(PathBuf, Instant)>,
 }
 
 impl std::fmt::Debug for Tunnel {
@@ -182,8 +207,9 @@ fn socket(channel: Channel, way: &Way) -> Result<UdpSocket, TunnelError> {
 }
 
 impl Tunnel {
-    /// Makes the interface with its addresses and routes, and the sockets, in the calling thread's namespace.
-    pub fn open(config: &Config, role: Role, clock: Clock) -> Result<Self, TunnelError> {
+    /// Makes the interface with its addresses and routes, and the sockets, in the calling thread's namespace. What caps have
+    /// counted is kept in `folder`.
+    pub fn open(config: &Config, role: Role, clock: Clock, folder: &Path) -> Result<Self, TunnelError> {
         let sockets = [socket(Channel::Fat, &config.ways[0])?, socket(Channel::Fast, &config.ways[1])?];
         let mut netlink = Netlink::open()?;
         let name = free_name(&config.name, &mut netlink)?;
@@ -203,6 +229,14 @@ impl Tunnel {
             }
         }
         let mut end = End::new(config, role, random().map_err(TunnelError::Random)?);
+        let capped = config.ways.iter().any(|way| way.cap.is_some());
+        let usage = capped.then(|| (folder.join(format!("steer-caps-{}", config.key.public().mark())), clock.now()));
+        if let Some((file, now)) = &usage {
+            for (channel, used) in Channel::ALL.into_iter().zip(usage::read(file)) {
+                let (bytes, since) = used.unwrap_or_default();
+                end.resume_cap(*now, channel, bytes, since);
+            }
+        }
         end.open();
         let mut tunnel = Self {
             end,
@@ -215,6 +249,7 @@ impl Tunnel {
             clock,
             buffer: Vec::with_capacity(tun::ROOM.max(train::ROOM)),
             segment: Vec::new(),
+            usage,
         };
         tunnel.carry_out();
         tunnel.gather.flush(&tunnel.sockets, &tunnel.tun);
@@ -292,6 +327,22 @@ impl Tunnel {
             self.end.timeout(now);
             self.carry_out();
             self.gather.flush(&self.sockets, &self.tun);
+            if self.usage.as_ref().is_some_and(|(_, written)| now.since(*written) >= WRITTEN) {
+                self.write_usage();
+            }
+        }
+    }
+
+    /// Writes what caps have counted; a disk that is full is no reason to steer no more.
+    fn write_usage(&mut self) {
+        let now = self.clock.now();
+        if let Some((file, written)) = &mut self.usage {
+            let used = Channel::ALL.map(|channel| {
+                let cap = self.end.cap(channel)?;
+                Some((cap.used(), cap.period().saturating_sub(cap.left(now))))
+            });
+            let _ = usage::write(file, used);
+            *written = now;
         }
     }
 
@@ -306,8 +357,13 @@ impl Tunnel {
                 Act::Send(channel, to, datagram) => {
                     let to = if self.v6[channel.index()] { mapped(to) } else { to };
                     self.gather.send(&self.sockets, channel, to, &datagram);
+                    self.end.recycle(datagram);
                 }
-                Act::Deliver(packet) => self.gather.deliver(&self.tun, packet),
+                Act::Deliver(packet) => {
+                    if let Some(buffer) = self.gather.deliver(&self.tun, packet) {
+                        self.end.recycle(buffer);
+                    }
+                }
             }
         }
     }
@@ -318,6 +374,13 @@ impl Tunnel {
         let all: u64 = Channel::ALL.iter().map(|c| tally.bytes(*c)).sum();
         let channel = |channel: Channel| ChannelStatus {
             channel: channel.name().into(),
+            uses: self.end.uses(channel).name().into(),
+            cap: self.end.cap(channel).map(|cap| CapStatus {
+                limit: cap.limit(),
+                used: cap.used(),
+                left_s: cap.left(self.clock.now()).as_secs(),
+            }),
+            loss: 100.0 * self.end.loss(channel),
             alive: self.end.is_alive(channel),
             peer: self.end.peer(channel).map(|to| to.to_string()),
             rtt_ms: self.end.round_trip(channel).map(|rtt| rtt.as_secs_f64() * 1e3),
@@ -339,8 +402,15 @@ impl Tunnel {
             reasons: reasons.collect(),
             replaced: tally.replaced,
             held: [held.held, held.impatient],
+            bundled: self.end.bundled().map(|tally| tally.bundled),
             refused: self.end.refused(),
         }
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        self.write_usage();
     }
 }
 

@@ -20,10 +20,12 @@ use std::path::{Path, PathBuf};
 const FORMAT: u64 = 1;
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
-/// Everything that one key seals: habits and networks, and paths (see `super::paths`).
-const STORES: [&str; 2] = ["history", PATHS];
+/// Everything that one key seals: habits and networks, paths (see `super::paths`), and objects (see `super::objects`).
+const STORES: [&str; 3] = ["history", PATHS, OBJECTS];
 /// The store of paths.
 pub const PATHS: &str = "paths";
+/// The store of objects.
+const OBJECTS: &str = "objects";
 const KEY_FILE: &str = "history.key";
 /// Memory that redb may use for pages; what is stored is a few hundred kilobytes.
 const CACHE: usize = 1024 * 1024;
@@ -129,6 +131,11 @@ impl StoreFile {
     /// The store of paths in `folder`; nothing is opened yet.
     pub fn of_paths(folder: PathBuf) -> Self {
         Self { folder, name: PATHS }
+    }
+
+    /// The store of objects in `folder`; nothing is opened yet.
+    pub fn of_objects(folder: PathBuf) -> Self {
+        Self { folder, name: OBJECTS }
     }
 
     /// The path of the store.

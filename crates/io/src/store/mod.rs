@@ -5,6 +5,7 @@
 //! take as long as a disk takes; the supervisor makes them in a thread of their own.
 
 mod file;
+pub mod objects;
 pub mod paths;
 mod place;
 mod record;

@@ -62,6 +62,7 @@ pub const ALL: &[Entry] = &[
     steer::object::ENTRY,
     steer::sweep::ENTRY,
     steer::clicks::ENTRY,
+    steer::calls::ENTRY,
     steer::throughput::ENTRY,
     together::ENTRY,
     device_day::ENTRY,

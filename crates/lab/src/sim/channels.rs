@@ -7,13 +7,13 @@
 
 use super::company::Carried;
 use super::packet::{Body, Packet};
-use crate::world::World;
+use crate::world::Site;
 use headstart_core::machine::Machine;
 use headstart_core::path::Family;
 use headstart_core::steer::policy::Entry;
 use headstart_core::steer::{
     Arrived, Channel, ChannelSettings, Facts, FlowKey, Input, Kind, Order, Output, ProbeSettings, Resequencer,
-    Settings, Steerer, Tally,
+    Settings, Steerer, Tally, Use,
 };
 use headstart_core::time::{Duration, Instant};
 use headstart_link::medium::Way;
@@ -68,7 +68,8 @@ struct Framed {
 enum What {
     Packet(Order, Packet),
     Probe(u16),
-    Echo(u16),
+    /// With the packets that had come.
+    Echo(u16, u16),
 }
 
 impl headstart_link::Packet for Framed {
@@ -83,6 +84,8 @@ pub(super) struct Channels {
     links: [[Link<Framed>; 2]; 2],
     steerers: [Steerer<Packet>; 2],
     resequencers: [Option<Resequencer<Packet>>; 2],
+    /// Packets that have come, by direction, then by channel.
+    come: [[u64; 2]; 2],
     tunnel: bool,
     compresses: [bool; 2],
     bound_addresses: BTreeSet<IpAddr>,
@@ -98,22 +101,25 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    pub fn new(world: &World, steering: &Steering) -> Result<Self, ParseError> {
+    /// Channels to `sites`, of a world with this seed.
+    pub fn new(world_seed: u64, sites: &[Site], steering: &Steering) -> Result<Self, ParseError> {
         let texts = [&steering.fat, &steering.fast];
         let duplexes = [headstart_link::parse(texts[0])?, headstart_link::parse(texts[1])?];
         let of = |way: Way, channel: Channel| match way {
             Way::Up => &duplexes[channel.index()].0,
             Way::Down => &duplexes[channel.index()].1,
         };
-        let seed = |way: Way, channel: Channel| world.seed ^ (0x5eed + 2 * channel.index() as u64 + way.index() as u64);
+        let seed = |way: Way, channel: Channel| world_seed ^ (0x5eed + 2 * channel.index() as u64 + way.index() as u64);
         let links = Way::BOTH.map(|way| Channel::ALL.map(|c| Link::new(of(way, c), seed(way, c))));
         let compresses = [false, steering.tunnel];
         let steerers = Way::BOTH.map(|way| {
             let channels = Channel::ALL.map(|channel| ChannelSettings {
                 rate: rate(of(way, channel)),
                 delay: of(way, channel).least_delay(),
+                loss: Some(loss(of(way, channel))),
                 overhead: if steering.tunnel { TUNNEL } else { 0 },
                 compresses: compresses[channel.index()],
+                uses: Use::Primary,
             });
             Steerer::new(Settings {
                 policy: steering.policy,
@@ -124,7 +130,7 @@ impl Channels {
             })
         });
         let ordered = steering.tunnel || steering.policy.keeps_order;
-        let bound = |(n, site): (usize, &crate::world::Site)| {
+        let bound = |(n, site): (usize, &Site)| {
             let addresses = site.v4.iter().chain(&site.v6).map(|host| host.addr);
             if steering.bound.contains(&n) { addresses.collect() } else { Vec::new() }
         };
@@ -132,9 +138,10 @@ impl Channels {
             links,
             resequencers: [0, 1].map(|i| ordered.then(|| Resequencer::new(steerers[i].hold()))),
             steerers,
+            come: [[0; 2]; 2],
             tunnel: steering.tunnel,
             compresses,
-            bound_addresses: world.sites.iter().enumerate().flat_map(bound).collect(),
+            bound_addresses: sites.iter().enumerate().flat_map(bound).collect(),
             bound_sites: steering.bound.clone(),
             questions: HashMap::new(),
             ready: VecDeque::new(),
@@ -206,7 +213,9 @@ impl Channels {
                 let kind = if segment.data.is_some() { Kind::Data } else { Kind::Ack };
                 (segment.socket, kind, bound(&self.bound_addresses, &segment.peer))
             }
-            Body::Company(Carried::Call { .. }) => (u64::MAX - 1, Kind::Datagram, None),
+            Body::Company(Carried::Datagram { stream, .. }) => {
+                (u64::MAX - 1 - (u64::from(*stream) << 20), Kind::Datagram, None)
+            }
             Body::Company(Carried::Message { connection, segment, .. }) => {
                 let kind = if segment.len > 0 { Kind::Data } else { Kind::Ack };
                 (u64::MAX - 2 - u64::from(*connection), kind, None)
@@ -225,7 +234,7 @@ impl Channels {
                 let highest = segment.acknowledges.and_then(|ranges| ranges[0]).map_or(0, |(_, highest)| highest);
                 facts.ack = Some(highest as u32);
             }
-            Body::Company(Carried::Call { .. }) => facts.payload = super::company::VOICE,
+            Body::Company(Carried::Datagram { bytes, .. }) => facts.payload = *bytes,
             Body::Company(Carried::Message { segment, .. }) => {
                 facts.payload = segment.len;
                 facts.ack = Some(segment.ack as u32);
@@ -302,24 +311,26 @@ impl Channels {
 
     fn arrived(&mut self, at: Instant, way: Way, channel: Channel, what: What) {
         match what {
-            What::Packet(Order { number, after }, packet) => match &mut self.resequencers[way.index()] {
-                None => self.ready.push_back((at, way, packet)),
-                Some(resequencer) => {
-                    let after = after.map(|n| n as u16);
-                    resequencer.handle_input(at, Arrived { channel, number: number as u16, after, packet });
-                    while let Some(packet) = resequencer.poll_output() {
-                        self.ready.push_back((at, way, packet));
-                    }
+            What::Packet(Order { number, after }, packet) => {
+                self.come[way.index()][channel.index()] += 1;
+                let Some(resequencer) = &mut self.resequencers[way.index()] else {
+                    return self.ready.push_back((at, way, packet));
+                };
+                let after = after.map(|n| n as u16);
+                resequencer.handle_input(at, Arrived { channel, number: number as u16, after, packet });
+                while let Some(packet) = resequencer.poll_output() {
+                    self.ready.push_back((at, way, packet));
                 }
-            },
+            }
             What::Probe(number) => {
-                let back = Framed { bytes: PROBE, what: What::Echo(number) };
+                let come = self.come[way.index()][channel.index()] as u16;
+                let back = Framed { bytes: PROBE, what: What::Echo(number, come) };
                 let _ = self.links[1 - way.index()][channel.index()].push(at, back);
             }
             // The steerer of the other direction has asked.
-            What::Echo(number) => {
+            What::Echo(number, come) => {
                 let other = if way == Way::Up { Way::Down } else { Way::Up };
-                self.steerers[other.index()].handle_input(at, Input::Echo { channel, number });
+                self.steerers[other.index()].handle_input(at, Input::Echo { channel, number, come: Some(come) });
                 self.carry_out(at, other);
             }
         }
@@ -332,4 +343,12 @@ fn rate(link: &headstart_link::LinkSpec) -> u64 {
     let start = rate.start(Instant::ZERO);
     let takes = rate.serve(start, 1_000_000).since(start);
     (8e6 / takes.as_secs_f64().max(1e-9)) as u64
+}
+
+/// The share of packets that a direction loses: what becomes of ten thousand, ten milliseconds apart, says it.
+fn loss(link: &headstart_link::LinkSpec) -> f64 {
+    const PACKETS: u64 = 10_000;
+    let (mut loss, mut rng) = (link.loss.build(), fastrand::Rng::with_seed(0));
+    let lost = (0..PACKETS).filter(|n| loss.loses(Instant::from_millis(10 * n), &mut rng)).count();
+    lost as f64 / PACKETS as f64
 }

@@ -13,8 +13,10 @@ use std::collections::VecDeque;
 
 /// Bytes of UDP payload in a packet of a call: 20 ms of G.711 behind RTP's header.
 pub(super) const VOICE: usize = 12 + 160;
+/// The stream of a call among datagrams.
+pub(super) const CALL: u8 = 0;
 /// Between two packets of a call.
-const FRAME: Duration = Duration::from_millis(20);
+pub(super) const FRAME: Duration = Duration::from_millis(20);
 /// Paper 4, section 5.
 const INTERVAL: Duration = Duration::from_millis(30);
 const MESSAGE: usize = 50;
@@ -44,8 +46,8 @@ pub struct Heard {
 /// Something on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Carried {
-    /// A packet of the call.
-    Call { number: usize, up: bool },
+    /// A datagram of `bytes` of payload, number `number` of the stream `stream`.
+    Datagram { stream: u8, number: usize, bytes: usize, up: bool },
     /// A segment of a connection of the messages.
     Message { connection: u16, up: bool, segment: Segment },
 }
@@ -54,7 +56,7 @@ impl Carried {
     /// From the host to the gateway.
     pub fn is_up(&self) -> bool {
         match self {
-            Self::Call { up, .. } | Self::Message { up, .. } => *up,
+            Self::Datagram { up, .. } | Self::Message { up, .. } => *up,
         }
     }
 }
@@ -112,7 +114,8 @@ impl Company {
         if let Some((next, records)) = &mut self.call {
             while *next <= now && *next <= self.until {
                 for (record, up) in records.iter_mut().zip([true, false]) {
-                    self.out.push_back(Carried::Call { number: record.made(now), up });
+                    let number = record.made(now);
+                    self.out.push_back(Carried::Datagram { stream: CALL, number, bytes: VOICE, up });
                 }
                 *next += FRAME;
             }
@@ -125,7 +128,7 @@ impl Company {
     /// Something has reached its end.
     pub fn arrived(&mut self, now: Instant, carried: Carried) {
         match carried {
-            Carried::Call { number, up } => {
+            Carried::Datagram { number, up, .. } => {
                 if let Some((_, records)) = &mut self.call {
                     records[usize::from(!up)].came(number, now);
                 }

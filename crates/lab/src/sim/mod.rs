@@ -8,6 +8,7 @@
 //! session ends: it loads pages. What is not modelled: the time that programs and supervisor compute, and search domains. `netns` measures those.
 
 mod app;
+pub mod calls;
 mod channels;
 mod company;
 mod far_side;

@@ -189,7 +189,7 @@ impl Packet {
     /// What is exchanged beside a page load, over IPv4.
     pub fn company(carried: Carried) -> Self {
         let beyond_ip = match &carried {
-            Carried::Call { .. } => UDP + super::company::VOICE,
+            Carried::Datagram { bytes, .. } => UDP + bytes,
             // Its length is one of IPv4 already.
             Carried::Message { segment, .. } => segment.wire_len() - IPV4,
         };

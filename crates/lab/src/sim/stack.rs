@@ -179,7 +179,7 @@ impl Stack {
 
     /// The same machine behind two channels in the place of the world's link.
     pub fn steered(world: &World, steering: &Steering) -> Result<Self, ParseError> {
-        Ok(Self::over(world, Access::Two(Box::new(Channels::new(world, steering)?))))
+        Ok(Self::over(world, Access::Two(Box::new(Channels::new(world.seed, &world.sites, steering)?))))
     }
 
     fn over(world: &World, access: Access) -> Self {

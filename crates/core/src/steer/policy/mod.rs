@@ -26,7 +26,7 @@ pub struct View<'a> {
     pub now: Instant,
     /// The packet.
     pub packet: &'a Facts,
-    /// Its flow, before it.
+    /// Its flow: turns and bursts with this packet counted, all else as it was before it.
     pub flow: &'a Flow,
     /// How it would fare on either channel, by [`Channel::index`].
     pub outlooks: [Outlook; 2],
@@ -194,12 +194,22 @@ mod tests {
 
     /// What policy `name` says of a packet on channels of 1500 Mbit/s, 30 ms and 2 Mbit/s, 5 ms.
     fn choose(name: &str, uplink: bool, packet: Facts, flow: Flow) -> Channel {
-        let outlook = |wait, micros, delay| Outlook { wait: ms(wait), transmit: Duration::from_micros(micros), delay };
+        choose_at(name, uplink, packet, flow, 15, 0.0)
+    }
+
+    /// The same with a fat channel that is so many milliseconds long one way, and a fast one that loses this share.
+    fn choose_at(name: &str, uplink: bool, packet: Facts, flow: Flow, fat: u64, lost: f64) -> Channel {
+        let outlook = |micros, delay, loss| Outlook {
+            wait: Duration::ZERO,
+            transmit: Duration::from_micros(micros),
+            delay,
+            loss,
+        };
         let view = View {
             now: Instant::from_millis(1000),
             packet: &packet,
             flow: &flow,
-            outlooks: [outlook(0, 8, ms(15)), outlook(0, packet.len as u64 * 4, Duration::from_micros(2500))],
+            outlooks: [outlook(8, ms(fat), 0.0), outlook(packet.len as u64 * 4, Duration::from_micros(2500), lost)],
             price: 1.0,
             uplink,
             full: 1480,
@@ -266,6 +276,33 @@ mod tests {
         let hinted = Facts { hint: Some(Channel::Fast), ..packet(Kind::Data, 1500) };
         assert_eq!(choose("obj-priority", false, hinted, Flow::default()), Channel::Fast);
         assert_eq!(choose("obj-priority", false, packet(Kind::Open, 60), Flow::default()), Channel::Fat);
+    }
+
+    #[test]
+    fn value_hurries_a_handshake_where_the_fat_channel_is_far_and_never_what_is_long() {
+        let tls = |len| Facts { tls: true, ..packet(Kind::Data, len) };
+        let first = Flow { turns: 2, burst: 1428, ..Flow::default() };
+        let far = |packet, flow, lost| choose_at("value", false, packet, flow, 75, lost);
+        // Four kilobytes take 16 ms at 2 Mbit/s: more than 15 ms, and far less than 75.
+        assert_eq!(choose("value", false, tls(1480), first), Channel::Fat);
+        assert_eq!(far(tls(1480), first, 0.0), Channel::Fast);
+        // Half of it is as good as none, where one packet in a hundred is lost.
+        assert_eq!(far(tls(1480), first, 0.01), Channel::Fat);
+        // What has said 20 kB in a turn will go on.
+        assert_eq!(far(tls(1480), Flow { turns: 4, burst: 20_000, ..first }, 0.0), Channel::Fat);
+        // QUIC's packets are never as large as the MTU.
+        assert_eq!(choose("value", false, packet(Kind::Datagram, 1_228), first), Channel::Fat);
+        assert_eq!(choose("value", false, packet(Kind::Datagram, 200), first), Channel::Fast);
+    }
+
+    #[test]
+    fn value_hurries_nothing_that_would_cost_more_lost_than_it_gains() {
+        let lossy = |kind, len, lost| choose_at("value", true, packet(kind, len), Flow::default(), 15, lost);
+        // 12 ms sooner, against a second times a share.
+        assert_eq!([0.005, 0.02].map(|lost| lossy(Kind::Open, 60, lost)), [Channel::Fast, Channel::Fat]);
+        assert_eq!([0.02, 0.1].map(|lost| lossy(Kind::Datagram, 200, lost)), [Channel::Fast, Channel::Fat]);
+        // An acknowledgement is followed by the next.
+        assert_eq!(lossy(Kind::Ack, 52, 0.1), Channel::Fast);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! same worlds. In `ideal-…` conditions the policy sits inside the emulator, as in the paper, and costs nothing; in `tunnel-…`
 //! ones packets carry a tunnel's headers, channels are probed, and both ends are those that a host would run.
 
+pub mod calls;
 pub mod clicks;
 mod network;
 pub mod object;

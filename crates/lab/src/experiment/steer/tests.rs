@@ -47,3 +47,20 @@ fn requests_of_internal_pages_are_as_large_as_the_paper_says() {
         assert!(row(&outcome, "ideal-clicks", what, STATE).ratio.unwrap() < 1.0, "{what}");
     }
 }
+
+#[test]
+fn a_call_beside_a_download_comes_in_time_and_the_download_keeps_what_it_had() {
+    let conditions = ["ideal-fat-60mbit", "tunnel-fat-60mbit"];
+    let outcome = quick(&calls::ENTRY, &conditions);
+    for condition in conditions {
+        let ratio = |metric, arm| row(&outcome, condition, metric, arm).ratio.unwrap();
+        // A queue of up to 200 ms, against none.
+        for metric in ["call, one-way delay p95", "game, one-way delay p95"] {
+            assert!(ratio(metric, OURS) < 0.5, "{condition}, {metric}: {}", ratio(metric, OURS));
+        }
+        assert!(ratio("download, goodput", OURS) > 0.9, "{condition}: {:?}", outcome.notes);
+        // Over the fast channel alone there is no download to speak of.
+        assert!(ratio("download, goodput", FAST) < 0.2);
+    }
+    assert_eq!(quick(&calls::ENTRY, &conditions[..1]).last_line(), quick(&calls::ENTRY, &conditions[..1]).last_line());
+}

@@ -79,6 +79,19 @@ impl Tcp {
         Self { sender: Sender::new(stack, rtt), receiver: Receiver::new(stack) }
     }
 
+    /// Full segments have `bytes` of payload, at both ends, instead of [`MSS`]: what a tunnel leaves of them.
+    #[must_use]
+    pub fn with_segments(mut self, bytes: usize) -> Self {
+        self.sender.segment = bytes;
+        self.receiver.segment = bytes;
+        self
+    }
+
+    /// Bytes that have arrived in order.
+    pub fn arrived(&self) -> u64 {
+        self.receiver.state().0
+    }
+
     /// The program writes; with TCP_NODELAY it leaves at once if the window allows it.
     pub fn write(&mut self, bytes: &[u8]) {
         self.sender.write(bytes);

@@ -21,6 +21,8 @@ pub(super) struct Receiver {
     pub ack_at: Option<Instant>,
     /// Bytes in order that were not acknowledged.
     pending: usize,
+    /// Bytes of payload in a full segment.
+    pub segment: usize,
     /// The program answers what it gets, so acknowledgements wait for the answer (Linux: ping-pong mode).
     ping_pong: bool,
     /// Something has come since the program wrote.
@@ -39,6 +41,7 @@ impl Receiver {
             ack_now: false,
             ack_at: None,
             pending: 0,
+            segment: MSS,
             ping_pong: false,
             heard: false,
         }
@@ -73,7 +76,7 @@ impl Receiver {
         let taken = self.blocks.partition_point(|(from, _)| *from <= self.next);
         self.blocks.drain(..taken);
         // A gap was filled, or more than a full segment waits: at once (RFC 5681, section 4.2).
-        if filled || self.pending > MSS || !(self.stack.delays_acks || self.ping_pong) {
+        if filled || self.pending > self.segment || !(self.stack.delays_acks || self.ping_pong) {
             self.ack_now = true;
         } else {
             self.ack_at.get_or_insert(now + DELAY);

@@ -46,6 +46,8 @@ pub(super) struct Sender {
     pieces: VecDeque<Piece>,
     unsent: VecDeque<u8>,
     pub endless: bool,
+    /// Bytes of payload in a full segment.
+    pub segment: usize,
     next: u64,
     una: u64,
     /// Pieces in flight, pieces that arrived out of order, pieces to be sent again.
@@ -83,6 +85,7 @@ impl Sender {
             pieces: VecDeque::new(),
             unsent: VecDeque::new(),
             endless: false,
+            segment: MSS,
             next: 0,
             una: 0,
             flying: 0,
@@ -157,7 +160,7 @@ impl Sender {
     }
 
     fn send_new(&mut self, now: Instant) -> Option<(u64, usize, Vec<u8>)> {
-        let len = if self.endless { MSS } else { self.unsent.len().min(MSS) };
+        let len = if self.endless { self.segment } else { self.unsent.len().min(self.segment) };
         if len == 0 {
             return None;
         }

@@ -170,8 +170,12 @@ impl Rig {
                 let of_host: Config = of_host.parse()?;
                 let of_gateway: Config = of_gateway.parse()?;
                 [
-                    End::start(&rig.gateway, move |clock| Ok(Tunnel::open(&of_gateway, Role::Gateway, clock)?))?,
-                    End::start(&rig.host, move |clock| Ok(Tunnel::open(&of_host, Role::Host, clock)?))?,
+                    End::start(&rig.gateway, move |clock| {
+                        Ok(Tunnel::open(&of_gateway, Role::Gateway, clock, &std::env::temp_dir())?)
+                    })?,
+                    End::start(&rig.host, move |clock| {
+                        Ok(Tunnel::open(&of_host, Role::Host, clock, &std::env::temp_dir())?)
+                    })?,
                 ]
             }
         };
