@@ -1,10 +1,12 @@
 //! `headstart run --measure -- CMD`: the program in a network namespace whose only way out is our forwarder (paper 3).
 //!
-//! The forwarder's own sockets are the host's, which is not changed. Nothing is accelerated: what is measured is what the program
-//! has without headstart. When the program has ended, what it said last is seen to its peers, then a summary is given.
+//! The forwarder's own sockets are the host's, which is not changed. Nothing is accelerated, unless that is asked for: what is
+//! measured is what the program has without headstart. When the program has ended, what it said last is seen to its peers, then
+//! a summary is given.
 
 use crate::exit;
 use anyhow::Context as _;
+use headstart_core::connect;
 use headstart_core::forward::meter;
 use headstart_core::forward::{Flow, Record, Settings, profile};
 use headstart_core::time::{Duration, Instant};
@@ -48,6 +50,8 @@ pub struct Wanted<'a> {
     pub snap: Option<usize>,
     /// A profile of the lab.
     pub profile: Option<&'a str>,
+    /// Whether, and how, connections are raced over the addresses of their peer's name.
+    pub accelerate: Option<&'a connect::Settings>,
 }
 
 /// Runs the program and measures; its exit code.
@@ -78,6 +82,9 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     let settings = Settings { seed: u64::from_ne_bytes(seed), profile, ..Settings::default() };
     let sink = Box::new(move |seen: Seen| sink.borrow_mut().take(&seen));
     let mut worker = Worker::new(enclosure, settings, clock, sink)?;
+    if let Some(racing) = args.accelerate {
+        worker.accelerate(racing.clone());
+    }
     if let Err(why) = worker.tell_who_asks() {
         args.complain(format_args!("`headstart top` cannot ask: {why}"));
     }
@@ -128,8 +135,12 @@ fn capture(file: &Path, most: usize, clock: Clock) -> anyhow::Result<Tap> {
     let since_epoch = wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let origin = since_epoch.saturating_sub(clock.now().since(Instant::ZERO));
     Ok(Box::new(move |tapped: Tapped<'_>| {
-        let comment =
+        let mut comment =
             tapped.process.map_or(String::new(), |process| format!("app={};pid={}", process.name, process.pid));
+        if let Some(to) = tapped.accelerated {
+            let stroke = if comment.is_empty() { "" } else { ";" };
+            comment += &format!("{stroke}accelerated={to}");
+        }
         let at = origin + tapped.at.since(Instant::ZERO);
         let block = pcapng::packet(u32::from(tapped.to_program), at, tapped.bytes, most, &comment);
         // Whoever has stopped reading is not told more; the program goes on.
@@ -142,6 +153,7 @@ fn capture(file: &Path, most: usize, clock: Clock) -> anyhow::Result<Tap> {
 struct App {
     connections: u64,
     failed: u64,
+    accelerated: u64,
     up: u64,
     down: u64,
     sent_again: f64,
@@ -182,6 +194,7 @@ impl App {
         let read = |name: &str| meter::ALL.iter().find(|meter| meter.name == name).and_then(|meter| (meter.read)(flow));
         self.connections += 1;
         self.failed += u64::from(flow.connected.is_none());
+        self.accelerated += u64::from(flow.accelerated.is_some());
         self.up += flow.up.bytes;
         self.down += flow.down.bytes;
         self.sent_again += read("sent_again").unwrap_or(0.0);
@@ -236,7 +249,7 @@ fn report(args: &Wanted<'_>, measured: &Measured, took: Instant) -> anyhow::Resu
 impl App {
     fn json(&self) -> Value {
         json!({
-            "connections": self.connections, "failed": self.failed, "up_bytes": self.up, "down_bytes": self.down,
+            "connections": self.connections, "failed": self.failed, "accelerated": self.accelerated, "up_bytes": self.up, "down_bytes": self.down,
             "connect_ms": median(&self.connect), "rtt_ms": median(&self.rtt), "sent_again": self.sent_again,
         })
     }
@@ -247,6 +260,9 @@ impl std::fmt::Display for App {
         write!(f, "{} connections", self.connections)?;
         if self.failed > 0 {
             write!(f, " ({} failed)", self.failed)?;
+        }
+        if self.accelerated > 0 {
+            write!(f, " ({} accelerated, whose connect times do not count)", self.accelerated)?;
         }
         if let Some(connect) = median(&self.connect) {
             write!(f, ", connect {connect} ms")?;
@@ -286,6 +302,15 @@ mod tests {
         assert_eq!(app.to_string(), "1 connections (1 failed), 0 bytes up, 0 down, 0 segments sent again");
     }
 
+    #[test]
+    fn what_was_accelerated_is_counted_and_has_no_connect_time() {
+        let mut app = App::default();
+        let to = "198.51.100.2:80".parse().unwrap();
+        app.take(&Flow { connected: Some(Instant::from_millis(9)), accelerated: Some(to), ..flow() });
+        assert_eq!((app.json()["accelerated"].as_u64(), &app.json()["connect_ms"]), (Some(1), &Value::Null));
+        assert!(app.to_string().contains("1 accelerated"), "{app}");
+    }
+
     fn flow() -> Flow {
         let (app, peer) = ("192.0.2.1:4000".parse().unwrap(), "198.51.100.1:80".parse().unwrap());
         Flow {
@@ -294,6 +319,7 @@ mod tests {
             peer,
             asked: Instant::from_millis(5),
             connected: None,
+            accelerated: None,
             up: Default::default(),
             down: Default::default(),
             hello: (None, None),

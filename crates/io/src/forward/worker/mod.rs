@@ -1,5 +1,7 @@
 //! One thread, one event loop, one forwarder: sleeps until a packet, a socket or a timer wants something.
 
+mod accelerator;
+mod opening;
 mod peers;
 mod ports;
 mod records;
@@ -13,6 +15,8 @@ use crate::poll::{Change, Interest, Poll};
 use crate::sys::datagram;
 use crate::sys::offload::{Checksum, Offload, Segments, Transport};
 use crate::sys::tun::{ROOM, Tun};
+use accelerator::Accelerator;
+use headstart_core::connect;
 use headstart_core::forward::pace::Sleeper;
 use headstart_core::forward::{FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings};
 use headstart_core::machine::Machine;
@@ -42,6 +46,8 @@ const FOUND: u64 = u64::MAX - 4;
 const BOARD: u64 = u64::MAX - 5;
 /// Tokens from here on are ports that send datagrams.
 const MAPPINGS: u64 = 1 << 62;
+/// Tokens from here on, below those, are attempts of races.
+const ATTEMPTS: u64 = 1 << 61;
 
 /// The event loop could not be set up, or is no more.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +86,8 @@ pub struct Tapped<'a> {
     pub bytes: &'a [u8],
     /// Whose it is, if that is known yet.
     pub process: Option<&'a Process>,
+    /// To whom a race has led its connection, if one has.
+    pub accelerated: Option<SocketAddr>,
 }
 
 /// Who is shown every packet.
@@ -90,6 +98,9 @@ struct Upstream {
     socket: OwnedFd,
     app: SocketAddr,
     peer: SocketAddr,
+    /// To whom the socket leads: the peer, but where a race has led it elsewhere.
+    reached: SocketAddr,
+    accelerated: bool,
     connecting: bool,
     /// There may be something to read.
     readable: bool,
@@ -106,8 +117,8 @@ struct Upstream {
     sought: bool,
 }
 
-/// Whose a connection was, and whether its process is still looked for.
-#[derive(Clone, Default)]
+/// Whose a connection is, and whether its process is still looked for.
+#[derive(Clone, Debug, Default)]
 struct Whose {
     owner: Option<Owner>,
     process: Option<Process>,
@@ -151,6 +162,8 @@ pub struct Worker {
     default_ttl: u8,
     /// What its own packets are marked with.
     mark: Option<u32>,
+    /// The connect engine behind programs' SYNs, where that is wanted.
+    accelerator: Option<Accelerator>,
     sink: Sink,
     tap: Option<Tap>,
     window: Option<window::Window>,
@@ -199,6 +212,7 @@ impl Worker {
             lent: VecDeque::new(),
             default_ttl: ttl.and_then(|text| text.trim().parse().ok()).unwrap_or(64),
             mark: None,
+            accelerator: None,
             sink,
             tap: None,
             window: None,
@@ -214,6 +228,15 @@ impl Worker {
     /// Marks its own packets from now on (SO_MARK), so that they are not led back here. Needs CAP_NET_ADMIN.
     pub fn mark(&mut self, mark: u32) {
         self.mark = Some(mark);
+        self.accelerator.iter_mut().for_each(|accelerator| accelerator.mark = Some(mark));
+    }
+
+    /// From now on a connection is raced over all addresses that programs of its user were told of its peer's name. To be called
+    /// in the namespace of whoever calls [`Self::run`].
+    pub fn accelerate(&mut self, settings: connect::Settings) {
+        let mut accelerator = Accelerator::new(settings);
+        accelerator.mark = self.mark;
+        self.accelerator = Some(accelerator);
     }
 
     /// A process whose connections are likely to be the first.
@@ -264,12 +287,14 @@ impl Worker {
                     BOARD => self.asked(now),
                     ECHO_V4 | ECHO_V6 => self.echoes(now, change.token == ECHO_V4),
                     token if token >= MAPPINGS => self.datagrams(now, MappingId(token - MAPPINGS)),
+                    token if token >= ATTEMPTS => self.attempt(now, token - ATTEMPTS),
                     token => self.change(now, FlowId(token), change),
                 }
             }
             if self.peers.until().is_none_or(|until| now >= until) {
                 moved += self.read_peers(now);
             }
+            self.race_timeout(now);
             if self.forwarder.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
                 self.forwarder.handle_timeout(now);
                 self.drain(now);
@@ -289,6 +314,7 @@ impl Worker {
         let mut until = self.forwarder.poll_timeout().map(|deadline| deadline.at);
         let mut earlier = |at: Instant| until = Some(until.map_or(at, |until| until.min(at)));
         self.programs.until().into_iter().for_each(&mut earlier);
+        self.accelerator.iter().filter_map(Accelerator::deadline).for_each(&mut earlier);
         match self.peers.until() {
             None if !self.queue.is_empty() => earlier(now),
             // Who sleeps sleeps, whatever waits.
@@ -371,14 +397,12 @@ impl Worker {
                 Output::Send { flow, bytes, from, to, urgent } => self.send(now, flow, (bytes, from, to, urgent)),
                 Output::Resume { flow } => self.enqueue(flow),
                 Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay } => {
-                    let limit = Some(hop_limit).filter(|limit| *limit != self.default_ttl);
-                    let began = sockets::begin(peer, traffic_class, limit, no_delay, self.mark);
-                    self.began(now, flow, (app, peer), began);
+                    self.open(now, (flow, app, peer), (traffic_class, hop_limit, no_delay));
                 }
                 Output::MirrorDelay { flow, .. } => self.mirror_delay(flow),
                 Output::Mark { flow, traffic_class } => {
                     if let Some(upstream) = self.upstreams.get(&flow) {
-                        let _ = sockets::mark(&upstream.socket, upstream.peer.is_ipv4(), traffic_class);
+                        let _ = sockets::mark(&upstream.socket, upstream.reached.is_ipv4(), traffic_class);
                     }
                 }
                 Output::KeepAlive { flow, idle } => {
@@ -412,7 +436,7 @@ impl Worker {
                         let _ = datagram::send(socket, to, &message, traffic_class, hop_limit);
                     }
                 }
-                Output::Record(record) => self.record(record),
+                Output::Record(record) => self.record(now, record),
             }
         }
     }
@@ -426,8 +450,10 @@ impl Worker {
             Some(if to_program { (to, from) } else { (from, to) })
         });
         let flow = ends.and_then(|ends| self.by_ends.get(&ends));
-        let process = flow.and_then(|flow| self.upstreams.get(flow)?.process.as_ref());
-        tap(Tapped { at, to_program, bytes, process });
+        let upstream = flow.and_then(|flow| self.upstreams.get(flow));
+        let process = upstream.and_then(|upstream| upstream.process.as_ref());
+        let accelerated = upstream.filter(|upstream| upstream.accelerated).map(|upstream| upstream.reached);
+        tap(Tapped { at, to_program, bytes, process, accelerated });
     }
 
     fn deliver(&mut self, packet: &Packet) {
