@@ -18,7 +18,7 @@ use headstart_io::sys::signal;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -123,7 +123,11 @@ impl Wanted<'_> {
     }
 }
 
-/// Writes at most `most` bytes of each packet to `file` (`-`: standard output), with a comment that says whose it is.
+/// Processes that a capture names by blocks of their own; packets of others have the comment alone.
+const MOST_PROCESSES: usize = 65_536;
+
+/// Writes at most `most` bytes of each packet to `file` (`-`: standard output), with a comment that says whose it is, and a block for
+/// each process.
 fn capture(file: &Path, most: usize, clock: Clock) -> anyhow::Result<Tap> {
     let what = || format!("writing a capture to {}", file.display());
     let output: Box<dyn Write> = match file.to_str() {
@@ -134,6 +138,7 @@ fn capture(file: &Path, most: usize, clock: Clock) -> anyhow::Result<Tap> {
     output.write_all(&pcapng::header("headstart", &["from-program", "to-program"])).with_context(what)?;
     let since_epoch = wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let origin = since_epoch.saturating_sub(clock.now().since(Instant::ZERO));
+    let mut processes = HashMap::new();
     Ok(Box::new(move |tapped: Tapped<'_>| {
         let mut comment =
             tapped.process.map_or(String::new(), |process| format!("app={};pid={}", process.name, process.pid));
@@ -141,8 +146,18 @@ fn capture(file: &Path, most: usize, clock: Clock) -> anyhow::Result<Tap> {
             let stroke = if comment.is_empty() { "" } else { ";" };
             comment += &format!("{stroke}accelerated={to}");
         }
+        let mut block = Vec::new();
+        let of = tapped.process.and_then(|process| {
+            let number = u32::try_from(processes.len()).ok()?;
+            let key = (process.pid, process.name.clone());
+            if !processes.contains_key(&key) && processes.len() < MOST_PROCESSES {
+                block = pcapng::process(process.pid.unsigned_abs(), &process.name);
+                processes.insert(key.clone(), number);
+            }
+            processes.get(&key).copied()
+        });
         let at = origin + tapped.at.since(Instant::ZERO);
-        let block = pcapng::packet(u32::from(tapped.to_program), at, tapped.bytes, most, &comment);
+        block.extend(pcapng::packet(u32::from(tapped.to_program), at, tapped.bytes, most, (&comment, of)));
         // Whoever has stopped reading is not told more; the program goes on.
         let _ = output.write_all(&block);
     }))

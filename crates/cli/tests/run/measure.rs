@@ -142,3 +142,28 @@ inside!(accelerated_nobody_is_answered_without_a_connection_and_one_address_is_n
     assert_eq!((said.as_str(), &line["accelerated"]), ("HTTP/1.1", &Value::Null), "one address: {line}");
     assert!(line["connect_ms"].is_number(), "{line}");
 });
+
+inside!(a_capture_is_opened_by_wireshark_and_says_whose_packets_are, || {
+    let lab = Lab::new();
+    let (Some(curl), Some(tshark)) = (found("curl", "curl"), found("tshark", "tshark")) else { return };
+    let file = lab.scratch.path("capture.pcapng");
+    let words = [curl.to_str().unwrap(), "-s", "http://www.lab.example/"];
+    let ours = lab.ours_with(&["--measure", "--pcapng", file.to_str().unwrap()], &words);
+    assert_eq!(ours.code, Some(0), "{ours:?}");
+    let says = |words: &[&str]| {
+        let mut command = lab.command(&tshark);
+        let output = command.arg("-r").arg(&file).args(words).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let packets = says(&["-Y", "http.request", "-T", "fields", "-e", "frame.comment"]);
+    assert!(packets.starts_with("app=curl;pid="), "{packets:?}");
+    // The file itself, block by block.
+    let of_file = ["-X", "read_format:MIME Files Format", "-T", "fields", "-e", "pcapng.darwin.process_name"];
+    let known = lab.command(&tshark).args(["-G", "fields"]).output().unwrap();
+    if String::from_utf8_lossy(&known.stdout).contains("pcapng.darwin.process_name") {
+        assert_eq!(says(&of_file).trim(), "curl");
+    } else {
+        println!("skipped: this tshark knows nothing of processes in captures");
+    }
+});
