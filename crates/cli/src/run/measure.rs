@@ -13,8 +13,10 @@ use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::pcapng;
 use headstart_io::clock::{Clock, wall};
 use headstart_io::forward::board::UNKNOWN;
-use headstart_io::forward::{Enclosure, Seen, Tap, Tapped, Worker, line_of};
+use headstart_io::forward::{Enclosure, Protector, Seen, Tap, Tapped, Worker, line_of};
+use headstart_io::sys::netns::NetNs;
 use headstart_io::sys::signal;
+use headstart_io::sys::tun::Tun;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -30,6 +32,8 @@ use std::rc::Rc;
 const VERSION: u32 = 1;
 /// How long the last words of a program that has ended may stand still on their way.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The same of programs that go on when the forwarder is to end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The longest packet for a profile that has programs send more than the path takes.
 const LONG_PACKETS: u32 = 65_535;
 
@@ -71,6 +75,51 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
         command.stdout(std::process::Stdio::from(other));
     }
     enclosure.namespace.adopt(&mut command).context("preparing the program")?;
+    let (mut worker, measured, clock) = prepare(enclosure, profile, args)?;
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(e) => {
+            crate::complain!("headstart: {}: {e}", program.to_string_lossy());
+            let missing = e.kind() == std::io::ErrorKind::NotFound;
+            return Ok(if missing { exit::NOT_FOUND } else { exit::CANNOT_RUN });
+        }
+    };
+    let pid = i32::try_from(child.id()).context("the child's process id")?;
+    signal::pass_on_to(pid).context("handling signals")?;
+    worker.expect(pid);
+    raise_limit();
+    let ended = headstart_io::process_end(pid).context("watching the program")?;
+    let forwarded = worker.run(&ended, PATIENCE);
+    let status = child.wait().context("waiting for the program")?;
+    signal::pass_on_to(0).context("handling signals")?;
+    forwarded?;
+    drop(worker);
+    report(args, &measured.borrow(), clock.now())?;
+    Ok(exit::of_child(status))
+}
+
+/// Forwards what comes out of an interface that somebody else has made, until this process is to end or the interface is gone.
+pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> anyhow::Result<u8> {
+    let stop = signal::ending().context("handling signals")?;
+    let namespace = NetNs::current().context("the network namespace")?;
+    let (mut worker, measured, clock) = prepare(Enclosure { namespace, tun }, profile::DEFAULT, args)?;
+    protector.into_iter().for_each(|protector| worker.protect(protector));
+    raise_limit();
+    match worker.run(&stop, LAST_WORDS) {
+        Err(gone) if gone.is_lost() => args.complain(format_args!("{gone}")),
+        forwarded => forwarded?,
+    }
+    drop(worker);
+    report(args, &measured.borrow(), clock.now())?;
+    Ok(exit::OK)
+}
+
+/// A forwarder with all that is wanted of it, and what it will have measured by a clock.
+fn prepare(
+    enclosure: Enclosure,
+    profile: &'static profile::Entry,
+    args: &Wanted<'_>,
+) -> anyhow::Result<(Worker, Rc<RefCell<Measured>>, Clock)> {
     let lines = args.flows.as_ref().map(|file| {
         File::create(file).with_context(|| format!("making {}, for a line for each connection", file.display()))
     });
@@ -91,28 +140,13 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     if let Some(file) = args.pcapng {
         worker.show(capture(file, args.snap.unwrap_or(usize::MAX), clock)?);
     }
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(e) => {
-            crate::complain!("headstart: {}: {e}", program.to_string_lossy());
-            let missing = e.kind() == std::io::ErrorKind::NotFound;
-            return Ok(if missing { exit::NOT_FOUND } else { exit::CANNOT_RUN });
-        }
-    };
-    let pid = i32::try_from(child.id()).context("the child's process id")?;
-    signal::pass_on_to(pid).context("handling signals")?;
-    worker.expect(pid);
-    // A socket for each connection of the program, which has a limit of its own.
+    Ok((worker, measured, clock))
+}
+
+/// A socket for each connection of programs, which have limits of their own.
+fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let ended = headstart_io::process_end(pid).context("watching the program")?;
-    let forwarded = worker.run(&ended, PATIENCE);
-    let status = child.wait().context("waiting for the program")?;
-    signal::pass_on_to(0).context("handling signals")?;
-    forwarded?;
-    drop(worker);
-    report(args, &measured.borrow(), clock.now())?;
-    Ok(exit::of_child(status))
 }
 
 impl Wanted<'_> {

@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, requires = "measure")]
     accelerate: bool,
     /// For the lab: forward with the flaws of this profile.
-    #[arg(long, value_name = "NAME", requires = "measure", hide = true)]
+    #[arg(long, value_name = "NAME", requires = "measure", conflicts_with = "accelerate", hide = true)]
     profile: Option<String>,
     /// Serve this run by a supervisor of its own, which knows nothing of earlier runs and ends with it. Also by
     /// HEADSTART=private, and where other settings than the default ones are given.

@@ -167,3 +167,27 @@ inside!(a_capture_is_opened_by_wireshark_and_says_whose_packets_are, || {
         println!("skipped: this tshark knows nothing of processes in captures");
     }
 });
+
+inside!(an_interface_that_another_program_has_made_is_forwarded_through_sockets_that_it_protects, || {
+    let lab = Lab::new();
+    let (Some(python), Some(_)) = (crate::lab::python(), found("ip", "iproute2")) else { return };
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/programs/embedding.py");
+    let file = lab.scratch.path("flows");
+    let says = |answer: &str| {
+        let words = [python.as_str(), script, crate::lab::HEADSTART, file.to_str().unwrap(), "198.19.0.1", answer];
+        let ended = lab.bare(&words);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.out
+    };
+    // One that refuses to protect is not got round: programs hear that it is prohibited.
+    let refused = says("1");
+    assert_eq!(refused.lines().collect::<Vec<_>>(), ["OSError False", "True", "0 1"], "{refused}");
+    let served = says("0");
+    assert_eq!(served.lines().collect::<Vec<_>>(), ["HTTP/1.1 True", "True", "0 1"], "{served}");
+    let lines = lines(&file);
+    let flow = lines.iter().find(|line| line["end"] == "finished").unwrap_or_else(|| panic!("{lines:?}"));
+    assert!(flow["app"].as_str().unwrap().starts_with("python"), "{flow}");
+    assert!(flow["connect_ms"].as_f64().unwrap() >= 10.0, "{flow}");
+    let wrong = lab.scratch.headstart(["forward", "--tun-fd", "0"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2), "{}", String::from_utf8_lossy(&wrong.stderr));
+});

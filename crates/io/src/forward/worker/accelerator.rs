@@ -5,6 +5,7 @@
 //! user's programs is not used for another's. Nothing is decided here; it is the [`Connector`]'s hands, as the supervisor is.
 
 use super::{ATTEMPTS, Whose, sockets};
+use crate::forward::exit::Exit;
 use crate::poll::{Interest, Poll};
 use crate::surroundings;
 use crate::sys::netlink::Watch;
@@ -22,6 +23,7 @@ use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 /// A connection of a program that waits for its race.
 #[derive(Clone, Debug)]
@@ -66,8 +68,8 @@ pub(super) struct Accelerator {
     /// `None` where the kernel does not tell: then each look is a full one.
     watch: Option<Watch>,
     seen: Option<Surroundings>,
-    /// What packets are marked with.
-    pub mark: Option<u32>,
+    /// How packets leave the host.
+    pub exit: Rc<Exit>,
     attempts: HashMap<u64, Attempt>,
     waiting: HashMap<u64, Waiting>,
     ended: VecDeque<(Waiting, Ended)>,
@@ -90,7 +92,7 @@ impl Accelerator {
             connector: Connector::new(settings),
             watch: Watch::open().ok(),
             seen: None,
-            mark: None,
+            exit: Rc::default(),
             attempts: HashMap::new(),
             waiting: HashMap::new(),
             ended: VecDeque::new(),
@@ -216,7 +218,7 @@ impl Accelerator {
     }
 
     fn begin(&mut self, now: Instant, poll: &Poll, AttemptId(number): AttemptId, to: SocketAddr) {
-        let begun = sockets::begin(to, 0, None, true, self.mark).and_then(|socket| {
+        let begun = sockets::begin(to, 0, None, true, &self.exit).and_then(|socket| {
             let added = poll.add(&socket, ATTEMPTS + number, Interest::Write);
             added.map(|()| socket).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
         });

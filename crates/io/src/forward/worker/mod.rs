@@ -7,6 +7,7 @@ mod ports;
 mod records;
 mod window;
 
+use super::exit::{Exit, Protector};
 use super::finder::Finder;
 use super::owner::{Owner, Owners, Process};
 use super::{Enclosure, sockets};
@@ -27,6 +28,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Packets, and reads of sockets, between two looks at everything else.
@@ -49,12 +51,22 @@ const MAPPINGS: u64 = 1 << 62;
 /// Tokens from here on, below those, are attempts of races.
 const ATTEMPTS: u64 = 1 << 61;
 
+/// What has happened when there is nothing to forward any more.
+const LOST: &str = "the TUN interface is no more";
+
 /// The event loop could not be set up, or is no more.
 #[derive(Debug, thiserror::Error)]
 #[error("forwarding: {what}: {source}")]
 pub struct WorkerError {
     what: &'static str,
     source: io::Error,
+}
+
+impl WorkerError {
+    /// Whether the interface was taken away, with which all that was to be forwarded is.
+    pub fn is_lost(&self) -> bool {
+        self.what == LOST
+    }
 }
 
 fn failed(what: &'static str) -> impl Fn(io::Error) -> WorkerError {
@@ -160,8 +172,10 @@ pub struct Worker {
     /// Large buffers that the forwarder may still keep for what is not acknowledged.
     lent: VecDeque<Arc<Vec<u8>>>,
     default_ttl: u8,
-    /// What its own packets are marked with.
-    mark: Option<u32>,
+    /// How its own packets leave the host.
+    exit: Rc<Exit>,
+    /// The TUN interface is no more.
+    lost: Option<io::Error>,
     /// The connect engine behind programs' SYNs, where that is wanted.
     accelerator: Option<Accelerator>,
     sink: Sink,
@@ -211,7 +225,8 @@ impl Worker {
             spare: Vec::new(),
             lent: VecDeque::new(),
             default_ttl: ttl.and_then(|text| text.trim().parse().ok()).unwrap_or(64),
-            mark: None,
+            exit: Rc::default(),
+            lost: None,
             accelerator: None,
             sink,
             tap: None,
@@ -227,15 +242,24 @@ impl Worker {
 
     /// Marks its own packets from now on (SO_MARK), so that they are not led back here. Needs CAP_NET_ADMIN.
     pub fn mark(&mut self, mark: u32) {
-        self.mark = Some(mark);
-        self.accelerator.iter_mut().for_each(|accelerator| accelerator.mark = Some(mark));
+        self.leave(Exit { mark: Some(mark), ..(*self.exit).clone() });
+    }
+
+    /// Has each of its own sockets protected from now on, by who has made the TUN interface.
+    pub fn protect(&mut self, protector: Protector) {
+        self.leave(Exit { protector: Some(protector), ..(*self.exit).clone() });
+    }
+
+    fn leave(&mut self, exit: Exit) {
+        self.exit = Rc::new(exit);
+        self.accelerator.iter_mut().for_each(|accelerator| accelerator.exit = Rc::clone(&self.exit));
     }
 
     /// From now on a connection is raced over all addresses that programs of its user were told of its peer's name. To be called
     /// in the namespace of whoever calls [`Self::run`].
     pub fn accelerate(&mut self, settings: connect::Settings) {
         let mut accelerator = Accelerator::new(settings);
-        accelerator.mark = self.mark;
+        accelerator.exit = Rc::clone(&self.exit);
         self.accelerator = Some(accelerator);
     }
 
@@ -268,6 +292,10 @@ impl Worker {
             let wait = |since| since + if self.forwarder.is_needed() { patience } else { LAST_WORDS.min(patience) };
             let until = self.until(now, stopping.map(wait));
             self.poll.wait(&self.clock, until, &mut tokens).map_err(failed("waiting for events"))?;
+            if let Some(source) = self.lost.take() {
+                self.record_open();
+                return Err(WorkerError { what: LOST, source });
+            }
             let now = self.clock.now();
             let changes: Vec<Change> = self.poll.changes().collect();
             let mut moved = if self.is_due(now, &self.programs) { self.programs(now) } else { 0 };
@@ -339,7 +367,12 @@ impl Worker {
                     }
                     break;
                 }
-                Err(_) => break,
+                Err(e) => {
+                    // EBADFD and ENODEV: somebody has taken the interface away (tun.c).
+                    let gone = [libc::EBADFD, libc::ENODEV].contains(&e.raw_os_error().unwrap_or_default());
+                    self.lost = gone.then_some(e);
+                    break;
+                }
             };
             count += 1;
             let bytes = if self.room.len() <= SMALL { self.room.clone() } else { std::mem::take(&mut self.room) };
@@ -418,7 +451,7 @@ impl Worker {
                 }
                 Output::Close { flow, abrupt } => self.close(now, flow, abrupt),
                 Output::Map { mapping, app } => {
-                    if let Ok(socket) = sockets::datagrams(app, self.mark)
+                    if let Ok(socket) = sockets::datagrams(app, &self.exit)
                         && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
                     {
                         self.ports.insert(mapping, Port { socket, whole: None, app, whose: None });

@@ -30,7 +30,7 @@ impl Worker {
             }
             whose = Some(known);
         }
-        let began = sockets::begin(peer, traffic_class, limit, no_delay, self.mark);
+        let began = sockets::begin(peer, traffic_class, limit, no_delay, &self.exit);
         self.began(now, (flow, app, peer), whose, began);
     }
 
@@ -155,7 +155,7 @@ impl Worker {
                 }
                 Ended::Failed(errno) => self.unopened(now, flow, whose, sockets::failure(errno)),
                 Ended::NotRun => {
-                    let began = sockets::begin(peer, traffic_class, None, no_delay, self.mark);
+                    let began = sockets::begin(peer, traffic_class, None, no_delay, &self.exit);
                     self.began(now, (flow, app, peer), Some(whose), began);
                 }
             }
