@@ -19,7 +19,8 @@ fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", b"embedded", IFF_TUN | IFF_NO
 ip("link", "set", "embedded", "mtu", "9000", "up")
 ip("addr", "add", "10.77.0.1/32", "dev", "embedded")
 ip("route", "add", "default", "dev", "embedded", "table", "77")
-ip("rule", "add", "not", "fwmark", hex(OURS), "to", peer, "lookup", "77")
+rule = ["not", "fwmark", hex(OURS), "to", peer, "lookup", "77"]
+ip("rule", "add", *rule)
 
 hook = socket.socket(socket.AF_UNIX)
 hook.bind("\0headstart-embedding-%d" % os.getpid())
@@ -61,3 +62,4 @@ stream.close()
 print(len(protected) > 0)
 forwarder.terminate()
 print(forwarder.wait(), forwarder.stderr.read().decode().count("measured"))
+ip("rule", "del", *rule)
