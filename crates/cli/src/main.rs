@@ -9,6 +9,7 @@ mod config;
 mod demo;
 mod exit;
 mod explain;
+mod forward;
 mod get;
 mod history;
 mod lab;
@@ -80,6 +81,8 @@ enum Verb {
     Realtime(realtime::Verb),
     /// Run a program and write its packets to a capture (pcapng), each with the name of its process. Needs root.
     Trace(trace::Args),
+    /// Forward and measure what comes out of a TUN interface that another program has made.
+    Forward(forward::Args),
     /// The programs that are being measured, as they are now: connections, round trips, lookups, rates, gaps.
     Top(top::Args),
     /// What can be said of a network by asking it (throughput, round trips idle and under load) or by reckoning (LTE).
@@ -140,6 +143,7 @@ fn main() -> ExitCode {
         Verb::Relay(verb) => relay::run(verb),
         Verb::Realtime(verb) => realtime::run(verb),
         Verb::Trace(args) => trace::run(&args),
+        Verb::Forward(args) => forward::run(&args, named),
         Verb::Top(args) => top::run(&args),
         Verb::Measure(verb) => measure::run(&verb),
         Verb::Steer(verb) => steer::run(&verb),

@@ -32,5 +32,6 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         pcapng,
         snap: args.snap,
         profile: None,
+        accelerate: None,
     })
 }

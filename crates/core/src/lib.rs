@@ -7,6 +7,7 @@
 
 pub mod connect;
 pub mod cwnd;
+#[cfg(feature = "dns")]
 pub mod forward;
 pub mod machine;
 pub mod path;

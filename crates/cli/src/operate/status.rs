@@ -73,7 +73,8 @@ fn tell(status: &Status) {
     }
     if let Some(measuring) = measuring {
         let (interface, captured) = (&measuring.interface, measuring.captured.join(", "));
-        say!("measuring: {captured}, through {interface}; `headstart top {pid}` shows it");
+        let accelerated = if measuring.accelerated { " (accelerated)" } else { "" };
+        say!("measuring{accelerated}: {captured}, through {interface}; `headstart top {pid}` shows it");
     }
     for change in changes {
         say!("  {change}");

@@ -49,6 +49,10 @@ pub struct Args {
     /// With --measure: add a JSON line for each connection and lookup to this file.
     #[arg(long, requires = "measure", value_name = "FILE")]
     flows: Option<PathBuf>,
+    /// With --measure: race each captured connection over all addresses that programs of its user were told of its peer's name. Such
+    /// connections are marked, and their connect times do not count.
+    #[arg(long, requires = "measure")]
+    accelerate: bool,
     /// All of it that works here; what does not is left out, and said (also: setting `host.profile`).
     #[arg(long)]
     all: bool,
@@ -98,7 +102,8 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     if args.measure {
         let to = args.capture.iter().map(|text| network(text)).collect::<Result<_, _>>()?;
         let lines = args.flows.as_deref().map(std::path::absolute).transpose()?;
-        settings.measuring = Some(measuring::Wish { to, lines });
+        let racing = args.accelerate.then(|| supervise::settings(&config)).transpose()?;
+        settings.measuring = Some(measuring::Wish { to, lines, racing });
     }
     something_is_on(&settings)?;
     bring_up(settings, args.foreground, &args.format)

@@ -1,22 +1,26 @@
 //! `headstart run --measure -- CMD`: the program in a network namespace whose only way out is our forwarder (paper 3).
 //!
-//! The forwarder's own sockets are the host's, which is not changed. Nothing is accelerated: what is measured is what the program
-//! has without headstart. When the program has ended, what it said last is seen to its peers, then a summary is given.
+//! The forwarder's own sockets are the host's, which is not changed. Nothing is accelerated, unless that is asked for: what is
+//! measured is what the program has without headstart. When the program has ended, what it said last is seen to its peers, then
+//! a summary is given.
 
 use crate::exit;
 use anyhow::Context as _;
+use headstart_core::connect;
 use headstart_core::forward::meter;
 use headstart_core::forward::{Flow, Record, Settings, profile};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::pcapng;
 use headstart_io::clock::{Clock, wall};
 use headstart_io::forward::board::UNKNOWN;
-use headstart_io::forward::{Enclosure, Seen, Tap, Tapped, Worker, line_of};
+use headstart_io::forward::{Enclosure, Protector, Seen, Tap, Tapped, Worker, line_of};
+use headstart_io::sys::netns::NetNs;
 use headstart_io::sys::signal;
+use headstart_io::sys::tun::Tun;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -28,6 +32,8 @@ use std::rc::Rc;
 const VERSION: u32 = 1;
 /// How long the last words of a program that has ended may stand still on their way.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The same of programs that go on when the forwarder is to end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The longest packet for a profile that has programs send more than the path takes.
 const LONG_PACKETS: u32 = 65_535;
 
@@ -48,6 +54,8 @@ pub struct Wanted<'a> {
     pub snap: Option<usize>,
     /// A profile of the lab.
     pub profile: Option<&'a str>,
+    /// Whether, and how, connections are raced over the addresses of their peer's name.
+    pub accelerate: Option<&'a connect::Settings>,
 }
 
 /// Runs the program and measures; its exit code.
@@ -67,23 +75,7 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
         command.stdout(std::process::Stdio::from(other));
     }
     enclosure.namespace.adopt(&mut command).context("preparing the program")?;
-    let lines = args.flows.as_ref().map(|file| {
-        File::create(file).with_context(|| format!("making {}, for a line for each connection", file.display()))
-    });
-    let clock = Clock::new();
-    let measured = Rc::new(RefCell::new(Measured { lines: lines.transpose()?, ..Measured::default() }));
-    let sink = Rc::clone(&measured);
-    let mut seed = [0; 8];
-    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).context("drawing a seed")?;
-    let settings = Settings { seed: u64::from_ne_bytes(seed), profile, ..Settings::default() };
-    let sink = Box::new(move |seen: Seen| sink.borrow_mut().take(&seen));
-    let mut worker = Worker::new(enclosure, settings, clock, sink)?;
-    if let Err(why) = worker.tell_who_asks() {
-        args.complain(format_args!("`headstart top` cannot ask: {why}"));
-    }
-    if let Some(file) = args.pcapng {
-        worker.show(capture(file, args.snap.unwrap_or(usize::MAX), clock)?);
-    }
+    let (mut worker, measured, clock) = prepare(enclosure, profile, args)?;
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(e) => {
@@ -95,9 +87,7 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     let pid = i32::try_from(child.id()).context("the child's process id")?;
     signal::pass_on_to(pid).context("handling signals")?;
     worker.expect(pid);
-    // A socket for each connection of the program, which has a limit of its own.
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    raise_limit();
     let ended = headstart_io::process_end(pid).context("watching the program")?;
     let forwarded = worker.run(&ended, PATIENCE);
     let status = child.wait().context("waiting for the program")?;
@@ -108,6 +98,57 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     Ok(exit::of_child(status))
 }
 
+/// Forwards what comes out of an interface that somebody else has made, until this process is to end or the interface is gone.
+pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> anyhow::Result<u8> {
+    let stop = signal::ending().context("handling signals")?;
+    let namespace = NetNs::current().context("the network namespace")?;
+    let (mut worker, measured, clock) = prepare(Enclosure { namespace, tun }, profile::DEFAULT, args)?;
+    protector.into_iter().for_each(|protector| worker.protect(protector));
+    raise_limit();
+    match worker.run(&stop, LAST_WORDS) {
+        Err(gone) if gone.is_lost() => args.complain(format_args!("{gone}")),
+        forwarded => forwarded?,
+    }
+    drop(worker);
+    report(args, &measured.borrow(), clock.now())?;
+    Ok(exit::OK)
+}
+
+/// A forwarder with all that is wanted of it, and what it will have measured by a clock.
+fn prepare(
+    enclosure: Enclosure,
+    profile: &'static profile::Entry,
+    args: &Wanted<'_>,
+) -> anyhow::Result<(Worker, Rc<RefCell<Measured>>, Clock)> {
+    let lines = args.flows.as_ref().map(|file| {
+        File::create(file).with_context(|| format!("making {}, for a line for each connection", file.display()))
+    });
+    let clock = Clock::new();
+    let measured = Rc::new(RefCell::new(Measured { lines: lines.transpose()?, ..Measured::default() }));
+    let sink = Rc::clone(&measured);
+    let mut seed = [0; 8];
+    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).context("drawing a seed")?;
+    let settings = Settings { seed: u64::from_ne_bytes(seed), profile, ..Settings::default() };
+    let sink = Box::new(move |seen: Seen| sink.borrow_mut().take(&seen));
+    let mut worker = Worker::new(enclosure, settings, clock, sink)?;
+    if let Some(racing) = args.accelerate {
+        worker.accelerate(racing.clone());
+    }
+    if let Err(why) = worker.tell_who_asks() {
+        args.complain(format_args!("`headstart top` cannot ask: {why}"));
+    }
+    if let Some(file) = args.pcapng {
+        worker.show(capture(file, args.snap.unwrap_or(usize::MAX), clock)?);
+    }
+    Ok((worker, measured, clock))
+}
+
+/// A socket for each connection of programs, which have limits of their own.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
 impl Wanted<'_> {
     fn complain(&self, what: std::fmt::Arguments<'_>) {
         if !self.quiet {
@@ -116,7 +157,11 @@ impl Wanted<'_> {
     }
 }
 
-/// Writes at most `most` bytes of each packet to `file` (`-`: standard output), with a comment that says whose it is.
+/// Processes that a capture names by blocks of their own; packets of others have the comment alone.
+const MOST_PROCESSES: usize = 65_536;
+
+/// Writes at most `most` bytes of each packet to `file` (`-`: standard output), with a comment that says whose it is, and a block for
+/// each process.
 fn capture(file: &Path, most: usize, clock: Clock) -> anyhow::Result<Tap> {
     let what = || format!("writing a capture to {}", file.display());
     let output: Box<dyn Write> = match file.to_str() {
@@ -127,11 +172,26 @@ fn capture(file: &Path, most: usize, clock: Clock) -> anyhow::Result<Tap> {
     output.write_all(&pcapng::header("headstart", &["from-program", "to-program"])).with_context(what)?;
     let since_epoch = wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let origin = since_epoch.saturating_sub(clock.now().since(Instant::ZERO));
+    let mut processes = HashMap::new();
     Ok(Box::new(move |tapped: Tapped<'_>| {
-        let comment =
+        let mut comment =
             tapped.process.map_or(String::new(), |process| format!("app={};pid={}", process.name, process.pid));
+        if let Some(to) = tapped.accelerated {
+            let stroke = if comment.is_empty() { "" } else { ";" };
+            comment += &format!("{stroke}accelerated={to}");
+        }
+        let mut block = Vec::new();
+        let of = tapped.process.and_then(|process| {
+            let number = u32::try_from(processes.len()).ok()?;
+            let key = (process.pid, process.name.clone());
+            if !processes.contains_key(&key) && processes.len() < MOST_PROCESSES {
+                block = pcapng::process(process.pid.unsigned_abs(), &process.name);
+                processes.insert(key.clone(), number);
+            }
+            processes.get(&key).copied()
+        });
         let at = origin + tapped.at.since(Instant::ZERO);
-        let block = pcapng::packet(u32::from(tapped.to_program), at, tapped.bytes, most, &comment);
+        block.extend(pcapng::packet(u32::from(tapped.to_program), at, tapped.bytes, most, (&comment, of)));
         // Whoever has stopped reading is not told more; the program goes on.
         let _ = output.write_all(&block);
     }))
@@ -142,6 +202,7 @@ fn capture(file: &Path, most: usize, clock: Clock) -> anyhow::Result<Tap> {
 struct App {
     connections: u64,
     failed: u64,
+    accelerated: u64,
     up: u64,
     down: u64,
     sent_again: f64,
@@ -182,6 +243,7 @@ impl App {
         let read = |name: &str| meter::ALL.iter().find(|meter| meter.name == name).and_then(|meter| (meter.read)(flow));
         self.connections += 1;
         self.failed += u64::from(flow.connected.is_none());
+        self.accelerated += u64::from(flow.accelerated.is_some());
         self.up += flow.up.bytes;
         self.down += flow.down.bytes;
         self.sent_again += read("sent_again").unwrap_or(0.0);
@@ -236,7 +298,7 @@ fn report(args: &Wanted<'_>, measured: &Measured, took: Instant) -> anyhow::Resu
 impl App {
     fn json(&self) -> Value {
         json!({
-            "connections": self.connections, "failed": self.failed, "up_bytes": self.up, "down_bytes": self.down,
+            "connections": self.connections, "failed": self.failed, "accelerated": self.accelerated, "up_bytes": self.up, "down_bytes": self.down,
             "connect_ms": median(&self.connect), "rtt_ms": median(&self.rtt), "sent_again": self.sent_again,
         })
     }
@@ -247,6 +309,9 @@ impl std::fmt::Display for App {
         write!(f, "{} connections", self.connections)?;
         if self.failed > 0 {
             write!(f, " ({} failed)", self.failed)?;
+        }
+        if self.accelerated > 0 {
+            write!(f, " ({} accelerated, whose connect times do not count)", self.accelerated)?;
         }
         if let Some(connect) = median(&self.connect) {
             write!(f, ", connect {connect} ms")?;
@@ -286,6 +351,15 @@ mod tests {
         assert_eq!(app.to_string(), "1 connections (1 failed), 0 bytes up, 0 down, 0 segments sent again");
     }
 
+    #[test]
+    fn what_was_accelerated_is_counted_and_has_no_connect_time() {
+        let mut app = App::default();
+        let to = "198.51.100.2:80".parse().unwrap();
+        app.take(&Flow { connected: Some(Instant::from_millis(9)), accelerated: Some(to), ..flow() });
+        assert_eq!((app.json()["accelerated"].as_u64(), &app.json()["connect_ms"]), (Some(1), &Value::Null));
+        assert!(app.to_string().contains("1 accelerated"), "{app}");
+    }
+
     fn flow() -> Flow {
         let (app, peer) = ("192.0.2.1:4000".parse().unwrap(), "198.51.100.1:80".parse().unwrap());
         Flow {
@@ -294,6 +368,7 @@ mod tests {
             peer,
             asked: Instant::from_millis(5),
             connected: None,
+            accelerated: None,
             up: Default::default(),
             down: Default::default(),
             hello: (None, None),

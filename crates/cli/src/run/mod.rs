@@ -61,8 +61,12 @@ pub struct Args {
     /// With --measure: write every packet of the program to this file, as pcapng with the program's name on each.
     #[arg(long, value_name = "FILE", requires = "measure")]
     pcapng: Option<PathBuf>,
+    /// With --measure: race each connection over all addresses that the program was told of its peer's name, also of a program that
+    /// nothing else of headstart reaches. Such connections are marked, and their connect times do not count.
+    #[arg(long, requires = "measure")]
+    accelerate: bool,
     /// For the lab: forward with the flaws of this profile.
-    #[arg(long, value_name = "NAME", requires = "measure", hide = true)]
+    #[arg(long, value_name = "NAME", requires = "measure", conflicts_with = "accelerate", hide = true)]
     profile: Option<String>,
     /// Serve this run by a supervisor of its own, which knows nothing of earlier runs and ends with it. Also by
     /// HEADSTART=private, and where other settings than the default ones are given.
@@ -99,6 +103,7 @@ pub fn lifetime(text: &str) -> Result<Lifetime, String> {
 /// Runs the program; its exit code.
 pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
     if args.measure {
+        let racing = args.accelerate.then(|| supervise::settings(&Config::load(named)?)).transpose()?;
         return measure::run(&Wanted {
             command: &args.command,
             quiet: args.quiet,
@@ -107,6 +112,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
             pcapng: args.pcapng.as_deref(),
             snap: None,
             profile: args.profile.as_deref(),
+            accelerate: racing.as_ref(),
         });
     }
     let mut config = Config::load(named)?;

@@ -34,6 +34,8 @@ pub const CONNECTIONS: [(&str, u16); 11] = [
 ];
 /// What is not known.
 const NOTHING: &str = "-";
+/// Instead of a connect time, which a race has not.
+const RACED: &str = "raced";
 
 /// A measurement at a moment, and how fast bytes went since the one before.
 #[derive(Clone, Debug)]
@@ -146,7 +148,7 @@ impl View {
                 line.peer.clone(),
                 format!("{:.0}", line.age_ms / 1e3),
                 meter("rtt_ms"),
-                meter("connect_ms"),
+                if line.accelerated.is_some() { RACED.into() } else { meter("connect_ms") },
                 rate(0),
                 rate(1),
                 meter("down_gap_ms"),
@@ -233,6 +235,14 @@ pub mod tests {
             ..Line::default()
         };
         Board { pid: 7, at_ms, packets: 9, apps: vec![app], connections: vec![line], ..Board::default() }
+    }
+
+    #[test]
+    fn a_connection_that_was_raced_says_so_instead_of_a_time() {
+        let mut board = board(1000.0, 0);
+        board.connections[0].accelerated = Some("198.51.100.2:443".into());
+        let rows = View::first(board).connection_rows();
+        assert_eq!((rows[0][2].as_str(), rows[0][5].as_str()), ("198.51.100.1:443", RACED));
     }
 
     #[test]

@@ -126,6 +126,58 @@ inside!(what_is_not_asked_for_is_not_captured, || {
     }
 });
 
+/// Answers one question for addresses with these two.
+fn answer(server: &UdpSocket, addresses: [[u8; 4]; 2]) {
+    let mut bytes = vec![0; 512];
+    let (len, from) = server.recv_from(&mut bytes).unwrap();
+    bytes.truncate(len);
+    (bytes[2], bytes[7]) = (0x81, 2);
+    for address in addresses {
+        bytes.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+        bytes.extend(address);
+    }
+    server.send_to(&bytes, from).unwrap();
+}
+
+inside!(accelerated_a_captured_connection_goes_to_another_address_of_the_name_that_was_asked_for, || {
+    let Some(scene) = Scene::new() else { return };
+    if !can_capture(&scene) {
+        return;
+    }
+    let flows = scene.path("flows");
+    let words = ["--measure", "--capture-default", "--accelerate", "--flows", flows.to_str().unwrap()];
+    let (mut daemon, up) = scene.daemon(&words);
+    assert!(up && scene.status()["measuring"]["accelerated"] == true);
+    let server = scene.on_peers(|| UdpSocket::bind((peers()[0], 53)).unwrap());
+    let listener = scene.on_peers(|| TcpListener::bind((peers()[0], 0)).unwrap());
+    let there = listener.local_addr().unwrap();
+    // Nobody listens at the address that is wanted.
+    let wanted = SocketAddr::new(peers()[1], there.port());
+    assert!(TcpStream::connect(wanted).is_err(), "nothing was asked yet, and it is as it is");
+    let asker = UdpSocket::bind("192.0.2.1:0").unwrap();
+    let query = [&[0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], b"\x04peer\x07example\x00\x00\x01\x00\x01"].concat();
+    asker.send_to(&query, server.local_addr().unwrap()).unwrap();
+    answer(&server, [[198, 51, 100, 9], [192, 0, 2, 2]]);
+    asker.recv(&mut [0; 512]).unwrap();
+    let mut near = TcpStream::connect(wanted).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    talks(&mut near, &mut far);
+    assert_eq!(near.peer_addr().unwrap(), wanted);
+    let board = scene.says(&["top", "--once", "--interval", "0.1"]);
+    assert!(board.out.contains("raced"), "{board:?}");
+    drop((near, far));
+    until("it is written down", || lines(&scene).iter().any(|line| line["end"] == "finished"));
+    let line = lines(&scene).into_iter().find(|line| line["end"] == "finished").unwrap();
+    assert_eq!(
+        (&line["accelerated"], &line["peer"]),
+        (&there.to_string().into(), &wanted.to_string().into()),
+        "{line}"
+    );
+    assert!(line["connect_ms"].is_null(), "{line}");
+    send(&daemon, Signal::TERM);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+});
+
 inside!(a_host_whose_measuring_daemon_was_killed_at_any_step_is_reached_and_recovered, || {
     let Some(scene) = Scene::new() else { return };
     if !can_capture(&scene) {

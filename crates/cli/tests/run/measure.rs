@@ -1,6 +1,7 @@
 //! `headstart run --measure`: the program gets what it gets without, and what was seen of its network is true.
 
-use crate::lab::{Lab, found, inside};
+use crate::lab::{Lab, found, inside, site, world};
+use headstart_lab::world::{Fate, World};
 use serde_json::Value;
 use std::fs;
 
@@ -67,4 +68,126 @@ inside!(every_profile_of_the_lab_carries_a_page, || {
         let ours = lab.ours_with(&["--measure", "--profile", profile.name], &words);
         assert_eq!((ours.code, &ours.out), (bare.code, &bare.out), "{}: {ours:?}", profile.name);
     }
+});
+
+/// Asks for both families' addresses of a name as the C library does, and connects to one address of one family; says what came of
+/// it, and how long it took in seconds.
+const TO_ONE: &str = "
+import socket, sys, time
+name, family, patience = sys.argv[1], getattr(socket, sys.argv[2]), float(sys.argv[3])
+to = [a[4] for a in socket.getaddrinfo(name, 80, type=socket.SOCK_STREAM) if a[0] == family][0]
+s = socket.socket(family)
+s.settimeout(patience)
+began = time.monotonic()
+try:
+    s.connect(to)
+    took = time.monotonic() - began
+    s.sendall(b'GET / HTTP/1.1\\r\\nHost: ' + name.encode() + b'\\r\\nConnection: close\\r\\n\\r\\n')
+    print(s.recv(8).decode(), took)
+except OSError as e:
+    print(type(e).__name__, time.monotonic() - began)
+";
+
+/// Adds a name with an address of each family, and these fates of them.
+fn add(world: &mut World, name: &str, n: u8, [v4, v6]: [Fate; 2]) {
+    let mut new = site(world, "www").clone();
+    new.name = format!("{name}.lab.example");
+    (new.v4[0].addr, new.v4[0].fate) = ([198, 19, 2, n].into(), v4);
+    (new.v6[0].addr, new.v6[0].fate) = ([0x2001, 0xdb8, 0x200 + u16::from(n), 0, 0, 0, 0, 1].into(), v6);
+    world.sites.push(new);
+}
+
+/// What [`TO_ONE`] says, and the line of its connection.
+fn to_one(lab: &Lab, python: &str, flags: &[&str], words: [&str; 3]) -> (String, f64, Value) {
+    let file = lab.scratch.path("flows");
+    let flags = [&["--measure", "--flows", file.to_str().unwrap()], flags].concat();
+    let ours = lab.ours_with(&flags, &[&[python, "-c", TO_ONE], &words[..]].concat());
+    assert_eq!(ours.code, Some(0), "{ours:?}");
+    let (said, took) = ours.out.trim().rsplit_once(' ').unwrap_or_else(|| panic!("{ours:?}"));
+    let line = lines(&file).into_iter().find(|line| line["event"] == "connection");
+    (said.to_owned(), took.parse().unwrap(), line.unwrap_or_else(|| panic!("{ours:?}")))
+}
+
+inside!(accelerated_a_program_that_wants_a_silent_address_is_served_by_another_of_its_name, || {
+    let Some(python) = crate::lab::python() else { return };
+    let mut world = world();
+    let good = site(&mut world, "www").v4[0].fate;
+    add(&mut world, "half", 1, [good, Fate::BlackHole]);
+    add(&mut world, "shut", 2, [good, Fate::Refuses]);
+    let lab = Lab::of(&world);
+    // Nobody's patience is at stake here but that of who waits in vain, who is never answered.
+    let (said, _, line) = to_one(&lab, &python, &[], ["half.lab.example", "AF_INET6", "1"]);
+    assert_eq!((said.as_str(), &line["accelerated"]), ("TimeoutError", &Value::Null), "{line}");
+    let (said, took, line) = to_one(&lab, &python, &["--accelerate"], ["half.lab.example", "AF_INET6", "60"]);
+    assert_eq!((said.as_str(), &line["accelerated"]), ("HTTP/1.1", &"198.19.2.1:80".into()), "{line}");
+    assert!(took >= 0.25, "no answer before there is a connection: {took}");
+    assert_eq!((&line["connect_ms"], &line["app"].is_string()), (&Value::Null, &true), "{line}");
+    assert!(line["peer"].as_str().unwrap().starts_with('['), "the peer is who the program wanted: {line}");
+    let (said, _, line) = to_one(&lab, &python, &["--accelerate"], ["shut.lab.example", "AF_INET6", "60"]);
+    assert!(said == "HTTP/1.1" && line["accelerated"].is_string(), "one that refuses is no reason to fail: {line}");
+});
+
+inside!(accelerated_nobody_is_answered_without_a_connection_and_one_address_is_no_race, || {
+    let Some(python) = crate::lab::python() else { return };
+    let mut world = world();
+    add(&mut world, "dead", 1, [Fate::BlackHole; 2]);
+    add(&mut world, "shut", 2, [Fate::Refuses; 2]);
+    let lab = Lab::of(&world);
+    let (said, _, line) = to_one(&lab, &python, &["--accelerate"], ["dead.lab.example", "AF_INET6", "1.5"]);
+    assert_eq!((said.as_str(), &line["accelerated"]), ("TimeoutError", &Value::Null), "{line}");
+    assert_eq!(line["down_packets"], 0, "{line}");
+    let (said, _, line) = to_one(&lab, &python, &["--accelerate"], ["shut.lab.example", "AF_INET", "60"]);
+    assert_eq!((said.as_str(), &line["end"]), ("ConnectionRefusedError", &"refused".into()), "{line}");
+    let (said, _, line) = to_one(&lab, &python, &["--accelerate"], ["v6.lab.example", "AF_INET6", "60"]);
+    assert_eq!((said.as_str(), &line["accelerated"]), ("HTTP/1.1", &Value::Null), "one address: {line}");
+    assert!(line["connect_ms"].is_number(), "{line}");
+});
+
+inside!(a_capture_is_opened_by_wireshark_and_says_whose_packets_are, || {
+    let lab = Lab::new();
+    let (Some(curl), Some(tshark)) = (found("curl", "curl"), found("tshark", "tshark")) else { return };
+    let file = lab.scratch.path("capture.pcapng");
+    let words = [curl.to_str().unwrap(), "-s", "http://www.lab.example/"];
+    let ours = lab.ours_with(&["--measure", "--pcapng", file.to_str().unwrap()], &words);
+    assert_eq!(ours.code, Some(0), "{ours:?}");
+    let says = |words: &[&str]| {
+        let mut command = lab.command(&tshark);
+        let output = command.arg("-r").arg(&file).args(words).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let packets = says(&["-Y", "http.request", "-T", "fields", "-e", "frame.comment"]);
+    assert!(packets.starts_with("app=curl;pid="), "{packets:?}");
+    // The file itself, block by block.
+    let of_file = ["-X", "read_format:MIME Files Format", "-T", "fields", "-e", "pcapng.darwin.process_name"];
+    let known = lab.command(&tshark).args(["-G", "fields"]).output().unwrap();
+    if String::from_utf8_lossy(&known.stdout).contains("pcapng.darwin.process_name") {
+        assert_eq!(says(&of_file).trim(), "curl");
+    } else {
+        println!("skipped: this tshark knows nothing of processes in captures");
+    }
+});
+
+inside!(an_interface_that_another_program_has_made_is_forwarded_through_sockets_that_it_protects, || {
+    let lab = Lab::new();
+    let (Some(python), Some(_)) = (crate::lab::python(), found("ip", "iproute2")) else { return };
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/programs/embedding.py");
+    let file = lab.scratch.path("flows");
+    let says = |answer: &str| {
+        let words = [python.as_str(), script, crate::lab::HEADSTART, file.to_str().unwrap(), "198.19.0.1", answer];
+        let ended = lab.bare(&words);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.out
+    };
+    // One that refuses to protect is not got round: programs hear that it is prohibited.
+    let refused = says("1");
+    assert_eq!(refused.lines().collect::<Vec<_>>(), ["OSError False", "True", "0 1"], "{refused}");
+    let served = says("0");
+    assert_eq!(served.lines().collect::<Vec<_>>(), ["HTTP/1.1 True", "True", "0 1"], "{served}");
+    let lines = lines(&file);
+    let flow = lines.iter().find(|line| line["end"] == "finished").unwrap_or_else(|| panic!("{lines:?}"));
+    assert!(flow["app"].as_str().unwrap().starts_with("python"), "{flow}");
+    assert!(flow["connect_ms"].as_f64().unwrap() >= 10.0, "{flow}");
+    let wrong = lab.scratch.headstart(["forward", "--tun-fd", "0"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2), "{}", String::from_utf8_lossy(&wrong.stderr));
 });

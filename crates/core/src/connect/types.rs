@@ -146,6 +146,18 @@ pub enum Input {
     },
     /// An answer to a query arrived.
     Lookup(QueryId, LookupResult),
+    /// A program was answered by a server that it asked itself, past the connector: known as if it had been asked here, so that
+    /// the addresses of one name are known to belong together.
+    Overheard {
+        /// Who was answered.
+        app: AppId,
+        /// The name; case and a final dot do not matter.
+        name: String,
+        /// The type that was asked for.
+        record: RecordType,
+        /// What was said.
+        result: LookupResult,
+    },
     /// An attempt ended.
     Attempt(AttemptId, AttemptResult),
     /// A program begins: what it will ask for may be looked up now. Also known by its first call.

@@ -4,8 +4,10 @@
 use super::observed::DnsExchange;
 use super::{HEADROOM, MappingId, Output, Packet, Record};
 use crate::time::{Duration, Instant};
+use crate::wire::dns;
 use crate::wire::ip::icmp::{self, Trouble};
 use crate::wire::ip::{Header, UDP, checksum, header_len, udp, write};
+use crate::wire::record::RecordType;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,7 +25,23 @@ const HOP_LIMIT: u8 = 64;
 struct Mapping {
     app: SocketAddr,
     last: Instant,
-    lookups: VecDeque<(SocketAddr, u16, Instant, String)>,
+    lookups: VecDeque<Lookup>,
+}
+
+/// A question that waits for its answer.
+#[derive(Debug)]
+struct Lookup {
+    server: SocketAddr,
+    asked: Instant,
+    question: Question,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Question {
+    id: u16,
+    name: String,
+    /// Which type of record, if it is one that leads to a connection.
+    record: Option<RecordType>,
 }
 
 /// The ports of programs that send datagrams.
@@ -174,26 +192,30 @@ impl Datagrams {
 
 impl Mapping {
     fn asked(&mut self, now: Instant, server: SocketAddr, query: &[u8]) {
-        let Some((id, name)) = question(query) else { return };
+        let Some(question) = question(query) else { return };
         if self.lookups.len() >= MOST_LOOKUPS {
             self.lookups.pop_front();
         }
-        if !self.lookups.iter().any(|(to, known, ..)| (*to, *known) == (server, id)) {
-            self.lookups.push_back((server, id, now, name));
+        if !self.lookups.iter().any(|known| (known.server, known.question.id) == (server, question.id)) {
+            self.lookups.push_back(Lookup { server, asked: now, question });
         }
     }
 
     fn answered(&mut self, now: Instant, server: SocketAddr, answer: &[u8]) -> Option<DnsExchange> {
         let id = u16::from_be_bytes(*answer.first_chunk()?);
-        let place = self.lookups.iter().position(|(to, known, ..)| (*to, *known) == (server, id))?;
-        let (server, _, asked, name) = self.lookups.remove(place)?;
-        Some(DnsExchange { app: self.app, server, name, asked, took: now.since(asked) })
+        let place = self.lookups.iter().position(|known| (known.server, known.question.id) == (server, id))?;
+        let Lookup { asked, question: Question { name, record, .. }, .. } = self.lookups.remove(place)?;
+        // Only what answers this very question is an answer.
+        let answer = record.and_then(|record| Some((record, dns::decode_answer(answer, id, &name, record).ok()?)));
+        Some(DnsExchange { app: self.app, server, name, asked, took: now.since(asked), answer })
     }
 }
 
-/// Number and name of a query (RFC 1035): labels that are not compressed, which queries' never are. What is not printable is
+/// Number, name and type of a query (RFC 1035): labels that are not compressed, which queries' never are. What is not printable is
 /// shown as a dot.
-fn question(query: &[u8]) -> Option<(u16, String)> {
+fn question(query: &[u8]) -> Option<Question> {
+    /// Types of records: RFC 1035, 3596 and 9460.
+    const TYPES: [(u16, RecordType); 3] = [(1, RecordType::A), (28, RecordType::Aaaa), (65, RecordType::Https)];
     let id = u16::from_be_bytes(*query.first_chunk()?);
     let is_query = query.get(2)? & 0x80 == 0;
     let mut rest = query.get(12..)?;
@@ -209,7 +231,9 @@ fn question(query: &[u8]) -> Option<(u16, String)> {
         name.extend(label.iter().map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '.' }));
         rest = &tail[usize::from(*len)..];
     }
-    is_query.then_some((id, name))
+    let kind = rest.get(1..3).map(|kind| u16::from_be_bytes([kind[0], kind[1]]));
+    let record = TYPES.into_iter().find(|(number, _)| Some(*number) == kind).map(|(_, record)| record);
+    is_query.then_some(Question { id, name, record })
 }
 
 fn header(from: SocketAddr, to: SocketAddr, traffic_class: u8) -> Header {
@@ -237,7 +261,10 @@ mod tests {
     fn a_query_says_its_number_and_name_and_nonsense_says_nothing() {
         let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         query.extend(b"\x03www\x07example\x00\x00\x01\x00\x01");
-        assert_eq!(question(&query), Some((0x1234, "www.example".into())));
+        let asked = |record| Some(Question { id: 0x1234, name: "www.example".into(), record });
+        assert_eq!(question(&query), asked(Some(RecordType::A)));
+        let of_text = [&query[..query.len() - 3], &[16, 0, 1]].concat();
+        assert_eq!(question(&of_text), asked(None), "a type that leads nowhere");
         assert_eq!(question(&query[..15]), None);
         assert_eq!(question(&[]), None);
         query[2] = 0x81;

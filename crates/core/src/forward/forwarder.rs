@@ -233,6 +233,7 @@ impl Machine for Forwarder {
         match input {
             Input::Packet { bytes, segment } => self.packet(now, bytes, segment),
             Input::Connected { flow, mss } => self.with(flow, |c, out| c.connected(now, mss, out)),
+            Input::Accelerated { flow, to } => self.with(flow, |c, _| c.flow.accelerated = Some(to)),
             Input::Failed { flow, why } => self.with(flow, |c, out| c.failed(now, why, out)),
             Input::Received { flow, bytes, urgent } => {
                 self.with(flow, |c, out| c.received(now, bytes, urgent, out));

@@ -96,6 +96,13 @@ pub enum Input {
         /// The largest segment that it takes (TCP_MAXSEG), if the host tells.
         mss: Option<u16>,
     },
+    /// A race has led a connection to one of the addresses of its peer's name; [`Input::Connected`] follows.
+    Accelerated {
+        /// Which.
+        flow: FlowId,
+        /// To which.
+        to: SocketAddr,
+    },
     /// A connection could not be opened, or is no more.
     Failed {
         /// Which.

@@ -2,6 +2,8 @@
 
 use super::FlowId;
 use crate::time::{Duration, Instant};
+use crate::wire::dns::Answer;
+use crate::wire::record::RecordType;
 use std::net::SocketAddr;
 
 /// What a host knows of a connection of its own (TCP_INFO).
@@ -120,6 +122,9 @@ pub struct Flow {
     pub asked: Instant,
     /// When the peer was connected.
     pub connected: Option<Instant>,
+    /// Where a race over the addresses of the peer's name has led it, if one was run: perhaps not to the peer's own. How long it
+    /// took says nothing of a connection without a race.
+    pub accelerated: Option<SocketAddr>,
     /// Data of the program.
     pub up: Direction,
     /// Data of the peer.
@@ -144,6 +149,7 @@ impl Flow {
             peer,
             asked,
             connected: None,
+            accelerated: None,
             up: Direction::default(),
             down: Direction::default(),
             hello: (None, None),
@@ -196,6 +202,8 @@ pub struct DnsExchange {
     pub asked: Instant,
     /// How long the answer took.
     pub took: Duration,
+    /// What was said, and of which type of record, if that is one of those that lead to a connection.
+    pub answer: Option<(RecordType, Answer)>,
 }
 
 /// Something that has ended, and what was seen of it.

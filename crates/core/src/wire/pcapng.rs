@@ -1,7 +1,8 @@
 //! Packets as a capture file that other programs open: blocks of pcapng (draft-ietf-opsawg-pcapng), written only.
 //!
 //! One section, an interface for each direction or side, packets of IP without a link layer; a comment on each packet says whose
-//! it is. All numbers are in the byte order of this host, which the section's header tells.
+//! it is. The standard has no block for processes: what there is is Darwin's (its libpcap's pcap-ng.h; Wireshark shows it), a local
+//! block for each process, which packets name by its place among them. All numbers are in the byte order of this host, which the section's header tells.
 
 use crate::time::Duration;
 
@@ -10,6 +11,11 @@ const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
+/// Darwin Process Event Block: a local one (its first bit says so), which readers that do not know it leave out.
+const PROCESS: u32 = 0x8000_0001;
+/// Its option for the name, and the option of a packet that says whose it is (dpeb_id).
+const PROCESS_NAME: u16 = 2;
+const OF_PROCESS: u16 = 0x8001;
 /// LINKTYPE_RAW: packets begin with their IP header.
 const RAW_IP: u16 = 101;
 /// Options: end, comment, and of an interface its name and the unit of time.
@@ -42,9 +48,16 @@ pub fn header(application: &str, interfaces: &[&str]) -> Vec<u8> {
     file
 }
 
+/// A process, to stand before its first packet. The first in a file is number 0, the next 1 and so on.
+pub fn process(pid: u32, name: &str) -> Vec<u8> {
+    let mut body = pid.to_ne_bytes().to_vec();
+    options(&mut body, &[(PROCESS_NAME, name.as_bytes())]);
+    block(PROCESS, &body)
+}
+
 /// A packet that was seen on an interface (by its place in the header) at a time since the Unix epoch. At most `most` bytes of it
-/// are kept. An empty comment is none.
-pub fn packet(interface: u32, at: Duration, packet: &[u8], most: usize, comment: &str) -> Vec<u8> {
+/// are kept. An empty comment is none. `of`: the number of the [`process`] whose it is.
+pub fn packet(interface: u32, at: Duration, packet: &[u8], most: usize, (comment, of): (&str, Option<u32>)) -> Vec<u8> {
     let kept = &packet[..packet.len().min(most)];
     let nanos = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
     let mut body = interface.to_ne_bytes().to_vec();
@@ -54,8 +67,11 @@ pub fn packet(interface: u32, at: Duration, packet: &[u8], most: usize, comment:
     body.extend((packet.len() as u32).to_ne_bytes());
     body.extend(kept);
     body.resize(body.len().next_multiple_of(4), 0);
-    if !comment.is_empty() {
-        options(&mut body, &[(COMMENT, comment.as_bytes())]);
+    let number = of.map(u32::to_ne_bytes);
+    let comment = Some((COMMENT, comment.as_bytes())).filter(|(_, comment)| !comment.is_empty());
+    let said: Vec<_> = comment.into_iter().chain(number.iter().map(|number| (OF_PROCESS, &number[..]))).collect();
+    if !said.is_empty() {
+        options(&mut body, &said);
     }
     block(PACKET, &body)
 }
@@ -99,13 +115,20 @@ mod tests {
     #[test]
     fn a_file_is_a_section_its_interfaces_and_packets() {
         let mut file = header("headstart", &["program", "peer"]);
-        file.extend(packet(1, Duration::from_nanos((7 << 32) + 5), b"12345", 3, "app=curl"));
+        file.extend(process(77, "curl"));
+        file.extend(packet(1, Duration::from_nanos((7 << 32) + 5), b"12345", 3, ("app=curl", Some(0))));
         let blocks = blocks(&file);
-        assert_eq!(blocks.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [SECTION, INTERFACE, INTERFACE, PACKET]);
-        let body = &blocks[3].1;
+        let kinds = [SECTION, INTERFACE, INTERFACE, PROCESS, PACKET];
+        assert_eq!(blocks.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), kinds);
+        assert_eq!((&blocks[3].1[..4], &blocks[3].1[8..12]), (&77_u32.to_ne_bytes()[..], &b"curl"[..]));
+        let body = &blocks[4].1;
         let words: Vec<u32> = body[..20].chunks(4).map(|w| u32::from_ne_bytes(w.try_into().unwrap())).collect();
         assert_eq!(words, [1, 7, 5, 3, 5], "interface, time in two words, kept, long");
         assert_eq!(&body[20..24], b"123\0");
         assert_eq!(&body[28..36], b"app=curl");
+        let option = [&OF_PROCESS.to_ne_bytes()[..], &4_u16.to_ne_bytes(), &0_u32.to_ne_bytes(), &[0; 4]].concat();
+        assert_eq!(body[36..], option);
+        let bare = packet(0, Duration::ZERO, b"1234", 9, ("", None));
+        assert_eq!(bare.len(), 12 + 20 + 4, "nothing that is not known");
     }
 }

@@ -6,6 +6,7 @@ use crate::forward::{Enclosure, EnclosureError, Worker, device, line_of};
 use crate::host::change::capture::{Capture, MARK, OWN_MARK};
 use crate::host::change::{Change, route, rule};
 use crate::host::{Numbers, PROTOCOL};
+use headstart_core::connect::Settings as Racing;
 use headstart_core::forward::Settings as Forwarding;
 use headstart_core::time::Duration;
 use headstart_core::wire::netlink::{AF_INET, AF_INET6, Route};
@@ -30,6 +31,8 @@ pub struct Wish {
     pub to: Vec<(IpAddr, u8)>,
     /// A file to which a JSON line is added for each connection and lookup.
     pub lines: Option<PathBuf>,
+    /// Whether, and how, connections are raced over the addresses of their peer's name.
+    pub racing: Option<Racing>,
 }
 
 /// How it is.
@@ -39,6 +42,9 @@ pub struct Status {
     pub interface: String,
     /// What is captured: networks, or `default`.
     pub captured: Vec<String>,
+    /// Whether connections are raced over the addresses of their peer's name.
+    #[serde(default)]
+    pub accelerated: bool,
 }
 
 /// Why it cannot be.
@@ -124,6 +130,7 @@ impl Measuring {
         // A socket for each connection of all programs.
         let limit = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        let racing = self.wish.racing.clone();
         let mut seed = [0; 8];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
         let work = move || {
@@ -136,6 +143,9 @@ impl Measuring {
             let settings = Forwarding { seed: u64::from_ne_bytes(seed), ..Forwarding::default() };
             let mut worker = Worker::new(device, settings, Clock::new(), sink).map_err(|e| e.to_string())?;
             worker.mark(OWN_MARK);
+            if let Some(racing) = racing {
+                worker.accelerate(racing);
+            }
             worker.tell_who_asks().map_err(|e| e.to_string())?;
             worker.run(&far, PATIENCE).map_err(|e| e.to_string())
         };
@@ -158,7 +168,7 @@ impl Measuring {
     pub fn status(&self) -> Status {
         let captured = self.wish.to.iter().map(|(ip, bits)| format!("{ip}/{bits}")).collect();
         let captured = if self.wish.to.is_empty() { vec!["default".into()] } else { captured };
-        Status { interface: device::NAME.into(), captured }
+        Status { interface: device::NAME.into(), captured, accelerated: self.wish.racing.is_some() }
     }
 
     /// Ends the thread, when nothing is led there any more.

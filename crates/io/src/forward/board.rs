@@ -68,6 +68,9 @@ pub struct App {
     pub connections: u64,
     /// Of these, how many never came to be.
     pub failed: u64,
+    /// Of these, how many a race has led (`--accelerate`).
+    #[serde(default)]
+    pub accelerated: u64,
     /// DNS lookups.
     pub lookups: u64,
     /// The median of the latest ones, in milliseconds.
@@ -91,6 +94,9 @@ pub struct Line {
     pub local: String,
     /// The peer's.
     pub peer: String,
+    /// Where a race has led it, if one has (`--accelerate`).
+    #[serde(default)]
+    pub accelerated: Option<String>,
     /// For how long it has been there, in milliseconds.
     pub age_ms: f64,
     /// Bytes that the program sent.
@@ -110,6 +116,7 @@ struct Tally {
     open: usize,
     connections: u64,
     failed: u64,
+    accelerated: u64,
     lookups: u64,
     up: u64,
     down: u64,
@@ -143,6 +150,7 @@ fn is_count(meter: &Entry) -> bool {
 impl Tally {
     fn flow(&mut self, flow: &Flow) {
         self.connections += 1;
+        self.accelerated += u64::from(flow.accelerated.is_some());
         self.up += flow.up.bytes;
         self.down += flow.down.bytes;
         for meter in meter::ALL {
@@ -163,6 +171,7 @@ impl Tally {
             open: self.open,
             connections: self.connections,
             failed: self.failed,
+            accelerated: self.accelerated,
             lookups: self.lookups,
             lookup_ms: median(&self.lookup_ms),
             up_bytes: self.up,
@@ -205,6 +214,7 @@ impl Tallies {
                 pid: process.map(|process| process.pid),
                 local: flow.app.to_string(),
                 peer: flow.peer.to_string(),
+                accelerated: flow.accelerated.map(|to| to.to_string()),
                 age_ms,
                 up_bytes: flow.up.bytes,
                 down_bytes: flow.down.bytes,
@@ -307,14 +317,19 @@ mod tests {
         tallies.take(&seen(Record::Flow(Box::new(refused)), ""));
         let (app, server) = ("192.0.2.1:53".parse().unwrap(), "192.0.2.2:53".parse().unwrap());
         let took = Duration::from_millis(8);
-        let lookup = DnsExchange { app, server, name: "a.lab.example".into(), asked: Instant::ZERO, took };
+        let lookup =
+            DnsExchange { app, server, name: "a.lab.example".into(), asked: Instant::ZERO, took, answer: None };
         tallies.take(&seen(Record::Dns(lookup), "curl"));
         let mut open = flow();
         open.down.bytes = 500;
+        open.accelerated = Some("198.51.100.2:80".parse().unwrap());
         let process = Process { pid: 8, name: "curl".into(), fd: 3 };
         let board = tallies.board([(&open, Some(&process), 40.0)].into_iter());
         let [curl, unknown] = &board.apps[..] else { panic!("{board:?}") };
         assert_eq!((curl.name.as_str(), curl.open, curl.connections, curl.down_bytes), ("curl", 1, 2, 1500));
+        assert_eq!(curl.accelerated, 1, "and its time is not among those of connecting");
+        assert_eq!(board.connections[0].accelerated.as_deref(), Some("198.51.100.2:80"));
+        assert!(!board.connections[0].meters.contains_key("connect_ms"), "{board:?}");
         assert_eq!((curl.lookups, curl.lookup_ms, curl.meters["connect_ms"]), (1, Some(8.0), 25.0));
         assert_eq!((unknown.name.as_str(), unknown.failed), (UNKNOWN, 1));
         assert_eq!((board.connections.len(), board.connections[0].pid, board.omitted), (1, Some(8), 0));

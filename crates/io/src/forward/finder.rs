@@ -1,7 +1,8 @@
 //! Which process has a socket open: found in /proc by a thread of its own, so that no packet waits for it.
 //!
-//! A walk through /proc takes longer than a connection to a neighbour. What costs a microsecond is done at once
-//! ([`Finder::at_once`]): most connections of a host are made by who made the last one, on the same descriptor or the next. The
+//! A walk through /proc takes longer than a connection to a neighbour, and who has closed its socket by then is never found. So what
+//! costs microseconds is done at once ([`Finder::at_once`]), while the program still waits: most connections of a host are made by
+//! who made the last one, on the same descriptor or the next; most others by who has just been started, and has few descriptors. The
 //! thread is started with the first question, so that whoever forks before has none to lose.
 
 use super::owner::{Owners, Process};
@@ -23,6 +24,14 @@ const MOST_RECENT: usize = 8;
 /// Of these, how many are looked at while a connection waits. 3: a browser's network process, and two more.
 const AT_ONCE: usize = 3;
 
+/// Descriptors on either side of the last one that are looked at, where many are opened and closed at a time.
+const NEAR: RawFd = 4;
+/// The latest processes and threads of the host that are looked at while a connection waits; 16: a shell's pipeline.
+const MOST_NEW: i32 = 16;
+/// Descriptors of each of them: who has just been started has few.
+const FEW: usize = 64;
+/// How often they are looked at in vain until there is another one.
+const MOST_VAIN: u32 = 4;
 /// The descriptor of a process that was not looked at yet.
 const ANY: RawFd = -1;
 
@@ -61,6 +70,8 @@ pub(super) struct Finder {
     bell: Arc<OwnedFd>,
     desk: Option<Desk>,
     recent: VecDeque<Process>,
+    /// The latest process when the latest ones were looked at last, and how often that was in vain.
+    latest: (i32, u32),
 }
 
 /// The thread, and the ways to it and from it.
@@ -76,7 +87,7 @@ impl Finder {
     pub fn new(namespace: &NetNs) -> io::Result<Self> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let owners = Some(Owners::of(namespace)?);
-        Ok(Self { namespace: namespace.id()?, owners, bell, desk: None, recent: VecDeque::new() })
+        Ok(Self { namespace: namespace.id()?, owners, bell, desk: None, recent: VecDeque::new(), latest: (0, 0) })
     }
 
     /// A process that is likely to have the next socket.
@@ -84,21 +95,48 @@ impl Finder {
         self.recent.push_front(Process { pid, name: String::new(), fd: ANY });
     }
 
-    /// The process, if it is one that was found before and has the socket where the last one was, or next to it.
+    /// The process, if it is one that was found before and has the socket near where the last one was, or one that is new.
     pub fn at_once(&mut self, inode: u32) -> Option<Process> {
         let link = format!("socket:[{inode}]");
+        let found = self.at_the_same_place(&link).or_else(|| self.of_the_new(&link)).or_else(|| self.nearby(&link))?;
+        self.remember(&found);
+        Some(found)
+    }
+
+    fn at_the_same_place(&mut self, link: &str) -> Option<Process> {
         let found = self.recent.iter().take(AT_ONCE).find_map(|process| {
             if process.fd == ANY {
-                return holds(process.pid, &link);
+                return holds(process.pid, link, usize::MAX);
             }
-            let fd = [process.fd, process.fd + 1].into_iter().find(|fd| is_at(process.pid, *fd, &link))?;
+            let fd = [process.fd, process.fd + 1].into_iter().find(|fd| is_at(process.pid, *fd, link))?;
             Some(Process { fd, ..process.clone() })
         });
         // Looking at all descriptors of a process is not done twice.
         self.recent.retain(|process| process.fd != ANY);
-        let found = found?;
-        self.remember(&found);
-        Some(found)
+        found
+    }
+
+    fn nearby(&self, link: &str) -> Option<Process> {
+        self.recent.iter().take(AT_ONCE).find_map(|process| {
+            let mut near = (process.fd - NEAR).max(0)..=process.fd + NEAR;
+            let fd = near.find(|fd| is_at(process.pid, *fd, link))?;
+            Some(Process { fd, ..process.clone() })
+        })
+    }
+
+    /// The process, if it is among the latest of the host: their numbers count up.
+    fn of_the_new(&mut self, link: &str) -> Option<Process> {
+        let last = latest()?;
+        if last != self.latest.0 {
+            self.latest = (last, 0);
+        }
+        if self.latest.1 >= MOST_VAIN {
+            return None;
+        }
+        let numbers = (0..MOST_NEW).map(|n| last - n).take_while(|number| *number > 0);
+        let found = numbers.filter_map(|number| holds(number, link, FEW)).find_map(process_of);
+        self.latest.1 += u32::from(found.is_none());
+        found
     }
 
     fn remember(&mut self, process: &Process) {
@@ -176,7 +214,7 @@ impl Search {
             None => self.process(&link),
             // It may have moved since, and another socket be in its place; or be closed, and nobody's.
             Some(process) if is_at(process.pid, process.fd, &link) => Some(process),
-            Some(process) => holds(process.pid, &link),
+            Some(process) => holds(process.pid, &link, usize::MAX),
         };
         let no_delay = process.as_ref().filter(|_| delay).and_then(no_delay);
         Answer { flow, process, no_delay }
@@ -189,13 +227,13 @@ impl Search {
 
     /// The process that has the socket open to which `link` leads; of several, one.
     fn process(&mut self, link: &str) -> Option<Process> {
-        let recent = self.recent.iter().copied().find_map(|pid| holds(pid, link));
+        let recent = self.recent.iter().copied().find_map(|pid| holds(pid, link, usize::MAX));
         let found = recent.or_else(|| {
             let pids = fs::read_dir("/proc").ok()?.flatten();
             let mut pids: Vec<i32> = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
             // Who is new is who is asked about.
             pids.sort_unstable_by(|a, b| b.cmp(a));
-            pids.into_iter().find_map(|pid| self.is_here(pid).then(|| holds(pid, link))?)
+            pids.into_iter().find_map(|pid| self.is_here(pid).then(|| holds(pid, link, usize::MAX))?)
         })?;
         self.recent.retain(|pid| *pid != found.pid);
         self.recent.push_front(found.pid);
@@ -222,14 +260,31 @@ fn is_at(pid: i32, fd: RawFd, link: &str) -> bool {
     fs::read_link(format!("/proc/{pid}/fd/{fd}")).is_ok_and(|to| to.to_str() == Some(link))
 }
 
-fn holds(pid: i32, link: &str) -> Option<Process> {
+/// The process, if the socket is among the first `most` of its descriptors.
+fn holds(pid: i32, link: &str, most: usize) -> Option<Process> {
     let folder = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    let fd = folder.flatten().find_map(|entry| {
+    let fd = folder.flatten().take(most).find_map(|entry| {
         let is_it = fs::read_link(entry.path()).is_ok_and(|to| to.to_str() == Some(link));
         is_it.then(|| entry.file_name().to_str()?.parse().ok())?
     })?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     Some(Process { pid, name: name.trim_end().to_owned(), fd })
+}
+
+/// The number that was given to a process or thread last (proc_loadavg(5)).
+fn latest() -> Option<i32> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
+}
+
+/// The process of what may be one of its threads, by that one's number.
+fn process_of(thread: Process) -> Option<Process> {
+    let status = fs::read_to_string(format!("/proc/{}/status", thread.pid)).ok()?;
+    let pid: i32 = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()?;
+    if pid == thread.pid {
+        return Some(thread);
+    }
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(Process { pid, name: name.trim_end().to_owned(), ..thread })
 }
 
 #[cfg(test)]
@@ -253,7 +308,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (app, peer) = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
         let owner = owners.of_tcp(app, peer).unwrap().expect("it is there");
-        assert_eq!(finder.at_once(owner.inode), None, "nobody was found yet");
+        finder.latest = (latest().unwrap(), MOST_VAIN);
         let Answer { flow, process, no_delay } = ask(&mut finder, owner.inode, None);
         let process = process.expect("it is ours");
         assert_eq!((flow, process.pid, no_delay), (FlowId(7), std::process::id() as i32, Some(false)));
@@ -268,6 +323,38 @@ mod tests {
         let ends = Some((app, peer));
         assert!(other.ask(Question { flow: FlowId(8), inode: owner.inode, ends, known: None, delay: false }));
         assert_eq!(other.finish().pop().expect("an answer").process, None);
+    }
+
+    #[test]
+    fn who_has_just_been_started_is_found_at_once() {
+        let namespace = NetNs::current().unwrap();
+        let (mut owners, mut finder) = (Owners::of(&namespace).unwrap(), Finder::new(&namespace).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        // Others start processes too, and between the thread and the look there may be too many.
+        let mut tries = 0..10_000;
+        let found = tries.find_map(|_| {
+            let stream = TcpStream::connect(to).unwrap();
+            listener.accept().unwrap();
+            let owner = owners.of_tcp(stream.local_addr().unwrap(), to).unwrap().unwrap();
+            finder.latest = (0, 0);
+            // A thread has the same descriptors, and is new.
+            let child = std::thread::spawn(move || std::thread::park_timeout(std::time::Duration::from_secs(60)));
+            let found = finder.of_the_new(&format!("socket:[{}]", owner.inode));
+            child.thread().unpark();
+            child.join().unwrap();
+            found
+        });
+        assert_eq!(found.map(|process| process.pid), Some(std::process::id() as i32), "not its thread");
+        // Who is not found is not looked for without end.
+        finder.latest = (0, 0);
+        for _ in 0..10_000 {
+            assert_eq!(finder.of_the_new("socket:[0]"), None);
+            if finder.latest.1 == MOST_VAIN {
+                return;
+            }
+        }
+        panic!("it is looked for each time");
     }
 
     #[test]

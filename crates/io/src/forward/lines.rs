@@ -27,7 +27,8 @@ fn connection(flow: &Flow, name: &str, seen: &Seen) -> Value {
         "version": VERSION, "event": "connection", "app": name, "pid": seen.process.as_ref().map(|p| p.pid),
         "user": seen.owner.map(|owner| owner.user), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
         "at_ms": flow.asked.as_millis_f64(), "end": flow.end.name(), "lasted_ms": lasted, "up_bytes": flow.up.bytes,
-        "down_bytes": flow.down.bytes, "up_packets": flow.up.packets, "down_packets": flow.down.packets,
+        "down_bytes": flow.down.bytes, "accelerated": flow.accelerated.map(|to| to.to_string()),
+        "up_packets": flow.up.packets, "down_packets": flow.down.packets,
     });
     for meter in meter::ALL {
         line[meter.name] = (meter.read)(flow).map(round).into();

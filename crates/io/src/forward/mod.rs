@@ -7,6 +7,7 @@
 pub mod board;
 pub mod device;
 mod enclosure;
+mod exit;
 mod finder;
 mod lines;
 pub mod owner;
@@ -14,6 +15,7 @@ mod sockets;
 mod worker;
 
 pub use enclosure::{Enclosure, EnclosureError};
+pub use exit::Protector;
 pub use lines::line_of;
 pub use owner::Process;
 pub use worker::{Seen, Sink, Tap, Tapped, Worker, WorkerError};

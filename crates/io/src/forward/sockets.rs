@@ -1,5 +1,6 @@
 //! The sockets that lead to peers, with the options that programs' packets and sockets show.
 
+use super::exit::Exit;
 use crate::sys::{datagram, tcp_info};
 use headstart_core::forward::{Facts, Failure, UNSENT};
 use headstart_core::wire::ip::icmp::Trouble;
@@ -11,18 +12,8 @@ use std::time::Duration;
 
 /// TCP_NOTSENT_LOWAT of linux/tcp.h.
 const NOTSENT_LOWAT: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
-/// SO_MARK of asm-generic/socket.h.
-const MARK: (i32, i32) = (libc::SOL_SOCKET, libc::SO_MARK);
 /// TCP_MAXSEG of linux/tcp.h.
 const MAXSEG: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
-
-/// Marks what a socket sends (SO_MARK), if there is a mark.
-pub fn lead(socket: impl AsFd, mark: Option<u32>) -> Result<(), Errno> {
-    let Some(mark) = mark else { return Ok(()) };
-    let value = crate::sys::socket_option::Value::of_int(mark as i32);
-    // What is not marked would be led back here.
-    crate::sys::socket_option::set(socket, MARK, &value).then_some(()).ok_or(Errno::PERM)
-}
 
 /// Begins to connect a socket to `peer`.
 pub fn begin(
@@ -30,12 +21,12 @@ pub fn begin(
     traffic_class: u8,
     hop_limit: Option<u8>,
     no_delay: bool,
-    led_by: Option<u32>,
+    exit: &Exit,
 ) -> Result<OwnedFd, Errno> {
     let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-    lead(&socket, led_by)?;
+    exit.ready(&socket)?;
     if traffic_class != 0 {
         mark(&socket, peer.is_ipv4(), traffic_class)?;
     }
@@ -96,9 +87,9 @@ pub fn failure(errno: Errno) -> Failure {
 }
 
 /// A socket for a program's datagrams, from the program's own port if it is free here.
-pub fn datagrams(app: SocketAddr, led_by: Option<u32>) -> std::io::Result<OwnedFd> {
+pub fn datagrams(app: SocketAddr, exit: &Exit) -> std::io::Result<OwnedFd> {
     let socket = datagram::udp(app.is_ipv4())?;
-    lead(&socket, led_by)?;
+    exit.ready(&socket)?;
     let any: IpAddr = if app.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     if rustix::net::bind(&socket, &SocketAddr::new(any, app.port())).is_err() {
         rustix::net::bind(&socket, &SocketAddr::new(any, 0))?;

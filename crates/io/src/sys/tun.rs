@@ -4,11 +4,12 @@
 //! without, each 1448 bytes cost two system calls. Sources: linux/if_tun.h, tuntap.rst. The interface is gone when the last
 //! descriptor is closed.
 
-use super::offload::{HEADER, Offload};
+use super::offload::{Checksum, HEADER, Offload};
+use headstart_core::wire::ip::segments;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Room for the longest packet.
@@ -18,7 +19,7 @@ const OFFLOADS: libc::c_ulong = 1 | 2 | 4;
 
 /// Why there is no interface.
 #[derive(Debug, thiserror::Error)]
-#[error("making the TUN interface {name}: {step}: {source}{}", advice(source))]
+#[error("the TUN interface {name}: {step}: {source}{}", advice(source))]
 pub struct TunError {
     name: String,
     step: &'static str,
@@ -44,6 +45,8 @@ fn advice(error: &io::Error) -> &'static str {
 #[derive(Debug)]
 pub struct Tun {
     file: File,
+    /// Packets have a header, and may be super-packets.
+    framed: bool,
 }
 
 /// `struct ifreq` of linux/if.h, as far as it is used here: a name and an int or flags.
@@ -76,14 +79,54 @@ impl Tun {
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, OFFLOADS) } != 0 {
             return Err(fail("TUNSETOFFLOAD")(io::Error::last_os_error()));
         }
-        let tun = Self { file };
+        let tun = Self { file, framed: true };
         set_queue(&mut request, queue).map_err(fail("SIOCSIFTXQLEN"))?;
         Ok(tun)
+    }
+
+    /// The interface that somebody else has made and set up, by the number of its descriptor, which stays open. From now on nobody
+    /// who reads it waits. Without IFF_VNET_HDR, as Android has it, no packet is a super-packet, and a longer MTU makes up for some
+    /// of that.
+    pub fn of_descriptor(number: RawFd) -> Result<Self, TunError> {
+        let fail = |step| move |source: io::Error| TunError { name: format!("of descriptor {number}"), step, source };
+        // SAFETY: no pointers.
+        let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+        if copy < 0 {
+            return Err(fail("copying the descriptor")(io::Error::last_os_error()));
+        }
+        // SAFETY: the descriptor was just made and belongs to nobody else.
+        let file = unsafe { File::from_raw_fd(copy) };
+        let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
+        // SAFETY: TUNGETIFF writes a `struct ifreq`, which `request` is as long as.
+        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) } != 0 {
+            return Err(fail("it is none (TUNGETIFF)")(io::Error::last_os_error()));
+        }
+        let flags = i32::from(u16::from_ne_bytes([request.value[0], request.value[1]]));
+        let unfit = |why| Err(fail(why)(io::ErrorKind::InvalidInput.into()));
+        if flags & libc::IFF_TUN == 0 || flags & libc::IFF_NO_PI == 0 {
+            return unfit("it is to be one of IP packets (IFF_TUN) without a header before them (IFF_NO_PI)");
+        }
+        let framed = flags & libc::IFF_VNET_HDR != 0;
+        let mut header: libc::c_int = 0;
+        // SAFETY: TUNGETVNETHDRSZ writes an int.
+        let told = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETVNETHDRSZ as _, &raw mut header) } == 0;
+        if framed && !(told && header == HEADER as libc::c_int) {
+            return unfit("its IFF_VNET_HDR header is not 10 bytes long");
+        }
+        rustix::io::ioctl_fionbio(&file, true).map_err(|e| fail("having nobody wait")(e.into()))?;
+        Ok(Self { file, framed })
     }
 
     /// Reads a packet into the spare room of `bytes`, of which there must be [`ROOM`]; what is left to do about it. None if
     /// none waits; `Err` also for a super-packet of an unknown kind.
     pub fn read(&self, bytes: &mut Vec<u8>) -> io::Result<Option<Offload>> {
+        if !self.framed {
+            return match rustix::io::read(&self.file, rustix::buffer::spare_capacity(bytes)) {
+                Ok(_) => Ok(Some(Offload::default())),
+                Err(Errno::AGAIN) => Ok(None),
+                Err(e) => Err(e.into()),
+            };
+        }
         let mut header = [0u8; HEADER];
         let spare = bytes.spare_capacity_mut();
         let vectors = [
@@ -107,12 +150,41 @@ impl Tun {
 
     /// Writes a packet; whether the namespace took it. It does not where it has no room, or where the packet is none.
     pub fn write(&self, offload: &Offload, packet: &[u8]) -> bool {
+        if !self.framed {
+            return self.write_finished(offload, packet);
+        }
         let header = offload.write();
         let parts = [IoSlice::new(&header), IoSlice::new(packet)];
         loop {
             match rustix::io::writev(&self.file, &parts) {
                 Err(Errno::INTR) => {}
                 other => return other.is_ok(),
+            }
+        }
+    }
+
+    /// Does itself what is left to do about a packet.
+    fn write_finished(&self, offload: &Offload, packet: &[u8]) -> bool {
+        let send = |bytes: &[u8]| loop {
+            match rustix::io::write(&self.file, bytes) {
+                Err(Errno::INTR) => {}
+                other => return other.is_ok(),
+            }
+        };
+        let cut = offload.segments.and_then(|segments| segments::Cut::plan(packet, segments.size.into()));
+        if let Some(cut) = cut {
+            let mut segment = Vec::new();
+            return (0..cut.count()).all(|n| {
+                cut.write(n, &mut segment);
+                send(&segment)
+            });
+        }
+        match offload.checksum {
+            None => send(packet),
+            Some(Checksum { start, offset }) => {
+                let mut whole = packet.to_vec();
+                segments::finish(&mut whole, start.into(), offset.into());
+                send(&whole)
             }
         }
     }

@@ -49,6 +49,7 @@ pub const ALL: &[Entry] = &[
     page_load::ENTRY,
     realtime_tail::ENTRY,
     measure::semantics::ENTRY,
+    measure::truth::ENTRY,
     measure::latency::ENTRY,
     measure::throughput::ENTRY,
     measure::gaps::ENTRY,

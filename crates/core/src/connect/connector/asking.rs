@@ -2,10 +2,13 @@
 
 use super::Connector;
 use crate::connect::asks::Answered;
+use crate::connect::cache::Kept;
 use crate::connect::job::Job;
 use crate::connect::lookups::Question;
-use crate::connect::{Ask, Claim, Output, QueryId, RequestId, Want};
+use crate::connect::{AppId, Ask, Claim, LookupResult, Output, QueryId, RequestId, Want};
 use crate::time::{Duration, Instant};
+use crate::wire::record::RecordType;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 impl Connector {
@@ -72,6 +75,36 @@ impl Connector {
         if let Some(oldest) = self.asks.wait(now, request, question.clone()) {
             self.answer_asker(oldest, Answered::Unanswered);
         }
+    }
+
+    /// A program was answered by somebody else. What says nothing of the name is nothing to be kept.
+    pub(super) fn overheard(
+        &mut self,
+        now: Instant,
+        app: &AppId,
+        name: &str,
+        record: RecordType,
+        result: LookupResult,
+    ) {
+        let (kept, ttl) = match result {
+            LookupResult::Addresses(list, ttl) if !list.is_empty() => (Kept::Addresses(list), ttl),
+            LookupResult::Services(list, ttl) if !list.is_empty() => (Kept::Services(list), ttl),
+            LookupResult::Addresses(_, ttl) | LookupResult::Services(_, ttl) | LookupResult::NoData(ttl) => {
+                (Kept::NoData, ttl)
+            }
+            LookupResult::NxDomain(ttl) => (Kept::NxDomain, ttl),
+            LookupResult::Refused | LookupResult::NotSent => return,
+        };
+        self.make_room_for(app);
+        let name: Arc<str> = name.trim_end_matches('.').to_ascii_lowercase().into();
+        let cache = self.caches.entry(Arc::clone(app)).or_default();
+        cache.put(now, &name, record, kept, ttl, self.settings.lifetime);
+    }
+
+    /// Whether a program knows another address of the host that it reaches at `addr`: if not, there is nothing to race.
+    pub fn knows_another(&self, app: &AppId, addr: IpAddr) -> bool {
+        let Some(cache) = self.caches.get(app) else { return false };
+        cache.name_of(addr).is_some_and(|name| cache.remembered(&name).iter().any(|known| *known != addr))
     }
 
     /// A query has ended: whoever asked for the same is told. `said` is whether anything was said at all, `addresses` and

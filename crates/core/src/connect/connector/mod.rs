@@ -440,6 +440,7 @@ impl Machine for Connector {
                 self.passed(now, request, Some(to.to_string()), reason);
             }
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
+            Input::Overheard { app, name, record, result } => self.overheard(now, &app, &name, record, result),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Launched { account, app } => self.launched(now, account, &app, None),
             Input::Spoilt(attempt, how, ago) => self.spoilt(now, attempt, how, ago),

@@ -5,6 +5,7 @@ mod asks;
 mod contract;
 mod explained;
 mod many;
+mod overheard;
 mod place;
 mod rescue;
 mod services;

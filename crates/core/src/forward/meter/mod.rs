@@ -67,6 +67,9 @@ mod tests {
         flow.facts =
             Some(Facts { rtt: Duration::from_millis(5), min_rtt: Some(Duration::from_millis(4)), sent_again: 3 });
         flow.end(at(100), End::Finished);
+        let raced = Flow { accelerated: Some(end), ..flow.clone() };
+        let numbers = ALL.iter().filter(|meter| (meter.read)(&raced).is_none()).map(|meter| meter.name);
+        assert_eq!(numbers.collect::<Vec<_>>(), ["connect_ms"], "a race's time is not the network's");
         let values: Vec<_> = ALL.iter().map(|meter| (meter.name, (meter.read)(&flow).unwrap())).collect();
         assert_eq!(
             values,

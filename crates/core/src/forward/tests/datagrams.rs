@@ -1,8 +1,10 @@
 //! Datagrams, echoes, fragments, and what the network says of them.
 
 use super::*;
+use crate::wire::dns::Answer;
 use crate::wire::ip::icmp::{self, Trouble};
 use crate::wire::ip::{ICMP, UDP, udp};
+use crate::wire::record::RecordType;
 use std::net::IpAddr;
 
 fn datagram(app: SocketAddr, to: SocketAddr, class: u8, ttl: u8, data: &[u8]) -> Vec<u8> {
@@ -106,14 +108,36 @@ fn a_lookup_is_timed_as_it_passes() {
     query.extend(b"\x03www\x07example\x00\x00\x01\x00\x01");
     ask(&mut rig, "198.51.100.53:53", &query);
     rig.pass(Duration::from_millis(17));
-    query[2] = 0x81;
-    let mut bytes = vec![0; HEADROOM];
-    bytes.extend(&query);
-    let Output::Map { mapping, .. } = rig.did[0] else { panic!() };
-    rig.input(Input::Datagram { mapping, from: "198.51.100.53:53".parse().unwrap(), bytes, traffic_class: 0 });
+    answer(&mut rig, &query);
     let [Record::Dns(lookup)] = &rig.records[..] else { panic!("{:?}", rig.records) };
     assert_eq!((lookup.name.as_str(), lookup.took), ("www.example", Duration::from_millis(17)));
+    let said = Answer::Addresses(vec![[192, 0, 2, 80].into()], Duration::from_secs(60));
+    assert_eq!(lookup.answer, Some((RecordType::A, said)));
     assert_eq!(rig.packets.len(), 1, "and passed on");
+}
+
+/// The server's answer to a query: one address.
+fn answer(rig: &mut Rig, query: &[u8]) {
+    let mut bytes = vec![0; HEADROOM];
+    bytes.extend(query);
+    (bytes[HEADROOM + 2], bytes[HEADROOM + 7]) = (0x81, 1);
+    bytes.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 80]);
+    let Output::Map { mapping, .. } = rig.did[0] else { panic!() };
+    rig.input(Input::Datagram { mapping, from: "198.51.100.53:53".parse().unwrap(), bytes, traffic_class: 0 });
+}
+
+#[test]
+fn an_answer_to_another_question_says_nothing_of_this_one() {
+    let mut rig = Rig::new();
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend(b"\x03www\x07example\x00\x00\x01\x00\x01");
+    ask(&mut rig, "198.51.100.53:53", &query);
+    let mut other = query.clone();
+    other[13] = b'x';
+    answer(&mut rig, &other);
+    let [Record::Dns(lookup)] = &rig.records[..] else { panic!("{:?}", rig.records) };
+    assert_eq!(lookup.answer, None);
+    assert_eq!(rig.packets.len(), 1, "it is passed on all the same");
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! One thread, one event loop, one forwarder: sleeps until a packet, a socket or a timer wants something.
 
+mod accelerator;
+mod opening;
 mod peers;
 mod ports;
 mod records;
 mod window;
 
+use super::exit::{Exit, Protector};
 use super::finder::Finder;
 use super::owner::{Owner, Owners, Process};
 use super::{Enclosure, sockets};
@@ -13,6 +16,8 @@ use crate::poll::{Change, Interest, Poll};
 use crate::sys::datagram;
 use crate::sys::offload::{Checksum, Offload, Segments, Transport};
 use crate::sys::tun::{ROOM, Tun};
+use accelerator::Accelerator;
+use headstart_core::connect;
 use headstart_core::forward::pace::Sleeper;
 use headstart_core::forward::{FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings};
 use headstart_core::machine::Machine;
@@ -23,6 +28,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Packets, and reads of sockets, between two looks at everything else.
@@ -42,6 +48,11 @@ const FOUND: u64 = u64::MAX - 4;
 const BOARD: u64 = u64::MAX - 5;
 /// Tokens from here on are ports that send datagrams.
 const MAPPINGS: u64 = 1 << 62;
+/// Tokens from here on, below those, are attempts of races.
+const ATTEMPTS: u64 = 1 << 61;
+
+/// What has happened when there is nothing to forward any more.
+const LOST: &str = "the TUN interface is no more";
 
 /// The event loop could not be set up, or is no more.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +60,13 @@ const MAPPINGS: u64 = 1 << 62;
 pub struct WorkerError {
     what: &'static str,
     source: io::Error,
+}
+
+impl WorkerError {
+    /// Whether the interface was taken away, with which all that was to be forwarded is.
+    pub fn is_lost(&self) -> bool {
+        self.what == LOST
+    }
 }
 
 fn failed(what: &'static str) -> impl Fn(io::Error) -> WorkerError {
@@ -80,6 +98,8 @@ pub struct Tapped<'a> {
     pub bytes: &'a [u8],
     /// Whose it is, if that is known yet.
     pub process: Option<&'a Process>,
+    /// To whom a race has led its connection, if one has.
+    pub accelerated: Option<SocketAddr>,
 }
 
 /// Who is shown every packet.
@@ -90,6 +110,9 @@ struct Upstream {
     socket: OwnedFd,
     app: SocketAddr,
     peer: SocketAddr,
+    /// To whom the socket leads: the peer, but where a race has led it elsewhere.
+    reached: SocketAddr,
+    accelerated: bool,
     connecting: bool,
     /// There may be something to read.
     readable: bool,
@@ -106,8 +129,8 @@ struct Upstream {
     sought: bool,
 }
 
-/// Whose a connection was, and whether its process is still looked for.
-#[derive(Clone, Default)]
+/// Whose a connection is, and whether its process is still looked for.
+#[derive(Clone, Debug, Default)]
 struct Whose {
     owner: Option<Owner>,
     process: Option<Process>,
@@ -149,8 +172,12 @@ pub struct Worker {
     /// Large buffers that the forwarder may still keep for what is not acknowledged.
     lent: VecDeque<Arc<Vec<u8>>>,
     default_ttl: u8,
-    /// What its own packets are marked with.
-    mark: Option<u32>,
+    /// How its own packets leave the host.
+    exit: Rc<Exit>,
+    /// The TUN interface is no more.
+    lost: Option<io::Error>,
+    /// The connect engine behind programs' SYNs, where that is wanted.
+    accelerator: Option<Accelerator>,
     sink: Sink,
     tap: Option<Tap>,
     window: Option<window::Window>,
@@ -198,7 +225,9 @@ impl Worker {
             spare: Vec::new(),
             lent: VecDeque::new(),
             default_ttl: ttl.and_then(|text| text.trim().parse().ok()).unwrap_or(64),
-            mark: None,
+            exit: Rc::default(),
+            lost: None,
+            accelerator: None,
             sink,
             tap: None,
             window: None,
@@ -213,7 +242,25 @@ impl Worker {
 
     /// Marks its own packets from now on (SO_MARK), so that they are not led back here. Needs CAP_NET_ADMIN.
     pub fn mark(&mut self, mark: u32) {
-        self.mark = Some(mark);
+        self.leave(Exit { mark: Some(mark), ..(*self.exit).clone() });
+    }
+
+    /// Has each of its own sockets protected from now on, by who has made the TUN interface.
+    pub fn protect(&mut self, protector: Protector) {
+        self.leave(Exit { protector: Some(protector), ..(*self.exit).clone() });
+    }
+
+    fn leave(&mut self, exit: Exit) {
+        self.exit = Rc::new(exit);
+        self.accelerator.iter_mut().for_each(|accelerator| accelerator.exit = Rc::clone(&self.exit));
+    }
+
+    /// From now on a connection is raced over all addresses that programs of its user were told of its peer's name. To be called
+    /// in the namespace of whoever calls [`Self::run`].
+    pub fn accelerate(&mut self, settings: connect::Settings) {
+        let mut accelerator = Accelerator::new(settings);
+        accelerator.exit = Rc::clone(&self.exit);
+        self.accelerator = Some(accelerator);
     }
 
     /// A process whose connections are likely to be the first.
@@ -245,6 +292,10 @@ impl Worker {
             let wait = |since| since + if self.forwarder.is_needed() { patience } else { LAST_WORDS.min(patience) };
             let until = self.until(now, stopping.map(wait));
             self.poll.wait(&self.clock, until, &mut tokens).map_err(failed("waiting for events"))?;
+            if let Some(source) = self.lost.take() {
+                self.record_open();
+                return Err(WorkerError { what: LOST, source });
+            }
             let now = self.clock.now();
             let changes: Vec<Change> = self.poll.changes().collect();
             let mut moved = if self.is_due(now, &self.programs) { self.programs(now) } else { 0 };
@@ -264,12 +315,14 @@ impl Worker {
                     BOARD => self.asked(now),
                     ECHO_V4 | ECHO_V6 => self.echoes(now, change.token == ECHO_V4),
                     token if token >= MAPPINGS => self.datagrams(now, MappingId(token - MAPPINGS)),
+                    token if token >= ATTEMPTS => self.attempt(now, token - ATTEMPTS),
                     token => self.change(now, FlowId(token), change),
                 }
             }
             if self.peers.until().is_none_or(|until| now >= until) {
                 moved += self.read_peers(now);
             }
+            self.race_timeout(now);
             if self.forwarder.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
                 self.forwarder.handle_timeout(now);
                 self.drain(now);
@@ -289,6 +342,7 @@ impl Worker {
         let mut until = self.forwarder.poll_timeout().map(|deadline| deadline.at);
         let mut earlier = |at: Instant| until = Some(until.map_or(at, |until| until.min(at)));
         self.programs.until().into_iter().for_each(&mut earlier);
+        self.accelerator.iter().filter_map(Accelerator::deadline).for_each(&mut earlier);
         match self.peers.until() {
             None if !self.queue.is_empty() => earlier(now),
             // Who sleeps sleeps, whatever waits.
@@ -313,7 +367,12 @@ impl Worker {
                     }
                     break;
                 }
-                Err(_) => break,
+                Err(e) => {
+                    // EBADFD and ENODEV: somebody has taken the interface away (tun.c).
+                    let gone = [libc::EBADFD, libc::ENODEV].contains(&e.raw_os_error().unwrap_or_default());
+                    self.lost = gone.then_some(e);
+                    break;
+                }
             };
             count += 1;
             let bytes = if self.room.len() <= SMALL { self.room.clone() } else { std::mem::take(&mut self.room) };
@@ -371,14 +430,12 @@ impl Worker {
                 Output::Send { flow, bytes, from, to, urgent } => self.send(now, flow, (bytes, from, to, urgent)),
                 Output::Resume { flow } => self.enqueue(flow),
                 Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay } => {
-                    let limit = Some(hop_limit).filter(|limit| *limit != self.default_ttl);
-                    let began = sockets::begin(peer, traffic_class, limit, no_delay, self.mark);
-                    self.began(now, flow, (app, peer), began);
+                    self.open(now, (flow, app, peer), (traffic_class, hop_limit, no_delay));
                 }
                 Output::MirrorDelay { flow, .. } => self.mirror_delay(flow),
                 Output::Mark { flow, traffic_class } => {
                     if let Some(upstream) = self.upstreams.get(&flow) {
-                        let _ = sockets::mark(&upstream.socket, upstream.peer.is_ipv4(), traffic_class);
+                        let _ = sockets::mark(&upstream.socket, upstream.reached.is_ipv4(), traffic_class);
                     }
                 }
                 Output::KeepAlive { flow, idle } => {
@@ -394,7 +451,7 @@ impl Worker {
                 }
                 Output::Close { flow, abrupt } => self.close(now, flow, abrupt),
                 Output::Map { mapping, app } => {
-                    if let Ok(socket) = sockets::datagrams(app, self.mark)
+                    if let Ok(socket) = sockets::datagrams(app, &self.exit)
                         && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
                     {
                         self.ports.insert(mapping, Port { socket, whole: None, app, whose: None });
@@ -412,7 +469,7 @@ impl Worker {
                         let _ = datagram::send(socket, to, &message, traffic_class, hop_limit);
                     }
                 }
-                Output::Record(record) => self.record(record),
+                Output::Record(record) => self.record(now, record),
             }
         }
     }
@@ -426,8 +483,10 @@ impl Worker {
             Some(if to_program { (to, from) } else { (from, to) })
         });
         let flow = ends.and_then(|ends| self.by_ends.get(&ends));
-        let process = flow.and_then(|flow| self.upstreams.get(flow)?.process.as_ref());
-        tap(Tapped { at, to_program, bytes, process });
+        let upstream = flow.and_then(|flow| self.upstreams.get(flow));
+        let process = upstream.and_then(|upstream| upstream.process.as_ref());
+        let accelerated = upstream.filter(|upstream| upstream.accelerated).map(|upstream| upstream.reached);
+        tap(Tapped { at, to_program, bytes, process, accelerated });
     }
 
     fn deliver(&mut self, packet: &Packet) {

@@ -1,58 +1,16 @@
-//! Connections to peers: opened, written to, read in turn, closed.
+//! Connections to peers that are being opened or open: written to, read in turn, closed.
 
-use super::{BATCH, MOST_SPARE, SMALL, Upstream, Whose, Worker, sockets};
-use crate::poll::{Change, Interest};
+use super::{BATCH, MOST_SPARE, SMALL, Whose, Worker, sockets};
+use crate::poll::Change;
 use crate::sys::stream;
 use crate::sys::tun::ROOM;
-use headstart_core::forward::{Failure, FlowId, HEADROOM, Input};
+use headstart_core::forward::{FlowId, HEADROOM, Input};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send, sockopt};
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 impl Worker {
-    pub(super) fn began(
-        &mut self,
-        now: Instant,
-        flow: FlowId,
-        (app, peer): (SocketAddr, SocketAddr),
-        began: Result<OwnedFd, Errno>,
-    ) {
-        let socket = match began {
-            Ok(socket) => socket,
-            Err(errno) => {
-                let why = sockets::failure(errno);
-                return self.forwarder.handle_input(now, Input::Failed { flow, why });
-            }
-        };
-        if self.poll.add(&socket, flow.0, Interest::Changes).is_err() {
-            return self.forwarder.handle_input(now, Input::Failed { flow, why: Failure::Here });
-        }
-        // Asked while the SYN is on its way, which takes longer.
-        let owner = self.owners.of_tcp(app, peer).ok().flatten();
-        let (process, sought) = self.look_for(flow, owner, Some((app, peer)));
-        let upstream = Upstream {
-            socket,
-            app,
-            peer,
-            connecting: true,
-            readable: false,
-            ending: false,
-            ended: false,
-            urgent: false,
-            queued: false,
-            owner,
-            process,
-            sought,
-        };
-        self.upstreams.insert(flow, upstream);
-        if self.tap.is_some() {
-            self.by_ends.insert((app, peer), flow);
-        }
-    }
-
     /// Something has changed about a connection.
     pub(super) fn change(&mut self, now: Instant, flow: FlowId, change: Change) {
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
@@ -173,15 +131,23 @@ impl Worker {
     }
 
     pub(super) fn close(&mut self, now: Instant, flow: FlowId, abrupt: bool) {
-        let (mut facts, mut whose) = (None, Whose::default());
-        if let Some(upstream) = self.upstreams.remove(&flow) {
-            self.by_ends.remove(&(upstream.app, upstream.peer));
-            facts = (!upstream.connecting).then(|| sockets::facts(&upstream.socket)).flatten();
-            if abrupt {
-                let _ = sockopt::set_socket_linger(&upstream.socket, Some(std::time::Duration::ZERO));
+        let mut facts = None;
+        let whose = match self.upstreams.remove(&flow) {
+            Some(upstream) => {
+                self.by_ends.remove(&(upstream.app, upstream.peer));
+                facts = (!upstream.connecting).then(|| sockets::facts(&upstream.socket)).flatten();
+                if abrupt {
+                    let _ = sockopt::set_socket_linger(&upstream.socket, Some(std::time::Duration::ZERO));
+                }
+                Whose { owner: upstream.owner, process: upstream.process, sought: upstream.sought }
             }
-            whose = Whose { owner: upstream.owner, process: upstream.process, sought: upstream.sought };
-        }
+            // It was never opened.
+            None => self
+                .abandon(now, flow)
+                .map(|waiting| waiting.whose)
+                .or_else(|| self.closed.remove(&flow))
+                .unwrap_or_default(),
+        };
         self.closed.insert(flow, whose);
         self.forwarder.handle_input(now, Input::Closed { flow, facts });
     }

@@ -1,6 +1,6 @@
 //! Datagrams and echoes: sockets that are no connections, and what the network says of what they sent.
 
-use super::{BATCH, ECHO_V4, ECHO_V6, MAPPINGS, Whose, Worker, sockets};
+use super::{BATCH, ECHO_V4, ECHO_V6, MAPPINGS, Whose, Worker};
 use crate::poll::Interest;
 use crate::sys::datagram;
 use crate::sys::tun::ROOM;
@@ -102,7 +102,7 @@ impl Worker {
         let place = usize::from(!v4);
         if self.echoes[place].is_none() {
             let socket = datagram::echo(v4).ok()?;
-            sockets::lead(&socket, self.mark).ok()?;
+            self.exit.ready(&socket).ok()?;
             self.poll.add(&socket, if v4 { ECHO_V4 } else { ECHO_V6 }, Interest::Read).ok()?;
             self.echoes[place] = Some(socket);
         }

@@ -4,6 +4,7 @@ use super::{MAPPINGS, Seen, Whose, Worker, sockets};
 use crate::forward::finder::{Answer, Question};
 use crate::forward::owner::{Owner, Process};
 use headstart_core::forward::{Flow, FlowId, MappingId, Record};
+use headstart_core::time::Instant;
 use rustix::net::sockopt;
 use std::net::SocketAddr;
 
@@ -12,16 +13,25 @@ impl Worker {
     pub(super) fn record_open(&mut self) {
         let open: Vec<Flow> = self.forwarder.open().into_iter().cloned().collect();
         for mut flow in open {
-            let Some(upstream) = self.upstreams.get(&flow.id) else { continue };
-            flow.facts = (!upstream.connecting).then(|| sockets::facts(&upstream.socket)).flatten();
-            let (owner, process) = (upstream.owner, upstream.process.clone());
-            self.tell(Whose { owner, process, sought: upstream.sought }, Record::Flow(Box::new(flow)));
+            let whose = match self.upstreams.get(&flow.id) {
+                Some(upstream) => {
+                    flow.facts = (!upstream.connecting).then(|| sockets::facts(&upstream.socket)).flatten();
+                    let (owner, process) = (upstream.owner, upstream.process.clone());
+                    Whose { owner, process, sought: upstream.sought }
+                }
+                None => {
+                    let waiting = self.accelerator.as_mut().and_then(|accelerator| accelerator.waiting(flow.id));
+                    let Some(waiting) = waiting else { continue };
+                    waiting.whose.clone()
+                }
+            };
+            self.tell(whose, Record::Flow(Box::new(flow)));
         }
         let found = self.finder.finish();
         found.into_iter().for_each(|answer| self.found(answer));
     }
 
-    pub(super) fn record(&mut self, record: Record) {
+    pub(super) fn record(&mut self, now: Instant, record: Record) {
         let whose = match &record {
             Record::Flow(flow) => self.closed.remove(&flow.id),
             // What waits for a name has waited for longer than the name takes: an answer from the network has come.
@@ -30,7 +40,11 @@ impl Worker {
                 port.and_then(|port| port.whose.clone()).map(|whose| Whose { sought: false, ..whose })
             }
         };
-        self.tell(whose.unwrap_or_default(), record);
+        let whose = whose.unwrap_or_default();
+        if let (Record::Dns(lookup), Some(owner), Some(accelerator)) = (&record, whose.owner, &mut self.accelerator) {
+            accelerator.heard(now, &self.poll, owner.user, lookup);
+        }
+        self.tell(whose, record);
     }
 
     fn tell(&mut self, whose: Whose, record: Record) {
@@ -79,7 +93,9 @@ impl Worker {
             }
             return;
         }
-        if let Some(whose) = self.closed.get_mut(&flow) {
+        let waiting = self.accelerator.as_mut().and_then(|accelerator| accelerator.waiting(flow));
+        let waiting = waiting.map(|waiting| &mut waiting.whose);
+        if let Some(whose) = waiting.or_else(|| self.closed.get_mut(&flow)) {
             (whose.process, whose.sought) = (process, false);
             return;
         }

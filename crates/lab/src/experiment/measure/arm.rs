@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use headstart_core::forward::profile;
 use headstart_io::sys::netlink::{LOOPBACK, Netlink, VethEnd, Via};
 use headstart_io::sys::netns::NetNs;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -91,6 +91,11 @@ impl<'a> Stage<'a> {
 
     /// The command for a workload of [`probe`](super::probe) under an arm.
     pub fn command(&self, arm: &str, words: &[String]) -> anyhow::Result<Command> {
+        self.command_with(arm, &[], words)
+    }
+
+    /// The same with further flags of ours.
+    fn command_with(&self, arm: &str, flags: &[&OsStr], words: &[String]) -> anyhow::Result<Command> {
         let mut words_of_it = self.under.iter().map(OsString::as_os_str).chain([self.program.as_os_str()]);
         let first = words_of_it.next().context("a command is a word at least")?;
         let mut command = match self.place {
@@ -103,7 +108,7 @@ impl<'a> Stage<'a> {
         };
         command.args(words_of_it);
         if arm != BARE {
-            command.args(["run", "--measure", "--quiet", "--profile", arm, "--"]).arg(&self.program);
+            command.args(["run", "--measure", "--quiet", "--profile", arm]).args(flags).arg("--").arg(&self.program);
         }
         command.arg("probe").args(words);
         undisturbed(&mut command);
@@ -113,7 +118,12 @@ impl<'a> Stage<'a> {
 
     /// What a workload says under an arm, as JSON.
     pub fn say(&self, arm: &str, words: &[String]) -> anyhow::Result<serde_json::Value> {
-        let output = self.command(arm, words)?.output().context("starting a program")?;
+        self.say_with(arm, &[], words)
+    }
+
+    /// The same with further flags of ours.
+    pub fn say_with(&self, arm: &str, flags: &[&OsStr], words: &[String]) -> anyhow::Result<serde_json::Value> {
+        let output = self.command_with(arm, flags, words)?.output().context("starting a program")?;
         let text = String::from_utf8_lossy(&output.stdout);
         serde_json::from_str(text.trim()).with_context(|| {
             format!("{words:?} under {arm} said {text:?} and {:?}", String::from_utf8_lossy(&output.stderr))

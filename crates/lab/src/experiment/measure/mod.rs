@@ -11,3 +11,4 @@ pub mod lte;
 pub mod probe;
 pub mod semantics;
 pub mod throughput;
+pub mod truth;

@@ -1,0 +1,164 @@
+//! How connections to peers begin: by a socket to the peer, or by a race over the addresses of its name.
+
+use super::accelerator::{Accelerator, Ended, Waiting};
+use super::{Upstream, Whose, Worker, sockets};
+use crate::poll::Interest;
+use headstart_core::forward::{Failure, FlowId, Input};
+use headstart_core::machine::Machine;
+use headstart_core::time::Instant;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+impl Worker {
+    /// A program wants a connection whose packets have this traffic class and hop limit, with Nagle's algorithm off or on.
+    pub(super) fn open(
+        &mut self,
+        now: Instant,
+        (flow, app, peer): (FlowId, SocketAddr, SocketAddr),
+        (traffic_class, hop_limit, no_delay): (u8, u8, bool),
+    ) {
+        let limit = Some(hop_limit).filter(|limit| *limit != self.default_ttl);
+        let mut whose = None;
+        // Who counts routers wants to know of this way, not of another.
+        if self.accelerator.is_some() && limit.is_none() {
+            let known = self.identify(flow, app, peer);
+            let waiting = Waiting { flow, app, peer, traffic_class, no_delay, whose: known.clone() };
+            if self.race(now, waiting) {
+                return;
+            }
+            whose = Some(known);
+        }
+        let began = sockets::begin(peer, traffic_class, limit, no_delay, &self.exit);
+        self.began(now, (flow, app, peer), whose, began);
+    }
+
+    /// Whose connection this is, as far as that is known at once.
+    fn identify(&mut self, flow: FlowId, app: SocketAddr, peer: SocketAddr) -> Whose {
+        let owner = self.owners.of_tcp(app, peer).ok().flatten();
+        let (process, sought) = self.look_for(flow, owner, Some((app, peer)));
+        Whose { owner, process, sought }
+    }
+
+    fn began(
+        &mut self,
+        now: Instant,
+        (flow, app, peer): (FlowId, SocketAddr, SocketAddr),
+        whose: Option<Whose>,
+        began: Result<OwnedFd, Errno>,
+    ) {
+        let added = began.map_err(sockets::failure).and_then(|socket| {
+            let added = self.poll.add(&socket, flow.0, Interest::Changes);
+            added.map(|()| socket).map_err(|_| Failure::Here)
+        });
+        let socket = match added {
+            Ok(socket) => socket,
+            Err(why) => {
+                let whose = whose.unwrap_or_else(|| self.identify(flow, app, peer));
+                return self.unopened(now, flow, whose, why);
+            }
+        };
+        // Asked while the SYN is on its way, which takes longer.
+        let whose = whose.unwrap_or_else(|| self.identify(flow, app, peer));
+        self.insert((flow, app, peer), whose, (socket, peer), true);
+    }
+
+    /// What was not opened is somebody's all the same.
+    fn unopened(&mut self, now: Instant, flow: FlowId, whose: Whose, why: Failure) {
+        self.closed.insert(flow, whose);
+        self.forwarder.handle_input(now, Input::Failed { flow, why });
+    }
+
+    fn insert(
+        &mut self,
+        (flow, app, peer): (FlowId, SocketAddr, SocketAddr),
+        Whose { owner, process, sought }: Whose,
+        (socket, reached): (OwnedFd, SocketAddr),
+        connecting: bool,
+    ) {
+        let upstream = Upstream {
+            socket,
+            app,
+            peer,
+            reached,
+            accelerated: !connecting,
+            connecting,
+            readable: false,
+            ending: false,
+            ended: false,
+            urgent: false,
+            queued: false,
+            owner,
+            process,
+            sought,
+        };
+        self.upstreams.insert(flow, upstream);
+        if self.tap.is_some() {
+            self.by_ends.insert((app, peer), flow);
+        }
+    }
+
+    /// Begins a race for a connection, if there is anything to race; whether there is.
+    fn race(&mut self, now: Instant, waiting: Waiting) -> bool {
+        let (Some(accelerator), Some(owner)) = (&mut self.accelerator, waiting.whose.owner) else { return false };
+        if !accelerator.knows_another(now, &self.poll, owner.user, waiting.peer.ip()) {
+            return false;
+        }
+        accelerator.race(now, &self.poll, owner.user, waiting);
+        self.raced(now);
+        true
+    }
+
+    /// Something has happened to an attempt of a race.
+    pub(super) fn attempt(&mut self, now: Instant, number: u64) {
+        let Some(accelerator) = &mut self.accelerator else { return };
+        accelerator.event(now, &self.poll, number);
+        self.raced(now);
+        self.drain(now);
+    }
+
+    /// Time has passed for races.
+    pub(super) fn race_timeout(&mut self, now: Instant) {
+        let Some(accelerator) = &mut self.accelerator else { return };
+        accelerator.timeout(now, &self.poll);
+        self.raced(now);
+        self.drain(now);
+    }
+
+    /// Nobody waits for the race of this connection any more; who did.
+    pub(super) fn abandon(&mut self, now: Instant, flow: FlowId) -> Option<Waiting> {
+        self.accelerator.as_mut()?.abandon(now, &self.poll, flow)
+    }
+
+    /// Tells the forwarder of the races that have ended. Only now is a program answered.
+    fn raced(&mut self, now: Instant) {
+        while let Some((waiting, how)) = self.accelerator.as_mut().and_then(Accelerator::ended) {
+            let Waiting { flow, app, peer, traffic_class, no_delay, whose } = waiting;
+            match how {
+                Ended::Connected(socket, to) => {
+                    if self.poll.add(&socket, flow.0, Interest::Changes).is_err() {
+                        self.unopened(now, flow, whose, Failure::Here);
+                        continue;
+                    }
+                    // Attempts are all alike; from here on it is the program's.
+                    if traffic_class != 0 {
+                        let _ = sockets::mark(&socket, to.is_ipv4(), traffic_class);
+                    }
+                    if !no_delay {
+                        let _ = sockopt::set_tcp_nodelay(&socket, false);
+                    }
+                    let mss = sockets::mss(&socket);
+                    self.insert((flow, app, peer), whose, (socket, to), false);
+                    self.forwarder.handle_input(now, Input::Accelerated { flow, to });
+                    self.forwarder.handle_input(now, Input::Connected { flow, mss });
+                }
+                Ended::Failed(errno) => self.unopened(now, flow, whose, sockets::failure(errno)),
+                Ended::NotRun => {
+                    let began = sockets::begin(peer, traffic_class, None, no_delay, &self.exit);
+                    self.began(now, (flow, app, peer), Some(whose), began);
+                }
+            }
+        }
+    }
+}

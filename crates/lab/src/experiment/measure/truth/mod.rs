@@ -1,0 +1,51 @@
+//! `measure-truth`: whether what is said of programs' connections is so. An instrument: whose they are, beside what the programs
+//! themselves say; how long round trips take, beside an independent capture.
+
+mod owners;
+mod rtt;
+
+use super::arm::Stage;
+use crate::experiment::{Context, Entry, Outcome, Speeds};
+use crate::program::Folder;
+use anyhow::Context as _;
+pub use owners::{WORKLOAD as OWNERS, probe as owners_probe};
+pub use rtt::{WORKLOAD as RTT, probe as rtt_probe};
+use serde_json::Value;
+use std::path::Path;
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "measure-truth",
+    shows: "Connections are said to be whose they are, short ones too, and round trips as long as an independent capture has them",
+    claims: &[],
+    conditions: &["one-after-the-other", "threads", "short-lived", "short-lived-together", "round-trips"],
+    speeds: Speeds::Namespaces,
+    run,
+};
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    let folder = Folder::new().context("making a folder for what is said")?;
+    owners::run(cx, &mut outcome, &folder.path().join("flows"))?;
+    if cx.wants(rtt::CONDITION) && !cx.progress.stop() {
+        rtt::run(cx, &mut outcome, folder.path())?;
+    }
+    if cx.progress.stop() {
+        outcome.invalidate("it was stopped before the end");
+    }
+    Ok(outcome)
+}
+
+/// What a workload says under ours, and what ours says of its connections, in the order in which they were asked for.
+fn measured(stage: &Stage<'_>, file: &Path, words: &[String]) -> anyhow::Result<(Value, Vec<Value>)> {
+    let said = stage.say_with(super::arm::OURS, &["--flows".as_ref(), file.as_os_str()], words)?;
+    let text = std::fs::read_to_string(file).context("reading what was measured")?;
+    let mut lines = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    lines.retain(|line| line["event"] == "connection");
+    lines.sort_by(|one, other| at(one).total_cmp(&at(other)));
+    Ok((said, lines))
+}
+
+fn at(line: &Value) -> f64 {
+    line["at_ms"].as_f64().unwrap_or_default()
+}

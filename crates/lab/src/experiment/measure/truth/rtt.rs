@@ -1,0 +1,186 @@
+//! How long round trips take: what is said of each connection, beside what tshark finds in a capture of its own on the other side of
+//! the forwarder.
+
+use super::super::arm::{OURS, Place, Stage};
+use super::super::latency;
+use super::measured;
+use crate::experiment::target::Target;
+use crate::experiment::{Condition, Context, Outcome, Row, Series};
+use crate::netns::Network;
+use crate::stats::Statistic;
+use anyhow::Context as _;
+use headstart_io::clock::Clock;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// What a probe is asked for.
+pub const WORKLOAD: &str = "round-trips";
+/// The condition.
+pub const CONDITION: &str = "round-trips";
+const ABOUT: &str = "20 ms there and back; each connection carries ten requests of 64 bytes and their answers.";
+const LINK: &str = "rate=100mbit,delay=10ms";
+const PEER: &str = "198.19.0.51";
+/// Requests of a connection.
+const REQUESTS: usize = 10;
+/// Weight of a new round trip in a smoothed one: RFC 6298, section 2.
+const ALPHA: f64 = 0.125;
+/// What the issue asks for, in microseconds.
+const TARGET: Target = Target::AtMost(100.0);
+
+/// Opens connections one after the other, and asks over each.
+pub fn probe(to: SocketAddr, connections: u64) -> io::Result<Value> {
+    let mut buffer = [7; 64];
+    for _ in 0..connections {
+        let mut stream = TcpStream::connect(to)?;
+        stream.set_nodelay(true)?;
+        for _ in 0..REQUESTS {
+            stream.write_all(&buffer)?;
+            stream.read_exact(&mut buffer)?;
+        }
+    }
+    Ok(serde_json::json!({ "connections": connections }))
+}
+
+/// A row for the least round trip of each connection, and one for the smoothed one.
+pub fn run(cx: &Context, outcome: &mut Outcome, folder: &Path) -> anyhow::Result<()> {
+    outcome.conditions.push(Condition { name: CONDITION.into(), about: ABOUT.into() });
+    let network = Network::build(&latency::world(LINK, PEER, cx.seed))?;
+    let stage = Stage::new(Place::Network(&network), cx.program.clone())?;
+    let listener = stage.on_servers(|| TcpListener::bind((PEER, 0)))??;
+    let to = listener.local_addr()?;
+    std::thread::spawn(move || latency::serve(&listener));
+    let file = folder.join("capture.pcapng");
+    let Some(capture) = Capture::begin(network.command("tshark")?, to, &file)? else {
+        outcome.notes.push(format!("{CONDITION}: skipped, for tshark is not installed (Debian package: tshark)."));
+        return Ok(());
+    };
+    let connections = if cx.quick { 10 } else { 100 };
+    cx.progress.step(0, 1, CONDITION);
+    let words = [WORKLOAD.to_owned(), to.to_string(), connections.to_string()];
+    let (_, lines) = measured(&stage, &folder.join("round-trips"), &words)?;
+    let seen = capture.end(to, connections as usize)?;
+    anyhow::ensure!(
+        lines.len() == connections as usize && seen.len() == lines.len(),
+        "{} connections are told and {} were captured, of {connections}",
+        lines.len(),
+        seen.len()
+    );
+    // One after the other: in the order in which they were begun they are the same.
+    let mut off = [Vec::new(), Vec::new()];
+    for (line, trips) in lines.iter().zip(seen.values()) {
+        let least = trips.iter().copied().fold(f64::INFINITY, f64::min);
+        for ((meter, captured), off) in [("least_rtt_ms", least), ("rtt_ms", smoothed(trips))].into_iter().zip(&mut off)
+        {
+            let told = line[meter].as_f64().with_context(|| format!("no {meter} of {line}"))?;
+            off.push((told - captured).abs() * 1e3);
+        }
+    }
+    for (off, metric) in off.into_iter().zip(["least round trip, off by (p95)", "smoothed round trip, off by (p95)"]) {
+        let series = Series::new(CONDITION, metric, "us", OURS, off);
+        let value = Statistic::Quantile(0.95).of(&series.present())?;
+        outcome.rows.push(Row::measured(CONDITION, metric, "us", OURS, value));
+        outcome.notes.push(TARGET.note(metric, value, "us"));
+        outcome.samples.push(series);
+    }
+    if let Some(doubt) = network.certificate().doubt() {
+        outcome.invalidate(doubt);
+    }
+    outcome.method.push(
+        "tshark captures on the client's interface, behind the forwarder, as a process of its own; its tcp.analysis.ack_rtt of \
+         packets of the peer, connection by connection, are compared with what the forwarder says of the same connection: the \
+         least with the least, the smoothed one with theirs smoothed by RFC 6298."
+            .into(),
+    );
+    Ok(())
+}
+
+/// Round trips one after the other, smoothed.
+fn smoothed(trips: &[f64]) -> f64 {
+    trips.iter().copied().reduce(|smoothed, trip| smoothed + ALPHA * (trip - smoothed)).unwrap_or(f64::NAN)
+}
+
+/// A capture that goes on.
+struct Capture {
+    tshark: Child,
+    program: Command,
+}
+
+impl Capture {
+    /// Begins; none where there is no tshark.
+    fn begin(mut program: Command, peer: SocketAddr, file: &Path) -> anyhow::Result<Option<Self>> {
+        let filter = format!("tcp and host {}", peer.ip());
+        program.args(["-i", "eth0", "-f", &filter, "-w"]).arg(file);
+        program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut tshark = match program.spawn() {
+            Ok(tshark) => tshark,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e).context("starting tshark"),
+        };
+        // It says when it has begun; what it says later is of no interest, but must go somewhere.
+        let mut words = BufReader::new(tshark.stderr.take().context("tshark's words")?);
+        let mut line = String::new();
+        while !line.contains("Capturing on") {
+            line.clear();
+            anyhow::ensure!(words.read_line(&mut line)? > 0, "tshark has ended before it captured");
+        }
+        std::thread::spawn(move || io::copy(&mut words, &mut io::sink()));
+        let mut program = Command::new("tshark");
+        program.arg("-r").arg(file);
+        Ok(Some(Self { tshark, program }))
+    }
+
+    /// Ends; the round trips of each connection in milliseconds, in the order in which they were begun.
+    fn end(mut self, peer: SocketAddr, connections: usize) -> anyhow::Result<BTreeMap<u32, Vec<f64>>> {
+        // What has come by last is written a moment later.
+        let clock = Clock::new();
+        let mut seen = BTreeMap::new();
+        for _ in 0..20 {
+            clock.sleep(headstart_core::time::Duration::from_millis(250));
+            seen = self.read(peer)?;
+            if seen.len() == connections && seen.values().all(|trips: &Vec<f64>| trips.len() > REQUESTS) {
+                break;
+            }
+        }
+        kill_process(Pid::from_child(&self.tshark), Signal::INT)?;
+        self.tshark.wait()?;
+        Ok(seen)
+    }
+
+    fn read(&mut self, peer: SocketAddr) -> anyhow::Result<BTreeMap<u32, Vec<f64>>> {
+        let filter = format!("tcp.analysis.ack_rtt && tcp.srcport == {}", peer.port());
+        let mut program = Command::new(self.program.get_program());
+        program.args(self.program.get_args()).args(["-Y", &filter]);
+        program.args(["-T", "fields", "-e", "tcp.stream", "-e", "tcp.analysis.ack_rtt"]);
+        let output = program.stderr(Stdio::null()).output().context("reading the capture with tshark")?;
+        Ok(round_trips(&String::from_utf8_lossy(&output.stdout)))
+    }
+}
+
+/// Reads tshark's lines of a stream and a round trip in seconds each.
+fn round_trips(text: &str) -> BTreeMap<u32, Vec<f64>> {
+    let mut all: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (stream, trip) in text.lines().filter_map(|line| line.split_once('\t')) {
+        if let (Ok(stream), Ok(seconds)) = (stream.parse(), trip.trim().parse::<f64>()) {
+            all.entry(stream).or_default().push(seconds * 1e3);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_captures_round_trips_are_read_by_connection_and_smoothed() {
+        let all = round_trips("0\t0.020000000\n1\t0.030\n0\t0.028\nnonsense\n");
+        assert_eq!(all, BTreeMap::from([(0, vec![20.0, 28.0]), (1, vec![30.0])]));
+        assert_eq!((smoothed(&all[&0]), smoothed(&all[&1])), (21.0, 30.0));
+        assert!(smoothed(&[]).is_nan());
+    }
+}
