@@ -1,8 +1,9 @@
-//! `cargo xtask fuzz`: the fuzz targets, each for a while, by the stable compiler. What they find is kept in `fuzz/corpus`, what
-//! breaks a parser in `fuzz/artifacts`.
+//! `cargo xtask fuzz`: the fuzz targets, each for a while, by the stable compiler. What they find is kept in
+//! `fuzz/corpus`, what breaks a parser in `fuzz/artifacts`.
 //!
-//! cargo-fuzz wants a nightly compiler for its flags. Those that guide libFuzzer (SanitizerCoverage) are passes of LLVM, which
-//! the stable one has too; left out are the address sanitizer's, which code without `unsafe` has little use for.
+//! cargo-fuzz wants a nightly compiler for its flags. Those that guide libFuzzer (SanitizerCoverage) are passes of
+//! LLVM, which the stable one has too; left out are the address sanitizer's, which code without `unsafe` has little use
+//! for.
 
 use crate::Failure;
 use crate::step::Step;

@@ -19,8 +19,8 @@ pub struct Args {
 }
 
 /// Reads lines until the end of standard input: `NAME PORT [4|6|-] [MILLISECONDS]` (a family, and how long an attempt to
-/// connect may take), the same after `ask` to say a line on the connection and wait for an answer, or `bench` and what to measure (see `call_cost::Request`). Visits that are read while others wait run
-/// beside them.
+/// connect may take), the same after `ask` to say a line on the connection and wait for an answer, or `bench` and what
+/// to measure (see `call_cost::Request`). Visits that are read while others wait run beside them.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(name) = &args.name {
         let reached = reach(name, 80, None, None)?;

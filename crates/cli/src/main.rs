@@ -112,8 +112,8 @@ enum Verb {
     Client(client::Args),
 }
 
-/// The arguments of a plain `headstart run`. Every program waits for it: to describe all other verbs first takes longer than
-/// everything else that it does. What is not understood is left to [`Cli`], which knows how to say so.
+/// The arguments of a plain `headstart run`. Every program waits for it: to describe all other verbs first takes longer
+/// than everything else that it does. What is not understood is left to [`Cli`], which knows how to say so.
 fn run_alone() -> Option<run::Args> {
     let words = || std::env::args_os().skip(1);
     words().next().filter(|verb| verb == "run")?;

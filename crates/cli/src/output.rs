@@ -1,5 +1,5 @@
-//! What verbs write: data on standard output, all else on standard error; JSON with its version; colours only where they are
-//! welcome.
+//! What verbs write: data on standard output, all else on standard error; JSON with its version; colours only where
+//! they are welcome.
 
 /// Writes a line to standard output. Whoever has stopped reading (`| head`) is not told more, and nothing else stops.
 #[macro_export]

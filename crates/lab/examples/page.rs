@@ -1,8 +1,8 @@
 //! Pages of the project's generator, loaded by a browser alone, as Android does, under headstart, and with all names and
 //! connections there for nothing: how long each takes, and what each waits for on the way to its load event.
 //!
-//! `cargo run -p headstart-lab --example page [SEED [LINK [PAGES [WORLDS]]]]`: of one page in one world the path is printed object
-//! by object, else the sums; a page is compared over all its worlds.
+//! `cargo run -p headstart-lab --example page [SEED [LINK [PAGES [WORLDS]]]]`: of one page in one world the path is
+//! printed object by object, else the sums; a page is compared over all its worlds.
 #![forbid(unsafe_code)]
 
 use headstart_core::connect::cache::Lifetime;

@@ -1,7 +1,8 @@
-//! A control group of the lab's own: programs in it have a share of the processors, and some of them (cgroups(7)). A device that
-//! saves, without taking a processor from the host.
+//! A control group of the lab's own: programs in it have a share of the processors, and some of them (cgroups(7)). A
+//! device that saves, without taking a processor from the host.
 //!
-//! Made at the root of the hierarchy, of either version; gone when dropped. What a killed lab has left is swept by the next one.
+//! Made at the root of the hierarchy, of either version; gone when dropped. What a killed lab has left is swept by the
+//! next one.
 
 use std::ffi::OsString;
 use std::fs;

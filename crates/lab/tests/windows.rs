@@ -1,5 +1,5 @@
-//! `window-*` over the kernel: quinn's endpoints and the kernel's own CUBIC, in namespaces. Lower bounds of times hold on any
-//! machine; upper bounds are not tested, nor is anything compared that a busy machine may turn round.
+//! `window-*` over the kernel: quinn's endpoints and the kernel's own CUBIC, in namespaces. Lower bounds of times hold
+//! on any machine; upper bounds are not tested, nor is anything compared that a busy machine may turn round.
 #![forbid(unsafe_code)]
 
 use headstart_lab::experiment::{self, Context, Outcome, Row, Speeds};

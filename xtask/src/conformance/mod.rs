@@ -1,5 +1,5 @@
-//! `cargo xtask conformance`: the tests that toolchains bring for their own sockets, bare and under `headstart run`, test by
-//! test. A test that does not come to the same is a difference, and differences fail.
+//! `cargo xtask conformance`: the tests that toolchains bring for their own sockets, bare and under `headstart run`,
+//! test by test. A test that does not come to the same is a difference, and differences fail.
 //!
 //! Suites come from what is installed; nothing is downloaded. They run in the lab's namespaces, with loopback, a network of
 //! the lab's and no other, and both arms run in the same surroundings. Tests that wait for clocks may come to this and that

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 pub const SUITE: Suite = Suite { name: "python", find };
 
 const TESTS: &str = "test.test_socket";
-/// Sockets to hypervisors: headstart has nothing to do with them, and where there is one that does not answer, they wait for
-/// ever, with or without headstart.
+/// Sockets to hypervisors: headstart has nothing to do with them, and where there is one that does not answer, they
+/// wait for ever, with or without headstart.
 const LEFT_OUT: &str = "*VSOCK*";
 /// After so many seconds CPython ends its tests itself: twenty times what they take.
 const PATIENCE: &str = "1200";

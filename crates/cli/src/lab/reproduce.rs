@@ -2,7 +2,8 @@
 //! became of each.
 //!
 //! Each experiment is a run of `headstart lab run` in a process of its own, with a results folder of its own. What is there
-//! already, from this program and with the same arguments, is not run again: an interrupted reproduction goes on where it was.
+//! already, from this program and with the same arguments, is not run again: an interrupted reproduction goes on where
+//! it was.
 
 use crate::{exit, output};
 use anyhow::{Context as _, bail};

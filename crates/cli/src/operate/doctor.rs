@@ -1,6 +1,7 @@
 //! `headstart doctor`: what works here, what does not, and the line that mends it. Looks, and changes nothing.
 //!
-//! JSON: `checks`, each with `name`, `state` (`works`, `degraded`, `broken`), `says` and `mend` (null if there is nothing to do).
+//! JSON: `checks`, each with `name`, `state` (`works`, `degraded`, `broken`), `says` and `mend` (null if there is
+//! nothing to do).
 
 use super::{grant, numbers};
 use crate::config::Config;

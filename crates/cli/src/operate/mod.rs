@@ -1,5 +1,5 @@
-//! The verbs around the daemon: `up`, `gateway`, `down`, `status`, `plan`, `recover`, `doctor`. Nothing is decided or changed here; the
-//! daemon and the way back are in `headstart_io`.
+//! The verbs around the daemon: `up`, `gateway`, `down`, `status`, `plan`, `recover`, `doctor`. Nothing is decided or
+//! changed here; the daemon and the way back are in `headstart_io`.
 
 pub mod doctor;
 pub mod down;

@@ -1,7 +1,7 @@
 //! `headstart status`: whether a daemon is up, what it has changed, what is not as it should be.
 //!
-//! JSON: `up`, and the fields of `headstart_io::daemon::message::Status`; where none is up, `left_behind` tells whether one has
-//! been killed (null if the caller may not see that).
+//! JSON: `up`, and the fields of `headstart_io::daemon::message::Status`; where none is up, `left_behind` tells whether
+//! one has been killed (null if the caller may not see that).
 
 use super::explained;
 use crate::exit::{self, Coded};

@@ -51,8 +51,9 @@ pub struct Args {
     /// How the program is reached [default: setting `connect.via`].
     #[arg(long, value_enum)]
     via: Option<Via>,
-    /// Measure the program's network in place, and do nothing else: connect and round-trip times, lookups, throughput, gaps, what
-    /// was sent again. It runs in a network namespace of its own, in which it notices no difference. Needs root.
+    /// Measure the program's network in place, and do nothing else: connect and round-trip times, lookups, throughput,
+    /// gaps, what was sent again. It runs in a network namespace of its own, in which it notices no difference. Needs
+    /// root.
     #[arg(long, conflicts_with_all = ["race", "cache_lifetime", "explore", "via", "private"])]
     measure: bool,
     /// With --measure: write a JSON line for each connection and lookup to this file, as it ends.
@@ -185,8 +186,8 @@ fn race_of(args: &Args) -> anyhow::Result<Option<&'static race::Entry>> {
     Ok(Some(entry))
 }
 
-/// Whether this run wants a supervisor of its own: it says so, or it wants what the user's supervisor does not do. That keeps
-/// what it learns, which a run without a history does not want.
+/// Whether this run wants a supervisor of its own: it says so, or it wants what the user's supervisor does not do. That
+/// keeps what it learns, which a run without a history does not want.
 fn is_private(args: &Args, settings: &Settings) -> bool {
     let is = |name, value: &str| std::env::var_os(name).is_some_and(|v| v == value);
     let asked = args.private || is("HEADSTART", "private") || is("HEADSTART_HISTORY", "off");
@@ -301,8 +302,8 @@ fn trap(args: &Args, ways: &Ways, command: &mut Command, program: &OsStr) -> Opt
     }
 }
 
-/// Hands the program's system calls to the supervisor, and keeps what is needed should it die. Says so if they are not to be
-/// had, or if they are all that there is.
+/// Hands the program's system calls to the supervisor, and keeps what is needed should it die. Says so if they are not
+/// to be had, or if they are all that there is.
 fn heard(
     args: &Args,
     ways: &Ways,

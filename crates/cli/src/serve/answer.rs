@@ -127,8 +127,8 @@ fn outdated() -> Response<Body> {
     text(StatusCode::PRECONDITION_FAILED, "this is not what it was any more\n".to_owned())
 }
 
-/// Whether it is what the client takes it for: If-Match, and only without it If-Unmodified-Since (RFC 9110, sections 13.1.1,
-/// 13.1.4 and 13.2.2). A page that is made for each request (`None`) has neither tag nor date.
+/// Whether it is what the client takes it for: If-Match, and only without it If-Unmodified-Since (RFC 9110, sections
+/// 13.1.1, 13.1.4 and 13.2.2). A page that is made for each request (`None`) has neither tag nor date.
 fn is_still(file: Option<&Opened>, headers: &HeaderMap) -> bool {
     let mut tags = headers.get_all(header::IF_MATCH).iter().peekable();
     if tags.peek().is_some() {

@@ -1,9 +1,10 @@
 //! What an HTTP/3 client may make this server keep in memory: so many bytes of each of its streams, and of all its requests
 //! together.
 //!
-//! h3 keeps what has come of a frame until the frame is whole, however long its sender says that it will be, and QUIC's flow
-//! control lets on whatever was taken in. A stream that goes beyond its bound is refused here (H3_EXCESSIVE_LOAD, RFC 9114,
-//! section 8.1); what is none of the three kinds of stream that a client must open never gets far in h3 itself.
+//! h3 keeps what has come of a frame until the frame is whole, however long its sender says that it will be, and QUIC's
+//! flow control lets on whatever was taken in. A stream that goes beyond its bound is refused here (H3_EXCESSIVE_LOAD,
+//! RFC 9114, section 8.1); what is none of the three kinds of stream that a client must open never gets far in h3
+//! itself.
 
 use h3::error::Code;
 use h3::quic::{
@@ -15,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
-/// Bytes of a request: its head, twice as much as is accepted of it ([`super::http3`]), and what came behind it before it was
-/// stopped. A server of files reads no bodies.
+/// Bytes of a request: its head, twice as much as is accepted of it ([`super::http3`]), and what came behind it before
+/// it was stopped. A server of files reads no bodies.
 const OF_REQUEST: u64 = 128 * 1024;
 /// Bytes of all requests of a connection that are under way.
 const OF_REQUESTS: u64 = 2 * 1024 * 1024;

@@ -1,5 +1,5 @@
-//! Bad input: folders that cannot be written, disks that are full, rights that are missing, journals that are damaged. Nothing is
-//! changed, or everything is undone, and the message says what to do.
+//! Bad input: folders that cannot be written, disks that are full, rights that are missing, journals that are damaged.
+//! Nothing is changed, or everything is undone, and the message says what to do.
 
 use crate::scene::{Ended, HEADSTART, Scene, found, inside, send};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_remount, unmount};

@@ -1,5 +1,5 @@
-//! The scene: a host with two peers behind one link, all in namespaces, whose kernel remembers connections to both; and what
-//! can be seen of a host from outside.
+//! The scene: a host with two peers behind one link, all in namespaces, whose kernel remembers connections to both; and
+//! what can be seen of a host from outside.
 
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
@@ -233,7 +233,8 @@ pub fn found(program: &str, package: &str) -> Option<()> {
     has(program).then_some(())
 }
 
-/// Whether small segments can be bundled here: there is nft, and a kernel that hands packets over. If not, a line that says so.
+/// Whether small segments can be bundled here: there is nft, and a kernel that hands packets over. If not, a line that
+/// says so.
 pub fn can_bundle() -> bool {
     // A number that no daemon uses; this process is in the namespaces of its test.
     let queue = headstart_io::packet_queue::PacketQueue::open(1);

@@ -1,5 +1,5 @@
-//! Torture: the daemon is killed at every step of its journal, and at moments that nobody chose. The host must come back as it
-//! was, by `recover` or by the next `up`, however often either is asked.
+//! Torture: the daemon is killed at every step of its journal, and at moments that nobody chose. The host must come
+//! back as it was, by `recover` or by the next `up`, however often either is asked.
 
 use crate::scene::{Scene, can_bundle, has, inside, run, send, until};
 use headstart_core::time::{Duration, Instant};

@@ -11,7 +11,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// More than is needed by far: two launches teach where the program goes, and a few seconds how long the server bears silence.
+/// More than is needed by far: two launches teach where the program goes, and a few seconds how long the server bears
+/// silence.
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// Launches `words` until one is given a connection that was opened before it asked; which one that was. All of them must

@@ -6,8 +6,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs a program that no library reaches: it does what it does, and one line names it and gives the reason. Its system calls are
-/// heard where they may be.
+/// Runs a program that no library reaches: it does what it does, and one line names it and gives the reason. Its system
+/// calls are heard where they may be.
 fn not_covered(lab: &Lab, program: &Path, reason: &str, code: i32) {
     let words = [program.to_str().unwrap()];
     let bare = lab.bare(&words);

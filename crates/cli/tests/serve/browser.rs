@@ -8,8 +8,8 @@ const SCRIPT: &str = "const came = kind => performance.getEntriesByType(kind).ma
     document.getElementById('came').textContent = 'page by ' + came('navigation');";
 
 /// Inside the outer lab's client: a server, and a browser behind a link of 100 Mbit/s and 30 ms. One that is starved of its
-/// processor when it starts may give up a forced QUIC, and then waits in vain: so it has six tries, each with a new profile and
-/// more patience.
+/// processor when it starts may give up a forced QUIC, and then waits in vain: so it has six tries, each with a new
+/// profile and more patience.
 const RUN: &str = r#"
 "$HEADSTART_BIN" serve --listen 198.18.0.2:8443 --json "$HOME/site" > "$HOME/told" &
 server=$!

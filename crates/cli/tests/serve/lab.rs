@@ -3,7 +3,8 @@
 use crate::scene::{Ended, HEADSTART, Scratch};
 use serde_json::Value;
 
-/// Inside the outer lab's client: a server, and behind a link of 100 Mbit/s and 50 ms (`average` without its loss) fetches of it, one after the other.
+/// Inside the outer lab's client: a server, and behind a link of 100 Mbit/s and 50 ms (`average` without its loss)
+/// fetches of it, one after the other.
 const SCRIPT: &str = r#"
 "$HEADSTART_BIN" serve --listen 198.18.0.2:8443 --json --write-cert "$HOME/cert.pem" "$HOME/site" > "$HOME/told" &
 server=$!

@@ -42,8 +42,8 @@ const SIDE_BY_SIDE: Duration = Duration::from_secs(2);
 /// Part of the shortest time after which a program was seen to come back for another connection: until then it is taken to
 /// have the last one still. Programs differ from launch to launch, so not all of that time.
 const STILL_USED: f32 = 0.8;
-/// How far one launch may move the time at which a name is expected: so many spreads, and a second. What is asked for minutes
-/// later than usual says little about when it is usually asked for.
+/// How far one launch may move the time at which a name is expected: so many spreads, and a second. What is asked for
+/// minutes later than usual says little about when it is usually asked for.
 const OUTLIER: f32 = 4.0;
 
 /// The record types that are asked for.
@@ -102,8 +102,8 @@ impl Count {
     }
 }
 
-/// A name that follows another: when a launch asks for that one for the first time, and when it does so again. A program that
-/// begins asks for all at once that later belongs to one thing or another.
+/// A name that follows another: when a launch asks for that one for the first time, and when it does so again. A
+/// program that begins asks for all at once that later belongs to one thing or another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Follower([Count; 2]);
 
@@ -360,8 +360,8 @@ impl Habits {
         all
     }
 
-    /// What it asks for within seconds after it has asked for `name`, for the first time in a launch or `again`, likeliest first.
-    /// To be asked before that is learned.
+    /// What it asks for within seconds after it has asked for `name`, for the first time in a launch or `again`,
+    /// likeliest first. To be asked before that is learned.
     pub fn expected_after(&self, app: &AppId, name: &str, again: bool) -> Vec<Expected> {
         let Some(leader) = self.programs.get(app).and_then(|p| p.names.get(name)) else { return Vec::new() };
         let expected = |(name, f): (&Arc<str>, &Follower)| Expected {

@@ -423,8 +423,9 @@ impl Job {
         self.attempts.iter().filter_map(Attempt::ready_at).min()
     }
 
-    /// Whether its connections may be handed over: spare ones only while they are fresh, or still under way. They are as old as
-    /// their attempts: when a busy host notices that one is complete, its server has been waiting for a while.
+    /// Whether its connections may be handed over: spare ones only while they are fresh, or still under way. They are
+    /// as old as their attempts: when a busy host notices that one is complete, its server has been waiting for a
+    /// while.
     pub fn is_fresh(&self, now: Instant) -> bool {
         let open = self.attempts.iter().filter(|a| a.ready_at().is_some());
         let begun = open.map(|a| a.started).min();

@@ -20,13 +20,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Spare connections at once, over all programs: ours, twice what connect.md has. Pages lead to dozens of hosts within seconds, and
-/// each connection is open for a few.
+/// Spare connections at once, over all programs: ours, twice what connect.md has. Pages lead to dozens of hosts within
+/// seconds, and each connection is open for a few.
 pub const MAX_SPARES: usize = 32;
 /// How old a spare connection may be when it is handed over: connect.md. Servers wait longer for a first request.
 pub const MAX_AGE: Duration = Duration::from_secs(10);
-/// How much of a server's patience must be left at a hand-over: ours. A program on a machine with a load of twenty was seen to
-/// need more than half a second for its first word.
+/// How much of a server's patience must be left at a hand-over: ours. A program on a machine with a load of twenty was
+/// seen to need more than half a second for its first word.
 pub const LEFT: Duration = Duration::from_secs(2);
 /// What is opened while a program is asking already may be so old when it connects. It is as old as a connection of the
 /// program's own would be, and some time for a program that is not given the processor.
@@ -41,13 +41,13 @@ pub(super) const OPENS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Launches in which a program must have connected there: connect.md.
 const MIN_LAUNCHES: u32 = 2;
-/// How likely the connection must be: as likely as not. Most are likelier by far, so that less than the share is wasted that
-/// may be.
+/// How likely the connection must be: as likely as not. Most are likelier by far, so that less than the share is wasted
+/// that may be.
 pub(super) const LIKELY: f32 = 0.5;
 /// From as many connections side by side two are opened ahead.
 const SIDE_BY_SIDE: f32 = 1.7;
-/// What is expected is opened so long before, and so many spreads. A connection takes some round trips of lookup and handshake,
-/// and of a uniform spread no launch is off by more than twice the mean.
+/// What is expected is opened so long before, and so many spreads. A connection takes some round trips of lookup and
+/// handshake, and of a uniform spread no launch is off by more than twice the mean.
 const BEFORE: (Duration, u32) = (Duration::from_millis(500), 3);
 
 /// Share of spare connections that may be wasted before the budget is halved, and before a host rests: connect.md.
@@ -175,7 +175,8 @@ impl Pool {
         Self { limit, budget: limit, spares: BTreeMap::new(), hosts: BTreeMap::new(), waste: (0, 0) }
     }
 
-    /// How many spare connections there may be to a host now that one is expected with this `chance`, or why there may be none.
+    /// How many spare connections there may be to a host now that one is expected with this `chance`, or why there may
+    /// be none.
     pub fn wanted(&self, now: Instant, host: &Host, known: &Port, chance: f32) -> Result<usize, Missed> {
         let resting = |a: &Account| a.rests_until.is_some_and(|until| now < until);
         match () {
@@ -309,8 +310,8 @@ pub(super) fn terms(port: u16, known: &Port) -> Terms {
     Terms { fresh: Some(fresh), keep: if proven { fresh } else { PROBE }, learning: fresh.is_zero() }
 }
 
-/// Whether a connection that has waited for a program's connect for so long is still as good as a new one, however it came to
-/// be there: not where the server is known by now to lose patience soon.
+/// Whether a connection that has waited for a program's connect for so long is still as good as a new one, however it
+/// came to be there: not where the server is known by now to lose patience soon.
 pub(super) fn may_wait(known: Option<&Port>, age: Duration) -> bool {
     let closes = known.and_then(|known| known.closes);
     closes.is_none_or(|closes| age <= of_use(closes).max(closes / 10))
@@ -323,8 +324,8 @@ pub(super) fn borne(known: &Port, borne: Duration) -> Port {
     known
 }
 
-/// How long after a launch that is opened which is expected so long `after` it, give or take `spread`, and may be handed over
-/// while it is `fresh`; and how likely it is to be of use then, if the program comes at all.
+/// How long after a launch that is opened which is expected so long `after` it, give or take `spread`, and may be
+/// handed over while it is `fresh`; and how likely it is to be of use then, if the program comes at all.
 pub(super) fn when(after: Duration, spread: Duration, fresh: Duration) -> (Duration, f32) {
     let before = BEFORE.0 + BEFORE.1 * spread;
     if fresh.is_zero() {

@@ -48,8 +48,8 @@ pub fn world(page: &Page, link: &str, families: Families, seed: u64) -> World {
     World::new(link, seed, sites)
 }
 
-/// `world` with twins of these sites behind its own: as far away, under other names and addresses. A connection to a twin is
-/// one to its site that can be told apart.
+/// `world` with twins of these sites behind its own: as far away, under other names and addresses. A connection to a
+/// twin is one to its site that can be told apart.
 ///
 /// # Panics
 ///

@@ -2,8 +2,8 @@
 //!
 //! Here: the kernel's TCP shakes hands and downloads over the link `yardstick` (100 Mbit/s, 15 ms each way); what it saw is
 //! compared with what the link was told, and with the same link in virtual time. In the modules: how much it carries and at
-//! what cost, how late single packets come, whether every packet met the fate that the models say. Runs inside namespaces that the caller
-//! has entered; the state of the machine is the caller's to record and to doubt.
+//! what cost, how late single packets come, whether every packet met the fate that the models say. Runs inside
+//! namespaces that the caller has entered; the state of the machine is the caller's to record and to doubt.
 
 mod fidelity;
 mod lateness;

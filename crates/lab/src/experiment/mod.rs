@@ -132,8 +132,8 @@ impl Entry {
 
     /// Runs the experiment, after a look at the request and before a look at the result.
     ///
-    /// Refuses conditions and speeds that it does not have, and results that break the contract of [`Outcome::check`] or serve a
-    /// claim that the entry does not name.
+    /// Refuses conditions and speeds that it does not have, and results that break the contract of [`Outcome::check`]
+    /// or serve a claim that the entry does not name.
     pub fn start(&self, cx: &Context) -> anyhow::Result<Outcome> {
         if let Some(unknown) = cx.conditions.iter().flatten().find(|c| !self.conditions.contains(&c.as_str())) {
             return Err(ExperimentError::UnknownCondition {

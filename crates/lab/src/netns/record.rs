@@ -2,8 +2,8 @@
 //!
 //! Events are JSON lines. The first says `version`, `origin_unix_ns` (the Unix time of moment zero) and the names of the
 //! `links`; each other line is a packet at its end: `link`, `way` (`up` or `down`), `from`, `to`, `protocol`, `bytes` (of
-//! the IP packet), `arrived_ns`, `dequeued_ns` (null: never), `decided_ns` (its release by the model, or its drop), `left_ns`
-//! (null: never) and `fate` (`released`, `lost`, `queue-full`, `queue-delay`, `black-hole`, `unplugged`).
+//! the IP packet), `arrived_ns`, `dequeued_ns` (null: never), `decided_ns` (its release by the model, or its drop),
+//! `left_ns` (null: never) and `fate` (`released`, `lost`, `queue-full`, `queue-delay`, `black-hole`, `unplugged`).
 //!
 //! The capture (pcapng, stamps in nanoseconds) shows each link as its first end would: packets that leave that end when
 //! they come to the link, even those that are lost on it; packets to it when they are due there. Each direction is an

@@ -72,8 +72,8 @@ fn outer_block() -> Result<Option<Block>, Error> {
     text.parse().map(Some).map_err(|e| Error::World(format!("{BLOCK} is set, but {e}; unset it")))
 }
 
-/// Runs `command` (the user's `$SHELL` if empty) to its end, as `adopt` has set it up; the keyboard's signals are its own. Its
-/// exit status: 126, 127 and 128 + n as shells have it.
+/// Runs `command` (the user's `$SHELL` if empty) to its end, as `adopt` has set it up; the keyboard's signals are its
+/// own. Its exit status: 126, 127 and 128 + n as shells have it.
 pub fn run_command(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Result<(), Error>) -> Result<i32, Error> {
     let shell = || std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
     let (program, args) = match command {

@@ -3,7 +3,8 @@
 //! Packets carry logical time: they arrive when the kernel had them (its receive timestamp), the models decide when they
 //! are due, and a late release shifts nothing behind it. The thread sleeps until 60 us before the next release and spins
 //! from there, as long as it gets enough sleep; nothing ever leaves early. Among ports for fast links, where something is
-//! always due soon, it spins for a small part of the time only: the hosts need the processor too. It accounts for its own lateness (see `certificate`).
+//! always due soon, it spins for a small part of the time only: the hosts need the processor too. It accounts for its
+//! own lateness (see `certificate`).
 
 use super::certificate::Tally;
 use super::frame::ETHERNET;

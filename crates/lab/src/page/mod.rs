@@ -78,8 +78,8 @@ impl Kind {
         !matches!(self, Self::Xhr | Self::Media | Self::Other)
     }
 
-    /// Whether it is of use before it is whole, so that a server may send it in turns with others (RFC 9218, "incremental"): as
-    /// Chromium says it (Blink, `ShouldLoadIncremental`), all but style sheets, scripts and fonts.
+    /// Whether it is of use before it is whole, so that a server may send it in turns with others (RFC 9218,
+    /// "incremental"): as Chromium says it (Blink, `ShouldLoadIncremental`), all but style sheets, scripts and fonts.
     pub fn is_incremental(self) -> bool {
         !matches!(self, Self::Css | Self::Js | Self::Font)
     }

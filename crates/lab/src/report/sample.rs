@@ -100,7 +100,8 @@ pub fn outcome() -> Outcome {
     o
 }
 
-/// Writes the sample whole; where a person can look at it with `HEADSTART_SAMPLE_PAGE=FOLDER cargo test -p headstart-lab sample`.
+/// Writes the sample whole; where a person can look at it with `HEADSTART_SAMPLE_PAGE=FOLDER cargo test -p
+/// headstart-lab sample`.
 #[test]
 fn the_sample_page_is_written_and_fits_terminals() {
     let scratch = tempfile::tempdir().unwrap();

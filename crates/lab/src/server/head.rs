@@ -1,8 +1,8 @@
 //! HTTP/1.1 on the wire (RFC 9112): where a head ends, what it says, and how its body is framed.
 //!
-//! For servers and the recorder, which read what programs and foreign servers send. Nothing here does input or output, panics
-//! on any bytes, or keeps a body: the callers bound what they keep. What could be read in two ways (two lengths, a length beside
-//! chunks, a folded line) is refused, since whoever stands behind may read it in the other way.
+//! For servers and the recorder, which read what programs and foreign servers send. Nothing here does input or output,
+//! panics on any bytes, or keeps a body: the callers bound what they keep. What could be read in two ways (two lengths,
+//! a length beside chunks, a folded line) is refused, since whoever stands behind may read it in the other way.
 
 use crate::page::recording::Message;
 
@@ -152,8 +152,8 @@ impl Chunks {
         self.state == State::Done
     }
 
-    /// Takes what belongs to the body off the beginning of `bytes`: how many bytes of framing and content these are. Content goes
-    /// to `content`.
+    /// Takes what belongs to the body off the beginning of `bytes`: how many bytes of framing and content these are.
+    /// Content goes to `content`.
     pub fn take(&mut self, bytes: &[u8], mut content: impl FnMut(&[u8])) -> Result<usize, Bad> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {

@@ -1,9 +1,9 @@
 //! A server that loses patience: it closes a connection on which nothing was said for a while, and every connection when it
 //! restarts. Whoever says something is answered. One thread for all its addresses.
 //!
-//! What never happens here: a connection is refused. A restart keeps the listening sockets, as a server with systemd's socket
-//! activation does, so that a program that connects of its own never fails, and whoever hears a reset was given a bad
-//! connection.
+//! What never happens here: a connection is refused. A restart keeps the listening sockets, as a server with systemd's
+//! socket activation does, so that a program that connects of its own never fails, and whoever hears a reset was given
+//! a bad connection.
 
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;

@@ -1,7 +1,7 @@
 //! A page put on a network: its world, every host on its own addresses with its own certificate, and whom to believe.
 //!
-//! What is replayed stays where it is: nothing of a recording is written anywhere. The authority is made for this stage; its
-//! key never leaves the process.
+//! What is replayed stays where it is: nothing of a recording is written anywhere. The authority is made for this
+//! stage; its key never leaves the process.
 
 use super::authority::{Authority, AuthorityError, Trust};
 use super::replay::{ReplayServer, Served, Tls};
@@ -74,8 +74,8 @@ impl Stage {
         Self::build(&world, page, exchanges, root, folder)
     }
 
-    /// Puts whatever was recorded behind `link`, at the ports that it was recorded from (80 and 443 always): hosts over TLS offer
-    /// HTTP up to the version of `protocol`. Hosts that have no name cannot be looked up; they are left out.
+    /// Puts whatever was recorded behind `link`, at the ports that it was recorded from (80 and 443 always): hosts over
+    /// TLS offer HTTP up to the version of `protocol`. Hosts that have no name cannot be looked up; they are left out.
     pub fn of_exchanges(
         exchanges: Vec<Exchange>,
         protocol: Protocol,

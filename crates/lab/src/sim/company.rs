@@ -1,8 +1,8 @@
 //! What is exchanged beside a page load over the same access link: a call over UDP, and small messages over TCP.
 //!
-//! The call is G.711 as RTP sends it (RFC 3551): 160 bytes each 20 ms, either way. The messages are paper 4's (50 bytes each
-//! 30 ms), from the host, by the messengers of `core::realtime` on the TCP of [`super::tcp`]. The other end of both is the
-//! gateway: what lies behind it is the same for every arm. Connections are open before.
+//! The call is G.711 as RTP sends it (RFC 3551): 160 bytes each 20 ms, either way. The messages are paper 4's (50 bytes
+//! each 30 ms), from the host, by the messengers of `core::realtime` on the TCP of [`super::tcp`]. The other end of
+//! both is the gateway: what lies behind it is the same for every arm. Connections are open before.
 
 use super::tcp::{MODERN, Segment, Tcp};
 use headstart_core::machine::Machine;

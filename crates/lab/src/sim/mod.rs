@@ -5,7 +5,8 @@
 //! kernel's TCP and the access link of the world. Same world, same arm, same seed: the same nanoseconds.
 //!
 //! What never happens here: no clock, no socket, no thread. A [`Browser`] goes on where a
-//! session ends: it loads pages. What is not modelled: the time that programs and supervisor compute, and search domains. `netns` measures those.
+//! session ends: it loads pages. What is not modelled: the time that programs and supervisor compute, and search
+//! domains. `netns` measures those.
 
 mod app;
 pub mod calls;

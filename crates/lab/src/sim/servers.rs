@@ -1,9 +1,9 @@
-//! Servers that remember their clients: the histories of `core::cwnd`, one a host, and the windows that connections start with
-//! by them (paper 2).
+//! Servers that remember their clients: the histories of `core::cwnd`, one a host, and the windows that connections
+//! start with by them (paper 2).
 //!
-//! Where there are any, every server's window is the core's: one that remembers nothing starts by the rule `default`, so that
-//! arms differ in the memory alone. A history learns when a connection ends, as paper 2 and RFC 9959 have it. A client is known
-//! by the address that a server sees; behind a tunnel that is the gateway's.
+//! Where there are any, every server's window is the core's: one that remembers nothing starts by the rule `default`,
+//! so that arms differ in the memory alone. A history learns when a connection ends, as paper 2 and RFC 9959 have it. A
+//! client is known by the address that a server sees; behind a tunnel that is the gateway's.
 
 use headstart_core::cwnd::history::{History, Lease, Medium, Settings};
 use headstart_core::cwnd::sender::Sender;

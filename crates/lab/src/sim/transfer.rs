@@ -1,16 +1,18 @@
 //! One direction of a connection's data: a sender with Linux's default congestion control and a receiver with its
 //! acknowledgements, as far as page loads feel them.
 //!
-//! Slow start from ten segments (RFC 6928), left early when round trips grow or acknowledgements come in a train that is as long
-//! as half a round trip (HyStart, both as in Linux's `tcp_cubic.c`), or on loss; CUBIC after that (RFC 9438, with Linux's least
-//! growth while no loss has shown how much fits); losses found by selective acknowledgements (RFC 6675, three segments) or by a timer of at
-//! least 200 ms (Linux's); every second segment is acknowledged at once, a single one after 40 ms. Segments are numbered
-//! anew when they are sent again, so that no acknowledgement is ambiguous.
+//! Slow start from ten segments (RFC 6928), left early when round trips grow or acknowledgements come in a train that
+//! is as long as half a round trip (HyStart, both as in Linux's `tcp_cubic.c`), or on loss; CUBIC after that (RFC 9438,
+//! with Linux's least growth while no loss has shown how much fits); losses found by selective acknowledgements (RFC
+//! 6675, three segments) or by a timer of at least 200 ms (Linux's); every second segment is acknowledged at once, a
+//! single one after 40 ms. Segments are numbered anew when they are sent again, so that no acknowledgement is
+//! ambiguous.
 //!
-//! A sender whose host remembers its paths ([`super::servers`]) is governed by the window of `core::cwnd` in the place of its own;
-//! losses and timers are found as before.
+//! A sender whose host remembers its paths ([`super::servers`]) is governed by the window of `core::cwnd` in the place
+//! of its own; losses and timers are found as before.
 //!
-//! Not modelled: flow control, pacing, slow start after idle, ECN. Nothing here reads a clock; bytes are counted, never made.
+//! Not modelled: flow control, pacing, slow start after idle, ECN. Nothing here reads a clock; bytes are counted, never
+//! made.
 
 use headstart_core::cwnd;
 use headstart_core::cwnd::start::Loss;
@@ -41,8 +43,8 @@ const HYSTART_APART: Duration = Duration::from_millis(2);
 const HYSTART_AGGREGATION: Duration = Duration::from_millis(1);
 /// Before the first loss a window grows by a segment for as many at least (Linux: 5 % a round trip).
 const UNKNOWN_GROWTH: f64 = 20.0;
-/// Segments that are acknowledged for each that a window of Reno's kind and CUBIC's decrease grows by, over the window (Linux:
-/// `beta_scale`; RFC 9438, section 4.3).
+/// Segments that are acknowledged for each that a window of Reno's kind and CUBIC's decrease grows by, over the window
+/// (Linux: `beta_scale`; RFC 9438, section 4.3).
 const RENO: f64 = 1.875;
 
 /// Ranges of numbers that an acknowledgement can carry: as many as SACK blocks fit beside timestamps.

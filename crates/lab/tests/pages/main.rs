@@ -1,7 +1,7 @@
 //! Pages replayed in namespaces: to curl byte for byte, and to Chromium.
 //!
-//! Nothing is sent outside namespaces made here; a program that is missing is told of and left out. Of times only what holds on
-//! any machine is tested.
+//! Nothing is sent outside namespaces made here; a program that is missing is told of and left out. Of times only what
+//! holds on any machine is tested.
 #![forbid(unsafe_code)]
 
 mod recorder;

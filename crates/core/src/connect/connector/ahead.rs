@@ -130,8 +130,8 @@ impl Connector {
         *self.tally.of(account).missed.entry(why).or_default() += 1;
     }
 
-    /// Asks for the records of `name` that this program usually asks for, where no answer holds; or, if it is to be so `for_long`,
-    /// none that holds for more than a tenth of its life: a launch would not get far with it.
+    /// Asks for the records of `name` that this program usually asks for, where no answer holds; or, if it is to be so
+    /// `for_long`, none that holds for more than a tenth of its life: a launch would not get far with it.
     fn look_up_ahead(&mut self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, for_long: bool) {
         let Some(records) = self.habits.name(app, name).map(|known| known.records) else { return };
         for record in records.iter() {

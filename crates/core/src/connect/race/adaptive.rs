@@ -11,10 +11,10 @@
 //! - **How far apart.** By when an answer should have come (smoothed round-trip time and four variations), doubling with
 //!   each attempt under way. Six at once at most: for a seventh, the oldest is given up.
 //! - **Exploring.** In the races drawn for it, where a family that is nearer on average has an address that was never
-//!   measured, and where a program comes again and nothing was ever measured of the name over the other family, another address is
-//!   tried beside the chosen one: of the other family, or, where there is none, of the same;
-//!   the one whose last trial is longest ago. Nobody waits for it; it keeps history
-//!   from becoming prejudice. The first race after a suspension has run out does the same.
+//!   measured, and where a program comes again and nothing was ever measured of the name over the other family, another
+//!   address is tried beside the chosen one: of the other family, or, where there is none, of the same; the one whose
+//!   last trial is longest ago. Nobody waits for it; it keeps history from becoming prejudice. The first race after a
+//!   suspension has run out does the same.
 
 use super::staggered::{self, RESOLUTION_DELAY};
 use super::{Lookup, Next, Race, View};
@@ -176,8 +176,9 @@ fn worth_waiting(view: &View<'_>, first: Family, asked: Instant) -> Option<Insta
 
 /// What to try first: not failing before failing, not suspended before suspended, then the expected round-trip time.
 ///
-/// Hosts of one network are near and far: that a family's hosts are near on average is no reason to leave one of the other that
-/// was measured for one that was not. Who may be nearer is explored beside it ([`promises_more`]), at nobody's risk.
+/// Hosts of one network are near and far: that a family's hosts are near on average is no reason to leave one of the
+/// other that was measured for one that was not. Who may be nearer is explored beside it ([`promises_more`]), at
+/// nobody's risk.
 fn preference(view: &View<'_>, addr: IpAddr) -> (bool, bool, Duration) {
     let family = Family::of(addr);
     let off = view.path.is_suspended(family, view.now) || view.path.family(family).wants_probe(view.now);

@@ -140,7 +140,8 @@ pub struct View<'a> {
     pub remembered: &'a [IpAddr],
     /// This race has been drawn to explore.
     pub explore: bool,
-    /// The program has been to this name in an earlier launch, and will most likely be there again: what is learned now is of use.
+    /// The program has been to this name in an earlier launch, and will most likely be there again: what is learned now
+    /// is of use.
     pub comes_again: bool,
     /// The truth about which family is faster, for the lab's `oracle` alone.
     pub faster: Option<Family>,

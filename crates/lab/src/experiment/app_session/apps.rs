@@ -24,15 +24,16 @@ const ACCESS: Duration = Duration::from_millis(40);
 const FIRST: (f64, f64) = (0.2, 0.8);
 /// Times of a launch differ by up to so much from those of the pattern: ours.
 const JITTER: f64 = 0.15;
-/// Hosts that are not the app's own and are asked for in most launches; how often these, and how often the others. Ours: two
-/// pages of one site share 64 % of such hosts on average, and two launches of one app are more alike than two pages.
+/// Hosts that are not the app's own and are asked for in most launches; how often these, and how often the others.
+/// Ours: two pages of one site share 64 % of such hosts on average, and two launches of one app are more alike than two
+/// pages.
 const REGULAR: f64 = 0.8;
 const OFTEN: f64 = 0.95;
 const SELDOM: f64 = 0.3;
 /// Hosts with two connections side by side, and with more: of 4677 hosts of real pages 13 % and 5 %.
 const SIDE_BY_SIDE: [f64; 2] = [0.05, 0.18];
-/// Lifetimes of answers, in seconds, each as likely: what a large content network, a load balancer of a cloud, another content
-/// network and a server of one's own usually say.
+/// Lifetimes of answers, in seconds, each as likely: what a large content network, a load balancer of a cloud, another
+/// content network and a server of one's own usually say.
 const TTLS: [u32; 4] = [20, 60, 300, 3600];
 /// How long an idle connection is kept, in seconds, each as likely: the defaults of Apache, of a cloud's load balancer, of
 /// nginx, and of a client that keeps them longer than its servers do.

@@ -18,7 +18,8 @@ pub const CUT: Duration = Duration::from_secs(20);
 /// A bare program that needs longer hangs.
 pub const HANGS: Duration = Duration::from_secs(2);
 
-/// Sites of the network: the first is everybody's, the others are each asked for once by a run that is to know nothing of them.
+/// Sites of the network: the first is everybody's, the others are each asked for once by a run that is to know nothing
+/// of them.
 pub const SITES: usize = 22;
 
 /// What stands in every page of the lab's web server, and in no message of a program.

@@ -1,9 +1,9 @@
-//! `device-day`: a day of a phone in virtual time, bare and with every column: at home, on a walk, in an office whose IPv6 is
-//! broken, on a train with outages, and home again.
+//! `device-day`: a day of a phone in virtual time, bare and with every column: at home, on a walk, in an office whose
+//! IPv6 is broken, on a train with outages, and home again.
 //!
-//! One host lives through the whole day: what it has learned goes with it from network to network. Paper 1 claims that power
-//! draw does not change; what stands for power here are the times that the radio is woken, the times that the connector wakes
-//! by itself, and bytes.
+//! One host lives through the whole day: what it has learned goes with it from network to network. Paper 1 claims that
+//! power draw does not change; what stands for power here are the times that the radio is woken, the times that the
+//! connector wakes by itself, and bytes.
 
 mod day;
 

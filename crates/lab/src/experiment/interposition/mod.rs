@@ -1,8 +1,9 @@
-//! `interposition`: unmodified third-party programs, bare and under each front end of `headstart run`: whether headstart had
-//! a part in what they did, and whether what they fetched and sent is the same, byte for byte. An instrument.
+//! `interposition`: unmodified third-party programs, bare and under each front end of `headstart run`: whether
+//! headstart had a part in what they did, and whether what they fetched and sent is the same, byte for byte. An
+//! instrument.
 //!
-//! Over HTTPS and SSH, on both families, from the lab's own servers. A program that is not on the machine is left out, and a
-//! note says so; nothing is installed.
+//! Over HTTPS and SSH, on both families, from the lab's own servers. A program that is not on the machine is left out,
+//! and a note says so; nothing is installed.
 
 mod comparison;
 mod cost;

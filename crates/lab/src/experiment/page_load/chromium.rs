@@ -1,8 +1,8 @@
 //! Real page loads: Chromium in namespaces, bare and under `headstart run`, in turns, over the same replayed page.
 //!
 //! Each arm has a Chromium of its own; each load has a fresh context, so that nothing but headstart remembers anything. The
-//! first load of each is left out: it also starts the browser's parts. The loader loads the same page over the same network, in
-//! virtual time and over real sockets; how far each is from Chromium is said, not corrected.
+//! first load of each is left out: it also starts the browser's parts. The loader loads the same page over the same
+//! network, in virtual time and over real sockets; how far each is from Chromium is said, not corrected.
 
 use super::pages::{self, Recording};
 use super::{PLACES, Place, rows};

@@ -1,8 +1,9 @@
 //! `page-load`: what getting connected sooner means to whoever waits for a page (claim P1.8).
 //!
-//! Whole pages are loaded by a browser in virtual time ([`crate::sim::Browser`]): every arm loads the same pages in the same
-//! worlds with the same seeds, on a first visit and on a later one, half an hour after it, when answers with a lifetime of
-//! five minutes are gone. Pages are the project's own unless others are given. In namespaces Chromium loads pages.
+//! Whole pages are loaded by a browser in virtual time ([`crate::sim::Browser`]): every arm loads the same pages in the
+//! same worlds with the same seeds, on a first visit and on a later one, half an hour after it, when answers with a
+//! lifetime of five minutes are gone. Pages are the project's own unless others are given. In namespaces Chromium loads
+//! pages.
 
 mod chromium;
 mod measure;

@@ -70,8 +70,8 @@ fn of_the_papers_size(block: &Block, a: &Series, b: &Series) -> Option<(Series, 
     fits.contains(&true).then(|| (kept(a), kept(b)))
 }
 
-/// How much of the load time pages wait for names and connections: what could be gained below a browser, and what is left of
-/// it.
+/// How much of the load time pages wait for names and connections: what could be gained below a browser, and what is
+/// left of it.
 fn waits(block: &Block, visit: Visit) -> Vec<Row> {
     let mut rows = Vec::new();
     for taken in block.taken.iter().filter(|t| t.arm.name == OURS || BASELINES.contains(&t.arm.name)) {

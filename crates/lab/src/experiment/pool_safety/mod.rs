@@ -1,9 +1,9 @@
 //! `pool-safety`: whether a connection that was opened ahead is ever a bad one (an instrument; the only number is zero).
 //!
-//! The shipped program, the kernel's TCP, in namespaces: a client is launched again and again under one supervisor, waits for
-//! a time that it draws, and then says something on connections to a dozen hosts. Some of their servers close what is silent for
-//! 1, 5 or 15 s; while connections lie open, servers restart and the network changes. A program that connects of its own never
-//! fails here, so whatever is reset or refused is the pool's doing.
+//! The shipped program, the kernel's TCP, in namespaces: a client is launched again and again under one supervisor,
+//! waits for a time that it draws, and then says something on connections to a dozen hosts. Some of their servers close
+//! what is silent for 1, 5 or 15 s; while connections lie open, servers restart and the network changes. A program that
+//! connects of its own never fails here, so whatever is reset or refused is the pool's doing.
 
 mod round;
 

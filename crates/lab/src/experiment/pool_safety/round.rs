@@ -19,8 +19,8 @@ const PORT: u16 = 443;
 /// After how long the servers close what is silent, one after the other; the last never.
 pub const PATIENCE: [Option<u64>; 4] = [Some(1), Some(5), Some(15), None];
 const HOSTS: usize = 12;
-/// One launch of so many is disturbed. After that servers are learned anew, which takes seconds: more often, and nothing would be
-/// handed over that has waited.
+/// One launch of so many is disturbed. After that servers are learned anew, which takes seconds: more often, and
+/// nothing would be handed over that has waited.
 const RARITY: u32 = 20;
 /// Quick, so that thousands of launches are over soon; and far enough that a connection is not there at once.
 const LINK: &str = "rate=100mbit,delay=2ms";
@@ -130,8 +130,8 @@ fn world(seed: u64) -> anyhow::Result<World> {
     Ok(World { link: LINK.into(), ..world })
 }
 
-/// How long a client waits, in milliseconds: most of them not long, since a pool that is of no use opens less and less; some
-/// longer than the most impatient servers, and a few longer than any connection may be kept.
+/// How long a client waits, in milliseconds: most of them not long, since a pool that is of no use opens less and less;
+/// some longer than the most impatient servers, and a few longer than any connection may be kept.
 fn wait(rng: &mut fastrand::Rng) -> u64 {
     match rng.u32(..100) {
         0..85 => rng.u64(200..450),

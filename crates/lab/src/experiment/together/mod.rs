@@ -1,9 +1,9 @@
 //! `together`: all columns at once, each alone, and all but one, on a dual-stack LTE link with a fast channel beside it.
 //!
-//! One simulation has all of it in one page load: the connector of `core::connect` looks names up and opens connections ahead
-//! of time, servers start by the rules of `core::cwnd` out of histories of their own, every packet is steered by
-//! `core::steer` through a tunnel, and messages go by the messengers of `core::realtime` over the same link. No ratio of one
-//! column is multiplied with that of another.
+//! One simulation has all of it in one page load: the connector of `core::connect` looks names up and opens connections
+//! ahead of time, servers start by the rules of `core::cwnd` out of histories of their own, every packet is steered by
+//! `core::steer` through a tunnel, and messages go by the messengers of `core::realtime` over the same link. No ratio
+//! of one column is multiplied with that of another.
 
 pub(super) mod arm;
 mod play;

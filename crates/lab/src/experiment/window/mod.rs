@@ -1,8 +1,9 @@
-//! `window-*`: what a transport gains by starting from what its path carried, and what that costs others (paper 2, RFC 9959).
+//! `window-*`: what a transport gains by starting from what its path carried, and what that costs others (paper 2, RFC
+//! 9959).
 //!
 //! Real QUIC (quinn-proto) in virtual time over the link models: `sim::quic`. Each arm is a start rule of
-//! `core::cwnd::start`; the connections before the one that is measured go over the same path by the same rule, so that each
-//! arm lives with the memory that it makes.
+//! `core::cwnd::start`; the connections before the one that is measured go over the same path by the same rule, so that
+//! each arm lives with the memory that it makes.
 
 pub mod dumbbell;
 mod kernel;

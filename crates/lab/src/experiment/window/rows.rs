@@ -53,7 +53,8 @@ pub fn compared(cell: &Cell, arms: &[Arm], arm: &Arm, metric: Metric, seed: u64)
     Ok(Some(Row::compare(&ours, &theirs, Statistic::Mean, Pairing::Paired, seed)?))
 }
 
-/// The series of a cell, and rows of `metrics` for every arm. Returns the ratios of the means, in the order of arms and metrics.
+/// The series of a cell, and rows of `metrics` for every arm. Returns the ratios of the means, in the order of arms and
+/// metrics.
 pub fn add(
     outcome: &mut Outcome,
     cell: &Cell,

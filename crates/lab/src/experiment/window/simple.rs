@@ -1,8 +1,8 @@
 //! `window-simple`: one bottleneck without other traffic (claims P2.1, P2.2, P2.3, P2.5), with and without loss.
 //!
-//! The paper's loss ratios are given without a direction. Lost acknowledgements cost QUIC nothing; random loss of data makes
-//! every loss-based controller crawl, whatever it starts with. The conditions stand apart, so that a reader can see which of
-//! them the paper's numbers fit.
+//! The paper's loss ratios are given without a direction. Lost acknowledgements cost QUIC nothing; random loss of data
+//! makes every loss-based controller crawl, whatever it starts with. The conditions stand apart, so that a reader can
+//! see which of them the paper's numbers fit.
 
 use super::rows::{self, Metric};
 use super::trial::{self, Cell};

@@ -6,9 +6,10 @@
 //! request that was recorded several times gets its answers in turn. The scheme does not matter, so that what was recorded
 //! plain can be replayed over TLS.
 //!
-//! Advertisements and counters write times, sizes of windows and random numbers into the path itself (`/ad/size=300x75;rnd=17`,
-//! `/b/s69775061760974`). Where a path was not recorded, the one that is the same but for such parts stands in for it, by the
-//! same rule. What never happens here: an answer of another host or method, or of a path that differs in anything else.
+//! Advertisements and counters write times, sizes of windows and random numbers into the path itself
+//! (`/ad/size=300x75;rnd=17`, `/b/s69775061760974`). Where a path was not recorded, the one that is the same but for
+//! such parts stands in for it, by the same rule. What never happens here: an answer of another host or method, or of a
+//! path that differs in anything else.
 
 use super::Exchange;
 use std::collections::{BTreeSet, HashMap};

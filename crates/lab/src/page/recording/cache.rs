@@ -1,10 +1,10 @@
-//! Where a recorded answer had come from: out of the cache that the client was talking to, out of one behind it, or from the
-//! origin, as the caches themselves said in its header.
+//! Where a recorded answer had come from: out of the cache that the client was talking to, out of one behind it, or
+//! from the origin, as the caches themselves said in its header.
 //!
-//! There is a standard ([RFC 9211], Cache-Status) that few caches speak; the others each have a field of their own. What they say
-//! outright is believed before what follows from numbers and ages; of a list of caches the last one is the client's. A cache that
-//! had to ask the origin whether its copy was still good had to go there: that is no hit. Most answers say nothing, and then
-//! nothing is known. Any bytes are an answer here; no header is an error.
+//! There is a standard ([RFC 9211], Cache-Status) that few caches speak; the others each have a field of their own.
+//! What they say outright is believed before what follows from numbers and ages; of a list of caches the last one is
+//! the client's. A cache that had to ask the origin whether its copy was still good had to go there: that is no hit.
+//! Most answers say nothing, and then nothing is known. Any bytes are an answer here; no header is an error.
 //!
 //! [RFC 9211]: https://www.rfc-editor.org/rfc/rfc9211
 

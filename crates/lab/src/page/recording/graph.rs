@@ -1,10 +1,10 @@
 //! A recording as a page to be loaded: its objects, sizes and kinds, and who asked for whom.
 //!
 //! A recording has no order and no timing. What an object waits for is what its `Referer` names: the page, a style sheet, a
-//! script or a frame; an answer that redirects is waited for by what it names; the rest waits for the document. Style sheets
-//! and scripts of the document may start while it arrives, as a browser's preload scanner has it; what a server takes is not
-//! in a recording, and is nothing here but what is behind a cache that did not have the answer ([`super::cache`]). Both readings are
-//! one.
+//! script or a frame; an answer that redirects is waited for by what it names; the rest waits for the document. Style
+//! sheets and scripts of the document may start while it arrives, as a browser's preload scanner has it; what a server
+//! takes is not in a recording, and is nothing here but what is behind a cache that did not have the answer
+//! ([`super::cache`]). Both readings are one.
 
 use super::super::{Host, Kind, Object, Page, Protocol, Start};
 use super::{Exchange, Scheme};

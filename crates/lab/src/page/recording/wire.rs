@@ -1,9 +1,9 @@
 //! One file of a Mahimahi recording: a protobuf message without length or magic, read and written.
 //!
-//! The schema is four messages of six kinds of fields, so this speaks the encoding itself (protobuf.dev, "Encoding"): fields
-//! in any order, unknown ones of every wire type that has a length passed over, and a length that runs past its message
-//! refused. What is written is what Mahimahi writes, byte for byte. Nothing here panics on any bytes or keeps more than
-//! they hold.
+//! The schema is four messages of six kinds of fields, so this speaks the encoding itself (protobuf.dev, "Encoding"):
+//! fields in any order, unknown ones of every wire type that has a length passed over, and a length that runs past its
+//! message refused. What is written is what Mahimahi writes, byte for byte. Nothing here panics on any bytes or keeps
+//! more than they hold.
 
 use super::{Exchange, Message, Scheme};
 

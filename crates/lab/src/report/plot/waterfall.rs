@@ -1,5 +1,5 @@
-//! A page load as browsers draw it: a line an object, with what it waited for. Two loads of one page have one time axis, so that
-//! the eye compares them.
+//! A page load as browsers draw it: a line an object, with what it waited for. Two loads of one page have one time
+//! axis, so that the eye compares them.
 
 use super::axis::Axis;
 use super::canvas::{Anchor, Canvas};

@@ -1,8 +1,8 @@
 //! A scenario in virtual time: its links are the models themselves, its hosts smoltcp's TCP and plain datagrams.
 //!
 //! Same file, same figures, bit for bit. Nodes take no time. What is not modelled: TCP beyond what smoltcp does (it has no
-//! selective acknowledgements), so that transfers over links with losses take longer than with the kernel's TCP; `real_time`
-//! shows by how much.
+//! selective acknowledgements), so that transfers over links with losses take longer than with the kernel's TCP;
+//! `real_time` shows by how much.
 
 mod datagrams;
 mod tcp;

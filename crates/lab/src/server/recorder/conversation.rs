@@ -110,8 +110,9 @@ fn refusal(status: &str, why: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\n{fields}\r\nContent-Length: {length}\r\n\r\n{why}\n").into_bytes()
 }
 
-/// A body as it is on the wire, which is read from `from` behind what is in `read`; `tell` gets it as it comes, and whether that
-/// is its end, as far as one can know (at once, with nothing, if nothing is there yet). Whether it was all there.
+/// A body as it is on the wire, which is read from `from` behind what is in `read`; `tell` gets it as it comes, and
+/// whether that is its end, as far as one can know (at once, with nothing, if nothing is there yet). Whether it was all
+/// there.
 fn body(
     from: &mut (impl Stream + ?Sized),
     read: &mut Vec<u8>,
@@ -212,8 +213,8 @@ impl Conversation<'_> {
         Ok((request, server, closes))
     }
 
-    /// Asks the server, over the last connection if it leads there, and passes on what it says. Whether the program's connection
-    /// ends with it.
+    /// Asks the server, over the last connection if it leads there, and passes on what it says. Whether the program's
+    /// connection ends with it.
     fn pass(&mut self, program: &mut impl Stream, request: Message, server: &Server) -> io::Result<bool> {
         let name = || {
             let (line, host) = (String::from_utf8_lossy(&request.first_line), &server.host);

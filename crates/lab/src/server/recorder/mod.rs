@@ -1,10 +1,11 @@
 //! A proxy that records what passes through it, as Mahimahi's recorder stores it: one file an exchange.
 //!
-//! It listens on loopback and serves the programs that are told of it, by variables that most programs know. TLS ends here, by an
-//! authority made for the run, whose key never leaves the process and whose certificate nobody else is told of; towards servers
-//! it speaks TLS as a client that checks certificates. Towards both it speaks HTTP/1.1. What comes is passed on as it comes,
-//! and written when it has come whole; what breaks off is not recorded, but told. Nothing is changed but what a proxy must
-//! change, and offers of other protocols (`Upgrade`), which are left out. A thread a connection.
+//! It listens on loopback and serves the programs that are told of it, by variables that most programs know. TLS ends
+//! here, by an authority made for the run, whose key never leaves the process and whose certificate nobody else is told
+//! of; towards servers it speaks TLS as a client that checks certificates. Towards both it speaks HTTP/1.1. What comes
+//! is passed on as it comes, and written when it has come whole; what breaks off is not recorded, but told. Nothing is
+//! changed but what a proxy must change, and offers of other protocols (`Upgrade`), which are left out. A thread a
+//! connection.
 
 mod conversation;
 mod upstream;

@@ -99,8 +99,8 @@ fn refusal(status: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
 }
 
-/// An answer as it goes over the wire, and whether the connection ends with it. `alternative`: what it says of other ways to its
-/// host.
+/// An answer as it goes over the wire, and whether the connection ends with it. `alternative`: what it says of other
+/// ways to its host.
 fn wire(exchange: &Exchange, head_only: bool, over_tls: bool, alternative: Option<&str>) -> (Vec<u8>, bool) {
     let recorded = &exchange.response;
     let upgraded = over_tls && exchange.scheme == Scheme::Http;

@@ -1,7 +1,7 @@
 //! Recorded answers over HTTP/3 (RFC 9114), by `quinn` and `h3`: one thread for all addresses and connections.
 //!
-//! Streams of a connection share it evenly, whatever urgency their requests say: h3 does not tell quinn. Congestion control is
-//! quinn's CUBIC and remembers nothing, so that loads do not learn from each other.
+//! Streams of a connection share it evenly, whatever urgency their requests say: h3 does not tell quinn. Congestion
+//! control is quinn's CUBIC and remembers nothing, so that loads do not learn from each other.
 
 use super::{Shared, multiplexed};
 use crate::page::recording::Asked;

@@ -2,12 +2,13 @@
 //!
 //! An answer is sent as it was recorded: over HTTP/1.1 byte for byte, its status line, its fields, its body with whatever
 //! compression and chunks it has; over HTTP/2 the same content. Only what a connection needs is added: a length where there
-//! is none, and, where what was recorded plain goes over TLS, the wish that the page's own plain addresses be asked over TLS too
-//! (`upgrade-insecure-requests`), without which it could not be replayed there; origins that may read it are then over TLS. A request that has no answer gets 404 and is counted
-//! by its address. HTTP/2 is offered by the hosts that are said to speak it (ALPN), HTTP/3 on the same number over UDP; the answers of
-//! a host that speaks HTTP/3 say so (Alt-Svc, RFC 7838). A thread a connection over TCP, one for all over QUIC. What was no hit
-//! of the cache that was talked to ([`crate::page::recording::cache`]) begins as much later as what is behind it is away. Nothing
-//! outside the recording is read.
+//! is none, and, where what was recorded plain goes over TLS, the wish that the page's own plain addresses be asked
+//! over TLS too (`upgrade-insecure-requests`), without which it could not be replayed there; origins that may read it
+//! are then over TLS. A request that has no answer gets 404 and is counted by its address. HTTP/2 is offered by the
+//! hosts that are said to speak it (ALPN), HTTP/3 on the same number over UDP; the answers of a host that speaks HTTP/3
+//! say so (Alt-Svc, RFC 7838). A thread a connection over TCP, one for all over QUIC. What was no hit of the cache that
+//! was talked to ([`crate::page::recording::cache`]) begins as much later as what is behind it is away. Nothing outside
+//! the recording is read.
 
 mod http1;
 mod http2;
@@ -134,7 +135,8 @@ fn is_page(recorded: &Message) -> bool {
     recorded.field("content-type").is_some_and(|t| t.to_ascii_lowercase().starts_with(b"text/html"))
 }
 
-/// The value of a field of an answer that was recorded plain and is sent over TLS: origins that may read it are over TLS, too.
+/// The value of a field of an answer that was recorded plain and is sent over TLS: origins that may read it are over
+/// TLS, too.
 fn over_tls<'v>(name: &[u8], value: &'v [u8]) -> Cow<'v, [u8]> {
     match value.strip_prefix(b"http://") {
         Some(origin) if name.eq_ignore_ascii_case(b"access-control-allow-origin") => {

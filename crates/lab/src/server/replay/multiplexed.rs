@@ -1,12 +1,12 @@
-//! What a recorded answer is over HTTP/2 and HTTP/3: what means something on a connection of HTTP/1.1 only is left out, names of
-//! fields are lower case, chunks are taken apart. The bytes of the content are those that were recorded.
+//! What a recorded answer is over HTTP/2 and HTTP/3: what means something on a connection of HTTP/1.1 only is left out,
+//! names of fields are lower case, chunks are taken apart. The bytes of the content are those that were recorded.
 
 use crate::page::recording::{Exchange, Message, Scheme};
 use crate::server::head;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
-/// The answer to a request for which this was `found`, and its content; none if it has no status. `alternative`: what it says of
-/// other ways to its host (RFC 7838).
+/// The answer to a request for which this was `found`, and its content; none if it has no status. `alternative`: what
+/// it says of other ways to its host (RFC 7838).
 pub(super) fn answer(found: Option<&Exchange>, alternative: Option<&'static str>) -> Option<(Response<()>, Vec<u8>)> {
     let Some(exchange) = found else {
         return Some((Response::builder().status(StatusCode::NOT_FOUND).body(()).ok()?, Vec::new()));

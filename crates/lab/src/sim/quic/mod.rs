@@ -1,8 +1,8 @@
 //! QUIC in virtual time: quinn-proto as it is, over the link models, beside bulk TCP.
 //!
-//! A [`Stage`] has one server and one client, joined by one link a direction; background flows (`sim::tcp`, CUBIC) share it,
-//! as in a dumbbell whose other links are never in the way. The server starts its connections by a [`Memory`]. The same seed
-//! gives the same times to the nanosecond, although TLS draws its keys anew.
+//! A [`Stage`] has one server and one client, joined by one link a direction; background flows (`sim::tcp`, CUBIC)
+//! share it, as in a dumbbell whose other links are never in the way. The server starts its connections by a
+//! [`Memory`]. The same seed gives the same times to the nanosecond, although TLS draws its keys anew.
 
 mod host;
 mod tls;

@@ -17,7 +17,8 @@ const BUFFER: usize = 4 << 20;
 /// A socket at `address`, of the namespace that this is called in.
 pub fn socket(address: SocketAddr) -> anyhow::Result<UdpSocket> {
     let socket = UdpSocket::bind(address).with_context(|| format!("a socket at {address}"))?;
-    // Beyond the host's own bound only for those who may; else what there is, and the trial's doubts tell if it was too little.
+    // Beyond the host's own bound only for those who may; else what there is, and the trial's doubts tell if it was too
+    // little.
     if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER);
     }
