@@ -122,7 +122,7 @@ mod tests {
         };
         assert_eq!(
             left(wire, None),
-            [all[0], all[2 + 1], all[4]],
+            [all[0], all[3], all[4]],
             "what the kernel cannot say is not held against a memory"
         );
         assert_eq!(left(tunnel, Some(tunnel.into())), [all[1], all[2], all[3]]);

@@ -251,8 +251,9 @@ impl Sender {
                 governor.acknowledged(now, sent.when, sent.data.len, limited);
             }
         };
-        while let Some(first) = self.flight.pop_front_if(|sent| is_in(sent.data.number)) {
-            take(&first);
+        while let Some(first) = self.flight.front().filter(|sent| is_in(sent.data.number)) {
+            take(first);
+            self.flight.pop_front();
         }
         // Behind a hole, seldom.
         if self.flight.front().is_some_and(|sent| sent.data.number < highest) {

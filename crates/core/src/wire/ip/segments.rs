@@ -6,20 +6,19 @@
 //! same options, is joined, and only after its checksum was found right: who gets a super-packet looks at none.
 
 use super::checksum::{add, fold};
+use super::tcp::{CHECKSUM_AT, Flags, HEADER};
 use super::{TCP, V4_HEADER, V6_HEADER};
 use std::ops::Range;
 
-/// The least header of TCP.
-const LEAST: usize = 20;
-/// Flags of TCP, in byte 13.
-const FIN: u8 = 0x01;
-const PSH: u8 = 0x08;
-const ACK: u8 = 0x10;
-const CWR: u8 = 0x80;
+/// Flags, as byte 13 has them.
+const FIN: u8 = Flags::FIN.0;
+const PSH: u8 = Flags::PSH.0;
+const ACK: u8 = Flags::ACK.0;
+const CWR: u8 = Flags::CWR.0;
 /// Bytes of a super-packet at most: what its length field can say.
 const LONGEST: usize = 65_535;
 /// Where the checksum is in a header of TCP.
-pub const CHECKSUM: usize = 16;
+pub const CHECKSUM: usize = CHECKSUM_AT as usize;
 
 /// Where things are in a packet of TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +45,7 @@ impl Layout {
         };
         let len = 4 * usize::from(packet.get(start + 12)? >> 4);
         let headers = start + len;
-        (len >= LEAST && headers <= packet.len()).then_some(Self { v4, start, headers })
+        (len >= HEADER && headers <= packet.len()).then_some(Self { v4, start, headers })
     }
 
     fn addresses(self) -> Range<usize> {

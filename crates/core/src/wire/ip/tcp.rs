@@ -24,6 +24,8 @@ impl Flags {
     pub const ACK: Self = Self(16);
     /// The urgent pointer counts.
     pub const URG: Self = Self(32);
+    /// The congestion window has been reduced (RFC 3168).
+    pub const CWR: Self = Self(128);
 
     /// Whether all of these are set.
     pub fn has(self, flags: Self) -> bool {
