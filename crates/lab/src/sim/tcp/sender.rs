@@ -298,12 +298,13 @@ impl Sender {
         self.reorder_at = None;
         let Some(rack) = self.rack else { return };
         let eager = self.recovery.is_some() || self.sacked >= DUP_THRESH as usize;
+        // Then everything that is out was sent once, in order.
+        let orderly = self.recovery.is_none() && self.sacked == 0;
         let window = if eager { Duration::ZERO } else { (self.shortest / 4).min(self.rtt.smoothed) };
         let mut lost = false;
         for piece in &mut self.pieces {
             let older = (piece.sent, piece.end()) < (rack.sent, rack.end);
-            // What lies behind was sent for the first time after this, and again, if at all, later still.
-            if !older && piece.again == 0 {
+            if orderly && !older && piece.again == 0 {
                 break;
             }
             if piece.sacked || piece.lost || !older {
