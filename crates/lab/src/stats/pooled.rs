@@ -1,7 +1,7 @@
 //! Quantiles of values that come in groups, such as the messages of streams, with intervals that know it.
 //!
 //! The messages of one stream suffer together, so whole streams are resampled (a cluster bootstrap), in pairs. Values are
-//! sorted once; a resample only counts how often each group was drawn.
+//! sorted once; a resample only counts how often each group was drawn, from the nearer end of the sorted values.
 
 use super::bootstrap::{Interval, MIN_FOR_INTERVAL};
 use super::{Estimate, StatsError, quantile, quantile_of};
@@ -12,6 +12,8 @@ const RESAMPLES: usize = 400;
 /// Every value of every group.
 struct Pool {
     sorted: Vec<(f64, u32)>,
+    /// Values of each group.
+    sizes: Vec<u64>,
 }
 
 impl Pool {
@@ -19,21 +21,28 @@ impl Pool {
         let values = (0u32..).zip(groups).flat_map(|(group, values)| values.iter().map(move |v| (*v, group)));
         let mut sorted: Vec<_> = values.collect();
         sorted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        Self { sorted }
+        Self { sorted, sizes: groups.iter().map(|values| values.len() as u64).collect() }
     }
 
     /// The quantile at `p` where group k counts `times[k]` times: the first value that reaches that share.
     fn quantile(&self, times: &[u32], p: f64) -> f64 {
-        let total: u64 = self.sorted.iter().map(|(_, group)| u64::from(times[*group as usize])).sum();
+        let total: u64 = self.sizes.iter().zip(times).map(|(size, times)| size * u64::from(*times)).sum();
         let wanted = (total as f64 * p).ceil().max(1.0) as u64;
+        let count = |group: &u32| u64::from(times[*group as usize]);
         let mut seen = 0;
-        for (value, group) in &self.sorted {
-            seen += u64::from(times[*group as usize]);
-            if seen >= wanted {
-                return *value;
-            }
-        }
-        self.sorted.last().map_or(0.0, |(value, _)| *value)
+        let found = if p < 0.5 {
+            self.sorted.iter().find(|(_, group)| {
+                seen += count(group);
+                seen >= wanted
+            })
+        } else {
+            let above = total.saturating_sub(wanted);
+            self.sorted.iter().rev().find(|(_, group)| {
+                seen += count(group);
+                seen > above
+            })
+        };
+        found.or(self.sorted.last()).map_or(0.0, |(value, _)| *value)
     }
 }
 
@@ -94,6 +103,23 @@ mod tests {
         bad[3] = vec![100.0; 60];
         let interval = pooled_ratio(&bad, &calm, 0.95, 1).unwrap().interval.unwrap();
         assert_eq!((interval.lo, interval.hi), (1.0, 10.0));
+    }
+
+    #[test]
+    fn a_quantile_is_the_first_value_that_reaches_its_share_from_whichever_end_it_is_looked_for() {
+        let groups: Vec<Vec<f64>> = vec![vec![3.0, 1.0], vec![2.0], vec![5.0, 4.0, 4.0]];
+        let pool = Pool::new(&groups);
+        for times in [[1, 1, 1], [0, 3, 1], [2, 0, 0], [0, 0, 0]] {
+            let mut all: Vec<f64> = Vec::new();
+            for (group, n) in groups.iter().zip(times) {
+                (0..n).for_each(|_| all.extend(group));
+            }
+            all.sort_unstable_by(f64::total_cmp);
+            for p in [0.0, 0.1, 0.49, 0.5, 0.51, 0.95, 1.0] {
+                let rank = (all.len() as f64 * p).ceil().max(1.0) as usize - 1;
+                assert_eq!(pool.quantile(&times, p), *all.get(rank).unwrap_or(&5.0), "{times:?} at {p}");
+            }
+        }
     }
 
     #[test]
