@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 macro_rules! targets {
     ($($name:ident),* $(,)?) => {
         #[path = "../../../fuzz/fuzz_targets"]
+        #[allow(clippy::all, reason = "sources of another workspace, which has no such lints")]
         mod target {
             $(pub mod $name;)*
         }
