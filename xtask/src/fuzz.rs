@@ -1,9 +1,13 @@
-//! `cargo xtask fuzz`: the fuzz targets, each for a while, by the stable compiler. What they find is kept in
-//! `fuzz/corpus`, what breaks a parser in `fuzz/artifacts`.
+//! `cargo xtask fuzz`: the fuzz targets, each for a while, by the stable compiler. They begin with the inputs in
+//! `fuzz/seeds`; what they find is kept in `fuzz/corpus`, what breaks a parser in `fuzz/artifacts`. With `--keep` nothing
+//! is played: of what was found, the least that covers as much becomes the new seeds, which every run of the tests
+//! replays.
 //!
 //! cargo-fuzz wants a nightly compiler for its flags. Those that guide libFuzzer (SanitizerCoverage) are passes of
 //! LLVM, which the stable one has too; left out are the address sanitizer's, which code without `unsafe` has little use
 //! for.
+
+mod seeds;
 
 use crate::Failure;
 use crate::step::Step;
@@ -20,29 +24,79 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions=yes -Coverflow-checks=yes";
 
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum What {
+    /// To play each target for so many seconds.
+    Play(u32),
+    /// To keep what was found.
+    Keep,
+}
+
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let root = workspace_root()?;
     let all = targets(&root.join("fuzz/fuzz_targets"))?;
-    let (seconds, chosen) = read(arguments, &all)?;
+    let (what, chosen) = read(arguments, &all)?;
     let host = host()?;
     build(&host).run()?;
     let mut broken = Vec::new();
     for target in chosen {
-        println!("xtask: fuzz target {target}, {seconds} s");
         for folder in ["corpus", "artifacts"] {
             let folder = root.join("fuzz").join(folder).join(&target);
-            fs::create_dir_all(&folder).map_err(|e| Failure::Failed(format!("making {}: {e}", folder.display())))?;
+            fs::create_dir_all(&folder).map_err(|e| failed("making", &folder, &e))?;
         }
-        let dictionary = root.join("fuzz").join(format!("{target}.dict")).exists();
-        if played(&host, &target, seconds, dictionary).run().is_err() {
-            broken.push(target);
+        plant(&root, &target)?;
+        match what {
+            What::Keep => keep(&root, &host, &target)?,
+            What::Play(seconds) => {
+                println!("xtask: fuzz target {target}, {seconds} s");
+                let dictionary = root.join("fuzz").join(format!("{target}.dict")).exists();
+                if played(&host, &target, seconds, dictionary).run().is_err() {
+                    broken.push(target);
+                }
+            }
         }
     }
     if broken.is_empty() {
         return Ok(());
     }
     Err(Failure::Failed(format!("{} broke; the inputs are in fuzz/artifacts", broken.join(", "))))
+}
+
+fn failed(doing: &str, what: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::Failed(format!("{doing} {}: {error}", what.display()))
+}
+
+/// Puts a target's seeds where it finds them, beside what it found itself.
+fn plant(root: &Path, target: &str) -> Result<(), Failure> {
+    let (file, folder) = (root.join("fuzz/seeds").join(target), root.join("fuzz/corpus").join(target));
+    let Ok(bytes) = fs::read(&file) else { return Ok(()) };
+    let inputs =
+        seeds::unpack(&bytes).ok_or_else(|| failed("reading", &file, &"it is cut short: check it out again"))?;
+    for (n, input) in inputs.iter().enumerate() {
+        let input_file = folder.join(format!("seed-{n:05}"));
+        fs::write(&input_file, input).map_err(|e| failed("writing", &input_file, &e))?;
+    }
+    Ok(())
+}
+
+/// Writes the least of a target's inputs that covers as much as all of them.
+fn keep(root: &Path, host: &str, target: &str) -> Result<(), Failure> {
+    let least = root.join("target/fuzz/least").join(target);
+    // What an earlier run left there is no input of this one; there is none at first.
+    let _ = fs::remove_dir_all(&least);
+    fs::create_dir_all(&least).map_err(|e| failed("making", &least, &e))?;
+    merged(host, target).run()?;
+    let files = fs::read_dir(&least).map_err(|e| failed("reading", &least, &e))?;
+    let inputs = files.flatten().map(|file| fs::read(file.path()));
+    let inputs = inputs.collect::<Result<Vec<_>, _>>().map_err(|e| failed("reading", &least, &e))?;
+    let (count, packed) = (inputs.len(), seeds::pack(inputs));
+    let file = root.join("fuzz/seeds").join(target);
+    println!("xtask: fuzz target {target}: {count} inputs, {} bytes", packed.len());
+    let folder = root.join("fuzz/seeds");
+    fs::create_dir_all(&folder).map_err(|e| failed("making", &folder, &e))?;
+    fs::write(&file, packed).map_err(|e| failed("writing", &file, &e))
 }
 
 /// The names of the targets.
@@ -54,21 +108,31 @@ fn targets(folder: &Path) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// For how long, and which.
-fn read(arguments: &[String], all: &[String]) -> Result<(u32, Vec<String>), Failure> {
-    let (mut seconds, mut chosen) = (SECONDS, Vec::new());
+/// What to do, for how long, and with which.
+fn read(arguments: &[String], all: &[String]) -> Result<(What, Vec<String>), Failure> {
+    let (mut what, mut chosen) = (None, Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        if word == "--seconds" {
-            let number = words.next().and_then(|number| number.parse().ok()).filter(|n| *n > 0);
-            seconds = number.ok_or_else(|| Failure::Usage("--seconds: give whole seconds, at least one".into()))?;
-        } else if all.contains(word) {
-            chosen.push(word.clone());
-        } else {
-            return Err(Failure::Usage(format!("`{word}` is not --seconds or one of: {}", all.join(", "))));
+        let asked = match word.as_str() {
+            "--keep" => What::Keep,
+            "--seconds" => {
+                let number = words.next().and_then(|number| number.parse().ok()).filter(|n| *n > 0);
+                What::Play(number.ok_or_else(|| Failure::Usage("--seconds: give whole seconds, at least one".into()))?)
+            }
+            target if all.contains(word) => {
+                chosen.push(target.to_owned());
+                continue;
+            }
+            _ => {
+                let known = all.join(", ");
+                return Err(Failure::Usage(format!("`{word}` is not --seconds, --keep or one of: {known}")));
+            }
+        };
+        if what.replace(asked).is_some() {
+            return Err(Failure::Usage("--seconds plays, --keep keeps what was found: one of them, once".into()));
         }
     }
-    Ok((seconds, if chosen.is_empty() { all.to_vec() } else { chosen }))
+    Ok((what.unwrap_or(What::Play(SECONDS)), if chosen.is_empty() { all.to_vec() } else { chosen }))
 }
 
 /// What the compiler calls this machine.
@@ -99,6 +163,13 @@ fn played(host: &str, target: &str, seconds: u32, dictionary: bool) -> Step {
     Step::command(&format!("target/fuzz/{host}/release/{target}"), &words)
 }
 
+/// Copies to `target/fuzz/least` what covers something that nothing before it does, short inputs first.
+fn merged(host: &str, target: &str) -> Step {
+    let (to, from) = (format!("target/fuzz/least/{target}"), format!("fuzz/corpus/{target}"));
+    let words = ["-merge=1", "-rss_limit_mb=2048", "-timeout=25", &to, &from];
+    Step::command(&format!("target/fuzz/{host}/release/{target}"), &words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,9 +178,11 @@ mod tests {
     fn all_targets_for_a_minute_unless_told_otherwise() {
         let all = ["har".to_owned(), "scenario".to_owned()];
         let of = |words: &[&str]| read(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>(), &all);
-        assert_eq!(of(&[]), Ok((60, all.to_vec())));
-        assert_eq!(of(&["--seconds", "5", "har"]), Ok((5, vec!["har".to_owned()])));
-        for wrong in [&["--seconds"][..], &["--seconds", "0"], &["hare"]] {
+        assert_eq!(of(&[]), Ok((What::Play(60), all.to_vec())));
+        assert_eq!(of(&["--seconds", "5", "har"]), Ok((What::Play(5), vec!["har".to_owned()])));
+        assert_eq!(of(&["har", "--keep"]), Ok((What::Keep, vec!["har".to_owned()])));
+        let both = ["--seconds", "5", "--keep"];
+        for wrong in [&["--seconds"][..], &["--seconds", "0"], &["hare"], &both, &["--keep", "--keep"]] {
             assert!(matches!(of(wrong), Err(Failure::Usage(_))), "{wrong:?}");
         }
         let line = played("host", "har", 5, false).line();

@@ -72,8 +72,9 @@ const ALL: &[Chore] = &[
     },
     Chore {
         name: "fuzz",
-        arguments: "[--seconds N] [TARGET ...]",
-        summary: "the fuzz targets, or those named, for a minute or N seconds each, by the stable compiler",
+        arguments: "[--seconds N | --keep] [TARGET ...]",
+        summary: "the fuzz targets, or those named, for a minute or N seconds each, by the stable compiler; --keep makes what \
+                  they found the seeds that tests replay",
         run: fuzz::run,
     },
     Chore {

@@ -57,11 +57,15 @@ impl Messenger {
 
     /// The new message that has waited longest of those that may go now.
     pub(super) fn next_new(&mut self, now: Instant) -> Option<Handle> {
-        let view = self.view(now);
         let mut best: Option<(Instant, Handle)> = None;
+        // Asked far more often than there is something, and most lanes need not know how the path is.
+        let mut view = None;
         for at in 0..self.lanes.len() {
             let Some((seq, queued)) = self.lanes[at].next_unsent() else { continue };
-            if let Some((for_new, for_held)) = self.slots(&self.lanes[at], &view) {
+            let lane = &self.lanes[at];
+            let slots =
+                (lane.kind == Kind::Latest).then(|| self.slots(lane, view.get_or_insert_with(|| self.view(now))));
+            if let Some((for_new, for_held)) = slots.flatten() {
                 let slot = if queued >= for_new { for_new } else { for_held };
                 if now < slot {
                     continue;

@@ -47,6 +47,10 @@ impl Messenger {
     /// The one in use, for its next segment brings the acknowledgement of what came back over it; unless something on it is
     /// late. Where messages follow each other faster than round trips, each goes where nothing is on its way, if there is
     /// such a connection: what is lost then holds nothing else up.
+    ///
+    /// In a spell that takes everything each goes where nothing is on its way; when there is no such connection left, where
+    /// something has been for longest. What was sent just before the spell has arrived, and only its acknowledgement has not: that
+    /// connection has no hole, and hands out what comes.
     pub(super) fn choose(&mut self, now: Instant) {
         if self.wires.len() < 2 {
             return;
@@ -58,13 +62,18 @@ impl Messenger {
         }
         let Some(patience) = technique.patience(&view) else { return };
         let long = view.rtt.zip(view.interval).is_some_and(|(rtt, interval)| rtt.smoothed > interval);
+        let oldest = |wire: &Wire| wire.unacknowledged().next().map(|flight| flight.sent);
+        // What was sent an interval after it should have been heard of by now, and has not, or it would be overtaken.
+        let silence = patience + view.interval.unwrap_or_default();
+        let waiting = self.wires.iter().filter(|wire| !wire.overtaken).filter_map(oldest);
+        let spell = waiting.min().is_some_and(|sent| sent + silence <= now);
         let key = |k: &usize| {
             let wire = &self.wires[*k];
-            let oldest = wire.unacknowledged().next().map(|flight| flight.sent);
-            let late = oldest.filter(|sent| *sent + patience <= now);
-            let load = if long { wire.flights.len() + wire.again.len() } else { 0 };
+            let since = oldest(wire).filter(|_| spell);
+            let late = oldest(wire).filter(|sent| !spell && *sent + patience <= now);
+            let load = if long && !spell { wire.flights.len() + wire.again.len() } else { 0 };
             // Of late ones the latest: its TCP is the least likely to be waiting for a timeout.
-            (wire.overtaken, late.map(Reverse), load, wire.mute, self.primary != Some(wire.id), *k)
+            (wire.overtaken, since, late.map(Reverse), load, wire.mute, self.primary != Some(wire.id), *k)
         };
         if let Some(best) = (0..self.wires.len()).min_by_key(key) {
             self.primary = Some(self.wires[best].id);

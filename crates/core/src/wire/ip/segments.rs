@@ -105,7 +105,8 @@ impl<'a> Cut<'a> {
     pub fn plan(packet: &'a [u8], size: usize) -> Option<Self> {
         let layout = Layout::of(packet)?;
         let sound = size > 0 && packet.len() > layout.headers && packet.len() <= LONGEST;
-        sound.then_some(Self { packet, layout, size })
+        // No payload is longer, and places in the packet are reckoned in sizes.
+        sound.then_some(Self { packet, layout, size: size.min(LONGEST) })
     }
 
     /// Segments that there are; at least one.
@@ -309,6 +310,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn segments_that_would_be_longer_than_any_packet_are_the_packet_itself() {
+        let packet = super_packet(true, 3_000);
+        assert_eq!(cut(&packet, usize::MAX), cut(&packet, 3_000));
+        assert_eq!(cut(&packet, usize::MAX).len(), 1);
     }
 
     fn join(segments: Vec<Vec<u8>>) -> Vec<(Vec<u8>, Option<Super>)> {
