@@ -32,12 +32,12 @@ const METHOD: [&str; 5] = [
     "A browser in virtual time asks for each object when what it waits for is there; TLS 1.3, CUBIC from ten segments, everything \
      shares the two channels. Queues of the channels are endless, as Mahimahi's are. A policy decides each packet at the host \
      (up) and at the other end of the channels (down).",
-    "`ideal`: the policy is inside the emulator, as in the paper, and knows rates and delays; no byte is added. The paper's \
+    "`ideal`: the policy is inside the emulator, as in the paper, and knows rates, delays and losses; no byte is added. The paper's \
      rules run as they were published: no queue of their own, nothing put back in order. `value` runs with all that it has: \
      paced fast channel, newer acknowledgements in the place of older ones, order kept at the other end.",
     "`tunnel`: each packet carries 68 bytes more (IPv4, UDP, WireGuard, eight of our own), the inner MTU is 1412, headers of TCP \
      are compressed on the fast channel (by as many bytes as the codec saves, measured in its test), order is kept whatever the \
-     policy, and delays are probed by packets that take part. `single-fat` carries the same headers: what is compared is the \
+     policy, and delays and losses, which are told at first, are measured by probes that take part. `single-fat` carries the same headers: what is compared is the \
      policy. The tunnel's own handshake is not in it.",
     "Under a policy by objects each object's connection is bound to its channel, as a proxy would do it: hosts have six \
      connections on either.",
