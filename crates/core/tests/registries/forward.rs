@@ -28,6 +28,7 @@ fn flow(asked: Instant) -> Flow {
         down: Default::default(),
         hello: (None, None),
         facts: None,
+        accelerated: None,
         sent_again_here: 0,
         end: End::Open,
         ended: None,

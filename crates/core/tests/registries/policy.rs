@@ -4,7 +4,7 @@ use crate::are_named;
 use headstart_core::machine::Machine;
 use headstart_core::steer::policy::{ALL, Entry, Object, find};
 use headstart_core::steer::{
-    Channel, ChannelSettings, Facts, FlowKey, Input, Kind, Output, ProbeSettings, Settings, Steerer,
+    Channel, ChannelSettings, Facts, FlowKey, Input, Kind, Output, ProbeSettings, Settings, Steerer, Use,
 };
 use headstart_core::time::{Duration, Instant};
 use proptest::prelude::*;
@@ -32,7 +32,7 @@ fn every_policy_has_an_answer_to_every_object_or_to_none() {
 enum Step {
     Packet(Facts),
     Seen(Facts),
-    Echo(Channel, u16),
+    Echo(Channel, u16, Option<u16>),
     Pass(Duration),
     Set(Instant),
 }
@@ -60,7 +60,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => facts().prop_map(Step::Packet),
         4 => facts().prop_map(Step::Seen),
-        2 => (channel, any::<u16>()).prop_map(|(channel, number)| Step::Echo(channel, number % 8)),
+        2 => (channel, any::<u16>(), any::<Option<u16>>())
+            .prop_map(|(channel, number, come)| Step::Echo(channel, number % 8, come)),
         6 => (0u64..100_000_000).prop_map(|nanos| Step::Pass(Duration::from_nanos(nanos))),
         1 => any::<u64>().prop_map(|nanos| Step::Set(Instant::from_nanos(nanos))),
     ]
@@ -69,11 +70,16 @@ fn step() -> impl Strategy<Value = Step> {
 fn channel() -> impl Strategy<Value = ChannelSettings> {
     let rate = prop_oneof![Just(0u64), Just(1), 1_000u64..2_000_000_000, Just(u64::MAX)];
     let delay = prop_oneof![Just(0u64), 0u64..100_000_000, Just(u64::MAX)];
-    (rate, delay, prop_oneof![Just(0usize), 0usize..100]).prop_map(|(rate, delay, overhead)| ChannelSettings {
+    let loss = proptest::option::of(prop_oneof![Just(0.0), 0.0..=1.0, Just(f64::NAN), Just(f64::INFINITY)]);
+    let uses = proptest::sample::select(&Use::ALL[..]);
+    let overhead = prop_oneof![Just(0usize), 0usize..100];
+    (rate, delay, loss, overhead, uses).prop_map(|(rate, delay, loss, overhead, uses)| ChannelSettings {
         rate,
         delay: Duration::from_nanos(delay),
+        loss,
         overhead,
         compresses: overhead % 2 == 1,
+        uses,
     })
 }
 
@@ -107,7 +113,7 @@ fn play(
                 number += 1;
             }
             Step::Seen(facts) => steerer.handle_input(now, Input::Seen(facts)),
-            Step::Echo(channel, number) => steerer.handle_input(now, Input::Echo { channel, number }),
+            Step::Echo(channel, number, come) => steerer.handle_input(now, Input::Echo { channel, number, come }),
             Step::Pass(time) => now += time,
             Step::Set(to) => now = to,
         }
