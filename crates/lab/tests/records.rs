@@ -99,7 +99,8 @@ fn the_capture_is_what_the_client_would_have_captured() {
         }
         assert!(names.contains(&&InterfaceDescriptionOption::IfTsResol(9)), "nanoseconds: {names:?}");
         assert!(
-            counts[0] + counts[1] >= certificate.packets + certificate.drops.lost / 2,
+            // What was lost on its way up has been captured too; how many of the lost that were, nobody counts.
+            counts[0] + counts[1] >= certificate.packets,
             "{counts:?}, {certificate:?}"
         );
         assert!(got.values().sum::<usize>() >= BODY, "the whole answer is in it");

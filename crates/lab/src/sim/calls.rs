@@ -221,8 +221,8 @@ mod tests {
     #[test]
     fn a_download_takes_what_the_fat_channel_has_and_fills_its_queue() {
         let beside = play(&steering("single-fat", FAT, FAST, false), BESIDE, 1).unwrap();
-        // 20 Mbit/s less headers.
-        assert!((15e6..19.31e6).contains(&beside.goodput), "{}", beside.goodput);
+        // 20 Mbit/s less headers are 19.31; what a hole has held back before, a full queue at most, may come on top.
+        assert!((15e6..20.5e6).contains(&beside.goodput), "{}", beside.goodput);
         let came: Vec<f64> = beside.call.iter().copied().flatten().collect();
         assert!(came.len() >= 190 && came.iter().any(|d| *d > 80.0) && came.iter().all(|d| *d <= 146.0));
         assert!(beside.bytes[1] == 0);
