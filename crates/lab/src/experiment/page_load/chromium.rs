@@ -7,6 +7,7 @@
 use super::pages::{self, Recording};
 use super::{PLACES, Place, rows};
 use crate::browser::{BrowserError, BrowserLoad, Chromium};
+use crate::condition::page::Families;
 use crate::experiment::{Condition as About, Context, Outcome, Row, Series};
 use crate::page::{Dependency, Page, Protocol, content, recording, synthetic};
 use crate::program::{Folder, undisturbed};
@@ -23,6 +24,13 @@ use std::process::Command;
 /// What is measured.
 const METRIC: &str = "page load time (onLoad)";
 
+/// A link that hardly delays anything.
+const NEXT_DOOR: &str = "rate=1gbit,delay=100us";
+/// The arm of a bare Chromium whose hosts are behind it.
+const NEAR: &str = "near";
+/// What the loader takes and what such a Chromium takes, one after the other.
+const WITH_WORK: &str = "loader-and-near";
+
 /// A page, and what is served of it: contents made up for it, or its recording.
 struct Put {
     page: Page,
@@ -32,10 +40,21 @@ struct Put {
 
 impl Put {
     fn on_stage(&self, place: &Place, seed: u64, folder: &Path) -> Result<Stage, StageError> {
-        let network = (place.link, place.families, seed);
+        self.behind(&self.page, (place.link, place.families, seed), folder)
+    }
+
+    /// With all hosts next door: what a load takes there is the browser's own work, and the replay's.
+    fn next_door(&self, seed: u64, folder: &Path) -> Result<Stage, StageError> {
+        let mut page = self.page.clone();
+        page.hosts.iter_mut().for_each(|h| h.leg = Duration::ZERO);
+        self.behind(&page, (NEXT_DOOR, Families::Alike, seed), folder)
+    }
+
+    fn behind(&self, page: &Page, network: (&str, Families, u64), folder: &Path) -> Result<Stage, StageError> {
+        let (link, families, seed) = network;
         match &self.recording {
-            None => Stage::of_contents(&self.page, place.link, place.families, seed, folder),
-            Some((r, _)) => Stage::of_recording(&self.page, r.exchanges.clone(), &r.root, network, folder),
+            None => Stage::of_contents(page, link, families, seed, folder),
+            Some((r, _)) => Stage::of_recording(page, r.exchanges.clone(), &r.root, network, folder),
         }
     }
 
@@ -101,14 +120,15 @@ struct Asked {
 /// Every wanted network, if Chromium is there.
 pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
-    let (count, rounds) = if cx.quick { (1, 3) } else { (8, 20) };
-    let generated = generated(cx.seed, count);
-    let recorded = recorded(cx, count, outcome)?;
+    let rounds = if cx.quick { 3 } else { 20 };
+    let recorded = recorded(cx, if cx.quick { 1 } else { usize::MAX }, outcome)?;
+    // Other pages stand in place of the project's own.
+    let own = if recorded.is_empty() { generated(cx.seed, if cx.quick { 1 } else { 8 }) } else { Vec::new() };
     // A quick run shows that it works: in one network.
     let places = PLACES.iter().filter(|p| cx.wants(p.name)).take(if cx.quick { 1 } else { PLACES.len() });
     for place in places {
         for (suffix, puts, what) in [
-            ("-chromium", &generated, "pages of the generator with contents made up for them"),
+            ("-chromium", &own, "pages of the generator with contents made up for them"),
             ("-recorded-chromium", &recorded, "recorded pages, hosts at distances of the generator's"),
         ] {
             let go_on = puts.is_empty() || set(cx, outcome, (place, suffix, what), puts, rounds, &headstart)?;
@@ -152,6 +172,9 @@ fn set(
             other => other?,
         };
         load_without_browser(put, &stage, (place, seed, rounds), over_quic, &mut taken)?;
+        drop(stage);
+        let stage = put.next_door(seed, &folder.of("next-door")?)?;
+        page_loads(&stage, page, (&[(NEAR, false, false)], rounds), headstart, &folder, &mut taken)?;
         answered += loads.answered;
         asked += loads.asked;
         if let Some(doubt) = loads.doubt {
@@ -206,8 +229,14 @@ fn load_without_browser(
 }
 
 fn tell(cx: &Context, outcome: &mut Outcome, condition: &str, taken: Taken, rounds: usize) -> anyhow::Result<()> {
-    let all: Vec<Series> =
+    let mut all: Vec<Series> =
         taken.0.into_iter().map(|(arm, v)| Series::with_failures(condition, METRIC, "ms", &arm, v)).collect();
+    // The loader does no work: with that of Chromium behind it, it takes at most so long.
+    let of = |arm: &str| all.iter().find(|s| s.arm == arm);
+    if let Some((loader, near)) = of("loader").zip(of(NEAR)) {
+        let both: Vec<_> = loader.values.iter().zip(&near.values).map(|(a, b)| a.zip(*b).map(|(a, b)| a + b)).collect();
+        all.push(Series::with_failures(condition, METRIC, "ms", WITH_WORK, both));
+    }
     let of = |arm: &str| all.iter().find(|s| s.arm == arm && !s.present().is_empty());
     for ((bare, ..), (ours, ..)) in [OVER_TCP, OVER_QUIC].map(|[bare, ours]| (bare, ours)) {
         let failures = all.iter().find(|s| s.arm == ours).zip(all.iter().find(|s| s.arm == bare));
@@ -219,7 +248,15 @@ fn tell(cx: &Context, outcome: &mut Outcome, condition: &str, taken: Taken, roun
         // How far the loaders are from Chromium, and from each other.
         let end = bare.arm.trim_start_matches("bare");
         let (simulated, sockets) = (of(&format!("loader{end}")), of(&format!("loader-sockets{end}")));
-        for (one, other) in [(simulated, Some(bare)), (sockets, Some(bare)), (simulated, sockets)] {
+        let [near, with_work] = [NEAR, WITH_WORK].map(|arm| of(arm).filter(|_| end.is_empty()));
+        let pairs = [
+            (simulated, Some(bare)),
+            (sockets, Some(bare)),
+            (simulated, sockets),
+            (near, Some(bare)),
+            (with_work, Some(bare)),
+        ];
+        for (one, other) in pairs {
             let Some((one, other)) = one.zip(other) else { continue };
             outcome.rows.push(Row::compare(one, other, Statistic::Mean, Pairing::Paired, cx.seed)?);
         }

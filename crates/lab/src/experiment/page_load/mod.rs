@@ -135,10 +135,11 @@ const METHOD: [&str; 6] = [
      refuses. Only the jitter of links, and what neighbours do on the WLAN, is another for whoever sends another packet; a page \
      that loses by that in one world gains by it in the next. `bare-again` is `bare` in the same worlds with other numbers drawn \
      by the links: as many of its pages are slower, and by as much, as by luck alone.",
-    "In namespaces Chromium loads pages of the generator, with contents made up for them, from a server for each host; bare and \
+    "In namespaces Chromium loads recorded pages if `--pages` has some, else pages of the generator with contents made up for them, from a server for each host; bare and \
      under `headstart run`, in turns, each load in a fresh context. `loader` is the browser of virtual time over the same pages, \
      `loader-sockets` the same model of a page over real sockets, the kernel's TCP and real TLS: what is between these two is the \
-     network's, what is between the latter and Chromium is the browser's.",
+     network's, what is between the latter and Chromium is the browser's. `near` is a bare Chromium with every host next door (1 Gbit/s, 0.1 ms): \
+     its own work and the replay's. `loader-and-near` adds the two, as if neither went on beside the other.",
 ];
 
 const NOTES: [&str; 2] = [
