@@ -9,6 +9,7 @@ mod ci;
 mod claims;
 mod conformance;
 mod fuzz;
+mod harden;
 mod packages;
 mod soak;
 mod source;
@@ -69,6 +70,12 @@ const ALL: &[Chore] = &[
         summary: "programs under one supervisor while the network breaks and mends, for 30 minutes or N: nothing is lost, \
                   nothing grows",
         run: soak::run,
+    },
+    Chore {
+        name: "harden",
+        arguments: "[--minutes N]",
+        summary: "the daemon killed at every step, every check for signs of the forwarder, then the soak, for 30 minutes or N",
+        run: harden::run,
     },
     Chore {
         name: "fuzz",

@@ -17,7 +17,8 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn minutes(arguments: &[String]) -> Result<u32, Failure> {
+/// What `--minutes` says.
+pub fn minutes(arguments: &[String]) -> Result<u32, Failure> {
     match arguments {
         [] => Ok(MINUTES),
         [flag, number] if flag == "--minutes" => number
@@ -29,7 +30,8 @@ fn minutes(arguments: &[String]) -> Result<u32, Failure> {
     }
 }
 
-fn steps(minutes: u32) -> [Step; 1] {
+/// What takes so many minutes.
+pub fn steps(minutes: u32) -> [Step; 1] {
     let test =
         Step::cargo(&["test", "-p", "headstart", "--test", "run", "--", "--include-ignored", "--nocapture", "soak::"]);
     [test.with("HEADSTART_SOAK_MINUTES", minutes.to_string())]

@@ -1,0 +1,36 @@
+//! `cargo xtask harden`: what takes too long for every change, one after the other. The daemon is killed at every step of its
+//! journal, programs look for signs of the forwarder by every check, and the soak.
+
+use crate::step::Step;
+use crate::{Failure, soak};
+
+/// Runs the chore.
+pub fn run(arguments: &[String]) -> Result<(), Failure> {
+    let minutes = soak::minutes(arguments)?;
+    for step in before_soak().into_iter().chain(soak::steps(minutes)) {
+        println!("xtask: {}", step.line());
+        step.run()?;
+    }
+    Ok(())
+}
+
+fn before_soak() -> [Step; 2] {
+    let of = |target, filter: &[&str]| {
+        let words = ["test", "-p", "headstart", "--test", target, "--", "--include-ignored", "--nocapture"];
+        Step::cargo(&[&words[..], filter].concat())
+    };
+    [of("host", &["torture::"]), of("semantics", &[]).with("HEADSTART_EVERY_CHECK", "1")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn torture_and_semantics_come_before_the_soak() {
+        let lines: Vec<_> = before_soak().iter().map(Step::line).collect();
+        assert!(lines[0].ends_with("--test host -- --include-ignored --nocapture torture::"), "{lines:?}");
+        assert!(lines[1].starts_with("HEADSTART_EVERY_CHECK=1 cargo test"), "{lines:?}");
+        assert!(matches!(run(&["5".to_owned()]), Err(Failure::Usage(_))), "wrong words are told before anything runs");
+    }
+}
