@@ -2,7 +2,7 @@
 
 use crate::exit;
 use headstart_core::connect::race;
-use headstart_core::cwnd::start;
+use headstart_core::cwnd::{controller, start};
 use headstart_core::forward::{meter, profile};
 use headstart_core::realtime::technique;
 use headstart_core::steer::policy;
@@ -13,7 +13,7 @@ use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
 /// Arguments of `headstart list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this: races, starts (rules of congestion windows), techniques, meters and profiles of the forwarder, policies (of
+    /// Only this: races, starts (rules of congestion windows), controllers (of congestion), techniques, meters and profiles of the forwarder, policies (of
     /// steering), links, the kinds of link models (rates, delays,
     /// losses, queues, media), scenarios, conditions, faults, programs, experiments.
     what: Option<String>,
@@ -30,10 +30,11 @@ fn models<M: ?Sized>(kind: &'static str, all: &'static [Entry<M>]) -> Registry {
     (kind, all.iter().map(|e| (e.name, e.what)).collect())
 }
 
-fn registries() -> [Registry; 17] {
+fn registries() -> [Registry; 18] {
     [
         ("races", race::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("starts", start::ALL.iter().map(|e| (e.name, e.what)).collect()),
+        ("controllers", controller::ALL.iter().map(|c| (c.name, c.what)).collect()),
         ("techniques", technique::ALL.iter().map(|t| (t.name, t.what)).collect()),
         ("meters", meter::ALL.iter().map(|m| (m.name, m.what)).collect()),
         ("profiles", profile::ALL.iter().map(|p| (p.name, p.what)).collect()),

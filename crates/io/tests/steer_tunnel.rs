@@ -230,3 +230,23 @@ fn either_channel_may_be_pulled_in_mid_transfer_and_put_back() {
     }
     assert_eq!(scene.fetch(SERVER, "a").join().unwrap(), BODY);
 }
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn the_kernel_numbers_interfaces_and_none_that_is_there_is_taken_over() {
+    let ns = NetNs::create().unwrap();
+    ns.run(|| {
+        let first = match Tun::create("steer%d", 1) {
+            Ok(tun) => tun,
+            Err(e) => return eprintln!("skipped: no TUN interfaces here: {e}"),
+        };
+        let second = Tun::create("steer%d", 1).unwrap();
+        assert_eq!((first.name(), second.name()), ("steer0", "steer1"));
+        drop(first);
+        assert_eq!(Tun::create("steer%d", 1).unwrap().name(), "steer0");
+        let refused = Tun::create("steer1", 1).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ResourceBusy);
+        assert!(refused.to_string().contains("choose another name"), "{refused}");
+    })
+    .unwrap();
+}

@@ -89,7 +89,16 @@ fn init(file: Option<PathBuf>) -> anyhow::Result<u8> {
         std::fs::create_dir_all(folder).with_context(what)?;
     }
     // What somebody has written is never overwritten.
-    let mut new = std::fs::OpenOptions::new().write(true).create_new(true).open(&file).with_context(what)?;
+    let mut new = match std::fs::OpenOptions::new().write(true).create_new(true).open(&file) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+            let shown = file.display();
+            let why = format!(
+                "{shown} is there already, and is left as it is: name another file, or print the example: headstart config init -"
+            );
+            return Err(exit::Usage(why).into());
+        }
+        other => other.with_context(what)?,
+    };
     new.write_all(schema::example().as_bytes()).with_context(what)?;
     say!("{}", file.display());
     Ok(exit::OK)

@@ -61,7 +61,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         say!("# in headstart's place, made by somebody else; `up` would refuse: {stranger}");
     }
     for change in &changes {
-        say!("{change}");
+        say!("{change:#}");
     }
     if changes.is_empty() {
         say!(

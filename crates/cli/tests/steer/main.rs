@@ -1,7 +1,8 @@
 //! A tunnel over two channels between namespaces: the host's end by `headstart up --steer`, the network's by `headstart
-//! gateway`, curl through it, and channels that are pulled; and the proxy that picks a channel for each object.
+//! gateway`, curl, Chromium, iperf3 and a call through it, and channels that are pulled; and the proxy that picks a channel for each object.
 
 mod keys;
+mod programs;
 mod proxy;
 mod scene;
 mod tunnel;

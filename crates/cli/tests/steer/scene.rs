@@ -9,7 +9,7 @@ pub use headstart_lab::inside;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -20,6 +20,8 @@ pub const HEADSTART: &str = env!("CARGO_BIN_EXE_headstart");
 pub const SERVER: &str = "203.0.113.80:80";
 /// Bytes of what it serves.
 pub const BODY: usize = 3_000_000;
+/// Objects of the page, besides its script.
+pub const IMAGES: usize = 12;
 
 /// See the module.
 pub struct Scene {
@@ -181,6 +183,32 @@ impl Scene {
         assert!(Command::new("ip").args(["link", "set", channel, state]).status().unwrap().success());
     }
 
+    /// Has a channel lose everything, both ways and without a word to anybody, or nothing any more.
+    pub fn silence(&self, channel: &str, silent: bool) {
+        let n = if channel == "fat" { 1 } else { 2 };
+        let own = NetNs::current().unwrap();
+        for (ns, of, to) in [(&own, 1, 2), (&self.gateway, 2, 1)] {
+            // A frame to an Ethernet address that nobody has is nobody's.
+            let mac = [2, 0, 0, 0, n, if silent { 99 } else { to }];
+            ns.run(|| {
+                let mut netlink = Netlink::open().unwrap();
+                let index = netlink.index(channel).unwrap();
+                netlink.neighbour(index, ip(&format!("192.0.{}.{to}", n + 1)), mac).unwrap();
+            })
+            .unwrap_or_else(|e| panic!("end {of} of {channel}: {e}"));
+        }
+    }
+
+    /// Runs `f` where the gateway is; its sockets stay there.
+    pub fn at_the_gateway<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
+        self.gateway.run(f).unwrap()
+    }
+
+    /// Makes `command` run where the gateway is.
+    pub fn adopt_at_the_gateway(&self, command: &mut Command) {
+        self.gateway.adopt(command).unwrap();
+    }
+
     /// A fetch through the tunnel, begun.
     pub fn fetch(&self, path: &str) -> Child {
         let url = format!("http://{SERVER}{path}");
@@ -218,13 +246,21 @@ pub fn fetched(child: Child) -> String {
 }
 
 /// HTTP/1.1, a connection a request: `/small` is 100 bytes, `/slow` is all of it in pieces, `/who/N` is N bytes that begin with
-/// who has asked, anything else is all of it.
+/// who has asked, `/page` is a page of [`IMAGES`] objects that are there and a script, `/beat/N` is a piece of 1000 bytes every
+/// 10 ms, N times; anything else is all of it.
 fn serve(listener: &TcpListener) {
     for stream in listener.incoming().map_while(Result::ok) {
         std::thread::spawn(move || {
             let mut stream = stream;
             let mut line = String::new();
             let _ = BufReader::new(stream.try_clone().unwrap()).read_line(&mut line);
+            if let Some(times) = line.split("/beat/").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()) {
+                return beat(&mut stream, times);
+            }
+            if line.contains("/page") {
+                let _ = stream.write_all(page().as_bytes());
+                return;
+            }
             let who = line.split("/who/").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
             let len = who.unwrap_or(if line.contains("/small") { 100 } else { BODY });
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n");
@@ -244,4 +280,24 @@ fn serve(listener: &TcpListener) {
             }
         });
     }
+}
+
+fn beat(stream: &mut TcpStream, times: usize) {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", 1000 * times);
+    let _ = stream.set_nodelay(true);
+    let mut went = stream.write_all(head.as_bytes());
+    for _ in 0..times {
+        if went.is_err() {
+            return;
+        }
+        Clock::new().sleep(Duration::from_millis(10));
+        went = stream.write_all(&[b'x'; 1000]);
+    }
+}
+
+fn page() -> String {
+    let images: String = (0..IMAGES).map(|n| format!("<img src='/who/{}?{n}'>", 500 + 3_000 * n)).collect();
+    let body = format!("<!doctype html><title>a page</title>{images}<script src='/small?script'></script>");
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n";
+    format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())
 }

@@ -27,8 +27,6 @@ use std::path::{Path, PathBuf};
 const BATCH: usize = 32;
 /// Packets that wait in the interface to be read: as many as a super-packet has, many times over.
 const QUEUE: i32 = 1_000;
-/// Numbers that are tried for an interface's name.
-const MOST_NUMBERS: usize = 1_000;
 /// What caps have counted is written so often.
 const WRITTEN: Duration = Duration::from_secs(60);
 /// Reasons that a status tells.
@@ -40,9 +38,6 @@ pub enum TunnelError {
     /// The interface could not be made.
     #[error(transparent)]
     Interface(#[from] TunError),
-    /// There are too many interfaces of that name.
-    #[error("there is no free number for an interface {0}: set another Name")]
-    NoNumber(String),
     /// The interface could not be set up.
     #[error("{0}")]
     Netlink(#[from] NetlinkError),
@@ -71,7 +66,7 @@ impl TunnelError {
             }
             Self::Socket { source, .. } => source.kind(),
             Self::Netlink(e) => e.kind(),
-            Self::NoNumber(_) | Self::Random(_) => return false,
+            Self::Random(_) => return false,
         };
         kind == io::ErrorKind::PermissionDenied
     }
@@ -212,8 +207,8 @@ impl Tunnel {
     pub fn open(config: &Config, role: Role, clock: Clock, folder: &Path) -> Result<Self, TunnelError> {
         let sockets = [socket(Channel::Fat, &config.ways[0])?, socket(Channel::Fast, &config.ways[1])?];
         let mut netlink = Netlink::open()?;
-        let name = free_name(&config.name, &mut netlink)?;
-        let tun = Tun::create(&name, QUEUE)?;
+        let tun = Tun::create(&config.name, QUEUE)?;
+        let name = tun.name().to_owned();
         let index = netlink.index(&name)?;
         netlink.set_mtu(index, config.mtu.into())?;
         for Prefix { address, bits } in &config.addresses {
@@ -412,15 +407,6 @@ impl Drop for Tunnel {
     fn drop(&mut self) {
         self.write_usage();
     }
-}
-
-/// The name of an interface, with the first number that is free in the place of a `%d`.
-fn free_name(name: &str, netlink: &mut Netlink) -> Result<String, TunnelError> {
-    if !name.contains("%d") {
-        return Ok(name.to_owned());
-    }
-    let mut names = (0..MOST_NUMBERS).map(|n| name.replace("%d", &n.to_string()));
-    names.find(|name| netlink.index(name).is_err()).ok_or_else(|| TunnelError::NoNumber(name.to_owned()))
 }
 
 /// A default route in two halves, which goes before the host's own and leaves it as it is.

@@ -37,6 +37,9 @@ fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; run: sudo modprobe tun",
         io::ErrorKind::PermissionDenied => "; it needs root, and in a container the device /dev/net/tun",
+        io::ErrorKind::ResourceBusy => {
+            "; there is an interface of that name, and it is not taken over: choose another name"
+        }
         _ => "",
     }
 }
@@ -45,6 +48,7 @@ fn advice(error: &io::Error) -> &'static str {
 #[derive(Debug)]
 pub struct Tun {
     file: File,
+    name: String,
     /// Packets have a header, and may be super-packets.
     framed: bool,
 }
@@ -56,9 +60,18 @@ struct Request {
     value: [u8; 24],
 }
 
+impl Request {
+    /// The name, as the kernel has left it.
+    fn name(&self) -> String {
+        let end = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
+        String::from_utf8_lossy(&self.name[..end]).into_owned()
+    }
+}
+
 impl Tun {
-    /// Makes the interface `name` (at most 15 bytes) in the network namespace of the calling thread. `queue` packets may wait
-    /// in it to be read. Needs CAP_NET_ADMIN there.
+    /// Makes the interface `name` (at most 15 bytes) in the network namespace of the calling thread; in the place of a `%d` in it
+    /// the kernel puts the first number that is free there. One that exists already is never taken over, not even one that is
+    /// there to be. `queue` packets may wait in it to be read. Needs CAP_NET_ADMIN there.
     pub fn create(name: &str, queue: i32) -> Result<Self, TunError> {
         let fail = |step| move |source: io::Error| TunError { name: name.to_owned(), step, source };
         let mut options = OpenOptions::new();
@@ -69,7 +82,7 @@ impl Tun {
             return Err(fail("its name is too long")(io::ErrorKind::InvalidInput.into()));
         }
         request.name[..name.len()].copy_from_slice(name.as_bytes());
-        let flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as u16;
+        let flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL) as u16;
         request.value[..2].copy_from_slice(&flags.to_ne_bytes());
         // SAFETY: TUNSETIFF reads and writes a `struct ifreq`, which `request` is as long as.
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } != 0 {
@@ -79,7 +92,7 @@ impl Tun {
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, OFFLOADS) } != 0 {
             return Err(fail("TUNSETOFFLOAD")(io::Error::last_os_error()));
         }
-        let tun = Self { file, framed: true };
+        let tun = Self { file, name: request.name(), framed: true };
         set_queue(&mut request, queue).map_err(fail("SIOCSIFTXQLEN"))?;
         Ok(tun)
     }
@@ -114,7 +127,12 @@ impl Tun {
             return unfit("its IFF_VNET_HDR header is not 10 bytes long");
         }
         rustix::io::ioctl_fionbio(&file, true).map_err(|e| fail("having nobody wait")(e.into()))?;
-        Ok(Self { file, framed })
+        Ok(Self { file, name: request.name(), framed })
+    }
+
+    /// What the interface is called.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Reads a packet into the spare room of `bytes`, of which there must be [`ROOM`]; what is left to do about it. None if

@@ -133,6 +133,12 @@ impl Nodes {
         Ok(())
     }
 
+    /// The namespace of a node, for what outlives a call of [`Self::on`].
+    pub fn namespace(&self, node: usize) -> Result<NetNs, Error> {
+        let ns = self.nodes.get(node).ok_or_else(|| Error::World(format!("there is no node number {node}")))?;
+        ns.try_clone().map_err(|source| Error::Io { what: "keeping a namespace".into(), source })
+    }
+
     /// The clock of the emulator.
     pub fn clock(&self) -> Clock {
         self.clock

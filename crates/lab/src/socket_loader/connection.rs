@@ -1,9 +1,10 @@
 //! A connection of the loader: to the first address that answers, TLS, then one request after the other (HTTP/1.1) or all at
 //! once (HTTP/2; HTTP/3 is [`super::http3`]'s).
 
-use super::{Queue, Shared, Told, http3};
+use super::{Queue, Shared, Told, Transport, http3};
 use crate::page::Protocol;
 use crate::server::head::{self, Chunks, Framing};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -58,7 +59,7 @@ pub(super) async fn serve(
 
 async fn open(name: &str, protocol: Protocol, shared: &Shared) -> io::Result<TlsStream<TcpStream>> {
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name, 443)).await?.collect();
-    let socket = connect(&addresses).await?;
+    let socket = connect(&addresses, shared.transport).await?;
     socket.set_nodelay(true)?;
     let mut config = (*shared.config).clone();
     let offered: &[&[u8]] = if protocol == Protocol::Http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
@@ -68,12 +69,12 @@ async fn open(name: &str, protocol: Protocol, shared: &Shared) -> io::Result<Tls
 }
 
 /// IPv6 first, IPv4 beside it after a while; within a family one after the other.
-async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+async fn connect(addresses: &[SocketAddr], transport: Transport) -> io::Result<TcpStream> {
     let of = |v6: bool| addresses.iter().copied().filter(move |a| a.is_ipv6() == v6).collect::<Vec<_>>();
     let in_turn = |list: Vec<SocketAddr>| async move {
         let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "no address of this family");
         for address in list {
-            match TcpStream::connect(address).await {
+            match connect_to(address, transport).await {
                 Ok(socket) => return Ok(socket),
                 Err(e) => last = e,
             }
@@ -94,6 +95,16 @@ async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
         Ok(socket) = &mut second => Ok(socket),
         else => Err(io::Error::new(io::ErrorKind::NotConnected, "no address of either family answers")),
     }
+}
+
+async fn connect_to(address: SocketAddr, transport: Transport) -> io::Result<TcpStream> {
+    if transport == Transport::Tcp {
+        return TcpStream::connect(address).await;
+    }
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::MPTCP))?;
+    TcpSocket::from_std_stream(socket.into()).connect(address).await
 }
 
 /// The next object of the queue, when there is one.

@@ -46,6 +46,16 @@ pub fn requests<'e>(page: &Page, exchanges: impl Iterator<Item = &'e Exchange>) 
     page.objects.iter().zip(exchanges).map(one).collect()
 }
 
+/// The kernel's protocol below TLS where a connection is one of TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// Multipath TCP (RFC 8684), over whatever endpoints the namespace has.
+    Multipath,
+}
+
 /// A load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SocketLoad {
@@ -97,6 +107,7 @@ impl Queue {
 struct Shared {
     requests: Vec<Request>,
     config: Arc<ClientConfig>,
+    transport: Transport,
     tell: mpsc::UnboundedSender<Told>,
 }
 
@@ -112,11 +123,23 @@ struct HostState {
 
 /// Loads `page` by asking for `requests`, one an object, from servers that `roots` vouch for.
 pub fn load(page: &Page, by: Dependency, requests: Vec<Request>, roots: RootCertStore) -> io::Result<SocketLoad> {
+    load_over(Transport::Tcp, page, by, requests, roots)
+}
+
+/// As [`load`], over connections of `transport`.
+pub fn load_over(
+    transport: Transport,
+    page: &Page,
+    by: Dependency,
+    requests: Vec<Request>,
+    roots: RootCertStore,
+) -> io::Result<SocketLoad> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-    let loaded = runtime.block_on(async { tokio::time::timeout(LONGEST, run(page, by, requests, config)).await });
+    let loaded =
+        runtime.block_on(async { tokio::time::timeout(LONGEST, run(page, by, requests, config, transport)).await });
     // Connections that wait for more are of no use.
     runtime.shutdown_background();
     loaded.map_err(|_| {
@@ -124,9 +147,15 @@ pub fn load(page: &Page, by: Dependency, requests: Vec<Request>, roots: RootCert
     })
 }
 
-async fn run(page: &Page, by: Dependency, requests: Vec<Request>, config: ClientConfig) -> SocketLoad {
+async fn run(
+    page: &Page,
+    by: Dependency,
+    requests: Vec<Request>,
+    config: ClientConfig,
+    transport: Transport,
+) -> SocketLoad {
     let (tell, mut told) = mpsc::unbounded_channel();
-    let shared = Arc::new(Shared { requests, config: Arc::new(config), tell: tell.clone() });
+    let shared = Arc::new(Shared { requests, config: Arc::new(config), transport, tell: tell.clone() });
     let clock = Clock::new();
     let mut visit = Visit::new(page, by, clock.now());
     for (n, object) in page.objects.iter().enumerate() {

@@ -141,6 +141,13 @@ mod tests {
             let lock = File::open("/dev/null").unwrap();
             let listed = || nft(&["list", "ruleset"], "", &lock).unwrap().unwrap();
             let bundle = Bundle::new(18515);
+            // What a person is told to type, nft understands.
+            for told in [format!("{bundle}"), format!("{bundle:#}")] {
+                let checked = told.replacen("nft ", "nft --check ", 1);
+                let output = std::process::Command::new("sh").args(["-c", &checked]).output().unwrap();
+                assert!(output.status.success(), "{checked}: {output:?}");
+            }
+            assert!(!format!("{bundle}").contains('\n') && format!("{bundle:#}").lines().count() > 40);
             assert_eq!(bundle.undo(&lock).unwrap(), Undone::WasGone);
             bundle.make(&lock).unwrap();
             assert!(listed().contains("chain thin-six"), "{}", listed());

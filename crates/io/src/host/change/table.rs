@@ -80,10 +80,23 @@ impl Marked {
         }
     }
 
-    /// The line that a person would type.
+    /// What a person would type: on one line, or (`{:#}`) on as many as the table has.
     pub fn tell(self, body: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let body = body.split_whitespace().collect::<Vec<_>>().join(" ");
-        write!(f, "nft 'create table inet {} {{ {body} }}'", self.0)
+        let lines = body.lines().map(str::trim).filter(|line| !line.is_empty());
+        write!(f, "nft 'create table inet {} {{", self.0)?;
+        let mut depth = 1;
+        for line in lines {
+            let closes = usize::from(line.starts_with('}'));
+            if f.alternate() {
+                write!(f, "\n{:1$}{line}", "", 2 * (depth - closes))?;
+            } else {
+                // Rules that share a line are parted by semicolons, and so is what follows a block.
+                let end = if line.ends_with(['{', ';']) { "" } else { ";" };
+                write!(f, " {line}{end}")?;
+            }
+            depth = (depth + usize::from(line.ends_with('{'))).saturating_sub(closes).max(1);
+        }
+        f.write_str(if f.alternate() { "\n}'" } else { " }'" })
     }
 }
 

@@ -4,17 +4,16 @@
 //! first load of each is left out: it also starts the browser's parts. The loader loads the same page over the same
 //! network, in virtual time and over real sockets; how far each is from Chromium is said, not corrected.
 
-use super::pages::{self, Recording};
+use super::put::{Put, generated, recorded};
 use super::{PLACES, Place, rows};
 use crate::browser::{BrowserError, BrowserLoad, Chromium};
-use crate::condition::page::Families;
 use crate::experiment::{Condition as About, Context, Outcome, Row, Series};
-use crate::page::{Dependency, Page, Protocol, content, recording, synthetic};
+use crate::page::{Dependency, Page, Protocol};
 use crate::program::{Folder, undisturbed};
 use crate::server::recorder;
-use crate::server::stage::{Stage, StageError};
+use crate::server::stage::Stage;
 use crate::sim::{Browser, BrowserArm};
-use crate::socket_loader::{self, Request};
+use crate::socket_loader;
 use crate::stats::{Pairing, Statistic};
 use anyhow::Context as _;
 use headstart_core::time::Duration;
@@ -24,71 +23,10 @@ use std::process::Command;
 /// What is measured.
 const METRIC: &str = "page load time (onLoad)";
 
-/// A link that hardly delays anything.
-const NEXT_DOOR: &str = "rate=1gbit,delay=100us";
-/// The arm of a bare Chromium whose hosts are behind it.
+/// The arm of a bare Chromium whose hosts are next door.
 const NEAR: &str = "near";
 /// What the loader takes and what such a Chromium takes, one after the other.
 const WITH_WORK: &str = "loader-and-near";
-
-/// A page, and what is served of it: contents made up for it, or its recording.
-struct Put {
-    page: Page,
-    /// And which of its exchanges each object is.
-    recording: Option<(Recording, Vec<usize>)>,
-}
-
-impl Put {
-    fn on_stage(&self, place: &Place, seed: u64, folder: &Path) -> Result<Stage, StageError> {
-        self.behind(&self.page, (place.link, place.families, seed), folder)
-    }
-
-    /// With all hosts next door: what a load takes there is the browser's own work, and the replay's.
-    fn next_door(&self, seed: u64, folder: &Path) -> Result<Stage, StageError> {
-        let mut page = self.page.clone();
-        page.hosts.iter_mut().for_each(|h| h.leg = Duration::ZERO);
-        self.behind(&page, (NEXT_DOOR, Families::Alike, seed), folder)
-    }
-
-    fn behind(&self, page: &Page, network: (&str, Families, u64), folder: &Path) -> Result<Stage, StageError> {
-        let (link, families, seed) = network;
-        match &self.recording {
-            None => Stage::of_contents(page, link, families, seed, folder),
-            Some((r, _)) => Stage::of_recording(page, r.exchanges.clone(), &r.root, network, folder),
-        }
-    }
-
-    /// What a loader asks for, object by object, where the hosts are called `names`.
-    fn requests(&self, names: &[String]) -> Vec<Request> {
-        match &self.recording {
-            None => socket_loader::requests(&self.page, content::exchanges(&self.page, names).iter()),
-            Some((r, order)) => socket_loader::requests(&self.page, order.iter().map(|n| &r.exchanges[*n])),
-        }
-    }
-}
-
-/// Pages that a busy little machine can load often enough: not large. The replay server does not think.
-fn generated(seed: u64, count: usize) -> Vec<Put> {
-    let fits = |p: &Page| (15..80).contains(&p.objects.len()) && p.bytes() < 2_000_000 && p.hosts.len() > 3;
-    let mut pages: Vec<Page> = synthetic::pages(seed, 1000).filter(fits).take(count).collect();
-    pages.iter_mut().flat_map(|p| &mut p.objects).for_each(|o| o.think = Duration::ZERO);
-    pages.into_iter().map(|page| Put { page, recording: None }).collect()
-}
-
-/// Recorded pages, if `--pages` names a folder that has some.
-fn recorded(cx: &Context, count: usize, outcome: &mut Outcome) -> anyhow::Result<Vec<Put>> {
-    let Some(folder) = cx.pages.as_ref().map(|p| p.join("recorded")).filter(|f| f.is_dir()) else {
-        return Ok(Vec::new());
-    };
-    let all = pages::recordings(&folder, outcome)?.into_iter().enumerate();
-    let put = |(n, recording): (usize, Recording)| {
-        let Recording { name, root, exchanges } = &recording;
-        let (mut page, order) = recording::page_in_order(name, exchanges, root, Protocol::Http1)?;
-        pages::far(&mut page, cx.seed.wrapping_add(n as u64));
-        Some(Put { page, recording: Some((recording, order)) })
-    };
-    Ok(all.filter_map(put).take(count).collect())
-}
 
 /// A way of loading pages in a real browser: its name, whether headstart is below it, whether it speaks HTTP/3.
 type Arm = (&'static str, bool, bool);
@@ -163,7 +101,7 @@ fn set(
         cx.progress.step(n as u64, puts.len() as u64, &format!("{condition}, {}", page.name));
         let folder = Folder::new().context("making a folder for the browsers' files")?;
         let seed = cx.seed.wrapping_add(n as u64);
-        let stage = put.on_stage(place, seed, folder.path())?;
+        let stage = put.on_stage((place.link, place.families, seed), folder.path())?;
         let loads = match page_loads(&stage, page, (&arms, rounds), headstart, &folder, &mut taken) {
             Err(e) if e.downcast_ref::<BrowserError>().is_some_and(|e| matches!(e, BrowserError::Missing)) => {
                 outcome.notes.push(format!("No page was loaded by a real browser: {e}"));
@@ -204,10 +142,7 @@ fn load_without_browser(
     taken: &mut Taken,
 ) -> anyhow::Result<()> {
     let world = crate::condition::page::world(&put.page, place.link, place.families, seed);
-    let names: Vec<String> = match &put.recording {
-        None => world.sites.iter().map(|s| s.name.clone()).collect(),
-        Some(_) => Vec::new(),
-    };
+    let names = put.hosts(|n| world.sites[n].name.clone());
     let ms = |time: Duration| Some((time.as_secs_f64() * 1e6).round() / 1e3);
     for http3 in [false, true].into_iter().filter(|http3| !http3 || over_quic) {
         let page = if http3 { put.page.clone() } else { put.page.over_tcp() };
@@ -316,18 +251,4 @@ fn page_loads(
     let asked = served.answered + served.missing - icons.min(served.missing);
     let doubt = stage.network().certificate().doubt();
     Ok(Asked { answered: served.answered, asked, doubt })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_for_a_real_browser_are_small_do_not_think_and_are_the_same_for_a_seed() {
-        let pages = |seed| generated(seed, 3).into_iter().map(|p| p.page).collect::<Vec<_>>();
-        let some = pages(1);
-        assert_eq!(some, pages(1));
-        assert_eq!(some.len(), 3);
-        assert!(some.iter().flat_map(|p| &p.objects).all(|o| o.think.is_zero()));
-    }
 }

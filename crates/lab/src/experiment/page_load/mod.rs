@@ -8,6 +8,7 @@
 mod chromium;
 mod measure;
 pub(super) mod pages;
+pub(super) mod put;
 mod rows;
 
 use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};

@@ -6,10 +6,12 @@
 
 pub mod calls;
 pub mod clicks;
+mod ends;
 mod network;
 pub mod object;
 pub mod pages;
 mod play;
+mod real;
 mod rows;
 mod steps;
 pub mod sweep;

@@ -163,7 +163,12 @@ impl ReplayServer {
     pub fn listen(&mut self, ip: IpAddr, port: u16, over_tls: bool) -> io::Result<()> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{ip} port {port}: {e}"));
         let listener = TcpListener::bind((ip, port)).map_err(named)?;
-        let waiting = listener.try_clone().map_err(named)?;
+        self.serve(listener, over_tls).map_err(named)
+    }
+
+    /// Serves whoever connects to `listener`, a socket that somebody else has made as he wants it.
+    pub fn serve(&mut self, listener: TcpListener, over_tls: bool) -> io::Result<()> {
+        let waiting = listener.try_clone()?;
         let shared = self.shared.clone();
         let thread = std::thread::Builder::new().name("replay".into()).spawn(move || {
             // It fails when the server ends, and only then: see `drop`.

@@ -1,0 +1,198 @@
+//! `steer-pages` with real packets: Chromium and the loader over the same pages, by each way in turns.
+//!
+//! Each arm has channels, servers and a Chromium of its own; each load has a fresh context, so that nothing is remembered. The
+//! first load of each is left out: it also starts the browser's parts.
+
+use super::super::network::BASE;
+use super::super::play::over;
+use super::super::{FAT, OURS};
+use super::stage::{Content, Stage, Way};
+use super::{ARMS, Arm, METHOD, MULTIPATH, Taken, multipath};
+use crate::browser::{BrowserError, Chromium};
+use crate::experiment::page_load::put::{self, Put};
+use crate::experiment::target::Target;
+use crate::experiment::{Claims, Condition, Context, Outcome, Row};
+use crate::page::Protocol;
+use crate::program::{Folder, undisturbed};
+use crate::stats::{self, Pairing, Statistic};
+use anyhow::Context as _;
+
+/// A page fails when the interval of its paired ratio lies wholly above.
+const SLOWER: f64 = 1.01;
+
+/// The times of one set of pages.
+struct Block<'a> {
+    chromium: Taken<'a>,
+    loader: Taken<'a>,
+    answered: u64,
+    asked: u64,
+    /// Connections of Multipath TCP, and second subflows.
+    subflows: [u64; 2],
+}
+
+/// Pages of the generator, and recorded ones where `--pages` has some.
+pub fn run(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let wanted = [cx.wants("ideal-paper"), cx.wants("tunnel-paper")];
+    let mut arms: Vec<Arm> = ARMS.into_iter().filter(|arm| wanted[usize::from(arm.tunnel)]).collect();
+    if let Some(why) = multipath::missing().or_else(multipath::missing_for_browsers) {
+        outcome.notes.push(format!("There is no arm `{MULTIPATH}`: {why}."));
+        arms.retain(|arm| arm.way != Way::Multipath);
+    }
+    if arms.is_empty() {
+        outcome.notes.push("With real packets there are ideal-paper and tunnel-paper; neither was asked for.".into());
+        return Ok(());
+    }
+    outcome.method.push(METHOD.to_owned());
+    let (count, rounds) = if cx.quick { (1, 3) } else { (6, 20) };
+    let mut sets = vec![("", put::generated(cx.seed, count), "pages of the generator with contents made up for them")];
+    sets.push(("-recorded", put::recorded(cx, count, outcome)?, "recorded pages"));
+    for (suffix, puts, what) in sets.iter_mut().filter(|(_, puts, _)| !puts.is_empty()) {
+        for put in puts.iter_mut() {
+            put.page = over(&put.page, Protocol::Http1);
+        }
+        let Some(block) = set(cx, outcome, (&arms, rounds), puts)? else { return Ok(()) };
+        let how = format!("paper{suffix}");
+        let judged = suffix.is_empty() && outcome.valid;
+        tell(outcome, &block, (&how, rounds), &|row| if judged { serve(claims, row) } else { Ok(row) })?;
+        for kind in ["ideal", "tunnel"].into_iter().zip(wanted).filter_map(|(kind, wanted)| wanted.then_some(kind)) {
+            for (by, who) in [("chromium", "Chromium"), ("loader", "the loader over sockets")] {
+                let name = format!("{kind}-{how}-{by}");
+                let about = format!(
+                    "{}; {} {what}, replayed over TLS and HTTP/1.1 by servers at the channels' end, each loaded {rounds} times an arm by {who}",
+                    BASE.about,
+                    puts.len()
+                );
+                outcome.conditions.push(Condition { name, about });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One set of pages; none if there is no browser, or the run was stopped.
+fn set<'a>(
+    cx: &Context,
+    outcome: &mut Outcome,
+    (arms, rounds): (&'a [Arm], usize),
+    puts: &[Put],
+) -> anyhow::Result<Option<Block<'a>>> {
+    let (chromium, loader) = (Taken::new(arms), Taken::new(arms));
+    let mut block = Block { chromium, loader, answered: 0, asked: 0, subflows: [0; 2] };
+    let total = (puts.len() * rounds) as u64;
+    for (n, put) in puts.iter().enumerate() {
+        let folder = Folder::new().context("making a folder for the browsers' files")?;
+        let seed = cx.seed.wrapping_add(n as u64);
+        let content = Content::of(put, &BASE, seed, folder.path())?;
+        let stages = arms.iter().map(|arm| Stage::build(&BASE, arm.way, &content, seed));
+        let stages = stages.collect::<anyhow::Result<Vec<_>>>()?;
+        let mut browsers = Vec::new();
+        for (arm, stage) in arms.iter().zip(&stages) {
+            let mut command = stage.shell()?;
+            undisturbed(&mut command);
+            let profile = folder.of(&format!("{}-{}", arm.name, arm.tunnel))?;
+            let mut browser = match Chromium::start(command, &content.trust().key_hash, &profile, &[]) {
+                Err(e @ BrowserError::Missing) => {
+                    outcome.notes.push(format!("No page was loaded by a real browser: {e}"));
+                    return Ok(None);
+                }
+                other => other?,
+            };
+            browser.load(&content.url).with_context(|| format!("a first look at {} by {}", put.page.name, arm.name))?;
+            browsers.push(browser);
+        }
+        for round in 0..rounds {
+            cx.progress.step((n * rounds + round) as u64, total, &format!("{}, round {round}", put.page.name));
+            // In turns, the first one changing, so that a disturbance meets all.
+            for turn in (0..arms.len()).map(|turn| (turn + round) % arms.len()) {
+                if cx.progress.stop() {
+                    outcome.invalidate("it was stopped before the end");
+                    return Ok(None);
+                }
+                let before = stages[turn].bytes()?;
+                let loaded = browsers[turn].load(&content.url).ok().map(|load| (load.load * 1e3).round() / 1e3);
+                let between = stages[turn].bytes()?;
+                block.chromium.add(turn, loaded, [0, 1].map(|c| between[c] - before[c]));
+                let loaded = stages[turn].load(&put.page, &content)?;
+                let failed = loaded.objects.iter().any(|object| object.failed);
+                let ms = (loaded.time.as_secs_f64() * 1e6).round() / 1e3;
+                let after = stages[turn].bytes()?;
+                block.loader.add(turn, (!failed).then_some(ms), [0, 1].map(|c| after[c] - between[c]));
+            }
+        }
+        drop(browsers);
+        for (arm, stage) in arms.iter().zip(&stages) {
+            let served = stage.served();
+            // Browsers ask for an icon that no page here has.
+            let icons = served.unanswered.iter().filter(|u| u.ends_with("/favicon.ico")).count() as u64;
+            block.answered += served.answered;
+            block.asked += served.answered + served.missing - icons.min(served.missing);
+            if let Some(doubt) = stage.doubt() {
+                outcome.invalidate(format!("{}, {}: {doubt}", put.page.name, arm.name));
+            }
+            if arm.way == Way::Multipath {
+                let counted = stage.subflows()?;
+                block.subflows = [0, 1].map(|n| block.subflows[n] + counted[n]);
+            }
+        }
+    }
+    Ok(Some(block))
+}
+
+fn tell(
+    outcome: &mut Outcome,
+    block: &Block<'_>,
+    (how, rounds): (&str, usize),
+    serving: &dyn Fn(Row) -> anyhow::Result<Row>,
+) -> anyhow::Result<()> {
+    for (taken, by, metric) in
+        [(&block.chromium, "chromium", "page load time (onLoad)"), (&block.loader, "loader", "page load time")]
+    {
+        let how = format!("{how}-{by}");
+        // What the paper measured was a browser.
+        let serve = |row: Row| if by == "chromium" { serving(row) } else { Ok(row) };
+        taken.compare(outcome, (&how, metric), serve)?;
+        taken.shares(outcome, &how, serve)?;
+        let condition = format!("tunnel-{how}");
+        let of = |name| taken.series(true, name, (&condition, metric, name));
+        let Some((ours, fat)) = of(OURS).zip(of(FAT)) else { continue };
+        let (mut slower, mut pages) = (0, 0);
+        for (a, b) in ours.values.chunks(rounds).zip(fat.values.chunks(rounds)) {
+            let pairs = a.iter().zip(b).filter_map(|(a, b)| Some(((*a)?, (*b)?)));
+            let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
+            let ratio = stats::ratio(&a, &b, Statistic::Mean, Pairing::Paired, outcome.seed);
+            if let Some(interval) = ratio.ok().and_then(|ratio| ratio.interval) {
+                pages += 1;
+                slower += u64::from(interval.lo > SLOWER);
+            }
+        }
+        // An interval needs more loads than a quick run has.
+        if pages > 0 {
+            let metric = "pages whose interval lies wholly above 1.01";
+            outcome.rows.push(Row::measured(&condition, metric, "", OURS, slower as f64));
+            let what = format!("{condition}, {OURS}, pages of {pages} whose interval lies wholly above 1.01");
+            outcome.notes.push(Target::AtMost(0.0).note(&what, slower as f64, "pages"));
+        }
+    }
+    let share = 100.0 * block.answered as f64 / block.asked.max(1) as f64;
+    outcome.rows.push(Row::measured(how, "requests answered", "%", "replay", share));
+    if block.chromium.arms.iter().any(|arm| arm.way == Way::Multipath) {
+        let [asked, joined] = block.subflows;
+        let share = 100.0 * joined as f64 / asked.max(1) as f64;
+        let metric = "connections with a second subflow";
+        outcome.rows.push(Row::measured(&format!("ideal-{how}"), metric, "%", MULTIPATH, share));
+        if joined == 0 {
+            outcome.invalidate(format!("no connection of the arm `{MULTIPATH}` had a second subflow"));
+        }
+    }
+    Ok(())
+}
+
+/// What of the paper's claims virtual time cannot show.
+fn serve(claims: &Claims, row: Row) -> anyhow::Result<Row> {
+    let multipath = row.arm == MULTIPATH && row.condition.starts_with("ideal");
+    Ok(match row.baseline_arm.as_deref() {
+        Some(FAT) if multipath => row.serving(claims, "P5.1", MULTIPATH)?,
+        None if multipath && row.metric.starts_with("share of bytes") => row.serving(claims, "P5.2", "")?,
+        _ => row,
+    })
+}
