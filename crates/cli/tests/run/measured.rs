@@ -28,12 +28,13 @@ inside!(iperf3_carries_data_over_four_connections_up_and_down, || {
         let ours = lab.ours_with(&["--measure"], &words);
         assert_eq!(ours.code, Some(0), "{ours:?}");
         let said: Value = serde_json::from_str(&ours.out).unwrap();
-        assert!(said["end"]["sum_received"]["bytes"].as_u64().unwrap() >= 2_000_000, "{said}");
+        // The side that sends says when it has sent all, and the other counts until then.
+        let received = said["end"]["sum_received"]["bytes"].as_u64().unwrap();
         // Four, and the one over which they are arranged.
         assert_eq!(ours.count("connections"), 5, "{ours:?}");
         let app = &ours.summary["apps"]["iperf3"];
         let carried = if direction.is_empty() { "up_bytes" } else { "down_bytes" };
-        assert!(app[carried].as_u64().unwrap() >= 2_000_000, "{app}");
+        assert!(received > 0 && app[carried].as_u64().unwrap() >= received, "{app}: {said}");
     }
     server.kill().unwrap();
     server.wait().unwrap();
