@@ -62,6 +62,9 @@ pub struct Args {
     /// With --measure: write every packet of the program to this file, as pcapng with the program's name on each.
     #[arg(long, value_name = "FILE", requires = "measure")]
     pcapng: Option<PathBuf>,
+    /// With --pcapng: keep at most so many bytes of each packet: 128 are its headers.
+    #[arg(long, value_name = "BYTES", requires = "pcapng")]
+    snap: Option<usize>,
     /// With --measure: race each connection over all addresses that the program was told of its peer's name, also of a program that
     /// nothing else of headstart reaches. Such connections are marked, and their connect times do not count.
     #[arg(long, requires = "measure")]
@@ -111,7 +114,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
             summary: args.summary.as_deref(),
             flows: args.flows.as_deref(),
             pcapng: args.pcapng.as_deref(),
-            snap: None,
+            snap: args.snap,
             profile: args.profile.as_deref(),
             accelerate: racing.as_ref(),
         });

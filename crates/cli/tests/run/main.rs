@@ -16,6 +16,7 @@ mod inertness;
 mod interposition;
 mod lab;
 mod measure;
+mod measured;
 mod names;
 mod one_supervisor;
 mod processes;

@@ -15,18 +15,61 @@ const NOTSENT_LOWAT: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 /// TCP_MAXSEG of linux/tcp.h.
 const MAXSEG: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
 
+/// Sockets that are ready before a program wants them, one of each family: making one takes as long as a neighbour's answer.
+#[derive(Debug, Default)]
+pub struct Stock {
+    ready: [Option<OwnedFd>; 2],
+    /// Families that programs use.
+    used: [bool; 2],
+}
+
+impl Stock {
+    /// A socket of a family, without Nagle's algorithm.
+    pub fn take(&mut self, v4: bool, exit: &Exit) -> Result<OwnedFd, Errno> {
+        let place = usize::from(!v4);
+        self.used[place] = true;
+        self.ready[place].take().map_or_else(|| make(v4, exit), Ok)
+    }
+
+    /// Makes what was taken anew. To be called when nobody waits.
+    pub fn refill(&mut self, exit: &Exit) {
+        for (place, v4) in [true, false].into_iter().enumerate() {
+            if self.used[place] && self.ready[place].is_none() {
+                // Where it fails, it fails again for who wants it, and is told.
+                self.ready[place] = make(v4, exit).ok();
+            }
+        }
+    }
+
+    /// Throws away what was made for another way out.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// A socket that sends nothing yet, without Nagle's algorithm.
+fn make(v4: bool, exit: &Exit) -> Result<OwnedFd, Errno> {
+    let family = if v4 { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    exit.ready(&socket)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    sockopt::set_socket_oobinline(&socket, true)?;
+    // Kernels of today have it; without it more waits in the socket.
+    let unsent = crate::sys::socket_option::Value::of_int(UNSENT as i32);
+    crate::sys::socket_option::set(&socket, NOTSENT_LOWAT, &unsent);
+    Ok(socket)
+}
+
 /// Begins to connect a socket to `peer`.
 pub fn begin(
     peer: SocketAddr,
     traffic_class: u8,
     hop_limit: Option<u8>,
     no_delay: bool,
-    exit: &Exit,
+    (stock, exit): (&mut Stock, &Exit),
 ) -> Result<OwnedFd, Errno> {
-    let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-    exit.ready(&socket)?;
+    let socket = stock.take(peer.is_ipv4(), exit)?;
     if traffic_class != 0 {
         mark(&socket, peer.is_ipv4(), traffic_class)?;
     }
@@ -36,13 +79,9 @@ pub fn begin(
             SocketAddr::V6(_) => sockopt::set_ipv6_unicast_hops(&socket, Some(limit))?,
         }
     }
-    if no_delay {
-        sockopt::set_tcp_nodelay(&socket, true)?;
+    if !no_delay {
+        sockopt::set_tcp_nodelay(&socket, false)?;
     }
-    sockopt::set_socket_oobinline(&socket, true)?;
-    // Kernels of today have it; without it more waits in the socket.
-    let unsent = crate::sys::socket_option::Value::of_int(UNSENT as i32);
-    crate::sys::socket_option::set(&socket, NOTSENT_LOWAT, &unsent);
     match connect(&socket, &peer) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(e) => Err(e),

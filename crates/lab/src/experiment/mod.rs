@@ -52,6 +52,7 @@ pub const ALL: &[Entry] = &[
     measure::truth::ENTRY,
     measure::latency::ENTRY,
     measure::throughput::ENTRY,
+    measure::cost::ENTRY,
     measure::gaps::ENTRY,
     measure::device::ENTRY,
     measure::lte::ENTRY,

@@ -27,7 +27,8 @@ impl Folder {
         Self::new_in(&std::env::temp_dir())
     }
 
-    fn new_in(place: &Path) -> io::Result<Self> {
+    /// Makes one there.
+    pub fn new_in(place: &Path) -> io::Result<Self> {
         for n in 0..MOST {
             let path = place.join(format!("{PREFIX}{n}"));
             match DirBuilder::new().mode(0o700).create(&path) {

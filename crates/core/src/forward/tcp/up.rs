@@ -11,6 +11,12 @@ const MOST_EARLY: usize = 64;
 /// Powers of two of our windows: 512 KiB in 16 bits.
 const SCALE: u8 = 4;
 
+/// The window of a new connection, and of how many bytes that a socket has taken one is added to it: a program's kernel makes room for
+/// twice what it may have on the way, and that room is full before a program whose peer does not read is held up. 64 KiB and 4: it
+/// is as large as it gets after 2 MB.
+const FIRST_WINDOW: usize = 64 * 1024;
+const GROWTH: usize = 4;
+
 /// Data in order that the socket has not taken yet.
 #[derive(Debug)]
 struct Piece {
@@ -31,6 +37,8 @@ pub(super) struct Up {
     edge: u32,
     scale: Option<u8>,
     held: VecDeque<Piece>,
+    /// Bytes that the socket has taken, as far as they were acknowledged for that.
+    passed: usize,
     /// Bytes that the socket has not taken: held, or on the way to it.
     waiting: usize,
     /// The socket is being given a piece.
@@ -58,6 +66,7 @@ impl Up {
             edge: next.wrapping_add(65_535),
             scale: scaled.then_some(SCALE),
             held: VecDeque::new(),
+            passed: 0,
             waiting: 0,
             sending: false,
             full: false,
@@ -115,12 +124,16 @@ impl Up {
     pub fn tell(&mut self) -> (u32, u16) {
         let taken = self.taken();
         if before(self.acked, taken) {
+            self.passed = self.passed.saturating_add(taken.wrapping_sub(self.acked) as usize);
             self.acked = taken;
         }
         if self.acked == self.next {
             self.grace = None;
         }
-        let window = if self.scale.is_some() { WINDOW } else { 65_535 };
+        let window = match self.scale {
+            Some(_) => WINDOW.min(FIRST_WINDOW + self.passed / GROWTH),
+            None => 65_535,
+        };
         let edge = self.next.wrapping_add(window.saturating_sub(self.waiting) as u32);
         if before(self.edge, edge) {
             self.edge = edge;

@@ -34,7 +34,7 @@ fn what_waits_for_long_is_acknowledged_before_the_program_would_send_it_again() 
     rig.pass(Duration::from_millis(199));
     let (ack, _) = rig.segments().pop().unwrap();
     assert_eq!(ack.acknowledged, ISS.wrapping_add(6));
-    assert_eq!(usize::from(ack.window) << 4, (WINDOW - 5) & !15, "and takes up room");
+    assert_eq!(usize::from(ack.window) << 4, (65_536 - 5) & !15, "and takes up room");
     assert_eq!(rig.forwarder.poll_timeout(), None);
 }
 
@@ -42,9 +42,16 @@ fn what_waits_for_long_is_acknowledged_before_the_program_would_send_it_again() 
 fn a_full_socket_closes_the_window_and_nothing_is_lost() {
     let mut rig = Rig::open();
     let first = rig.first();
+    // By then the window is as large as it gets.
+    let before = 4 * WINDOW;
+    let data = text(before + 2 * WINDOW);
+    for (n, chunk) in data[..before].chunks(1024).enumerate() {
+        rig.app(Flags::ACK, 1 + 1024 * n as u32, first, chunk);
+    }
+    let (last, _) = rig.segments().pop().unwrap();
+    assert!(usize::from(last.window) << 4 > WINDOW - 16);
     rig.takes = 1000;
-    let data = text(2 * WINDOW);
-    let (mut at, mut edge) = (0, 65_535);
+    let (mut at, mut edge) = (before, before + WINDOW - 15);
     // The program sends as far as it may, whatever comes.
     for _ in 0..2000 {
         let end = (at + 1448).min(edge).min(data.len());
@@ -60,7 +67,7 @@ fn a_full_socket_closes_the_window_and_nothing_is_lost() {
             edge = edge.max(told);
         }
     }
-    assert!(rig.forwarder.waiting() <= WINDOW && at <= 1000 + WINDOW, "{at} bytes parked");
+    assert!(rig.forwarder.waiting() <= WINDOW && at <= before + 1000 + WINDOW, "{at} bytes parked");
     assert!(rig.forwarder.waiting() > WINDOW - 65_536, "and not much less: {}", rig.forwarder.waiting());
     rig.takes = usize::MAX;
     let flow = rig.flow.unwrap();
@@ -69,6 +76,20 @@ fn a_full_socket_closes_the_window_and_nothing_is_lost() {
     assert!(usize::from(rig.segments().pop().unwrap().0.window) << 4 > WINDOW - 16);
     // The bound of the issue.
     const { assert!(WINDOW + UNSENT < 1_000_000) };
+}
+
+#[test]
+fn who_has_sent_little_is_held_up_sooner() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    let window = |rig: &mut Rig| usize::from(rig.segments().pop().unwrap().0.window) << 4;
+    rig.app(Flags::ACK, 1, first, &text(1000));
+    assert!((65_000..66_000).contains(&window(&mut rig)));
+    for n in 0..400 {
+        rig.app(Flags::ACK, 1001 + 1000 * n, first, &text(1000));
+    }
+    // A quarter of what it has sent more.
+    assert!((165_000..166_000).contains(&window(&mut rig)));
 }
 
 #[test]

@@ -218,10 +218,11 @@ impl Accelerator {
     }
 
     fn begin(&mut self, now: Instant, poll: &Poll, AttemptId(number): AttemptId, to: SocketAddr) {
-        let begun = sockets::begin(to, 0, None, true, &self.exit).and_then(|socket| {
-            let added = poll.add(&socket, ATTEMPTS + number, Interest::Write);
-            added.map(|()| socket).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
-        });
+        let begun =
+            sockets::begin(to, 0, None, true, (&mut sockets::Stock::default(), &self.exit)).and_then(|socket| {
+                let added = poll.add(&socket, ATTEMPTS + number, Interest::Write);
+                added.map(|()| socket).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+            });
         let result = match begun {
             Ok(socket) => {
                 self.attempts.insert(number, Attempt { socket, to, began: now });

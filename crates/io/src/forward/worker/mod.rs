@@ -5,6 +5,7 @@ mod opening;
 mod peers;
 mod ports;
 mod records;
+mod waiting;
 mod window;
 
 use super::exit::{Exit, Protector};
@@ -12,13 +13,14 @@ use super::finder::Finder;
 use super::owner::{Owner, Owners, Process};
 use super::{Enclosure, sockets};
 use crate::clock::Clock;
+use crate::forward::sockets::Stock;
 use crate::poll::{Change, Interest, Poll};
 use crate::sys::datagram;
 use crate::sys::offload::{Checksum, Offload, Segments, Transport};
 use crate::sys::tun::{ROOM, Tun};
 use accelerator::Accelerator;
 use headstart_core::connect;
-use headstart_core::forward::pace::Sleeper;
+use headstart_core::forward::pace::{Lookout, Sleeper};
 use headstart_core::forward::{FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
@@ -166,6 +168,10 @@ pub struct Worker {
     held: HashMap<FlowId, Seen>,
     programs: Sleeper,
     peers: Sleeper,
+    lookout: Lookout,
+    /// Bytes that were passed on since the last wait.
+    passed: usize,
+    tokens: Vec<u64>,
     room: Vec<u8>,
     /// Large buffers that were used, to be used again: fresh ones cost more than all else, a page fault for each 4 KiB.
     spare: Vec<Vec<u8>>,
@@ -174,6 +180,8 @@ pub struct Worker {
     default_ttl: u8,
     /// How its own packets leave the host.
     exit: Rc<Exit>,
+    /// Sockets that wait for a program that wants one.
+    stock: Stock,
     /// The TUN interface is no more.
     lost: Option<io::Error>,
     /// The connect engine behind programs' SYNs, where that is wanted.
@@ -221,11 +229,15 @@ impl Worker {
             held: HashMap::new(),
             programs,
             peers,
+            lookout: Lookout::default(),
+            passed: 0,
+            tokens: Vec::new(),
             room: Vec::new(),
             spare: Vec::new(),
             lent: VecDeque::new(),
             default_ttl: ttl.and_then(|text| text.trim().parse().ok()).unwrap_or(64),
             exit: Rc::default(),
+            stock: Stock::default(),
             lost: None,
             accelerator: None,
             sink,
@@ -252,6 +264,7 @@ impl Worker {
 
     fn leave(&mut self, exit: Exit) {
         self.exit = Rc::new(exit);
+        self.stock.clear();
         self.accelerator.iter_mut().for_each(|accelerator| accelerator.exit = Rc::clone(&self.exit));
     }
 
@@ -288,10 +301,9 @@ impl Worker {
                     return Ok(());
                 }
             }
-            let mut tokens = Vec::new();
             let wait = |since| since + if self.forwarder.is_needed() { patience } else { LAST_WORDS.min(patience) };
             let until = self.until(now, stopping.map(wait));
-            self.poll.wait(&self.clock, until, &mut tokens).map_err(failed("waiting for events"))?;
+            self.wait(now, until)?;
             if let Some(source) = self.lost.take() {
                 self.record_open();
                 return Err(WorkerError { what: LOST, source });
@@ -337,22 +349,6 @@ impl Worker {
         sleeper.until().is_some_and(|until| now >= until)
     }
 
-    /// When to wake at the latest.
-    fn until(&self, now: Instant, patience: Option<Instant>) -> Option<Instant> {
-        let mut until = self.forwarder.poll_timeout().map(|deadline| deadline.at);
-        let mut earlier = |at: Instant| until = Some(until.map_or(at, |until| until.min(at)));
-        self.programs.until().into_iter().for_each(&mut earlier);
-        self.accelerator.iter().filter_map(Accelerator::deadline).for_each(&mut earlier);
-        match self.peers.until() {
-            None if !self.queue.is_empty() => earlier(now),
-            // Who sleeps sleeps, whatever waits.
-            Some(at) if !self.upstreams.is_empty() => earlier(at),
-            _ => {}
-        }
-        patience.into_iter().for_each(earlier);
-        until
-    }
-
     /// Packets of programs; how many.
     fn programs(&mut self, now: Instant) -> usize {
         let mut count = 0;
@@ -375,6 +371,7 @@ impl Worker {
                 }
             };
             count += 1;
+            self.passed += self.room.len();
             let bytes = if self.room.len() <= SMALL { self.room.clone() } else { std::mem::take(&mut self.room) };
             self.tapped(now, false, &bytes);
             let segment = offload.segments.map(|segments| segments.size);

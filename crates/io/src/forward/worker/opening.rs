@@ -11,6 +11,14 @@ use rustix::net::sockopt;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+/// A socket of a connection, and where it leads.
+struct Way {
+    socket: OwnedFd,
+    reached: SocketAddr,
+    connecting: bool,
+    accelerated: bool,
+}
+
 impl Worker {
     /// A program wants a connection whose packets have this traffic class and hop limit, with Nagle's algorithm off or on.
     pub(super) fn open(
@@ -30,7 +38,7 @@ impl Worker {
             }
             whose = Some(known);
         }
-        let began = sockets::begin(peer, traffic_class, limit, no_delay, &self.exit);
+        let began = sockets::begin(peer, traffic_class, limit, no_delay, (&mut self.stock, &self.exit));
         self.began(now, (flow, app, peer), whose, began);
     }
 
@@ -48,20 +56,24 @@ impl Worker {
         whose: Option<Whose>,
         began: Result<OwnedFd, Errno>,
     ) {
-        let added = began.map_err(sockets::failure).and_then(|socket| {
-            let added = self.poll.add(&socket, flow.0, Interest::Changes);
-            added.map(|()| socket).map_err(|_| Failure::Here)
-        });
-        let socket = match added {
-            Ok(socket) => socket,
-            Err(why) => {
-                let whose = whose.unwrap_or_else(|| self.identify(flow, app, peer));
-                return self.unopened(now, flow, whose, why);
-            }
-        };
         // Asked while the SYN is on its way, which takes longer.
         let whose = whose.unwrap_or_else(|| self.identify(flow, app, peer));
-        self.insert((flow, app, peer), whose, (socket, peer), true);
+        let socket = match began {
+            Ok(socket) => socket,
+            Err(errno) => return self.unopened(now, flow, whose, sockets::failure(errno)),
+        };
+        // Neighbours have answered by now: one look at the socket is less than a turn of the event loop.
+        let is_there = rustix::net::getpeername(&socket).is_ok_and(|peer| peer.is_some());
+        let mss = if is_there { sockets::mss(&socket) } else { None };
+        self.insert((flow, app, peer), whose, Way { socket, reached: peer, connecting: !is_there, accelerated: false });
+        if is_there {
+            self.input(now, Input::Connected { flow, mss });
+        }
+        // Only now, when the program has its answer. What has happened until now is told by this, too.
+        let Some(upstream) = self.upstreams.get(&flow) else { return };
+        if self.poll.add(&upstream.socket, flow.0, Interest::Changes).is_err() {
+            self.input(now, Input::Failed { flow, why: Failure::Here });
+        }
     }
 
     /// What was not opened is somebody's all the same.
@@ -74,15 +86,14 @@ impl Worker {
         &mut self,
         (flow, app, peer): (FlowId, SocketAddr, SocketAddr),
         Whose { owner, process, sought }: Whose,
-        (socket, reached): (OwnedFd, SocketAddr),
-        connecting: bool,
+        Way { socket, reached, connecting, accelerated }: Way,
     ) {
         let upstream = Upstream {
             socket,
             app,
             peer,
             reached,
-            accelerated: !connecting,
+            accelerated,
             connecting,
             readable: false,
             ending: false,
@@ -149,13 +160,14 @@ impl Worker {
                         let _ = sockopt::set_tcp_nodelay(&socket, false);
                     }
                     let mss = sockets::mss(&socket);
-                    self.insert((flow, app, peer), whose, (socket, to), false);
+                    let way = Way { socket, reached: to, connecting: false, accelerated: true };
+                    self.insert((flow, app, peer), whose, way);
                     self.forwarder.handle_input(now, Input::Accelerated { flow, to });
                     self.forwarder.handle_input(now, Input::Connected { flow, mss });
                 }
                 Ended::Failed(errno) => self.unopened(now, flow, whose, sockets::failure(errno)),
                 Ended::NotRun => {
-                    let began = sockets::begin(peer, traffic_class, None, no_delay, &self.exit);
+                    let began = sockets::begin(peer, traffic_class, None, no_delay, (&mut self.stock, &self.exit));
                     self.began(now, (flow, app, peer), Some(whose), began);
                 }
             }

@@ -100,6 +100,7 @@ impl Worker {
                 return true;
             }
         };
+        self.passed += got;
         upstream.urgent &= !urgent;
         // Less than asked for is all that there was: what comes later is told anew. Not before an end or an urgent byte.
         upstream.readable = got == most || upstream.ending || upstream.urgent || urgent;

@@ -77,6 +77,7 @@ impl Worker {
             self.room.resize(HEADROOM, 0);
             match datagram::receive(&port.socket, &mut self.room) {
                 Ok(arrived) => {
+                    self.passed += self.room.len() - HEADROOM;
                     let bytes = self.room.clone();
                     let traffic_class = arrived.traffic_class;
                     self.input(now, Input::Datagram { mapping, from: arrived.from, bytes, traffic_class });

@@ -4,6 +4,7 @@
 //! tools that the paper measured, as profiles of the same forwarder.
 
 pub mod arm;
+pub mod cost;
 pub mod device;
 pub mod gaps;
 pub mod latency;

@@ -2,7 +2,7 @@
 //! the experiments, without a TUN and through forwarders, and knows nothing of either.
 
 use super::semantics;
-use super::{gaps, latency, throughput, truth};
+use super::{cost, gaps, latency, throughput, truth};
 use serde_json::Value;
 use std::io;
 use std::net::SocketAddr;
@@ -43,6 +43,12 @@ pub fn run(words: &[String]) -> Result<Value, ProbeError> {
             let up = rest.get(1).ok_or_else(unknown)? == "up";
             throughput::probe(address(0)?, up, number(2)?, number(3)?).map_err(failed)
         }
+        cost::CROWD => cost::crowd(address(0)?, number(1)?, number(2)?).map_err(failed),
+        cost::PACED => {
+            let up = rest.get(1).ok_or_else(unknown)? == "up";
+            cost::paced(address(0)?, up, number(2)?).map_err(failed)
+        }
+        cost::PARKED => cost::parked(address(0)?).map_err(failed),
         gaps::WORKLOAD => {
             let kind = rest.get(1).ok_or_else(unknown)?;
             gaps::probe(address(0)?, kind, number(2)?).map_err(failed)

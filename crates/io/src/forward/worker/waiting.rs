@@ -1,0 +1,56 @@
+//! How the worker waits for what comes next: with open eyes for a moment where an answer is due, and otherwise asleep.
+
+use super::accelerator::Accelerator;
+use super::{Worker, WorkerError, failed};
+use headstart_core::machine::Machine;
+use headstart_core::time::Instant;
+
+/// Bytes that are passed on between two waits at most where programs and peers ask and answer. 4 KiB: a question of a few segments;
+/// a stream of data comes in larger pieces.
+const LIGHT: usize = 4096;
+
+impl Worker {
+    /// Waits for events until `until`, for ever if none.
+    pub(super) fn wait(&mut self, now: Instant, until: Option<Instant>) -> Result<(), WorkerError> {
+        if until.is_some_and(|until| until <= now) {
+            // No wait, just a look at what else there is.
+            return self.poll.wait(&self.clock, until, &mut self.tokens).map_err(failed("looking at events"));
+        }
+        // Nobody waits for anything here.
+        self.stock.refill(&self.exit);
+        let light = std::mem::take(&mut self.passed) <= LIGHT;
+        let look = now + self.lookout.begin(now, light);
+        let look = until.map_or(look, |until| look.min(until));
+        let (poll, clock, tokens) = (&mut self.poll, &self.clock, &mut self.tokens);
+        let mut at = now;
+        while at < look {
+            poll.wait(clock, Some(now), tokens).map_err(failed("looking out for events"))?;
+            at = clock.now();
+            if !tokens.is_empty() {
+                self.lookout.end(at);
+                return Ok(());
+            }
+            // Whoever has something to do here does it.
+            std::thread::yield_now();
+        }
+        poll.wait(clock, until, tokens).map_err(failed("waiting for events"))?;
+        self.lookout.end(clock.now());
+        Ok(())
+    }
+
+    /// When to wake at the latest.
+    pub(super) fn until(&self, now: Instant, patience: Option<Instant>) -> Option<Instant> {
+        let mut until = self.forwarder.poll_timeout().map(|deadline| deadline.at);
+        let mut earlier = |at: Instant| until = Some(until.map_or(at, |until| until.min(at)));
+        self.programs.until().into_iter().for_each(&mut earlier);
+        self.accelerator.iter().filter_map(Accelerator::deadline).for_each(&mut earlier);
+        match self.peers.until() {
+            None if !self.queue.is_empty() => earlier(now),
+            // Who sleeps sleeps, whatever waits.
+            Some(at) if !self.upstreams.is_empty() => earlier(at),
+            _ => {}
+        }
+        patience.into_iter().for_each(earlier);
+        until
+    }
+}

@@ -1,0 +1,204 @@
+//! `measure-cost`: what a forwarder takes of the machine, and what it keeps of programs' data. An instrument.
+//!
+//! Wake-ups and memory with many connections that are open and silent, the share of a processor at a moderate rate, bytes that a
+//! program gets rid of before it is held up, and what a capture of headers costs of the throughput.
+
+mod workload;
+
+use super::arm::{self, BARE, OURS, Place, Stage, Wire};
+use super::throughput;
+use crate::experiment::target::Target;
+use crate::experiment::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
+use crate::program::Folder;
+use crate::stats::{Pairing, Statistic};
+use anyhow::Context as _;
+use serde_json::Value;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+pub use workload::{CROWD, PACED, PARKED, crowd, paced, parked};
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "measure-cost",
+    shows: "Our forwarder sleeps while nothing happens, takes little of a processor and of memory, and keeps little of programs' data",
+    claims: &[],
+    conditions: &[
+        "open-flows",
+        "many-flows",
+        "paced-up",
+        "paced-down",
+        "parked",
+        "captured-one-up",
+        "captured-one-down",
+        "captured-eight-up",
+        "captured-eight-down",
+    ],
+    speeds: Speeds::Namespaces,
+    run,
+};
+
+/// A capture of headers, in an arm's name.
+const CAPTURED: &str = "ours, captured";
+/// Memory that is a file system, where the host has it.
+const IN_MEMORY: &str = "/dev/shm";
+
+/// What the issue of this column asks for.
+const WAKE_UPS: Target = Target::AtMost(0.0);
+const RESIDENT_MB: Target = Target::AtMost(400.0);
+const PERCENT: Target = Target::AtMost(3.0);
+const PARKED_MB: Target = Target::AtMost(1.0);
+const KEPT: Target = Target::AtLeast(0.8);
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    workload::raise_limit();
+    let wire = Wire::lay()?;
+    let stage = Stage::new(Place::Wire(&wire), cx.program.clone())?;
+    let on = |listener: TcpListener, serve: fn(&TcpListener)| {
+        let to = listener.local_addr();
+        std::thread::spawn(move || serve(&listener));
+        to
+    };
+    let bind = || TcpListener::bind((arm::WIRED, 0));
+    let to = on(stage.on_servers(bind)??, workload::serve)?;
+    open_flows(cx, &mut outcome, &stage, to)?;
+    rate(cx, &mut outcome, &stage, to)?;
+    parked_bytes(cx, &mut outcome, &stage, to)?;
+    let to = on(stage.on_servers(bind)??, throughput::serve)?;
+    captured(cx, &mut outcome, &stage, to)?;
+    if cx.progress.stop() {
+        outcome.invalidate("it was stopped before the end");
+    }
+    outcome.method.push(
+        "Two namespaces and a pair of veth. The program looks at the process that has started it, the forwarder: how often its \
+         threads have gone to sleep (voluntary_ctxt_switches), how long they have run (schedstat), what is in memory (VmRSS). \
+         A paced side writes 128 KiB at a time, as iperf3 does."
+            .into(),
+    );
+    Ok(outcome)
+}
+
+/// Begins a condition, if it is wanted and nobody wants to stop.
+fn begin(cx: &Context, outcome: &mut Outcome, name: &str, about: &str) -> bool {
+    if !cx.wants(name) || cx.progress.stop() {
+        return false;
+    }
+    outcome.conditions.push(Condition { name: name.into(), about: about.into() });
+    true
+}
+
+/// What a workload has said under a key.
+fn number(said: &Value, key: &str) -> anyhow::Result<f64> {
+    said[key].as_f64().with_context(|| format!("no {key} in {said}"))
+}
+
+fn open_flows(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) -> anyhow::Result<()> {
+    let millis = if cx.quick { 2000 } else { 10_000 };
+    for (name, connections, about) in [
+        ("open-flows", 1000, "1000 connections, open and silent."),
+        ("many-flows", 10_000, "10 000 connections, open and silent."),
+    ] {
+        if !begin(cx, outcome, name, about) {
+            continue;
+        }
+        cx.progress.step(0, 1, name);
+        let said = stage.say(OURS, &[CROWD.into(), to.to_string(), connections.to_string(), millis.to_string()])?;
+        for (metric, unit, key, target) in [
+            ("wake-ups a second", "", "wake_ups_s", Some(WAKE_UPS)),
+            ("resident memory", "MB", "resident_mb", Some(RESIDENT_MB)),
+            ("resident memory of the connections", "MB", "more_mb", None),
+        ] {
+            let value = number(&said, key)?;
+            outcome.rows.push(Row::measured(name, metric, unit, OURS, value));
+            outcome.notes.extend(target.map(|target| target.note(&format!("{name}, {metric}"), value, unit)));
+        }
+    }
+    Ok(())
+}
+
+fn rate(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) -> anyhow::Result<()> {
+    let (turns, millis) = if cx.quick { (3, 2000) } else { (7, 5000) };
+    for (name, direction) in [("paced-up", "up"), ("paced-down", "down")] {
+        if !begin(cx, outcome, name, "One connection at 200 Mbit/s, in pieces of 128 KiB.") {
+            continue;
+        }
+        let (mut percent, mut rate) = (Vec::new(), Vec::new());
+        for turn in 0..turns {
+            cx.progress.step(turn, turns, name);
+            let said = stage.say(OURS, &[PACED, &to.to_string(), direction, &millis.to_string()].map(str::to_owned))?;
+            percent.push(number(&said, "percent")?);
+            rate.push(number(&said, "mbit_s")?);
+        }
+        let metric = "share of a processor";
+        let shares = Series::new(name, metric, "%", OURS, percent);
+        let value = Statistic::Median.of(&shares.present())?;
+        outcome.rows.push(Row::measured(name, &format!("{metric}, median"), "%", OURS, value));
+        let carried = Statistic::Median.of(&rate)?;
+        outcome.rows.push(Row::measured(name, "rate, median", "Mbit/s", OURS, carried));
+        outcome.notes.push(PERCENT.note(&format!("{name}, {metric}"), value, "%"));
+        outcome.samples.push(shares);
+    }
+    Ok(())
+}
+
+fn parked_bytes(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) -> anyhow::Result<()> {
+    let name = "parked";
+    if !begin(cx, outcome, name, "A peer that reads nothing: what a program has written when no more goes.") {
+        return Ok(());
+    }
+    let turns = if cx.quick { 3 } else { 7 };
+    let mut all = [Vec::new(), Vec::new()];
+    for turn in 0..turns {
+        for (arm, all) in [BARE, OURS].into_iter().zip(&mut all) {
+            cx.progress.step(turn, turns, &format!("{name}, {arm}"));
+            all.push(number(&stage.say(arm, &[PARKED.into(), to.to_string()])?, "bytes")? / 1e6);
+        }
+    }
+    let [bare, ours] = all;
+    let (bare, ours) = (Series::new(name, "bytes", "MB", BARE, bare), Series::new(name, "bytes", "MB", OURS, ours));
+    let row = Row::compare(&ours, &bare, Statistic::Median, Pairing::Unpaired, cx.seed)?;
+    let more = row.ours - row.baseline.unwrap_or_default();
+    outcome.notes.push(PARKED_MB.note("parked, more than without a TUN", more, "MB"));
+    outcome.rows.push(row);
+    outcome.samples.extend([bare, ours]);
+    Ok(())
+}
+
+fn captured(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) -> anyhow::Result<()> {
+    let in_memory = Path::new(IN_MEMORY).is_dir();
+    let folder = if in_memory { Folder::new_in(Path::new(IN_MEMORY)) } else { Folder::new() };
+    let folder = folder.context("making a folder for captures")?;
+    let file = folder.path().join("capture.pcapng");
+    let flags = ["--pcapng".as_ref(), file.as_os_str(), "--snap".as_ref(), "128".as_ref()];
+    let (turns, millis) = if cx.quick { (3, 1000) } else { (7, 3000) };
+    for (name, flows, direction) in [
+        ("captured-one-up", "1", "up"),
+        ("captured-one-down", "1", "down"),
+        ("captured-eight-up", "8", "up"),
+        ("captured-eight-down", "8", "down"),
+    ] {
+        if !begin(cx, outcome, name, "All that goes, with a capture of 128 bytes of each packet in memory and without.")
+        {
+            continue;
+        }
+        let words = [throughput::WORKLOAD, &to.to_string(), direction, flows, &millis.to_string()].map(str::to_owned);
+        let mut all = [Vec::new(), Vec::new()];
+        for turn in 0..turns {
+            for (flags, all) in [&[][..], &flags].into_iter().zip(&mut all) {
+                cx.progress.step(turn, turns, name);
+                all.push(number(&stage.say_with(OURS, flags, &words)?, "mbit_s")?);
+            }
+        }
+        let [plain, captured] = all;
+        let plain = Series::new(name, "throughput", "Mbit/s", OURS, plain);
+        let captured = Series::new(name, "throughput", "Mbit/s", CAPTURED, captured);
+        let row = Row::compare(&captured, &plain, Statistic::Median, Pairing::Unpaired, cx.seed)?;
+        outcome.notes.extend(row.ratio.map(|ratio| KEPT.note(&format!("{name}, of ours without"), ratio, "x")));
+        outcome.rows.push(row);
+        outcome.samples.extend([plain, captured]);
+    }
+    if !in_memory {
+        outcome.notes.push(format!("{IN_MEMORY} is not there: captures went to the host's temporary files."));
+    }
+    Ok(())
+}
