@@ -101,7 +101,10 @@ const TWICE: &str = r#""$@" >/dev/null; echo $?; "$@" >/dev/null; echo $?"#;
 /// What has to stand before a program and its arguments, so that [`time_second`] can see both runs.
 pub(super) const SHELL: [&str; 4] = ["/bin/sh", "-c", TWICE, "sh"];
 
-/// Runs `command`, which starts [`SHELL`] with a program behind it, and times the program's second run. None if the first
+/// The same where the first run does nothing: the second is the first that the program has.
+pub(super) const SESSION: [&str; 4] = ["/bin/sh", "-c", r#"echo 0; "$@" >/dev/null; echo $?"#, "sh"];
+
+/// Runs `command`, which starts [`SHELL`] or [`SESSION`] with a program behind it, and times the program's second run. None if the first
 /// took too long.
 pub(super) fn time_second(command: &mut Command, longest: Duration) -> anyhow::Result<Option<Ended>> {
     let mut run = Run::start(command.stdout(Stdio::piped()), Stdio::null(), longest, Supervisor::Own)?;

@@ -2,7 +2,7 @@
 
 use super::case::{CUT, Case, value};
 use super::waiting::Waiting;
-use crate::experiment::stopwatch::{How, SHELL, Supervisor, time, time_second};
+use crate::experiment::stopwatch::{How, SESSION, SHELL, Supervisor, time, time_second};
 use crate::netns::Network;
 use crate::program::Folder;
 use anyhow::Context as _;
@@ -55,6 +55,8 @@ pub struct Measured {
     pub ours: Vec<Option<f64>>,
     /// Under headstart, first visits to names, by a supervisor that runs and knows the network.
     pub usual: Vec<Option<f64>>,
+    /// First visits of a program that is started by a shell under headstart: nobody waits for `headstart run` again.
+    pub session: Vec<Option<f64>>,
     /// Under headstart, second visits.
     pub second: Vec<Option<f64>>,
 }
@@ -96,6 +98,9 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
                 measured.usual.extend((n > 0).then(|| value(case.place, ended)));
                 spent += ended.after;
             }
+            let ended = time_second(&mut case.with_headstart(network, &SESSION)?, CUT)?;
+            measured.session.push(ended.and_then(|ended| value(case.place, ended)));
+            spent += ended.map_or(CUT, |ended| ended.after);
         }
         round += 1;
         let next = spent / round * (round + 1);

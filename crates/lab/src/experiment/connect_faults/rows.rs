@@ -55,6 +55,8 @@ struct Medians {
     own: Option<f64>,
     /// Under headstart, by the user's supervisor.
     usual: Option<f64>,
+    /// Started by a shell that is under headstart.
+    session: Option<f64>,
     bare: Option<f64>,
 }
 
@@ -81,11 +83,13 @@ fn compare(outcome: &mut Outcome, name: &str, metric: &str, measured: &Measured)
     };
     let (ours, bare) = (series(metric, OURS, &measured.ours), series(metric, BARE, &measured.bare));
     let usual = series(&format!("{metric}, supervisor running"), OURS, &measured.usual);
+    let session = series(&format!("{metric}, in a session"), OURS, &measured.session);
     let second = series(&format!("{metric}, second visit"), OURS, &measured.second);
     let median =
         |s: &Series| if s.present().is_empty() { Ok(None) } else { Statistic::Median.of(&s.present()).map(Some) };
-    let medians = Medians { own: median(&ours)?, usual: median(&usual)?, bare: median(&bare)? };
-    for visit in [&ours, &usual, &second] {
+    let medians =
+        Medians { own: median(&ours)?, usual: median(&usual)?, session: median(&session)?, bare: median(&bare)? };
+    for visit in [&ours, &usual, &session, &second] {
         match (median(visit)?, medians.bare) {
             (Some(_), Some(_)) => {
                 outcome.rows.push(Row::compare(visit, &bare, Statistic::Median, Pairing::Unpaired, outcome.seed)?);
@@ -97,8 +101,9 @@ fn compare(outcome: &mut Outcome, name: &str, metric: &str, measured: &Measured)
             (None, _) => {}
         }
     }
-    let usually = format!("{metric}, supervisor running");
-    for (metric, of) in [(metric, medians.own), (&usually, medians.usual)] {
+    for (metric, of) in
+        [(metric, medians.own), (usual.metric.as_str(), medians.usual), (&session.metric, medians.session)]
+    {
         if let (Some(a), Some(b)) = (of, medians.bare) {
             let metric = format!("longer than bare: {metric}, {}", Statistic::Median);
             outcome.rows.push(Row::measured(name, &metric, UNIT, OURS, a - b));
@@ -107,7 +112,7 @@ fn compare(outcome: &mut Outcome, name: &str, metric: &str, measured: &Measured)
     if ours.failed() + bare.failed() > 0 {
         outcome.rows.push(Row::failures(&ours, &bare));
     }
-    outcome.samples.extend([bare, ours, usual, second].into_iter().filter(|s| !s.values.is_empty()));
+    outcome.samples.extend([bare, ours, usual, session, second].into_iter().filter(|s| !s.values.is_empty()));
     Ok(medians)
 }
 
@@ -122,8 +127,13 @@ struct Found<'a> {
 /// The targets in words.
 fn notes(all: &[Found<'_>]) -> Vec<String> {
     let mut notes = Vec::new();
-    for (by, usual) in [("the user's supervisor running", true), ("with a supervisor of its own", false)] {
-        let ours = |m: &Medians| if usual { m.usual } else { m.own };
+    type Of = fn(&Medians) -> Option<f64>;
+    let ways: [(&str, Of); 3] = [
+        ("in a session under headstart", |m| m.session),
+        ("the user's supervisor running", |m| m.usual),
+        ("with a supervisor of its own", |m| m.own),
+    ];
+    for (by, ours) in ways {
         let compared = all.iter().filter_map(|f| Some((f, ours(&f.medians)?, f.medians.bare?)));
         let (met, missed): (Vec<_>, Vec<_>) =
             compared.partition(|(_, ours, bare)| ours - bare <= f64::max(SLOWER, SHARE * bare));
@@ -173,7 +183,7 @@ mod tests {
 
     fn measured(bare: &[Option<f64>], ours: &[Option<f64>]) -> Measured {
         let (bare, ours) = (bare.to_vec(), ours.to_vec());
-        Measured { bare, ours, usual: vec![Some(101.0)], second: vec![Some(50.0)] }
+        Measured { bare, ours, usual: vec![Some(101.0)], session: vec![Some(100.5)], second: vec![Some(50.0)] }
     }
 
     fn rows_of(measured: &Measured) -> (Vec<(String, f64, Option<f64>)>, Medians) {
@@ -189,12 +199,14 @@ mod tests {
         let expected = [
             ("time to fetch a page, median", 90.0, Some(102.0)),
             ("time to fetch a page, supervisor running, median", 101.0, Some(102.0)),
+            ("time to fetch a page, in a session, median", 100.5, Some(102.0)),
             ("time to fetch a page, second visit, median", 50.0, Some(102.0)),
             ("longer than bare: time to fetch a page, median", -12.0, None),
             ("longer than bare: time to fetch a page, supervisor running, median", -1.0, None),
+            ("longer than bare: time to fetch a page, in a session, median", -1.5, None),
         ];
         assert_eq!(rows, expected.map(|(m, a, b)| (m.to_owned(), a, b)));
-        assert_eq!(medians, Medians { own: Some(90.0), usual: Some(101.0), bare: Some(102.0) });
+        assert_eq!(medians, Medians { own: Some(90.0), usual: Some(101.0), session: Some(100.5), bare: Some(102.0) });
     }
 
     #[test]
@@ -203,14 +215,14 @@ mod tests {
         let names: Vec<_> = rows.iter().map(|(m, a, b)| (m.as_str(), *a, *b)).collect();
         let failed = ("time to fetch a page, failed", 0.0, Some(100.0));
         assert_eq!(names[0], ("time to fetch a page, median", 125.0, None));
-        assert_eq!((names.len(), *names.last().unwrap()), (4, failed));
-        assert_eq!(medians, Medians { own: Some(125.0), usual: Some(101.0), bare: None });
+        assert_eq!((names.len(), *names.last().unwrap()), (5, failed));
+        assert_eq!(medians, Medians { own: Some(125.0), usual: Some(101.0), session: Some(100.5), bare: None });
     }
 
     #[test]
     fn virtual_time_stands_beside_what_was_not_cut() {
         let simulated = [Duration::from_secs(131), Duration::from_millis(50)];
-        let medians = Medians { own: Some(55.0), usual: None, bare: Some(20_000.0) };
+        let medians = Medians { own: Some(55.0), usual: None, session: None, bare: Some(20_000.0) };
         let rows = agreement("x", "time", medians, simulated);
         let told: Vec<_> = rows.iter().map(|r| (r.arm.as_str(), r.ours, r.baseline, r.ratio)).collect();
         assert_eq!(told, [("headstart", 55.0, Some(50.0), Some(1.1))]);
@@ -219,7 +231,8 @@ mod tests {
     #[test]
     fn targets_are_said_to_be_missed_where_they_are() {
         let one = |case, fault, program, ours: f64, bare| {
-            let medians = Medians { own: Some(ours), usual: (fault == "healthy").then_some(ours - 1.0), bare };
+            let medians =
+                Medians { own: Some(ours), usual: (fault == "healthy").then_some(ours - 1.0), session: None, bare };
             Found { case, fault, program, medians }
         };
         let all = [
