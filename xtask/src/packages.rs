@@ -85,9 +85,18 @@ pub const ALL: &[Package] = &[
     program("iproute2", "ip", "what the kernel holds of routes and rules, before and after `headstart up`"),
     program("nftables", "nft", "makes and lists headstart's nftables table"),
     program("socat", "socat", "an unmodified program that talks over a relay, and over bundled segments"),
-    program("iperf3", "iperf3", "an unmodified program that measures throughput, through the forwarder"),
+    program(
+        "iperf3",
+        "iperf3",
+        "unmodified bulk transfers, through the forwarder and through the tunnel over two channels",
+    ),
     program("nmap", "nmap", "an unmodified program that knocks at many ports, through the forwarder"),
     program("traceroute", "traceroute", "an unmodified program that counts routers, through the forwarder"),
+    program(
+        "mptcpize",
+        "mptcpize",
+        "puts a browser on the kernel's Multipath TCP, beside which the tunnel is measured",
+    ),
     program("tshark", "tshark", "opens the emulator's captures and checks what is in them"),
 ];
 

@@ -30,7 +30,8 @@ const PEER: &str = "198.19.0.42";
 const LINK: &str = "rate=30mbit,delay=8500us";
 /// What a connection's first byte asks the peer for.
 const UP: u8 = b'u';
-const DOWN: u8 = b'd';
+/// And a connection that is to be sent as much as goes.
+pub const DOWN: u8 = b'd';
 
 /// Sends or takes as much as goes in `millis` over so many connections; Mbit/s, of what has arrived.
 pub fn probe(to: SocketAddr, up: bool, flows: u64, millis: u64) -> io::Result<serde_json::Value> {

@@ -43,7 +43,7 @@ pub fn run(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyhow::Resu
         return Ok(());
     }
     outcome.method.push(METHOD.to_owned());
-    let (count, rounds) = if cx.quick { (1, 3) } else { (6, 20) };
+    let (count, rounds) = if cx.quick { (1, 3) } else { (6, 12) };
     let mut sets = vec![("", put::generated(cx.seed, count), "pages of the generator with contents made up for them")];
     sets.push(("-recorded", put::recorded(cx, count, outcome)?, "recorded pages"));
     for (suffix, puts, what) in sets.iter_mut().filter(|(_, puts, _)| !puts.is_empty()) {

@@ -4,6 +4,7 @@
 //! processor. TCP of the kernel through both ends; a small datagram there and back; what the kernel says of retransmissions
 //! that were none.
 
+mod lost;
 mod plain;
 mod rig;
 
@@ -12,6 +13,7 @@ use crate::experiment::measure::{latency, throughput};
 use crate::experiment::target::Target;
 use crate::experiment::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::stats::{Pairing, Statistic};
+use headstart_core::steer::Channel;
 use rig::{Rig, Way};
 use std::net::{SocketAddr, TcpListener};
 
@@ -20,7 +22,7 @@ pub const ENTRY: Entry = Entry {
     name: "steer-throughput",
     shows: "How much goes through the tunnel over two channels, and how much later a small message is",
     claims: &[],
-    conditions: &["one-flow", "eight-flows", "message"],
+    conditions: &["one-flow", "eight-flows", "message", "fat-lost", "fast-lost"],
     speeds: Speeds::Namespaces,
     run,
 };
@@ -39,6 +41,7 @@ struct Arm {
     rig: Rig,
     bulk: SocketAddr,
     asked: SocketAddr,
+    beats: SocketAddr,
 }
 
 impl Arm {
@@ -54,8 +57,8 @@ impl Arm {
             std::thread::spawn(move || serve(&listener));
             Ok(to)
         };
-        let (bulk, asked) = (listen(throughput::serve)?, listen(latency::serve)?);
-        Ok(Self { name, rig, bulk, asked })
+        let (bulk, asked, beats) = (listen(throughput::serve)?, listen(latency::serve)?, listen(lost::serve)?);
+        Ok(Self { name, rig, bulk, asked, beats })
     }
 
     /// Mbit/s of what has arrived from the host.
@@ -92,12 +95,14 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         "Both ends of a tunnel, the sender and the receiver share this host's processors. Arms take turns. `plain-tunnel` is one \
          WireGuard session (boringtun) over one channel with the same trains and super-packets, and no steering; its inner \
          MTU is 1420, as WireGuard's. A fast channel of 10 Mbit/s stands beside the fat one. Throughput is of what the \
-         receiver has; a message is 64 bytes there and back over an open connection."
+         receiver has; a message is 64 bytes there and back over an open connection. A stall is the longest time without \
+         an arrival at the host's program; a connection that is lost is an error of the run."
             .into(),
     );
     let arms = ARMS.map(Arm::new).into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let (turns, millis, times) = if cx.quick { (3, 700, 300) } else { (9, 3_000, 2_000) };
-    let wanted: Vec<&str> = ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).collect();
+    let (lost, wanted): (Vec<&str>, Vec<&str>) =
+        ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).partition(|c| c.ends_with("-lost"));
     let total = (wanted.len() * turns * arms.len()) as u64;
     let mut done = 0;
     for condition in wanted {
@@ -125,7 +130,41 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             outcome.notes.push(Target::AtMost(0.0).note("retransmissions that were none", spurious, ""));
         }
     }
+    for condition in lost {
+        if !without(cx, &mut outcome, condition, &arms, turns)? {
+            return Ok(outcome);
+        }
+    }
     Ok(outcome)
+}
+
+/// A channel is lost in mid-transfer; whether to go on.
+fn without(cx: &Context, outcome: &mut Outcome, condition: &str, arms: &[Arm], turns: usize) -> anyhow::Result<bool> {
+    let channel = if condition == "fat-lost" { Channel::Fat } else { Channel::Fast };
+    let Some(arm) = arms.iter().find(|arm| arm.name == OURS) else { return Ok(true) };
+    for (what, download, from) in [("download", true, arm.bulk), ("stream of 0.8 Mbit/s", false, arm.beats)] {
+        let mut values = Vec::new();
+        for turn in 0..turns {
+            cx.progress.step(turn as u64, turns as u64, &format!("{condition}, {what}, turn {turn}"));
+            if cx.progress.stop() {
+                outcome.invalidate("it was stopped before the end");
+                return Ok(false);
+            }
+            values.push(lost::stall(&arm.rig, from, channel, download)?);
+        }
+        let metric = format!("longest stall of a {what}");
+        let longest = values.iter().copied().fold(0.0, f64::max);
+        for (statistic, value) in [("median", Statistic::Median.of(&values)?), ("maximum", longest)] {
+            outcome.rows.push(Row::measured(condition, &format!("{metric}, {statistic}"), "ms", OURS, value));
+        }
+        outcome.notes.push(Target::AtMost(300.0).note(&format!("{condition}, {metric}"), longest, "ms"));
+        outcome.samples.push(Series::new(condition, &metric, "ms", OURS, values));
+    }
+    let about = format!(
+        "The {channel} channel loses everything for 1.5 s in mid-transfer, and tells nobody; data of the gateway."
+    );
+    outcome.conditions.push(Condition { name: condition.into(), about });
+    Ok(true)
 }
 
 /// The rows of a condition, and what was to be reached.

@@ -2,7 +2,8 @@
 
 use super::super::ends::{self, End, Shape};
 use super::plain;
-use headstart_io::sys::netlink::{LOOPBACK, Netlink, VethEnd};
+use headstart_core::steer::Channel;
+use headstart_io::sys::netlink::{LOOPBACK, Mac, Netlink, VethEnd};
 use headstart_io::sys::netns::NetNs;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -31,13 +32,24 @@ pub struct Rig {
     _ends: Vec<End>,
 }
 
+/// The Ethernet address of an end of link `n`: 1 is the host's, 2 the gateway's.
+fn mac(n: u8, last: u8) -> Mac {
+    [2, 0x68, 0x73, 1, n, last]
+}
+
 impl Rig {
+    /// The addresses of an end of a channel: 1 is the host's, 2 the gateway's.
+    pub fn neighbour(channel: Channel, last: u8) -> (IpAddr, Mac) {
+        let n = channel.index() as u8 + 2;
+        (Ipv4Addr::new(192, 0, n, last).into(), mac(n, last))
+    }
+
     /// Namespaces, links and a tunnel that is up.
     pub fn build(way: Way) -> anyhow::Result<Self> {
         let (host, gateway) = (NetNs::create()?, NetNs::create()?);
         for (n, name) in ["fat", "fast"].into_iter().enumerate() {
             let n = n as u8 + 2;
-            let end = |last, ns| VethEnd { name, mac: [2, 0x68, 0x73, 1, n, last], ns };
+            let end = |last, ns| VethEnd { name, mac: mac(n, last), ns };
             Netlink::open()?.veth(end(1, &host), end(2, &gateway))?;
             for (last, ns) in [(1, &host), (2, &gateway)] {
                 ns.run(|| {
