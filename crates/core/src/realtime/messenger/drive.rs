@@ -147,6 +147,7 @@ impl Messenger {
     /// Messages that go again, as many as one segment holds, and a new one if there is room.
     fn write_messages(&mut self, now: Instant, at: usize, out: &mut Vec<u8>) {
         let before = out.len();
+        let whole = self.is_whole(&self.wires[at]);
         while let Some(&(lane, seq)) = self.wires[at].again.front() {
             let needed = !self.lanes[lane].is_done(seq) && !self.lanes[lane].is_overtaken(seq);
             let size = self.size((lane, seq));
@@ -174,6 +175,7 @@ impl Messenger {
             message.sent = true;
         }
         self.write(now, at, handle, out);
+        self.pair(now, at, whole, handle);
     }
 
     /// Bytes of a message with its header.
@@ -268,8 +270,10 @@ impl Messenger {
         let now = self.gauge.sends.last.max(self.gauge.arrivals.last).unwrap_or(Instant::ZERO);
         let view = self.view(now);
         let patience = self.patience(&view);
+        let next = self.next_message(&view);
         let overdue = self.wires.iter().filter(|wire| !wire.stalled).filter_map(move |wire| {
-            Some(Deadline { at: self.waiting(wire)?.sent + patience?, why: "message overdue" })
+            let at = self.waiting(wire)?.sent + patience?;
+            Some(Deadline { at: next.map_or(at, |next| at.max(next)), why: "message overdue" })
         });
         // Where the connection cannot be written, or there is none, waking would change nothing.
         let can_write = self.wires.iter().any(|wire| self.primary == Some(wire.id) && !wire.announced);
@@ -338,7 +342,10 @@ impl Machine for Messenger {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if let Some(patience) = self.patience(&self.view(now)) {
+        let view = self.view(now);
+        if let Some(patience) = self.patience(&view)
+            && self.next_message(&view).is_none_or(|next| next <= now)
+        {
             for at in 0..self.wires.len() {
                 let wire = &self.wires[at];
                 if !wire.stalled && self.waiting(wire).is_some_and(|flight| flight.sent + patience <= now) {

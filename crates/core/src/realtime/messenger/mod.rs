@@ -185,6 +185,12 @@ pub struct Messenger {
     newest: Instant,
     /// Room to choose what is carried again.
     carried: Vec<(Instant, Handle, usize)>,
+    /// When an acknowledgement last told of something.
+    heard: Instant,
+    /// Over which connection without a hole, as far as was known, a new message went last.
+    last_whole: Option<u32>,
+    /// When that was chosen, nothing was heard of what should have been.
+    spell: bool,
     /// The peer has left for good.
     peer_left: bool,
     /// The receiver has said that it misses a message, and none has come since.
@@ -213,6 +219,9 @@ impl Messenger {
             tolerance: Tolerance::default(),
             newest: Instant::ZERO,
             carried: Vec::new(),
+            heard: Instant::ZERO,
+            last_whole: None,
+            spell: false,
             peer_left: false,
             noticed: false,
             ack_since: None,
@@ -476,6 +485,7 @@ impl Messenger {
             self.gauge.sample(now, rtt);
         }
         if heard {
+            self.heard = now;
             self.hops = 0;
             self.overtake(now);
             for lane in &mut self.lanes {

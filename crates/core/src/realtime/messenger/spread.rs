@@ -49,9 +49,10 @@ impl Messenger {
     /// such a connection: what is lost then holds nothing else up.
     ///
     /// In a spell that takes everything each goes where nothing is on its way; when there is no such connection left, where
-    /// something has been for longest. What was sent just before the spell has arrived, and only its acknowledgement has not: that
-    /// connection has no hole, and hands out what comes.
+    /// nothing was sent for longest. What was sent just before the spell has arrived, and only its acknowledgement has not: that
+    /// connection has no hole, and hands out what comes. It goes where the one before it went as well ([`Self::pair`]).
     pub(super) fn choose(&mut self, now: Instant) {
+        self.spell = false;
         if self.wires.len() < 2 {
             return;
         }
@@ -69,7 +70,7 @@ impl Messenger {
         let spell = waiting.min().is_some_and(|sent| sent + silence <= now);
         let key = |k: &usize| {
             let wire = &self.wires[*k];
-            let since = oldest(wire).filter(|_| spell);
+            let since = wire.flights.back().map(|flight| flight.sent).filter(|_| spell);
             let late = oldest(wire).filter(|sent| !spell && *sent + patience <= now);
             let load = if long && !spell { wire.flights.len() + wire.again.len() } else { 0 };
             // Of late ones the latest: its TCP is the least likely to be waiting for a timeout.
@@ -77,18 +78,56 @@ impl Messenger {
         };
         if let Some(best) = (0..self.wires.len()).min_by_key(key) {
             self.primary = Some(self.wires[best].id);
+            self.spell = spell;
         }
+    }
+
+    /// Whether nothing was sent on a connection since the last sign of life from the peer, half a round trip before it was heard: what
+    /// was sent by then has arrived, as far as anybody knows.
+    pub(super) fn is_whole(&self, wire: &Wire) -> bool {
+        let way = self.gauge.rtt.map_or(Duration::ZERO, |rtt| rtt.smoothed / 2);
+        wire.flights.back().is_none_or(|flight| flight.sent + way <= self.heard)
+    }
+
+    /// Message `handle` has been written on connection `at`, which was `whole` before, for the first time. In a spell it goes, with all that it takes along,
+    /// over the last connection as well that was without a hole when it was taken: if any has got through since, that one has, and
+    /// nobody knows yet. Not in an outage: by then that has been tried with all of them.
+    pub(super) fn pair(&mut self, now: Instant, at: usize, whole: bool, handle: Handle) {
+        let last = self.last_whole;
+        if !self.spell || whole {
+            self.last_whole = Some(self.wires[at].id);
+        }
+        if !self.spell || self.state(now) == State::Outage {
+            return;
+        }
+        if let Some(other) = self.wires.iter().position(|wire| Some(wire.id) == last).filter(|other| *other != at) {
+            let along = self.carried.iter().rev().map(|(_, message, _)| *message);
+            self.wires[other].again.extend(along.chain([handle]));
+            self.announce(other);
+        }
+    }
+
+    /// Until when what is overdue waits for the next message, which takes it along: where round trips are longer than an interval it
+    /// has been taken along before, and in a spell one that goes by itself is lost and leaves a hole. A quarter of an interval late
+    /// is not late.
+    pub(super) fn next_message(&self, view: &View) -> Option<Instant> {
+        let (last, interval) = self.gauge.sends.last.zip(view.interval)?;
+        let waits = self.spell || view.rtt.is_some_and(|rtt| rtt.smoothed > interval);
+        let carries = self.wires.len() > 1 && self.settings.technique.carries(view).is_some();
+        (carries && waits).then(|| last + interval + interval / 4)
     }
 
     /// Appends messages that are unacknowledged on other connections, before a new one of `size` bytes is: those that are
     /// overdue, and as many of the newest as the technique says. Only small ones, as far as the segment has room.
     pub(super) fn carry(&mut self, now: Instant, at: usize, size: usize, out: &mut Vec<u8>) {
+        self.carried.clear();
         let view = self.view(now);
         let Some(newest) = self.settings.technique.carries(&view) else { return };
         let Some(patience) = self.settings.technique.patience(&view) else { return };
+        // In a spell the first segment to get through is to bring all that was lost.
+        let patience = if self.spell { Duration::ZERO } else { patience };
         let mut room = ONE_SEGMENT.saturating_sub(out.len() + size);
         let mut candidates = std::mem::take(&mut self.carried);
-        candidates.clear();
         for (k, wire) in self.wires.iter().enumerate().filter(|(k, _)| *k != at) {
             let wanted = |flight: &&Flight| {
                 let (lane, seq) = flight.message;
@@ -121,7 +160,8 @@ impl Messenger {
             chosen += 1;
         }
         // The oldest is waited for most.
-        for (_, message, _) in candidates[..chosen].iter().rev() {
+        candidates.truncate(chosen);
+        for (_, message, _) in candidates.iter().rev() {
             self.stats.copies += 1;
             self.stats.carried += 1;
             self.write(now, at, *message, out);

@@ -271,6 +271,7 @@ fn where_a_spell_has_taken_a_message_on_every_connection_the_next_goes_where_onl
     }
     pair.run(ms(15));
     pair.events(21..30);
+    pair.run(ms(500));
     // 26 is the first that is made after it, and takes its way; with it and the next come those that were lost, and none waits for TCP.
     assert_eq!(pair.arrival(26), began + ms(165 + 30));
     for number in 21..=26 {
@@ -278,6 +279,46 @@ fn where_a_spell_has_taken_a_message_on_every_connection_the_next_goes_where_onl
     }
     pair.run(ms(1500));
     assert_eq!(pair.numbers(1).len(), 30, "each once");
+}
+
+/// Round trips of more than three intervals: the first answer comes when three more have been sent.
+#[test]
+fn what_is_sent_before_the_end_of_a_spell_is_known_goes_where_the_first_got_through_as_well() {
+    let mut pair = Pair::over("auto", ms(50));
+    pair.events(0..20);
+    let began = pair.now;
+    for id in 0..6 {
+        pair.spell.push((Connection(id), began + ms(150), began + ms(900)));
+    }
+    let writes = pair.writes[0];
+    pair.events(20..32);
+    let written = pair.writes[0] - writes;
+    pair.run(ms(100));
+    for number in 20..32u8 {
+        // 25 is the first that is made after it, and brings those before it.
+        let made = began + ms(30 * u64::from(number.max(25) - 20));
+        assert_eq!(pair.arrival(number), made + ms(50), "{number}");
+    }
+    // Twelve messages, eight of them twice, from when the spell was noticed until an answer comes; none went again by itself.
+    assert!(written <= 20, "{written}");
+    pair.run(ms(1500));
+    assert_eq!(pair.numbers(1).len(), 32, "each once");
+}
+
+/// The last message of a gesture has none after it that would take along what is overdue.
+#[test]
+fn in_a_spell_the_last_message_goes_again_by_itself() {
+    let mut pair = Pair::over("auto", ms(10));
+    pair.events(0..20);
+    let began = pair.now;
+    for id in 0..6 {
+        pair.spell.push((Connection(id), began + ms(100), began + ms(900)));
+    }
+    pair.events(20..24);
+    pair.run(ms(400));
+    for number in 20..24 {
+        assert!(pair.arrival(number) <= began + ms(250), "{number} came {:?} after", pair.arrival(number) - began);
+    }
 }
 
 #[test]
