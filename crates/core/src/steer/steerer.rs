@@ -20,6 +20,8 @@ use std::collections::VecDeque;
 
 /// Share of the fast channel's rate that it is given: what is measured as a rate is never quite there. Ours.
 const PACED: f64 = 0.97;
+/// Bytes of a probe or an echo beyond a tunnel's headers: the least frame is 20 bytes, eight of which are such a header.
+const PROBE: usize = 12;
 /// Packets that wait for the fast channel at most. Reached only while it is the only one.
 const MOST_WAITING: usize = 2_048;
 /// By how much of the difference the price follows the queue, a packet.
@@ -401,7 +403,7 @@ impl<P> Machine for Steerer<P> {
             if self.channels[i].uses() == Use::Never {
                 continue;
             }
-            let round_trip = self.channels[i].rtt.map(|rtt| rtt.smoothed);
+            let round_trip = Some(self.channels[i].expected_round_trip());
             let Some(probers) = &mut self.probers else { break };
             let (turn, probe) = probers[i].handle_timeout(now, round_trip, self.channels[i].counter);
             if let Some(turn) = turn {
@@ -409,6 +411,9 @@ impl<P> Machine for Steerer<P> {
             }
             if let Some(number) = probe {
                 self.tally.probes += 1;
+                // As many echoes go this way as probes, since both ends probe alike.
+                let bytes = 2 * (PROBE + self.settings.channels[i].overhead);
+                self.channels[i].occupy(now, bytes, PACED);
                 self.outputs.push_back(Output::Probe { channel, number });
             }
         }
@@ -425,7 +430,7 @@ impl<P> Machine for Steerer<P> {
         });
         let probed = self.probers.iter().flatten().zip(&self.channels);
         let probe = probed.filter(|(_, model)| model.uses() != Use::Never).map(|(prober, model)| Deadline {
-            at: prober.deadline(model.rtt.map(|rtt| rtt.smoothed)),
+            at: prober.deadline(Some(model.expected_round_trip())),
             why: "probe of a channel",
         });
         pacing.into_iter().chain(probe).min_by_key(|deadline| deadline.at)
