@@ -146,10 +146,20 @@ impl Model {
 
     /// It is given `bytes`: how many it was given before.
     pub fn take(&mut self, now: Instant, bytes: usize, share: f64) -> u64 {
-        let takes = Duration::from_nanos((bytes as f64 * self.nanos_a_byte / share) as u64);
-        self.busy_until = self.busy_until.max(now) + takes;
+        self.occupy(now, bytes, share);
         self.counter += 1;
         self.counter
+    }
+
+    /// Something else of `bytes` is sent over it.
+    pub fn occupy(&mut self, now: Instant, bytes: usize, share: f64) {
+        let takes = Duration::from_nanos((bytes as f64 * self.nanos_a_byte / share) as u64);
+        self.busy_until = self.busy_until.max(now) + takes;
+    }
+
+    /// The smoothed round trip, or what it is without a queue by what was told; one that takes longer is not dead for it.
+    pub fn expected_round_trip(&self) -> Duration {
+        self.rtt.map_or(self.settings.delay.saturating_mul(2), |rtt| rtt.smoothed)
     }
 
     /// When it may be given more.

@@ -1,7 +1,9 @@
 //! What is kept of a flow: a little, and of a bounded number of them.
 
+use super::channel::Channel;
 use super::packet::Facts;
 use crate::time::Instant;
+use crate::wire::ip::tcp;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -26,9 +28,49 @@ pub struct Flow {
     pub burst: u64,
     /// The last packet's number on each channel.
     pub(super) last: [Option<u64>; 2],
+    /// What came last from the other end came over the fast channel, from this number on.
+    pub(super) hurried: Option<u32>,
+    /// What was acknowledged of it over the fat one, and when that has arrived.
+    pub(super) told: Option<(u32, Instant)>,
 }
 
 impl Flow {
+    /// Data of the other end has come over `channel`.
+    pub(super) fn heard(&mut self, facts: &Facts, channel: Channel) {
+        if facts.payload == 0 || facts.ack.is_none() {
+            return;
+        }
+        match (channel, self.hurried) {
+            (Channel::Fast, None) => self.hurried = Some(facts.seq),
+            // What is only sent again is older than what was hurried.
+            (Channel::Fat, Some(from)) if tcp::before(from, facts.seq.wrapping_add(facts.payload as u32)) => {
+                self.hurried = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// What a packet that arrives at `at` may acknowledge at most, if that is less than what it does: what came over the fast
+    /// channel is acknowledged over the fat one.
+    pub(super) fn may_acknowledge(&self, facts: &Facts, at: Instant) -> Option<u32> {
+        let (from, ack) = (self.hurried?, facts.ack?);
+        let known = self.told.filter(|(_, there)| *there <= at).map(|(told, _)| told);
+        let most = known.filter(|told| tcp::before(from, *told)).unwrap_or(from);
+        tcp::before(most, ack).then_some(most)
+    }
+
+    /// `ack` is on its way over the fat channel, and arrives at `at`.
+    pub(super) fn tells(&mut self, ack: u32, at: Instant) {
+        if self.told.is_none_or(|(told, _)| tcp::before(told, ack)) {
+            self.told = Some((ack, at));
+        }
+    }
+
+    /// Whether `ack` is on its way over the fat channel already.
+    pub(super) fn has_told(&self, ack: u32) -> bool {
+        self.told.is_some_and(|(told, _)| !tcp::before(told, ack))
+    }
+
     /// Data goes by, in the direction that is steered (`ours`) or in the other one.
     pub(super) fn speaks(&mut self, facts: &Facts, ours: bool) {
         if facts.payload == 0 {

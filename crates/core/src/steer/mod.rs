@@ -8,6 +8,7 @@
 //!
 //! *Channel*, *fat* and *fast* as in the architecture: fat has the bandwidth (eMBB), fast the low latency (URLLC).
 
+pub mod apart;
 pub mod cap;
 pub mod channel;
 pub mod compress;
@@ -29,5 +30,5 @@ pub use flow::{Flow, FlowKey};
 pub use packet::{Facts, Kind};
 pub use probe::ProbeSettings;
 pub use resequencer::{Arrived, Held, Resequencer};
-pub use steerer::{Input, Order, Output, Settings, Steerer};
+pub use steerer::{Apart, Input, Order, Output, Settings, Steerer};
 pub use tally::{Reason, Tally};

@@ -48,8 +48,15 @@ pub struct Facts {
     pub len: usize,
     /// Bytes behind its headers.
     pub payload: usize,
+    /// The number of its first byte, if it is TCP.
+    pub seq: u32,
     /// What it acknowledges, if it is TCP and does.
     pub ack: Option<u32>,
+    /// It is TCP without any options but timestamps: what it acknowledges may be changed on its way, as nothing signs it
+    /// (RFC 5925) or leans on it.
+    pub plain: bool,
+    /// It says what has come beyond a hole (RFC 2018): something is lost, or was overtaken.
+    pub sacks: bool,
     /// It is IPv6.
     pub v6: bool,
     /// Its flow begins with a TLS handshake, by its port.
@@ -61,7 +68,19 @@ pub struct Facts {
 impl Facts {
     /// Facts of a packet of which only this is known; an empty one.
     pub fn of(flow: FlowKey, kind: Kind) -> Self {
-        Self { flow, kind, len: 0, payload: 0, ack: None, v6: false, tls: false, hint: None }
+        Self {
+            flow,
+            kind,
+            len: 0,
+            payload: 0,
+            seq: 0,
+            ack: None,
+            plain: false,
+            sacks: false,
+            v6: false,
+            tls: false,
+            hint: None,
+        }
     }
 
     /// Reads a packet; `None` if it is no IP packet of exactly this length. `keys` are those of the hash that makes flows of
@@ -109,10 +128,14 @@ impl Facts {
         if protocol == UDP {
             facts.payload = rest.len().saturating_sub(8);
         } else if let Some(header) = rest.get(..20) {
-            facts.payload = rest.len().checked_sub(usize::from(header[12] >> 4) * 4)?;
+            let behind = usize::from(header[12] >> 4) * 4;
+            facts.payload = rest.len().checked_sub(behind)?;
             let flags = Flags(header[13]);
             let number = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
             facts.ack = flags.has(Flags::ACK).then_some(number);
+            facts.seq = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+            facts.plain = matches!(rest.get(20..behind), Some([] | [1, 1, 8, 10, _, _, _, _, _, _, _, _]));
+            facts.sacks = !facts.plain && rest.get(20..behind).is_some_and(has_blocks);
             facts.kind = match () {
                 () if flags.has(Flags::SYN) => Kind::Open,
                 () if facts.payload > 0 => Kind::Data,
@@ -124,6 +147,22 @@ impl Facts {
             facts.kind = Kind::Dns;
         }
         Some(facts)
+    }
+}
+
+/// Whether SACK blocks are among these options.
+fn has_blocks(mut options: &[u8]) -> bool {
+    const BLOCKS: u8 = 5;
+    loop {
+        match options {
+            [1, rest @ ..] => options = rest,
+            [BLOCKS, len, ..] => return usize::from(*len) <= options.len() && *len >= 10,
+            [kind, len, ..] if *kind != 0 && *len >= 2 => {
+                let Some(rest) = options.get(usize::from(*len)..) else { return false };
+                options = rest;
+            }
+            _ => return false,
+        }
     }
 }
 
@@ -226,6 +265,29 @@ pub(super) mod tests {
         let of = |packet: &[u8]| Facts::parse(packet, KEYS).unwrap().kind;
         assert_eq!(of(&udp((5353, 53), b"question")), Kind::Dns);
         assert_eq!(of(&udp((5000, 443), b"quic")), Kind::Datagram);
+    }
+
+    #[test]
+    fn options_say_whether_something_is_missing_and_whether_a_packet_may_be_changed() {
+        // The header of 32 bytes with these options in the place of timestamps.
+        let of = |options: [u8; 12]| {
+            let mut packet = tcp(false, false, ACK, (1, 2), (0, 0), b"");
+            packet[40..].copy_from_slice(&options);
+            let facts = Facts::parse(&packet, KEYS).unwrap();
+            (facts.sacks, facts.plain, facts.seq)
+        };
+        assert_eq!(of([1, 1, 8, 10, 5, 10, 5, 10, 5, 10, 5, 10]), (false, true, 1));
+        assert_eq!(of([1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 9]), (true, false, 1));
+        // The end of the options, a length of nothing, a length beyond them, no block at all, a signature's kind.
+        for bad in [
+            [0, 5, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            [7, 0, 5, 10, 0, 0, 0, 0, 0, 0, 0, 0],
+            [1, 1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0],
+            [5, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+            [29, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        ] {
+            assert_eq!(of(bad), (false, false, 1), "{bad:?}");
+        }
     }
 
     #[test]

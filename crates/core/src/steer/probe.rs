@@ -98,7 +98,6 @@ impl Prober {
         let lost = self.due(round_trip).is_some_and(|due| due <= now);
         if lost {
             self.alive = false;
-            self.under_way.clear();
             self.next = self.next.min(now + self.settings.busy);
         }
         if now < self.next {
@@ -165,6 +164,19 @@ mod tests {
     fn a_channel_that_was_never_there_is_left_as_soon_and_one_that_is_there_never() {
         assert_eq!(turns(0..9_000, 2_000).first().map(|(at, turn)| (*at <= 170, *turn)), Some((true, Turn::Lost)));
         assert_eq!(turns(0..0, 5_000), []);
+    }
+
+    #[test]
+    fn an_echo_that_comes_late_brings_its_channel_back() {
+        let mut prober = Prober::new(ProbeSettings::default());
+        prober.used(ms(0));
+        let (_, number) = prober.handle_timeout(ms(0), None, 0);
+        prober.handle_timeout(ms(50), None, 0);
+        assert_eq!(prober.handle_timeout(ms(120), None, 0).0, Some(Turn::Lost));
+        let heard = prober.echo(ms(150), number.unwrap()).unwrap();
+        assert_eq!((heard.round_trip, heard.turn), (Duration::from_millis(150), Some(Turn::Back)));
+        // From now on it is known how long to wait for the others.
+        assert_eq!(prober.handle_timeout(ms(199), Some(heard.round_trip), 0).0, None);
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(super) struct Waiting<P> {
     pub since: Instant,
     /// Bytes that it is on the channel.
     pub bytes: usize,
+    /// What it is to acknowledge on this channel, if that is less than it does.
+    pub back_to: Option<u32>,
     pub why: &'static str,
     pub gained: Duration,
 }
@@ -60,7 +62,11 @@ impl<P> Queue<P> {
         {
             let older = queue.iter_mut().find(|w| {
                 let newer = |old: u32| ack.wrapping_sub(old) as i32 > 0;
-                w.facts.flow == waiting.facts.flow && w.facts.kind == Kind::Ack && w.facts.ack.is_some_and(newer)
+                w.facts.flow == waiting.facts.flow
+                    && w.facts.kind == Kind::Ack
+                    // What it says of a hole may be said once only.
+                    && !w.facts.sacks
+                    && w.facts.ack.is_some_and(newer)
             });
             if let Some(older) = older {
                 waiting.since = older.since;
@@ -108,7 +114,15 @@ mod tests {
 
     fn ack(flow: u64, number: u32) -> Waiting<u32> {
         let facts = Facts { ack: Some(number), ..Facts::of(FlowKey(flow), Kind::Ack) };
-        Waiting { facts, packet: number, since: Instant::ZERO, bytes: 52, why: "", gained: Duration::ZERO }
+        Waiting {
+            facts,
+            packet: number,
+            since: Instant::ZERO,
+            bytes: 52,
+            back_to: None,
+            why: "",
+            gained: Duration::ZERO,
+        }
     }
 
     fn data(flow: u64, packet: u32) -> Waiting<u32> {
@@ -129,6 +143,21 @@ mod tests {
         assert_eq!(queue.push(2, ack(3, 4)).map(|w| w.packet), Some(u32::MAX));
         let order: Vec<u32> = std::iter::from_fn(|| queue.pop(Instant::ZERO)).map(|w| w.packet).collect();
         assert_eq!((order, queue.bytes), (vec![300, 5, 300, 200, 4], 0));
+    }
+
+    #[test]
+    fn what_an_acknowledgement_says_of_a_hole_is_not_replaced() {
+        let mut queue = Queue::new();
+        let of_a_hole = |number| {
+            let plain = ack(1, number);
+            Waiting { facts: Facts { sacks: true, ..plain.facts }, ..plain }
+        };
+        for number in [100, 200, 300] {
+            assert!(queue.push(2, of_a_hole(number)).is_none());
+        }
+        assert!(queue.push(2, ack(1, 400)).is_none());
+        assert_eq!(queue.push(2, of_a_hole(500)).map(|w| w.packet), Some(400));
+        assert_eq!(queue.len(), 4);
     }
 
     #[test]

@@ -20,6 +20,8 @@ use std::collections::VecDeque;
 
 /// Share of the fast channel's rate that it is given: what is measured as a rate is never quite there. Ours.
 const PACED: f64 = 0.97;
+/// Bytes of a probe or an echo beyond a tunnel's headers: the least frame is 20 bytes, eight of which are such a header.
+const PROBE: usize = 12;
 /// Packets that wait for the fast channel at most. Reached only while it is the only one.
 const MOST_WAITING: usize = 2_048;
 /// By how much of the difference the price follows the queue, a packet.
@@ -53,13 +55,24 @@ pub struct Order {
     pub after: Option<u64>,
 }
 
+/// What a packet acknowledges is not to arrive as soon as it does: what came over the fast channel is acknowledged over the fat
+/// one, or its sender takes the round trip of the fast channel for that of the path (docs/decisions/0033).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Apart {
+    /// The packet is to acknowledge this, which is less than it does.
+    pub back_to: u32,
+    /// Something that acknowledges what it did, and nothing else, is to be given to the fat channel at this place; nothing,
+    /// if that is on its way already.
+    pub order: Option<Order>,
+}
+
 /// What the world tells a steerer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<P> {
     /// A packet is to be sent.
     Packet(Facts, P),
-    /// A packet of the other direction went by.
-    Seen(Facts),
+    /// A packet of the other direction has come, over this channel.
+    Seen(Facts, Channel),
     /// A probe has come back.
     Echo {
         /// Over which channel.
@@ -80,6 +93,8 @@ pub enum Output<P> {
         channel: Channel,
         /// Its place.
         order: Order,
+        /// What it acknowledges goes apart.
+        apart: Option<Apart>,
         /// What is known of it.
         facts: Facts,
         /// The packet.
@@ -205,6 +220,14 @@ impl<P> Steerer<P> {
             full: self.settings.full,
         };
         let Choice { mut channel, mut why } = self.policy.choose(&view);
+        let mut back_to = None;
+        if channel == Channel::Fast && self.settings.policy.tells_as_heard {
+            back_to = flow.may_acknowledge(&facts, now + outlooks[Channel::Fast.index()].takes());
+            // Who says nothing else goes that way himself, and so does what cannot be changed.
+            if back_to.is_some() && (facts.payload == 0 || !facts.plain) {
+                Choice { channel, why } = Choice::fat("acknowledges what was hurried");
+            }
+        }
         let [wanted, other] = [channel, channel.other()].map(|channel| self.standing(channel, &facts));
         if other < wanted {
             channel = channel.other();
@@ -215,14 +238,21 @@ impl<P> Steerer<P> {
             return;
         }
         let gained = view.arrival(channel.other()).since(view.arrival(channel));
-        flow.arrives = view.arrival(channel);
+        if is_ordered(facts.kind) {
+            flow.arrives = view.arrival(channel);
+        }
+        match (channel, facts.ack) {
+            (Channel::Fat, Some(ack)) => flow.tells(ack, now + outlooks[Channel::Fat.index()].takes()),
+            // There is nowhere else to go.
+            _ => back_to = back_to.filter(|_| self.standing(Channel::Fat, &facts) == Standing::Open),
+        }
         *self.flows.get(facts.flow) = Flow { previous: Some(facts.len), ..flow };
         for prober in self.probers.iter_mut().flatten() {
             prober.used(now);
         }
         self.waiting += (self.queue.len() as f64 - self.waiting) * PRICE_FOLLOWS;
         if channel == Channel::Fat || !self.settings.policy.queues {
-            self.give(now, channel, Waiting { facts, packet, since: now, bytes: 0, why, gained }, 1.0);
+            self.give(now, channel, Waiting { facts, packet, since: now, bytes: 0, back_to, why, gained }, 1.0);
             return;
         }
         if self.queue.len() >= MOST_WAITING {
@@ -230,7 +260,7 @@ impl<P> Steerer<P> {
             self.outputs.push_back(Output::Drop(packet));
             return;
         }
-        let waiting = Waiting { facts, packet, since: now, bytes: fast_bytes, why, gained };
+        let waiting = Waiting { facts, packet, since: now, bytes: fast_bytes, back_to, why, gained };
         if let Some(older) = self.queue.push(level, waiting) {
             self.tally.replaced += 1;
             self.outputs.push_back(Output::Drop(older.packet));
@@ -241,18 +271,30 @@ impl<P> Steerer<P> {
 
     /// Gives a packet to a channel.
     fn give(&mut self, now: Instant, channel: Channel, waiting: Waiting<P>, share: f64) {
-        let Waiting { facts, packet, why, gained, .. } = waiting;
+        let Waiting { facts, packet, back_to, why, gained, .. } = waiting;
+        let apart = back_to.filter(|_| channel == Channel::Fast).map(|back_to| self.set_apart(now, &facts, back_to));
         let bytes = self.bytes_on(channel, &facts);
         let number = self.channels[channel.index()].take(now, bytes, share);
         let flow = self.flows.get(facts.flow);
-        // What only acknowledges or opens stands in nobody's order.
-        let ordered = !matches!(facts.kind, Kind::Ack | Kind::Open);
+        let ordered = is_ordered(facts.kind);
         let after = flow.last[channel.other().index()].filter(|_| ordered);
         if ordered {
             flow.last[channel.index()] = Some(number);
         }
         self.tally.count(why, channel, facts.len, gained);
-        self.outputs.push_back(Output::Send { channel, order: Order { number, after }, facts, packet, why });
+        self.outputs.push_back(Output::Send { channel, order: Order { number, after }, apart, facts, packet, why });
+    }
+
+    /// What a packet acknowledges takes the fat channel, unless it is on its way there.
+    fn set_apart(&mut self, now: Instant, facts: &Facts, back_to: u32) -> Apart {
+        let bytes = facts.len.saturating_sub(facts.payload) + self.settings.channels[Channel::Fat.index()].overhead;
+        let there = now + self.fat_outlook(now, bytes).takes();
+        let flow = self.flows.get(facts.flow);
+        let Some(ack) = facts.ack.filter(|ack| !flow.has_told(*ack)) else { return Apart { back_to, order: None } };
+        flow.tells(ack, there);
+        self.tally.apart += 1;
+        let number = self.channels[Channel::Fat.index()].take(now, bytes, 1.0);
+        Apart { back_to, order: Some(Order { number, after: None }) }
     }
 
     /// Gives the fast channel what it may have by now.
@@ -304,6 +346,11 @@ impl<P> Steerer<P> {
     }
 }
 
+/// What only acknowledges or opens stands in nobody's order.
+fn is_ordered(kind: Kind) -> bool {
+    !matches!(kind, Kind::Ack | Kind::Open)
+}
+
 /// How a channel stands for a packet, the better first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
@@ -329,7 +376,11 @@ impl<P> Machine for Steerer<P> {
     fn handle_input(&mut self, now: Instant, input: Input<P>) {
         match input {
             Input::Packet(facts, packet) => self.steer(now, facts, packet),
-            Input::Seen(facts) => self.flows.get(facts.flow).speaks(&facts, false),
+            Input::Seen(facts, channel) => {
+                let flow = self.flows.get(facts.flow);
+                flow.speaks(&facts, false);
+                flow.heard(&facts, channel);
+            }
             Input::Echo { channel, number, come } => {
                 let Some(probers) = &mut self.probers else { return };
                 let Some(heard) = probers[channel.index()].echo(now, number) else { return };
@@ -352,7 +403,7 @@ impl<P> Machine for Steerer<P> {
             if self.channels[i].uses() == Use::Never {
                 continue;
             }
-            let round_trip = self.channels[i].rtt.map(|rtt| rtt.smoothed);
+            let round_trip = Some(self.channels[i].expected_round_trip());
             let Some(probers) = &mut self.probers else { break };
             let (turn, probe) = probers[i].handle_timeout(now, round_trip, self.channels[i].counter);
             if let Some(turn) = turn {
@@ -360,6 +411,9 @@ impl<P> Machine for Steerer<P> {
             }
             if let Some(number) = probe {
                 self.tally.probes += 1;
+                // As many echoes go this way as probes, since both ends probe alike.
+                let bytes = 2 * (PROBE + self.settings.channels[i].overhead);
+                self.channels[i].occupy(now, bytes, PACED);
                 self.outputs.push_back(Output::Probe { channel, number });
             }
         }
@@ -376,7 +430,7 @@ impl<P> Machine for Steerer<P> {
         });
         let probed = self.probers.iter().flatten().zip(&self.channels);
         let probe = probed.filter(|(_, model)| model.uses() != Use::Never).map(|(prober, model)| Deadline {
-            at: prober.deadline(model.rtt.map(|rtt| rtt.smoothed)),
+            at: prober.deadline(Some(model.expected_round_trip())),
             why: "probe of a channel",
         });
         pacing.into_iter().chain(probe).min_by_key(|deadline| deadline.at)

@@ -27,6 +27,8 @@ pub struct Tally {
     pub replaced: u64,
     /// Packets that left the queue of the fast channel for the fat one, because they would arrive sooner over it.
     pub moved: u64,
+    /// Acknowledgements that were sent over the fat channel apart from the data that they came with.
+    pub apart: u64,
     /// Packets refused because a queue was full.
     pub dropped: u64,
     /// Packets refused because neither channel may be used.

@@ -31,7 +31,7 @@ fn every_policy_has_an_answer_to_every_object_or_to_none() {
 #[derive(Clone, Debug)]
 enum Step {
     Packet(Facts),
-    Seen(Facts),
+    Seen(Facts, Channel),
     Echo(Channel, u16, Option<u16>),
     Pass(Duration),
     Set(Instant),
@@ -48,19 +48,21 @@ fn facts() -> impl Strategy<Value = Facts> {
     ];
     let length = prop_oneof![Just(0usize), 20usize..1600, Just(65_535)];
     let channel = || prop_oneof![Just(Channel::Fat), Just(Channel::Fast)];
-    (kind, length, any::<u16>(), 0u64..4, any::<Option<u32>>(), any::<[bool; 2]>(), proptest::option::of(channel()))
-        .prop_map(|(kind, len, payload, flow, ack, [v6, tls], hint)| {
+    let hint = proptest::option::of(channel());
+    (kind, length, any::<u16>(), 0u64..4, any::<u32>(), any::<Option<u32>>(), any::<[bool; 4]>(), hint).prop_map(
+        |(kind, len, payload, flow, seq, ack, [v6, tls, plain, sacks], hint)| {
             let payload = if kind.is_control() { 0 } else { len.min(payload.into()) };
-            Facts { len, payload, ack, v6, tls, hint, ..Facts::of(FlowKey(flow), kind) }
-        })
+            Facts { len, payload, seq, ack, plain, sacks, v6, tls, hint, ..Facts::of(FlowKey(flow), kind) }
+        },
+    )
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let channel = prop_oneof![Just(Channel::Fat), Just(Channel::Fast)];
+    let channel = || prop_oneof![Just(Channel::Fat), Just(Channel::Fast)];
     prop_oneof![
         12 => facts().prop_map(Step::Packet),
-        4 => facts().prop_map(Step::Seen),
-        2 => (channel, any::<u16>(), any::<Option<u16>>())
+        4 => (facts(), channel()).prop_map(|(facts, channel)| Step::Seen(facts, channel)),
+        2 => (channel(), any::<u16>(), any::<Option<u16>>())
             .prop_map(|(channel, number, come)| Step::Echo(channel, number % 8, come)),
         6 => (0u64..100_000_000).prop_map(|nanos| Step::Pass(Duration::from_nanos(nanos))),
         1 => any::<u64>().prop_map(|nanos| Step::Set(Instant::from_nanos(nanos))),
@@ -97,8 +99,10 @@ fn play(
     let mut drain = |steerer: &mut Steerer<u32>, now| {
         while let Some(output) = steerer.poll_output() {
             match output {
-                Output::Send { channel, packet, why, .. } => {
+                Output::Send { channel, packet, why, apart, facts, .. } => {
                     assert!(!why.is_empty());
+                    let data = facts.payload > 0 && facts.plain && channel == Channel::Fast;
+                    assert!(apart.is_none() || data && entry.tells_as_heard, "{entry:?}: {facts:?} {apart:?}");
                     out.push((now, packet, Some(channel)));
                 }
                 Output::Drop(packet) => out.push((now, packet, None)),
@@ -112,7 +116,7 @@ fn play(
                 steerer.handle_input(now, Input::Packet(facts, number));
                 number += 1;
             }
-            Step::Seen(facts) => steerer.handle_input(now, Input::Seen(facts)),
+            Step::Seen(facts, channel) => steerer.handle_input(now, Input::Seen(facts, channel)),
             Step::Echo(channel, number, come) => steerer.handle_input(now, Input::Echo { channel, number, come }),
             Step::Pass(time) => now += time,
             Step::Set(to) => now = to,

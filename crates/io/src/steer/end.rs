@@ -9,11 +9,12 @@ use super::config::{Config, Prefix};
 use boringtun::noise::{Tunn, TunnResult};
 use headstart_core::machine::Machine;
 use headstart_core::realtime::bundle::{self, Bundler};
+use headstart_core::steer::apart;
 use headstart_core::steer::compress::{CompressError, Compressor, Decompressor, Said};
 use headstart_core::steer::frame::{Content, EPOCHS, HEADER, Header};
 use headstart_core::steer::{
-    Arrived, Cap, Channel, ChannelSettings, Facts, FlowKey, Held, Input, Output, ProbeSettings, Resequencer, Settings,
-    Steerer, Tally, Use,
+    Apart, Arrived, Cap, Channel, ChannelSettings, Facts, FlowKey, Held, Input, Output, ProbeSettings, Resequencer,
+    Settings, Steerer, Tally, Use,
 };
 use headstart_core::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
@@ -394,7 +395,7 @@ impl End {
                         Ok(())
                     }
                 };
-                if made.is_ok_and(|()| self.admits(now, &packet)) {
+                if made.is_ok_and(|()| self.admits(now, channel, &packet)) {
                     let Header { number, after, .. } = header;
                     self.resequencer.handle_input(now, Arrived { channel, number, after, packet });
                     return;
@@ -417,7 +418,7 @@ impl End {
     }
 
     /// Whether the peer may say this; it is counted if not.
-    fn admits(&mut self, now: Instant, packet: &[u8]) -> bool {
+    fn admits(&mut self, now: Instant, channel: Channel, packet: &[u8]) -> bool {
         let facts = Facts::parse(packet, self.keys).filter(|facts| facts.len <= self.mtu);
         let (Some(facts), Some((from, _))) = (facts, addresses(packet)) else {
             self.refused.packets += 1;
@@ -433,7 +434,7 @@ impl End {
         if let Some(bundler) = &mut self.bundler {
             bundler.incoming(now, packet);
         }
-        self.steerer.handle_input(now, Input::Seen(facts));
+        self.steerer.handle_input(now, Input::Seen(facts, channel));
         true
     }
 
@@ -466,8 +467,18 @@ impl End {
     fn carry_out(&mut self) {
         while let Some(output) = self.steerer.poll_output() {
             match output {
-                Output::Send { channel, order, facts, packet, .. } => {
+                Output::Send { channel, order, apart, facts, mut packet, .. } => {
                     let mut body = std::mem::take(&mut self.body);
+                    if let Some(Apart { back_to, order }) = apart {
+                        if let Some(order) = order
+                            && apart::alone(&packet, &mut body)
+                        {
+                            let (content, number) = (Content::Whole, order.number as u16);
+                            let channel = Channel::Fat;
+                            self.say(Header { content, channel, epoch: self.epoch, number, after: None }, &body);
+                        }
+                        apart::set_back(&mut packet, back_to);
+                    }
                     let content = self.squeeze(channel, facts.flow, &packet, &mut body);
                     let after = order.after.map(|after| after as u16);
                     self.say(Header { content, channel, epoch: self.epoch, number: order.number as u16, after }, &body);

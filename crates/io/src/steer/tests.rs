@@ -295,3 +295,35 @@ fn a_gateway_that_begins_anew_is_heard_again() {
     assert_eq!(pair.delivered[0].last(), Some(&udp(false, (9, 5_002), 400)));
     assert_eq!(pair.delivered[1].last(), Some(&udp(true, (5_002, 9), 400)));
 }
+
+/// TCP from the host or to it: numbers, and a payload.
+fn segment(from_host: bool, (seq, ack): (u32, u32), payload: usize) -> Vec<u8> {
+    let mut p = udp(from_host, (0, 0), 24 + payload);
+    p[9] = 6;
+    let (from, to): (u16, u16) = if from_host { (4_000, 443) } else { (443, 4_000) };
+    p[20..22].copy_from_slice(&from.to_be_bytes());
+    p[22..24].copy_from_slice(&to.to_be_bytes());
+    p[24..28].copy_from_slice(&seq.to_be_bytes());
+    p[28..32].copy_from_slice(&ack.to_be_bytes());
+    p[32..40].copy_from_slice(&[0x80, 0x18, 1, 0, 0, 0, 0, 0]);
+    p[40..52].copy_from_slice(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+    p
+}
+
+#[test]
+fn what_came_over_the_fast_channel_is_acknowledged_over_the_fat_one_behind_the_request() {
+    let mut pair = Pair::new().open();
+    pair.send(1, &segment(false, (1_000, 50), 300));
+    assert_eq!(pair.delivered[0].len(), 1);
+    pair.seen.clear();
+    pair.send(0, &segment(true, (50, 1_300), 200));
+    let ways: Vec<Channel> = pair.seen.iter().filter(|(end, ..)| *end == 0).map(|(_, channel, _)| *channel).collect();
+    assert_eq!(ways, [Channel::Fat, Channel::Fast]);
+    let mut said: Vec<_> = pair.delivered[1]
+        .iter()
+        .map(|packet| Facts::parse(packet, (1, 2)).map(|facts| (facts.payload, facts.seq, facts.ack)).unwrap())
+        .collect();
+    said.sort_unstable();
+    assert_eq!(said, [(0, 250, Some(1_300)), (200, 50, Some(1_000))]);
+    assert_eq!(pair.ends[0].tally().apart, 1);
+}

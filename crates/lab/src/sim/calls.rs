@@ -1,8 +1,8 @@
 //! A call and a game beside a download, over two channels: what does not wait, beside what takes all that there is.
 //!
 //! The call is G.711 as RTP sends it (RFC 3551), 50 packets a second either way; the game sends 60 small datagrams a second
-//! either way. The download is one connection of [`super::tcp`] that always has something to send. All of it ends where the
-//! channels end: what lies behind is the same for every policy. Who steers is [`Channels`], as for pages. What is not
+//! either way. The download is one connection of [`super::tcp`]: halves of a handshake of TLS, a request, and a response
+//! without end. All of it ends where the channels end: what lies behind is the same for every policy. Who steers is [`Channels`], as for pages. What is not
 //! modelled: the jitter buffer of a call, and its codec.
 
 use super::channels::{Channels, Steering};
@@ -83,7 +83,13 @@ impl Stream {
     }
 }
 
+/// What is said before the response: by whom (the host is 0), and so many bytes. A client's half of a handshake with a hybrid key
+/// share, a server's with two certificates, a request. Ours.
+const SAID: [(usize, usize); 3] = [(0, 1_800), (1, 4_000), (0, 500)];
+
 struct Playing {
+    /// How much of [`SAID`] was written.
+    said: usize,
     channels: Channels,
     streams: [Stream; 2],
     /// The host's end of the download, and the other.
@@ -110,6 +116,7 @@ impl Playing {
                     download[end].receive(now, &segment);
                 }
                 self.pump(now, end);
+                self.speak(now);
             }
             _ => {}
         }
@@ -120,6 +127,23 @@ impl Playing {
         while let Some(segment) = self.download.as_mut().and_then(|download| download[end].poll(now)) {
             self.send(now, Carried::Message { connection: DOWNLOAD, up: end == 0, segment });
         }
+    }
+
+    /// Whoever has heard all that was said to it speaks.
+    fn speak(&mut self, now: Instant) {
+        let Some(download) = &mut self.download else { return };
+        let heard =
+            |by: usize| -> u64 { SAID[..self.said].iter().filter(|(who, _)| *who != by).map(|(_, n)| *n as u64).sum() };
+        let by = SAID.get(self.said).map_or(1, |(who, _)| *who);
+        if self.said > SAID.len() || download[by].arrived() < heard(by) {
+            return;
+        }
+        match SAID.get(self.said) {
+            Some((_, bytes)) => download[by].write(&vec![0; *bytes]),
+            None => download[by].write_for_ever(),
+        }
+        self.said += 1;
+        self.pump(now, by);
     }
 
     fn deadline(&self, until: Instant) -> Option<Instant> {
@@ -141,18 +165,15 @@ pub fn play(steering: &Steering, calls: Calls, seed: u64) -> Result<Talked, Pars
     let stream = |id, next, every, bytes| Stream { id, next, every, bytes, records: Default::default() };
     let streams = [stream(CALL, phase(FRAME), FRAME, [VOICE; 2]), stream(GAME, phase(TICK), TICK, STATE)];
     let channels = Channels::new(seed, &[], steering)?;
-    // A connection is there already, over whichever channel is shorter; its window is that of a new one.
-    let download = calls.download.then(|| {
-        let mut ends = [0, 1].map(|_| Tcp::new(DELAYED_ACK, FIRST_RTT).with_segments(steering.segment() as usize));
-        ends[1].write_for_ever();
-        ends
-    });
-    let mut playing = Playing { channels, streams, download };
+    // The connection is open already.
+    let end = || Tcp::new(DELAYED_ACK, FIRST_RTT).with_segments(steering.segment() as usize);
+    let download = calls.download.then(|| [end(), end()]);
+    let mut playing = Playing { said: 0, channels, streams, download };
     let from = Instant::ZERO + calls.before;
     let until = from + calls.measured;
     // What the download has brought when it is measured first, and when it ends.
     let (mut now, mut at_first, mut at_last) = (Instant::ZERO, None, None);
-    playing.pump(now, 1);
+    playing.speak(now);
     while let Some(next) = playing.deadline(until).filter(|next| *next <= until + PATIENCE) {
         now = now.max(next);
         if now >= from && at_first.is_none() {

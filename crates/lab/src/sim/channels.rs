@@ -12,7 +12,7 @@ use headstart_core::machine::Machine;
 use headstart_core::path::Family;
 use headstart_core::steer::policy::Entry;
 use headstart_core::steer::{
-    Arrived, Channel, ChannelSettings, Facts, FlowKey, Input, Kind, Order, Output, ProbeSettings, Resequencer,
+    Apart, Arrived, Channel, ChannelSettings, Facts, FlowKey, Input, Kind, Order, Output, ProbeSettings, Resequencer,
     Settings, Steerer, Tally, Use,
 };
 use headstart_core::time::{Duration, Instant};
@@ -66,7 +66,7 @@ struct Framed {
 
 #[derive(Debug)]
 enum What {
-    Packet(Order, Packet),
+    Packet(Order, Facts, Packet),
     Probe(u16),
     /// With the packets that had come.
     Echo(u16, u16),
@@ -187,7 +187,6 @@ impl Channels {
                 self.carry_out(now, way);
             }
         }
-        self.steerers[1 - way.index()].handle_input(now, Input::Seen(facts));
         self.steerers[way.index()].handle_input(now, Input::Packet(facts, packet));
         self.carry_out(now, way);
     }
@@ -231,13 +230,19 @@ impl Channels {
         match &packet.body {
             Body::Segment(segment) => {
                 facts.payload = segment.data.map_or(0, |d| d.len as usize);
-                let highest = segment.acknowledges.and_then(|ranges| ranges[0]).map_or(0, |(_, highest)| highest);
-                facts.ack = Some(highest as u32);
+                facts.seq = segment.data.map_or(0, |d| d.number as u32);
+                // The number that is expected next, as TCP says it.
+                let highest = segment.acknowledges.and_then(|ranges| ranges[0]).map(|(_, highest)| highest + 1);
+                facts.ack = Some(highest.unwrap_or_default() as u32);
+                facts.plain = true;
             }
             Body::Company(Carried::Datagram { bytes, .. }) => facts.payload = *bytes,
             Body::Company(Carried::Message { segment, .. }) => {
                 facts.payload = segment.len;
+                facts.seq = segment.seq as u32;
                 facts.ack = Some(segment.ack as u32);
+                facts.sacks = segment.sacks.iter().any(|(from, to)| from < to);
+                facts.plain = !facts.sacks;
             }
             Body::Question { .. } | Body::Response { .. } => facts.payload = packet.bytes.saturating_sub(28),
             _ => {}
@@ -250,10 +255,19 @@ impl Channels {
         let tunnel = if self.tunnel { TUNNEL } else { 0 };
         while let Some(output) = self.steerers[way.index()].poll_output() {
             let (channel, framed) = match output {
-                Output::Send { channel, order, facts, packet, .. } => {
+                Output::Send { channel, order, apart, facts, mut packet, .. } => {
+                    if let Some(Apart { back_to, order }) = apart {
+                        let alone = packet.acknowledge_apart(back_to);
+                        if let Some((order, alone)) = order.zip(alone) {
+                            let bytes = alone.bytes + tunnel;
+                            let facts = Facts { kind: Kind::Ack, len: alone.bytes, payload: 0, ..facts };
+                            let framed = Framed { bytes, what: What::Packet(order, facts, alone) };
+                            let _ = self.links[way.index()][Channel::Fat.index()].push(now, framed);
+                        }
+                    }
                     let shorter = self.compresses[channel.index()] && facts.ack.is_some();
                     let saved = if shorter { headstart_core::steer::compress::SAVED[usize::from(facts.v6)] } else { 0 };
-                    (channel, Framed { bytes: packet.bytes + tunnel - saved, what: What::Packet(order, packet) })
+                    (channel, Framed { bytes: packet.bytes + tunnel - saved, what: What::Packet(order, facts, packet) })
                 }
                 Output::Probe { channel, number } => {
                     self.probed = Some(now);
@@ -311,8 +325,9 @@ impl Channels {
 
     fn arrived(&mut self, at: Instant, way: Way, channel: Channel, what: What) {
         match what {
-            What::Packet(Order { number, after }, packet) => {
+            What::Packet(Order { number, after }, facts, packet) => {
                 self.come[way.index()][channel.index()] += 1;
+                self.steerers[1 - way.index()].handle_input(at, Input::Seen(facts, channel));
                 let Some(resequencer) = &mut self.resequencers[way.index()] else {
                     return self.ready.push_back((at, way, packet));
                 };

@@ -4,6 +4,7 @@
 //! DNS with an EDNS record (RFC 6891). Bytes themselves are never made: nothing here could be parsed.
 
 use super::company::Carried;
+use super::tcp;
 use super::transfer::{Data, Ranges};
 use headstart_core::connect::LookupResult;
 use headstart_core::path::Family;
@@ -103,6 +104,11 @@ impl WirePacket for Packet {
     }
 }
 
+/// The number with these last bits that is nearest to `near`.
+fn nearest(near: u64, low: u32) -> u64 {
+    near.saturating_add_signed(i64::from(low.wrapping_sub(near as u32) as i32))
+}
+
 /// Bytes of an IP header.
 fn ip(over: Family) -> usize {
     match over {
@@ -186,6 +192,34 @@ impl Packet {
         Self::new(Family::of(segment.peer), TCP + payload, Body::Segment(segment))
     }
 
+    /// From now on it acknowledges nothing from number `from` on; what it did acknowledge, alone, if it did at all.
+    pub fn acknowledge_apart(&mut self, from: u32) -> Option<Self> {
+        match &mut self.body {
+            Body::Segment(segment) => {
+                let all = segment.acknowledges?;
+                let from = all[0].map_or(0, |(_, highest)| nearest(highest, from));
+                let mut below = all.into_iter().flatten().filter(|(lowest, _)| *lowest < from);
+                let below =
+                    std::array::from_fn(|_| below.next().map(|(lowest, highest)| (lowest, highest.min(from - 1))));
+                segment.acknowledges = Some(below).filter(|ranges: &Ranges| ranges[0].is_some());
+                let alone = Segment { data: None, acknowledges: Some(all), ..*segment };
+                Some(Self::segment(alone))
+            }
+            Body::Company(Carried::Message { connection, up, segment }) => {
+                let alone = tcp::Segment {
+                    seq: segment.seq + segment.len as u64,
+                    len: 0,
+                    bytes: Vec::new(),
+                    ack: segment.ack,
+                    sacks: segment.sacks,
+                };
+                segment.ack = nearest(segment.ack, from);
+                Some(Self::company(Carried::Message { connection: *connection, up: *up, segment: alone }))
+            }
+            _ => None,
+        }
+    }
+
     /// What is exchanged beside a page load, over IPv4.
     pub fn company(carried: Carried) -> Self {
         let beyond_ip = match &carried {
@@ -206,6 +240,30 @@ impl Packet {
 mod tests {
     use super::*;
     use headstart_core::time::Duration;
+
+    #[test]
+    fn what_is_acknowledged_apart_is_left_out_of_the_segment_and_whole_in_the_other() {
+        let peer = IpAddr::from([198, 19, 0, 1]);
+        let data = Some(Data { number: 3, at: 0, len: 400 });
+        let ranges = |ranges: &[(u64, u64)]| {
+            let mut ranges = ranges.iter().copied();
+            std::array::from_fn(|_| ranges.next())
+        };
+        let of = |acknowledges| Packet::segment(Segment { socket: 1, peer, up: true, data, acknowledges });
+        let mut request = of(Some(ranges(&[(8, 9), (0, 6)])));
+        let alone = request.acknowledge_apart(5).unwrap();
+        assert_eq!(request, of(Some(ranges(&[(0, 4)]))));
+        assert_eq!(alone.bytes, 52);
+        assert!(matches!(
+            alone.body,
+            Body::Segment(Segment { data: None, acknowledges: Some([Some((8, 9)), ..]), .. })
+        ));
+        // Nothing is left of it, and there was nothing.
+        let mut request = of(Some(ranges(&[(7, 9)])));
+        assert!(request.acknowledge_apart(7).is_some());
+        assert_eq!(request, of(None));
+        assert_eq!(of(None).acknowledge_apart(7), None);
+    }
 
     #[test]
     fn sizes_are_those_of_real_packets() {

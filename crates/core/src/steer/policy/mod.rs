@@ -116,6 +116,8 @@ pub struct Entry {
     pub queues: bool,
     /// The other end keeps packets in order: [`super::Resequencer`]. In a tunnel it does so for every policy.
     pub keeps_order: bool,
+    /// What came over the fast channel is acknowledged over the fat one, apart from data if need be: [`super::Apart`].
+    pub tells_as_heard: bool,
 }
 
 impl fmt::Debug for Entry {
@@ -128,7 +130,7 @@ impl fmt::Debug for Entry {
 pub const DEFAULT: &str = "value";
 
 const fn published(name: &'static str, what: &'static str, new: fn() -> Box<dyn Policy>) -> Entry {
-    Entry { name, what, new, queues: false, keeps_order: false }
+    Entry { name, what, new, queues: false, keeps_order: false, tells_as_heard: false }
 }
 
 /// Every policy, baselines first.
@@ -160,6 +162,7 @@ pub const ALL: &[Entry] = &[
         new: || Box::new(value::Value),
         queues: true,
         keeps_order: true,
+        tells_as_heard: true,
     },
 ];
 
@@ -279,11 +282,17 @@ mod tests {
     }
 
     #[test]
-    fn value_hurries_no_full_packet_of_a_handshake_however_far_the_fat_channel_is() {
+    fn value_hurries_a_handshake_where_the_fat_channel_is_far_and_never_what_is_long() {
         let tls = |len| Facts { tls: true, ..packet(Kind::Data, len) };
         let first = Flow { turns: 2, burst: 1428, ..Flow::default() };
-        assert_eq!(choose_at("value", false, tls(1480), first, 75, 0.0), Channel::Fat);
-        assert_eq!(choose_at("value", false, tls(400), first, 75, 0.0), Channel::Fast);
+        let far = |packet, flow, lost| choose_at("value", false, packet, flow, 75, lost);
+        // Four kilobytes take 16 ms at 2 Mbit/s: more than 15 ms, and far less than 75.
+        assert_eq!(choose("value", false, tls(1480), first), Channel::Fat);
+        assert_eq!(far(tls(1480), first, 0.0), Channel::Fast);
+        // Half of it is as good as none, where one packet in a hundred is lost.
+        assert_eq!(far(tls(1480), first, 0.01), Channel::Fat);
+        // What has said 20 kB in a turn will go on.
+        assert_eq!(far(tls(1480), Flow { turns: 4, burst: 20_000, ..first }, 0.0), Channel::Fat);
         // QUIC's packets are never as large as the MTU.
         assert_eq!(choose("value", false, packet(Kind::Datagram, 1_228), first), Channel::Fat);
         assert_eq!(choose("value", false, packet(Kind::Datagram, 200), first), Channel::Fast);
@@ -295,8 +304,10 @@ mod tests {
         // 12 ms sooner, against a second times a share.
         assert_eq!([0.005, 0.02].map(|lost| lossy(Kind::Open, 60, lost)), [Channel::Fast, Channel::Fat]);
         assert_eq!([0.02, 0.1].map(|lost| lossy(Kind::Datagram, 200, lost)), [Channel::Fast, Channel::Fat]);
-        // An acknowledgement is followed by the next.
+        // An acknowledgement is followed by the next, if it says nothing of a hole.
         assert_eq!(lossy(Kind::Ack, 52, 0.1), Channel::Fast);
+        let of_a_hole = Facts { sacks: true, ..packet(Kind::Ack, 64) };
+        assert_eq!(choose("value", true, of_a_hole, Flow::default()), Channel::Fat);
     }
 
     #[test]

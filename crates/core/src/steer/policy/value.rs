@@ -1,10 +1,13 @@
 //! Ours: a packet goes where it is of use soonest, unless that costs those behind it more.
 //!
-//! Of use is a packet when everything before it in its flow has arrived too. Full packets are never fast: more of the same
-//! message follows, and a download whose first packets came over the short way takes the long one for a queue
-//! (docs/decisions/0029). What a packet gains over the fast channel is lessened by what it would cost to lose it there, weighed
-//! by what it is for, and must be worth what it costs: the time that it keeps the channel from others, times how many of
-//! them there are of late. The rule is that of DChannel (NSDI 2023, reward
+//! Of use is a packet when everything before it in its flow has arrived too, and a full one when the message has that it is a
+//! part of: handshakes of TLS and requests have a length that is known beforehand. Of a response nobody knows it, and its full
+//! packets are never fast; nor are those of any message where the fast channel loses packets (the lab: what a lost part of
+//! a handshake costs is more than what hurrying it gains). What a packet gains over the fast channel is lessened by what it
+//! would cost to lose it there, weighed by what it is for, and must be worth what it costs: the time that it, or its message,
+//! keeps the channel from others, times how many of them there are of late. What tells of a loss takes the fat channel, where
+//! no acknowledgement is replaced or overtaken by the next; so does what acknowledges what was hurried, which is the
+//! steerer's to do (docs/decisions/0033). The rule is that of DChannel (NSDI 2023, reward
 //! against cost) with a price that follows the queue. Weights and factors are ours and first values.
 
 use super::{Choice, Facts, Flow, Policy, View};
@@ -25,10 +28,17 @@ const ASKING: f64 = 2.0;
 /// two certificates and a hybrid key share has about 4 kB.
 const ASKS: u64 = 5_000;
 
+/// A client's half of a handshake of TLS with a hybrid key share, or a request that does not fit into a packet.
+const HELLO: u64 = 2_000;
+/// The server's.
+const CERTIFICATES: u64 = 4_000;
+
 /// Datagrams of so many bytes are a part of more: QUIC's are at least 1228 with their headers, whatever the MTU is, and those of
 /// calls and games are far less.
 const LARGE_DATAGRAM: usize = 1_000;
 
+/// A channel that loses less loses nothing. Ours: of a handshake of four packets less than one in two hundred is hit.
+const CLEAN: f64 = 0.001;
 /// Seconds until a lost SYN is sent again: RFC 6298, section 2.1. A question to a DNS server takes as long or longer.
 const OPENS_AGAIN: f64 = 1.0;
 /// Seconds until the lost end of a message is sent again: Linux's TCP_RTO_MIN, the round trip left out.
@@ -60,6 +70,13 @@ fn is_large(view: &View<'_>) -> bool {
     }
 }
 
+/// Bytes that are expected of a handshake or a request from this full packet on, itself included.
+fn ahead(packet: &Facts, flow: &Flow) -> u64 {
+    let usual = if packet.tls && flow.turns == 2 { CERTIFICATES } else { HELLO };
+    let before = flow.burst.saturating_sub(packet.payload as u64);
+    usual.saturating_sub(before).max(packet.len as u64)
+}
+
 /// Seconds that it costs to lose a packet.
 fn lost(kind: Kind) -> f64 {
     match kind {
@@ -79,18 +96,26 @@ impl Policy for Value {
     fn choose(&self, view: &View<'_>) -> Choice {
         let (weight, _, why) = class(view.packet, view.flow);
         let [fat, fast] = view.outlooks;
-        if is_large(view) {
+        let large = is_large(view);
+        let hurried = view.packet.kind == Kind::Data && asks(view.packet, view.flow) && fast.loss < CLEAN;
+        if large && !hurried {
             return Choice::fat("full size");
         }
-        let gain = view.gain().as_secs_f64();
-        if gain <= 0.0 {
-            return Choice::fat("no sooner");
+        if view.packet.kind == Kind::Ack && view.packet.sacks {
+            return Choice::fat("about a loss");
         }
-        let gain = gain - (fast.loss - fat.loss).max(0.0) * lost(view.packet.kind);
+        // The rest of the message comes behind it, whichever way both go.
+        let more = if large { ahead(view.packet, view.flow) as f64 / view.packet.len.max(1) as f64 - 1.0 } else { 0.0 };
+        let [fat_takes, takes] = [fat, fast].map(|outlook| outlook.transmit.as_secs_f64());
+        let gain = view.gain().as_secs_f64() - more * (takes - fat_takes);
+        if gain <= 0.0 {
+            return Choice::fat(if large { "full size" } else { "no sooner" });
+        }
+        let gain = gain - (fast.loss - fat.loss).max(0.0) * lost(view.packet.kind) * (1.0 + more);
         if gain <= 0.0 {
             return Choice::fat("too likely to be lost");
         }
-        if gain * weight <= COST * view.price * fast.transmit.as_secs_f64() {
+        if gain * weight <= COST * view.price * takes * (1.0 + more) {
             return Choice::fat("not worth its price");
         }
         Choice::fast(why)

@@ -2,7 +2,7 @@
 //!
 //! smoltcp, which plays page loads elsewhere in the lab, has no SACK and one age. Here loss recovery, acknowledgements and
 //! the congestion window follow the RFCs as Linux reads them, each rule cited where it stands: RACK-TLP (RFC 8985) with
-//! SACK, or NewReno (RFC 6582) without; delayed acknowledgements; CUBIC (RFC 9438); RFC 6298 with Linux's 200 ms. What
+//! SACK, or NewReno (RFC 6582) without; delayed acknowledgements; CUBIC (RFC 9438) with HyStart as in Linux's `tcp_cubic.c`; RFC 6298 with Linux's 200 ms. What
 //! is not here: handshakes, closing, flow control, ECN, F-RTO, undoing of false recoveries, SACK compression.
 
 mod receiver;

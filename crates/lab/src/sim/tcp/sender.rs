@@ -14,6 +14,16 @@ const DUP_THRESH: u32 = 3;
 /// CUBIC's multiplicative decrease and its scale (RFC 9438, sections 4.6 and 5).
 const BETA: f64 = 0.7;
 const C: f64 = 0.4;
+/// HyStart judges a round by more samples than this (Linux: `HYSTART_MIN_SAMPLES`); below this window it does not look
+/// (`hystart_low_window`).
+const HYSTART_SAMPLES: u32 = 8;
+const HYSTART_LOW_WINDOW: f64 = 16.0;
+/// Acknowledgements of a train are no further apart than this (Linux: `hystart_ack_delta_us`).
+const HYSTART_APART: Duration = Duration::from_millis(2);
+/// What aggregation may add to a train (Linux: `hystart_ack_delay`, which is a millisecond below 260 MB/s).
+const HYSTART_AGGREGATION: Duration = Duration::from_millis(1);
+/// Before the first loss a window grows by a segment for as many at least (Linux: 5 % a round trip).
+const UNKNOWN_GROWTH: f64 = 20.0;
 
 #[derive(Debug)]
 struct Piece {
@@ -40,6 +50,18 @@ struct Rack {
     rtt: Duration,
 }
 
+/// HyStart: what a round trip's worth of acknowledgements has shown.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    /// It ends when this is acknowledged.
+    end: u64,
+    began: Instant,
+    /// The last acknowledgement of its train.
+    train: Instant,
+    least: Duration,
+    samples: u32,
+}
+
 #[derive(Debug)]
 pub(super) struct Sender {
     stack: Stack,
@@ -61,6 +83,11 @@ pub(super) struct Sender {
     /// CUBIC: the window before the last reduction, and when that was.
     most: f64,
     reduced: Option<Instant>,
+    /// Slow start was left without a loss: when, and at which window.
+    left: Option<(Instant, f64)>,
+    round: Round,
+    /// The least round trip of all; none before the first, as in Linux, whose CUBIC begins after the handshake.
+    least: Option<Duration>,
     rtt: RttEstimate,
     shortest: Duration,
     rack: Option<Rack>,
@@ -96,6 +123,9 @@ impl Sender {
             threshold: f64::INFINITY,
             most: 0.0,
             reduced: None,
+            left: None,
+            round: Round { end: 0, began: Instant::ZERO, train: Instant::ZERO, least: Duration::MAX, samples: 0 },
+            least: None,
             rtt: RttEstimate::first(rtt),
             shortest: rtt,
             rack: None,
@@ -213,12 +243,15 @@ impl Sender {
         let full = self.flying as f64 >= self.window.floor();
         let before = self.una;
         let mut sample = None;
+        // Of the newest that is acknowledged in order: what Linux's CUBIC looks at.
+        let mut newest = None;
         let mut newly = 0usize;
         while self.pieces.front().is_some_and(|p| p.end() <= segment.ack) {
             let Some(piece) = self.pieces.pop_front() else { break };
             self.una = piece.end();
             if !piece.sacked {
                 newly += 1;
+                newest = (piece.again == 0).then(|| now.since(piece.sent));
                 self.delivered(now, &piece, &mut sample);
             }
             self.flying -= usize::from(!piece.sacked && !piece.lost);
@@ -251,6 +284,9 @@ impl Sender {
         if let Some(rtt) = sample {
             self.rtt = self.rtt.update(rtt);
             self.shortest = self.shortest.min(rtt);
+        }
+        if let Some(rtt) = newest {
+            self.hystart(now, rtt);
         }
         let advanced = self.una > before;
         if advanced {
@@ -366,9 +402,42 @@ impl Sender {
         self.threshold = (self.window * BETA).max(2.0);
     }
 
+    /// Leaves slow start when as much is under way as fits, by the acknowledgements of a round: they come in a train as
+    /// long as half a round trip, or round trips have become longer (Linux's `tcp_cubic.c`, without pacing).
+    fn hystart(&mut self, now: Instant, rtt: Duration) {
+        let least = self.least.map_or(rtt, |least| least.min(rtt));
+        self.least = Some(least);
+        if self.una > self.round.end {
+            self.round = Round { end: self.next, began: now, train: now, least: Duration::MAX, samples: 0 };
+        }
+        if self.window >= self.threshold || self.window < HYSTART_LOW_WINDOW {
+            return;
+        }
+        let round = &mut self.round;
+        let mut full = false;
+        if now.since(round.train) <= HYSTART_APART {
+            round.train = now;
+            full = now.since(round.began) > (least + HYSTART_AGGREGATION) / 2;
+        }
+        round.least = round.least.min(rtt);
+        round.samples += 1;
+        let delay = (least / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
+        if full || round.samples > HYSTART_SAMPLES && round.least > least + delay {
+            self.threshold = self.window;
+        }
+    }
+
     fn grow(&mut self, now: Instant, newly: usize) {
         if self.window < self.threshold {
             self.window += newly as f64;
+            return;
+        }
+        if self.reduced.is_none() {
+            // No loss has shown how much fits: the curve is flat where slow start was left.
+            let (at, window) = *self.left.get_or_insert((now, self.window));
+            let target = C * (now.since(at) + self.rtt.smoothed).as_secs_f64().powi(3) + window;
+            let share = ((target - self.window) / self.window).clamp(1.0 / UNKNOWN_GROWTH, 0.5);
+            self.window += newly as f64 * share;
             return;
         }
         let since = self.reduced.map_or(0.0, |at| now.since(at).as_secs_f64());
