@@ -30,6 +30,8 @@ const NEAR: RawFd = 4;
 const MOST_NEW: i32 = 16;
 /// Descriptors of each of them: who has just been started has few.
 const FEW: usize = 64;
+/// Descriptors of the process that was found last, which is looked at most closely; 256: a microsecond each.
+const MANY: usize = 256;
 /// How often they are looked at in vain until there is another one.
 const MOST_VAIN: u32 = 4;
 /// The descriptor of a process that was not looked at yet.
@@ -98,7 +100,8 @@ impl Finder {
     /// The process, if it is one that was found before and has the socket near where the last one was, or one that is new.
     pub fn at_once(&mut self, inode: u32) -> Option<Process> {
         let link = format!("socket:[{inode}]");
-        let found = self.at_the_same_place(&link).or_else(|| self.of_the_new(&link)).or_else(|| self.nearby(&link))?;
+        let found = self.at_the_same_place(&link).or_else(|| self.of_the_new(&link)).or_else(|| self.nearby(&link));
+        let found = found.or_else(|| self.anywhere(&link))?;
         self.remember(&found);
         Some(found)
     }
@@ -122,6 +125,11 @@ impl Finder {
             let fd = near.find(|fd| is_at(process.pid, *fd, link))?;
             Some(Process { fd, ..process.clone() })
         })
+    }
+
+    /// Who knocks at many ports opens and closes as it likes, and what is refused is closed before anybody else could look.
+    fn anywhere(&self, link: &str) -> Option<Process> {
+        holds(self.recent.front()?.pid, link, MANY)
     }
 
     /// The process, if it is among the latest of the host: their numbers count up.
@@ -323,6 +331,21 @@ mod tests {
         let ends = Some((app, peer));
         assert!(other.ask(Question { flow: FlowId(8), inode: owner.inode, ends, known: None, delay: false }));
         assert_eq!(other.finish().pop().expect("an answer").process, None);
+    }
+
+    #[test]
+    fn of_who_was_found_last_many_descriptors_are_looked_at() {
+        let namespace = NetNs::current().unwrap();
+        let (mut owners, mut finder) = (Owners::of(&namespace).unwrap(), Finder::new(&namespace).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let streams: Vec<_> = (0..40).map(|_| TcpStream::connect(to).unwrap()).collect();
+        let mut inode = |n: usize| owners.of_tcp(streams[n].local_addr().unwrap(), to).unwrap().unwrap().inode;
+        finder.expect(std::process::id() as i32);
+        assert!(finder.at_once(inode(0)).is_some());
+        // New processes aside, and far from the last one.
+        finder.latest = (latest().unwrap(), MOST_VAIN);
+        assert_eq!(finder.at_once(inode(39)).map(|process| process.pid), Some(std::process::id() as i32));
     }
 
     #[test]

@@ -12,10 +12,10 @@ const MOST_EARLY: usize = 64;
 const SCALE: u8 = 4;
 
 /// The window of a new connection, and of how many bytes that a socket has taken one is added to it: a program's kernel makes room for
-/// twice what it may have on the way, and that room is full before a program whose peer does not read is held up. 64 KiB and 4: it
-/// is as large as it gets after 2 MB.
+/// twice what it may have on the way, and that room is full before a program whose peer does not read is held up. 64 KiB and 8: it
+/// is as large as it gets after 4 MB.
 const FIRST_WINDOW: usize = 64 * 1024;
-const GROWTH: usize = 4;
+const GROWTH: usize = 8;
 
 /// Data in order that the socket has not taken yet.
 #[derive(Debug)]

@@ -350,10 +350,14 @@ impl Worker {
     }
 
     /// Packets of programs; how many.
-    fn programs(&mut self, now: Instant) -> usize {
+    fn programs(&mut self, mut now: Instant) -> usize {
         let mut count = 0;
         while count < BATCH {
             self.make_room();
+            if count > 0 {
+                // A program may have connected, said all and closed meanwhile.
+                now = self.clock.now();
+            }
             let offload = match self.tun.read(&mut self.room) {
                 Ok(Some(offload)) => offload,
                 Ok(None) => {

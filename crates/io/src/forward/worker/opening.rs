@@ -56,18 +56,20 @@ impl Worker {
         whose: Option<Whose>,
         began: Result<OwnedFd, Errno>,
     ) {
+        // Neighbours have answered by now: a look at the socket is less than a turn of the event loop, and tells when that was.
+        let there = |socket: &OwnedFd| rustix::net::getpeername(socket).is_ok_and(|peer| peer.is_some());
+        let at_once = began.as_ref().is_ok_and(there).then(|| self.clock.now());
         // Asked while the SYN is on its way, which takes longer.
         let whose = whose.unwrap_or_else(|| self.identify(flow, app, peer));
         let socket = match began {
             Ok(socket) => socket,
             Err(errno) => return self.unopened(now, flow, whose, sockets::failure(errno)),
         };
-        // Neighbours have answered by now: one look at the socket is less than a turn of the event loop.
-        let is_there = rustix::net::getpeername(&socket).is_ok_and(|peer| peer.is_some());
-        let mss = if is_there { sockets::mss(&socket) } else { None };
-        self.insert((flow, app, peer), whose, Way { socket, reached: peer, connecting: !is_there, accelerated: false });
-        if is_there {
-            self.input(now, Input::Connected { flow, mss });
+        let connected = at_once.or_else(|| there(&socket).then(|| self.clock.now()));
+        let (connecting, mss) = (connected.is_none(), connected.and_then(|_| sockets::mss(&socket)));
+        self.insert((flow, app, peer), whose, Way { socket, reached: peer, connecting, accelerated: false });
+        if let Some(at) = connected {
+            self.input(at, Input::Connected { flow, mss });
         }
         // Only now, when the program has its answer. What has happened until now is told by this, too.
         let Some(upstream) = self.upstreams.get(&flow) else { return };
