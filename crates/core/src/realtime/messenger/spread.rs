@@ -89,9 +89,9 @@ impl Messenger {
         wire.flights.back().is_none_or(|flight| flight.sent + way <= self.heard)
     }
 
-    /// Message `handle` has been written on connection `at`, which was `whole` before, for the first time. In a spell it goes, with all that it takes along,
-    /// over the last connection as well that was without a hole when it was taken: if any has got through since, that one has, and
-    /// nobody knows yet. Not in an outage: by then that has been tried with all of them.
+    /// Message `handle` has been written on connection `at`, which was `whole` before, for the first time. In a spell it goes, with all
+    /// that it takes along, over the last connection as well that was without a hole when it was taken: if any has got through since,
+    /// that one has, and nobody knows yet. Not in an outage: by then that has been tried with all of them.
     pub(super) fn pair(&mut self, now: Instant, at: usize, whole: bool, handle: Handle) {
         let last = self.last_whole;
         if !self.spell || whole {
