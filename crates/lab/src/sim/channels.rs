@@ -66,7 +66,7 @@ struct Framed {
 
 #[derive(Debug)]
 enum What {
-    Packet(Order, Facts, Packet),
+    Packet(Box<(Order, Facts, Packet)>),
     Probe(u16),
     /// With the packets that had come.
     Echo(u16, u16),
@@ -261,13 +261,19 @@ impl Channels {
                         if let Some((order, alone)) = order.zip(alone) {
                             let bytes = alone.bytes + tunnel;
                             let facts = Facts { kind: Kind::Ack, len: alone.bytes, payload: 0, ..facts };
-                            let framed = Framed { bytes, what: What::Packet(order, facts, alone) };
+                            let framed = Framed { bytes, what: What::Packet(Box::new((order, facts, alone))) };
                             let _ = self.links[way.index()][Channel::Fat.index()].push(now, framed);
                         }
                     }
                     let shorter = self.compresses[channel.index()] && facts.ack.is_some();
                     let saved = if shorter { headstart_core::steer::compress::SAVED[usize::from(facts.v6)] } else { 0 };
-                    (channel, Framed { bytes: packet.bytes + tunnel - saved, what: What::Packet(order, facts, packet) })
+                    (
+                        channel,
+                        Framed {
+                            bytes: packet.bytes + tunnel - saved,
+                            what: What::Packet(Box::new((order, facts, packet))),
+                        },
+                    )
                 }
                 Output::Probe { channel, number } => {
                     self.probed = Some(now);
@@ -325,7 +331,8 @@ impl Channels {
 
     fn arrived(&mut self, at: Instant, way: Way, channel: Channel, what: What) {
         match what {
-            What::Packet(Order { number, after }, facts, packet) => {
+            What::Packet(packet) => {
+                let (Order { number, after }, facts, packet) = *packet;
                 self.come[way.index()][channel.index()] += 1;
                 self.steerers[1 - way.index()].handle_input(at, Input::Seen(facts, channel));
                 let Some(resequencer) = &mut self.resequencers[way.index()] else {

@@ -116,8 +116,8 @@ const METHOD: [&str; 3] = [
     "A value is that of one talk; rows compare means over talks. Delays are of what came; what has not come within a second is \
      lost. A packet that is lost or comes after more than 150 ms is of no use to a call (ITU-T G.114).",
     "Targets are of `value` beside the best other policy of the same condition: alike is less than a millisecond, or a packet in \
-     a thousand. The download is to keep 99 % of what it has with the fat channel alone. Its server speaks first, so that `asap` takes all of \
-     it for a handshake; and it begins in slow start, from which a quick run has not recovered when it is measured.",
+     a thousand. The download is to keep 99 % of what it has with the fat channel alone. It begins with a handshake of TLS and a request, and \
+     leaves slow start as Linux does (HyStart); what that costs or gains in its first moments is not in its goodput.",
 ];
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
