@@ -2,6 +2,7 @@
 //!
 //! The queue is paced by the steerer, so that it stands here and not in the network, where nobody could change its mind.
 
+use super::flow::FlowKey;
 use super::packet::{Facts, Kind};
 use crate::time::{Duration, Instant};
 use std::collections::VecDeque;
@@ -93,6 +94,17 @@ impl<P> Queue<P> {
         Some(first)
     }
 
+    /// Takes out what has waited for longest of a flow, of packets of these kinds.
+    pub fn pop_of(&mut self, flow: FlowKey, kinds: impl Fn(Kind) -> bool) -> Option<Waiting<P>> {
+        let is_of = |w: &Waiting<P>| w.facts.flow == flow && kinds(w.facts.kind);
+        let first = |queue: &VecDeque<Waiting<P>>| queue.iter().position(is_of).map(|at| (queue[at].since, at));
+        let of_levels = self.levels.iter().enumerate().filter_map(|(level, queue)| Some((first(queue)?, level)));
+        let ((_, at), level) = of_levels.min()?;
+        let out = self.levels[level].remove(at)?;
+        self.bytes -= out.bytes;
+        Some(out)
+    }
+
     /// The last of the least urgent, and how many bytes leave before it.
     pub fn last(&self) -> Option<(&Waiting<P>, usize)> {
         let last = self.levels.iter().rev().find_map(VecDeque::back)?;
@@ -110,7 +122,6 @@ impl<P> Queue<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steer::flow::FlowKey;
 
     fn ack(flow: u64, number: u32) -> Waiting<u32> {
         let facts = Facts { ack: Some(number), ..Facts::of(FlowKey(flow), Kind::Ack) };
@@ -172,6 +183,20 @@ mod tests {
         assert_eq!(queue.pop(Instant::from_millis(20)).map(|w| w.packet), Some(2));
         assert_eq!(queue.pop(Instant::from_millis(20)).map(|w| w.packet), Some(1));
         assert_eq!((queue.len(), queue.is_empty()), (1, false));
+    }
+
+    #[test]
+    fn what_waits_of_a_flow_comes_out_in_the_order_in_which_it_came() {
+        let mut queue = Queue::new();
+        let at = |ms, waiting: Waiting<u32>| Waiting { since: Instant::from_millis(ms), ..waiting };
+        for (level, waiting) in
+            [(1, at(1, data(1, 10))), (0, at(2, data(1, 20))), (0, at(3, data(2, 30))), (2, at(4, ack(1, 40)))]
+        {
+            queue.push(level, waiting);
+        }
+        let of_1 = std::iter::from_fn(|| queue.pop_of(FlowKey(1), |kind| kind == Kind::Data)).map(|w| w.packet);
+        assert_eq!(of_1.collect::<Vec<_>>(), [10, 20]);
+        assert_eq!((queue.len(), queue.bytes), (2, 552));
     }
 
     #[test]

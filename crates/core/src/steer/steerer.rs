@@ -8,7 +8,7 @@
 
 use super::cap::Use;
 use super::channel::{Channel, ChannelSettings, Model};
-use super::flow::{Flow, Flows};
+use super::flow::{Flow, FlowKey, Flows};
 use super::packet::{Facts, Kind};
 use super::policy::{Choice, Entry, Outlook, Policy, View};
 use super::probe::{ProbeSettings, Prober, Turn};
@@ -251,6 +251,9 @@ impl<P> Steerer<P> {
             prober.used(now);
         }
         self.waiting += (self.queue.len() as f64 - self.waiting) * PRICE_FOLLOWS;
+        if channel == Channel::Fat && is_ordered(facts.kind) {
+            self.bring_along(now, facts.flow);
+        }
         if channel == Channel::Fat || !self.settings.policy.queues {
             self.give(now, channel, Waiting { facts, packet, since: now, bytes: 0, back_to, why, gained }, 1.0);
             return;
@@ -323,6 +326,16 @@ impl<P> Steerer<P> {
         self.move_over(now);
     }
 
+    /// What still waits for the fast channel goes before a packet of its flow that takes the fat one: it has no number yet that
+    /// the other end could wait for, and a sender takes who was overtaken by three for lost.
+    fn bring_along(&mut self, now: Instant, flow: FlowKey) {
+        while let Some(waiting) = self.queue.pop_of(flow, is_ordered) {
+            self.tally.moved += 1;
+            let why = "what follows it takes the fat channel";
+            self.give(now, Channel::Fat, Waiting { why, gained: Duration::ZERO, ..waiting }, 1.0);
+        }
+    }
+
     /// What would by now be sooner over the fat channel goes there; all of it, if the fast one is dead or must not be used.
     fn move_over(&mut self, now: Instant) {
         while let Some((last, before)) = self.queue.last() {
@@ -333,6 +346,9 @@ impl<P> Steerer<P> {
                 return;
             }
             let Some(last) = self.queue.pop_last() else { return };
+            if is_ordered(last.facts.kind) {
+                self.bring_along(now, last.facts.flow);
+            }
             self.tally.moved += 1;
             let last = Waiting { why: "sooner over fat by now", gained: Duration::ZERO, ..last };
             self.give(now, Channel::Fat, last, 1.0);
