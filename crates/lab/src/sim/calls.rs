@@ -2,7 +2,7 @@
 //!
 //! The call is G.711 as RTP sends it (RFC 3551), 50 packets a second either way; the game sends 60 small datagrams a second
 //! either way. The download is one connection of [`super::tcp`]: halves of a handshake of TLS, a request, and a response
-//! without end. All of it ends where the channels end: what lies behind is the same for every policy. Who steers is [`Channels`], as for pages. What is not
+//! without end. All of it ends where the channels end: what lies behind is the same for every policy. Who steers is `Channels`, as for pages. What is not
 //! modelled: the jitter buffer of a call, and its codec.
 
 use super::channels::{Channels, Steering};

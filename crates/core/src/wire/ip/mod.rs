@@ -137,7 +137,7 @@ fn parse_v6(packet: &[u8]) -> Option<(Header, &[u8])> {
     Some((header, payload))
 }
 
-/// Bytes of the header that [`write`] makes for a packet to `destination`.
+/// Bytes of the header that [`write()`] makes for a packet to `destination`.
 pub fn header_len(destination: IpAddr) -> usize {
     if destination.is_ipv4() { V4_HEADER } else { V6_HEADER }
 }

@@ -89,7 +89,7 @@ pub fn crowd(to: SocketAddr, connections: u64, millis: u64) -> io::Result<Value>
     }))
 }
 
-/// Sends or takes at [`RATE`] for `millis`, and says how much of a processor the forwarder had meanwhile.
+/// Sends or takes at `RATE` for `millis`, and says how much of a processor the forwarder had meanwhile.
 pub fn paced(to: SocketAddr, up: bool, millis: u64) -> io::Result<Value> {
     let clock = Clock::new();
     let mut stream = TcpStream::connect(to)?;
