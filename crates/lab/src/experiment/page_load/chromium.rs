@@ -48,6 +48,11 @@ impl Taken {
     }
 }
 
+/// How often a page is loaded by an arm, in full.
+const ROUNDS: usize = 20;
+/// Loads by an arm in a network, in full: many pages are loaded less often each, and say as much together.
+const LOADS: usize = 120;
+
 /// What the replay of a page was asked for.
 struct Asked {
     answered: u64,
@@ -58,7 +63,6 @@ struct Asked {
 /// Every wanted network, if Chromium is there.
 pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
-    let rounds = if cx.quick { 3 } else { 20 };
     let recorded = recorded(cx, if cx.quick { 1 } else { usize::MAX }, outcome)?;
     // Other pages stand in place of the project's own.
     let own = if recorded.is_empty() { generated(cx.seed, if cx.quick { 1 } else { 8 }) } else { Vec::new() };
@@ -69,6 +73,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
             ("-chromium", &own, "pages of the generator with contents made up for them"),
             ("-recorded-chromium", &recorded, "recorded pages, hosts at distances of the generator's"),
         ] {
+            let rounds = if cx.quick { 3 } else { ROUNDS.min(LOADS / puts.len().max(1)).max(1) };
             let go_on = puts.is_empty() || set(cx, outcome, (place, suffix, what), puts, rounds, &headstart)?;
             if !go_on {
                 return Ok(());
