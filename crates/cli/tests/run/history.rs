@@ -118,6 +118,24 @@ inside!(who_wants_no_history_has_none, || {
     assert!(!state(&lab).exists());
 });
 
+inside!(what_is_learned_in_an_emulated_network_is_forgotten_with_it, || {
+    let Some(curl) = found("curl", "curl") else { return };
+    let lab = Lab::new();
+    let script = format!(
+        r#"echo "$HEADSTART_HISTORY"; "$0" run -- {} -sS -o /dev/null http://www.lab.example/ && "$0" history export"#,
+        curl.display()
+    );
+    let mut shell = lab.command(HEADSTART);
+    shell.env_remove("HEADSTART").env("HEADSTART_LINGER", "3600");
+    let ended =
+        ended(shell.args(["lab", "shell", "--link", "lan", "--", "sh", "-c", &script, HEADSTART]).spawn().unwrap());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let (folder, learned) = ended.out.split_once('\n').unwrap();
+    assert!(peers(&serde_json::from_str(learned).expect("one JSON object")) > 0, "{learned}");
+    assert!(!folder.is_empty() && !PathBuf::from(folder).exists(), "{folder:?}");
+    assert!(!state(&lab).exists());
+});
+
 inside!(what_is_forgotten_while_a_program_runs_does_not_come_back_when_it_ends, || {
     let lab = Lab::new();
     let mut command = lab.command(HEADSTART);

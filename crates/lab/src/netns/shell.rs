@@ -8,6 +8,7 @@ use super::settings::Settings;
 use super::switch::{Cable, Peers};
 use super::topology::{self, Far};
 use super::{Block, Entered, Entry, Error, Network};
+use crate::program::Folder;
 use crate::world::{Fate, Host, Record, Reply, Site, World};
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
@@ -20,6 +21,9 @@ use std::process::Command;
 
 /// Environment variable by which a lab's client knows that it is one, and which addresses are left for labs inside it.
 pub(super) const BLOCK: &str = "HEADSTART_LAB_BLOCK";
+
+/// Environment variable that names the folder where headstart keeps what it has learned.
+const HISTORY: &str = "HEADSTART_HISTORY";
 
 /// Lifetime of the default world's records, in seconds: long enough that caches matter.
 const TTL: u32 = 300;
@@ -73,7 +77,8 @@ fn outer_block() -> Result<Option<Block>, Error> {
 }
 
 /// Runs `command` (the user's `$SHELL` if empty) to its end, as `adopt` has set it up; the keyboard's signals are its
-/// own. Its exit status: 126, 127 and 128 + n as shells have it.
+/// own. What headstart learns of the network is forgotten with it, unless the user has said where it is kept. Its exit
+/// status: 126, 127 and 128 + n as shells have it.
 pub fn run_command(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Result<(), Error>) -> Result<i32, Error> {
     let shell = || std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
     let (program, args) = match command {
@@ -82,6 +87,9 @@ pub fn run_command(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Res
     };
     let mut command = Command::new(&program);
     command.args(args);
+    let history = std::env::var_os(HISTORY).is_none().then(Folder::new).transpose();
+    let history = history.map_err(|source| Error::Io { what: "making a folder for what is learned".into(), source })?;
+    command.envs(history.iter().map(|folder| (HISTORY, folder.path())));
     adopt(&mut command)?;
     // From before the start: the keyboard's signals are the command's business alone.
     let signals = |pid| signal::pass_on_to(pid).map_err(|source| Error::Io { what: "handling signals".into(), source });
