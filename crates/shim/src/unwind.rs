@@ -122,14 +122,18 @@ mod tests {
         }
     }
 
+    /// In a function of its own, from which the panic goes on when it has run what it had to.
+    #[inline(never)]
+    fn fail(dropped: &std::cell::Cell<bool>) -> u32 {
+        let _on_its_way = Dropped(dropped);
+        let nothing: Option<u32> = std::hint::black_box(None);
+        nothing.unwrap()
+    }
+
     #[test]
     fn a_panic_is_stopped_and_runs_what_is_on_its_way() {
         let dropped = std::cell::Cell::new(false);
-        let caught = catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _on_its_way = Dropped(&dropped);
-            let nothing: Option<u32> = std::hint::black_box(None);
-            nothing.unwrap()
-        }));
+        let caught = catch_unwind(std::panic::AssertUnwindSafe(|| std::hint::black_box(fail(&dropped)) + 1));
         assert!(caught.is_err() && dropped.get());
         let used = NAMES.iter().zip(&FOUND).filter(|(_, found)| !found.load(Ordering::Relaxed).is_null());
         let used: Vec<_> = used.map(|(name, _)| name.to_str().unwrap()).collect();
