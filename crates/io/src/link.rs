@@ -4,8 +4,8 @@ use crate::control::{Account, ControlError, Descriptor, History, Reply, Request,
 use crate::folder::FolderError;
 use crate::home::{Home, find};
 use crate::supervisor::Outstanding;
-use crate::sys::fork;
 use crate::sys::seccomp::{Listener, is_listened_to};
+use crate::sys::{fork, process};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -140,9 +140,9 @@ impl Link {
     }
 
     /// Ends a private supervisor when nobody is left of the run: it has nobody else to serve then and nothing to put away, so it
-    /// need not be asked. What is returned waits for it when dropped.
+    /// need not be asked; only children of its own it must wait for itself. What is returned waits for it when dropped.
     pub fn end(self) -> impl Drop {
-        if let Some(child) = self.child {
+        if let Some(child) = self.child.filter(|child| !process::has_children(child.as_raw_nonzero().get())) {
             // It can only have ended already.
             let _ = kill_process(child, Signal::KILL);
         }
