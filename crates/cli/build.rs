@@ -4,10 +4,14 @@
 
 use std::env;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    if is_for_this_host() {
+        bring_the_unwinder_along();
+        pack_relocations();
+    }
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../..");
     for input in ["crates/shim", "crates/core/src", "crates/core/Cargo.toml", "Cargo.lock"] {
@@ -25,8 +29,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTFLAGS")
-        // Every run writes it to memory; what debuggers want of it is four fifths of its bytes.
+        // Every run writes it to memory, and every process of the run maps it; what debuggers want of it is four fifths of its bytes.
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
+        .env("CARGO_PROFILE_RELEASE_LTO", "fat")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "s")
         .status()?;
     if !status.success() {
         return Err("the preloaded library could not be built; see the messages above".into());
@@ -34,4 +41,37 @@ fn main() -> Result<(), Box<dyn Error>> {
     let library = built_in.join(target).join("release").join("libheadstart.so");
     println!("cargo::rustc-env=HEADSTART_LIBRARY={}", library.display());
     Ok(())
+}
+
+/// Whether what is built runs on a GNU system like this one.
+fn is_for_this_host() -> bool {
+    let is = |name: &str, value: &str| env::var(name).is_ok_and(|v| v == value);
+    is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") && env::var("HOST") == env::var("TARGET")
+}
+
+/// What a program of this host says.
+fn said(program: &str, argument: &str) -> String {
+    let asked = Command::new(program).arg(argument).output();
+    asked.ok().and_then(|said| String::from_utf8(said.stdout).ok()).unwrap_or_default()
+}
+
+/// Links the command with the archive of the C compiler's unwinder, where it has one, instead of libgcc_s: a library less to be
+/// found, mapped and relocated before every run.
+fn bring_the_unwinder_along() {
+    let file = said("cc", "-print-file-name=libgcc_eh.a");
+    // A compiler that does not have it says its bare name.
+    if let Some(folder) = Path::new(file.trim()).parent().filter(|folder| folder.is_absolute()) {
+        println!("cargo::rustc-link-search=native={}", folder.display());
+        println!("cargo::rustc-link-lib=static=gcc_eh");
+    }
+}
+
+/// Has the command's relocations packed (DT_RELR): 30 kB to be read before every run instead of 900. Loaders know them since glibc
+/// 2.36; a program needs a C library as new as that of the host that it was built on anyway.
+fn pack_relocations() {
+    let version = said("getconf", "GNU_LIBC_VERSION");
+    let mut numbers = version.trim().trim_start_matches("glibc ").split('.').map_while(|n| n.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) >= (Some(2), Some(36)) {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
 }

@@ -103,6 +103,8 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
 
 /// Serves the run whose control connection this is; what the process ends with.
 pub fn alone(connection: OwnedFd, settings: Settings) -> u8 {
+    // Signals that are sent to this process are not meant for the program.
+    let _ = signal::pass_on_to(0);
     let served = settle().and_then(|stop| {
         let mut one = Supervisor::new(settings, Names::of_host())?;
         one.admit(connection)?;

@@ -4,11 +4,11 @@ use crate::control::{Account, ControlError, Descriptor, History, Reply, Request,
 use crate::folder::FolderError;
 use crate::home::{Home, find};
 use crate::supervisor::Outstanding;
-use crate::sys::fork;
 use crate::sys::seccomp::{Listener, is_listened_to};
+use crate::sys::{fork, process};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::fs::File;
 use std::io::{self, BufReader, Seek as _, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -137,6 +137,16 @@ impl Link {
     /// Hangs up and leaves a private supervisor to those that it still serves.
     pub fn leave(mut self) {
         self.child = None;
+    }
+
+    /// Ends a private supervisor when nobody is left of the run: it has nobody else to serve then and nothing to put away, so it
+    /// need not be asked; only children of its own it must wait for itself. What is returned waits for it when dropped.
+    pub fn end(self) -> impl Drop {
+        if let Some(child) = self.child.filter(|child| !process::has_children(child.as_raw_nonzero().get())) {
+            // It can only have ended already.
+            let _ = kill_process(child, Signal::KILL);
+        }
+        self
     }
 
     /// Lets the supervisor watch the program, by a descriptor from pidfd_open(2).

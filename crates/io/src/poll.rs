@@ -2,8 +2,8 @@
 
 use crate::clock::Clock;
 use headstart_core::time::Instant;
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -114,6 +114,12 @@ impl Poll {
             }
         })
     }
+}
+
+/// Whether there is something to be read from `source`, or it has hung up.
+pub fn is_readable(source: impl AsFd) -> bool {
+    let mut ready = [PollFd::new(&source, PollFlags::IN)];
+    matches!(poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
 }
 
 impl AsFd for Poll {

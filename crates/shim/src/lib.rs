@@ -14,6 +14,9 @@ mod marks;
 mod options;
 mod original;
 mod start;
+// Elsewhere the library is linked with libgcc_s, as usual.
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+mod unwind;
 
 use connect::Served;
 use std::ffi::{c_char, c_int, c_void};

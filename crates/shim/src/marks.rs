@@ -56,9 +56,10 @@ pub(crate) fn is_shared(fd: c_int) {
     }
 }
 
-/// Another process holds every file of this one too. Called on both sides of a fork, so it does nothing but store.
+/// Another process holds every file of this one too. Called on both sides of a fork, so it does nothing but store; and that only
+/// where there is something to be cleared, or each of them would have pages of its own for zeroes.
 pub(crate) extern "C" fn all_are_shared() {
-    SOLE.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    SOLE.iter().filter(|word| word.load(Ordering::Relaxed) != 0).for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
 /// Whether the file of `fd` may be exchanged; never for descriptors past the table.

@@ -20,15 +20,15 @@ use headstart_io::control::{ControlError, Summary};
 use headstart_io::folder::Folder;
 use headstart_io::link::{Link, Preloaded, Registration};
 use headstart_io::supervisor::Outstanding;
+use headstart_io::sys::launch::{Launch, Launched};
 use headstart_io::sys::seccomp::Trap;
 use headstart_io::sys::signal;
 use headstart_io::watchdog::{self, Watchdog};
 use measure::Wanted;
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 pub use ways::Via;
 use ways::Ways;
 
@@ -143,33 +143,68 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
             None
         }
     };
-    let mut command = Command::new(program);
-    command.args(&args.command[1..]);
+    let mut launch = Launch { words: &args.command, file: ways.file.as_deref(), variables: &[], trap: None };
     if let Some(why) = ways.why_not() {
         complain(&args, format_args!("{} is not covered: {why}", program.to_string_lossy()));
-        return supervised(command, None, program).map(|(code, _)| code);
+        return match start(&launch)? {
+            Ok(child) => end_of(&child),
+            Err(code) => Ok(code),
+        };
     }
-    let mut link = attach(&args, settings, &ways, folder.as_ref(), config.whole(&all::LINGER))?;
-    if let Some(folder) = &folder {
-        let mut preload = folder.library().into_os_string();
-        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
-            preload.push(":");
-            preload.push(others);
+    let registration = registration(&args, &ways, folder.as_ref())?;
+    let variables = folder.as_ref().map(preloading);
+    launch.variables = variables.as_ref().map_or(&[], |variables| variables);
+    let trap = trap(&args, &ways);
+    launch.trap = trap.as_ref().map(|(trap, _)| trap);
+    let child = match start(&launch)? {
+        Ok(child) => child,
+        Err(code) => return Ok(code),
+    };
+    // Whoever serves the program is found while it is being loaded. What it asks before that waits, and is not lost.
+    let link = attach(&args, settings, registration, config.whole(&all::LINGER));
+    let watchdog = trap.and_then(|trap| heard(&args, &ways, link.as_ref().ok(), trap));
+    let (link, watched) = match link {
+        Ok(link) => {
+            let watched = watch(child.pid(), &link, watchdog.as_ref());
+            (Some(link), watched)
         }
-        command.env("LD_PRELOAD", preload).env("HEADSTART_DIR", folder.path());
+        Err(why) => (None, stand_in(child.pid(), watchdog.as_ref()).and(Err(why))),
+    };
+    let code = end_of(&child)?;
+    if let Err(why) = watched {
+        complain(&args, format_args!("{why:#}; the program went on alone"));
     }
-    let (code, started) = supervised(command, Some((&args, &ways, &link)), program)?;
-    let Some(watchdog) = started else { return Ok(code) };
-    let summary = link.summary();
     // What the program has left behind may connect yet.
-    if let Some(watchdog) = watchdog.filter(|watchdog| !watchdog.is_over()) {
+    let left = watchdog.filter(|watchdog| !watchdog.is_over());
+    let Some(mut link) = link else {
+        return left.map_or(Ok(()), |left| stay(&left)).map(|()| code);
+    };
+    if args.quiet && args.summary.is_none() && left.is_none() {
+        // Nobody wants to know what was gained.
+        let ended = link.end();
+        drop(folder);
+        drop(ended);
+        return Ok(code);
+    }
+    let summary = link.summary();
+    if let Some(left) = left {
         if summary.is_err() {
-            watchdog.stay().context("leaving a watchdog to the programs that go on")?;
+            stay(&left)?;
         }
         link.leave();
     }
     report(&args, summary)?;
     Ok(code)
+}
+
+/// The variables of a program that loads the library in `folder`, before others that it was told to load.
+fn preloading(folder: &Folder) -> [(&'static str, OsString); 2] {
+    let mut preload = folder.library().into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    [("LD_PRELOAD", preload), ("HEADSTART_DIR", folder.path().into())]
 }
 
 fn complain(args: &Args, what: std::fmt::Arguments<'_>) {
@@ -205,8 +240,8 @@ fn is_private(args: &Args, settings: &Settings) -> bool {
         || args.faster.is_some()
 }
 
-/// Registers the run with the user's supervisor, or with one of its own.
-fn attach(args: &Args, settings: Settings, ways: &Ways, folder: Option<&Folder>, linger: u64) -> anyhow::Result<Link> {
+/// What the run is to be registered with.
+fn registration(args: &Args, ways: &Ways, folder: Option<&Folder>) -> anyhow::Result<Registration> {
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned());
     let preload = match folder {
         Some(folder) => {
@@ -215,7 +250,11 @@ fn attach(args: &Args, settings: Settings, ways: &Ways, folder: Option<&Folder>,
         }
         None => None,
     };
-    let registration = Registration { command: words.collect(), via: ways.name().to_owned(), preload };
+    Ok(Registration { command: words.collect(), via: ways.name().to_owned(), preload })
+}
+
+/// Registers the run with the user's supervisor, or with one of its own.
+fn attach(args: &Args, settings: Settings, registration: Registration, linger: u64) -> anyhow::Result<Link> {
     if !is_private(args, &settings) {
         match Link::shared(supervise::command(linger), &registration) {
             Ok(link) => return Ok(link),
@@ -243,42 +282,29 @@ fn report(args: &Args, summary: Result<Summary, ControlError>) -> anyhow::Result
     Ok(())
 }
 
-/// A program that was started: the watchdog of its system calls, if they are heard.
-type Started = Option<Watchdog>;
-
-/// Starts `command` and waits until it ends; how it ended, and what was left if it was ever started.
-fn supervised(
-    mut command: Command,
-    run: Option<(&Args, &Ways, &Link)>,
-    program: &OsStr,
-) -> anyhow::Result<(u8, Option<Started>)> {
+/// Starts the program, to which signals are passed on from now on; the exit code if it could not be executed.
+fn start(launch: &Launch<'_>) -> anyhow::Result<Result<Launched, u8>> {
     // What comes from now on is kept for the program.
     signal::pass_on_to(0).context("handling signals")?;
-    let trap = run.and_then(|(args, ways, _)| trap(args, ways, &mut command, program));
-    let mut child = match command.spawn() {
+    let child = match launch.start() {
         Ok(child) => child,
         Err(e) => {
-            crate::complain!("headstart: {}: {e}", program.to_string_lossy());
-            let code = if e.kind() == std::io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::CANNOT_RUN };
-            return Ok((code, None));
+            crate::complain!("headstart: {}: {e}", launch.words[0].to_string_lossy());
+            let missing = e.kind() == std::io::ErrorKind::NotFound;
+            return Ok(Err(if missing { exit::NOT_FOUND } else { exit::CANNOT_RUN }));
         }
     };
     // What is sent to headstart is meant for the program; what the keyboard sends, the program gets itself.
-    let pid = i32::try_from(child.id()).context("the child's process id")?;
-    let passing_on = signal::pass_on_to(pid);
-    let (mut watchdog, mut watched) = (None, anyhow::Ok(()));
-    if let Some((args, ways, link)) = run {
-        watchdog = trap.and_then(|(trap, outstanding)| heard(args, ways, link, program, (trap, outstanding)));
-        watched = watch(pid, link, watchdog.as_ref());
-    }
-    passing_on.context("handling signals")?;
+    signal::pass_on_to(child.pid()).context("handling signals")?;
+    Ok(Ok(child))
+}
+
+/// Waits until the program has ended: its exit code.
+fn end_of(child: &Launched) -> anyhow::Result<u8> {
     let status = child.wait().context("waiting for the program")?;
     // Its number may be another's from now on.
     signal::pass_on_to(0).context("handling signals")?;
-    if let (Err(why), Some((args, ..))) = (watched, run) {
-        complain(args, format_args!("{why:#}; the program went on alone"));
-    }
-    Ok((exit::of_child(status), Some(watchdog)))
+    Ok(exit::of_child(status))
 }
 
 /// Waits for the end of process `pid`, and answers its calls should the supervisor die meanwhile.
@@ -292,14 +318,27 @@ fn watch(pid: i32, link: &Link, watchdog: Option<&Watchdog>) -> anyhow::Result<(
     Ok(())
 }
 
+/// Nobody serves the program: waits for the end of process `pid`, and answers its calls.
+fn stand_in(pid: i32, watchdog: Option<&Watchdog>) -> anyhow::Result<()> {
+    let Some(watchdog) = watchdog else { return Ok(()) };
+    let ended = headstart_io::process_end(pid).context("watching the program")?;
+    watchdog.take_over(Some(ended.as_fd())).context("answering in the supervisor's place")?;
+    Ok(())
+}
+
+/// Leaves a process behind that answers the calls of those that go on.
+fn stay(watchdog: &Watchdog) -> anyhow::Result<()> {
+    watchdog.stay().context("leaving a watchdog to the programs that go on")
+}
+
 /// Has the program put itself under a filter when it starts, if its system calls are to be heard.
-fn trap(args: &Args, ways: &Ways, command: &mut Command, program: &OsStr) -> Option<(Trap, Outstanding)> {
+fn trap(args: &Args, ways: &Ways) -> Option<(Trap, Outstanding)> {
     ways.calls.as_ref().ok()?;
     // Both before there is a program: once its calls wait, somebody must be able to answer them.
-    match Outstanding::new().and_then(|outstanding| Ok((Trap::around(command)?, outstanding))) {
+    match Outstanding::new().and_then(|outstanding| Ok((Trap::new()?, outstanding))) {
         Ok(trap) => Some(trap),
         Err(why) => {
-            not_heard(args, ways, program, &why);
+            not_heard(args, ways, &why);
             None
         }
     }
@@ -307,30 +346,27 @@ fn trap(args: &Args, ways: &Ways, command: &mut Command, program: &OsStr) -> Opt
 
 /// Hands the program's system calls to the supervisor, and keeps what is needed should it die. Says so if they are not
 /// to be had, or if they are all that there is.
-fn heard(
-    args: &Args,
-    ways: &Ways,
-    link: &Link,
-    program: &OsStr,
-    (trap, outstanding): (Trap, Outstanding),
-) -> Option<Watchdog> {
+fn heard(args: &Args, ways: &Ways, link: Option<&Link>, (trap, outstanding): (Trap, Outstanding)) -> Option<Watchdog> {
     let listener = match trap.listener() {
         Ok(listener) => listener,
         Err(why) => {
-            not_heard(args, ways, program, &why);
+            not_heard(args, ways, &why);
             return None;
         }
     };
     if let (Some(Via::Auto), Err(why)) = (args.via, &ways.preload) {
-        complain(args, format_args!("{} is reached by its system calls only: {why}", program.to_string_lossy()));
+        complain(
+            args,
+            format_args!("{} is reached by its system calls only: {why}", args.command[0].to_string_lossy()),
+        );
     }
     // Should the supervisor have gone, the watchdog is needed at once; the end of the connection tells.
-    let _ = link.hear_calls(&listener, &outstanding);
+    let _ = link.map(|link| link.hear_calls(&listener, &outstanding));
     Some(Watchdog::new(listener, outstanding))
 }
 
-fn not_heard(args: &Args, ways: &Ways, program: &OsStr, why: &dyn std::fmt::Display) {
-    let name = program.to_string_lossy();
+fn not_heard(args: &Args, ways: &Ways, why: &dyn std::fmt::Display) {
+    let name = args.command[0].to_string_lossy();
     match ways.preload {
         Ok(()) => complain(args, format_args!("{name} is reached through its C library only: {why}")),
         Err(_) => complain(args, format_args!("{name} is not covered: {why}")),

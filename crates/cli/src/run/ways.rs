@@ -7,6 +7,7 @@
 use clap::ValueEnum;
 use headstart_io::program::{self, Reach};
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 /// Ways to reach a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,6 +28,8 @@ pub struct Ways {
     pub preload: Result<(), String>,
     /// By its system calls; whether the kernel lets us is seen when it is started.
     pub calls: Result<(), String>,
+    /// The file that it is, if it was looked for and found.
+    pub file: Option<PathBuf>,
 }
 
 impl Ways {
@@ -34,11 +37,11 @@ impl Ways {
     pub fn to(program: &OsStr, via: Via) -> Self {
         let none = |why: &str| Err(why.to_owned());
         if std::env::var_os("HEADSTART").is_some_and(|v| v == "off") {
-            return Self { preload: none("HEADSTART=off"), calls: none("HEADSTART=off") };
+            return Self { preload: none("HEADSTART=off"), calls: none("HEADSTART=off"), file: None };
         }
-        let path = program::find(program, std::env::var_os("PATH").as_deref());
+        let file = program::find(program, std::env::var_os("PATH").as_deref());
         // A file that cannot be read can perhaps be run; the loader will see.
-        let reach = path.and_then(|path| program::reach(&path).ok()).unwrap_or(Reach::Reached);
+        let reach = file.as_ref().and_then(|file| program::reach(file).ok()).unwrap_or(Reach::Reached);
         let why = reach.why_not();
         let calls = match reach {
             // Under the filter of an ordinary user it would have no rights of its own.
@@ -51,13 +54,13 @@ impl Ways {
             None if via == Via::Seccomp => none("--via seccomp"),
             None => Ok(()),
         };
-        Self { preload, calls }
+        Self { preload, calls, file }
     }
 
     /// Why it is not reached at all, if it is not.
     pub fn why_not(&self) -> Option<&str> {
         match self {
-            Self { preload: Err(why), calls: Err(other) } => {
+            Self { preload: Err(why), calls: Err(other), .. } => {
                 // What was not asked for is no reason.
                 Some(if why.starts_with("--via") { other } else { why })
             }
@@ -89,7 +92,7 @@ mod tests {
     #[test]
     fn the_reason_is_the_programs_and_not_what_was_not_asked_for() {
         let (asked, other) = (Err("--via preload".to_owned()), Err("it is statically linked".to_owned()));
-        assert_eq!(Ways { preload: other, calls: asked }.why_not(), Some("it is statically linked"));
-        assert_eq!(Ways { preload: Ok(()), calls: Err(String::new()) }.why_not(), None);
+        assert_eq!(Ways { preload: other, calls: asked, file: None }.why_not(), Some("it is statically linked"));
+        assert_eq!(Ways { preload: Ok(()), calls: Err(String::new()), file: None }.why_not(), None);
     }
 }

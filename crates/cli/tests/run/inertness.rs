@@ -1,7 +1,9 @@
 //! Headstart changes when connections are there, never what calls mean: a C program of many behaviours sees the same
 //! with and without it.
 
-use crate::lab::{Ended, Lab, compiled, inside};
+use crate::lab::{Ended, Lab, Scratch, compiled, ended, inside};
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
 
 /// One behaviour of `inert.c`, bare and through headstart: what both printed is the same. `None` without a compiler.
 fn same(behaviour: &str) -> Option<Ended> {
@@ -110,3 +112,22 @@ inside!(calls_that_make_no_sense_fail_as_ever, || {
 inside!(a_program_in_another_network_namespace_is_not_given_connections_of_this_one, || {
     same("elsewhere");
 });
+
+/// Names of the files that a program has mapped, which prints its maps.
+fn mapped(command: &mut Command) -> BTreeSet<String> {
+    let ended = ended(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let files = ended.out.lines().filter_map(|line| Some(line.split_once('/')?.1.rsplit('/').next()?.to_owned()));
+    files.collect()
+}
+
+#[test]
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn our_library_brings_no_other_along() {
+    let scratch = Scratch::new();
+    let words = ["/bin/cat", "/proc/self/maps"];
+    let bare = mapped(Command::new(words[0]).arg(words[1]));
+    let ours = mapped(&mut scratch.headstart(["run", "-q", "--"].iter().chain(&words)));
+    let added: Vec<_> = ours.difference(&bare).map(String::as_str).collect();
+    assert_eq!(added, ["filter", "libheadstart.so"]);
+}

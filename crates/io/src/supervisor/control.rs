@@ -96,7 +96,7 @@ impl Supervisor {
                     self.engine.feed(Input::Launched { account: number, app });
                     if run.is_reached_by_calls_alone() {
                         // Its questions will come, if any, once it has started: now, nobody waits.
-                        self.stub.furnish();
+                        self.stub.furnish(&self.engine);
                     }
                 }
                 None

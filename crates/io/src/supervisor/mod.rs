@@ -156,7 +156,8 @@ impl Supervisor {
         let mut tokens = Vec::new();
         loop {
             let waiting = self.runs.values().filter_map(|run| run.seccomp.as_ref()?.deadline());
-            let work = self.engine.deadline().into_iter().chain(waiting).min();
+            let looks = self.runs.values().filter_map(Run::next_look);
+            let work = self.engine.deadline().into_iter().chain(waiting).chain(looks).min();
             let end = self.is_idle().then(|| self.idle_since + linger);
             let writing = self.keeper.as_ref().and_then(Keeper::deadline);
             let deadline = work.into_iter().chain(end).chain(writing).min();
@@ -198,7 +199,9 @@ impl Supervisor {
                     front.timeout(&mut self.engine);
                 }
                 self.tell();
+                self.look_at_programs(now);
             }
+            self.stub.attend(&mut self.engine);
             if tokens.is_empty() && self.is_idle() && end.is_some_and(|at| at <= now) {
                 return Ok(Ended::Idle);
             }
@@ -214,6 +217,17 @@ impl Supervisor {
         if let Some(run) = self.runs.get_mut(&number) {
             run.program_ended(&self.engine);
             self.end_if_over(number);
+        }
+    }
+
+    /// Where programs have started others, these may soon ask what only the stub can answer.
+    fn look_at_programs(&mut self, now: Instant) {
+        // A private supervisor is there for one program, which may never need it.
+        let lasting = self.door.is_some();
+        // Not only the first of them: each look is to be counted.
+        let starting = self.runs.values_mut().filter(|run| run.next_look().is_some());
+        if starting.fold(false, |any, run| run.starts_others(now, lasting) || any) {
+            self.stub.furnish(&self.engine);
         }
     }
 

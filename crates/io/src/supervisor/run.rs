@@ -10,8 +10,14 @@ use crate::control::{Descriptor, Registered, Summary};
 use crate::poll::Interest;
 use crate::sys::{netns, process};
 use headstart_core::connect::AppId;
+use headstart_core::time::{Duration, Instant};
 use std::fs::File;
 use std::os::fd::OwnedFd;
+
+/// After how long a program is looked at for others that it has started; then after twice as long, and so on.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+/// When looking is given up.
+const LAST_LOOK: Duration = Duration::from_millis(64);
 
 /// A run that is being served.
 #[derive(Debug)]
@@ -24,6 +30,8 @@ pub(super) struct Run {
     program: Option<OwnedFd>,
     /// The program has begun, and what it is: to be told to the connector.
     pub launched: Option<AppId>,
+    /// The process of the program, while it is to be seen whether it starts others: when, and how long after the look before.
+    looks: Option<(i32, Instant, Duration)>,
     /// Its `headstart run` is still there.
     pub attended: bool,
     /// Messages that had been ignored before it began.
@@ -40,6 +48,7 @@ impl Run {
             seccomp: None,
             program: None,
             launched: None,
+            looks: None,
             attended: true,
             ignored_before,
         }
@@ -61,7 +70,9 @@ impl Run {
                     let added = engine.poll.add(&descriptor, token, Interest::Read);
                     added.map_err(|e| format!("the program cannot be watched: {e}"))?;
                     // It has been replaced by its program when it is watched: `headstart run` waits for that.
-                    self.launched = process::of_pidfd(&descriptor).and_then(app_of);
+                    let pid = process::of_pidfd(&descriptor);
+                    self.launched = pid.and_then(app_of);
+                    self.looks = pid.map(|pid| (pid, engine.clock.now() + FIRST_LOOK, FIRST_LOOK));
                     self.program = Some(descriptor);
                 }
             }
@@ -95,6 +106,20 @@ impl Run {
     /// Whether its questions can only come by its own sockets.
     pub fn is_reached_by_calls_alone(&self) -> bool {
         self.seccomp.is_some() && self.preload.is_none()
+    }
+
+    /// When the program is to be looked at next.
+    pub fn next_look(&self) -> Option<Instant> {
+        self.looks.map(|(_, at, _)| at).filter(|_| self.seccomp.is_some())
+    }
+
+    /// Whether the program is one that starts others, a shell or a script, seen within its first milliseconds: whatever reaches it,
+    /// those may be reached by their calls alone. Said once, and also of a program that lasts, if `lasting` programs are meant.
+    pub fn starts_others(&mut self, now: Instant, lasting: bool) -> bool {
+        let Some((pid, at, waited)) = self.looks.filter(|(_, at, _)| *at <= now) else { return false };
+        let (starts, last) = (self.program.is_some() && process::has_children(pid), waited >= LAST_LOOK);
+        self.looks = (!starts && !last && self.program.is_some()).then(|| (pid, at + waited * 2, waited * 2));
+        starts || (last && lasting && self.program.is_some())
     }
 
     /// The front ends, each of which a request may be for.

@@ -12,6 +12,8 @@ pub(super) const DOOR: u64 = 2;
 pub(super) const PLACE: u64 = 3;
 /// Something has been done to the store.
 pub(super) const KEEPER: u64 = 4;
+/// The room of the stub has been made.
+pub(super) const ROOM: u64 = 5;
 /// A program that waits for a reply to its preloaded library.
 pub(super) const CALLER: u64 = 1 << SHIFT;
 /// A socket of a DNS query.

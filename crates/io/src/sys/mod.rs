@@ -9,6 +9,7 @@ pub mod datagram;
 pub mod epoll;
 pub mod ethtool;
 pub mod fork;
+pub mod launch;
 pub mod lease;
 pub mod libc_client;
 pub mod mountns;

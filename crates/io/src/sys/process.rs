@@ -38,6 +38,11 @@ pub fn of_pidfd(pidfd: &OwnedFd) -> Option<i32> {
     field_of(&text, "Pid:")?.parse().ok().filter(|pid| *pid > 0)
 }
 
+/// Whether the process `pid` has started others that have not been waited for (proc(5): of its first thread).
+pub fn has_children(pid: i32) -> bool {
+    std::fs::read(format!("/proc/{pid}/task/{pid}/children")).is_ok_and(|list| !list.is_empty())
+}
+
 /// Whether a signal waits for `thread` that it has not blocked.
 pub fn signal_waits(thread: i32) -> bool {
     let Ok(text) = std::fs::read_to_string(format!("/proc/{thread}/status")) else { return false };
@@ -76,6 +81,23 @@ mod tests {
 
     fn us() -> i32 {
         std::process::id() as i32
+    }
+
+    #[test]
+    fn a_process_that_has_started_another_is_known_by_it() {
+        let script = "read go; sleep 600 & read on; kill $!";
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", script]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+        let mut shell = shell.spawn().unwrap();
+        let pid = shell.id() as i32;
+        assert!(!has_children(pid) && !has_children(0));
+        let mut words = shell.stdin.take().unwrap();
+        std::io::Write::write_all(&mut words, b"go\n").unwrap();
+        while !has_children(pid) {
+            std::thread::yield_now();
+        }
+        drop(words);
+        shell.wait().unwrap();
     }
 
     #[test]

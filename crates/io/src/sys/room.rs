@@ -14,22 +14,24 @@ use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_ipv6_freebind, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType,
-    bind, recvmsg, send, shutdown, socketpair,
+    bind, recv, recvmsg, send, shutdown, socketpair,
 };
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// A child that does not answer within this time has been stopped by somebody; the room is then given up, for what it
 /// answers later would be taken for the answer to something else.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+/// The same of its first word. To make a network namespace takes a millisecond, but the kernel makes and ends them one by one.
+const FIRST_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// The room, and the child that holds it.
 #[derive(Debug)]
 pub struct Room {
-    control: Option<OwnedFd>,
+    control: OwnedFd,
     child: Pid,
     cookie: u64,
 }
@@ -57,17 +59,15 @@ impl From<rustix::io::Errno> for RoomError {
 /// What the child is asked for: domain, type and protocol of a socket.
 type Wish = [i32; 3];
 
-impl Room {
-    /// Makes a room in which every IPv4 and IPv6 address is local.
-    pub fn new() -> Result<Self, RoomError> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        set_socket_timeout(&ours, Timeout::Recv, Some(PATIENCE))?;
-        // With privileges no user namespace is needed, and none may be allowed.
-        let child = start(libc::CLONE_NEWNET, &theirs)
-            .or_else(|_| start(libc::CLONE_NEWNET | libc::CLONE_NEWUSER, &theirs))
-            .map_err(RoomError::Refused)?;
-        drop(theirs);
-        let mut room = Self { control: Some(ours), child, cookie: 0 };
+/// A room whose child makes it ready. To be told when it is, see [`Beginning::as_fd`].
+#[derive(Debug)]
+pub struct Beginning(Room);
+
+impl Beginning {
+    /// The room, in which every IPv4 and IPv6 address is local from now on. Waits for the child.
+    pub fn finish(self) -> Result<Room, RoomError> {
+        let Self(mut room) = self;
+        room.hear_first_word().map_err(RoomError::Refused)?;
         let mut netlink = Netlink::over(room.make([libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE])?)?;
         netlink.up(LOOPBACK)?;
         netlink.route(IpAddr::from([0; 4]), 0, Via::Local)?;
@@ -75,6 +75,39 @@ impl Room {
         let _ = netlink.route(IpAddr::from([0; 16]), 0, Via::Local);
         room.cookie = netns::cookie(room.datagrams(AddressFamily::INET)?)?;
         Ok(room)
+    }
+}
+
+impl AsFd for Beginning {
+    /// Readable when the child is ready.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.control.as_fd()
+    }
+}
+
+impl Room {
+    /// Begins to make a room, which takes the kernel some milliseconds; the child spends them.
+    pub fn begin() -> Result<Beginning, RoomError> {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        set_socket_timeout(&ours, Timeout::Recv, Some(FIRST_PATIENCE))?;
+        let child = start(&theirs).map_err(RoomError::Refused)?;
+        Ok(Beginning(Self { control: ours, child, cookie: 0 }))
+    }
+
+    /// Makes a room in which every IPv4 and IPv6 address is local.
+    pub fn new() -> Result<Self, RoomError> {
+        Self::begin()?.finish()
+    }
+
+    /// Whether the child has its namespace: an errno, as after a wish.
+    fn hear_first_word(&self) -> io::Result<()> {
+        let mut errno = [0u8; 4];
+        let (_, got) = retry_on_intr(|| recv(&self.control, &mut errno[..], RecvFlags::empty()))?;
+        match (got, i32::from_ne_bytes(errno)) {
+            (4, 0) => Ok(set_socket_timeout(&self.control, Timeout::Recv, Some(PATIENCE))?),
+            (4, errno) => Err(io::Error::from_raw_os_error(errno)),
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        }
     }
 
     /// A new UDP socket of the room, non-blocking.
@@ -88,7 +121,7 @@ impl Room {
     }
 
     fn make(&self, wish: Wish) -> io::Result<OwnedFd> {
-        let control = self.control.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let control = &self.control;
         let bytes: Vec<u8> = wish.iter().flat_map(|n| n.to_ne_bytes()).collect();
         send(control, &bytes, SendFlags::NOSIGNAL)?;
         let mut errno = [0u8; 4];
@@ -114,8 +147,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        drop(self.control.take());
-        // It would leave by itself, but for one that has been stopped.
+        // It would leave by itself when the socket is closed, but for one that has been stopped.
         let _ = kill_process(self.child, Signal::KILL);
         while matches!(waitpid(Some(self.child), WaitOptions::empty()), Err(rustix::io::Errno::INTR)) {}
     }
@@ -136,9 +168,9 @@ pub fn bind_anywhere(socket: impl AsFd, to: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the child in new namespaces.
-fn start(namespaces: libc::c_int, control: &OwnedFd) -> io::Result<Pid> {
-    let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
+/// Starts the child.
+fn start(control: &OwnedFd) -> io::Result<Pid> {
+    let flags = libc::c_long::from(libc::SIGCHLD);
     // SAFETY: a plain fork (no stack, no shared memory); the child makes only system calls until it exits.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     match pid {
@@ -149,7 +181,7 @@ fn start(namespaces: libc::c_int, control: &OwnedFd) -> io::Result<Pid> {
     }
 }
 
-/// The child: makes sockets until nobody can ask for any more.
+/// The child: enters a namespace of its own, says so, and makes sockets until nobody can ask for any more.
 unsafe fn serve(control: RawFd) -> ! {
     // SAFETY: all of these are system calls on local data; nothing allocates or locks.
     unsafe {
@@ -165,6 +197,14 @@ unsafe fn serve(control: RawFd) -> ! {
         if fd > 0 && libc::syscall(libc::SYS_close_range, 0, fd - 1, 0) != 0
             || libc::syscall(libc::SYS_close_range, fd + 1, libc::c_uint::MAX, 0) != 0
         {
+            libc::_exit(1);
+        }
+        // With privileges no user namespace is needed, and none may be allowed.
+        let entered =
+            libc::unshare(libc::CLONE_NEWNET) == 0 || libc::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWUSER) == 0;
+        let errno = if entered { 0 } else { *libc::__errno_location() };
+        libc::send(control, (&raw const errno).cast(), size_of_val(&errno), libc::MSG_NOSIGNAL);
+        if !entered {
             libc::_exit(1);
         }
         loop {

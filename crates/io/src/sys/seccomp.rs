@@ -20,8 +20,8 @@ use super::fork;
 use std::io;
 use std::mem::{MaybeUninit, offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+#[cfg(test)]
+use std::{os::unix::process::CommandExt, process::Command};
 
 /// Lengths of an internet address: `sockaddr_in`, `sockaddr_in6` without and with its scope, `sockaddr_storage`.
 const LENGTHS: [u32; 4] = [16, 24, 28, 128];
@@ -55,15 +55,17 @@ pub enum TrapError {
     Io(#[from] io::Error),
 }
 
-/// A trap that a program will be started in.
+/// A trap that a program will be started in: see [`Launch`](super::launch::Launch).
 #[derive(Debug)]
 pub struct Trap {
     ours: OwnedFd,
+    theirs: OwnedFd,
+    program: Vec<libc::sock_filter>,
 }
 
 impl Trap {
-    /// Makes `command` set the filter on itself before it runs. If that fails, it runs without.
-    pub fn around(command: &mut Command) -> io::Result<Self> {
+    /// Makes one, which nothing is in yet.
+    pub fn new() -> io::Result<Self> {
         let mut ends = [-1; 2];
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: `ends` is valid for two descriptors.
@@ -72,10 +74,23 @@ impl Trap {
         }
         // SAFETY: just opened, and nobody else's.
         let [ours, theirs] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        let program = filter();
+        Ok(Self { ours, theirs, program: filter() })
+    }
+
+    /// Sets the filter on this process, which is about to execute the program. If there is no filter to be had, it runs without,
+    /// and whoever made the trap is told. Only system calls, on what was made before.
+    pub(super) fn spring(&self) -> io::Result<()> {
+        install(&self.program, self.theirs.as_raw_fd())
+    }
+
+    /// Makes `command` set the filter on itself before it runs.
+    #[cfg(test)]
+    pub fn around(command: &mut Command) -> io::Result<Self> {
+        let trap = Self::new()?;
+        let (program, theirs) = (trap.program.clone(), trap.theirs.try_clone()?);
         // SAFETY: between fork and exec only system calls on data that was made before.
         unsafe { command.pre_exec(move || install(&program, theirs.as_raw_fd())) };
-        Ok(Self { ours })
+        Ok(trap)
     }
 
     /// The listener, once the command has been started.
@@ -294,6 +309,16 @@ impl Listener {
     /// The same listener under another descriptor.
     pub fn try_clone(&self) -> io::Result<Self> {
         self.fd.try_clone().map(Self::from)
+    }
+
+    /// Has the kernel wake whoever listens on the processor of the program that waits, and the program on that of whoever has
+    /// answered (Linux 6.6): one of them sleeps while the other works, and to wake another processor takes longer than both of
+    /// them do. Only for a listener whose calls one thread answers. Whether there is such a thing.
+    pub fn hand_over_in_place(&self) -> bool {
+        /// SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP of linux/seccomp.h.
+        const SYNC_WAKE_UP: libc::c_ulong = 1;
+        // SAFETY: the request takes its flags by value.
+        unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) == 0 }
     }
 
     /// The next call. Waits for one, so only to be called when readable. `None` if whoever made it has gone.

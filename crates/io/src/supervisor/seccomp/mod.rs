@@ -97,8 +97,10 @@ impl Seccomp {
     /// Hears the calls of run `run` that arrive at `listener`, until the last process under its filter has ended.
     pub fn new(engine: &Engine, run: u32, listener: OwnedFd, outstanding: OwnedFd) -> io::Result<Self> {
         engine.poll.add(&listener, HEARD | of_run(run), Interest::Read)?;
+        let listener = Listener::from(listener);
+        listener.hand_over_in_place();
         Ok(Self {
-            listener: listener.into(),
+            listener,
             outstanding: outstanding.into(),
             run,
             held: BTreeMap::new(),

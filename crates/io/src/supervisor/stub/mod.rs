@@ -66,9 +66,14 @@ impl Stub {
         }
     }
 
-    /// Makes now what takes the longest of a first [`redirect`](Self::redirect): a network namespace, some milliseconds.
-    pub fn furnish(&mut self) {
-        self.ways.furnish();
+    /// Begins now what takes the longest of a first [`redirect`](Self::redirect): a network namespace, some milliseconds.
+    pub fn furnish(&mut self, engine: &Engine) {
+        self.ways.furnish(engine);
+    }
+
+    /// Nobody waits at this moment: makes what the next program will wait for.
+    pub fn attend(&mut self, engine: &mut Engine) {
+        self.ways.attend(engine, &mut self.posts);
     }
 
     /// A UDP socket of program `app`, counted on `account`, turns to `to` by `call`: what is to be done with it. `None`: the

@@ -10,9 +10,9 @@
 
 use crate::poll::Interest;
 use crate::supervisor::engine::Engine;
-use crate::supervisor::token::POST;
+use crate::supervisor::token::{POST, ROOM};
 use crate::sys::netns;
-use crate::sys::room::{Room, bind_anywhere};
+use crate::sys::room::{Beginning, Room, bind_anywhere};
 use crate::sys::socket_option::{self, Value};
 use headstart_core::wire::options::{ATTACHED_FILTER, SocketOption};
 use rustix::fs::{OFlags, fcntl_getfl};
@@ -27,6 +27,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const DNS: u16 = 53;
 /// Servers that posts stand for; resolv.conf has three at a time.
 const MAX_POSTS: usize = 64;
+/// Sockets of a family that wait in the room: a resolver asks for both families at once.
+const SPARES: usize = 2;
 
 /// Options that are set again on the socket that stands in, with the numbers of Linux (see `core::wire::options`).
 const CARRIED: &[SocketOption] = &[
@@ -109,7 +111,25 @@ pub(super) struct Post {
 /// By which way sockets are redirected here.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    room: Option<Option<Room>>,
+    state: State,
+    /// Sockets of the room that nobody has yet, with their families: its child need not be waited for while a program waits.
+    spares: Vec<(AddressFamily, OwnedFd)>,
+    /// Families of sockets that programs have been given, of which there are to be spares.
+    used: Vec<AddressFamily>,
+}
+
+/// How far the room is.
+#[derive(Debug, Default)]
+enum State {
+    /// Nobody has needed one.
+    #[default]
+    Unmade,
+    /// It is being made.
+    Begun(Beginning),
+    /// It is there.
+    Made(Room),
+    /// There is none to be had.
+    None,
 }
 
 /// What came of it: the post and the port that the socket asks from, if it is to be remembered; any post if none is named.
@@ -119,12 +139,12 @@ impl Ways {
     /// As on a host where no room can be made.
     #[cfg(test)]
     pub fn without_room() -> Self {
-        Self { room: Some(None) }
+        Self { state: State::None, ..Self::default() }
     }
 
     /// Whether only programs that were given a socket can reach the posts.
     pub fn is_private(&self) -> bool {
-        matches!(self.room, Some(Some(_)))
+        matches!(self.state, State::Made(_))
     }
 
     pub fn redirect(
@@ -146,7 +166,7 @@ impl Ways {
             engine.names.refresh();
             engine.names.servers().contains(&server)
         };
-        let ours = self.room.as_ref().and_then(Option::as_ref).is_some_and(|room| room.holds(socket));
+        let ours = matches!(&self.state, State::Made(room) if room.holds(socket));
         match (ours, is_server, call) {
             // It leads here already.
             (true, true, Call::Connect) => {
@@ -192,28 +212,115 @@ impl Ways {
             return None;
         }
         let post = self.post(engine, posts, server)?;
-        match self.room() {
-            Some(room) => {
-                let stand_in = stand_in(room, to, socket, call).ok()??;
-                let port = local(&stand_in)?.port();
-                Some((Redirected::Exchange(stand_in), (call == Call::Connect).then_some(post), Some(port)))
-            }
-            None if call == Call::Connect && checks_no_sender(socket) => {
-                connect(socket, &as_seen_by(socket, local(&posts[post].socket)?)?).ok()?;
-                Some((Redirected::InPlace, Some(post), Some(local(socket)?.port())))
-            }
-            None => None,
+        if self.room(engine).is_some() {
+            let stand_in = self.stand_in(to, socket, call).ok()??;
+            let port = local(&stand_in)?.port();
+            return Some((Redirected::Exchange(stand_in), (call == Call::Connect).then_some(post), Some(port)));
+        }
+        if call == Call::Connect && checks_no_sender(socket) {
+            connect(socket, &as_seen_by(socket, local(&posts[post].socket)?)?).ok()?;
+            return Some((Redirected::InPlace, Some(post), Some(local(socket)?.port())));
+        }
+        None
+    }
+
+    /// Begins to make the room before it is needed; once it is made, [`attend`](Self::attend) goes on.
+    pub fn furnish(&mut self, engine: &Engine) {
+        if matches!(self.state, State::Unmade) {
+            self.state = match Room::begin() {
+                // Should it fail, the room is finished when it is needed.
+                Ok(begun) => {
+                    let _ = engine.poll.add(&begun, ROOM, Interest::Read);
+                    State::Begun(begun)
+                }
+                Err(_) => State::None,
+            };
         }
     }
 
-    /// Makes the room before it is needed.
-    pub fn furnish(&mut self) {
-        self.room();
+    /// Whoever waits has been answered: makes what the next will need, as far as it can be foreseen.
+    pub fn attend(&mut self, engine: &mut Engine, posts: &mut Vec<Post>) {
+        if let State::Begun(begun) = &self.state {
+            let is_ready = crate::poll::is_readable(begun);
+            if !is_ready || self.finish(engine).is_none() {
+                return;
+            }
+            for server in engine.names.servers().to_vec() {
+                let _ = self.post(engine, posts, server);
+                self.expect(if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 });
+            }
+        }
+        let State::Made(room) = &self.state else { return };
+        for family in &self.used {
+            while self.spares.iter().filter(|(of, _)| of == family).count() < SPARES {
+                let Ok(socket) = room.datagrams(*family) else { return };
+                self.spares.push((*family, socket));
+            }
+        }
+    }
+
+    /// Programs have sockets of this family.
+    fn expect(&mut self, family: AddressFamily) {
+        if !self.used.contains(&family) {
+            self.used.push(family);
+        }
     }
 
     /// The room, made when it is first needed.
-    fn room(&mut self) -> Option<&Room> {
-        self.room.get_or_insert_with(|| Room::new().ok()).as_ref()
+    fn room(&mut self, engine: &Engine) -> Option<&Room> {
+        self.furnish(engine);
+        self.finish(engine)
+    }
+
+    /// The room that has been begun, finished.
+    fn finish(&mut self, engine: &Engine) -> Option<&Room> {
+        if let State::Begun(begun) = &self.state {
+            engine.poll.remove(begun);
+            if let State::Begun(begun) = std::mem::replace(&mut self.state, State::None)
+                && let Ok(room) = begun.finish()
+            {
+                self.state = State::Made(room);
+            }
+        }
+        match &self.state {
+            State::Made(room) => Some(room),
+            _ => None,
+        }
+    }
+
+    /// A socket of the room.
+    fn datagrams(&mut self, family: AddressFamily) -> io::Result<OwnedFd> {
+        self.expect(family);
+        if let Some(n) = self.spares.iter().position(|(of, _)| *of == family) {
+            return Ok(self.spares.swap_remove(n).1);
+        }
+        match &self.state {
+            State::Made(room) => room.datagrams(family),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// A socket of the room that stands in for the program's: the same options, and as far as the program can see the same
+    /// address. `None` if there is none that could.
+    fn stand_in(&mut self, to: SocketAddr, socket: BorrowedFd<'_>, call: Call) -> io::Result<Option<OwnedFd>> {
+        let domain = sockopt::socket_domain(socket)?;
+        let stand_in = self.datagrams(domain)?;
+        if !carry(socket, &stand_in) {
+            return Ok(None);
+        }
+        let Some(mut from) = local(socket) else { return Ok(None) };
+        if call == Call::Connect && from.ip().is_unspecified() {
+            // The address that the kernel would choose. Without a route it would say so: let it.
+            let probe = datagrams(domain)?;
+            connect(&probe, &to)?;
+            let Some(chosen) = local(&probe) else { return Ok(None) };
+            from.set_ip(chosen.ip());
+        }
+        bind_anywhere(&stand_in, from)?;
+        if call == Call::Connect {
+            connect(&stand_in, &to)?;
+        }
+        Ok(Some(stand_in))
     }
 
     /// The post that stands for `server`.
@@ -225,47 +332,21 @@ impl Ways {
             return None;
         }
         let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket = match self.room() {
-            Some(room) => {
-                let socket = room.datagrams(family).ok()?;
-                bind_anywhere(&socket, server).ok()?;
-                socket
-            }
-            None => {
-                let loopback: IpAddr =
-                    if server.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
-                let socket = datagrams(family).ok()?;
-                bind(&socket, &SocketAddr::new(loopback, 0)).ok()?;
-                socket
-            }
+        let socket = if let Some(room) = self.room(engine) {
+            let socket = room.datagrams(family).ok()?;
+            bind_anywhere(&socket, server).ok()?;
+            socket
+        } else {
+            let loopback: IpAddr =
+                if server.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+            let socket = datagrams(family).ok()?;
+            bind(&socket, &SocketAddr::new(loopback, 0)).ok()?;
+            socket
         };
         engine.poll.add(&socket, POST | posts.len() as u64, Interest::Read).ok()?;
         posts.push(Post { server, socket });
         Some(posts.len() - 1)
     }
-}
-
-/// A socket of the room that stands in for the program's: the same options, and as far as the program can see the same
-/// address. `None` if there is none that could.
-fn stand_in(room: &Room, to: SocketAddr, socket: BorrowedFd<'_>, call: Call) -> io::Result<Option<OwnedFd>> {
-    let domain = sockopt::socket_domain(socket)?;
-    let stand_in = room.datagrams(domain)?;
-    if !carry(socket, &stand_in) {
-        return Ok(None);
-    }
-    let Some(mut from) = local(socket) else { return Ok(None) };
-    if call == Call::Connect && from.ip().is_unspecified() {
-        // The address that the kernel would choose. Without a route it would say so: let it.
-        let probe = datagrams(domain)?;
-        connect(&probe, &to)?;
-        let Some(chosen) = local(&probe) else { return Ok(None) };
-        from.set_ip(chosen.ip());
-    }
-    bind_anywhere(&stand_in, from)?;
-    if call == Call::Connect {
-        connect(&stand_in, &to)?;
-    }
-    Ok(Some(stand_in))
 }
 
 /// Sets the program's options on its stand-in; false if one of them cannot be.

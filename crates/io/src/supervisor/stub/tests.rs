@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::names::Names;
-use crate::supervisor::token::EXCHANGE;
+use crate::supervisor::token::{EXCHANGE, ROOM};
 use crate::sys::netlink::{LOOPBACK, Netlink, VethEnd, Via};
 use crate::sys::netns::NetNs;
 use headstart_core::connect::{Settings, race};
@@ -204,10 +204,18 @@ fn resolver(local: &str) -> UdpSocket {
 
 #[test]
 fn a_room_can_be_had_before_the_first_question() {
-    let mut ways = redirect::Ways::default();
-    assert!(!ways.is_private());
-    ways.furnish();
-    assert_eq!(ways.is_private(), crate::sys::room::Room::new().is_ok());
+    let mut host = Host::new(false);
+    assert!(!host.stub.ways.is_private());
+    host.stub.furnish(&host.engine);
+    // Told by the event loop when the child has made it.
+    let mut tokens = Vec::new();
+    while !tokens.contains(&ROOM) {
+        host.engine.poll.wait(&host.engine.clock, None, &mut tokens).unwrap();
+    }
+    host.stub.attend(&mut host.engine);
+    assert_eq!(host.stub.ways.is_private(), crate::sys::room::Room::new().is_ok());
+    let servers = host.engine.names.servers().len();
+    assert_eq!(host.stub.posts.len(), if host.stub.ways.is_private() { servers } else { 0 });
 }
 
 #[test]
