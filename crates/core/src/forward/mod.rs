@@ -93,6 +93,11 @@ pub enum Input {
     Connected {
         /// Which.
         flow: FlowId,
+    /// More packets of programs may follow at once, until [`Input::BatchEnd`]: what they hear of what their sockets have taken may wait
+    /// so long, by a part of the window.
+    Batch,
+    /// No more packets wait.
+    BatchEnd,
         /// The largest segment that it takes (TCP_MAXSEG), if the host tells.
         mss: Option<u16>,
     },

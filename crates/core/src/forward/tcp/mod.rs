@@ -153,7 +153,7 @@ impl Connection {
         if self.phase == Phase::Asked {
             self.answer(now, mss, out);
         } else {
-            self.push(now, out);
+            self.push(now, false, out);
             self.resume(out);
         }
     }

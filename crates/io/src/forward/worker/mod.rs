@@ -171,6 +171,10 @@ pub struct Worker {
     lookout: Lookout,
     /// Bytes that were passed on since the last wait.
     passed: usize,
+    /// Packets of programs are being read.
+    batch: bool,
+    /// What is done behind them.
+    later: VecDeque<Output>,
     tokens: Vec<u64>,
     room: Vec<u8>,
     /// Large buffers that were used, to be used again: fresh ones cost more than all else, a page fault for each 4 KiB.
@@ -232,6 +236,8 @@ impl Worker {
             lookout: Lookout::default(),
             passed: 0,
             tokens: Vec::new(),
+            batch: false,
+            later: VecDeque::new(),
             room: Vec::new(),
             spare: Vec::new(),
             lent: VecDeque::new(),
@@ -310,10 +316,12 @@ impl Worker {
             }
             let now = self.clock.now();
             let changes: Vec<Change> = self.poll.changes().collect();
-            let mut moved = if self.is_due(now, &self.programs) { self.programs(now) } else { 0 };
+            // Programs before all else: one of them may wait for a connection, and nobody for the end of another one.
+            let is_due = self.is_due(now, &self.programs) || changes.iter().any(|change| change.token == TUN);
+            let mut moved = if is_due { self.programs(now) } else { 0 };
             for change in changes {
                 match change.token {
-                    TUN => moved += self.programs(now),
+                    TUN => {}
                     STOP => {
                         self.poll.remove(&stop);
                         stopping = Some(now);
@@ -351,9 +359,15 @@ impl Worker {
 
     /// Packets of programs; how many.
     fn programs(&mut self, mut now: Instant) -> usize {
-        let mut count = 0;
+        let (mut count, mut large) = (0, false);
+        self.batch = true;
+        self.forwarder.handle_input(now, Input::Batch);
         while count < BATCH {
             self.make_room();
+            if large {
+                // It has taken a while.
+                self.catch_up(now);
+            }
             if count > 0 {
                 // A program may have connected, said all and closed meanwhile.
                 now = self.clock.now();
@@ -376,16 +390,29 @@ impl Worker {
             };
             count += 1;
             self.passed += self.room.len();
-            let bytes = if self.room.len() <= SMALL { self.room.clone() } else { std::mem::take(&mut self.room) };
+            large = self.room.len() > SMALL;
+            let bytes = if large { std::mem::take(&mut self.room) } else { self.room.clone() };
             self.tapped(now, false, &bytes);
             let segment = offload.segments.map(|segments| segments.size);
             self.forwarder.handle_input(now, Input::Packet { bytes, segment });
             self.drain(now);
         }
         count
+        self.forwarder.handle_input(now, Input::BatchEnd);
+        self.drain(now);
+        self.catch_up(now);
+        self.batch = false;
     }
 
     /// Empties the room for what is read next, in a large buffer that was used before if there is one.
+    /// Does what was left for later.
+    fn catch_up(&mut self, now: Instant) {
+        while let Some(output) = self.later.pop_front() {
+            self.act(now, output);
+            self.drain(now);
+        }
+    }
+
     fn make_room(&mut self) {
         if self.room.capacity() < HEADROOM + ROOM {
             while self.spare.is_empty()
@@ -422,42 +449,43 @@ impl Worker {
 
     fn drain(&mut self, now: Instant) {
         while let Some(output) = self.forwarder.poll_output() {
-            match output {
-                Output::Packet(packet) => {
-                    self.tapped(now, true, packet.as_slice());
-                    self.deliver(&packet);
-                    self.lend(packet);
+            // What nobody waits for is done when no packet does.
+            let can_wait = matches!(output, Output::Shutdown { .. } | Output::Close { .. } | Output::Record(_));
+            if self.batch && can_wait {
+                self.later.push_back(output);
+            } else {
+                self.act(now, output);
+            }
+        }
+    }
+
+    fn act(&mut self, now: Instant, output: Output) {
+        match output {
+            Output::Packet(packet) => {
+                self.tapped(now, true, packet.as_slice());
+                self.deliver(&packet);
+                self.lend(packet);
+            }
+            Output::Send { flow, bytes, from, to, urgent } => self.send(now, flow, (bytes, from, to, urgent)),
+            Output::Resume { flow } => self.enqueue(flow),
+            Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay } => {
+                self.open(now, (flow, app, peer), (traffic_class, hop_limit, no_delay));
+            }
+            Output::MirrorDelay { flow, .. } => self.mirror_delay(flow),
+            Output::Mark { flow, traffic_class } => {
+                if let Some(upstream) = self.upstreams.get(&flow) {
+                    let _ = sockets::mark(&upstream.socket, upstream.reached.is_ipv4(), traffic_class);
                 }
-                Output::Send { flow, bytes, from, to, urgent } => self.send(now, flow, (bytes, from, to, urgent)),
-                Output::Resume { flow } => self.enqueue(flow),
-                Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay } => {
-                    self.open(now, (flow, app, peer), (traffic_class, hop_limit, no_delay));
+            }
+            Output::KeepAlive { flow, idle } => {
+                if let Some(upstream) = self.upstreams.get(&flow) {
+                    let _ = sockets::keep_alive(&upstream.socket, idle);
                 }
-                Output::MirrorDelay { flow, .. } => self.mirror_delay(flow),
-                Output::Mark { flow, traffic_class } => {
-                    if let Some(upstream) = self.upstreams.get(&flow) {
-                        let _ = sockets::mark(&upstream.socket, upstream.reached.is_ipv4(), traffic_class);
-                    }
-                }
-                Output::KeepAlive { flow, idle } => {
-                    if let Some(upstream) = self.upstreams.get(&flow) {
-                        let _ = sockets::keep_alive(&upstream.socket, idle);
-                    }
-                }
-                Output::Shutdown { flow } => {
-                    if let Some(upstream) = self.upstreams.get(&flow) {
-                        // Where it fails the connection is no more, which reading tells.
-                        let _ = rustix::net::shutdown(&upstream.socket, Shutdown::Write);
-                    }
-                }
-                Output::Close { flow, abrupt } => self.close(now, flow, abrupt),
-                Output::Map { mapping, app } => {
-                    if let Ok(socket) = sockets::datagrams(app, &self.exit)
-                        && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
-                    {
-                        self.ports.insert(mapping, Port { socket, whole: None, app, whose: None });
-                        self.by_port.insert(app, mapping);
-                    }
+            }
+            Output::Shutdown { flow } => {
+                if let Some(upstream) = self.upstreams.get(&flow) {
+                    // Where it fails the connection is no more, which reading tells.
+                    let _ = rustix::net::shutdown(&upstream.socket, Shutdown::Write);
                 }
                 Output::Datagram { mapping, to, bytes, from, traffic_class, hop_limit, whole } => {
                     self.send_datagram(now, mapping, to, &bytes[from..], (traffic_class, hop_limit, whole));
@@ -470,7 +498,6 @@ impl Worker {
                         let _ = datagram::send(socket, to, &message, traffic_class, hop_limit);
                     }
                 }
-                Output::Record(record) => self.record(now, record),
             }
         }
     }
@@ -482,6 +509,7 @@ impl Worker {
             let from = SocketAddr::new(header.source, segment.source);
             let to = SocketAddr::new(header.destination, segment.destination);
             Some(if to_program { (to, from) } else { (from, to) })
+            Output::Record(record) => self.record(now, record),
         });
         let flow = ends.and_then(|ends| self.by_ends.get(&ends));
         let upstream = flow.and_then(|flow| self.upstreams.get(flow));
