@@ -276,8 +276,8 @@ impl Machine for Forwarder {
                     self.outputs.push_back(Output::Record(Record::Flow(Box::new(connection.flow))));
                 }
             }
-            Input::Datagram { mapping, from, bytes, traffic_class } => {
-                self.datagrams.received(now, mapping, from, bytes, traffic_class, &mut self.outputs);
+            Input::Datagram { mapping, from, bytes, traffic_class, train } => {
+                self.datagrams.received(now, mapping, from, (bytes, train), traffic_class, &mut self.outputs);
             }
             Input::DatagramFailed { mapping, to, reporter, trouble } => {
                 self.datagrams.failed(mapping, to, reporter, trouble, &mut self.outputs);

@@ -82,7 +82,8 @@ pub enum Failure {
 /// What the world tells a forwarder.
 #[derive(Debug)]
 pub enum Input {
-    /// A packet of a program. With `segment`, it is a super-packet whose payload is to be counted in pieces of that size.
+    /// A packet of a program. With `segment`, it is a super-packet whose payload is to be counted in pieces of that size, or, of UDP,
+    /// sent in such.
     Packet {
         /// The packet.
         bytes: Vec<u8>,
@@ -168,6 +169,8 @@ pub enum Input {
     },
     /// A datagram did not arrive.
     DatagramFailed {
+        /// It is a train: many datagrams, of so many bytes each but perhaps the last.
+        train: Option<u16>,
         /// Whose it was.
         mapping: MappingId,
         /// To whom it was sent.
@@ -321,6 +324,8 @@ pub enum Output {
     },
     /// Close a socket for datagrams.
     Unmap {
+        /// It is a train: many datagrams, of so many bytes each but perhaps the last.
+        train: Option<u16>,
         /// Which.
         mapping: MappingId,
     },

@@ -24,7 +24,7 @@ use headstart_core::forward::pace::{Lookout, Sleeper};
 use headstart_core::forward::{FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
-use headstart_core::wire::ip;
+use headstart_core::wire::ip::{self, udp};
 use rustix::net::Shutdown;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -487,16 +487,25 @@ impl Worker {
                     // Where it fails the connection is no more, which reading tells.
                     let _ = rustix::net::shutdown(&upstream.socket, Shutdown::Write);
                 }
-                Output::Datagram { mapping, to, bytes, from, traffic_class, hop_limit, whole } => {
-                    self.send_datagram(now, mapping, to, &bytes[from..], (traffic_class, hop_limit, whole));
+            }
+            Output::Close { flow, abrupt } => self.close(now, flow, abrupt),
+            Output::Map { mapping, app } => {
+                if let Ok(socket) = sockets::datagrams(app, self.tun.takes_trains(), &self.exit)
+                    && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
+                {
+                    self.ports.insert(mapping, Port { socket, whole: None, app, whose: None });
+                    self.by_port.insert(app, mapping);
                 }
-                Output::Unmap { mapping } => self.unmap(mapping),
-                Output::Echo { to, message, traffic_class, hop_limit } => {
-                    let v4 = to.is_ipv4();
-                    if let Some(socket) = self.echo_socket(v4) {
-                        let to = SocketAddr::new(to, 0);
-                        let _ = datagram::send(socket, to, &message, traffic_class, hop_limit);
-                    }
+            }
+            Output::Datagram { mapping, to, bytes, from, traffic_class, hop_limit, whole, train } => {
+                self.send_datagram(now, mapping, to, &bytes[from..], (traffic_class, hop_limit, whole), train);
+            }
+            Output::Unmap { mapping } => self.unmap(mapping),
+            Output::Echo { to, message, traffic_class, hop_limit } => {
+                let v4 = to.is_ipv4();
+                if let Some(socket) = self.echo_socket(v4) {
+                    let to = SocketAddr::new(to, 0);
+                    let _ = datagram::send(socket, to, &message, traffic_class, hop_limit);
                 }
             }
         }
@@ -520,7 +529,11 @@ impl Worker {
 
     fn deliver(&mut self, packet: &Packet) {
         let v4 = packet.as_slice().first().is_some_and(|byte| byte >> 4 == 4);
-        let transport = if v4 { Transport::TcpV4 } else { Transport::TcpV6 };
+        let transport = match packet.checksum {
+            Some((_, udp::CHECKSUM_AT)) => Transport::Udp,
+            _ if v4 => Transport::TcpV4,
+            _ => Transport::TcpV6,
+        };
         let offload = Offload {
             checksum: packet.checksum.map(|(start, offset)| Checksum { start, offset }),
             segments: packet.segments.map(|(size, headers)| Segments { transport, ecn: false, headers, size }),
