@@ -187,7 +187,7 @@ impl Forwarder {
         let mut hasher = SipHasher13::new_with_keys(self.settings.seed, self.next);
         (ends, now.as_nanos()).hash(&mut hasher);
         let first = hasher.finish() as u32;
-        let connection = Connection::new(now, id, ends, syn, first, self.settings.profile, &mut self.outputs);
+        let connection = Connection::new(now, (id, ends), (syn, first), &self.settings, &mut self.outputs);
         self.ids.insert(ends, id);
         self.flows.insert(id, connection);
         self.arm(id);

@@ -231,6 +231,7 @@ impl Connection {
         }
         if to > from {
             let len = to - from;
+            let segments = self.cut_to.map_or(segments, |size| len.div_ceil(size.into()));
             self.flow.sent(now, &bytes[from..to], segments);
             self.small = self.small.saturating_add(u32::from(len < usize::from(self.mss)));
             let look = len < usize::from(self.mss) && self.small.is_power_of_two();
@@ -299,8 +300,8 @@ impl Connection {
             let (from, to) = (next.wrapping_sub(at) as usize, bytes.len());
             self.flow.sent(now, &bytes[from..to], 1);
             self.hold(bytes, from, to);
-        }
             self.up.hurries = true;
+        }
         let next = self.up.next;
         self.up.early.retain(|(at, _)| !before(*at, next));
     }
@@ -325,7 +326,6 @@ impl Connection {
             up.grace = Some(now + GRACE);
         }
         if self.phase == Phase::Open && (self.up.acked != self.up.taken() || self.up.waiting == 0) {
-            self.acknowledge(out);
             if batch && self.up.may_put_off() {
                 self.up.owes = true;
             } else {
@@ -337,6 +337,7 @@ impl Connection {
     /// A batch of packets is over: what was put off is said.
     pub(crate) fn catch_up(&mut self, out: &mut VecDeque<Output>) {
         if self.up.owes {
+            self.acknowledge(out);
         }
     }
 
@@ -350,8 +351,8 @@ impl Connection {
         &mut self,
         now: Instant,
         (bytes, from, to, urgent): (Vec<u8>, usize, usize, bool),
-        out: &mut VecDeque<Output>,
         batch: bool,
+        out: &mut VecDeque<Output>,
     ) {
         if self.is_over() {
             return;

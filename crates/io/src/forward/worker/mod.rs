@@ -207,6 +207,7 @@ impl Worker {
     /// A forwarder for the programs of `enclosure`. Its sockets are in the namespace of whoever calls [`Self::run`].
     pub fn new(enclosure: Enclosure, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
         let Enclosure { namespace, tun } = enclosure;
+        let settings = Settings { long_segments: !tun.is_framed(), ..settings };
         let owners = Owners::of(&namespace).map_err(failed("opening a socket for questions about owners"))?;
         let finder = Finder::new(&namespace).map_err(failed("looking for owners"))?;
         let poll = Poll::new().map_err(failed("making an event loop"))?;
@@ -235,9 +236,9 @@ impl Worker {
             peers,
             lookout: Lookout::default(),
             passed: 0,
-            tokens: Vec::new(),
             batch: false,
             later: VecDeque::new(),
+            tokens: Vec::new(),
             room: Vec::new(),
             spare: Vec::new(),
             lent: VecDeque::new(),
@@ -363,11 +364,11 @@ impl Worker {
         self.batch = true;
         self.forwarder.handle_input(now, Input::Batch);
         while count < BATCH {
-            self.make_room();
             if large {
                 // It has taken a while.
                 self.catch_up(now);
             }
+            self.make_room();
             if count > 0 {
                 // A program may have connected, said all and closed meanwhile.
                 now = self.clock.now();
@@ -397,14 +398,13 @@ impl Worker {
             self.forwarder.handle_input(now, Input::Packet { bytes, segment });
             self.drain(now);
         }
-        count
         self.forwarder.handle_input(now, Input::BatchEnd);
         self.drain(now);
         self.catch_up(now);
         self.batch = false;
+        count
     }
 
-    /// Empties the room for what is read next, in a large buffer that was used before if there is one.
     /// Does what was left for later.
     fn catch_up(&mut self, now: Instant) {
         while let Some(output) = self.later.pop_front() {
@@ -413,6 +413,7 @@ impl Worker {
         }
     }
 
+    /// Empties the room for what is read next, in a large buffer that was used before if there is one.
     fn make_room(&mut self) {
         if self.room.capacity() < HEADROOM + ROOM {
             while self.spare.is_empty()
@@ -508,6 +509,7 @@ impl Worker {
                     let _ = datagram::send(socket, to, &message, traffic_class, hop_limit);
                 }
             }
+            Output::Record(record) => self.record(now, record),
         }
     }
 
@@ -518,7 +520,6 @@ impl Worker {
             let from = SocketAddr::new(header.source, segment.source);
             let to = SocketAddr::new(header.destination, segment.destination);
             Some(if to_program { (to, from) } else { (from, to) })
-            Output::Record(record) => self.record(now, record),
         });
         let flow = ends.and_then(|ends| self.by_ends.get(&ends));
         let upstream = flow.and_then(|flow| self.upstreams.get(flow));
