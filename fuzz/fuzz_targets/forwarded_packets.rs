@@ -8,11 +8,13 @@ use headstart_core::wire::ip;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|packets: Vec<(u16, Vec<u8>)>| {
-    let mut forwarder = Forwarder::new(Settings { most_flows: 8, most_mappings: 8, ..Settings::default() });
+    let settings = Settings { most_flows: 8, most_mappings: 8, long_segments: true, ..Settings::default() };
+    let mut forwarder = Forwarder::new(settings);
     let mut now = Instant::ZERO;
     for (millis, bytes) in packets {
         now += headstart_core::time::Duration::from_millis(millis.into());
         forwarder.handle_timeout(now);
+        forwarder.handle_input(now, if millis & 1 == 0 { Input::Batch } else { Input::BatchEnd });
         forwarder.handle_input(now, Input::Packet { bytes, segment: Some(millis) });
         while let Some(output) = forwarder.poll_output() {
             match output {

@@ -3,7 +3,8 @@
 use std::process::Command;
 
 /// Checks of each kind; all of them where [`ALL`] is set (`cargo xtask harden`).
-const SOME: [&str; 6] = ["refused", "mss-v6", "half-close", "reset-by-peer", "dscp-ecn-udp", "udp-fragments"];
+const SOME: [&str; 7] =
+    ["refused", "mss-v6", "half-close", "reset-by-peer", "dscp-ecn-udp", "udp-fragments", "udp-trains"];
 /// The variable that asks for every check: minutes, on a slow machine.
 const ALL: &str = "HEADSTART_EVERY_CHECK";
 

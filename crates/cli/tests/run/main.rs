@@ -15,6 +15,7 @@ mod history;
 mod inertness;
 mod interposition;
 mod lab;
+mod large;
 mod measure;
 mod measured;
 mod names;

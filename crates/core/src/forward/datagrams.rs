@@ -65,15 +65,16 @@ impl Datagrams {
         self.mappings.len()
     }
 
-    /// A program's datagram, whose payload is `bytes[from..to]`.
+    /// A program's datagram, whose payload is `bytes[from..to]`; or a train of them, of this size.
     pub fn packet(
         &mut self,
         now: Instant,
         header: &Header,
         (source, destination): (u16, u16),
-        (mut bytes, from, to): (Vec<u8>, usize, usize),
+        ((mut bytes, from, to), size): ((Vec<u8>, usize, usize), Option<u16>),
         out: &mut VecDeque<Output>,
     ) {
+        let train = train_of(to - from, size);
         let (app, peer) = (SocketAddr::new(header.source, source), SocketAddr::new(header.destination, destination));
         let mapping = match self.ids.get(&app) {
             Some(id) => *id,
@@ -81,7 +82,7 @@ impl Datagrams {
         };
         self.touch(now, mapping);
         if let (Some(mapping), true) = (self.mappings.get_mut(&mapping), destination == DNS) {
-            mapping.asked(now, peer, &bytes[from..to]);
+            pieces(&bytes[from..to], train).for_each(|query| mapping.asked(now, peer, query));
         }
         bytes.truncate(to);
         out.push_back(Output::Datagram {
@@ -92,6 +93,7 @@ impl Datagrams {
             traffic_class: header.traffic_class,
             hop_limit: header.hop_limit,
             whole: header.whole,
+            train,
         });
     }
 
@@ -126,13 +128,13 @@ impl Datagrams {
         }
     }
 
-    /// A datagram for a program.
+    /// A datagram for a program, or a train of them.
     pub fn received(
         &mut self,
         now: Instant,
         id: MappingId,
         from: SocketAddr,
-        bytes: Vec<u8>,
+        (bytes, size): (Vec<u8>, Option<u16>),
         traffic_class: u8,
         out: &mut VecDeque<Output>,
     ) {
@@ -142,12 +144,12 @@ impl Datagrams {
         if from.is_ipv4() != app.is_ipv4() || bytes.len() < HEADROOM {
             return;
         }
-        if from.port() == DNS
-            && let Some(exchange) = mapping.answered(now, from, &bytes[HEADROOM..])
-        {
-            out.push_back(Output::Record(Record::Dns(exchange)));
+        let train = train_of(bytes.len() - HEADROOM, size);
+        if from.port() == DNS {
+            let exchanges = pieces(&bytes[HEADROOM..], train).filter_map(|answer| mapping.answered(now, from, answer));
+            out.extend(exchanges.map(|exchange| Output::Record(Record::Dns(exchange))));
         }
-        out.push_back(Output::Packet(dress(from, app, bytes, traffic_class)));
+        out.push_back(Output::Packet(dress(from, app, (bytes, train), traffic_class)));
     }
 
     /// The network says what became of a datagram.
@@ -241,8 +243,18 @@ fn header(from: SocketAddr, to: SocketAddr, traffic_class: u8) -> Header {
     Header { source, destination, protocol: UDP, traffic_class, hop_limit: HOP_LIMIT, whole: false, fragment: None }
 }
 
-/// Writes headers before a datagram that begins behind the headroom.
-fn dress(from: SocketAddr, to: SocketAddr, mut bytes: Vec<u8>, traffic_class: u8) -> Packet {
+/// The size of a train's datagrams, if `len` bytes in pieces of `size` are more than one.
+fn train_of(len: usize, size: Option<u16>) -> Option<u16> {
+    size.filter(|size| (1..len).contains(&usize::from(*size)))
+}
+
+/// The datagrams of a train, or the one that is none.
+fn pieces(data: &[u8], train: Option<u16>) -> impl Iterator<Item = &[u8]> {
+    data.chunks(train.map_or(usize::MAX, usize::from))
+}
+
+/// Writes headers before a datagram that begins behind the headroom, or before a train of them.
+fn dress(from: SocketAddr, to: SocketAddr, (mut bytes, train): (Vec<u8>, Option<u16>), traffic_class: u8) -> Packet {
     let (ip, data) = (header_len(to.ip()), bytes.len() - HEADROOM);
     let (start, transport) = (HEADROOM - udp::HEADER - ip, HEADROOM - udp::HEADER);
     write(&header(from, to, traffic_class), udp::HEADER + data, &mut bytes[start..]);
@@ -250,7 +262,8 @@ fn dress(from: SocketAddr, to: SocketAddr, mut bytes: Vec<u8>, traffic_class: u8
     let sum = checksum::fold(checksum::pseudo_header(from.ip(), to.ip(), UDP, udp::HEADER + data));
     let at = transport + usize::from(udp::CHECKSUM_AT);
     bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-    Packet { bytes: Arc::new(bytes), start, checksum: Some((ip as u16, udp::CHECKSUM_AT)), segments: None }
+    let segments = train.map(|size| (size, (ip + udp::HEADER) as u16));
+    Packet { bytes: Arc::new(bytes), start, checksum: Some((ip as u16, udp::CHECKSUM_AT)), segments }
 }
 
 #[cfg(test)]

@@ -44,6 +44,10 @@ pub struct Forwarder {
     echoes: Echoes,
     fragments: Fragments,
     timers: BTreeSet<(Instant, FlowId)>,
+    /// Packets of programs come in a batch.
+    batch: bool,
+    /// Connections that have put off an acknowledgement since it has begun.
+    owing: Vec<FlowId>,
     outputs: VecDeque<Output>,
     tally: Tally,
 }
@@ -61,6 +65,8 @@ impl Forwarder {
             echoes: Echoes::default(),
             fragments: Fragments::default(),
             timers: BTreeSet::new(),
+            batch: false,
+            owing: Vec::new(),
             outputs: VecDeque::new(),
             tally: Tally::default(),
         }
@@ -122,7 +128,7 @@ impl Forwarder {
                 Some((source, destination, data)) if destination != 0 => {
                     let to = from + udp::HEADER + data.len();
                     let part = (bytes, from + udp::HEADER, to);
-                    self.datagrams.packet(now, &header, (source, destination), part, &mut self.outputs);
+                    self.datagrams.packet(now, &header, (source, destination), (part, segment), &mut self.outputs);
                 }
                 _ => self.tally.left_out += 1,
             },
@@ -181,7 +187,7 @@ impl Forwarder {
         let mut hasher = SipHasher13::new_with_keys(self.settings.seed, self.next);
         (ends, now.as_nanos()).hash(&mut hasher);
         let first = hasher.finish() as u32;
-        let connection = Connection::new(now, id, ends, syn, first, self.settings.profile, &mut self.outputs);
+        let connection = Connection::new(now, (id, ends), (syn, first), &self.settings, &mut self.outputs);
         self.ids.insert(ends, id);
         self.flows.insert(id, connection);
         self.arm(id);
@@ -240,7 +246,21 @@ impl Machine for Forwarder {
             }
             Input::Ended { flow } => self.with(flow, |c, out| c.ended(now, out)),
             Input::Sent { flow, bytes, from, to, urgent } => {
-                self.with(flow, |c, out| c.sent(now, (bytes, from, to, urgent), out));
+                let batch = self.batch;
+                let mut owes = false;
+                self.with(flow, |c, out| {
+                    let owed = c.owes();
+                    c.sent(now, (bytes, from, to, urgent), batch, out);
+                    owes = c.owes() && !owed;
+                });
+                self.owing.extend(owes.then_some(flow));
+            }
+            Input::Batch => self.batch = true,
+            Input::BatchEnd => {
+                self.batch = false;
+                let mut owing = std::mem::take(&mut self.owing);
+                owing.drain(..).for_each(|flow| self.with(flow, |c, out| c.catch_up(out)));
+                self.owing = owing;
             }
             Input::Writable { flow } => self.with(flow, |c, out| c.writable(now, out)),
             Input::Closed { flow, facts } => {
@@ -256,8 +276,8 @@ impl Machine for Forwarder {
                     self.outputs.push_back(Output::Record(Record::Flow(Box::new(connection.flow))));
                 }
             }
-            Input::Datagram { mapping, from, bytes, traffic_class } => {
-                self.datagrams.received(now, mapping, from, bytes, traffic_class, &mut self.outputs);
+            Input::Datagram { mapping, from, bytes, traffic_class, train } => {
+                self.datagrams.received(now, mapping, from, (bytes, train), traffic_class, &mut self.outputs);
             }
             Input::DatagramFailed { mapping, to, reporter, trouble } => {
                 self.datagrams.failed(mapping, to, reporter, trouble, &mut self.outputs);

@@ -55,12 +55,15 @@ pub struct Settings {
     pub most_flows: usize,
     /// Ports that send datagrams at a time; the one that has been silent for longest makes room.
     pub most_mappings: usize,
+    /// No packet may be a super-packet, so programs whose interface takes longer segments than any wire does are told to send such,
+    /// and get such: a packet of 64 KiB takes as long as one of 1500 bytes. They see it by TCP_MAXSEG alone.
+    pub long_segments: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         // 16384 and 4096: an eighth of them is more than a browser and a port scanner together have been seen to use.
-        Self { seed: 0, profile: profile::DEFAULT, most_flows: 16_384, most_mappings: 4096 }
+        Self { seed: 0, profile: profile::DEFAULT, most_flows: 16_384, most_mappings: 4096, long_segments: false }
     }
 }
 
@@ -82,13 +85,19 @@ pub enum Failure {
 /// What the world tells a forwarder.
 #[derive(Debug)]
 pub enum Input {
-    /// A packet of a program. With `segment`, it is a super-packet whose payload is to be counted in pieces of that size.
+    /// A packet of a program. With `segment`, it is a super-packet whose payload is to be counted in pieces of that size, or, of UDP,
+    /// sent in such.
     Packet {
         /// The packet.
         bytes: Vec<u8>,
         /// Payload of each of its segments, if it has many.
         segment: Option<u16>,
     },
+    /// More packets of programs may follow at once, until [`Input::BatchEnd`]: what they hear of what their sockets have taken may wait
+    /// so long, by a part of the window.
+    Batch,
+    /// No more packets wait.
+    BatchEnd,
     /// A connection is open.
     Connected {
         /// Which.
@@ -160,6 +169,8 @@ pub enum Input {
         bytes: Vec<u8>,
         /// Its traffic class, ECN included.
         traffic_class: u8,
+        /// It is a train: many datagrams, of so many bytes each but perhaps the last.
+        train: Option<u16>,
     },
     /// A datagram did not arrive.
     DatagramFailed {
@@ -313,6 +324,8 @@ pub enum Output {
         hop_limit: u8,
         /// Whether routers must not cut it.
         whole: bool,
+        /// It is a train: many datagrams, of so many bytes each but perhaps the last.
+        train: Option<u16>,
     },
     /// Close a socket for datagrams.
     Unmap {

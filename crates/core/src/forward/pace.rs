@@ -58,6 +58,10 @@ const SOON: Duration = Duration::from_micros(200);
 /// Of all time, so much may be spent on looking in vain: one in a hundred, saved up for at most so long.
 const SHARE: u32 = 100;
 const SAVED: Duration = Duration::from_millis(2);
+/// Bytes that are passed on between two waits at most where programs and peers ask and answer, those before counting half, a quarter
+/// and so on. 4 KiB: a question of a few segments; a stream of data comes in larger pieces, and its acknowledgements alone behind
+/// them are no questions.
+const LIGHT: usize = 4096;
 
 /// Whether to look out for what comes next, or to sleep at once.
 ///
@@ -68,6 +72,8 @@ const SAVED: Duration = Duration::from_millis(2);
 pub struct Lookout {
     /// What came last came soon.
     soon: bool,
+    /// Bytes that were passed on lately.
+    lately: usize,
     /// What may be spent in vain.
     saved: Duration,
     began: Instant,
@@ -76,16 +82,17 @@ pub struct Lookout {
 
 impl Default for Lookout {
     fn default() -> Self {
-        Self { soon: false, saved: SAVED, began: Instant::ZERO, looks: false }
+        Self { soon: false, lately: 0, saved: SAVED, began: Instant::ZERO, looks: false }
     }
 }
 
 impl Lookout {
-    /// A wait begins; for how long to look out, after what was `light` (a question or an answer, no stream of data) or was not.
-    pub fn begin(&mut self, now: Instant, light: bool) -> Duration {
+    /// A wait begins, after so many bytes were passed on since the last one; for how long to look out. Not at all in a stream of data.
+    pub fn begin(&mut self, now: Instant, passed: usize) -> Duration {
+        self.lately = (self.lately / 2).saturating_add(passed);
         self.saved = (self.saved + now.since(self.began) / SHARE).min(SAVED);
         self.began = now;
-        self.looks = light && self.soon && self.saved >= LOOK;
+        self.looks = self.lately <= LIGHT && self.soon && self.saved >= LOOK;
         if self.looks { LOOK } else { Duration::ZERO }
     }
 
@@ -109,12 +116,12 @@ mod tests {
     fn looks(
         lookout: &mut Lookout,
         from: &mut Instant,
-        light: bool,
+        passed: usize,
         waits: impl IntoIterator<Item = Duration>,
     ) -> usize {
         let one = |wait| {
             *from += 10 * US;
-            let looks = !lookout.begin(*from, light).is_zero();
+            let looks = !lookout.begin(*from, passed).is_zero();
             *from += wait;
             lookout.end(*from);
             looks
@@ -126,15 +133,18 @@ mod tests {
     fn an_answer_is_looked_out_for_where_the_last_one_came_soon() {
         let (mut lookout, mut now) = (Lookout::default(), Instant::from_millis(1));
         // The first is not expected.
-        assert_eq!(looks(&mut lookout, &mut now, true, [90 * US; 1000]), 999);
+        assert_eq!(looks(&mut lookout, &mut now, 64, [90 * US; 1000]), 999);
         // One that takes long ends it, until another comes soon.
-        assert_eq!(looks(&mut lookout, &mut now, true, [17 * MS, 17 * MS, 17 * MS, 90 * US, 90 * US]), 2);
+        assert_eq!(looks(&mut lookout, &mut now, 64, [17 * MS, 17 * MS, 17 * MS, 90 * US, 90 * US]), 2);
     }
 
     #[test]
     fn streams_are_not_looked_out_for() {
         let (mut lookout, mut now) = (Lookout::default(), Instant::ZERO);
-        assert_eq!(looks(&mut lookout, &mut now, false, [20 * US; 1000]), 0);
+        assert_eq!(looks(&mut lookout, &mut now, 64 * 1024, [20 * US; 1000]), 0);
+        // Nor is what comes right behind them: acknowledgements are no questions. Five waits later they may be.
+        assert_eq!(looks(&mut lookout, &mut now, 52, [20 * US; 5]), 0);
+        assert_eq!(looks(&mut lookout, &mut now, 52, [20 * US; 100]), 100);
     }
 
     #[test]
@@ -142,7 +152,7 @@ mod tests {
         let (mut lookout, mut now) = (Lookout::default(), Instant::ZERO);
         // Two at a time, and then nothing for 300 us: each second look is in vain.
         let waits = std::iter::repeat_n([20 * US, 300 * US], 10_000).flatten();
-        let looks = looks(&mut lookout, &mut now, true, waits) as u32;
+        let looks = looks(&mut lookout, &mut now, 64, waits) as u32;
         let most = SAVED + now.since(Instant::ZERO) / SHARE;
         assert!(looks > 100 && LOOK * looks <= most, "{looks} looks in {now:?}");
     }

@@ -31,7 +31,8 @@ pub fn create() -> Result<(Enclosure, u32), EnclosureError> {
         let Some(route) = netlink.route_to(far)? else { continue };
         least = least.into_iter().chain(netlink.mtu_of(route.interface)?).min();
     }
-    let tun = Tun::create(NAME, QUEUE)?;
+    let mut tun = Tun::create(NAME, QUEUE)?;
+    tun.take_trains();
     let index = netlink.index(NAME)?;
     for (name, value) in SETTINGS {
         // Not every kernel has both families.

@@ -119,7 +119,8 @@ fn write(name: &str, value: &str) {
 fn furnish(addresses: &[IpAddr], mtu: u32) -> Result<Tun, EnclosureError> {
     let mut netlink = Netlink::open()?;
     netlink.up(LOOPBACK)?;
-    let tun = Tun::create(NAME, QUEUE)?;
+    let mut tun = Tun::create(NAME, QUEUE)?;
+    tun.take_trains();
     let index = netlink.index(NAME)?;
     netlink.mtu(index, mtu)?;
     netlink.up(index)?;

@@ -1,7 +1,7 @@
 //! The sockets that lead to peers, with the options that programs' packets and sockets show.
 
 use super::exit::Exit;
-use crate::sys::{datagram, tcp_info};
+use crate::sys::{datagram, tcp_info, train};
 use headstart_core::forward::{Facts, Failure, UNSENT};
 use headstart_core::wire::ip::icmp::Trouble;
 use rustix::io::Errno;
@@ -125,9 +125,14 @@ pub fn failure(errno: Errno) -> Failure {
     }
 }
 
-/// A socket for a program's datagrams, from the program's own port if it is free here.
-pub fn datagrams(app: SocketAddr, exit: &Exit) -> std::io::Result<OwnedFd> {
+/// A socket for a program's datagrams, from the program's own port if it is free here. Where `trains` are wanted, many that come in a
+/// row come at once.
+pub fn datagrams(app: SocketAddr, trains: bool, exit: &Exit) -> std::io::Result<OwnedFd> {
     let socket = datagram::udp(app.is_ipv4())?;
+    if trains {
+        // Where the kernel cannot, each comes by itself.
+        let _ = train::take(&socket);
+    }
     exit.ready(&socket)?;
     let any: IpAddr = if app.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     if rustix::net::bind(&socket, &SocketAddr::new(any, app.port())).is_err() {

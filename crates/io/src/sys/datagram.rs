@@ -3,6 +3,7 @@
 //!
 //! For sockets of UDP, and raw ones of ICMP.
 
+use super::train;
 use headstart_core::wire::ip::icmp::Trouble;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use std::io;
@@ -31,6 +32,8 @@ pub struct Arrived {
     pub from: SocketAddr,
     /// Its traffic class, ECN included; zero if the kernel does not tell.
     pub traffic_class: u8,
+    /// It is many, of so many bytes each but perhaps the last: of sockets that take trains.
+    pub train: Option<u16>,
 }
 
 /// What became of a datagram that was sent.
@@ -100,6 +103,52 @@ fn set(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &[u8])
 
 /// Sends a datagram with this traffic class, past so many routers at most.
 pub fn send(socket: impl AsFd, to: SocketAddr, data: &[u8], traffic_class: u8, hop_limit: u8) -> io::Result<()> {
+    send_with(socket, to, data, (traffic_class, hop_limit), None)
+}
+
+/// Sends again what was not sent because an earlier datagram was refused, which is in the queue of errors too.
+pub fn past_refusals(mut send: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    match send() {
+        Err(e) if e.raw_os_error() == Some(libc::ECONNREFUSED) => send(),
+        other => other,
+    }
+}
+
+/// Sends `data` likewise, in datagrams of `size` bytes, of which the last may be shorter: at once where the kernel takes them so.
+/// What became of the first that was not sent, if there was one.
+pub fn send_train(
+    socket: impl AsFd,
+    to: SocketAddr,
+    data: &[u8],
+    (traffic_class, hop_limit): (u8, u8),
+    size: u16,
+) -> io::Result<()> {
+    let each = usize::from(size.max(1));
+    let mut result = Ok(());
+    for train in data.chunks(each * train::MOST.min((train::LONGEST / each).max(1))) {
+        let at_once = (train.len() > each).then_some(size);
+        let sent = past_refusals(|| send_with(&socket, to, train, (traffic_class, hop_limit), at_once));
+        // A length that its device does not take, or a device without checksums: what is wrong with one is said of each.
+        let apart = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE));
+        let sent = match sent {
+            Err(e) if apart(&e) => {
+                let one = |one| past_refusals(|| send(&socket, to, one, traffic_class, hop_limit));
+                train.chunks(each).map(one).fold(Ok(()), io::Result::and)
+            }
+            other => other,
+        };
+        result = result.and(sent);
+    }
+    result
+}
+
+fn send_with(
+    socket: impl AsFd,
+    to: SocketAddr,
+    data: &[u8],
+    (traffic_class, hop_limit): (u8, u8),
+    train: Option<u16>,
+) -> io::Result<()> {
     let (level, class, limit) = if to.is_ipv4() {
         (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL)
     } else {
@@ -130,6 +179,16 @@ pub fn send(socket: impl AsFd, to: SocketAddr, data: &[u8], traffic_class: u8, h
             header = libc::CMSG_NXTHDR(&raw const message, header);
         }
     }
+    if let Some(size) = train {
+        // SAFETY: a third message fits into the control buffer too, and `header` points to room for it.
+        unsafe {
+            (*header).cmsg_level = libc::SOL_UDP;
+            (*header).cmsg_type = libc::UDP_SEGMENT;
+            (*header).cmsg_len = libc::CMSG_LEN(2) as _;
+            libc::CMSG_DATA(header).cast::<u16>().write_unaligned(size);
+            used += libc::CMSG_SPACE(2) as usize;
+        }
+    }
     message.msg_controllen = used as _;
     // SAFETY: everything that `message` points to outlives the call, which only reads.
     let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
@@ -138,8 +197,11 @@ pub fn send(socket: impl AsFd, to: SocketAddr, data: &[u8], traffic_class: u8, h
 
 /// Receives a datagram into the spare room of `bytes`.
 pub fn receive(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Arrived> {
-    let mut traffic_class = 0;
+    let (mut traffic_class, mut train, before) = (0, None, bytes.len());
     let from = receive_with(socket, bytes, 0, |level, kind, data| {
+        if (level, kind) == (libc::SOL_UDP, libc::UDP_GRO) {
+            train = data.first_chunk().and_then(|word| u16::try_from(i32::from_ne_bytes(*word)).ok());
+        }
         let is_class =
             matches!((level, kind), (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS));
         if let (true, Some(byte)) = (is_class, data.first()) {
@@ -148,7 +210,9 @@ pub fn receive(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Arrived> {
         }
     })?;
     let from = from.ok_or_else(|| io::Error::other("a datagram from nowhere"))?;
-    Ok(Arrived { from, traffic_class })
+    let len = bytes.len() - before;
+    let train = train.filter(|size| (1..len).contains(&usize::from(*size)));
+    Ok(Arrived { from, traffic_class, train })
 }
 
 /// What the network says of a datagram that was sent; the beginning of the datagram goes into the spare room of `bytes`.
@@ -285,6 +349,43 @@ mod tests {
                 }
             };
             assert_eq!((arrived.traffic_class, bytes.as_slice()), (0xb9, &b"hello"[..]));
+        }
+    }
+
+    #[test]
+    fn a_train_comes_whole_or_in_datagrams_with_the_traffic_class_it_was_sent_with() {
+        for here in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(there) = UdpSocket::bind(here) else { continue };
+            let to = there.local_addr().unwrap();
+            tell_more(&there.try_clone().unwrap().into(), to.is_ipv4()).unwrap();
+            let socket = udp(to.is_ipv4()).unwrap();
+            let data: Vec<u8> = (0..130 * 400 + 100).map(|n| (n / 400) as u8).collect();
+            let hear = |at: usize| {
+                let mut bytes = Vec::with_capacity(train::ROOM);
+                loop {
+                    match receive(&there, &mut bytes) {
+                        Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                        other => {
+                            let arrived = other.unwrap();
+                            assert_eq!(arrived.traffic_class, 0xb8);
+                            assert_eq!(bytes, data[at..at + bytes.len()]);
+                            break (bytes.len(), arrived.train);
+                        }
+                    }
+                }
+            };
+            send_train(&socket, to, &data[..900], (0xb8, 64), 400).unwrap();
+            assert_eq!([hear(0), hear(400), hear(800)], [(400, None), (400, None), (100, None)]);
+            train::take(&there).unwrap();
+            // More than goes at once.
+            send_train(&socket, to, &data, (0xb8, 64), 400).unwrap();
+            let (mut at, mut came) = (0, 0);
+            while at < data.len() {
+                let (len, size) = hear(at);
+                assert!(size == Some(400) || len <= 400);
+                (at, came) = (at + len, came + 1);
+            }
+            assert!(came <= 6, "{came}");
         }
     }
 

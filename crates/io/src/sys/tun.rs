@@ -16,6 +16,8 @@ use std::os::unix::fs::OpenOptionsExt;
 pub const ROOM: usize = 65_536;
 /// The offloads that are taken: unfinished checksums and super-packets of TCP (TUN_F_CSUM, TUN_F_TSO4, TUN_F_TSO6).
 const OFFLOADS: libc::c_ulong = 1 | 2 | 4;
+/// And super-packets of UDP (TUN_F_USO4, TUN_F_USO6), since Linux 6.2.
+const TRAINS: libc::c_ulong = 0x20 | 0x40;
 
 /// Why there is no interface.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +53,8 @@ pub struct Tun {
     name: String,
     /// Packets have a header, and may be super-packets.
     framed: bool,
+    /// Super-packets may be of UDP.
+    trains: bool,
 }
 
 /// `struct ifreq` of linux/if.h, as far as it is used here: a name and an int or flags.
@@ -92,7 +96,7 @@ impl Tun {
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, OFFLOADS) } != 0 {
             return Err(fail("TUNSETOFFLOAD")(io::Error::last_os_error()));
         }
-        let tun = Self { file, name: request.name(), framed: true };
+        let tun = Self { file, name: request.name(), framed: true, trains: false };
         set_queue(&mut request, queue).map_err(fail("SIOCSIFTXQLEN"))?;
         Ok(tun)
     }
@@ -127,7 +131,25 @@ impl Tun {
             return unfit("its IFF_VNET_HDR header is not 10 bytes long");
         }
         rustix::io::ioctl_fionbio(&file, true).map_err(|e| fail("having nobody wait")(e.into()))?;
-        Ok(Self { file, name: request.name(), framed })
+        Ok(Self { file, name: request.name(), framed, trains: false })
+    }
+
+    /// From now on datagrams of one length come, and may be written, as one super-packet; where the kernel can do that.
+    pub fn take_trains(&mut self) {
+        let offloads = OFFLOADS | TRAINS;
+        // SAFETY: TUNSETOFFLOAD takes a number.
+        let rc = unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) };
+        self.trains = self.framed && rc == 0;
+    }
+
+    /// Whether super-packets may be of UDP.
+    pub fn takes_trains(&self) -> bool {
+        self.trains
+    }
+
+    /// Whether a packet with data may be one of many segments.
+    pub fn is_framed(&self) -> bool {
+        self.framed
     }
 
     /// What the interface is called.
@@ -200,9 +222,18 @@ impl Tun {
         match offload.checksum {
             None => send(packet),
             Some(Checksum { start, offset }) => {
-                let mut whole = packet.to_vec();
-                segments::finish(&mut whole, start.into(), offset.into());
-                send(&whole)
+                let at = usize::from(start) + usize::from(offset);
+                let sum = segments::checksum(packet, start.into());
+                let (Some(sum), Some(end)) = (sum, packet.get(at + 2..)) else { return false };
+                let sum = sum.to_be_bytes();
+                // Nothing is copied for two bytes.
+                let parts = [IoSlice::new(&packet[..at]), IoSlice::new(&sum), IoSlice::new(end)];
+                loop {
+                    match rustix::io::writev(&self.file, &parts) {
+                        Err(Errno::INTR) => {}
+                        other => return other.is_ok(),
+                    }
+                }
             }
         }
     }

@@ -2,12 +2,14 @@
 IFF_VNET_HDR, leads what is not marked into it, protects sockets by marking them, and has a program fetch a page.
 
 embedding.py HEADSTART FLOWS PEER ANSWER: what came of it, how many sockets were protected, how the forwarder ended.
+embedding.py HEADSTART FLOWS PEER ANSWER MTU PORT CAPTURE: an interface with that MTU, and a peer that sends back whatever it gets.
 """
 
 import array, fcntl, os, socket, struct, subprocess, sys, threading
 
 TUNSETIFF, IFF_TUN, IFF_NO_PI, SO_MARK, OURS = 0x400454CA, 1, 0x1000, 36, 0x77
 headstart, flows, peer, answer = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+mtu, port, capture = sys.argv[5:] or ["9000", "80", None]
 
 
 def ip(*words):
@@ -16,7 +18,7 @@ def ip(*words):
 
 tun = os.open("/dev/net/tun", os.O_RDWR)
 fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", b"embedded", IFF_TUN | IFF_NO_PI))
-ip("link", "set", "embedded", "mtu", "9000", "up")
+ip("link", "set", "embedded", "mtu", mtu, "up")
 ip("addr", "add", "10.77.0.1/32", "dev", "embedded")
 ip("route", "add", "default", "dev", "embedded", "table", "77")
 rule = ["not", "fwmark", hex(OURS), "to", peer, "lookup", "77"]
@@ -45,17 +47,34 @@ def protect():
 threading.Thread(target=protect, daemon=True).start()
 name = "@headstart-embedding-%d" % os.getpid()
 words = ["forward", "--tun-fd", str(tun), "--protect", name, "--flows", flows]
+words += ["--pcapng", capture] if capture else []
 forwarder = subprocess.Popen([headstart, *words], pass_fds=[tun], stderr=subprocess.PIPE)
 stream = socket.socket()
 stream.bind(("10.77.0.1", 0))
 stream.settimeout(60)
-try:
-    stream.connect((peer, 80))
+
+
+def exchange():
+    """4 MB there and back."""
+    said = bytes(n % 251 for n in range(1 << 16)) * 64
+    threading.Thread(target=stream.sendall, args=[said], daemon=True).start()
+    heard = bytearray()
+    while len(heard) < len(said) and (chunk := stream.recv(1 << 20)):
+        heard += chunk
+    print("segments of %d bytes" % stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG), heard == said)
+
+
+def fetch():
     stream.sendall(b"GET / HTTP/1.1\r\nHost: www.lab.example\r\nConnection: close\r\n\r\n")
     said = b""
     while chunk := stream.recv(65536):
         said += chunk
     print(said[:8].decode(), len(said) > 8)
+
+
+try:
+    stream.connect((peer, int(port)))
+    exchange() if capture else fetch()
 except OSError as e:
     print(type(e).__name__, False)
 stream.close()

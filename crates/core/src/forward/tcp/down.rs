@@ -140,7 +140,7 @@ impl Down {
         }
         let mss = usize::from(self.mss).max(1);
         // Whole segments, so that no packet ends in a small one in the middle of a stream.
-        usable.min((MOST_PACKET / mss).max(1) * mss)
+        usable.min((MOST_PACKET / mss).max(1) * mss).min(MOST_PACKET)
     }
 
     /// There is no room yet, and somebody has asked.

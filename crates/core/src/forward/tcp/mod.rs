@@ -12,7 +12,7 @@ mod emit;
 mod up;
 
 use super::observed::{End, Flow};
-use super::{Failure, FlowId, Output, Packet, profile};
+use super::{Failure, FlowId, Output, Packet, Settings, profile};
 use crate::time::{Duration, Instant};
 use crate::wire::ip::icmp::{self, Trouble};
 use crate::wire::ip::tcp::{Flags, Segment, before};
@@ -27,6 +27,8 @@ use up::Up;
 const GRACE: Duration = Duration::from_millis(100);
 /// How often an answer to a SYN is sent again, each time after twice as long, 1 s at first: as Linux does (tcp_synack_retries).
 const MOST_ANSWERS: u32 = 5;
+/// A segment that is longer than this one was made for no wire: 9216 bytes, the longest frames of Ethernet in use, less headers.
+const LONGEST_OF_WIRES: u16 = 9216 - 40;
 /// The traffic class without ECN, which is between the kernel and its peer.
 const DSCP: u8 = !ip::ECN;
 
@@ -75,6 +77,10 @@ pub(super) struct Connection {
     syn: Vec<u8>,
     /// The largest segment that we tell the program to send.
     mss: u16,
+    /// Where its segments are longer than the path's: how long those are.
+    cut_to: Option<u16>,
+    /// Whether they may be.
+    long: bool,
     traffic_class: u8,
     /// When the answer is to be sent again.
     answer_again: Option<Instant>,
@@ -88,14 +94,12 @@ impl Connection {
     /// A program asks for a connection; `first` is our first sequence number.
     pub fn new(
         now: Instant,
-        id: FlowId,
-        (app, peer): (SocketAddr, SocketAddr),
-        syn: &Arrived<'_>,
-        first: u32,
-        profile: &'static profile::Entry,
+        (id, (app, peer)): (FlowId, (SocketAddr, SocketAddr)),
+        (syn, first): (&Arrived<'_>, u32),
+        settings: &Settings,
         out: &mut VecDeque<Output>,
     ) -> Self {
-        let header = syn.header;
+        let (header, profile) = (syn.header, settings.profile);
         // 536 and 1220: what is taken to hold where nothing is said (RFC 9293, section 3.7.1).
         let offered = syn.segment.mss.unwrap_or(if app.is_ipv4() { 536 } else { 1220 });
         let quoted = syn.bytes.len().min(icmp::MOST_QUOTED);
@@ -110,6 +114,8 @@ impl Connection {
             down: Down::new(first, &syn.segment, offered),
             syn: syn.bytes[..quoted].to_vec(),
             mss: offered,
+            cut_to: None,
+            long: settings.long_segments && offered > LONGEST_OF_WIRES,
             traffic_class,
             answer_again: None,
             small: 0,
@@ -153,7 +159,7 @@ impl Connection {
         if self.phase == Phase::Asked {
             self.answer(now, mss, out);
         } else {
-            self.push(now, out);
+            self.push(now, false, out);
             self.resume(out);
         }
     }
@@ -161,8 +167,12 @@ impl Connection {
     fn answer(&mut self, now: Instant, mss: Option<u16>, out: &mut VecDeque<Output>) {
         // What the path takes in both directions: segments come to the program as they came to the socket.
         let path = mss.unwrap_or(u16::MAX);
-        self.down.mss = self.down.mss.min(path);
-        self.mss = self.profile.claimed_mss.unwrap_or(self.mss.min(path));
+        if self.long {
+            self.cut_to = mss.filter(|mss| *mss > 0);
+        } else {
+            self.down.mss = self.down.mss.min(path);
+            self.mss = self.profile.claimed_mss.unwrap_or(self.mss.min(path));
+        }
         self.phase = Phase::Answered { times: 0 };
         self.send_answer(now, out);
     }
@@ -301,7 +311,7 @@ impl Connection {
         if self.is_over() || data.is_empty() {
             return;
         }
-        let segments = data.len().div_ceil(usize::from(self.down.mss).max(1));
+        let segments = data.len().div_ceil(usize::from(self.cut_to.unwrap_or(self.down.mss)).max(1));
         self.flow.received(now, data, segments);
         let packet = self.data_packet(now, bytes, urgent);
         out.push_back(Output::Packet(packet));

@@ -1,6 +1,6 @@
 //! From the program to the peer: data in order into the socket, acknowledged when it is there.
 
-use super::super::{HEADROOM, Output, WINDOW};
+use super::super::{HEADROOM, Output, UNSENT, WINDOW};
 use super::{Arrived, Connection, GRACE, Phase};
 use crate::time::Instant;
 use crate::wire::ip::tcp::{Flags, before};
@@ -12,10 +12,16 @@ const MOST_EARLY: usize = 64;
 const SCALE: u8 = 4;
 
 /// The window of a new connection, and of how many bytes that a socket has taken one is added to it: a program's kernel makes room for
-/// twice what it may have on the way, and that room is full before a program whose peer does not read is held up. 64 KiB and 8: it
-/// is as large as it gets after 4 MB.
+/// twice the segments that it may have on the way, each counted as several times its length, and that room is full before a program
+/// whose peer does not read is held up. 64 KiB and 8: it is as large as it gets after 4 MB.
 const FIRST_WINDOW: usize = 64 * 1024;
 const GROWTH: usize = 8;
+/// What a socket takes though its peer reads nothing, behind which the window grows: what it holds unsent, and as much again for the
+/// packet on top of that and the peer's kernel, which takes 64 KiB unread on most hosts.
+const UNREAD: usize = 2 * UNSENT;
+/// Of the window, so much may be acknowledged at once where packets come in batches. A quarter: a program's kernel still has three
+/// on the way, and is told less often.
+const PUT_OFF: usize = 4;
 
 /// Data in order that the socket has not taken yet.
 #[derive(Debug)]
@@ -54,6 +60,10 @@ pub(super) struct Up {
     urgent: Option<u32>,
     /// When what waits is acknowledged anyway.
     grace: Option<Instant>,
+    /// An acknowledgement was put off to the end of a batch of packets.
+    owes: bool,
+    /// The next one is not to be: a gap was filled (RFC 5681, section 4.2).
+    hurries: bool,
 }
 
 impl Up {
@@ -75,6 +85,8 @@ impl Up {
             early: Vec::new(),
             urgent: None,
             grace: None,
+            owes: false,
+            hurries: false,
         }
     }
 
@@ -120,8 +132,27 @@ impl Up {
         self.next.wrapping_sub(self.waiting as u32).wrapping_sub(fin)
     }
 
+    /// Whether an acknowledgement was put off.
+    pub fn owes(&self) -> bool {
+        self.owes
+    }
+
+    fn window(&self) -> usize {
+        match self.scale {
+            Some(_) => WINDOW.min(FIRST_WINDOW + self.passed.saturating_sub(UNREAD) / GROWTH),
+            None => 65_535,
+        }
+    }
+
+    /// Whether what the socket has taken may be acknowledged later: little of the window, and nothing that anybody waits for.
+    fn may_put_off(&self) -> bool {
+        let due = self.taken().wrapping_sub(self.acked) as usize;
+        !self.fin && !self.hurries && self.early.is_empty() && due < self.window() / PUT_OFF
+    }
+
     /// The acknowledgement and the window of the next segment, which the program is going to be told.
     pub fn tell(&mut self) -> (u32, u16) {
+        (self.owes, self.hurries) = (false, false);
         let taken = self.taken();
         if before(self.acked, taken) {
             self.passed = self.passed.saturating_add(taken.wrapping_sub(self.acked) as usize);
@@ -130,11 +161,7 @@ impl Up {
         if self.acked == self.next {
             self.grace = None;
         }
-        let window = match self.scale {
-            Some(_) => WINDOW.min(FIRST_WINDOW + self.passed / GROWTH),
-            None => 65_535,
-        };
-        let edge = self.next.wrapping_add(window.saturating_sub(self.waiting) as u32);
+        let edge = self.next.wrapping_add(self.window().saturating_sub(self.waiting) as u32);
         if before(self.edge, edge) {
             self.edge = edge;
         }
@@ -204,6 +231,7 @@ impl Connection {
         }
         if to > from {
             let len = to - from;
+            let segments = self.cut_to.map_or(segments, |size| len.div_ceil(size.into()));
             self.flow.sent(now, &bytes[from..to], segments);
             self.small = self.small.saturating_add(u32::from(len < usize::from(self.mss)));
             let look = len < usize::from(self.mss) && self.small.is_power_of_two();
@@ -211,7 +239,7 @@ impl Connection {
             self.take_early(now);
             self.up.fin |= fin;
             self.up.next = self.up.next.wrapping_add(u32::from(fin));
-            self.push(now, out);
+            self.push(now, false, out);
             if look && self.profile.mirrors_delay && self.connected {
                 let (app, peer) = (self.flow.app, self.flow.peer);
                 out.push_back(Output::MirrorDelay { flow: self.id, app, peer });
@@ -219,7 +247,7 @@ impl Connection {
         } else if fin && !self.up.fin {
             self.up.fin = true;
             self.up.next = self.up.next.wrapping_add(1);
-            self.push(now, out);
+            self.push(now, false, out);
         } else {
             self.acknowledge(out);
         }
@@ -272,13 +300,14 @@ impl Connection {
             let (from, to) = (next.wrapping_sub(at) as usize, bytes.len());
             self.flow.sent(now, &bytes[from..to], 1);
             self.hold(bytes, from, to);
+            self.up.hurries = true;
         }
         let next = self.up.next;
         self.up.early.retain(|(at, _)| !before(*at, next));
     }
 
-    /// Gives the socket what it is waiting for; and acknowledges when there is nothing.
-    pub(super) fn push(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+    /// Gives the socket what it is waiting for; and acknowledges when there is nothing, in a `batch` of packets perhaps later.
+    pub(super) fn push(&mut self, now: Instant, batch: bool, out: &mut VecDeque<Output>) {
         let up = &mut self.up;
         if up.sending {
             return;
@@ -297,15 +326,32 @@ impl Connection {
             up.grace = Some(now + GRACE);
         }
         if self.phase == Phase::Open && (self.up.acked != self.up.taken() || self.up.waiting == 0) {
+            if batch && self.up.may_put_off() {
+                self.up.owes = true;
+            } else {
+                self.acknowledge(out);
+            }
+        }
+    }
+
+    /// A batch of packets is over: what was put off is said.
+    pub(crate) fn catch_up(&mut self, out: &mut VecDeque<Output>) {
+        if self.up.owes {
             self.acknowledge(out);
         }
     }
 
-    /// What became of a piece.
+    /// Whether it is to [catch up](Self::catch_up).
+    pub(crate) fn owes(&self) -> bool {
+        self.up.owes()
+    }
+
+    /// What became of a piece, in a `batch` of packets or not.
     pub(crate) fn sent(
         &mut self,
         now: Instant,
         (bytes, from, to, urgent): (Vec<u8>, usize, usize, bool),
+        batch: bool,
         out: &mut VecDeque<Output>,
     ) {
         if self.is_over() {
@@ -320,7 +366,7 @@ impl Connection {
             up.held.push_front(Piece { bytes, from, to, urgent });
             up.full = true;
         }
-        self.push(now, out);
+        self.push(now, batch, out);
         self.settle(now, out);
     }
 
@@ -330,7 +376,7 @@ impl Connection {
             return;
         }
         self.up.full = false;
-        self.push(now, out);
+        self.push(now, false, out);
         self.settle(now, out);
     }
 }

@@ -48,10 +48,47 @@ fn one_socket_serves_a_port_whomever_it_speaks_to() {
     let (mapping, from) = (*mapping, "203.0.113.9:99".parse().unwrap());
     let mut bytes = vec![0; HEADROOM];
     bytes.extend(b"from a stranger");
-    rig.input(Input::Datagram { mapping, from, bytes, traffic_class: 1 });
+    rig.input(Input::Datagram { mapping, from, bytes, traffic_class: 1, train: None });
     let (header, payload) = rig.packets.pop().unwrap();
     assert_eq!((header.source, header.traffic_class), (from.ip(), 1), "ECN comes through");
     assert_eq!(udp::parse(&payload), Some((99, 4000, &b"from a stranger"[..])));
+}
+
+#[test]
+fn a_train_of_datagrams_stays_one_both_ways_and_its_questions_are_timed_one_by_one() {
+    let mut rig = Rig::new();
+    let query = |id: u8| [&[0, id, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], b"\x01a\x00\x00\x10\x00\x01"].concat();
+    let train = [query(1), query(2), query(3)].concat();
+    let size = Some(query(1).len() as u16);
+    let bytes = datagram(rig.app, "198.51.100.53:53".parse().unwrap(), 0, 64, &train);
+    rig.input(Input::Packet { bytes, segment: size });
+    let [Output::Map { mapping, .. }, Output::Datagram { bytes, from, train: told, .. }] = &rig.did[..] else {
+        panic!("{:?}", rig.did)
+    };
+    assert_eq!((&bytes[*from..], *told), (&train[..], size));
+    let (mapping, from) = (*mapping, "198.51.100.53:53".parse().unwrap());
+    let bytes = [&[0; HEADROOM][..], &train].concat();
+    let answers = Input::Datagram { mapping, from, bytes, traffic_class: 0, train: size };
+    rig.forwarder.handle_input(rig.now, answers);
+    let mut came = None;
+    while let Some(output) = rig.forwarder.poll_output() {
+        match output {
+            Output::Packet(packet) => came = Some(packet),
+            Output::Record(record) => rig.records.push(record),
+            other => panic!("{other:?}"),
+        }
+    }
+    let packet = came.expect("a packet");
+    assert_eq!(packet.segments, Some((19, 28)));
+    let (_, payload) = ip::parse(packet.as_slice()).unwrap();
+    assert_eq!(udp::parse(payload), Some((53, 4000, &train[..])));
+    assert_eq!(rig.records.len(), 3);
+    // What would be one datagram anyway is none, and neither is nonsense.
+    for size in [Some(200), Some(57), Some(0), None] {
+        let bytes = datagram(rig.app, "198.51.100.53:53".parse().unwrap(), 0, 64, &train);
+        rig.input(Input::Packet { bytes, segment: size });
+        assert!(matches!(rig.did.last(), Some(Output::Datagram { train: None, .. })), "{size:?}");
+    }
 }
 
 #[test]
@@ -123,7 +160,13 @@ fn answer(rig: &mut Rig, query: &[u8]) {
     (bytes[HEADROOM + 2], bytes[HEADROOM + 7]) = (0x81, 1);
     bytes.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 80]);
     let Output::Map { mapping, .. } = rig.did[0] else { panic!() };
-    rig.input(Input::Datagram { mapping, from: "198.51.100.53:53".parse().unwrap(), bytes, traffic_class: 0 });
+    rig.input(Input::Datagram {
+        mapping,
+        from: "198.51.100.53:53".parse().unwrap(),
+        bytes,
+        traffic_class: 0,
+        train: None,
+    });
 }
 
 #[test]

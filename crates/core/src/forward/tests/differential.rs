@@ -102,12 +102,19 @@ fn converse(up: &[u8], down: &[u8], weather: Weather) -> (Vec<u8>, Vec<u8>) {
             break;
         }
         interface.poll(time, &mut queue, &mut sockets);
+        let batch = luck.bool();
+        if batch {
+            rig.input(Input::Batch);
+        }
         for packet in std::mem::take(&mut queue.from_program) {
             let times = [0, 2].get(usize::from(luck.u8(0..100) / weather.lost.max(1))).copied().unwrap_or(1);
             let times = if weather.lost == 0 { 1 } else { times };
             for _ in 0..times {
                 rig.input(Input::Packet { bytes: packet.clone(), segment: None });
             }
+        }
+        if batch {
+            rig.input(Input::BatchEnd);
         }
         rig.takes = weather.taken;
         if let Some(flow) = rig.flow {

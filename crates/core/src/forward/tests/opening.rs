@@ -22,6 +22,31 @@ fn a_program_is_answered_when_the_peer_has_answered_and_never_earlier() {
 }
 
 #[test]
+fn without_super_packets_segments_longer_than_any_wires_stay_long_and_count_as_the_path_has_them() {
+    for (offered, answered) in [(65_495, 65_495), (8960, 1448), (1460, 1448)] {
+        let mut rig = Rig::with(Settings { long_segments: true, ..Settings::default() });
+        let syn = Segment { mss: Some(offered), scale: Some(7), ..rig.segment(Flags::SYN, 0, 0) };
+        rig.tell(&syn, b"");
+        let flow = rig.flow.unwrap();
+        rig.input(Input::Connected { flow, mss: Some(1448) });
+        let (answer, _) = rig.segments().pop().unwrap();
+        assert_eq!(answer.mss, Some(answered));
+        rig.first = answer.sequence.wrapping_add(1);
+        rig.app(Flags::ACK, 1, rig.first, &text(20_000));
+        let room = rig.forwarder.room(rig.now, flow);
+        assert_eq!(room, if answered > 1448 { 65_400 } else { 65_400 / 1448 * 1448 }, "a packet at most");
+        let mut bytes = vec![0; HEADROOM];
+        bytes.extend(text(room));
+        rig.forwarder.handle_input(rig.now, Input::Received { flow, bytes, urgent: false });
+        let Some(Output::Packet(packet)) = rig.forwarder.poll_output() else { panic!("a packet") };
+        assert_eq!(packet.segments.is_none(), answered > 1448);
+        let seen = &rig.forwarder.open()[0];
+        assert_eq!(seen.down.packets, room.div_ceil(1448) as u64);
+        assert_eq!(seen.up.packets, if answered > 1448 { 14 } else { 1 }, "as the socket will cut it, or as it came");
+    }
+}
+
+#[test]
 fn windows_are_scaled_only_for_who_offers_it() {
     let mut rig = Rig::new();
     let plain = Segment { mss: Some(1460), ..rig.segment(Flags::SYN, 0, 0) };

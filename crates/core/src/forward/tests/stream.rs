@@ -85,11 +85,53 @@ fn who_has_sent_little_is_held_up_sooner() {
     let window = |rig: &mut Rig| usize::from(rig.segments().pop().unwrap().0.window) << 4;
     rig.app(Flags::ACK, 1, first, &text(1000));
     assert!((65_000..66_000).contains(&window(&mut rig)));
+    // A socket takes so much though nobody reads.
     for n in 0..400 {
         rig.app(Flags::ACK, 1001 + 1000 * n, first, &text(1000));
     }
+    assert!((65_000..66_000).contains(&window(&mut rig)));
+    for n in 400..900 {
+        rig.app(Flags::ACK, 1001 + 1000 * n, first, &text(1000));
+    }
     // An eighth of what it has sent more.
-    assert!((115_000..116_000).contains(&window(&mut rig)));
+    assert!((112_000..113_000).contains(&window(&mut rig)));
+}
+
+#[test]
+fn a_batch_is_acknowledged_at_its_end_or_by_a_quarter_of_the_window() {
+    let mut rig = Rig::open();
+    let (first, data) = (rig.first(), text(40 * 1000));
+    let acked = |rig: &mut Rig| -> Vec<u32> {
+        rig.segments().iter().map(|(ack, _)| ack.acknowledged.wrapping_sub(ISS.wrapping_add(1))).collect()
+    };
+    rig.input(Input::Batch);
+    for (n, chunk) in data.chunks(1000).enumerate() {
+        rig.app(Flags::ACK, 1 + 1000 * n as u32, first, chunk);
+    }
+    assert_eq!(acked(&mut rig), [17_000, 34_000], "64 KiB are the window");
+    rig.input(Input::BatchEnd);
+    assert_eq!(acked(&mut rig), [40_000]);
+    rig.input(Input::BatchEnd);
+    assert!(acked(&mut rig).is_empty());
+    // What anybody waits for is told at once: something known, something early, the end; and so is the peer's data.
+    rig.input(Input::Batch);
+    rig.app(Flags::ACK, 1, first, &data[..1000]);
+    rig.app(Flags::ACK, 42_001, first, b"early");
+    assert_eq!(acked(&mut rig), [40_000; 2]);
+    rig.app(Flags::ACK, 40_001, first, &text(2000));
+    assert_eq!(acked(&mut rig), [42_005]);
+    rig.app(Flags::ACK, 42_006, first, b"x");
+    assert!(acked(&mut rig).is_empty());
+    rig.peer(b"answer");
+    assert_eq!(acked(&mut rig), [42_006]);
+    rig.app(Flags::ACK | Flags::FIN, 42_007, first, b"");
+    assert_eq!(acked(&mut rig), [42_007]);
+    rig.input(Input::BatchEnd);
+    assert!(acked(&mut rig).is_empty());
+    assert_eq!(
+        rig.forwarder.poll_timeout().map(|due| due.why),
+        Some("data that a program's kernel has not acknowledged")
+    );
 }
 
 #[test]

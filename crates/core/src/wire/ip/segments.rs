@@ -81,12 +81,17 @@ impl Layout {
     }
 }
 
+/// The checksum that `packet` still needs: over all from `start` on, where the sum of the pseudo header is already.
+pub fn checksum(packet: &[u8], start: usize) -> Option<u16> {
+    let sum = packet.get(start..).map(|bytes| !fold(add(0, bytes)))?;
+    // A sum of zero would say "no checksum" to UDP (RFC 768); its other form is as true.
+    Some(if sum == 0 { u16::MAX } else { sum })
+}
+
 /// Fills in the checksum that `packet` still needs: over all from `start` on, to `offset` behind it, where the sum of the pseudo
 /// header is already. Leaves alone what has no room for one.
 pub fn finish(packet: &mut [u8], start: usize, offset: usize) {
-    let Some(sum) = packet.get(start..).map(|bytes| !fold(add(0, bytes))) else { return };
-    // A sum of zero would say "no checksum" to UDP (RFC 768); its other form is as true.
-    let sum = if sum == 0 { u16::MAX } else { sum };
+    let Some(sum) = checksum(packet, start) else { return };
     if let Some(field) = packet.get_mut(start + offset..start + offset + 2) {
         field.copy_from_slice(&sum.to_be_bytes());
     }

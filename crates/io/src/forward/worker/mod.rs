@@ -24,7 +24,7 @@ use headstart_core::forward::pace::{Lookout, Sleeper};
 use headstart_core::forward::{FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
-use headstart_core::wire::ip;
+use headstart_core::wire::ip::{self, udp};
 use rustix::net::Shutdown;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -171,6 +171,10 @@ pub struct Worker {
     lookout: Lookout,
     /// Bytes that were passed on since the last wait.
     passed: usize,
+    /// Packets of programs are being read.
+    batch: bool,
+    /// What is done behind them.
+    later: VecDeque<Output>,
     tokens: Vec<u64>,
     room: Vec<u8>,
     /// Large buffers that were used, to be used again: fresh ones cost more than all else, a page fault for each 4 KiB.
@@ -203,6 +207,7 @@ impl Worker {
     /// A forwarder for the programs of `enclosure`. Its sockets are in the namespace of whoever calls [`Self::run`].
     pub fn new(enclosure: Enclosure, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
         let Enclosure { namespace, tun } = enclosure;
+        let settings = Settings { long_segments: !tun.is_framed(), ..settings };
         let owners = Owners::of(&namespace).map_err(failed("opening a socket for questions about owners"))?;
         let finder = Finder::new(&namespace).map_err(failed("looking for owners"))?;
         let poll = Poll::new().map_err(failed("making an event loop"))?;
@@ -231,6 +236,8 @@ impl Worker {
             peers,
             lookout: Lookout::default(),
             passed: 0,
+            batch: false,
+            later: VecDeque::new(),
             tokens: Vec::new(),
             room: Vec::new(),
             spare: Vec::new(),
@@ -310,10 +317,12 @@ impl Worker {
             }
             let now = self.clock.now();
             let changes: Vec<Change> = self.poll.changes().collect();
-            let mut moved = if self.is_due(now, &self.programs) { self.programs(now) } else { 0 };
+            // Programs before all else: one of them may wait for a connection, and nobody for the end of another one.
+            let is_due = self.is_due(now, &self.programs) || changes.iter().any(|change| change.token == TUN);
+            let mut moved = if is_due { self.programs(now) } else { 0 };
             for change in changes {
                 match change.token {
-                    TUN => moved += self.programs(now),
+                    TUN => {}
                     STOP => {
                         self.poll.remove(&stop);
                         stopping = Some(now);
@@ -351,8 +360,14 @@ impl Worker {
 
     /// Packets of programs; how many.
     fn programs(&mut self, mut now: Instant) -> usize {
-        let mut count = 0;
+        let (mut count, mut large) = (0, false);
+        self.batch = true;
+        self.forwarder.handle_input(now, Input::Batch);
         while count < BATCH {
+            if large {
+                // It has taken a while.
+                self.catch_up(now);
+            }
             self.make_room();
             if count > 0 {
                 // A program may have connected, said all and closed meanwhile.
@@ -376,13 +391,26 @@ impl Worker {
             };
             count += 1;
             self.passed += self.room.len();
-            let bytes = if self.room.len() <= SMALL { self.room.clone() } else { std::mem::take(&mut self.room) };
+            large = self.room.len() > SMALL;
+            let bytes = if large { std::mem::take(&mut self.room) } else { self.room.clone() };
             self.tapped(now, false, &bytes);
             let segment = offload.segments.map(|segments| segments.size);
             self.forwarder.handle_input(now, Input::Packet { bytes, segment });
             self.drain(now);
         }
+        self.forwarder.handle_input(now, Input::BatchEnd);
+        self.drain(now);
+        self.catch_up(now);
+        self.batch = false;
         count
+    }
+
+    /// Does what was left for later.
+    fn catch_up(&mut self, now: Instant) {
+        while let Some(output) = self.later.pop_front() {
+            self.act(now, output);
+            self.drain(now);
+        }
     }
 
     /// Empties the room for what is read next, in a large buffer that was used before if there is one.
@@ -422,56 +450,66 @@ impl Worker {
 
     fn drain(&mut self, now: Instant) {
         while let Some(output) = self.forwarder.poll_output() {
-            match output {
-                Output::Packet(packet) => {
-                    self.tapped(now, true, packet.as_slice());
-                    self.deliver(&packet);
-                    self.lend(packet);
-                }
-                Output::Send { flow, bytes, from, to, urgent } => self.send(now, flow, (bytes, from, to, urgent)),
-                Output::Resume { flow } => self.enqueue(flow),
-                Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay } => {
-                    self.open(now, (flow, app, peer), (traffic_class, hop_limit, no_delay));
-                }
-                Output::MirrorDelay { flow, .. } => self.mirror_delay(flow),
-                Output::Mark { flow, traffic_class } => {
-                    if let Some(upstream) = self.upstreams.get(&flow) {
-                        let _ = sockets::mark(&upstream.socket, upstream.reached.is_ipv4(), traffic_class);
-                    }
-                }
-                Output::KeepAlive { flow, idle } => {
-                    if let Some(upstream) = self.upstreams.get(&flow) {
-                        let _ = sockets::keep_alive(&upstream.socket, idle);
-                    }
-                }
-                Output::Shutdown { flow } => {
-                    if let Some(upstream) = self.upstreams.get(&flow) {
-                        // Where it fails the connection is no more, which reading tells.
-                        let _ = rustix::net::shutdown(&upstream.socket, Shutdown::Write);
-                    }
-                }
-                Output::Close { flow, abrupt } => self.close(now, flow, abrupt),
-                Output::Map { mapping, app } => {
-                    if let Ok(socket) = sockets::datagrams(app, &self.exit)
-                        && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
-                    {
-                        self.ports.insert(mapping, Port { socket, whole: None, app, whose: None });
-                        self.by_port.insert(app, mapping);
-                    }
-                }
-                Output::Datagram { mapping, to, bytes, from, traffic_class, hop_limit, whole } => {
-                    self.send_datagram(now, mapping, to, &bytes[from..], (traffic_class, hop_limit, whole));
-                }
-                Output::Unmap { mapping } => self.unmap(mapping),
-                Output::Echo { to, message, traffic_class, hop_limit } => {
-                    let v4 = to.is_ipv4();
-                    if let Some(socket) = self.echo_socket(v4) {
-                        let to = SocketAddr::new(to, 0);
-                        let _ = datagram::send(socket, to, &message, traffic_class, hop_limit);
-                    }
-                }
-                Output::Record(record) => self.record(now, record),
+            // What nobody waits for is done when no packet does.
+            let can_wait = matches!(output, Output::Shutdown { .. } | Output::Close { .. } | Output::Record(_));
+            if self.batch && can_wait {
+                self.later.push_back(output);
+            } else {
+                self.act(now, output);
             }
+        }
+    }
+
+    fn act(&mut self, now: Instant, output: Output) {
+        match output {
+            Output::Packet(packet) => {
+                self.tapped(now, true, packet.as_slice());
+                self.deliver(&packet);
+                self.lend(packet);
+            }
+            Output::Send { flow, bytes, from, to, urgent } => self.send(now, flow, (bytes, from, to, urgent)),
+            Output::Resume { flow } => self.enqueue(flow),
+            Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay } => {
+                self.open(now, (flow, app, peer), (traffic_class, hop_limit, no_delay));
+            }
+            Output::MirrorDelay { flow, .. } => self.mirror_delay(flow),
+            Output::Mark { flow, traffic_class } => {
+                if let Some(upstream) = self.upstreams.get(&flow) {
+                    let _ = sockets::mark(&upstream.socket, upstream.reached.is_ipv4(), traffic_class);
+                }
+            }
+            Output::KeepAlive { flow, idle } => {
+                if let Some(upstream) = self.upstreams.get(&flow) {
+                    let _ = sockets::keep_alive(&upstream.socket, idle);
+                }
+            }
+            Output::Shutdown { flow } => {
+                if let Some(upstream) = self.upstreams.get(&flow) {
+                    // Where it fails the connection is no more, which reading tells.
+                    let _ = rustix::net::shutdown(&upstream.socket, Shutdown::Write);
+                }
+            }
+            Output::Close { flow, abrupt } => self.close(now, flow, abrupt),
+            Output::Map { mapping, app } => {
+                if let Ok(socket) = sockets::datagrams(app, self.tun.takes_trains(), &self.exit)
+                    && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
+                {
+                    self.ports.insert(mapping, Port { socket, whole: None, app, whose: None });
+                    self.by_port.insert(app, mapping);
+                }
+            }
+            Output::Datagram { mapping, to, bytes, from, traffic_class, hop_limit, whole, train } => {
+                self.send_datagram(now, mapping, to, &bytes[from..], (traffic_class, hop_limit, whole), train);
+            }
+            Output::Unmap { mapping } => self.unmap(mapping),
+            Output::Echo { to, message, traffic_class, hop_limit } => {
+                let v4 = to.is_ipv4();
+                if let Some(socket) = self.echo_socket(v4) {
+                    let to = SocketAddr::new(to, 0);
+                    let _ = datagram::send(socket, to, &message, traffic_class, hop_limit);
+                }
+            }
+            Output::Record(record) => self.record(now, record),
         }
     }
 
@@ -492,7 +530,11 @@ impl Worker {
 
     fn deliver(&mut self, packet: &Packet) {
         let v4 = packet.as_slice().first().is_some_and(|byte| byte >> 4 == 4);
-        let transport = if v4 { Transport::TcpV4 } else { Transport::TcpV6 };
+        let transport = match packet.checksum {
+            Some((_, udp::CHECKSUM_AT)) => Transport::Udp,
+            _ if v4 => Transport::TcpV4,
+            _ => Transport::TcpV6,
+        };
         let offload = Offload {
             checksum: packet.checksum.map(|(start, offset)| Checksum { start, offset }),
             segments: packet.segments.map(|(size, headers)| Segments { transport, ecn: false, headers, size }),

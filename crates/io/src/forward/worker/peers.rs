@@ -135,7 +135,11 @@ impl Worker {
         let mut facts = None;
         let whose = match self.upstreams.remove(&flow) {
             Some(upstream) => {
-                self.by_ends.remove(&(upstream.app, upstream.peer));
+                // Its ends may be another's by now.
+                let ends = (upstream.app, upstream.peer);
+                if self.by_ends.get(&ends) == Some(&flow) {
+                    self.by_ends.remove(&ends);
+                }
                 facts = (!upstream.connecting).then(|| sockets::facts(&upstream.socket)).flatten();
                 if abrupt {
                     let _ = sockopt::set_socket_linger(&upstream.socket, Some(std::time::Duration::ZERO));

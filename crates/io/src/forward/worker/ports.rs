@@ -23,17 +23,17 @@ impl Worker {
         to: SocketAddr,
         data: &[u8],
         (traffic_class, hop_limit, whole): (u8, u8, bool),
+        train: Option<u16>,
     ) {
         self.identify_port(mapping, to);
         let Some(port) = self.ports.get_mut(&mapping) else { return };
         if to.is_ipv4() && port.whole != Some(whole) && datagram::keep_whole(&port.socket, whole).is_ok() {
             port.whole = Some(whole);
         }
-        let mut sent = datagram::send(&port.socket, to, data, traffic_class, hop_limit);
-        if sent.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::ECONNREFUSED)) {
-            // That was about an earlier one, and is in the queue of errors too.
-            sent = datagram::send(&port.socket, to, data, traffic_class, hop_limit);
-        }
+        let sent = match train {
+            Some(size) => datagram::send_train(&port.socket, to, data, (traffic_class, hop_limit), size),
+            None => datagram::past_refusals(|| datagram::send(&port.socket, to, data, traffic_class, hop_limit)),
+        };
         let trouble = sent.err().and_then(|e| datagram::trouble_of(e.raw_os_error()?));
         if let Some(trouble) = trouble {
             self.forwarder.handle_input(now, Input::DatagramFailed { mapping, to, reporter: None, trouble });
@@ -79,8 +79,8 @@ impl Worker {
                 Ok(arrived) => {
                     self.passed += self.room.len() - HEADROOM;
                     let bytes = self.room.clone();
-                    let traffic_class = arrived.traffic_class;
-                    self.input(now, Input::Datagram { mapping, from: arrived.from, bytes, traffic_class });
+                    let datagram::Arrived { from, traffic_class, train } = arrived;
+                    self.input(now, Input::Datagram { mapping, from, bytes, traffic_class, train });
                 }
                 // An error of an earlier one; the queue has it.
                 Err(e) if e.kind() != io::ErrorKind::WouldBlock && e.kind() != io::ErrorKind::OutOfMemory => {}

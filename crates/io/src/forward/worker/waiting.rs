@@ -5,10 +5,6 @@ use super::{Worker, WorkerError, failed};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 
-/// Bytes that are passed on between two waits at most where programs and peers ask and answer. 4 KiB: a question of a few segments;
-/// a stream of data comes in larger pieces.
-const LIGHT: usize = 4096;
-
 impl Worker {
     /// Waits for events until `until`, for ever if none.
     pub(super) fn wait(&mut self, now: Instant, until: Option<Instant>) -> Result<(), WorkerError> {
@@ -18,8 +14,7 @@ impl Worker {
         }
         // Nobody waits for anything here.
         self.stock.refill(&self.exit);
-        let light = std::mem::take(&mut self.passed) <= LIGHT;
-        let look = now + self.lookout.begin(now, light);
+        let look = now + self.lookout.begin(now, std::mem::take(&mut self.passed));
         let look = until.map_or(look, |until| look.min(until));
         let (poll, clock, tokens) = (&mut self.poll, &self.clock, &mut self.tokens);
         let mut at = now;

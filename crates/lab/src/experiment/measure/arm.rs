@@ -1,5 +1,6 @@
 //! The arms: a program without a TUN, and through a forwarder of each profile; and the places where they run.
 
+use super::least::LEAST;
 use crate::netns::Network;
 use crate::program::undisturbed;
 use anyhow::Context as _;
@@ -107,6 +108,12 @@ impl<'a> Stage<'a> {
             }
         };
         command.args(words_of_it);
+        if arm == LEAST {
+            command.args(["probe", LEAST]).args(words);
+            undisturbed(&mut command);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            return Ok(command);
+        }
         if arm != BARE {
             command.args(["run", "--measure", "--quiet", "--profile", arm]).args(flags).arg("--").arg(&self.program);
         }

@@ -8,6 +8,7 @@ pub mod cost;
 pub mod device;
 pub mod gaps;
 pub mod latency;
+mod least;
 pub mod lte;
 pub mod probe;
 pub mod semantics;

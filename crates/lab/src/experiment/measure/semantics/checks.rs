@@ -5,7 +5,7 @@ use super::{SILENT, UNROUTED, V4, V6};
 use headstart_core::wire::ip::tcp::{self, Flags};
 use headstart_core::wire::ip::{TCP, UDP};
 use headstart_io::clock::Clock;
-use headstart_io::sys::datagram;
+use headstart_io::sys::{datagram, train};
 use rustix::net::sockopt;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
@@ -146,6 +146,13 @@ pub const ALL: &[Check] = &[
         peers::echoes_datagram,
     ),
     over_v6(over_v4("udp-fragments-v6", "The same over IPv6", udp_large, peers::echoes_datagram)),
+    over_v4(
+        "udp-trains",
+        "Eleven datagrams sent at once (UDP_SEGMENT), and two answers of that kind, one of them taken at once (UDP_GRO)",
+        udp_trains,
+        peers::echoes_trains,
+    ),
+    over_v6(over_v4("udp-trains-v6", "The same over IPv6", udp_trains, peers::echoes_trains)),
     over_v4(
         "udp-own-port",
         "The port that a datagram comes from is the program's own",
@@ -384,6 +391,27 @@ fn udp(target: &Target) -> io::Result<String> {
 
 fn udp_large(target: &Target) -> io::Result<String> {
     ask(target, 8000)
+}
+
+fn udp_trains(target: &Target) -> io::Result<String> {
+    let socket = port(target, 0)?;
+    let all = text(peers::TRAIN);
+    train::send(&socket, target.udp, &all, peers::CARRIAGE)?;
+    let hear = || -> io::Result<(Vec<usize>, Vec<u8>)> {
+        let (mut lengths, mut heard, mut data) = (Vec::new(), Vec::new(), vec![0; 65_536]);
+        while heard.len() < all.len() {
+            let len = socket.recv(&mut data)?;
+            lengths.push(len);
+            heard.extend_from_slice(&data[..len]);
+        }
+        Ok((lengths, heard))
+    };
+    let (lengths, heard) = hear()?;
+    train::take(&socket)?;
+    socket.send_to(b"again", target.udp)?;
+    // How many come at once is the kernel's business.
+    let (_, again) = hear()?;
+    Ok(format!("{lengths:?}, {}, and again {}", described(&heard), described(&again)))
 }
 
 fn udp_own_port(target: &Target) -> io::Result<String> {

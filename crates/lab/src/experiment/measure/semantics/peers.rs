@@ -3,7 +3,7 @@
 use headstart_core::wire::ip::{self, Header};
 use headstart_io::clock::Clock;
 use headstart_io::sys::packet::PacketSocket;
-use headstart_io::sys::stream;
+use headstart_io::sys::{stream, train};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -249,6 +249,27 @@ pub fn echoes_datagram(peer: &mut Peer, _: bool) -> io::Result<String> {
     let (data, from) = peer.datagram()?;
     peer.udp.send_to(&data, from)?;
     Ok(described(&data))
+}
+
+/// Bytes that go in datagrams of [`CARRIAGE`] bytes at once.
+pub const TRAIN: usize = 10 * CARRIAGE as usize + 100;
+/// See [`TRAIN`].
+pub const CARRIAGE: u16 = 700;
+
+/// Takes datagrams that were sent at once, and sends back as many, now and when it is asked again.
+pub fn echoes_trains(peer: &mut Peer, _: bool) -> io::Result<String> {
+    let (mut lengths, mut heard, mut asker) = (Vec::new(), Vec::new(), None);
+    while heard.len() < TRAIN {
+        let (data, from) = peer.datagram()?;
+        lengths.push(data.len());
+        heard.extend(data);
+        asker = Some(from);
+    }
+    let Some(asker) = asker else { return Ok(String::new()) };
+    train::send(&peer.udp, asker, &heard, CARRIAGE)?;
+    let (_, again) = peer.datagram()?;
+    train::send(&peer.udp, asker, &heard, CARRIAGE)?;
+    Ok(format!("{lengths:?}, {}, from one port: {}", described(&heard), again == asker))
 }
 
 /// Takes a datagram.
