@@ -27,6 +27,9 @@ use std::path::{Path, PathBuf};
 const BATCH: usize = 32;
 /// Packets that wait in the interface to be read: as many as a super-packet has, many times over.
 const QUEUE: i32 = 1_000;
+/// Bytes that are read between two waits at most where programs ask and answer, as in `io::forward`: a stream of data comes in
+/// larger pieces.
+const LIGHT: usize = 4_096;
 /// What caps have counted is written so often.
 const WRITTEN: Duration = Duration::from_secs(60);
 /// Reasons that a status tells.
@@ -154,7 +157,8 @@ pub struct Tunnel {
     policy: &'static str,
     clock: Clock,
     buffer: Vec<u8>,
-    segment: Vec<u8>,
+    /// Bytes that were read since somebody asked.
+    read: usize,
     /// Where what caps have counted is kept, and when it was written last.
     usage: Option<(PathBuf, Instant)>,
 }
@@ -243,7 +247,7 @@ impl Tunnel {
             policy: config.policy.name,
             clock,
             buffer: Vec::with_capacity(tun::ROOM.max(train::ROOM)),
-            segment: Vec::new(),
+            read: 0,
             usage,
         };
         tunnel.carry_out();
@@ -275,6 +279,7 @@ impl Tunnel {
             if went.is_err() {
                 break;
             }
+            self.read += self.buffer.len();
         }
         self.timeout();
         self.gather.flush(&self.sockets, &self.tun);
@@ -294,8 +299,9 @@ impl Tunnel {
             Offload { segments: Some(shape), .. } => {
                 let Some(cut) = Cut::plan(&self.buffer, shape.size.into()) else { return Ok(()) };
                 for n in 0..cut.count() {
-                    cut.write(n, &mut self.segment);
-                    self.end.packet(now, &self.segment);
+                    let mut segment = self.end.buffer();
+                    cut.write(n, &mut segment);
+                    self.end.give(now, segment);
                 }
             }
         }
@@ -313,6 +319,11 @@ impl Tunnel {
         }
         self.carry_out();
         Ok(())
+    }
+
+    /// Whether little was read since this was asked before: a question or an answer, no stream of data.
+    pub fn was_light(&mut self) -> bool {
+        (1..=LIGHT).contains(&std::mem::take(&mut self.read))
     }
 
     /// Time has passed.
