@@ -22,7 +22,7 @@ fuzz_target!(|frames: Vec<(bool, Vec<u8>)>| {
             Content::Compressed => {
                 let _ = contexts.decompress(body, &mut packet);
             }
-            Content::Whole | Content::Probe | Content::Echo | Content::Forget => {}
+            Content::Whole | Content::Copy | Content::Probe | Content::Echo | Content::Forget => {}
         }
     }
 });

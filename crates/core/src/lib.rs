@@ -9,6 +9,7 @@ pub mod connect;
 pub mod cwnd;
 #[cfg(feature = "dns")]
 pub mod forward;
+pub mod lookout;
 pub mod machine;
 pub mod path;
 pub mod realtime;

@@ -47,7 +47,8 @@ fn step(steerer: &mut Steerer<u64>, resequencer: &mut Resequencer<u64>, n: u64, 
         match output {
             Output::Send { channel, order, packet, .. } => {
                 let after = order.after.map(|after| after as u16);
-                resequencer.handle_input(now, Arrived { channel, number: order.number as u16, after, packet });
+                resequencer
+                    .handle_input(now, Arrived { channel, number: order.number as u16, after, copy_of: None, packet });
             }
             Output::Probe { channel, number } => {
                 steerer.handle_input(now, Input::Echo { channel, number, come: Some(0) });

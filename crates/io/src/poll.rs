@@ -1,6 +1,7 @@
 //! The event loop's ear: epoll with tokens, level-triggered, waiting until a moment of the clock.
 
 use crate::clock::Clock;
+use headstart_core::lookout::Lookout;
 use headstart_core::time::Instant;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -96,6 +97,34 @@ impl Poll {
             Err(e) => return Err(e.into()),
         }
         tokens.extend(self.ready.iter().map(|e| e.data.u64()));
+        Ok(())
+    }
+
+    /// The same, with open eyes for a moment where an answer is due: so many bytes were passed on before, as [`Lookout::begin`] says.
+    pub fn look_out(
+        &mut self,
+        clock: &Clock,
+        lookout: &mut Lookout,
+        passed: Option<usize>,
+        until: Option<Instant>,
+        tokens: &mut Vec<u64>,
+    ) -> io::Result<()> {
+        let now = clock.now();
+        let look = now + lookout.begin(now, passed);
+        let look = until.map_or(look, |until| look.min(until));
+        let mut at = now;
+        while at < look {
+            self.wait(clock, Some(now), tokens)?;
+            at = clock.now();
+            if !tokens.is_empty() {
+                lookout.end(at);
+                return Ok(());
+            }
+            // Whoever has something to do here does it.
+            std::thread::yield_now();
+        }
+        self.wait(clock, until, tokens)?;
+        lookout.end(clock.now());
         Ok(())
     }
 

@@ -63,6 +63,7 @@ targets![
     scenario,
     shim_message,
     sockaddr,
+    steer_apart,
     steer_frame,
     steer_object,
     steer_packet,

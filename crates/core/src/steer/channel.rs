@@ -5,6 +5,7 @@
 
 use super::cap::Use;
 use super::loss::Loss;
+use super::packet::Facts;
 use crate::path::RttEstimate;
 use crate::time::{Duration, Instant};
 use std::fmt;
@@ -87,6 +88,21 @@ impl Outlook {
     }
 }
 
+/// How a channel stands for a packet, the better first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// The policy may choose it.
+    Open,
+    /// It is for the need.
+    Kept,
+    Dead,
+    /// It must not be used.
+    Forbidden,
+}
+
+/// Share of the fast channel's rate that it is given: what is measured as a rate is never quite there. Ours.
+pub(super) const PACED: f64 = 0.97;
+
 /// Round trips of which the shortest stands for the unloaded channel.
 const SAMPLES: u32 = 32;
 
@@ -103,6 +119,8 @@ pub(super) struct Model {
     pub rtt: Option<RttEstimate>,
     /// The shortest of the last samples, and of those before, with their number.
     shortest: (Duration, Duration, u32),
+    /// What [`Model::delay`] says.
+    delay: Duration,
     pub alive: bool,
     pub loss: Loss,
     /// What it may be used for at most by now: a cap may be reached.
@@ -118,6 +136,7 @@ impl Model {
             counter: 0,
             rtt: None,
             shortest: (Duration::MAX, Duration::MAX, 0),
+            delay: settings.delay,
             alive: true,
             loss: Loss::new(settings.loss),
             allowed: Use::Primary,
@@ -129,10 +148,35 @@ impl Model {
         Duration::from_nanos((bytes as f64 * self.nanos_a_byte) as u64)
     }
 
+    /// How long it takes to send `bytes` at the pace of the fast channel.
+    pub fn transmit_paced(&self, bytes: usize) -> Duration {
+        Duration::from_nanos((bytes as f64 * self.nanos_a_byte / PACED) as u64)
+    }
+
+    /// How a packet of `bytes` would fare behind `before` others' bytes that wait for this channel.
+    pub fn outlook(&self, now: Instant, before: usize, bytes: usize) -> Outlook {
+        let queue = if before == 0 { Duration::ZERO } else { self.transmit_paced(before) };
+        Outlook {
+            wait: self.wait(now) + queue,
+            transmit: self.transmit(bytes),
+            delay: self.delay(),
+            loss: self.loss.share(),
+        }
+    }
+
+    /// How it stands for a packet.
+    pub fn standing(&self, facts: &Facts) -> Standing {
+        match self.uses() {
+            Use::Never => Standing::Forbidden,
+            _ if !self.alive => Standing::Dead,
+            uses if uses.admits(facts) => Standing::Open,
+            _ => Standing::Kept,
+        }
+    }
+
     /// The delay of a packet that finds nobody before it: half of the shortest round trip of late, if there was one.
     pub fn delay(&self) -> Duration {
-        let shortest = self.shortest.0.min(self.shortest.1);
-        if shortest == Duration::MAX { self.settings.delay } else { shortest / 2 }
+        self.delay
     }
 
     /// How far apart round trips are of late.
@@ -180,6 +224,7 @@ impl Model {
             SAMPLES.. => (rtt, now, 1),
             _ => (now.min(rtt), before, samples + 1),
         };
+        self.delay = self.shortest.0.min(self.shortest.1) / 2;
     }
 }
 

@@ -11,11 +11,12 @@ use std::hash::{BuildHasherDefault, Hasher};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowKey(pub u64);
 
-/// One flow, as the end that steers one direction of it sees it.
+/// One flow, as the end that steers one direction of it sees it. Kept small: of many flows each packet finds another one, out of
+/// the processor's caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     /// Length of the packet before, in this direction; the paper's only state.
-    pub previous: Option<usize>,
+    pub previous: Option<u32>,
     /// Everything sent so far has arrived in order by then, as predicted.
     pub arrives: Instant,
     /// Times that data has changed its direction: 1 while only the first speaker has spoken, so that in TLS 1.3 2 is the
@@ -26,12 +27,13 @@ pub struct Flow {
     pub ours: bool,
     /// Bytes of data in this direction since the other one spoke.
     pub burst: u64,
-    /// The last packet's number on each channel.
-    pub(super) last: [Option<u64>; 2],
+    /// The last packet's number on each channel, from 1; zero while there was none.
+    pub(super) last: [u64; 2],
     /// What came last from the other end came over the fast channel, from this number on.
     pub(super) hurried: Option<u32>,
     /// What was acknowledged of it over the fat one, and when that has arrived.
-    pub(super) told: Option<(u32, Instant)>,
+    pub(super) told: Option<u32>,
+    pub(super) told_by: Instant,
 }
 
 impl Flow {
@@ -54,21 +56,21 @@ impl Flow {
     /// channel is acknowledged over the fat one.
     pub(super) fn may_acknowledge(&self, facts: &Facts, at: Instant) -> Option<u32> {
         let (from, ack) = (self.hurried?, facts.ack?);
-        let known = self.told.filter(|(_, there)| *there <= at).map(|(told, _)| told);
+        let known = self.told.filter(|_| self.told_by <= at);
         let most = known.filter(|told| tcp::before(from, *told)).unwrap_or(from);
         tcp::before(most, ack).then_some(most)
     }
 
     /// `ack` is on its way over the fat channel, and arrives at `at`.
     pub(super) fn tells(&mut self, ack: u32, at: Instant) {
-        if self.told.is_none_or(|(told, _)| tcp::before(told, ack)) {
-            self.told = Some((ack, at));
+        if self.told.is_none_or(|told| tcp::before(told, ack)) {
+            (self.told, self.told_by) = (Some(ack), at);
         }
     }
 
     /// Whether `ack` is on its way over the fat channel already.
     pub(super) fn has_told(&self, ack: u32) -> bool {
-        self.told.is_some_and(|(told, _)| !tcp::before(told, ack))
+        self.told.is_some_and(|told| !tcp::before(told, ack))
     }
 
     /// Data goes by, in the direction that is steered (`ours`) or in the other one.

@@ -8,7 +8,7 @@
 //! The first half byte is 4; flags are two bits, and six of an epoch: whoever begins anew with its numbers draws another one. The length counts the whole frame from the third byte on, so that a WireGuard
 //! implementation that looks for IPv4 in what it carries finds a packet of it; frames have at least twenty bytes for the
 //! same reason, filled with zeros behind their length. Number and after are those of [`super::Order`], their last 16 bits; an
-//! echo's after is how many packets of its channel had come. All of it is inside the encryption; it is checked all the same, since a peer may be wrong. Nothing here allocates.
+//! echo's after is how many packets of its channel had come, a copy's the number of what it is a copy of. All of it is inside the encryption; it is checked all the same, since a peer may be wrong. Nothing here allocates.
 
 use super::channel::Channel;
 use std::fmt;
@@ -44,10 +44,13 @@ pub enum Content {
     Echo = 4,
     /// A context of compression is not known at the other end: its number is the frame's.
     Forget = 5,
+    /// A packet of IP as it is, which took the other channel too: its number there is in the place of after.
+    Copy = 6,
 }
 
 impl Content {
-    const ALL: [Self; 6] = [Self::Whole, Self::Context, Self::Compressed, Self::Probe, Self::Echo, Self::Forget];
+    const ALL: [Self; 7] =
+        [Self::Whole, Self::Context, Self::Compressed, Self::Probe, Self::Echo, Self::Forget, Self::Copy];
 
     /// It holds a packet.
     pub fn is_packet(self) -> bool {
@@ -66,8 +69,8 @@ pub struct Header {
     pub epoch: u8,
     /// The packet's number on its channel, or the probe's.
     pub number: u16,
-    /// The number of the packet of the other channel that this one must not overtake; of an echo, how many packets of its channel
-    /// had come when it was sent.
+    /// The number of the packet of the other channel that this one must not overtake, or, of a copy, that says the same; of an
+    /// echo, how many packets of its channel had come when it was sent.
     pub after: Option<u16>,
 }
 
@@ -100,6 +103,7 @@ impl fmt::Display for Content {
             Self::Probe => "probe",
             Self::Echo => "echo",
             Self::Forget => "forget",
+            Self::Copy => "copy",
         })
     }
 }
@@ -147,6 +151,9 @@ impl Header {
         if !has_after && after != 0 || has_after && !(content.is_packet() || content == Content::Echo) {
             return Err(FrameError::Reserved);
         }
+        if content == Content::Copy && !has_after {
+            return Err(FrameError::Reserved);
+        }
         if length < LEAST || !content.is_packet() && length != LEAST {
             return Err(FrameError::Length);
         }
@@ -184,6 +191,10 @@ mod tests {
             Header::read(&frame(Header { after: Some(3), ..probe }, &[]), Channel::Fat),
             Err(FrameError::Reserved)
         );
+        let copy = Header { content: Content::Copy, ..PACKET };
+        assert_eq!(Header::read(&frame(copy, &[5; 60]), Channel::Fast).map(|(h, _)| h), Ok(copy));
+        let of_nothing = frame(Header { after: None, ..copy }, &[5; 60]);
+        assert_eq!(Header::read(&of_nothing, Channel::Fast), Err(FrameError::Reserved));
         // Padding of the carrier is no part of it.
         assert_eq!(Header::read(&[&bytes[..], &[0; 12]].concat(), Channel::Fat).map(|(h, _)| h), Ok(probe));
     }

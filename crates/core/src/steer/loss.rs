@@ -18,13 +18,14 @@ pub(super) struct Loss {
     lost: f64,
     /// Packets sent before the last probe that came back, and how many of them had come, in 16 bits.
     known: Option<(u64, u16)>,
+    share: f64,
 }
 
 impl Loss {
     /// Of a channel that loses this share, as somebody has told.
     pub fn new(told: Option<f64>) -> Self {
         let share = told.filter(|share| (0.0..=1.0).contains(share)).unwrap_or(ASSUMED.0);
-        Self { sent: ASSUMED.1, lost: share * ASSUMED.1, known: None }
+        Self { sent: ASSUMED.1, lost: share * ASSUMED.1, known: None, share }
     }
 
     /// Before the probe that has come back `sent` packets were sent; the other end says that so many have come.
@@ -37,11 +38,12 @@ impl Loss {
         let keeps = (-(sent as f64) / MEMORY).exp();
         self.sent = self.sent * keeps + sent as f64;
         self.lost = self.lost * keeps + lost as f64;
+        self.share = self.lost / self.sent;
     }
 
     /// The share that is lost.
     pub fn share(&self) -> f64 {
-        self.lost / self.sent
+        self.share
     }
 }
 

@@ -16,6 +16,7 @@ mod flow;
 pub mod frame;
 mod loss;
 pub mod object;
+mod outlet;
 pub mod packet;
 pub mod policy;
 mod probe;

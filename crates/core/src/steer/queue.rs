@@ -1,6 +1,7 @@
-//! What waits for the fast channel: three levels, newer acknowledgements in the place of older ones, nobody for ever.
+//! What waits for the fast channel: four levels, newer acknowledgements in the place of older ones, nobody for ever.
 //!
-//! The queue is paced by the steerer, so that it stands here and not in the network, where nobody could change its mind.
+//! The queue is paced by the steerer, so that it stands here and not in the network, where nobody could change its mind. The last
+//! level is for what is here in need: all that the fat channel would carry, were it alive ([`BULK`]).
 
 use super::flow::FlowKey;
 use super::packet::{Facts, Kind};
@@ -8,7 +9,9 @@ use crate::time::{Duration, Instant};
 use std::collections::VecDeque;
 
 /// Levels; 0 goes first.
-const LEVELS: usize = 3;
+const LEVELS: usize = 4;
+/// The level of what would take the fat channel if that were there. It never takes a turn of the others twice in a row.
+pub(super) const BULK: u8 = 3;
 /// Who has waited so long goes before everybody else. Ours: less than what an acknowledgement may be delayed by anyway.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -22,46 +25,88 @@ pub(super) struct Waiting<P> {
     pub bytes: usize,
     /// What it is to acknowledge on this channel, if that is less than it does.
     pub back_to: Option<u32>,
+    /// It is to take the fat channel too.
+    pub twice: bool,
     pub why: &'static str,
     pub gained: Duration,
+}
+
+/// How many wait of the flows whose keys end in the same bits: who is not counted need not be looked for.
+type Counts = [u16; 256];
+
+fn place(flow: FlowKey) -> usize {
+    (flow.0 & 0xff) as usize
 }
 
 #[derive(Debug)]
 pub(super) struct Queue<P> {
     levels: [VecDeque<Waiting<P>>; LEVELS],
-    bytes: usize,
+    bytes: [usize; LEVELS],
+    len: usize,
+    /// Acknowledgements that wait, and everything else that does.
+    counts: Box<[Counts; 2]>,
+    /// The one before went because it had waited for so long, and was bulk.
+    bulk_went: bool,
 }
 
 impl<P> Queue<P> {
     pub fn new() -> Self {
-        Self { levels: [VecDeque::new(), VecDeque::new(), VecDeque::new()], bytes: 0 }
+        Self {
+            levels: std::array::from_fn(|_| VecDeque::new()),
+            bytes: [0; LEVELS],
+            len: 0,
+            counts: Box::new([[0; 256]; 2]),
+            bulk_went: false,
+        }
     }
 
     pub fn len(&self) -> usize {
-        self.levels.iter().map(VecDeque::len).sum()
+        self.len
     }
 
     pub fn is_empty(&self) -> bool {
-        self.levels.iter().all(VecDeque::is_empty)
+        self.len == 0
     }
 
     /// Bytes that leave before something that comes to `level` now.
     pub fn before(&self, level: u8) -> usize {
-        let through = usize::from(level) + 1;
-        if through >= LEVELS {
-            return self.bytes;
-        }
-        self.levels[..through].iter().flatten().map(|w| w.bytes).sum()
+        self.bytes.iter().take(usize::from(level) + 1).sum()
+    }
+
+    /// Packets that wait on `level`.
+    pub fn len_of(&self, level: u8) -> usize {
+        self.levels.get(usize::from(level)).map_or(0, VecDeque::len)
+    }
+
+    fn count(&mut self, facts: &Facts) -> &mut u16 {
+        &mut self.counts[usize::from(facts.kind != Kind::Ack)][place(facts.flow)]
+    }
+
+    fn entered(&mut self, level: usize, waiting: Waiting<P>) {
+        self.bytes[level] += waiting.bytes;
+        self.len += 1;
+        let count = self.count(&waiting.facts);
+        *count = count.saturating_add(1);
+        self.levels[level].push_back(waiting);
+    }
+
+    fn left(&mut self, level: usize, waiting: Waiting<P>) -> Waiting<P> {
+        self.bytes[level] -= waiting.bytes;
+        self.len -= 1;
+        let count = self.count(&waiting.facts);
+        *count = count.saturating_sub(1);
+        waiting
     }
 
     /// Puts `waiting` behind its level. An acknowledgement that says all that an older one of its flow says takes its place
     /// instead, and the older one comes back.
     pub fn push(&mut self, level: u8, mut waiting: Waiting<P>) -> Option<Waiting<P>> {
-        let queue = &mut self.levels[usize::from(level).min(LEVELS - 1)];
+        let level = usize::from(level).min(LEVELS - 1);
         if waiting.facts.kind == Kind::Ack
             && let Some(ack) = waiting.facts.ack
+            && *self.count(&waiting.facts) > 0
         {
-            let older = queue.iter_mut().find(|w| {
+            let older = self.levels[level].iter_mut().find(|w| {
                 let newer = |old: u32| ack.wrapping_sub(old) as i32 > 0;
                 w.facts.flow == waiting.facts.flow
                     && w.facts.kind == Kind::Ack
@@ -71,51 +116,61 @@ impl<P> Queue<P> {
             });
             if let Some(older) = older {
                 waiting.since = older.since;
-                self.bytes = self.bytes + waiting.bytes - older.bytes;
+                self.bytes[level] = self.bytes[level] + waiting.bytes - older.bytes;
                 return Some(std::mem::replace(older, waiting));
             }
         }
-        self.bytes += waiting.bytes;
-        queue.push_back(waiting);
+        self.entered(level, waiting);
         None
     }
 
     /// Who goes next.
     pub fn pop(&mut self, now: Instant) -> Option<Waiting<P>> {
-        let overdue =
-            |queue: &VecDeque<Waiting<P>>| queue.front().filter(|w| now.since(w.since) >= PATIENCE).map(|w| w.since);
-        let level = (0..LEVELS)
-            .filter_map(|n| Some((overdue(&self.levels[n])?, n)))
-            .min()
-            .map(|(_, n)| n)
-            .or_else(|| (0..LEVELS).find(|n| !self.levels[*n].is_empty()))?;
+        let bulk = usize::from(BULK);
+        let waits = |n: &usize| !self.levels[*n].is_empty();
+        let overdue = |n: usize| {
+            let first = self.levels[n].front().filter(|w| now.since(w.since) >= PATIENCE)?;
+            Some((first.since, n))
+        };
+        // Behind bulk somebody else goes, if there is anybody.
+        let most = if self.bulk_went { bulk } else { LEVELS };
+        let level = (0..most).filter_map(overdue).min().map(|(_, n)| n).or_else(|| (0..LEVELS).find(waits))?;
+        self.bulk_went = level == bulk;
         let first = self.levels[level].pop_front()?;
-        self.bytes -= first.bytes;
-        Some(first)
+        Some(self.left(level, first))
     }
 
-    /// Takes out what has waited for longest of a flow, of packets of these kinds.
+    /// Whether something of a flow waits at the last level, which nothing else of it may overtake.
+    pub fn is_bulk(&self, flow: FlowKey) -> bool {
+        let bulk = &self.levels[usize::from(BULK)];
+        // Who came last is who is looked for, mostly.
+        !bulk.is_empty() && self.counts[1][place(flow)] > 0 && bulk.iter().rev().any(|w| w.facts.flow == flow)
+    }
+
+    /// Takes out what has waited for longest of a flow, but for acknowledgements, of packets of these kinds.
     pub fn pop_of(&mut self, flow: FlowKey, kinds: impl Fn(Kind) -> bool) -> Option<Waiting<P>> {
-        let is_of = |w: &Waiting<P>| w.facts.flow == flow && kinds(w.facts.kind);
+        if self.counts[1][place(flow)] == 0 {
+            return None;
+        }
+        let is_of = |w: &Waiting<P>| w.facts.flow == flow && w.facts.kind != Kind::Ack && kinds(w.facts.kind);
         let first = |queue: &VecDeque<Waiting<P>>| queue.iter().position(is_of).map(|at| (queue[at].since, at));
         let of_levels = self.levels.iter().enumerate().filter_map(|(level, queue)| Some((first(queue)?, level)));
         let ((_, at), level) = of_levels.min()?;
         let out = self.levels[level].remove(at)?;
-        self.bytes -= out.bytes;
-        Some(out)
+        Some(self.left(level, out))
     }
 
     /// The last of the least urgent, and how many bytes leave before it.
     pub fn last(&self) -> Option<(&Waiting<P>, usize)> {
         let last = self.levels.iter().rev().find_map(VecDeque::back)?;
-        Some((last, self.bytes - last.bytes))
+        Some((last, self.bytes.iter().sum::<usize>() - last.bytes))
     }
 
     /// Takes that one out.
     pub fn pop_last(&mut self) -> Option<Waiting<P>> {
-        let last = self.levels.iter_mut().rev().find_map(VecDeque::pop_back)?;
-        self.bytes -= last.bytes;
-        Some(last)
+        let level = (0..LEVELS).rev().find(|n| !self.levels[*n].is_empty())?;
+        let last = self.levels[level].pop_back()?;
+        Some(self.left(level, last))
     }
 }
 
@@ -131,6 +186,7 @@ mod tests {
             since: Instant::ZERO,
             bytes: 52,
             back_to: None,
+            twice: false,
             why: "",
             gained: Duration::ZERO,
         }
@@ -153,7 +209,7 @@ mod tests {
         assert!(queue.push(2, ack(3, u32::MAX)).is_none());
         assert_eq!(queue.push(2, ack(3, 4)).map(|w| w.packet), Some(u32::MAX));
         let order: Vec<u32> = std::iter::from_fn(|| queue.pop(Instant::ZERO)).map(|w| w.packet).collect();
-        assert_eq!((order, queue.bytes), (vec![300, 5, 300, 200, 4], 0));
+        assert_eq!((order, queue.before(BULK), queue.len()), (vec![300, 5, 300, 200, 4], 0, 0));
     }
 
     #[test]
@@ -196,7 +252,7 @@ mod tests {
         }
         let of_1 = std::iter::from_fn(|| queue.pop_of(FlowKey(1), |kind| kind == Kind::Data)).map(|w| w.packet);
         assert_eq!(of_1.collect::<Vec<_>>(), [10, 20]);
-        assert_eq!((queue.len(), queue.bytes), (2, 552));
+        assert_eq!((queue.len(), queue.before(BULK)), (2, 552));
     }
 
     #[test]
@@ -206,6 +262,23 @@ mod tests {
         queue.push(2, ack(1, 2));
         assert_eq!(queue.last().map(|(w, before)| (w.packet, before)), Some((2, 500)));
         assert_eq!(queue.pop_last().map(|w| w.packet), Some(2));
-        assert_eq!(queue.bytes, 500);
+        assert_eq!((queue.before(BULK), queue.len()), (500, 1));
+    }
+    #[test]
+    fn bulk_goes_last_and_takes_every_second_turn_at_most_however_long_it_has_waited() {
+        let mut queue = Queue::new();
+        for n in 0..6 {
+            queue.push(BULK, data(1, n));
+        }
+        let late = Instant::from_millis(50);
+        for n in 10..12 {
+            queue.push(2, Waiting { since: late, ..ack(2, n) });
+            queue.push(0, Waiting { since: late, ..data(3, n + 10) });
+        }
+        assert!(queue.is_bulk(FlowKey(1)) && !queue.is_bulk(FlowKey(3)) && !queue.is_bulk(FlowKey(257)));
+        assert_eq!((queue.before(0), queue.before(2), queue.len_of(BULK)), (1_000, 1_052, 6));
+        let order: Vec<u32> = std::iter::from_fn(|| queue.pop(late)).map(|w| w.packet).collect();
+        assert_eq!(order, [0, 20, 1, 21, 2, 11, 3, 4, 5]);
+        assert!(!queue.is_bulk(FlowKey(1)) && queue.is_empty());
     }
 }

@@ -3,7 +3,7 @@
 //! Each packet has a number on its channel, and says which packet of the other channel was the last of its flow before it
 //! ([`super::Order`]). It is held until that one is there. A channel keeps its order, so once a later packet of the other channel
 //! has come, the missing one is lost and nobody waits for it any longer: there is a time limit only for a channel that has
-//! gone quiet. What never happens here: a packet that belongs to no other is held, and one is held twice.
+//! gone quiet. Of a packet that was sent over both channels the first goes on. What never happens here: a packet that belongs to no other is held, and one is held twice.
 
 use super::channel::Channel;
 use crate::machine::{Deadline, Machine};
@@ -19,6 +19,8 @@ pub struct Arrived<P> {
     pub number: u16,
     /// Those of the packet of the other channel that it must not overtake.
     pub after: Option<u16>,
+    /// It is a copy: those of the packet of the other channel that says the same.
+    pub copy_of: Option<u16>,
     /// The packet.
     pub packet: P,
 }
@@ -32,6 +34,47 @@ pub struct Held {
     pub impatient: u64,
     /// Numbers that never came, by channel.
     pub missing: [u64; 2],
+    /// Packets that had come over the other channel before.
+    pub twice: u64,
+}
+
+/// Numbers of a channel of which is known whether they were noted.
+const NOTED: u64 = 1_024;
+
+/// Which of a channel's last numbers were noted.
+#[derive(Debug)]
+struct Notes {
+    highest: u64,
+    bits: [u64; (NOTED / 64) as usize],
+}
+
+impl Notes {
+    const NONE: Self = Self { highest: 0, bits: [0; (NOTED / 64) as usize] };
+
+    fn place(number: u64) -> (usize, u64) {
+        ((number % NOTED / 64) as usize, 1 << (number % 64))
+    }
+
+    /// Whether `number` was noted; what is too old to be known was not.
+    fn has(&self, number: u64) -> bool {
+        let (word, bit) = Self::place(number);
+        number <= self.highest && self.highest - number < NOTED && self.bits[word] & bit != 0
+    }
+
+    fn note(&mut self, number: u64) {
+        if number > self.highest {
+            // What was there is too old from now on.
+            for between in (self.highest + 1..=number).rev().take(NOTED as usize) {
+                let (word, bit) = Self::place(between);
+                self.bits[word] &= !bit;
+            }
+            self.highest = number;
+        } else if self.highest - number >= NOTED {
+            return;
+        }
+        let (word, bit) = Self::place(number);
+        self.bits[word] |= bit;
+    }
 }
 
 /// Packets that are held at most; beyond it the one that has waited longest goes.
@@ -46,6 +89,9 @@ pub struct Resequencer<P> {
     due: BTreeSet<(Instant, u64, usize, u64)>,
     order: u64,
     hold: Duration,
+    /// By channel, what has come, and what is not to come any more because its copy has.
+    come: [Notes; 2],
+    copied: [Notes; 2],
     ready: VecDeque<P>,
     tally: Held,
 }
@@ -64,6 +110,8 @@ impl<P> Resequencer<P> {
             due: BTreeSet::new(),
             order: 0,
             hold,
+            come: [Notes::NONE; 2],
+            copied: [Notes::NONE; 2],
             ready: VecDeque::new(),
             tally: Held::default(),
         }
@@ -74,6 +122,16 @@ impl<P> Resequencer<P> {
         self.hold = hold;
     }
 
+    /// Whether what says the same as this number of `channel` has come over the other one already: a second one is not heard of.
+    /// `copy_of` as in [`Arrived`].
+    pub fn has_come(&self, channel: Channel, number: u16, copy_of: Option<u16>) -> bool {
+        let other = channel.other().index();
+        copy_of.map_or_else(
+            || self.copied[channel.index()].has(extend(self.highest[channel.index()], number)),
+            |twin| self.come[other].has(extend(self.highest[other], twin)),
+        )
+    }
+
     /// The other end has begun anew with its numbers. Who is held goes.
     pub fn reset(&mut self) {
         for channel in Channel::ALL {
@@ -81,6 +139,8 @@ impl<P> Resequencer<P> {
             self.release(channel, u64::MAX);
             self.highest[channel.index()] = 0;
         }
+        self.come = [Notes::NONE; 2];
+        self.copied = [Notes::NONE; 2];
     }
 
     /// What it has done.
@@ -95,6 +155,17 @@ impl<P> Resequencer<P> {
             let (due, packet) = first.remove();
             self.due.remove(&(due, order, of.index(), after));
             self.ready.push_back(packet);
+        }
+    }
+
+    /// Who waits for this very number of `of` waits no longer: a copy has come.
+    fn release_behind(&mut self, of: Channel, number: u64) {
+        let waiting = &mut self.waiting[of.index()];
+        while let Some(key) = waiting.range((number, 0)..=(number, u64::MAX)).next().map(|(key, _)| *key) {
+            if let Some((due, packet)) = waiting.remove(&key) {
+                self.due.remove(&(due, key.1, of.index(), key.0));
+                self.ready.push_back(packet);
+            }
         }
     }
 
@@ -113,7 +184,7 @@ impl<P> Machine for Resequencer<P> {
     type Output = P;
 
     fn handle_input(&mut self, now: Instant, arrived: Arrived<P>) {
-        let Arrived { channel, number, after, packet } = arrived;
+        let Arrived { channel, number, after, copy_of, packet } = arrived;
         let other = channel.other();
         let known = self.highest[channel.index()];
         let number = extend(known, number);
@@ -125,6 +196,24 @@ impl<P> Machine for Resequencer<P> {
         }
         // Who waited for one before this one waited in vain.
         self.release(channel, number.saturating_sub(1));
+        self.come[channel.index()].note(number);
+        if let Some(twin) = copy_of.map(|low| extend(self.highest[other.index()], low)) {
+            if self.come[other.index()].has(twin) {
+                self.tally.twice += 1;
+            } else {
+                self.come[other.index()].note(twin);
+                self.copied[other.index()].note(twin);
+                self.ready.push_back(packet);
+                self.release_behind(other, twin);
+            }
+            self.release(channel, self.highest[channel.index()]);
+            return;
+        }
+        if self.copied[channel.index()].has(number) {
+            self.tally.twice += 1;
+            self.release(channel, self.highest[channel.index()]);
+            return;
+        }
         let after = after.map(|low| extend(self.highest[other.index()], low));
         match after.filter(|after| *after > self.highest[other.index()]) {
             None => self.ready.push_back(packet),
@@ -167,11 +256,11 @@ mod tests {
     }
 
     fn fat(number: u16, after: Option<u16>, packet: u32) -> Arrived<u32> {
-        Arrived { channel: Channel::Fat, number, after, packet }
+        Arrived { channel: Channel::Fat, number, after, copy_of: None, packet }
     }
 
     fn fast(number: u16, after: Option<u16>, packet: u32) -> Arrived<u32> {
-        Arrived { channel: Channel::Fast, number, after, packet }
+        Arrived { channel: Channel::Fast, number, after, copy_of: None, packet }
     }
 
     fn take(r: &mut Resequencer<u32>, at: u64, arrived: Arrived<u32>) -> Vec<u32> {
@@ -233,7 +322,82 @@ mod tests {
         assert_eq!(take(&mut r, 1, fast(1, Some(1), 4)), [4]);
     }
 
+    fn copy(number: u16, of: u16, packet: u32) -> Arrived<u32> {
+        Arrived { copy_of: Some(of), ..fat(number, None, packet) }
+    }
+
+    #[test]
+    fn of_two_that_say_the_same_the_first_goes_on_and_the_second_does_not() {
+        let mut r = Resequencer::new(Duration::from_millis(50));
+        assert_eq!(take(&mut r, 0, fast(1, None, 10)), [10]);
+        assert_eq!(take(&mut r, 12, copy(1, 1, 10)), []);
+        // The fast one of these is late, that of the others is lost.
+        assert_eq!(take(&mut r, 13, copy(2, 3, 30)), [30]);
+        assert_eq!(take(&mut r, 14, fast(2, None, 20)), [20]);
+        assert_eq!(take(&mut r, 15, fast(3, None, 30)), []);
+        assert_eq!(take(&mut r, 16, fast(5, None, 50)), [50]);
+        assert_eq!(take(&mut r, 17, copy(3, 4, 40)), [40]);
+        assert_eq!((r.tally().twice, r.tally().missing), (2, [0, 1]));
+        // After a new beginning numbers mean something else.
+        r.reset();
+        assert_eq!(take(&mut r, 20, fast(3, None, 60)), [60]);
+    }
+
+    #[test]
+    fn who_must_not_overtake_what_is_lost_goes_with_its_copy() {
+        let mut r = Resequencer::new(Duration::from_millis(50));
+        assert_eq!(take(&mut r, 0, fast(1, None, 10)), [10]);
+        // Number 2 of the fast channel is lost, and its copy overtaken by nobody of its flow.
+        assert_eq!(take(&mut r, 12, fat(2, Some(2), 30)), []);
+        assert_eq!(take(&mut r, 12, fat(3, Some(3), 40)), []);
+        assert_eq!(take(&mut r, 13, copy(4, 2, 20)), [20, 30]);
+        assert_eq!((r.poll_timeout().map(|d| d.at), take(&mut r, 14, fast(3, None, 35))), (Some(ms(62)), vec![35, 40]));
+    }
+
+    #[test]
+    fn what_was_noted_long_ago_is_not_known_and_numbers_go_round() {
+        let mut notes = Notes::NONE;
+        for number in (0..5_000).filter(|n| n % 3 == 0) {
+            notes.note(number);
+        }
+        assert!((4_000..5_000).all(|n| notes.has(n) == (n % 3 == 0)) && !notes.has(3_000) && !notes.has(6_000));
+        notes.note(3_000);
+        assert!(!notes.has(3_000 + NOTED) && !notes.has(3_000));
+        notes.note(1_000_000);
+        assert!(notes.has(1_000_000) && (1_000_000 - NOTED + 1..1_000_000).all(|n| !notes.has(n)));
+    }
+
     proptest! {
+        /// Everything is sent twice, each channel keeps its order and loses some: whatever comes at all comes out once.
+        #[test]
+        fn a_copy_is_never_seen(plan in proptest::collection::vec(any::<[bool; 2]>(), 1..200), skew in -30isize..30) {
+            let mut ways: [VecDeque<(isize, Arrived<u32>)>; 2] = Default::default();
+            for (k, comes) in plan.iter().enumerate() {
+                let number = k as u16 + 1;
+                let late = k as isize + skew;
+                if comes[0] {
+                    ways[0].push_back((late, copy(number, number, k as u32)));
+                }
+                if comes[1] {
+                    ways[1].push_back((k as isize, fast(number, None, k as u32)));
+                }
+            }
+            let mut r = Resequencer::new(Duration::from_millis(1_000));
+            let mut out = Vec::new();
+            for now in -30..plan.len() as isize + 31 {
+                for way in &mut ways {
+                    while way.front().is_some_and(|(at, _)| *at <= now) {
+                        if let Some((_, arrived)) = way.pop_front() {
+                            out.extend(take(&mut r, 0, arrived));
+                        }
+                    }
+                }
+            }
+            out.sort_unstable();
+            let came = (0..plan.len() as u32).filter(|k| plan[*k as usize].contains(&true));
+            prop_assert_eq!(out, came.collect::<Vec<_>>());
+        }
+
         /// One flow over both channels, each of which keeps its order and loses some: what comes out is in order, and is all
         /// that came in.
         #[test]
@@ -249,7 +413,7 @@ mod tests {
                 let after = last[channel.other().index()];
                 last[i] = Some(counters[i]);
                 if *luck > 0 {
-                    let arrived = Arrived { channel, number: counters[i], after, packet: k as u32 };
+                    let arrived = Arrived { channel, number: counters[i], after, copy_of: None, packet: k as u32 };
                     ways[i].push_back((k + if *is_fast { 0 } else { skew }, arrived));
                 }
             }

@@ -7,23 +7,28 @@
 //! drawn, or a variant is known by its name.
 
 use super::cap::Use;
-use super::channel::{Channel, ChannelSettings, Model};
+use super::channel::{Channel, ChannelSettings, Model, PACED, Standing};
 use super::flow::{Flow, FlowKey, Flows};
+use super::outlet::{Outlet, bytes_on, is_ordered};
 use super::packet::{Facts, Kind};
-use super::policy::{Choice, Entry, Outlook, Policy, View};
+use super::policy::{Choice, Entry, Policy, View};
 use super::probe::{ProbeSettings, Prober, Turn};
-use super::queue::{Queue, Waiting};
-use super::{compress, tally::Tally};
+use super::queue::{BULK, Queue, Waiting};
+use super::tally::Tally;
 use crate::machine::{Deadline, Machine};
 use crate::time::{Duration, Instant};
-use std::collections::VecDeque;
 
-/// Share of the fast channel's rate that it is given: what is measured as a rate is never quite there. Ours.
-const PACED: f64 = 0.97;
 /// Bytes of a probe or an echo beyond a tunnel's headers: the least frame is 20 bytes, eight of which are such a header.
 const PROBE: usize = 12;
 /// Packets that wait for the fast channel at most. Reached only while it is the only one.
 const MOST_WAITING: usize = 2_048;
+/// While it is the only one, what would wait for longer is given up at once: its sender is to hear of the thin channel from a
+/// loss, not from a queue that everything stands in. Ours: with the 170 ms until a lost channel is left less than 300.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+/// So many may wait however long it takes them: with less no sender hears of a loss from the packets behind it (RFC 8985).
+const LEAST_WAITING: usize = 8;
+/// What would take the fat channel, has so many bytes and finds it dead is bulk. Ours: names, requests, calls are less.
+const BULKY: usize = 1_000;
 /// By how much of the difference the price follows the queue, a packet.
 const PRICE_FOLLOWS: f64 = 1.0 / 16.0;
 /// The price is never higher: beyond this the queue speaks for itself.
@@ -95,6 +100,8 @@ pub enum Output<P> {
         order: Order,
         /// What it acknowledges goes apart.
         apart: Option<Apart>,
+        /// It is to be given to the other channel too, under this number, as a copy: whichever comes first is of use.
+        copy: Option<u64>,
         /// What is known of it.
         facts: Facts,
         /// The packet.
@@ -117,14 +124,12 @@ pub enum Output<P> {
 pub struct Steerer<P> {
     settings: Settings,
     policy: Box<dyn Policy>,
-    channels: [Model; 2],
     probers: Option<[Prober; 2]>,
     flows: Flows,
     queue: Queue<P>,
+    outlet: Outlet<P>,
     /// Packets that wait, on average of late.
     waiting: f64,
-    outputs: VecDeque<Output<P>>,
-    tally: Tally,
 }
 
 impl<P> Steerer<P> {
@@ -132,46 +137,48 @@ impl<P> Steerer<P> {
     pub fn new(settings: Settings) -> Self {
         Self {
             policy: (settings.policy.new)(),
-            channels: settings.channels.map(Model::new),
+            outlet: Outlet::new(settings.channels.map(Model::new)),
             probers: settings.probes.map(|probes| [Prober::new(probes), Prober::new(probes)]),
             flows: Flows::default(),
             queue: Queue::new(),
             waiting: 0.0,
-            outputs: VecDeque::new(),
-            tally: Tally::default(),
             settings,
         }
     }
 
     /// What was decided so far.
     pub fn tally(&self) -> &Tally {
-        &self.tally
+        &self.outlet.tally
+    }
+
+    fn model(&self, channel: Channel) -> &Model {
+        &self.outlet.channels[channel.index()]
     }
 
     /// Whether `channel` answers.
     pub fn is_alive(&self, channel: Channel) -> bool {
-        self.channels[channel.index()].alive
+        self.model(channel).alive
     }
 
     /// What `channel` may be used for by now.
     pub fn uses(&self, channel: Channel) -> Use {
-        self.channels[channel.index()].uses()
+        self.model(channel).uses()
     }
 
     /// The smoothed round trip of `channel`, if it was measured.
     pub fn round_trip(&self, channel: Channel) -> Option<Duration> {
-        self.channels[channel.index()].rtt.map(|rtt| rtt.smoothed)
+        self.model(channel).rtt.map(|rtt| rtt.smoothed)
     }
 
     /// The share of packets that `channel` loses in this direction, 0 to 1; an assumption until enough were sent.
     pub fn loss(&self, channel: Channel) -> f64 {
-        self.channels[channel.index()].loss.share()
+        self.model(channel).loss.share()
     }
 
     /// For how long the other end is to hold a packet at most: one and a half times what the channels differ by and twice
     /// their jitter.
     pub fn hold(&self) -> Duration {
-        let [fat, fast] = &self.channels;
+        let [fat, fast] = &self.outlet.channels;
         let apart = fat.delay().abs_diff(fast.delay());
         (apart * 3 / 2 + (fat.jitter() + fast.jitter()) * 2).clamp(HELD.0, HELD.1)
     }
@@ -186,203 +193,151 @@ impl<P> Steerer<P> {
         self.flows.bytes()
     }
 
-    /// Bytes that a packet is on `channel`.
-    fn bytes_on(&self, channel: Channel, facts: &Facts) -> usize {
-        bytes_on(&self.settings.channels[channel.index()], facts)
-    }
-
-    /// How a packet of `bytes` would fare on the fast channel behind `before` others' bytes.
-    fn fast_outlook(&self, now: Instant, before: usize, bytes: usize) -> Outlook {
-        let model = &self.channels[Channel::Fast.index()];
-        let wait = model.wait(now) + Duration::from_secs_f64(model.transmit(before).as_secs_f64() / PACED);
-        Outlook { wait, transmit: model.transmit(bytes), delay: model.delay(), loss: model.loss.share() }
-    }
-
-    fn fat_outlook(&self, now: Instant, bytes: usize) -> Outlook {
-        let model = &self.channels[Channel::Fat.index()];
-        let wait = model.wait(now);
-        Outlook { wait, transmit: model.transmit(bytes), delay: model.delay(), loss: model.loss.share() }
-    }
-
     fn steer(&mut self, now: Instant, facts: Facts, packet: P) {
-        let [fat_bytes, fast_bytes] = Channel::ALL.map(|channel| self.bytes_on(channel, &facts));
-        let mut flow = *self.flows.get(facts.flow);
+        let Self { settings, policy, flows, queue, outlet, .. } = self;
+        let bytes = outlet.channels.each_ref().map(|model| bytes_on(&model.settings, &facts));
+        let flow = flows.get(facts.flow);
         flow.speaks(&facts, true);
-        let level = self.policy.level(&facts, &flow);
-        let outlooks = [self.fat_outlook(now, fat_bytes), self.fast_outlook(now, self.queue.before(level), fast_bytes)];
+        let mut level = policy.level(&facts, flow);
+        let [fat, fast] = &outlet.channels;
+        let outlooks = [fat.outlook(now, 0, bytes[0]), fast.outlook(now, queue.before(level), bytes[1])];
         let view = View {
             now,
             packet: &facts,
-            flow: &flow,
+            flow,
             outlooks,
             price: (1.0 + self.waiting).min(HIGHEST_PRICE),
-            uplink: self.settings.uplink,
-            full: self.settings.full,
+            uplink: settings.uplink,
+            full: settings.full,
         };
-        let Choice { mut channel, mut why } = self.policy.choose(&view);
+        let Choice { mut channel, mut why, twice } = policy.choose(&view);
         let mut back_to = None;
-        if channel == Channel::Fast && self.settings.policy.tells_as_heard {
+        if channel == Channel::Fast && settings.policy.tells_as_heard {
             back_to = flow.may_acknowledge(&facts, now + outlooks[Channel::Fast.index()].takes());
             // Who says nothing else goes that way himself, and so does what cannot be changed.
             if back_to.is_some() && (facts.payload == 0 || !facts.plain) {
-                Choice { channel, why } = Choice::fat("acknowledges what was hurried");
+                Choice { channel, why, .. } = Choice::fat("acknowledges what was hurried");
             }
         }
-        let [wanted, other] = [channel, channel.other()].map(|channel| self.standing(channel, &facts));
+        let [wanted, other] = [channel, channel.other()].map(|channel| outlet.standing(channel, &facts));
         if other < wanted {
             channel = channel.other();
             why = if wanted == Standing::Dead { "the other channel is dead" } else { "the other channel is kept" };
+            if channel == Channel::Fast && facts.len >= BULKY {
+                level = BULK;
+            }
         } else if wanted == Standing::Forbidden {
-            self.tally.forbidden += 1;
-            self.outputs.push_back(Output::Drop(packet));
-            return;
+            outlet.tally.forbidden += 1;
+            return outlet.give_up(packet);
         }
-        let gained = view.arrival(channel.other()).since(view.arrival(channel));
-        if is_ordered(facts.kind) {
-            flow.arrives = view.arrival(channel);
+        let arrival = view.arrival(channel);
+        let gained = view.arrival(channel.other()).since(arrival);
+        let ordered = is_ordered(facts.kind);
+        if ordered {
+            flow.arrives = arrival;
         }
         match (channel, facts.ack) {
             (Channel::Fat, Some(ack)) => flow.tells(ack, now + outlooks[Channel::Fat.index()].takes()),
             // There is nowhere else to go.
-            _ => back_to = back_to.filter(|_| self.standing(Channel::Fat, &facts) == Standing::Open),
+            _ => back_to = back_to.filter(|_| outlet.standing(Channel::Fat, &facts) == Standing::Open),
         }
-        *self.flows.get(facts.flow) = Flow { previous: Some(facts.len), ..flow };
+        flow.previous = u32::try_from(facts.len).ok();
         for prober in self.probers.iter_mut().flatten() {
             prober.used(now);
         }
-        self.waiting += (self.queue.len() as f64 - self.waiting) * PRICE_FOLLOWS;
-        if channel == Channel::Fat && is_ordered(facts.kind) {
-            self.bring_along(now, facts.flow);
+        self.waiting += (queue.len() as f64 - self.waiting) * PRICE_FOLLOWS;
+        let waiting = Waiting { facts, packet, since: now, bytes: bytes[1], back_to, twice, why, gained };
+        if channel == Channel::Fat || !settings.policy.queues {
+            if channel == Channel::Fat && ordered {
+                bring_along(now, queue, outlet, flow, facts.flow);
+            }
+            return outlet.give(now, flow, channel, waiting, 1.0);
         }
-        if channel == Channel::Fat || !self.settings.policy.queues {
-            self.give(now, channel, Waiting { facts, packet, since: now, bytes: 0, back_to, why, gained }, 1.0);
-            return;
+        if ordered && queue.is_bulk(facts.flow) {
+            level = BULK;
         }
-        if self.queue.len() >= MOST_WAITING {
-            self.tally.dropped += 1;
-            self.outputs.push_back(Output::Drop(packet));
-            return;
+        let in_need = outlet.standing(Channel::Fat, &facts) > Standing::Kept;
+        if queue.len() >= MOST_WAITING || in_need && is_too_late(&outlet.channels[1], queue, level, facts.kind) {
+            outlet.tally.dropped += 1;
+            return outlet.give_up(waiting.packet);
         }
-        let waiting = Waiting { facts, packet, since: now, bytes: fast_bytes, back_to, why, gained };
-        if let Some(older) = self.queue.push(level, waiting) {
-            self.tally.replaced += 1;
-            self.outputs.push_back(Output::Drop(older.packet));
+        if let Some(older) = queue.push(level, waiting) {
+            outlet.tally.replaced += 1;
+            outlet.give_up(older.packet);
         }
         self.drain(now);
         self.move_over(now);
     }
 
-    /// Gives a packet to a channel.
-    fn give(&mut self, now: Instant, channel: Channel, waiting: Waiting<P>, share: f64) {
-        let Waiting { facts, packet, back_to, why, gained, .. } = waiting;
-        let apart = back_to.filter(|_| channel == Channel::Fast).map(|back_to| self.set_apart(now, &facts, back_to));
-        let bytes = self.bytes_on(channel, &facts);
-        let number = self.channels[channel.index()].take(now, bytes, share);
-        let flow = self.flows.get(facts.flow);
-        let ordered = is_ordered(facts.kind);
-        let after = flow.last[channel.other().index()].filter(|_| ordered);
-        if ordered {
-            flow.last[channel.index()] = Some(number);
-        }
-        self.tally.count(why, channel, facts.len, gained);
-        self.outputs.push_back(Output::Send { channel, order: Order { number, after }, apart, facts, packet, why });
-    }
-
-    /// What a packet acknowledges takes the fat channel, unless it is on its way there.
-    fn set_apart(&mut self, now: Instant, facts: &Facts, back_to: u32) -> Apart {
-        let bytes = facts.len.saturating_sub(facts.payload) + self.settings.channels[Channel::Fat.index()].overhead;
-        let there = now + self.fat_outlook(now, bytes).takes();
-        let flow = self.flows.get(facts.flow);
-        let Some(ack) = facts.ack.filter(|ack| !flow.has_told(*ack)) else { return Apart { back_to, order: None } };
-        flow.tells(ack, there);
-        self.tally.apart += 1;
-        let number = self.channels[Channel::Fat.index()].take(now, bytes, 1.0);
-        Apart { back_to, order: Some(Order { number, after: None }) }
-    }
-
     /// Gives the fast channel what it may have by now.
     fn drain(&mut self, now: Instant) {
-        while self.channels[Channel::Fast.index()].free_at() <= now
+        while self.model(Channel::Fast).free_at() <= now
             && let Some(next) = self.queue.pop(now)
         {
-            self.give(now, Channel::Fast, next, PACED);
-        }
-    }
-
-    /// How a channel stands for a packet.
-    fn standing(&self, channel: Channel, facts: &Facts) -> Standing {
-        let model = &self.channels[channel.index()];
-        match model.uses() {
-            Use::Never => Standing::Forbidden,
-            _ if !model.alive => Standing::Dead,
-            uses if uses.admits(facts) => Standing::Open,
-            _ => Standing::Kept,
+            // Who stands in nobody's order leaves no trace; flows are mostly out of the processor's caches by now.
+            let mut nobody = Flow::default();
+            let traced = is_ordered(next.facts.kind) || next.back_to.is_some();
+            let flow = if traced { self.flows.get(next.facts.flow) } else { &mut nobody };
+            self.outlet.give(now, flow, Channel::Fast, next, PACED);
         }
     }
 
     /// From now on `channel` may be used for this at most, whatever its settings say: a cap is near, reached, or forgotten.
     pub fn allow(&mut self, now: Instant, channel: Channel, most: Use) {
-        self.channels[channel.index()].allowed = most;
+        self.outlet.channels[channel.index()].allowed = most;
         self.move_over(now);
-    }
-
-    /// What still waits for the fast channel goes before a packet of its flow that takes the fat one: it has no number yet that
-    /// the other end could wait for, and a sender takes who was overtaken by three for lost.
-    fn bring_along(&mut self, now: Instant, flow: FlowKey) {
-        while let Some(waiting) = self.queue.pop_of(flow, is_ordered) {
-            self.tally.moved += 1;
-            let why = "what follows it takes the fat channel";
-            self.give(now, Channel::Fat, Waiting { why, gained: Duration::ZERO, ..waiting }, 1.0);
-        }
     }
 
     /// What would by now be sooner over the fat channel goes there; all of it, if the fast one is dead or must not be used.
     fn move_over(&mut self, now: Instant) {
-        while let Some((last, before)) = self.queue.last() {
-            let [fat, fast] = Channel::ALL.map(|channel| self.standing(channel, &last.facts));
-            let over_fat = self.fat_outlook(now, self.bytes_on(Channel::Fat, &last.facts)).takes();
-            let stays = fat > Standing::Kept || over_fat >= self.fast_outlook(now, before, last.bytes).takes();
-            if fat > fast || fat == fast && stays {
+        let Self { queue, outlet, flows, .. } = self;
+        while let Some((last, before)) = queue.last() {
+            let [fat, fast] = Channel::ALL.map(|channel| outlet.standing(channel, &last.facts));
+            if fat > fast {
                 return;
             }
-            let Some(last) = self.queue.pop_last() else { return };
-            if is_ordered(last.facts.kind) {
-                self.bring_along(now, last.facts.flow);
+            if fat == fast {
+                let [of_fat, of_fast] = &outlet.channels;
+                let over_fat = of_fat.outlook(now, 0, bytes_on(&of_fat.settings, &last.facts)).takes();
+                if fat > Standing::Kept || over_fat >= of_fast.outlook(now, before, last.bytes).takes() {
+                    return;
+                }
             }
-            self.tally.moved += 1;
+            let Some(last) = queue.pop_last() else { return };
+            let (mut nobody, ordered) = (Flow::default(), is_ordered(last.facts.kind));
+            let flow = if ordered { flows.get(last.facts.flow) } else { &mut nobody };
+            if ordered {
+                bring_along(now, queue, outlet, flow, last.facts.flow);
+            }
+            outlet.tally.moved += 1;
             let last = Waiting { why: "sooner over fat by now", gained: Duration::ZERO, ..last };
-            self.give(now, Channel::Fat, last, 1.0);
+            outlet.give(now, flow, Channel::Fat, last, 1.0);
         }
     }
 
     fn turn(&mut self, now: Instant, channel: Channel, turn: Turn) {
-        self.channels[channel.index()].alive = turn == Turn::Back;
-        self.tally.lost_channels += u64::from(turn == Turn::Lost);
+        self.outlet.channels[channel.index()].alive = turn == Turn::Back;
+        self.outlet.tally.lost_channels += u64::from(turn == Turn::Lost);
         self.move_over(now);
     }
 }
 
-/// What only acknowledges or opens stands in nobody's order.
-fn is_ordered(kind: Kind) -> bool {
+/// What still waits for the fast channel goes before a packet of its flow that takes the fat one: it has no number yet that
+/// the other end could wait for, and a sender takes who was overtaken by three for lost.
+fn bring_along<P>(now: Instant, queue: &mut Queue<P>, outlet: &mut Outlet<P>, flow: &mut Flow, key: FlowKey) {
+    while let Some(waiting) = queue.pop_of(key, is_ordered) {
+        outlet.tally.moved += 1;
+        let why = "what follows it takes the fat channel";
+        outlet.give(now, flow, Channel::Fat, Waiting { why, gained: Duration::ZERO, ..waiting }, 1.0);
+    }
+}
+
+/// Whether a packet would wait on `level` for longer than it is of use to anybody, while there is no other channel.
+fn is_too_late<P>(fast: &Model, queue: &Queue<P>, level: u8, kind: Kind) -> bool {
+    // An acknowledgement takes the place of an older one, and what opens is small and rare.
     !matches!(kind, Kind::Ack | Kind::Open)
-}
-
-/// How a channel stands for a packet, the better first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
-    /// The policy may choose it.
-    Open,
-    /// It is for the need.
-    Kept,
-    Dead,
-    /// It must not be used.
-    Forbidden,
-}
-
-fn bytes_on(channel: &ChannelSettings, facts: &Facts) -> usize {
-    let with_options = facts.ack.is_some() && facts.kind != Kind::Open;
-    let saved = if channel.compresses && with_options { compress::SAVED[usize::from(facts.v6)] } else { 0 };
-    (facts.len + channel.overhead).saturating_sub(saved)
+        && queue.len_of(level) >= LEAST_WAITING
+        && fast.transmit_paced(queue.before(level)) > LONGEST_WAIT
 }
 
 impl<P> Machine for Steerer<P> {
@@ -400,7 +355,7 @@ impl<P> Machine for Steerer<P> {
             Input::Echo { channel, number, come } => {
                 let Some(probers) = &mut self.probers else { return };
                 let Some(heard) = probers[channel.index()].echo(now, number) else { return };
-                let model = &mut self.channels[channel.index()];
+                let model = &mut self.outlet.channels[channel.index()];
                 model.sample(heard.round_trip);
                 if let Some(come) = come {
                     model.loss.heard(heard.sent, come);
@@ -416,35 +371,34 @@ impl<P> Machine for Steerer<P> {
         self.drain(now);
         for channel in Channel::ALL {
             let i = channel.index();
-            if self.channels[i].uses() == Use::Never {
+            let Some(probers) = &mut self.probers else { break };
+            let model = &self.outlet.channels[i];
+            if model.uses() == Use::Never {
                 continue;
             }
-            let round_trip = Some(self.channels[i].expected_round_trip());
-            let Some(probers) = &mut self.probers else { break };
-            let (turn, probe) = probers[i].handle_timeout(now, round_trip, self.channels[i].counter);
+            let round_trip = Some(model.expected_round_trip());
+            let (turn, probe) = probers[i].handle_timeout(now, round_trip, model.counter);
             if let Some(turn) = turn {
                 self.turn(now, channel, turn);
             }
             if let Some(number) = probe {
-                self.tally.probes += 1;
+                self.outlet.tally.probes += 1;
                 // As many echoes go this way as probes, since both ends probe alike.
                 let bytes = 2 * (PROBE + self.settings.channels[i].overhead);
-                self.channels[i].occupy(now, bytes, PACED);
-                self.outputs.push_back(Output::Probe { channel, number });
+                self.outlet.channels[i].occupy(now, bytes, PACED);
+                self.outlet.outputs.push_back(Output::Probe { channel, number });
             }
         }
     }
 
     fn poll_output(&mut self) -> Option<Output<P>> {
-        self.outputs.pop_front()
+        self.outlet.outputs.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        let pacing = (!self.queue.is_empty()).then(|| Deadline {
-            at: self.channels[Channel::Fast.index()].free_at(),
-            why: "pacing of the fast channel",
-        });
-        let probed = self.probers.iter().flatten().zip(&self.channels);
+        let pacing = (!self.queue.is_empty())
+            .then(|| Deadline { at: self.model(Channel::Fast).free_at(), why: "pacing of the fast channel" });
+        let probed = self.probers.iter().flatten().zip(&self.outlet.channels);
         let probe = probed.filter(|(_, model)| model.uses() != Use::Never).map(|(prober, model)| Deadline {
             at: prober.deadline(Some(model.expected_round_trip())),
             why: "probe of a channel",

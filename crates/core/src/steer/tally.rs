@@ -29,7 +29,9 @@ pub struct Tally {
     pub moved: u64,
     /// Acknowledgements that were sent over the fat channel apart from the data that they came with.
     pub apart: u64,
-    /// Packets refused because a queue was full.
+    /// Packets that were sent over both channels.
+    pub twice: u64,
+    /// Packets refused because a queue was full, or because there was nothing but the fast channel and it was too slow for them.
     pub dropped: u64,
     /// Packets refused because neither channel may be used.
     pub forbidden: u64,
@@ -41,7 +43,11 @@ pub struct Tally {
 
 impl Tally {
     pub(super) fn count(&mut self, why: &'static str, channel: Channel, bytes: usize, gained: Duration) {
-        let at = self.reasons.iter().position(|r| r.channel == channel && r.why == why).unwrap_or_else(|| {
+        // Words are few and constant: the same one is mostly in the same place.
+        let is = |r: &Reason| r.channel == channel && std::ptr::eq(r.why, why);
+        let known = self.reasons.iter().position(is);
+        let known = known.or_else(|| self.reasons.iter().position(|r| r.channel == channel && r.why == why));
+        let at = known.unwrap_or_else(|| {
             self.reasons.push(Reason { why, channel, packets: 0, bytes: 0, gained: Duration::ZERO });
             self.reasons.len() - 1
         });

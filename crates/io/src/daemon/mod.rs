@@ -27,6 +27,7 @@ use crate::sys::signal;
 use bundling::Bundling;
 use door::{Asked, Door};
 use headstart_core::cwnd::initcwnd::Bounds;
+use headstart_core::lookout::Lookout;
 use headstart_core::time::{Duration, Instant};
 use measuring::{Measuring, MeasuringError};
 use message::{Answer, Status, Undoing};
@@ -302,9 +303,12 @@ impl Daemon {
         let mut last = self.clock.now();
         let mut due = every.map(|every| last + every);
         let mut tokens = Vec::new();
+        let mut lookout = Lookout::default();
         loop {
             let steered = self.steering.as_ref().map(Tunnel::deadline);
-            poll.wait(&self.clock, [due, steered].into_iter().flatten().min(), &mut tokens)?;
+            let until = [due, steered].into_iter().flatten().min();
+            let passed = self.steering.as_mut().and_then(Tunnel::passed);
+            poll.look_out(&self.clock, &mut lookout, passed, until, &mut tokens)?;
             // Packets are no reason to wake that could have been avoided, and have a count of their own.
             self.wakeups += u64::from(tokens.iter().any(|token| !(PACKETS..=STEERED).contains(token)));
             if let Some(tunnel) = &mut self.steering {

@@ -224,6 +224,12 @@ impl End {
         }
     }
 
+    /// An empty buffer in the place of one that is to be used again.
+    fn recycled(&mut self, buffer: Vec<u8>) -> Vec<u8> {
+        self.recycle(buffer);
+        Vec::new()
+    }
+
     /// A channel has carried a datagram, to `other` or from it.
     fn carried(&mut self, channel: Channel, other: SocketAddr, bytes: usize) {
         if let Some(cap) = &mut self.caps[channel.index()] {
@@ -303,7 +309,17 @@ impl End {
 
     /// A packet from the interface.
     pub fn packet(&mut self, now: Instant, packet: &[u8]) {
-        let mut packet = copied(&mut self.spare, packet);
+        let packet = copied(&mut self.spare, packet);
+        self.give(now, packet);
+    }
+
+    /// An empty buffer for [`End::give`].
+    pub fn buffer(&mut self) -> Vec<u8> {
+        copied(&mut self.spare, &[])
+    }
+
+    /// A packet from the interface, in a buffer of its own.
+    pub fn give(&mut self, now: Instant, mut packet: Vec<u8>) {
         if let Some(bundler) = &mut self.bundler {
             bundler.outgoing(now, &mut packet, LONGEST_BUNDLE);
         }
@@ -385,7 +401,7 @@ impl End {
                 self.resequencer.set_hold(self.steerer.hold());
             }
             Content::Forget => self.compressor.forget(header.number as u8),
-            Content::Whole | Content::Context | Content::Compressed => {
+            Content::Whole | Content::Context | Content::Compressed | Content::Copy => {
                 let mut packet = copied(&mut self.spare, &[]);
                 let made = match header.content {
                     Content::Context => self.decompressor.context(said, &mut packet),
@@ -395,9 +411,13 @@ impl End {
                         Ok(())
                     }
                 };
-                if made.is_ok_and(|()| self.admits(now, channel, &packet)) {
-                    let Header { number, after, .. } = header;
-                    self.resequencer.handle_input(now, Arrived { channel, number, after, packet });
+                let Header { number, after, .. } = header;
+                let (after, copy_of) = if header.content == Content::Copy { (None, after) } else { (after, None) };
+                let again = self.resequencer.has_come(channel, number, copy_of);
+                if made.is_ok_and(|()| again || self.admits(now, channel, &packet)) {
+                    // What has come already is counted, and no more.
+                    let packet = if again { self.recycled(packet) } else { packet };
+                    self.resequencer.handle_input(now, Arrived { channel, number, after, copy_of, packet });
                     return;
                 }
                 self.recycle(packet);
@@ -453,21 +473,25 @@ impl End {
             self.refused.packets += 1;
             return;
         }
-        let most = self.frame.len() + WIREGUARD;
-        if self.room.len() < most {
-            self.room.resize(most.max(LEAST_ROOM), 0);
+        let room = (self.frame.len() + WIREGUARD).max(LEAST_ROOM);
+        let mut datagram = self.spare.pop().unwrap_or_default();
+        if datagram.len() < room {
+            datagram.resize(room, 0);
         }
-        if let TunnResult::WriteToNetwork(datagram) = self.sessions[n].encapsulate(&self.frame, &mut self.room) {
-            let datagram = copied(&mut self.spare, datagram);
-            self.acts.push_back(Act::Send(header.channel, to, datagram));
-        }
+        let written = match self.sessions[n].encapsulate(&self.frame, &mut datagram) {
+            TunnResult::WriteToNetwork(written) => written.len(),
+            _ => return self.recycle(datagram),
+        };
+        // It is written at the beginning.
+        datagram.truncate(written);
+        self.acts.push_back(Act::Send(header.channel, to, datagram));
     }
 
     /// Does what the steerer and the resequencer ask for.
     fn carry_out(&mut self) {
         while let Some(output) = self.steerer.poll_output() {
             match output {
-                Output::Send { channel, order, apart, facts, mut packet, .. } => {
+                Output::Send { channel, order, apart, copy, facts, mut packet, .. } => {
                     let mut body = std::mem::take(&mut self.body);
                     if let Some(Apart { back_to, order }) = apart {
                         if let Some(order) = order
@@ -479,9 +503,17 @@ impl End {
                         }
                         apart::set_back(&mut packet, back_to);
                     }
-                    let content = self.squeeze(channel, facts.flow, &packet, &mut body);
-                    let after = order.after.map(|after| after as u16);
-                    self.say(Header { content, channel, epoch: self.epoch, number: order.number as u16, after }, &body);
+                    let (number, after) = (order.number as u16, order.after.map(|after| after as u16));
+                    let content = match channel {
+                        Channel::Fat => Content::Whole,
+                        Channel::Fast => self.squeeze(facts.flow, &packet, &mut body),
+                    };
+                    let said = if channel == Channel::Fat { &packet } else { &body };
+                    self.say(Header { content, channel, epoch: self.epoch, number, after }, said);
+                    if let Some(number) = copy {
+                        let (channel, number, after) = (channel.other(), number as u16, Some(order.number as u16));
+                        self.say(Header { content: Content::Copy, channel, epoch: self.epoch, number, after }, &packet);
+                    }
                     self.body = body;
                     self.recycle(packet);
                 }
@@ -502,12 +534,7 @@ impl End {
         }
     }
 
-    fn squeeze(&mut self, channel: Channel, flow: FlowKey, packet: &[u8], body: &mut Vec<u8>) -> Content {
-        if channel == Channel::Fat {
-            body.clear();
-            body.extend_from_slice(packet);
-            return Content::Whole;
-        }
+    fn squeeze(&mut self, flow: FlowKey, packet: &[u8], body: &mut Vec<u8>) -> Content {
         match self.compressor.compress(flow, packet, body) {
             Said::Whole => Content::Whole,
             Said::Context => Content::Context,

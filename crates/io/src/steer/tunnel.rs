@@ -154,7 +154,8 @@ pub struct Tunnel {
     policy: &'static str,
     clock: Clock,
     buffer: Vec<u8>,
-    segment: Vec<u8>,
+    /// Bytes that were read since somebody asked.
+    read: usize,
     /// Where what caps have counted is kept, and when it was written last.
     usage: Option<(PathBuf, Instant)>,
 }
@@ -243,7 +244,7 @@ impl Tunnel {
             policy: config.policy.name,
             clock,
             buffer: Vec::with_capacity(tun::ROOM.max(train::ROOM)),
-            segment: Vec::new(),
+            read: 0,
             usage,
         };
         tunnel.carry_out();
@@ -275,6 +276,7 @@ impl Tunnel {
             if went.is_err() {
                 break;
             }
+            self.read += self.buffer.len();
         }
         self.timeout();
         self.gather.flush(&self.sockets, &self.tun);
@@ -294,8 +296,9 @@ impl Tunnel {
             Offload { segments: Some(shape), .. } => {
                 let Some(cut) = Cut::plan(&self.buffer, shape.size.into()) else { return Ok(()) };
                 for n in 0..cut.count() {
-                    cut.write(n, &mut self.segment);
-                    self.end.packet(now, &self.segment);
+                    let mut segment = self.end.buffer();
+                    cut.write(n, &mut segment);
+                    self.end.give(now, segment);
                 }
             }
         }
@@ -313,6 +316,11 @@ impl Tunnel {
         }
         self.carry_out();
         Ok(())
+    }
+
+    /// How many bytes were read since this was asked before, if any: see [`Lookout::begin`](headstart_core::lookout::Lookout::begin).
+    pub fn passed(&mut self) -> Option<usize> {
+        Some(std::mem::take(&mut self.read)).filter(|read| *read > 0)
     }
 
     /// Time has passed.

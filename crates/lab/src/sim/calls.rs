@@ -5,7 +5,7 @@
 //! without end. All of it ends where the channels end: what lies behind is the same for every policy. Who steers is `Channels`, as for pages. What is not
 //! modelled: the jitter buffer of a call, and its codec.
 
-use super::channels::{Channels, Steering};
+use super::channels::{Channels, Gone, Steering};
 use super::company::{CALL, Carried, FRAME, VOICE};
 use super::packet::{Body, Packet};
 use super::tcp::{DELAYED_ACK, Tcp};
@@ -33,6 +33,8 @@ pub struct Calls {
     pub before: Duration,
     /// So long it is measured from then on.
     pub measured: Duration,
+    /// A channel that is lost meanwhile.
+    pub gone: Option<Gone>,
 }
 
 /// What became of a stream of datagrams: a delay each in ms, those of the host first; none for what was lost.
@@ -47,6 +49,8 @@ pub struct Talked {
     pub game: Delays,
     /// Bits a second that the download has brought while it was measured.
     pub goodput: f64,
+    /// The longest time in which the download brought nothing, while it was measured.
+    pub stall: Duration,
     /// Bytes on the fat channel and on the fast one, from the beginning to the end.
     pub bytes: [u64; 2],
 }
@@ -164,7 +168,10 @@ pub fn play(steering: &Steering, calls: Calls, seed: u64) -> Result<Talked, Pars
     let mut phase = |every: Duration| Instant::ZERO + Duration::from_nanos(rng.u64(..every.as_nanos() as u64));
     let stream = |id, next, every, bytes| Stream { id, next, every, bytes, records: Default::default() };
     let streams = [stream(CALL, phase(FRAME), FRAME, [VOICE; 2]), stream(GAME, phase(TICK), TICK, STATE)];
-    let channels = Channels::new(seed, &[], steering)?;
+    let mut channels = Channels::new(seed, &[], steering)?;
+    if let Some(gone) = calls.gone {
+        channels.lose(gone);
+    }
     // The connection is open already.
     let end = || Tcp::new(DELAYED_ACK, FIRST_RTT).with_segments(steering.segment() as usize);
     let download = calls.download.then(|| [end(), end()]);
@@ -174,8 +181,15 @@ pub fn play(steering: &Steering, calls: Calls, seed: u64) -> Result<Talked, Pars
     // What the download has brought when it is measured first, and when it ends.
     let (mut now, mut at_first, mut at_last) = (Instant::ZERO, None, None);
     playing.speak(now);
+    let (mut brought_last, mut stall) = ((from, 0), Duration::ZERO);
     while let Some(next) = playing.deadline(until).filter(|next| *next <= until + PATIENCE) {
         now = now.max(next);
+        if playing.download.is_some() && (playing.downloaded() > brought_last.1 || now >= until) {
+            if now >= from {
+                stall = stall.max(now.min(until).since(brought_last.0));
+            }
+            brought_last = (now.max(from), playing.downloaded());
+        }
         if now >= from && at_first.is_none() {
             at_first = Some(playing.downloaded());
         }
@@ -203,7 +217,7 @@ pub fn play(steering: &Steering, calls: Calls, seed: u64) -> Result<Talked, Pars
     let brought = at_last.unwrap_or_else(|| playing.downloaded()) - at_first.unwrap_or_default();
     let goodput = brought as f64 * 8.0 / calls.measured.as_secs_f64();
     let [call, game] = playing.streams.each_ref().map(|stream| stream.delays(from));
-    Ok(Talked { call, game, goodput, bytes: playing.channels.bytes() })
+    Ok(Talked { call, game, goodput, stall, bytes: playing.channels.bytes() })
 }
 
 /// The round trip that the handshake of the download has measured. Ours; its own samples replace it at once.
@@ -212,15 +226,17 @@ const FIRST_RTT: Duration = Duration::from_millis(30);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart_core::steer::policy;
+    use headstart_core::steer::{Channel, policy};
 
     fn steering(policy: &str, fat: &str, fast: &str, tunnel: bool) -> Steering {
         let policy = policy::find(policy).unwrap();
         Steering { fat: fat.into(), fast: fast.into(), policy, tunnel, bound: Default::default() }
     }
 
-    const ALONE: Calls = Calls { download: false, before: Duration::ZERO, measured: Duration::from_secs(1) };
-    const BESIDE: Calls = Calls { download: true, before: Duration::from_secs(2), measured: Duration::from_secs(2) };
+    const ALONE: Calls =
+        Calls { download: false, before: Duration::ZERO, measured: Duration::from_secs(1), gone: None };
+    const BESIDE: Calls =
+        Calls { download: true, before: Duration::from_secs(2), measured: Duration::from_secs(2), gone: None };
     const FAT: &str = "rate=20mbit,delay=25ms,queue=200p";
     const FAST: &str = "rate=2mbit,delay=2500us,queue=infinite";
 
@@ -247,6 +263,22 @@ mod tests {
         let came: Vec<f64> = beside.call.iter().copied().flatten().collect();
         assert!(came.len() >= 190 && came.iter().any(|d| *d > 80.0) && came.iter().all(|d| *d <= 146.0));
         assert!(beside.bytes[1] == 0);
+    }
+
+    #[test]
+    fn a_download_that_loses_the_fat_channel_stands_for_less_than_300_ms_and_a_call_beside_it_goes_on() {
+        const FAR: &str = "rate=500mbit,delay=2ms,queue=2000p";
+        const THIN: &str = "rate=10mbit,delay=500us,queue=infinite";
+        let gone =
+            Gone { channel: Channel::Fat, from: Instant::from_millis(2_500), until: Instant::from_millis(4_000) };
+        let calls = Calls { measured: Duration::from_secs(3), gone: Some(gone), ..BESIDE };
+        for seed in 0..4 {
+            let talked = play(&steering("value", FAR, THIN, true), calls, seed).unwrap();
+            assert!(talked.stall < Duration::from_millis(300), "{:?}", talked.stall);
+            // What goes while the loss is not known is lost; 170 ms are a 17th of the time.
+            let late = talked.call.iter().filter(|delay| delay.is_none_or(|ms| ms > 60.0)).count();
+            assert!(late * 15 < talked.call.len(), "{late} of {}", talked.call.len());
+        }
     }
 
     #[test]

@@ -57,6 +57,17 @@ impl Steering {
     }
 }
 
+/// A channel that loses everything for a while, both ways, and tells nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Which.
+    pub channel: Channel,
+    /// From when.
+    pub from: Instant,
+    /// What is sent then arrives again.
+    pub until: Instant,
+}
+
 /// What travels on a channel.
 #[derive(Debug)]
 struct Framed {
@@ -67,6 +78,8 @@ struct Framed {
 #[derive(Debug)]
 enum What {
     Packet(Box<(Order, Facts, Packet)>),
+    /// With the number of the packet of the other channel that says the same.
+    Copy(u64, Box<(Order, Facts, Packet)>),
     Probe(u16),
     /// With the packets that had come.
     Echo(u16, u16),
@@ -98,6 +111,7 @@ pub(super) struct Channels {
     probed: Option<Instant>,
     /// Channels are probed as long as they are there.
     at_rest: bool,
+    gone: Option<Gone>,
 }
 
 impl Channels {
@@ -148,7 +162,20 @@ impl Channels {
             used: None,
             probed: None,
             at_rest: false,
+            gone: None,
         })
+    }
+
+    /// A channel is lost for a while.
+    pub fn lose(&mut self, gone: Gone) {
+        self.gone = Some(gone);
+    }
+
+    /// Gives a frame to a channel. A drop is counted by the link; the sender hears nothing of it, as in life.
+    fn put(&mut self, now: Instant, way: Way, channel: Channel, framed: Framed) {
+        if self.gone.is_none_or(|gone| gone.channel != channel || !(gone.from..gone.until).contains(&now)) {
+            let _ = self.links[way.index()][channel.index()].push(now, framed);
+        }
     }
 
     /// Whether they are probed for ever; else a while after the last packet.
@@ -255,15 +282,21 @@ impl Channels {
         let tunnel = if self.tunnel { TUNNEL } else { 0 };
         while let Some(output) = self.steerers[way.index()].poll_output() {
             let (channel, framed) = match output {
-                Output::Send { channel, order, apart, facts, mut packet, .. } => {
+                Output::Send { channel, order, apart, copy, facts, mut packet, .. } => {
                     if let Some(Apart { back_to, order }) = apart {
                         let alone = packet.acknowledge_apart(back_to);
                         if let Some((order, alone)) = order.zip(alone) {
                             let bytes = alone.bytes + tunnel;
                             let facts = Facts { kind: Kind::Ack, len: alone.bytes, payload: 0, ..facts };
                             let framed = Framed { bytes, what: What::Packet(Box::new((order, facts, alone))) };
-                            let _ = self.links[way.index()][Channel::Fat.index()].push(now, framed);
+                            self.put(now, way, Channel::Fat, framed);
                         }
+                    }
+                    if let Some(number) = copy {
+                        let bytes = packet.bytes + tunnel;
+                        let place = Order { number, after: None };
+                        let what = What::Copy(order.number, Box::new((place, facts, packet.clone())));
+                        self.put(now, way, channel.other(), Framed { bytes, what });
                     }
                     let shorter = self.compresses[channel.index()] && facts.ack.is_some();
                     let saved = if shorter { headstart_core::steer::compress::SAVED[usize::from(facts.v6)] } else { 0 };
@@ -281,8 +314,7 @@ impl Channels {
                 }
                 Output::Drop(_) => continue,
             };
-            // A drop is counted by the link; the sender hears nothing of it, as in life.
-            let _ = self.links[way.index()][channel.index()].push(now, framed);
+            self.put(now, way, channel, framed);
         }
     }
 
@@ -331,32 +363,49 @@ impl Channels {
 
     fn arrived(&mut self, at: Instant, way: Way, channel: Channel, what: What) {
         match what {
-            What::Packet(packet) => {
-                let (Order { number, after }, facts, packet) = *packet;
-                self.come[way.index()][channel.index()] += 1;
-                self.steerers[1 - way.index()].handle_input(at, Input::Seen(facts, channel));
-                let Some(resequencer) = &mut self.resequencers[way.index()] else {
-                    return self.ready.push_back((at, way, packet));
-                };
-                let after = after.map(|n| n as u16);
-                resequencer.handle_input(at, Arrived { channel, number: number as u16, after, packet });
-                while let Some(packet) = resequencer.poll_output() {
-                    self.ready.push_back((at, way, packet));
-                }
-            }
+            What::Packet(packet) => self.handed_over(at, way, channel, None, *packet),
+            What::Copy(of, packet) => self.handed_over(at, way, channel, Some(of as u16), *packet),
             What::Probe(number) => {
                 let come = self.come[way.index()][channel.index()] as u16;
                 let back = Framed { bytes: PROBE, what: What::Echo(number, come) };
-                let _ = self.links[1 - way.index()][channel.index()].push(at, back);
+                self.put(at, opposite(way), channel, back);
             }
             // The steerer of the other direction has asked.
             What::Echo(number, come) => {
-                let other = if way == Way::Up { Way::Down } else { Way::Up };
+                let other = opposite(way);
                 self.steerers[other.index()].handle_input(at, Input::Echo { channel, number, come: Some(come) });
                 self.carry_out(at, other);
             }
         }
     }
+
+    /// A packet has come, or the copy of the one with this number of the other channel.
+    fn handed_over(
+        &mut self,
+        at: Instant,
+        way: Way,
+        channel: Channel,
+        copy_of: Option<u16>,
+        (Order { number, after }, facts, packet): (Order, Facts, Packet),
+    ) {
+        self.come[way.index()][channel.index()] += 1;
+        let again = |r: &Resequencer<Packet>| r.has_come(channel, number as u16, copy_of);
+        if !self.resequencers[way.index()].as_ref().is_some_and(again) {
+            self.steerers[1 - way.index()].handle_input(at, Input::Seen(facts, channel));
+        }
+        let Some(resequencer) = &mut self.resequencers[way.index()] else {
+            return self.ready.push_back((at, way, packet));
+        };
+        let after = after.map(|n| n as u16);
+        resequencer.handle_input(at, Arrived { channel, number: number as u16, after, copy_of, packet });
+        while let Some(packet) = resequencer.poll_output() {
+            self.ready.push_back((at, way, packet));
+        }
+    }
+}
+
+fn opposite(way: Way) -> Way {
+    if way == Way::Up { Way::Down } else { Way::Up }
 }
 
 /// The rate of a direction in bits a second: what it takes to send a megabyte says it.

@@ -28,7 +28,7 @@ mod tests;
 mod transfer;
 
 pub use app::{AppHost, Granted, Launch, Wish};
-pub use channels::Steering;
+pub use channels::{Gone, Steering};
 pub use company::{Heard, Wanted};
 pub use loader::{Arm as BrowserArm, Browser, Load, Parts, Timing};
 pub use oracle::faster;

@@ -62,17 +62,19 @@ pub struct Choice {
     pub channel: Channel,
     /// Why: one of a small fixed set a policy.
     pub why: &'static str,
+    /// A copy of it takes the fat channel too, if the fast one was chosen and both may be used.
+    pub twice: bool,
 }
 
 impl Choice {
     /// Over the fat channel.
     pub fn fat(why: &'static str) -> Self {
-        Self { channel: Channel::Fat, why }
+        Self { channel: Channel::Fat, why, twice: false }
     }
 
     /// Over the fast channel.
     pub fn fast(why: &'static str) -> Self {
-        Self { channel: Channel::Fast, why }
+        Self { channel: Channel::Fast, why, twice: false }
     }
 }
 
@@ -202,6 +204,11 @@ mod tests {
 
     /// The same with a fat channel that is so many milliseconds long one way, and a fast one that loses this share.
     fn choose_at(name: &str, uplink: bool, packet: Facts, flow: Flow, fat: u64, lost: f64) -> Channel {
+        decide(name, uplink, packet, flow, (fat, 8), lost).channel
+    }
+
+    /// The same with a fat channel that takes so many microseconds for the packet.
+    fn decide(name: &str, uplink: bool, packet: Facts, flow: Flow, (fat, takes): (u64, u64), lost: f64) -> Choice {
         let outlook = |micros, delay, loss| Outlook {
             wait: Duration::ZERO,
             transmit: Duration::from_micros(micros),
@@ -212,12 +219,12 @@ mod tests {
             now: Instant::from_millis(1000),
             packet: &packet,
             flow: &flow,
-            outlooks: [outlook(8, ms(fat), 0.0), outlook(packet.len as u64 * 4, Duration::from_micros(2500), lost)],
+            outlooks: [outlook(takes, ms(fat), 0.0), outlook(packet.len as u64 * 4, Duration::from_micros(2500), lost)],
             price: 1.0,
             uplink,
             full: 1480,
         };
-        (find(name).unwrap().new)().choose(&view).channel
+        (find(name).unwrap().new)().choose(&view)
     }
 
     #[test]
@@ -299,15 +306,26 @@ mod tests {
     }
 
     #[test]
-    fn value_hurries_nothing_that_would_cost_more_lost_than_it_gains() {
-        let lossy = |kind, len, lost| choose_at("value", true, packet(kind, len), Flow::default(), 15, lost);
-        // 12 ms sooner, against a second times a share.
-        assert_eq!([0.005, 0.02].map(|lost| lossy(Kind::Open, 60, lost)), [Channel::Fast, Channel::Fat]);
-        assert_eq!([0.02, 0.1].map(|lost| lossy(Kind::Datagram, 200, lost)), [Channel::Fast, Channel::Fat]);
+    fn value_sends_twice_what_is_dear_to_lose_or_not_at_all_over_a_channel_that_loses() {
+        let lossy = |kind, len, lost| {
+            let choice = decide("value", true, packet(kind, len), Flow::default(), (15, 8), lost);
+            (choice.channel, choice.twice)
+        };
+        let (fast, twice) = ((Channel::Fast, false), (Channel::Fast, true));
+        assert_eq!([0.0, 0.0005, 0.02, 0.3].map(|lost| lossy(Kind::Open, 60, lost)), [fast, fast, twice, twice]);
+        assert_eq!([0.0, 0.02].map(|lost| lossy(Kind::Datagram, 200, lost)), [fast, twice]);
+        assert_eq!(lossy(Kind::Data, 400, 0.02), twice);
         // An acknowledgement is followed by the next, if it says nothing of a hole.
-        assert_eq!(lossy(Kind::Ack, 52, 0.1), Channel::Fast);
+        assert_eq!(lossy(Kind::Ack, 52, 0.1), fast);
         let of_a_hole = Facts { sacks: true, ..packet(Kind::Ack, 64) };
         assert_eq!(choose("value", true, of_a_hole, Flow::default()), Channel::Fat);
+        // A copy takes 30 ms here: no more than it saves on average, a second times a share.
+        let thin = |lost| {
+            let choice = decide("value", true, packet(Kind::Open, 60), Flow::default(), (15, 30_000), lost);
+            (choice.channel, choice.twice)
+        };
+        assert_eq!([0.005, 0.02].map(thin), [fast, fast]);
+        assert_eq!(thin(0.045), twice);
     }
 
     #[test]

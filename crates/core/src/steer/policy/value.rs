@@ -3,7 +3,8 @@
 //! Of use is a packet when everything before it in its flow has arrived too, and a full one when the message has that it is a
 //! part of: handshakes of TLS and requests have a length that is known beforehand. Of a response nobody knows it, and its full
 //! packets are never fast; nor are those of any message where the fast channel loses packets (the lab: what a lost part of
-//! a handshake costs is more than what hurrying it gains). What a packet gains over the fast channel is lessened by what it
+//! a handshake costs is more than what hurrying it gains). What is small and dear to lose takes a lossy fast channel and the fat
+//! one both. What a packet gains over the fast channel is lessened by what it
 //! would cost to lose it there, weighed by what it is for, and must be worth what it costs: the time that it, or its message,
 //! keeps the channel from others, times how many of them there are of late. What tells of a loss takes the fat channel, where
 //! no acknowledgement is replaced or overtaken by the next; so does what acknowledges what was hurried, which is the
@@ -111,13 +112,17 @@ impl Policy for Value {
         if gain <= 0.0 {
             return Choice::fat(if large { "full size" } else { "no sooner" });
         }
-        let gain = gain - (fast.loss - fat.loss).max(0.0) * lost(view.packet.kind) * (1.0 + more);
+        let risk = (fast.loss - fat.loss).clamp(0.0, 1.0);
+        let cost = risk * lost(view.packet.kind) * (1.0 + more);
+        // A copy over the fat channel, if that takes less than what it saves: then what is lost has lost its gain and no more.
+        let twice = fast.loss >= CLEAN && cost > fat_takes;
+        let gain = if twice { gain * (1.0 - risk) } else { gain - cost };
         if gain <= 0.0 {
             return Choice::fat("too likely to be lost");
         }
         if gain * weight <= COST * view.price * takes * (1.0 + more) {
             return Choice::fat("not worth its price");
         }
-        Choice::fast(why)
+        Choice { twice, ..Choice::fast(why) }
     }
 }

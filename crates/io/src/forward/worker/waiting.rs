@@ -14,23 +14,9 @@ impl Worker {
         }
         // Nobody waits for anything here.
         self.stock.refill(&self.exit);
-        let look = now + self.lookout.begin(now, std::mem::take(&mut self.passed));
-        let look = until.map_or(look, |until| look.min(until));
-        let (poll, clock, tokens) = (&mut self.poll, &self.clock, &mut self.tokens);
-        let mut at = now;
-        while at < look {
-            poll.wait(clock, Some(now), tokens).map_err(failed("looking out for events"))?;
-            at = clock.now();
-            if !tokens.is_empty() {
-                self.lookout.end(at);
-                return Ok(());
-            }
-            // Whoever has something to do here does it.
-            std::thread::yield_now();
-        }
-        poll.wait(clock, until, tokens).map_err(failed("waiting for events"))?;
-        self.lookout.end(clock.now());
-        Ok(())
+        let passed = Some(std::mem::take(&mut self.passed));
+        let (poll, clock) = (&mut self.poll, &self.clock);
+        poll.look_out(clock, &mut self.lookout, passed, until, &mut self.tokens).map_err(failed("waiting for events"))
     }
 
     /// When to wake at the latest.

@@ -2,7 +2,7 @@
 //! back. It keeps no windows, sends nothing again, measures nothing and knows no owner, so it is no forwarder; but it waits as ours
 //! does, and what it adds nobody who takes packets out of a TUN interface can save: being woken, the interface and a second connection.
 
-use headstart_core::forward::pace::Lookout;
+use headstart_core::lookout::Lookout;
 use headstart_core::wire::ip::tcp::{self, CHECKSUM_AT, Flags, Segment};
 use headstart_core::wire::ip::{self, Header, TCP, checksum};
 use headstart_io::clock::Clock;
@@ -83,21 +83,8 @@ impl Least {
     fn run(&mut self) -> io::Result<()> {
         let (clock, mut lookout, mut tokens) = (Clock::new(), Lookout::default(), Vec::new());
         loop {
-            let now = clock.now();
-            let look = now + lookout.begin(now, std::mem::take(&mut self.passed));
-            tokens.clear();
-            let mut at = now;
-            while at < look && tokens.is_empty() {
-                self.poll.wait(&clock, Some(now), &mut tokens)?;
-                at = clock.now();
-                if tokens.is_empty() {
-                    std::thread::yield_now();
-                }
-            }
-            if tokens.is_empty() {
-                self.poll.wait(&clock, None, &mut tokens)?;
-            }
-            lookout.end(clock.now());
+            let passed = Some(std::mem::take(&mut self.passed));
+            self.poll.look_out(&clock, &mut lookout, passed, None, &mut tokens)?;
             for token in &tokens {
                 match *token {
                     TUN => while self.packet()? {},

@@ -138,6 +138,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             download: network.name != "alone",
             before: Duration::from_millis(before),
             measured: Duration::from_millis(measured),
+            gone: None,
         };
         let mut talked: Vec<Vec<Talked>> = Vec::new();
         for arm in ARMS {

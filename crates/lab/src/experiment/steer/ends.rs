@@ -1,6 +1,7 @@
 //! Both ends of a tunnel over two channels, each in a thread of its own that works in its namespace.
 
 use anyhow::Context as _;
+use headstart_core::lookout::Lookout;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_io::poll::Poll;
@@ -43,6 +44,8 @@ pub trait Polled {
     fn ready(&mut self, token: u64);
     fn timeout(&mut self);
     fn deadline(&self) -> Instant;
+    /// How many bytes came since this was asked before, if an answer may be due: then it is looked out for.
+    fn passed(&mut self) -> Option<usize>;
     /// Whether packets get through.
     fn is_up(&self) -> bool;
 }
@@ -62,6 +65,10 @@ impl Polled for Tunnel {
 
     fn deadline(&self) -> Instant {
         Self::deadline(self)
+    }
+
+    fn passed(&mut self) -> Option<usize> {
+        Self::passed(self)
     }
 
     fn is_up(&self) -> bool {
@@ -94,10 +101,10 @@ impl End {
                 }
             };
             let _ = tell.send(Ok(()));
-            let mut tokens = Vec::new();
+            let (mut tokens, mut lookout) = (Vec::new(), Lookout::default());
             while !stopped.load(Ordering::Relaxed) {
                 let until = end.deadline().min(clock.now() + LOOK);
-                if poll.wait(&clock, Some(until), &mut tokens).is_err() {
+                if poll.look_out(&clock, &mut lookout, end.passed(), Some(until), &mut tokens).is_err() {
                     return;
                 }
                 tokens.iter().for_each(|token| end.ready(*token));

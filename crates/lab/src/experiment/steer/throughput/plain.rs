@@ -201,6 +201,11 @@ impl Polled for Plain {
         self.tick
     }
 
+    /// A plain one sleeps.
+    fn passed(&mut self) -> Option<usize> {
+        None
+    }
+
     fn is_up(&self) -> bool {
         self.session.time_since_last_handshake().is_some()
     }

@@ -1,0 +1,92 @@
+//! The way out of a steerer: a packet's number and place on its channel, what goes with it, and the account of it all.
+//!
+//! What never happens here: a channel is chosen.
+
+use super::channel::{Channel, ChannelSettings, Model, Standing};
+use super::flow::Flow;
+use super::packet::{Facts, Kind};
+use super::queue::Waiting;
+use super::steerer::{Apart, Order, Output};
+use super::{compress, tally::Tally};
+use crate::time::Instant;
+use std::collections::VecDeque;
+
+/// See the module.
+pub(super) struct Outlet<P> {
+    pub channels: [Model; 2],
+    pub outputs: VecDeque<Output<P>>,
+    pub tally: Tally,
+}
+
+/// What only acknowledges or opens stands in nobody's order.
+pub(super) fn is_ordered(kind: Kind) -> bool {
+    !matches!(kind, Kind::Ack | Kind::Open)
+}
+
+/// Bytes that a packet is on a channel.
+pub(super) fn bytes_on(channel: &ChannelSettings, facts: &Facts) -> usize {
+    let with_options = facts.ack.is_some() && facts.kind != Kind::Open;
+    let saved = if channel.compresses && with_options { compress::SAVED[usize::from(facts.v6)] } else { 0 };
+    (facts.len + channel.overhead).saturating_sub(saved)
+}
+
+impl<P> Outlet<P> {
+    pub fn new(channels: [Model; 2]) -> Self {
+        Self { channels, outputs: VecDeque::new(), tally: Tally::default() }
+    }
+
+    /// How a channel stands for a packet.
+    pub fn standing(&self, channel: Channel, facts: &Facts) -> Standing {
+        self.channels[channel.index()].standing(facts)
+    }
+
+    /// Gives a packet of `flow` to a channel, which is kept busy for so long as if it had this share of its rate.
+    pub fn give(&mut self, now: Instant, flow: &mut Flow, channel: Channel, waiting: Waiting<P>, share: f64) {
+        let Waiting { facts, packet, back_to, twice, why, gained, .. } = waiting;
+        let (own, other) = (channel.index(), channel.other().index());
+        let apart =
+            back_to.filter(|_| channel == Channel::Fast).map(|back_to| self.set_apart(now, flow, &facts, back_to));
+        let number = self.take(now, channel, &facts, share);
+        let (mut after, ordered) = (None, is_ordered(facts.kind));
+        if ordered {
+            // Nobody waits for what a dead channel has.
+            after = Some(flow.last[other]).filter(|last| *last > 0 && self.channels[other].alive);
+            flow.last[own] = number;
+        }
+        let twice = twice && channel == Channel::Fast && self.channels[other].standing(&facts) == Standing::Open;
+        let copy = twice.then(|| self.take(now, channel.other(), &facts, 1.0));
+        self.tally.twice += u64::from(twice);
+        self.tally.count(why, channel, facts.len, gained);
+        self.outputs.push_back(Output::Send {
+            channel,
+            order: Order { number, after },
+            apart,
+            copy,
+            facts,
+            packet,
+            why,
+        });
+    }
+
+    /// The number of a packet on a channel.
+    fn take(&mut self, now: Instant, channel: Channel, facts: &Facts, share: f64) -> u64 {
+        let model = &mut self.channels[channel.index()];
+        model.take(now, bytes_on(&model.settings, facts), share)
+    }
+
+    /// What a packet acknowledges takes the fat channel, unless it is on its way there.
+    fn set_apart(&mut self, now: Instant, flow: &mut Flow, facts: &Facts, back_to: u32) -> Apart {
+        let Some(ack) = facts.ack.filter(|ack| !flow.has_told(*ack)) else { return Apart { back_to, order: None } };
+        let fat = &mut self.channels[Channel::Fat.index()];
+        let bytes = facts.len.saturating_sub(facts.payload) + fat.settings.overhead;
+        flow.tells(ack, now + fat.outlook(now, 0, bytes).takes());
+        self.tally.apart += 1;
+        let number = fat.take(now, bytes, 1.0);
+        Apart { back_to, order: Some(Order { number, after: None }) }
+    }
+
+    /// A packet is given up.
+    pub fn give_up(&mut self, packet: P) {
+        self.outputs.push_back(Output::Drop(packet));
+    }
+}
