@@ -201,7 +201,7 @@ impl Supervisor {
                 self.tell();
                 self.look_at_programs(now);
             }
-            self.stub.attend(&mut self.engine);
+            self.stub.attend(&self.engine);
             if tokens.is_empty() && self.is_idle() && end.is_some_and(|at| at <= now) {
                 return Ok(Ended::Idle);
             }

@@ -72,7 +72,7 @@ impl Stub {
     }
 
     /// Nobody waits at this moment: makes what the next program will wait for.
-    pub fn attend(&mut self, engine: &mut Engine) {
+    pub fn attend(&mut self, engine: &Engine) {
         self.ways.attend(engine, &mut self.posts);
     }
 

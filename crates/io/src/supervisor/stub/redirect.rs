@@ -239,14 +239,15 @@ impl Ways {
     }
 
     /// Whoever waits has been answered: makes what the next will need, as far as it can be foreseen.
-    pub fn attend(&mut self, engine: &mut Engine, posts: &mut Vec<Post>) {
+    pub fn attend(&mut self, engine: &Engine, posts: &mut Vec<Post>) {
         if let State::Begun(begun) = &self.state {
             let is_ready = crate::poll::is_readable(begun);
             if !is_ready || self.finish(engine).is_none() {
                 return;
             }
-            for server in engine.names.servers().to_vec() {
-                let _ = self.post(engine, posts, server);
+            for server in engine.names.servers() {
+                // Should there be no place for it, the kernel's answer is the program's.
+                let _ = self.post(engine, posts, *server);
                 self.expect(if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 });
             }
         }
