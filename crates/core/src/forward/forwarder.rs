@@ -157,11 +157,11 @@ impl Forwarder {
         let peer = SocketAddr::new(header.destination, segment.destination);
         let (from, len) = (to - data.len(), data.len());
         let segments = size.map_or(1, |size| len.div_ceil(usize::from(size).max(1)));
-        let arrived = Arrived { header, segment, bytes, from, to, segments };
+        let arrived = Arrived { header, segment, bytes, from, to, segments, batch: self.batch };
         match self.ids.get(&(app, peer)) {
             Some(id) => {
                 let id = *id;
-                self.with(id, |connection, out| connection.packet(now, arrived, out));
+                self.with_debts(id, |connection, out| connection.packet(now, arrived, out));
             }
             None if segment.flags.has(Flags::SYN)
                 && !segment.flags.has(Flags::ACK)
@@ -209,6 +209,17 @@ impl Forwarder {
         self.arm(id);
     }
 
+    /// The same, and remembers who has put off an acknowledgement.
+    fn with_debts(&mut self, id: FlowId, f: impl FnOnce(&mut Connection, &mut VecDeque<Output>)) {
+        let mut owes = false;
+        self.with(id, |connection, out| {
+            let owed = connection.owes();
+            f(connection, out);
+            owes = connection.owes() && !owed;
+        });
+        self.owing.extend(owes.then_some(id));
+    }
+
     /// Puts the connection's timer into the list, unless one that goes off earlier is there: that one will look again.
     fn arm(&mut self, id: FlowId) {
         let Some(connection) = self.flows.get_mut(&id) else { return };
@@ -247,13 +258,7 @@ impl Machine for Forwarder {
             Input::Ended { flow } => self.with(flow, |c, out| c.ended(now, out)),
             Input::Sent { flow, bytes, from, to, urgent } => {
                 let batch = self.batch;
-                let mut owes = false;
-                self.with(flow, |c, out| {
-                    let owed = c.owes();
-                    c.sent(now, (bytes, from, to, urgent), batch, out);
-                    owes = c.owes() && !owed;
-                });
-                self.owing.extend(owes.then_some(flow));
+                self.with_debts(flow, |c, out| c.sent(now, (bytes, from, to, urgent), batch, out));
             }
             Input::Batch => self.batch = true,
             Input::BatchEnd => {

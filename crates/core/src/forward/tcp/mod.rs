@@ -59,6 +59,8 @@ pub(super) struct Arrived<'a> {
     pub to: usize,
     /// In how many segments the payload would have gone.
     pub segments: usize,
+    /// More may follow at once.
+    pub batch: bool,
 }
 
 /// A connection.
@@ -293,6 +295,8 @@ impl Connection {
             return;
         }
         if self.up.is_shut() && self.down.is_done() {
+            // There is no later.
+            self.catch_up(out);
             self.flow.end(now, End::Finished);
             return self.close(false, out);
         }

@@ -147,7 +147,7 @@ impl Up {
     /// Whether what the socket has taken may be acknowledged later: little of the window, and nothing that anybody waits for.
     fn may_put_off(&self) -> bool {
         let due = self.taken().wrapping_sub(self.acked) as usize;
-        !self.fin && !self.hurries && self.early.is_empty() && due < self.window() / PUT_OFF
+        !self.hurries && self.early.is_empty() && due < self.window() / PUT_OFF
     }
 
     /// The acknowledgement and the window of the next segment, which the program is going to be told.
@@ -183,7 +183,7 @@ impl Up {
 impl Connection {
     /// The payload of a packet, and its FIN.
     pub(super) fn data(&mut self, now: Instant, arrived: Arrived<'_>, out: &mut VecDeque<Output>) {
-        let Arrived { segment, mut bytes, mut from, mut to, segments, .. } = arrived;
+        let Arrived { segment, mut bytes, mut from, mut to, segments, batch, .. } = arrived;
         let up = &mut self.up;
         let mut sequence = segment.sequence;
         let mut fin = segment.flags.has(Flags::FIN);
@@ -239,7 +239,7 @@ impl Connection {
             self.take_early(now);
             self.up.fin |= fin;
             self.up.next = self.up.next.wrapping_add(u32::from(fin));
-            self.push(now, false, out);
+            self.push(now, batch, out);
             if look && self.profile.mirrors_delay && self.connected {
                 let (app, peer) = (self.flow.app, self.flow.peer);
                 out.push_back(Output::MirrorDelay { flow: self.id, app, peer });
@@ -247,7 +247,7 @@ impl Connection {
         } else if fin && !self.up.fin {
             self.up.fin = true;
             self.up.next = self.up.next.wrapping_add(1);
-            self.push(now, false, out);
+            self.push(now, batch, out);
         } else {
             self.acknowledge(out);
         }

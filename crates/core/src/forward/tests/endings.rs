@@ -112,3 +112,19 @@ fn whether_a_program_is_done_is_known_from_its_fin() {
     rig.input(Input::Writable { flow });
     assert!(!rig.forwarder.is_needed());
 }
+
+#[test]
+fn the_last_word_in_a_batch_is_acknowledged_before_all_is_forgotten() {
+    let mut rig = Rig::open();
+    let (first, flow) = (rig.first(), rig.flow.unwrap());
+    rig.input(Input::Ended { flow });
+    rig.app(Flags::ACK, 1, first.wrapping_add(1), b"");
+    rig.packets.clear();
+    rig.input(Input::Batch);
+    rig.app(Flags::ACK | Flags::FIN, 1, first.wrapping_add(1), b"");
+    let (ack, _) = rig.segments().pop().expect("an acknowledgement");
+    assert_eq!(ack.acknowledged, ISS.wrapping_add(2));
+    assert_eq!(rig.did_close(), Some(false));
+    rig.input(Input::BatchEnd);
+    assert!(rig.segments().is_empty() && rig.forwarder.open().is_empty());
+}
