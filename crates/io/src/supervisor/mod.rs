@@ -226,7 +226,8 @@ impl Supervisor {
         let lasting = self.door.is_some();
         // Not only the first of them: each look is to be counted.
         let starting = self.runs.values_mut().filter(|run| run.next_look().is_some());
-        if starting.fold(false, |any, run| run.starts_others(now, lasting) || any) {
+        let starts_others = starting.map(|run| run.starts_others(now, lasting));
+        if starts_others.filter(|starts| *starts).count() > 0 {
             self.stub.furnish(&self.engine);
         }
     }
