@@ -224,10 +224,10 @@ impl Supervisor {
     fn look_at_programs(&mut self, now: Instant) {
         // A private supervisor is there for one program, which may never need it.
         let lasting = self.door.is_some();
-        // Not only the first of them: each look is to be counted.
-        let starting = self.runs.values_mut().filter(|run| run.next_look().is_some());
-        if starting.fold(false, |any, run| run.starts_others(now, lasting) || any) {
-            self.stub.furnish(&self.engine);
+        for run in self.runs.values_mut().filter(|run| run.next_look().is_some()) {
+            if run.starts_others(now, lasting) {
+                self.stub.furnish(&self.engine);
+            }
         }
     }
 
