@@ -29,11 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTFLAGS")
-        // Every run writes it to memory, and every process of the run maps it; what debuggers want of it is four fifths of its bytes.
+        // Every run writes it to memory; what debuggers want of it is four fifths of its bytes.
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
-        .env("CARGO_PROFILE_RELEASE_LTO", "fat")
-        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
-        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "s")
         .status()?;
     if !status.success() {
         return Err("the preloaded library could not be built; see the messages above".into());

@@ -194,8 +194,7 @@ pub extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: the caller's own arguments, unchanged.
-    let result = unsafe { original::fcntl(fd, command, argument) };
-    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { shared(fd, result) } else { result }
+    unsafe { control(fd, command, argument) }
 }
 
 /// fcntl(2) under the name that programs with 64-bit file offsets call it by.
@@ -205,7 +204,18 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: the caller's own arguments, unchanged.
-    unsafe { fcntl(fd, command, argument) }
+    unsafe { control(fd, command, argument) }
+}
+
+/// What both names do. Neither may call the other: in a run within a run there are two copies of this library, and a call by name
+/// leads to the first, whose next is the second, which would call the first again.
+///
+/// # Safety
+/// As fcntl(2).
+unsafe fn control(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: the caller's own arguments, unchanged.
+    let result = unsafe { original::fcntl(fd, command, argument) };
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { shared(fd, result) } else { result }
 }
 
 fn shared(one: c_int, other: c_int) -> c_int {
