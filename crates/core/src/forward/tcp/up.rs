@@ -1,6 +1,6 @@
 //! From the program to the peer: data in order into the socket, acknowledged when it is there.
 
-use super::super::{HEADROOM, Output, UNSENT, WINDOW};
+use super::super::{HEADROOM, Output, WINDOW};
 use super::{Arrived, Connection, GRACE, Phase};
 use crate::time::Instant;
 use crate::wire::ip::tcp::{Flags, before};
@@ -16,9 +16,6 @@ const SCALE: u8 = 4;
 /// whose peer does not read is held up. 64 KiB and 8: it is as large as it gets after 4 MB.
 const FIRST_WINDOW: usize = 64 * 1024;
 const GROWTH: usize = 8;
-/// What a socket takes though its peer reads nothing, behind which the window grows: what it holds unsent, and as much again for the
-/// packet on top of that and the peer's kernel, which takes 64 KiB unread on most hosts.
-const UNREAD: usize = 2 * UNSENT;
 /// Of the window, so much may be acknowledged at once where packets come in batches. A quarter: a program's kernel still has three
 /// on the way, and is told less often.
 const PUT_OFF: usize = 4;
@@ -139,7 +136,7 @@ impl Up {
 
     fn window(&self) -> usize {
         match self.scale {
-            Some(_) => WINDOW.min(FIRST_WINDOW + self.passed.saturating_sub(UNREAD) / GROWTH),
+            Some(_) => WINDOW.min(FIRST_WINDOW + self.passed / GROWTH),
             None => 65_535,
         }
     }

@@ -85,16 +85,11 @@ fn who_has_sent_little_is_held_up_sooner() {
     let window = |rig: &mut Rig| usize::from(rig.segments().pop().unwrap().0.window) << 4;
     rig.app(Flags::ACK, 1, first, &text(1000));
     assert!((65_000..66_000).contains(&window(&mut rig)));
-    // A socket takes so much though nobody reads.
     for n in 0..400 {
         rig.app(Flags::ACK, 1001 + 1000 * n, first, &text(1000));
     }
-    assert!((65_000..66_000).contains(&window(&mut rig)));
-    for n in 400..900 {
-        rig.app(Flags::ACK, 1001 + 1000 * n, first, &text(1000));
-    }
     // An eighth of what it has sent more.
-    assert!((112_000..113_000).contains(&window(&mut rig)));
+    assert!((115_000..116_000).contains(&window(&mut rig)));
 }
 
 #[test]
