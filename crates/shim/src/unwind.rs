@@ -53,8 +53,8 @@ extern "C" fn find(n: usize) -> *mut c_void {
 }
 
 // Each function: on to the true one, with the caller's arguments in their registers and its return address on the stack. To
-// find it, the registers of three arguments are kept (none of these functions has more, or any that is not an integer); 8 bytes
-// more align the stack as calls want it (System V ABI, AMD64, section 3.2.2).
+// find it, the registers of three arguments are kept (none of these functions has more, or any that is not an integer), which with
+// the return address aligns the stack as calls want it (System V ABI, AMD64, section 3.2.2).
 std::arch::global_asm!(
     ".macro headstart_unwinder name, number",
     ".hidden \\name",

@@ -264,6 +264,7 @@ mod tests {
         assert_eq!(queue.pop_last().map(|w| w.packet), Some(2));
         assert_eq!((queue.before(BULK), queue.len()), (500, 1));
     }
+
     #[test]
     fn bulk_goes_last_and_takes_every_second_turn_at_most_however_long_it_has_waited() {
         let mut queue = Queue::new();
