@@ -19,7 +19,7 @@ use measure::Block;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "page-load",
-    shows: "Pages load sooner, on a first visit and more so on a later one, and none loads later",
+    shows: "Pages load sooner, on a first visit and more so on a later one; and which load later, if any",
     claims: &[rows::CLAIM],
     conditions: &["lte", "3g", "wlan", "dual-stack"],
     speeds: Speeds::Both,
