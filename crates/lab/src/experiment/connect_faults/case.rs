@@ -102,6 +102,15 @@ impl<'a> Case<'a> {
         Ok(command)
     }
 
+    /// The program alone, behind the words of `shell`.
+    pub fn bare_behind(&self, network: &Network, shell: &[&str]) -> Result<Command, Error> {
+        let mut first = Command::new(shell[0]);
+        first.args(&shell[1..]);
+        let mut command = self.program.command_behind(first, &self.urls[0]);
+        network.adopt(&mut command)?;
+        Ok(command)
+    }
+
     /// The program under headstart, behind the words of `shell`, if any.
     pub fn with_headstart(&self, network: &Network, shell: &[&str]) -> Result<Command, Error> {
         let mut run = Command::new(self.headstart);

@@ -57,6 +57,8 @@ pub struct Measured {
     pub usual: Vec<Option<f64>>,
     /// First visits of a program that is started by a shell under headstart: nobody waits for `headstart run` again.
     pub session: Vec<Option<f64>>,
+    /// Of the program alone, started by a shell.
+    pub shell: Vec<Option<f64>>,
     /// Under headstart, second visits.
     pub second: Vec<Option<f64>>,
 }
@@ -98,9 +100,17 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
                 measured.usual.extend((n > 0).then(|| value(case.place, ended)));
                 spent += ended.after;
             }
-            let ended = time_second(&mut case.with_headstart(network, &SESSION)?, CUT)?;
-            measured.session.push(ended.and_then(|ended| value(case.place, ended)));
-            spent += ended.map_or(CUT, |ended| ended.after);
+            for ours in [round % 2 == 0, round % 2 == 1] {
+                if !ours && !in_turns {
+                    continue;
+                }
+                let mut shell =
+                    if ours { case.with_headstart(network, &SESSION)? } else { case.bare_behind(network, &SESSION)? };
+                let ended = time_second(&mut shell, CUT)?;
+                let all = if ours { &mut measured.session } else { &mut measured.shell };
+                all.push(ended.and_then(|ended| value(case.place, ended)));
+                spent += ended.map_or(CUT, |ended| ended.after);
+            }
         }
         round += 1;
         let next = spent / round * (round + 1);

@@ -138,7 +138,7 @@ fn method(size: &Size) -> [String; 3] {
              run under headstart has a supervisor of its own, which knows nothing of the network; beside it, where it says \
              so, one that runs already, as the user's does from the first program on: it knows the network from the \
              rounds before, and the name is new to it. In a session: a shell that runs under headstart starts the program, \
-             first visit; what is timed includes the shell's fork, but no `headstart run`. A run counts if the page was there, not if the program thought so \
+             first visit; what is timed includes the shell's fork, but no `headstart run`, and is compared with what a shell starts alone. A run counts if the page was there, not if the program thought so \
              (of second visits, if the program ends well).",
             size.budget.as_secs_f64(),
             size.rounds.start(),
