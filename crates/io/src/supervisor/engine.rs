@@ -54,6 +54,9 @@ struct Attempt {
     spare: bool,
 }
 
+/// The port of DNS.
+const DNS: u16 = 53;
+
 /// The connector with what it needs of the world.
 #[derive(Debug)]
 pub(super) struct Engine {
@@ -90,6 +93,14 @@ impl Engine {
         // Before anything is learned, so that it is known of which network.
         engine.look_around();
         Ok(engine)
+    }
+
+    /// Whether `to` is a server that this host asks about names.
+    pub fn is_dns_server(&mut self, to: SocketAddr) -> bool {
+        to.port() == DNS && {
+            self.names.refresh();
+            self.names.servers().contains(&SocketAddr::new(to.ip().to_canonical(), to.port()))
+        }
     }
 
     /// Gives the connector an input and does what it wants done; what it tells programs waits for [`Self::told`].

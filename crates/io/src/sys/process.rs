@@ -4,7 +4,8 @@
 //! where the Yama module restricts tracing, one of our own descendants.
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Reads memory of the process that `thread` belongs to, from `address` on; the number of bytes that were there.
@@ -30,6 +31,24 @@ pub fn descriptor(thread: i32, fd: RawFd) -> io::Result<OwnedFd> {
         other => other?,
     };
     Ok(pidfd_getfd(process, fd, PidfdGetfdFlags::empty())?)
+}
+
+/// Most of what files of [`told`] say fits into it.
+const AT_ONCE: usize = 16 * 1024;
+
+/// What the file `name` of /proc/`thread` says, read at once: its kernel side gives as much as there is room for.
+pub fn told(thread: i32, name: &str) -> io::Result<Vec<u8>> {
+    let mut file = File::open(format!("/proc/{thread}/{name}"))?;
+    let mut text = vec![0; AT_ONCE];
+    let mut len = 0;
+    loop {
+        len += file.read(&mut text[len..])?;
+        if len < text.len() {
+            text.truncate(len);
+            return Ok(text);
+        }
+        text.resize(2 * len, 0);
+    }
 }
 
 /// The number of the process that `pidfd` refers to, as long as it runs.
@@ -68,7 +87,6 @@ pub fn own_descriptors() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
 
     #[test]
     fn a_pidfd_says_whose_it_is() {
@@ -81,6 +99,23 @@ mod tests {
 
     fn us() -> i32 {
         std::process::id() as i32
+    }
+
+    #[test]
+    fn a_process_is_told_of_whole() {
+        let environment = "x".repeat(100_000);
+        let mut cat = std::process::Command::new("/bin/cat");
+        cat.env_clear().env("LONG", &environment).stdin(std::process::Stdio::piped());
+        let mut cat = cat.stdout(std::process::Stdio::null()).spawn().unwrap();
+        // It is another program from when its name is.
+        while told(cat.id() as i32, "comm").unwrap() != b"cat\n" {
+            std::thread::yield_now();
+        }
+        assert_eq!(told(cat.id() as i32, "environ").unwrap(), format!("LONG={environment}\0").as_bytes());
+        assert_eq!(told(us(), "comm").unwrap(), std::fs::read("/proc/self/comm").unwrap());
+        assert!(told(us(), "no-such-file").is_err());
+        drop(cat.stdin.take());
+        cat.wait().unwrap();
     }
 
     #[test]

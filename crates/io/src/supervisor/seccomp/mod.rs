@@ -41,8 +41,6 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 /// and nothing beside a handshake; nobody is looked at while nobody waits.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The port of DNS.
-const DNS: u16 = 53;
 /// Numbers of descriptors remembered: what most programs may have open.
 const MAX_REDIRECTED: usize = 1024;
 
@@ -215,7 +213,9 @@ impl Seccomp {
         let read = process::read_memory(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
         let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
         *host = Some(to.ip());
-        let may_lead_to_the_stub = to.port() == DNS || call.kind == Kind::Send || self.redirected.contains(&number);
+        // Go connects datagram sockets to port 53 of every address that it is about to connect to, and sends nothing.
+        let may_lead_to_the_stub =
+            call.kind == Kind::Send || self.redirected.contains(&number) || engine.is_dns_server(to);
         if may_lead_to_the_stub && self.redirect(engine, stub, &call, to)? {
             return Ok(());
         }
@@ -378,7 +378,7 @@ fn reason_of(e: &io::Error) -> Option<Pass> {
 
 /// Whether the environment that the process of `thread` was started with says so, as it does to the preloaded library.
 fn is_switched_off(thread: i32) -> bool {
-    let environment = std::fs::read(format!("/proc/{thread}/environ")).unwrap_or_default();
+    let environment = process::told(thread, "environ").unwrap_or_default();
     environment.split(|b| *b == 0).any(|variable| variable == b"HEADSTART=off")
 }
 

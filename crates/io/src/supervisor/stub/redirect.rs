@@ -8,7 +8,7 @@
 //! from there, which resolvers that check the sender drop; only those are redirected that are known not to: the C
 //! library's, told by IP_RECVERR, and Go's, told by SO_BROADCAST.
 
-use crate::poll::Interest;
+use crate::poll::{Interest, is_readable};
 use crate::supervisor::engine::Engine;
 use crate::supervisor::token::{POST, ROOM};
 use crate::sys::netns;
@@ -23,8 +23,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The port of DNS.
-const DNS: u16 = 53;
 /// Servers that posts stand for; resolv.conf has three at a time.
 const MAX_POSTS: usize = 64;
 /// Sockets of a family that wait in the room: a resolver asks for both families at once.
@@ -114,8 +112,8 @@ pub(super) struct Ways {
     state: State,
     /// Sockets of the room that nobody has yet, with their families: its child need not be waited for while a program waits.
     spares: Vec<(AddressFamily, OwnedFd)>,
-    /// Families of sockets that programs have been given, of which there are to be spares.
-    used: Vec<AddressFamily>,
+    /// Families of sockets that programs have been given, of which there are to be spares, and what sockets of the room are like.
+    used: Vec<(AddressFamily, Blank)>,
 }
 
 /// How far the room is.
@@ -162,10 +160,7 @@ impl Ways {
         }
         let server = SocketAddr::new(to.ip().to_canonical(), to.port());
         let to = as_seen_by(socket, server)?;
-        let is_server = to.port() == DNS && {
-            engine.names.refresh();
-            engine.names.servers().contains(&server)
-        };
+        let is_server = engine.is_dns_server(server);
         let ours = matches!(&self.state, State::Made(room) if room.holds(socket));
         match (ours, is_server, call) {
             // It leads here already.
@@ -182,7 +177,7 @@ impl Ways {
             // Out of the room again.
             (true, false, _) => {
                 let stand_in = datagrams(sockopt::socket_domain(socket).ok()?).ok()?;
-                carry(socket, &stand_in).then_some(())?;
+                carry(socket, &stand_in, &Blank::of(&stand_in)).then_some(())?;
                 match (call, getpeername(socket).ok().flatten(), local(socket)) {
                     (Call::Connect, ..) => connect(&stand_in, &to).ok()?,
                     // What it sends without a destination goes to its server as before.
@@ -241,7 +236,7 @@ impl Ways {
     /// Whoever waits has been answered: makes what the next will need, as far as it can be foreseen.
     pub fn attend(&mut self, engine: &Engine, posts: &mut Vec<Post>) {
         if let State::Begun(begun) = &self.state {
-            let is_ready = crate::poll::is_readable(begun);
+            let is_ready = is_readable(begun);
             if !is_ready || self.finish(engine).is_none() {
                 return;
             }
@@ -252,7 +247,11 @@ impl Ways {
             }
         }
         let State::Made(room) = &self.state else { return };
-        for family in &self.used {
+        // Somebody waits already, and takes the other one.
+        if is_readable(&engine.poll) && self.spares.len() >= self.used.len() {
+            return;
+        }
+        for (family, _) in &self.used {
             while self.spares.iter().filter(|(of, _)| of == family).count() < SPARES {
                 let Ok(socket) = room.datagrams(*family) else { return };
                 self.spares.push((*family, socket));
@@ -260,10 +259,14 @@ impl Ways {
         }
     }
 
-    /// Programs have sockets of this family.
+    /// Programs have sockets of this family. Without a room, nothing happens.
     fn expect(&mut self, family: AddressFamily) {
-        if !self.used.contains(&family) {
-            self.used.push(family);
+        if let State::Made(room) = &self.state
+            && self.used.iter().all(|(of, _)| *of != family)
+            && let Ok(socket) = room.datagrams(family)
+        {
+            self.used.push((family, Blank::of(&socket)));
+            self.spares.push((family, socket));
         }
     }
 
@@ -306,7 +309,8 @@ impl Ways {
     fn stand_in(&mut self, to: SocketAddr, socket: BorrowedFd<'_>, call: Call) -> io::Result<Option<OwnedFd>> {
         let domain = sockopt::socket_domain(socket)?;
         let stand_in = self.datagrams(domain)?;
-        if !carry(socket, &stand_in) {
+        let Some((_, blank)) = self.used.iter().find(|(family, _)| *family == domain) else { return Ok(None) };
+        if !carry(socket, &stand_in, blank) {
             return Ok(None);
         }
         let Some(mut from) = local(socket) else { return Ok(None) };
@@ -350,19 +354,38 @@ impl Ways {
     }
 }
 
-/// Sets the program's options on its stand-in; false if one of them cannot be.
-fn carry(socket: BorrowedFd<'_>, stand_in: &OwnedFd) -> bool {
-    let same = |option: SocketOption| socket_option::get(socket, option) == socket_option::get(stand_in, option);
-    if !BINDING.iter().all(|option| same(*option)) {
+/// The options of a socket that nobody has touched, by which those that a program has set are told. What the kernel does not tell
+/// of its family is not among them.
+#[derive(Debug)]
+struct Blank {
+    binding: Vec<(SocketOption, Value)>,
+    carried: Vec<(SocketOption, Value)>,
+    sizes: Vec<(SocketOption, Value)>,
+}
+
+impl Blank {
+    fn of(socket: &OwnedFd) -> Self {
+        let values = |list: &[SocketOption]| {
+            list.iter().filter_map(|option| Some((*option, socket_option::get(socket, *option)?))).collect()
+        };
+        Self { binding: values(BINDING), carried: values(CARRIED), sizes: values(SIZES) }
+    }
+}
+
+/// Sets the program's options on its stand-in, which is as `blank`; false if one of them cannot be.
+fn carry(socket: BorrowedFd<'_>, stand_in: &OwnedFd, blank: &Blank) -> bool {
+    let value = |option: &SocketOption| socket_option::get(socket, *option);
+    if blank.binding.iter().any(|(option, untouched)| value(option).as_ref() != Some(untouched)) {
         return false;
     }
-    for option in CARRIED.iter().filter(|option| !same(**option)) {
-        if !socket_option::get(socket, *option).is_some_and(|value| socket_option::set(stand_in, *option, &value)) {
+    for (option, untouched) in &blank.carried {
+        let Some(value) = value(option) else { return false };
+        if value != *untouched && !socket_option::set(stand_in, *option, &value) {
             return false;
         }
     }
-    for option in SIZES.iter().filter(|option| !same(**option)) {
-        if let Some(size) = socket_option::get(socket, *option).and_then(|value| value.int()) {
+    for (option, untouched) in &blank.sizes {
+        if let Some(size) = value(option).filter(|value| value != untouched).and_then(|value| value.int()) {
             // One that is too large for an ordinary user is cut, and does for questions and answers all the same.
             socket_option::set(stand_in, *option, &Value::of_int(size / 2));
         }
