@@ -122,12 +122,21 @@ impl<'a> Case<'a> {
 
     /// The program under headstart, by the user's supervisor, to site `n`.
     pub fn with_usual(&self, network: &Network, n: u32) -> Result<Command, Error> {
-        let mut run = Command::new(self.headstart);
-        run.args(["run", "--quiet", "--"]);
-        let mut command = self.program.command_behind(run, &self.urls[n as usize % SITES]);
+        let mut command = self.program.command_behind(usual(self.headstart), &self.urls[n as usize % SITES]);
         network.adopt(&mut command)?;
         Ok(command)
     }
+}
+
+/// What a program is put behind every day: `headstart-run`, where it lies beside `headstart`, and else `headstart run`.
+pub fn usual(headstart: &Path) -> Command {
+    let small = headstart.with_file_name("headstart-run");
+    let mut run = Command::new(if small.is_file() { &small } else { headstart });
+    if !small.is_file() {
+        run.arg("run");
+    }
+    run.args(["--quiet", "--"]);
+    run
 }
 
 /// What a run says: the time until the page was there; where there is no page to be had, until the program ended, whatever

@@ -1,8 +1,8 @@
 //! What programs take in a place, bare and under headstart, in turns.
 
-use super::case::{CUT, Case, value};
+use super::case::{CUT, Case, usual, value};
 use super::waiting::Waiting;
-use crate::experiment::stopwatch::{How, SESSION, SHELL, Supervisor, time, time_second};
+use crate::experiment::stopwatch::{How, SESSION, SHELL, Supervisor, time, time_output, time_second};
 use crate::netns::Network;
 use crate::program::Folder;
 use anyhow::Context as _;
@@ -134,7 +134,13 @@ pub fn start_up(headstart: &Path, size: &Size) -> anyhow::Result<Measured> {
     let program = headstart_io::program::find(OsStr::new("true"), std::env::var_os("PATH").as_deref())
         .context("there is no program `true` in PATH: add the folder of your system's programs")?;
     let mut measured = Measured::default();
+    let home = Folder::new().context("making a home for a supervisor")?;
     for round in 0..size.start_up {
+        // The first run starts the supervisor, and is nobody's.
+        for counts in if round == 0 { &[false, true][..] } else { &[true] } {
+            let ended = time_output(usual(headstart).arg(&program), CUT, Supervisor::Usual(home.path()), |_| true)?;
+            measured.usual.extend(counts.then(|| (ended.how == How::Well).then(|| ended.millis())));
+        }
         for ours in [round % 2 == 0, round % 2 == 1] {
             let mut command = Command::new(if ours { headstart } else { &program });
             if ours {

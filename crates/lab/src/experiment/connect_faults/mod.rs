@@ -137,7 +137,7 @@ fn method(size: &Size) -> [String; 3] {
              takes {} s). Link: lte (18 ms round trip), hosts 30 ms away, records after 20 ms unless said otherwise. Every \
              run under headstart has a supervisor of its own, which knows nothing of the network; beside it, where it says \
              so, one that runs already, as the user's does from the first program on: it knows the network from the \
-             rounds before, and the name is new to it. In a session: a shell that runs under headstart starts the program, \
+             rounds before, the name is new to it, and `headstart-run` starts the program. In a session: a shell that runs under headstart starts the program, \
              first visit; what is timed includes the shell's fork, but no `headstart run`, and is compared with what a shell starts alone. A run counts if the page was there, not if the program thought so \
              (of second visits, if the program ends well).",
             size.budget.as_secs_f64(),
