@@ -1,5 +1,7 @@
-//! The folder of one run: the preloaded library, the supervisor's socket, the filter of known addresses. It is 0700,
-//! belongs to one user, and is gone after the run; what a killed run left is swept by the next one.
+//! The folder of one run: the supervisor's socket, the filter of known addresses, and a file that every program of the run
+//! has mapped, by which the kernel knows whether any is left. It is 0700, belongs to one user, and is gone after the run;
+//! what a killed run left is swept by the next one. Beside it, in the folder of all runs of the user, lies the preloaded
+//! library, once for all of them: whoever leaves last removes it, unless a program still has it mapped.
 
 use crate::sys::lease::is_used_elsewhere;
 use headstart_core::wire::shim::MAPPED_BYTES;
@@ -13,19 +15,31 @@ use std::path::{Path, PathBuf};
 
 /// What names of supervisors' folders begin with (see [`crate::home`]).
 pub(crate) const HOME: &str = "user-";
-const LIBRARY: &str = "libheadstart.so";
+/// What names of libraries begin with; the rest says which one it is.
+const LIBRARY: &str = "libheadstart-";
 const SOCKET: &str = "socket";
 const FILTER: &str = "filter";
+const USED: &str = "used";
 pub(crate) const LOCK: &str = "lock";
 /// Runs of the same process number at once; each is in a PID namespace of its own.
 const MAX_NAMESAKES: u32 = 1000;
 /// Connections of libraries that may wait to be accepted.
 const BACKLOG: i32 = 512;
 
-/// The folder of a run, removed when dropped unless a program still has the library mapped.
+/// A library to be preloaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Library<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// What no other bytes have: it becomes part of a file name.
+    pub id: &'a str,
+}
+
+/// The folder of a run, removed when dropped unless a program of it goes on.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    library: PathBuf,
     _lock: File,
 }
 
@@ -60,8 +74,8 @@ pub enum FolderError {
 }
 
 impl Folder {
-    /// Makes a folder with `library` in it, after sweeping what dead runs left.
-    pub fn create(library: &[u8]) -> Result<Self, FolderError> {
+    /// Makes a folder, with `library` beside it, after sweeping what dead runs left.
+    pub fn create(library: Library<'_>) -> Result<Self, FolderError> {
         let mut tried = Vec::new();
         for place in places() {
             match Self::create_in(&place, library) {
@@ -72,7 +86,7 @@ impl Folder {
         Err(FolderError::NoPlace { tried: tried.join(", ") })
     }
 
-    fn create_in(place: &Path, library: &[u8]) -> io::Result<Self> {
+    fn create_in(place: &Path, library: Library<'_>) -> io::Result<Self> {
         suitable(place)?;
         let parent = common(place);
         let _gate = enter(&parent)?;
@@ -80,9 +94,9 @@ impl Folder {
         let path = fresh(&parent)?;
         let lock = private(&path.join(LOCK))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        private(&path.join(LIBRARY))?.write_all(library)?;
+        private(&path.join(USED))?;
         private(&path.join(FILTER))?.set_len(MAPPED_BYTES as u64)?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, library: put(library, &parent)?, _lock: lock })
     }
 
     /// Its path.
@@ -91,8 +105,8 @@ impl Folder {
     }
 
     /// Path of the library, for LD_PRELOAD.
-    pub fn library(&self) -> PathBuf {
-        self.path.join(LIBRARY)
+    pub fn library(&self) -> &Path {
+        &self.library
     }
 
     /// Path of the supervisor's socket.
@@ -120,11 +134,10 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A program that outlives the run may start others, whose loader would complain about a library that is gone.
-        if is_mapped_anywhere(&self.library()) {
-            return;
+        // What outlives the run is still served.
+        if !is_mapped_anywhere(&self.path.join(USED)) {
+            leave(&self.path);
         }
-        leave(&self.path);
     }
 }
 
@@ -133,13 +146,36 @@ pub(crate) fn common(place: &Path) -> PathBuf {
     place.join(format!("headstart-{}", rustix::process::getuid().as_raw()))
 }
 
+/// The file of `library` in `parent`, whose gate is held: the first to need it writes it.
+fn put(library: Library<'_>, parent: &Path) -> io::Result<PathBuf> {
+    let path = parent.join(format!("{LIBRARY}{}.so", library.id));
+    let whole =
+        fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() == library.bytes.len() as u64);
+    if !whole {
+        // Whoever is killed meanwhile leaves nothing that could be taken for it.
+        let half = parent.join(format!("{LIBRARY}half"));
+        let _ = fs::remove_file(&half);
+        private(&half)?.write_all(library.bytes)?;
+        fs::rename(half, &path)?;
+    }
+    Ok(path)
+}
+
 /// Removes the folder at `path`.
 pub(crate) fn leave(path: &Path) {
     let Some(parent) = path.parent() else { return };
     let gate = enter(parent);
     remove(path);
-    // The last one out removes the common folder too: it is empty but for the gate.
-    if gate.is_ok() && fs::read_dir(parent).is_ok_and(|entries| entries.count() == 1) {
+    // The last one out removes the common folder too, if all that is left are libraries that nobody has mapped, and the gate. A
+    // program that outlives its run may start others, whose loader would complain about a library that is gone.
+    let left = || fs::read_dir(parent).into_iter().flatten().flatten();
+    let is_library = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(LIBRARY.as_bytes());
+    if gate.is_err() || left().any(|entry| !is_library(&entry.file_name()) && entry.file_name() != LOCK) {
+        return;
+    }
+    let libraries = left().filter(|entry| is_library(&entry.file_name())).map(|entry| entry.path());
+    libraries.filter(|library| !is_mapped_anywhere(library)).for_each(|library| _ = fs::remove_file(library));
+    if left().count() == 1 {
         remove(parent);
     }
 }
@@ -221,14 +257,14 @@ pub(crate) fn private(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Removes the folders of runs and supervisors whose process is gone and whose library nobody has mapped any more.
+/// Removes the folders of runs and supervisors whose process is gone, and of whose programs none is left.
 pub(crate) fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
         let Ok(lock) = File::open(path.join(LOCK)) else { continue };
         if path.is_dir()
             && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && !is_mapped_anywhere(&path.join(LIBRARY))
+            && !is_mapped_anywhere(&path.join(USED))
         {
             remove(&path);
         }
@@ -238,7 +274,7 @@ pub(crate) fn sweep(parent: &Path) {
 /// Removes the folder of a run or a supervisor, the lock last: what is removed by half can be swept.
 pub(crate) fn remove(path: &Path) {
     // What is not there need not be removed; what cannot be, is left for the next sweep.
-    for file in [LIBRARY, SOCKET, FILTER] {
+    for file in [SOCKET, FILTER, USED] {
         let _ = fs::remove_file(path.join(file));
     }
     if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(HOME.as_bytes())) {
@@ -251,22 +287,24 @@ pub(crate) fn remove(path: &Path) {
     let _ = fs::remove_dir(path);
 }
 
-/// Whether a process has `library` mapped: the kernel knows; where it will not say, /proc is searched for processes of
+/// Whether a process has `file` mapped: the kernel knows; where it will not say, /proc is searched for processes of
 /// this user (all, for root).
-fn is_mapped_anywhere(library: &Path) -> bool {
-    let Ok(file) = OpenOptions::new().read(true).write(true).open(library) else { return false };
+fn is_mapped_anywhere(path: &Path) -> bool {
+    let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return false };
     if let Ok(used) = is_used_elsewhere(&file) {
         return used;
     }
-    let Some(library) = library.to_str() else { return false };
+    let Some(path) = path.to_str() else { return false };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbered = processes.filter(|p| p.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()));
-    numbered.map(|p| p.path().join("maps")).any(|maps| fs::read_to_string(maps).is_ok_and(|m| m.contains(library)))
+    numbered.map(|p| p.path().join("maps")).any(|maps| fs::read_to_string(maps).is_ok_and(|m| m.contains(path)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const OURS: Library<'_> = Library { bytes: b"library", id: "1" };
 
     fn scratch(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("headstart-test-{name}-{}", std::process::id()));
@@ -277,9 +315,9 @@ mod tests {
     #[test]
     fn a_folder_is_private_complete_and_gone_afterwards() {
         let place = scratch("folder");
-        let folder = Folder::create_in(&place, b"library").unwrap();
+        let folder = Folder::create_in(&place, OURS).unwrap();
         let mode = |p: &Path| fs::metadata(p).unwrap().mode() & 0o777;
-        assert_eq!((mode(folder.path()), mode(&folder.library())), (0o700, 0o600));
+        assert_eq!((mode(folder.path()), mode(folder.library())), (0o700, 0o600));
         assert_eq!(fs::read(folder.library()).unwrap(), b"library");
         assert_eq!(fs::metadata(folder.path().join(FILTER)).unwrap().len(), MAPPED_BYTES as u64);
         let path = folder.path().to_owned();
@@ -291,10 +329,40 @@ mod tests {
     #[test]
     fn runs_of_the_same_process_number_have_folders_of_their_own() {
         let place = scratch("namesakes");
-        let (one, other) =
-            (Folder::create_in(&place, b"library").unwrap(), Folder::create_in(&place, b"library").unwrap());
-        assert!(one.path() != other.path() && one.library().exists() && other.library().exists());
-        drop((one, other));
+        let (one, other) = (Folder::create_in(&place, OURS).unwrap(), Folder::create_in(&place, OURS).unwrap());
+        assert!(one.path() != other.path() && one.library() == other.library());
+        drop(one);
+        assert_eq!(fs::read(other.library()).unwrap(), b"library");
+        drop(other);
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn a_library_stays_while_a_program_has_it_mapped_and_another_one_never_takes_its_place() {
+        let place = scratch("mapped");
+        let folder = Folder::create_in(&place, OURS).unwrap();
+        let library = folder.library().to_owned();
+        let parent = library.parent().unwrap().to_owned();
+        // What a killed run had begun to write.
+        fs::write(parent.join(format!("{LIBRARY}half")), b"li").unwrap();
+        let newer = Folder::create_in(&place, Library { bytes: b"newer", id: "2" }).unwrap();
+        assert_eq!(
+            (fs::read(&library).unwrap(), fs::read(newer.library()).unwrap()),
+            (b"library".into(), b"newer".into())
+        );
+        let in_use = File::open(&library).unwrap();
+        drop((folder, newer));
+        if is_used_elsewhere(&OpenOptions::new().read(true).write(true).open(&library).unwrap()).is_ok() {
+            assert_eq!(fs::read_dir(&parent).unwrap().count(), 2, "the gate and the library that is in use");
+        }
+        drop(in_use);
+        // A torn one is written anew.
+        fs::write(&library, b"lib").unwrap();
+        let next = Folder::create_in(&place, OURS).unwrap();
+        assert_eq!(fs::read(next.library()).unwrap(), b"library");
+        drop(next);
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
         fs::remove_dir_all(place).unwrap();
     }
 
@@ -302,19 +370,18 @@ mod tests {
     fn a_path_that_no_socket_can_have_is_refused() {
         let place = scratch("long").join("x".repeat(100));
         fs::create_dir_all(&place).unwrap();
-        assert!(Folder::create_in(&place, b"library").unwrap_err().to_string().contains("too long"));
+        assert!(Folder::create_in(&place, OURS).unwrap_err().to_string().contains("too long"));
         fs::remove_dir_all(place.parent().unwrap()).unwrap();
     }
 
     #[test]
     fn the_next_run_sweeps_what_a_killed_one_left_and_nothing_that_lives() {
         let place = scratch("sweep");
-        let alive = Folder::create_in(&place, b"library").unwrap();
-        assert!(alive.library().exists());
+        let alive = Folder::create_in(&place, OURS).unwrap();
         let parent = alive.path().parent().unwrap().to_owned();
         let dead = parent.join("run-dead");
         fs::create_dir(&dead).unwrap();
-        for file in [LIBRARY, SOCKET, FILTER, LOCK] {
+        for file in [SOCKET, FILTER, USED, LOCK] {
             fs::write(dead.join(file), b"left over").unwrap();
         }
         sweep(&parent);

@@ -3,7 +3,7 @@
 
 use crate::{marks, original};
 use headstart_core::wire::shim::{FILTER_BYTES, MAPPED_BYTES, MAX_APP, filter_bit};
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, OsStr, c_void};
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
@@ -74,7 +74,13 @@ fn open() -> Option<Session> {
     }
     let dir = variable(c"HEADSTART_DIR")?;
     let path = |name: &str| [dir.as_bytes(), b"/", name.as_bytes(), b"\0"].concat();
-    Some(Session { socket: path("socket"), app: app_name(), mapped: map(&path("filter"))? })
+    let mapped = map(&path("filter"), MAPPED_BYTES)?;
+    // By this the run knows that somebody is left.
+    map(&path("used"), 0);
+    // SAFETY: the mapping is MAPPED_BYTES long, is never unmapped, and its file is never shortened: the supervisor makes it
+    // at its full size and only ever sets bits. Atomics are for another process writing meanwhile.
+    let mapped = unsafe { std::slice::from_raw_parts(mapped.cast::<AtomicU8>(), MAPPED_BYTES) };
+    Some(Session { socket: path("socket"), app: app_name(), mapped })
 }
 
 fn app_name() -> String {
@@ -86,8 +92,8 @@ fn app_name() -> String {
     name
 }
 
-/// Maps the supervisor's filter, read-only; it stays mapped for the life of the process.
-fn map(path: &[u8]) -> Option<&'static [AtomicU8]> {
+/// Maps a file of the run that has `bytes`, read-only; it stays mapped for the life of the process.
+fn map(path: &[u8], bytes: usize) -> Option<*const c_void> {
     // SAFETY: `path` ends with a zero.
     let fd = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if fd < 0 {
@@ -96,19 +102,14 @@ fn map(path: &[u8]) -> Option<&'static [AtomicU8]> {
     // SAFETY: `stat` is plain data; all zeroes is a valid value.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `fd` is open and `stat` is valid for a write.
-    let whole = unsafe { libc::fstat(fd, &mut stat) } == 0 && stat.st_size == MAPPED_BYTES as libc::off_t;
+    let whole = unsafe { libc::fstat(fd, &mut stat) } == 0 && stat.st_size == bytes as libc::off_t;
     let mapped = if whole {
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        unsafe { libc::mmap(std::ptr::null_mut(), MAPPED_BYTES, libc::PROT_READ, libc::MAP_SHARED, fd, 0) }
+        // SAFETY: a new mapping at an address of the kernel's choice, of a page at least.
+        unsafe { libc::mmap(std::ptr::null_mut(), bytes.max(1), libc::PROT_READ, libc::MAP_SHARED, fd, 0) }
     } else {
         libc::MAP_FAILED
     };
     // SAFETY: `fd` is ours.
     unsafe { libc::close(fd) };
-    if mapped == libc::MAP_FAILED {
-        return None;
-    }
-    // SAFETY: the mapping is MAPPED_BYTES long, is never unmapped, and its file is never shortened: the supervisor makes it
-    // at its full size and only ever sets bits. Atomics are for another process writing meanwhile.
-    Some(unsafe { std::slice::from_raw_parts(mapped.cast::<AtomicU8>(), MAPPED_BYTES) })
+    (mapped != libc::MAP_FAILED).then_some(mapped.cast_const())
 }

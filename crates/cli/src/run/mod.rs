@@ -17,7 +17,7 @@ use headstart_core::connect::{Settings, race};
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use headstart_io::control::{ControlError, Summary};
-use headstart_io::folder::Folder;
+use headstart_io::folder::{Folder, Library};
 use headstart_io::link::{Link, Preloaded, Registration};
 use headstart_io::supervisor::Outstanding;
 use headstart_io::sys::launch::{Launch, Launched};
@@ -33,7 +33,8 @@ pub use ways::Via;
 use ways::Ways;
 
 /// The preloaded library, as the build made it.
-const LIBRARY: &[u8] = include_bytes!(env!("HEADSTART_LIBRARY"));
+const LIBRARY: Library<'_> =
+    Library { bytes: include_bytes!(env!("HEADSTART_LIBRARY")), id: env!("HEADSTART_LIBRARY_ID") };
 
 /// Arguments of `headstart run`.
 #[derive(Debug, clap::Args)]
@@ -199,7 +200,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
 
 /// The variables of a program that loads the library in `folder`, before others that it was told to load.
 fn preloading(folder: &Folder) -> [(&'static str, OsString); 2] {
-    let mut preload = folder.library().into_os_string();
+    let mut preload = folder.library().as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
         preload.push(":");
         preload.push(others);
@@ -396,6 +397,6 @@ mod tests {
 
     #[test]
     fn the_library_is_embedded_whole() {
-        assert!(LIBRARY.starts_with(b"\x7fELF") && LIBRARY.len() > 10_000);
+        assert!(LIBRARY.bytes.starts_with(b"\x7fELF") && LIBRARY.bytes.len() > 10_000);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::control::{Descriptor, Registered};
-use crate::folder::Folder;
+use crate::folder::{Folder, Library};
 use crate::names::Names;
 use crate::supervisor::Supervisor;
 use crate::supervisor::run::Run;
@@ -97,7 +97,14 @@ impl Visit {
         }
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let rules = std::env::temp_dir().join(format!("headstart-rules-{}", std::process::id()));
-        Some(Self { _gate: gate, folder: Folder::create(b"").unwrap(), rules, python, server, told: vec![LOCALHOST] })
+        Some(Self {
+            _gate: gate,
+            folder: Folder::create(Library { bytes: b"", id: "none" }).unwrap(),
+            rules,
+            python,
+            server,
+            told: vec![LOCALHOST],
+        })
     }
 
     fn app(&self) -> AppId {
