@@ -18,8 +18,10 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use std::ffi::CStr;
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Arguments of `headstart supervise`, and its standard input and output: see [`headstart_io::link`].
 #[derive(Debug, clap::Args)]
@@ -33,8 +35,12 @@ pub struct Args {
     /// A file of settings; may be given several times, and those that do not exist say nothing.
     #[arg(long = "settings", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Serve one run, whose control connection is standard input, and end with it.
+    #[arg(long, conflicts_with_all = ["linger", "state", "files", "home"])]
+    alone: bool,
     /// The folder that it lives in.
-    home: PathBuf,
+    #[arg(required_unless_present = "alone")]
+    home: Option<PathBuf>,
 }
 
 /// The settings of a supervisor.
@@ -50,7 +56,7 @@ pub fn settings(config: &Config) -> anyhow::Result<Settings> {
 /// The command that starts the user's supervisor, but for its home; `linger`: how long it stays, in seconds, unless
 /// `HEADSTART_LINGER` says otherwise.
 pub fn command(linger: u64) -> Command {
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(whole());
     command.arg("supervise");
     let told = std::env::var_os("HEADSTART_LINGER").filter(|v| !v.is_empty());
     command.arg("--linger").arg(told.unwrap_or_else(|| linger.to_string().into()));
@@ -62,13 +68,31 @@ pub fn command(linger: u64) -> Command {
     command
 }
 
+/// Whether this is `headstart-run`, which does the work of one verb.
+static IS_PART: AtomicBool = AtomicBool::new(false);
+
+/// This is not `headstart`, which lies beside it.
+pub fn is_part() {
+    IS_PART.store(true, Ordering::Relaxed);
+}
+
+/// The file of the command `headstart`.
+pub fn whole() -> PathBuf {
+    let here = std::env::current_exe().ok().filter(|_| IS_PART.load(Ordering::Relaxed));
+    here.map_or_else(|| "/proc/self/exe".into(), |file| file.with_file_name("headstart"))
+}
+
 /// Serves the user's runs, in a process that nobody waits for; returns in the one that was started.
 pub fn run(args: Args) -> anyhow::Result<u8> {
+    let Some(place) = args.home else {
+        let connection = copy(rustix::stdio::stdin()).context("the connection that should be standard input")?;
+        return Ok(alone(connection, settings(&Config::load(None)?)?));
+    };
     // What the first run was given by its shell (a pipe, a lock) is the run's, not its supervisor's.
     fork::close_inherited();
     let door = copy(rustix::stdio::stdin()).context("the socket that should be standard input")?;
     let lock = copy(rustix::stdio::stdout()).context("the lock that should be standard output")?;
-    let home = Home::inherited(args.home, lock);
+    let home = Home::inherited(place, lock);
     fork::detach()?;
     let stop = settle()?;
     let make = || {
@@ -112,6 +136,14 @@ pub fn alone(connection: OwnedFd, settings: Settings) -> u8 {
         Ok(())
     });
     served.map_or(crate::exit::FAILURE, |()| crate::exit::OK)
+}
+
+/// As [`alone`], by `headstart` beside this command, with the settings that it finds as this one did.
+pub fn apart(connection: OwnedFd, _: Settings) -> u8 {
+    if rustix::stdio::dup2_stdin(&connection).is_ok() {
+        let _ = Command::new(whole()).args(["supervise", "--alone"]).exec();
+    }
+    crate::exit::FAILURE
 }
 
 fn copy(descriptor: rustix::fd::BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {

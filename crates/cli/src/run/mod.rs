@@ -27,8 +27,10 @@ use headstart_io::watchdog::{self, Watchdog};
 use measure::Wanted;
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 pub use ways::Via;
 use ways::Ways;
 
@@ -36,8 +38,11 @@ use ways::Ways;
 const LIBRARY: Library<'_> =
     Library { bytes: include_bytes!(env!("HEADSTART_LIBRARY")), id: env!("HEADSTART_LIBRARY_ID") };
 
+/// The supervisor of one run, given its control connection; what its process ends with.
+pub type Alone = fn(OwnedFd, Settings) -> u8;
+
 /// Arguments of `headstart run`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct Args {
     /// The race that orders lookups and connections (see `headstart list races`) [default: setting `connect.race`].
     #[arg(long, value_name = "NAME")]
@@ -105,8 +110,30 @@ pub fn lifetime(text: &str) -> Result<Lifetime, String> {
     }
 }
 
+impl Args {
+    /// Those of `headstart-run` with these words: a program and its arguments, `-q` and `--` before them or not. None if they ask
+    /// for more.
+    pub fn plain(words: &[OsString]) -> Option<Self> {
+        let quiet = words.first().is_some_and(|word| word == "-q" || word == "--quiet");
+        let words = &words[usize::from(quiet)..];
+        let command = match words {
+            [dashes, command @ ..] if dashes == "--" => command,
+            [word, ..] if word.as_encoded_bytes().starts_with(b"-") => return None,
+            command => command,
+        };
+        (!command.is_empty()).then(|| Self { quiet, command: command.to_vec(), ..Self::default() })
+    }
+}
+
+/// Executes `headstart run` with these words; returns only with why not.
+pub fn whole_instead(words: &[OsString]) -> anyhow::Error {
+    let whole = supervise::whole();
+    let why = Command::new(&whole).arg0("headstart").arg("run").args(words).exec();
+    anyhow::Error::new(why).context(format!("starting {}, which is to lie beside headstart-run", whole.display()))
+}
+
 /// Runs the program; its exit code.
-pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
+pub fn run(args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
     if args.measure {
         let racing = args.accelerate.then(|| supervise::settings(&Config::load(named)?)).transpose()?;
         return measure::run(&Wanted {
@@ -120,6 +147,11 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
             accelerate: racing.as_ref(),
         });
     }
+    covered(args, named, supervise::alone)
+}
+
+/// Runs the program with its names and connections served; its exit code. Should it need a supervisor of its own, `alone` is that.
+pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Result<u8> {
     let mut config = Config::load(named)?;
     let race = race_of(&args)?;
     config.flag(&all::RACE, "--race", args.race.as_deref().filter(|_| !race.is_some_and(|race| race.lab_only)))?;
@@ -162,7 +194,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
         Err(code) => return Ok(code),
     };
     // Whoever serves the program is found while it is being loaded. What it asks before that waits, and is not lost.
-    let link = attach(&args, settings, registration, config.whole(&all::LINGER));
+    let link = attach(&args, settings, registration, config.whole(&all::LINGER), alone);
     let watchdog = trap.and_then(|trap| heard(&args, &ways, link.as_ref().ok(), trap));
     let (link, watched) = match link {
         Ok(link) => {
@@ -255,7 +287,13 @@ fn registration(args: &Args, ways: &Ways, folder: Option<&Folder>) -> anyhow::Re
 }
 
 /// Registers the run with the user's supervisor, or with one of its own.
-fn attach(args: &Args, settings: Settings, registration: Registration, linger: u64) -> anyhow::Result<Link> {
+fn attach(
+    args: &Args,
+    settings: Settings,
+    registration: Registration,
+    linger: u64,
+    alone: Alone,
+) -> anyhow::Result<Link> {
     if !is_private(args, &settings) {
         match Link::shared(supervise::command(linger), &registration) {
             Ok(link) => return Ok(link),
@@ -263,7 +301,7 @@ fn attach(args: &Args, settings: Settings, registration: Registration, linger: u
             Err(_) => {}
         }
     }
-    Ok(Link::private(|connection| supervise::alone(connection, settings), &registration)?)
+    Ok(Link::private(|connection| alone(connection, settings), &registration)?)
 }
 
 /// Says what was gained.
@@ -398,5 +436,23 @@ mod tests {
     #[test]
     fn the_library_is_embedded_whole() {
         assert!(LIBRARY.bytes.starts_with(b"\x7fELF") && LIBRARY.bytes.len() > 10_000);
+    }
+
+    #[test]
+    fn what_is_more_than_a_program_and_its_arguments_is_left_to_the_whole_command() {
+        let plain = |words: &[&str]| {
+            let args = Args::plain(&words.iter().map(OsString::from).collect::<Vec<_>>())?;
+            Some((args.quiet, args.command.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>()))
+        };
+        let told =
+            |quiet, words: &[&str]| Some((quiet, words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()));
+        assert_eq!(plain(&["curl", "-q", "--", "x"]), told(false, &["curl", "-q", "--", "x"]));
+        assert_eq!(plain(&["-q", "curl"]), told(true, &["curl"]));
+        assert_eq!(plain(&["--quiet", "--", "-curl", "--"]), told(true, &["-curl", "--"]));
+        for more in
+            [&[][..], &["-q"], &["--"], &["-q", "--"], &["--private", "curl"], &["-q", "-q", "curl"], &["--help"]]
+        {
+            assert_eq!(plain(more), None, "{more:?}");
+        }
     }
 }

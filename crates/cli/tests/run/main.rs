@@ -22,6 +22,7 @@ mod names;
 mod one_supervisor;
 mod processes;
 mod side_by_side;
+mod small;
 mod soak;
 mod stub;
 mod supervisor_gone;
