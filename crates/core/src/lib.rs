@@ -3,6 +3,10 @@
 //! Nothing here does input or output, reads a clock, starts a thread or draws a random number that it was not seeded
 //! for. Time, answers, results and seeds come in as arguments; what to send and when to wake comes out, so the
 //! simulator, the namespaces of the lab and the supervisor on a real host run exactly the same decisions.
+//!
+//! Columns: [`connect`], [`cwnd`], `forward`, [`realtime`], [`steer`]; none imports another. Of no column, and for each:
+//! [`path`] (what is known of a network, a family, a peer), [`wire`] (bytes to meaning and back, without state),
+//! [`machine`], [`lookout`] and [`time`].
 #![forbid(unsafe_code)]
 
 pub mod connect;

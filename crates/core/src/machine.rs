@@ -1,7 +1,8 @@
 //! The contract that every mechanism of the pure floors keeps: four verbs, and a deadline that says why.
 //!
 //! Feed one input, drain all outputs, then sleep until the deadline. The reason for waking is part of the deadline, so
-//! that wake-ups can be counted by cause (a phone's battery is spent on wake-ups).
+//! that wake-ups can be counted by cause (a phone's battery is spent on wake-ups). A timeout that comes early or late must do no
+//! harm. Failures of the network are inputs; an `Err` is for a caller's mistake.
 
 use crate::time::Instant;
 

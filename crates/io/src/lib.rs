@@ -1,6 +1,19 @@
 //! The floor that acts: every side effect of headstart (sockets, namespaces, netlink, clock, files).
 //!
 //! Nothing is decided here: what to do comes from `headstart_core` or from the lab. `unsafe` lives in [`sys`] alone.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`clock`], [`poll`] | the only place that reads a clock or sleeps; the only event loop |
+//! | [`dns`], [`replies`], [`tcp`], [`names`] | transports of queries, what servers said, attempts, and which names are left to the system |
+//! | [`home`], [`link`], [`control`], [`folder`], [`program`] | where a user's supervisor is found, a run's connection to it and what is said over it, a run's folder; whether a preload reaches a program |
+//! | [`supervisor`], [`watchdog`] | drives one `Connector` for the programs of all runs, a module a front end (`preload`, `seccomp`, `stub`); answers calls when it has died |
+//! | [`surroundings`], `supervisor::place` | on which network the host is, told by the kernel; the identity is `core::path::identity`'s |
+//! | [`store`], `supervisor::keeper` | what was learned, sealed on disk (docs/decisions/0008), paths of servers and clients too, or shared over Redis (0015); no disk is waited for |
+//! | [`host`], [`daemon`] | changes of the host, journalled first and undoable; the daemon of `headstart up` (0010), which bundles small segments (0014, [`packet_queue`]) |
+//! | [`forward`] | TUN, sockets and owners of column `forward` |
+//! | [`steer`] | the tunnel of column `steer`: TUN, a WireGuard session a channel, and their sockets |
+//! | [`sys`] | system calls behind safe types, the process that holds a room, and clients of the C library that the lab measures |
 #![deny(unsafe_code)]
 
 pub mod clock;

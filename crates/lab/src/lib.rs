@@ -1,4 +1,14 @@
 //! The floor that proves: emulated networks, experiments and reports.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`world`], [`condition`], [`page`] | names, hosts, fates, DNS and link of one internet; the named ones; pages to be loaded |
+//! | [`sim`], [`netns`] | the two readings of a world: played in virtual time, built of namespaces and kernel sockets |
+//! | [`scenario`] | the same for whole networks: hosts, routers, links and flows in a TOML file |
+//! | [`server`], [`program`], [`browser`], [`socket_loader`] | what stands behind addresses; what is run against it: programs, Chromium, a page load over sockets |
+//! | [`experiment`] | one file for each table or figure, tied to claims by `docs/claims.toml` |
+//! | [`stats`], [`report`] | samples to medians and intervals; tables and pages |
+//! | [`device`], [`cgroup`] | the state of the machine that a result is of; one that saves |
 #![forbid(unsafe_code)]
 
 pub mod browser;

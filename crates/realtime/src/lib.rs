@@ -1,4 +1,4 @@
-//! Small messages over TCP that do not wait behind a lost segment (paper 4), for programs to embed.
+//! Small messages over TCP that do not wait behind a lost segment (paper 4; docs/decisions/0009), for programs to embed.
 //!
 //! A [`Session`] is one end; its [`Lane`]s say what a program promises itself of its messages. What is sent when, over which
 //! of its connections, is decided by `headstart_core::realtime`; here are only the tasks that read and write. Any stream will

@@ -5,6 +5,23 @@
 //! over the connection that [`rank`] finds best. What programs do from launch to launch is in `habits`; `prefetch` and
 //! `pool` decide by it what is looked up and opened before it is asked for. Whether, when and to whom packets are sent
 //! is decided here; nothing here sends one.
+//!
+//! To be read from the bottom:
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`crate::wire::dns`], [`crate::wire::record`], [`crate::wire::nat64`] | queries and answers; record types, what an HTTPS record says; IPv4 addresses inside IPv6 ones |
+//! | [`crate::wire::relay`] | DNS messages of others, passed on: which questions are ours, and how a server's words answer them |
+//! | [`crate::wire::shim`], [`crate::wire::sockaddr`], [`crate::wire::options`] | messages of the preloaded library; addresses out of programs' memory; options that an exchanged socket must carry |
+//! | [`crate::path`] | round-trip times and failures by network, family and peer; translators by network |
+//! | [`cache`], `service` | answers by app, with their lifetimes; which addresses of an HTTPS record may be used |
+//! | [`race`], [`rank`] | the trait, its registry, one file a race; which of the ready connections is best |
+//! | `lookups`, `job` | queries under way, shared; one name that a program is after, its lookups and attempts |
+//! | `asks` | questions of programs that speak DNS themselves; no family is held up by the other |
+//! | `habits`, [`memory`] | what programs ask for from launch to launch; the records of it that a store keeps |
+//! | `prefetch`, `pool`, `agenda`, `missed` | what is looked up before a program asks; where a connection is opened and when, for how long it is good, what may be wasted; why one was not there |
+//! | `connector` | the machine: many jobs, shared lookups, tallies of what it all cost, an account a run |
+//! | [`timeline`], [`explain`] | what happened, written down as it happens, and the account given of it |
 
 mod agenda;
 mod asks;

@@ -1,4 +1,4 @@
-//! A device's traffic, forwarded and measured in place, undistorted (paper 3).
+//! A device's traffic, forwarded and measured in place, undistorted (paper 3; docs/decisions/0016).
 //!
 //! [`Forwarder`] is the mechanism: packets of programs in, operations on sockets out; what the sockets say in, packets for the
 //! programs out. It ends TCP here (RFC 9293) and begins it again in a socket of the host, under one rule:

@@ -1,4 +1,4 @@
-//! A fat channel and a fast channel together: which of the two a packet takes (paper 5).
+//! A fat channel and a fast channel together: which of the two a packet takes (paper 5; docs/decisions/0017).
 //!
 //! [`Steerer`] is the mechanism, one at each end and for one direction: packets in, packets with their channel out.
 //! [`policy::Policy`] is the policy, [`policy::ALL`] the registry: one channel alone, the paper's rules as it has them, and
