@@ -69,7 +69,7 @@ fn port(text: &str) -> Option<u16> {
 
 /// A name as it is compared: small letters, without a dot at its end.
 fn name(text: &str) -> Option<String> {
-    let name = text.strip_suffix('.').unwrap_or(text);
+    let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     let plain = |label: &str| {
         (1..=MAX_LABEL).contains(&label.len())
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
@@ -79,7 +79,7 @@ fn name(text: &str) -> Option<String> {
         .rsplit('.')
         .next()
         .is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()) || last.strip_prefix("0x").is_some());
-    (name.len() <= MAX_NAME && name.split('.').all(plain) && !numeric).then(|| name.to_ascii_lowercase())
+    (name.len() <= MAX_NAME && name.split('.').all(plain) && !numeric).then_some(name)
 }
 
 fn host(text: &str, bracketed: bool) -> Option<Host> {
@@ -327,6 +327,16 @@ mod tests {
         assert!(!list(&["10.0.0.0/8:22"]).may_resolve(&"any.name:23".parse().unwrap()));
     }
 
+    /// Found by fuzzing: with a large X it was a name, and a resolver would have made an address of it.
+    #[test]
+    fn a_number_is_no_name_in_whatever_letters() {
+        for text in ["0x7f000001:22", "0X7f000001:22", "0X7F.0X1:22", "a.0X1.:22", "2130706433:22", "[0X7f000001]:22"] {
+            assert!(text.parse::<Destination>().is_err(), "{text}");
+            assert!(text.parse::<Pattern>().is_err(), "{text}");
+        }
+        assert_eq!("0X7.Example:22".parse::<Destination>().unwrap().to_string(), "0x7.example:22");
+    }
+
     #[test]
     fn every_refusal_of_a_text_says_what_to_write() {
         for (text, says) in [
@@ -350,7 +360,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_destination_that_reads_back_or_an_error(text in "[a-z0-9.:\\[\\]*/_-]{0,24}") {
+        fn any_text_is_a_destination_that_reads_back_or_an_error(text in "[a-zX0-9.:\\[\\]*/_-]{0,24}") {
             if let Ok(to) = text.parse::<Destination>() {
                 prop_assert_eq!(to.to_string().parse::<Destination>(), Ok(to));
             }
