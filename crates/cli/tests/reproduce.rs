@@ -27,6 +27,7 @@ fn what_has_a_result_is_not_run_again_and_the_ledger_names_every_claim() {
 
     let second = reproduce(folder.path(), &["--json"]);
     assert!(second.status.success() && err(&second).contains("1/1 connect-model: has a result"), "{second:?}");
+    assert!(err(&second).contains("experiments: 1, to run: 0\n"), "{second:?}");
     let object: serde_json::Value = serde_json::from_slice(&second.stdout).unwrap();
     let claims = object["claims"].as_array().unwrap();
     let of = |id: &str| claims.iter().find(|claim| claim["id"] == id).unwrap();
@@ -35,8 +36,11 @@ fn what_has_a_result_is_not_run_again_and_the_ledger_names_every_claim() {
 
     let other = reproduce(folder.path(), &["--seed", "2"]);
     assert!(err(&other).contains("1/1 connect-model\n"), "another seed is another result: {other:?}");
+    assert!(err(&other).contains("experiments: 1, to run: 1, about 1 min as before\n"), "{other:?}");
     let page = fs::read_to_string(folder.path().join("claims.md")).unwrap();
     assert!(page.contains("### P1.10 (paper 1") && page.contains("seed 2"), "{page}");
+    assert!(page.contains(" Quick, in virtual time: `connect-model`."), "{page}");
+    assert!(page.contains("`headstart lab run connect-model --quick --speed sim`, 2"), "{page}");
 }
 
 #[test]
@@ -82,6 +86,7 @@ fn who_ends_it_ends_the_experiment_too() {
     command.args(["lab", "reproduce", "--speed", "sim", "--only", "page-load", "--out"]).arg(folder.path());
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "experiments: 1, to run: 1");
     assert_eq!(said.next().unwrap().unwrap(), "1/1 page-load");
     let children = || fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
     let experiment = loop {

@@ -4,7 +4,7 @@ use super::progress::Line;
 use crate::{exit, output};
 use headstart_io::clock::{Clock, wall};
 use headstart_lab::device::{DeviceState, Snapshot};
-use headstart_lab::experiment::{self, Claims, Context, Outcome, Speeds};
+use headstart_lab::experiment::{self, Claims, Context, Extent, Outcome, Speeds};
 use headstart_lab::netns::{Entered, Entry};
 use headstart_lab::report;
 use std::io::IsTerminal;
@@ -83,9 +83,13 @@ pub fn observed(entry: &experiment::Entry, plan: Context) -> anyhow::Result<Outc
     let (began, before): (SystemTime, Snapshot) = (wall(), Snapshot::take(root));
     let progress = std::sync::Arc::new(Line::begin());
     let cx = Context { progress: Box::new(Shared(progress.clone())), ..plan };
+    let clock = Clock::new();
+    let started = clock.now();
     let outcome = entry.start(&cx);
+    let took = clock.now() - started;
     progress.end();
     let mut outcome = outcome?;
+    outcome.extent = Some(Extent::of(&cx, took));
     let device = DeviceState::over(root, began, earlier, before, Snapshot::take(root));
     if speeds.in_namespaces() {
         for doubt in device.doubts() {

@@ -12,7 +12,9 @@ pub mod connect_overhead;
 pub mod connect_programs;
 mod device_day;
 pub mod emulator;
+mod extent;
 pub mod interposition;
+mod losers;
 pub mod measure;
 mod outcome;
 pub mod page_load;
@@ -29,10 +31,13 @@ mod waterfall;
 mod window;
 
 pub use claims::{Claim, Claims, ClaimsError, Figure, Instrument};
+pub use extent::Extent;
+use outcome::in_ms;
 pub use outcome::{Condition, FORMAT_VERSION, Outcome, OutcomeError, Price, Row, Series};
 pub use verdict::{Direction, Verdict, judge};
 pub use waterfall::{Fall, Waterfall};
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -201,14 +206,17 @@ impl fmt::Debug for Context {
 }
 
 /// The speeds of the lab at which an experiment is to run (`sim`, `netns`, `both`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Speeds {
     /// Virtual time only.
     #[default]
+    #[serde(rename = "sim")]
     Virtual,
     /// Real packets in namespaces only.
+    #[serde(rename = "netns")]
     Namespaces,
     /// One after the other.
+    #[serde(rename = "both")]
     Both,
 }
 

@@ -3,10 +3,11 @@
 //! The shape of a [`Row`] and of [`Outcome::last_line`] is read by other programs and changes only together with
 //! [`FORMAT_VERSION`]. Numbers that are not known are null, never zero; nothing here measures.
 
-use super::{Claims, ClaimsError, Direction, Verdict, Waterfall, judge};
+use super::{Claims, ClaimsError, Direction, Extent, Verdict, Waterfall, judge};
 use crate::device::DeviceState;
 use crate::stats::{self, Interval, Pairing, Statistic, StatsError};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Version of the JSON that is written here.
 pub const FORMAT_VERSION: u32 = 1;
@@ -131,6 +132,11 @@ impl Row {
     }
 }
 
+/// A time as a value of a series: in ms, to the microsecond, so that a text of it reads back as the same number.
+pub(super) fn in_ms(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
 /// The values of one metric of one arm in one condition, in the order of the trials.
 ///
 /// In a paired design, index i of every arm of a condition is the same trial.
@@ -232,6 +238,9 @@ pub struct Outcome {
     pub why_invalid: Vec<String>,
     /// Seed of the run.
     pub seed: u64,
+    /// How much was asked for, and how long it took; not known of results of earlier programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extent: Option<Extent>,
     /// The comparisons, most important first.
     pub rows: Vec<Row>,
     /// The samples behind them.
@@ -260,6 +269,7 @@ impl Outcome {
             valid: true,
             why_invalid: Vec::new(),
             seed,
+            extent: None,
             rows: Vec::new(),
             samples: Vec::new(),
             prices: Vec::new(),

@@ -51,6 +51,7 @@ impl Article<'_> {
         let o = self.outcome;
         let _ = writeln!(out, "<article id=\"{}\">\n<header><h1>{}</h1>", self.id, escape::html(title(o)));
         let mut facts = vec![format!("experiment {}", o.experiment), format!("seed {}", o.seed)];
+        facts.extend(o.extent.as_ref().map(ToString::to_string));
         if let Some(d) = &o.device {
             facts.push(d.date.clone());
             facts.extend(d.commit.as_ref().map(|c| format!("commit {}", c.chars().take(12).collect::<String>())));

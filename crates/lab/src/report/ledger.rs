@@ -6,7 +6,7 @@
 use super::number::{self, NONE};
 use super::summary::interval;
 use super::table::{Kind, Table};
-use crate::experiment::{Claim, Claims, Direction, Outcome, Row, Verdict};
+use crate::experiment::{Claim, Claims, Direction, Extent, Outcome, Row, Verdict};
 use headstart_core::connect::race;
 use serde_json::{Value, json};
 
@@ -140,8 +140,9 @@ pub fn markdown(accounts: &[Account<'_>], how: &str) -> String {
     for account in accounts {
         let Some(name) = &account.claim.experiment else { continue };
         let source = account.claim.source.as_deref().map_or_else(String::new, |s| format!(", {s}"));
+        let arguments = account.outcome.and_then(|o| o.extent.as_ref()).map_or_else(String::new, Extent::arguments);
         out += &format!(
-            "\n### {} (paper {}{source})\n\n{}\n\n`headstart lab run {name}`{}\n\n",
+            "\n### {} (paper {}{source})\n\n{}\n\n`headstart lab run {name}{arguments}`{}\n\n",
             account.claim.id,
             account.claim.paper,
             super::escape::markdown(&account.claim.what),
@@ -165,6 +166,7 @@ pub fn json(accounts: &[Account<'_>], how: &str) -> Value {
             "planned": a.claim.planned,
             "verdict": a.verdict(),
             "valid": a.outcome.map(|o| o.valid),
+            "extent": a.outcome.and_then(|o| o.extent.as_ref()),
             "date": a.outcome.and_then(|o| o.device.as_ref()).map(|d| &d.date),
             "commit": a.outcome.and_then(|o| o.device.as_ref()).and_then(|d| d.commit.as_ref()),
             "rows": a.rows,

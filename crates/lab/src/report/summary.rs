@@ -272,6 +272,8 @@ pub fn machine(outcome: &Outcome) -> Table {
         }
     };
     line("seed", Some(outcome.seed.to_string()));
+    line("extent", outcome.extent.as_ref().map(ToString::to_string));
+    line("took", outcome.extent.as_ref().map(|extent| format!("{:.0} s", extent.seconds)));
     if let Some(d) = &outcome.device {
         let percent = |v: Option<f64>| v.map(|v| format!("{v:.1} %"));
         line("date", Some(d.date.clone()));

@@ -5,13 +5,13 @@
 //! already, from this program and with the same arguments, is not run again: an interrupted reproduction goes on where
 //! it was.
 
+mod how;
+
 use crate::{exit, output};
 use anyhow::{Context as _, bail};
 use headstart_io::sys::signal;
-use headstart_lab::device::DeviceState;
 use headstart_lab::experiment::{ALL, Claims, Entry, Outcome, Speeds};
 use headstart_lab::report::{self, ledger};
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::IsTerminal;
 use std::os::unix::process::ExitStatusExt as _;
@@ -60,9 +60,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let chosen = chosen(args, speeds)?;
     let asked = asked(args)?;
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
+    let kept = |entry: &Entry| kept(&args.out.join(entry.name), &asked).filter(|_| !args.again);
+    let before = |entry: &Entry| super::report::read(&args.out.join(entry.name)).ok();
+    let missing = chosen.iter().filter(|entry| kept(entry).is_none()).map(|entry| (*entry, before(entry)));
+    crate::complain!("{}", how::plan(args, speeds, chosen.len(), &missing.collect::<Vec<_>>()));
     for (n, entry) in chosen.iter().enumerate() {
         let folder = args.out.join(entry.name);
-        let outcome = match kept(&folder, &asked).filter(|_| !args.again) {
+        let outcome = match kept(entry) {
             Some(outcome) => {
                 crate::complain!("{}/{} {}: has a result", n + 1, chosen.len(), entry.name);
                 Ok(outcome)
@@ -84,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     // What was measured here before, at another speed say, is told of too.
     let others = ALL.iter().filter(|e| !e.claims.is_empty() && !chosen.iter().any(|c| c.name == e.name));
     let earlier: Vec<Outcome> = others.filter_map(|e| super::report::read(&args.out.join(e.name)).ok()).collect();
-    let how = how(args, &outcomes, &earlier);
+    let how = how::how(args, &outcomes, &earlier);
     outcomes.extend(earlier);
     let accounts = ledger::accounts(&claims, &outcomes);
     let page = report::write_readable(&args.out, &outcomes, &claims)?;
@@ -161,48 +165,6 @@ fn measured(entry: &Entry, args: &Args, folder: &Path, asked: &str) -> anyhow::R
     let outcome = super::report::read(folder)?;
     fs::write(&note, asked).with_context(|| format!("writing {}", note.display()))?;
     Ok(outcome)
-}
-
-/// One sentence: when, with what, on what.
-fn how(args: &Args, outcomes: &[Outcome], earlier: &[Outcome]) -> String {
-    let device = outcomes.iter().filter_map(|o| o.device.as_ref()).max_by_key(|d| d.date.clone());
-    let or = |text: Option<&String>| text.map_or_else(|| "unknown".to_owned(), Clone::clone);
-    let commit = |d: &DeviceState| or(d.commit.as_ref()).chars().take(12).collect::<String>();
-    let mut command = format!("headstart lab reproduce{}", if args.quick { " --quick" } else { "" });
-    if args.speed != "both" {
-        command += &format!(" --speed {}", args.speed);
-    }
-    let names = |of: &mut dyn Iterator<Item = &Outcome>| {
-        of.map(|o| format!("`{}`", o.experiment)).collect::<Vec<_>>().join(", ")
-    };
-    let mut doubt = String::new();
-    let latest = device.map(commit);
-    // Results that were there already may be of an earlier program.
-    let commits: BTreeSet<_> = outcomes.iter().chain(earlier).filter_map(|o| o.device.as_ref()).map(commit).collect();
-    for other in commits.iter().filter(|c| Some(*c) != latest.as_ref()) {
-        let of = |o: &&Outcome| o.device.as_ref().is_some_and(|d| commit(d) == *other);
-        doubt += &format!(" Of commit {other}: {}.", names(&mut outcomes.iter().chain(earlier).filter(of)));
-    }
-    if !earlier.is_empty() {
-        doubt += &format!(" Runs by themselves: {}.", names(&mut earlier.iter()));
-    }
-    if outcomes.iter().chain(earlier).any(|o| !o.valid) {
-        let invalid = names(&mut outcomes.iter().chain(earlier).filter(|o| !o.valid));
-        doubt += &format!(" Not valid, and judging nothing: {invalid} (the reasons are in their reports).");
-    }
-    device.map_or_else(
-        || format!("`{command}`: nothing was measured."),
-        |d| {
-            format!(
-                "`{command}`, seed {}, {}, commit {}, kernel {}, {} processors.{doubt}",
-                args.seed,
-                d.date,
-                commit(d),
-                or(d.kernel.as_ref()),
-                d.cpus.map_or_else(|| "unknown".to_owned(), |n| n.to_string()),
-            )
-        },
-    )
 }
 
 /// Writes the ledger into `folder`.

@@ -9,12 +9,11 @@ mod day;
 
 use super::target::Target;
 use super::together::arm::{self, Arm};
-use super::{Condition, Context, Entry, Outcome, Price, Row, Series, Speeds};
+use super::{Condition, Context, Entry, Outcome, Price, Row, Series, Speeds, in_ms};
 use crate::page::{Dependency, Page};
 use crate::sim::{Browser, Traffic, Wanted};
 use crate::stats::{Pairing, Statistic};
 use day::{CALL, DAY, PAUSE, PLACES, Place, TALK};
-use headstart_core::time::Duration;
 
 /// The experiment.
 pub const ENTRY: Entry = Entry {
@@ -118,11 +117,10 @@ impl Lived {
     /// Everything once.
     fn round(&mut self, browser: &mut Browser, place: &Place, here: usize, pages: &[Page]) -> anyhow::Result<()> {
         let Here { values, failed } = &mut self.here[here];
-        let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
         for page in pages {
             let load = browser.load(page, Dependency::Structure);
             *failed += load.objects.iter().filter(|o| o.failed).count() as u64;
-            values[0].push(ms(load.time));
+            values[0].push(in_ms(load.time));
             browser.rest(PAUSE);
         }
         let call = Wanted { call: true, messages: None };

@@ -7,7 +7,7 @@
 use super::put::{Put, generated, recorded};
 use super::{PLACES, Place, rows};
 use crate::browser::{BrowserError, BrowserLoad, Chromium};
-use crate::experiment::{Condition as About, Context, Outcome, Row, Series};
+use crate::experiment::{Condition as About, Context, Outcome, Row, Series, in_ms};
 use crate::page::{Dependency, Page, Protocol};
 use crate::program::{Folder, undisturbed};
 use crate::server::recorder;
@@ -148,7 +148,7 @@ fn load_without_browser(
 ) -> anyhow::Result<()> {
     let world = crate::condition::page::world(&put.page, place.link, place.families, seed);
     let names = put.hosts(|n| world.sites[n].name.clone());
-    let ms = |time: Duration| Some((time.as_secs_f64() * 1e6).round() / 1e3);
+    let ms = |time: Duration| Some(in_ms(time));
     for http3 in [false, true].into_iter().filter(|http3| !http3 || over_quic) {
         let page = if http3 { put.page.clone() } else { put.page.over_tcp() };
         let end = if http3 { "-h3" } else { "" };

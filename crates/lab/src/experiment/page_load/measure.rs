@@ -2,7 +2,7 @@
 
 use super::Place;
 use crate::condition::page::world;
-use crate::experiment::{Fall, Price, Series, Waterfall};
+use crate::experiment::{Fall, Price, Series, Waterfall, in_ms};
 use crate::page::{Dependency, Object, Page};
 use crate::sim::{Browser, BrowserArm, Load, Timing};
 use crate::world::World;
@@ -259,18 +259,17 @@ fn world_of(place: &Place, page: &Page, seed: u64, n: u64) -> (World, u64) {
 }
 
 fn waterfall(condition: String, arm: &str, page: &Page, load: &Load, order: &[usize]) -> Waterfall {
-    let ms = |d: Duration| (d.as_secs_f64() * 1e6).round() / 1e3;
     let bar = |(object, t): (&Object, &Timing)| Fall {
         kind: format!("{:?}", object.kind).to_lowercase(),
         host: page.hosts[object.host].name.clone(),
-        wanted_ms: ms(t.wanted),
-        sent_ms: ms(t.sent),
-        first_byte_ms: ms(t.first_byte),
-        end_ms: ms(t.end),
+        wanted_ms: in_ms(t.wanted),
+        sent_ms: in_ms(t.sent),
+        first_byte_ms: in_ms(t.first_byte),
+        end_ms: in_ms(t.end),
     };
     let all = order.iter().map(|n| (&page.objects[*n], &load.objects[*n]));
     let falls = all.filter(|(_, t)| !t.failed).map(bar).collect();
-    Waterfall { condition, arm: arm.into(), page: page.name.clone(), load_ms: ms(load.time), falls }
+    Waterfall { condition, arm: arm.into(), page: page.name.clone(), load_ms: in_ms(load.time), falls }
 }
 
 impl Taken {

@@ -1,7 +1,7 @@
 //! Arms beside their baselines, the paper's claim, and the page that loses most.
 
 use super::measure::{Block, Visit};
-use crate::experiment::{Claims, Row, Series};
+use crate::experiment::{Claims, Row, Series, losers};
 use crate::stats::{Pairing, Statistic};
 
 /// The claim.
@@ -25,9 +25,6 @@ const STATISTICS: [Statistic; 3] = [Statistic::Mean, Statistic::Median, Statisti
 
 /// The pages that the paper looks at, in ms: Fig. 17.
 const PAPERS_PAGES: std::ops::Range<f64> = 1500.0..3000.0;
-/// A page that is slower by less is not slower, in percent.
-const SLOWER: f64 = 1.0;
-
 /// Every comparison of a block; rows serve the claim where `claims` are given.
 pub fn of(block: &Block, claims: Option<&Claims>, seed: u64) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
@@ -87,17 +84,6 @@ fn waits(block: &Block, visit: Visit) -> Vec<Row> {
 
 /// Whether any page is slower than with the browser alone, and by how much.
 fn against_bare(block: &Block, visit: Visit, arm: &str) -> Vec<Row> {
-    let (Some(a), Some(b)) = (block.series(visit, arm), block.series(visit, "bare")) else { return Vec::new() };
-    let percent: Vec<f64> =
-        a.present().iter().zip(b.present()).filter(|(_, b)| *b > 0.0).map(|(a, b)| 100.0 * (a / b - 1.0)).collect();
-    let worst = percent.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if !worst.is_finite() {
-        return Vec::new();
-    }
-    let slower = 100.0 * percent.iter().filter(|p| **p > SLOWER).count() as f64 / percent.len() as f64;
-    let row = |metric: &str, value: f64| Row::measured(&block.condition(visit), metric, "%", arm, value);
-    vec![
-        row("slower than bare, the page that loses most", worst),
-        row("pages slower than bare by more than 1 %", slower),
-    ]
+    let (Some(ours), Some(bare)) = (block.series(visit, arm), block.series(visit, "bare")) else { return Vec::new() };
+    losers::rows(&ours, &bare)
 }

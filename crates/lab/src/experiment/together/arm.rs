@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 
 /// What everything is compared with.
 pub const BARE: &str = "bare";
+/// The same once more, while the links draw other numbers: how much of a difference is luck.
+pub const AGAIN: &str = "bare-again";
 /// Every column at once.
 pub const ALL_COLUMNS: &str = "all";
 /// Bare, over an access link that takes no time: what is left to gain for whoever shortens the access.
@@ -36,6 +38,9 @@ pub struct Arm {
 
 const NOTHING: Arm = Arm { name: BARE, connect: false, cwnd: false, steer: false, realtime: false };
 const EVERYTHING: Arm = Arm { name: ALL_COLUMNS, connect: true, cwnd: true, steer: true, realtime: true };
+
+/// What differs from bare by luck alone.
+pub const LUCK: Arm = Arm { name: AGAIN, ..NOTHING };
 
 /// Bounds that nobody reaches, and that say what could be gained.
 pub const BOUNDS: [Arm; 2] = [Arm { name: NO_ACCESS, ..NOTHING }, Arm { name: NO_NETWORK, ..NOTHING }];

@@ -26,7 +26,7 @@ pub const ENTRY: Entry = Entry {
     run,
 };
 
-const METHOD: [&str; 6] = [
+const METHOD: [&str; 7] = [
     "A browser in virtual time loads pages as in `page-load`, behind link `lte` with families as in `paper1-lte` (condition \
      `dual-stack` there). Windows of servers are those of `core::cwnd` (CUBIC) in every arm; only what they start with differs.",
     "`connect`: race `adaptive`, answers kept for an hour, names looked up and connections opened ahead; else a modern browser \
@@ -39,6 +39,8 @@ const METHOD: [&str; 6] = [
      after the one before, when every column has what it learns from. Records live for five minutes.",
     "Two arms are bounds: `no-access` is bare over an access link that takes no time and has no end of room, `no-network` is bare \
      where hosts are next door besides and names are there at once. What is left is what pages compute and servers think.",
+    "`bare-again` is `bare` in the same worlds with other numbers drawn by the links: as many of its pages are slower, and by as much, \
+     as by luck alone.",
     "A value is the mean of a page over its worlds; the same page meets the same world under each arm. For call and messages a \
      value is the 95th percentile of a load's delays.",
 ];

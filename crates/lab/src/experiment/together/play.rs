@@ -1,6 +1,6 @@
 //! Loads: every arm, every page, visit by visit, by itself or beside a call, messages and a download.
 
-use super::arm::{ALL, Arm, BOUNDS, NO_ACCESS, NO_LINK, NO_NETWORK};
+use super::arm::{AGAIN, ALL, Arm, BOUNDS, LUCK, NO_ACCESS, NO_LINK, NO_NETWORK};
 use crate::condition::page::{Families, world};
 use crate::experiment::{Price, Series};
 use crate::page::{Dependency, Host, Kind, Object, Page, Protocol, Start};
@@ -68,9 +68,12 @@ fn with_download(page: &Page) -> Page {
     page
 }
 
-/// The world of a page under an arm: the same one, but for the bounds.
+/// The world of a page under an arm: the same one, but for luck and the bounds.
 fn world_of(page: &Page, arm: &Arm, seed: u64) -> World {
     let mut world = world(page, FAT, Families::Paper1, seed);
+    if arm.name == AGAIN {
+        world.seed = !world.seed;
+    }
     if [NO_ACCESS, NO_NETWORK].contains(&arm.name) {
         world.link = NO_LINK.into();
     }
@@ -100,7 +103,7 @@ impl Block {
         // Without messages there is nothing that the column of messages could do.
         let arms = ALL.iter().filter(|arm| busy || !["realtime", "all-but-realtime"].contains(&arm.name));
         let bounds = BOUNDS.iter().filter(|_| !busy);
-        Self { name, busy, taken: arms.chain(bounds).map(taken).collect() }
+        Self { name, busy, taken: arms.chain([&LUCK]).chain(bounds).map(taken).collect() }
     }
 
     /// Loads a page under every arm in each of so many worlds.
