@@ -8,6 +8,9 @@
 //! never panic.
 
 use super::frame::ETHERNET;
+use headstart_core::wire::ip::checksum::{add, fold};
+use headstart_core::wire::ip::tcp::Flags;
+use headstart_core::wire::ip::{TCP, UDP, segments};
 use headstart_io::sys::offload::{Checksum, Offload, Segments, Transport};
 use std::ops::Range;
 
@@ -15,12 +18,10 @@ use std::ops::Range;
 /// with all of its options.
 pub const HEADERS: usize = 256;
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 /// Flags of TCP, in byte 13: the last segment alone ends a connection or asks to be delivered at once, the first alone
 /// says that the window was reduced.
-const FIN_PSH: u8 = 0x01 | 0x08;
-const CWR: u8 = 0x80;
+const FIN_PSH: u8 = Flags::FIN.0 | Flags::PSH.0;
+const CWR: u8 = Flags::CWR.0;
 
 /// How one super-packet is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,13 +146,7 @@ impl Cut {
 
 /// Fills in the checksum that `packet` still needs; leaves alone what has no room for one.
 pub fn finish(packet: &mut [u8], checksum: Checksum) {
-    let (start, at) = (usize::from(checksum.start), usize::from(checksum.start) + usize::from(checksum.offset));
-    let Some(sum) = packet.get(start..).map(|bytes| !fold(add(0, bytes))) else { return };
-    // A sum of zero would say "no checksum" to UDP (RFC 768); its other form is as true.
-    let sum = if sum == 0 { u16::MAX } else { sum };
-    if let Some(field) = packet.get_mut(at..at + 2) {
-        field.copy_from_slice(&sum.to_be_bytes());
-    }
+    segments::finish(packet, checksum.start.into(), checksum.offset.into());
 }
 
 /// Whether the frame is IPv4, where its transport header begins, and which transport; none for fragments and for what
@@ -175,21 +170,6 @@ pub fn transport_of(frame: &[u8]) -> Option<(bool, usize, u8)> {
         }
         _ => None,
     }
-}
-
-/// Adds 16-bit words, most significant byte first; an odd last byte counts as the upper half of one.
-fn add(sum: u64, bytes: &[u8]) -> u64 {
-    let words = bytes.chunks_exact(2);
-    let odd = words.remainder().first().map_or(0, |byte| u64::from(*byte) << 8);
-    words.fold(sum + odd, |sum, word| sum + u64::from(u16::from_be_bytes([word[0], word[1]])))
-}
-
-/// The ones' complement sum in 16 bits (RFC 1071).
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 #[cfg(test)]

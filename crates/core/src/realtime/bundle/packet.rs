@@ -4,6 +4,7 @@
 //! it does not matter what the sender left to its network card.
 
 use crate::wire::ip::TCP;
+use crate::wire::ip::checksum::{add, fold};
 use crate::wire::ip::tcp::Flags;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -119,27 +120,16 @@ fn checksums(packet: &mut [u8], tcp: usize) {
     let length = (packet.len() - tcp) as u32;
     let addresses = if packet[0] >> 4 == 4 {
         packet[10..12].fill(0);
-        let sum = !fold(sum(&packet[..tcp]));
+        let sum = !fold(add(0, &packet[..tcp]));
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
         12..20
     } else {
         8..40
     };
     packet[tcp + 16..tcp + 18].fill(0);
-    let pseudo = sum(&packet[addresses]) + u64::from(TCP) + u64::from(length);
-    let sum = !fold(pseudo + sum(&packet[tcp..]));
+    let pseudo = add(u64::from(TCP) + u64::from(length), &packet[addresses]);
+    let sum = !fold(add(pseudo, &packet[tcp..]));
     packet[tcp + 16..tcp + 18].copy_from_slice(&sum.to_be_bytes());
-}
-
-fn sum(bytes: &[u8]) -> u64 {
-    bytes.chunks(2).map(|c| u64::from(u16::from_be_bytes([c[0], c.get(1).copied().unwrap_or(0)]))).sum()
-}
-
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 #[cfg(test)]
