@@ -4,6 +4,7 @@
 //! people is in `exit` (codes, errors) and `output` (streams, JSON); what they do by default in `config`.
 #![forbid(unsafe_code)]
 
+mod accept;
 mod client;
 mod config;
 mod demo;

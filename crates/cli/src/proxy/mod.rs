@@ -32,14 +32,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use way::{Bound, Ways};
 
 /// How long a client may take for the head of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two tries to take a connection when the host has no descriptors left.
-const BREATH: Duration = Duration::from_millis(100);
 /// Between two times that learned sizes are written.
 const KEPT: Duration = Duration::from_secs(300);
 /// Connections of clients that are open at once.
@@ -178,25 +175,13 @@ async fn keep(shared: Arc<Shared>) {
 }
 
 /// Serves whoever connects, until it is to end.
-async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => break,
-            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, _)) = accepted else {
-            tokio::time::sleep(BREATH).await;
-            continue;
-        };
-        // Beyond the bound a connection is closed at once: that is heard sooner than silence.
-        let Ok(place) = room.clone().try_acquire_owned() else { continue };
-        connections.spawn(connection(stream, shared.clone(), Arc::new(place), stop.clone()));
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
+async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: watch::Receiver<bool>) {
+    let mut stopped = stop.clone();
+    let stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
+    crate::accept::each(listener, MOST_CONNECTIONS, stopped, |stream, place| {
+        connection(stream, shared.clone(), Arc::new(place), stop.clone())
+    })
+    .await;
 }
 
 async fn connection(
@@ -205,7 +190,6 @@ async fn connection(
     place: Arc<OwnedSemaphorePermit>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let _ = stream.set_nodelay(true);
     let service = service_fn(|request: Request<Incoming>| {
         let (shared, place) = (shared.clone(), place.clone());
         async move { Ok::<_, Infallible>(answer(shared, place, request).await) }

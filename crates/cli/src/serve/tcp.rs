@@ -15,47 +15,27 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 /// How long a client may take for the handshake of TLS, and for the head of a request.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two tries to take a connection when the host has no descriptors left.
-const BREATH: Duration = Duration::from_millis(100);
 
 /// Serves whoever connects to `listener`, until it is to end; what has begun then is still sent.
 pub async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, alt_svc: Option<HeaderValue>, serving: Serving) {
     let acceptor = TlsAcceptor::from(tls);
-    let room = Arc::new(Semaphore::new(serving.most_connections));
-    let mut connections = JoinSet::new();
     let stopped = serving.clone();
-    let mut stopped = pin!(stopped.stopped());
-    loop {
-        let accepted = tokio::select! {
-            () = &mut stopped => break,
-            // Finished ones are collected on the way.
-            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, _)) = accepted else {
-            tokio::time::sleep(BREATH).await;
-            continue;
-        };
-        // Beyond the bound a connection is closed at once: that is heard sooner than silence.
-        let Ok(place) = room.clone().try_acquire_owned() else { continue };
+    let most = serving.most_connections;
+    crate::accept::each(listener, most, async move { stopped.stopped().await }, |stream, place| {
         let (acceptor, alt_svc, serving) = (acceptor.clone(), alt_svc.clone(), serving.clone());
-        connections.spawn(async move {
+        async move {
             connection(stream, acceptor, alt_svc, serving).await;
             drop(place);
-        });
-    }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
+        }
+    })
+    .await;
 }
 
 async fn connection(stream: TcpStream, acceptor: TlsAcceptor, alt_svc: Option<HeaderValue>, serving: Serving) {
-    let _ = stream.set_nodelay(true);
     let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await else { return };
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let stopped = serving.clone();
