@@ -6,6 +6,7 @@ use headstart_core::cwnd::{controller, start};
 use headstart_core::forward::{meter, profile};
 use headstart_core::realtime::technique;
 use headstart_core::steer::policy;
+use headstart_io::host::change;
 use headstart_lab::condition::fault;
 use headstart_lab::{condition, experiment, program, scenario};
 use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
@@ -13,9 +14,9 @@ use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
 /// Arguments of `headstart list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this: races, starts (rules of congestion windows), controllers (of congestion), techniques, meters and profiles of the forwarder, policies (of
-    /// steering), links, the kinds of link models (rates, delays,
-    /// losses, queues, media), scenarios, conditions, faults, programs, experiments.
+    /// Only this: races, starts (rules of congestion windows), controllers (of congestion), techniques, meters and profiles of the
+    /// forwarder, policies (of steering), links, the kinds of link models (rates, delays, losses, queues, media), scenarios,
+    /// conditions, faults, programs, changes (of a host), experiments.
     what: Option<String>,
     /// As one JSON object.
     #[arg(long)]
@@ -30,7 +31,7 @@ fn models<M: ?Sized>(kind: &'static str, all: &'static [Entry<M>]) -> Registry {
     (kind, all.iter().map(|e| (e.name, e.what)).collect())
 }
 
-fn registries() -> [Registry; 18] {
+fn registries() -> [Registry; 19] {
     [
         ("races", race::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("starts", start::ALL.iter().map(|e| (e.name, e.what)).collect()),
@@ -49,6 +50,7 @@ fn registries() -> [Registry; 18] {
         ("conditions", condition::ALL.iter().map(|c| (c.name, c.what)).collect()),
         ("faults", fault::ALL.iter().map(|f| (f.name, f.what)).collect()),
         ("programs", program::ALL.iter().map(|p| (p.name, p.what)).collect()),
+        ("changes", change::ALL.iter().map(|c| (c.name, c.what)).collect()),
         ("experiments", experiment::ALL.iter().map(|e| (e.name, e.shows)).collect()),
     ]
 }
@@ -80,4 +82,37 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         }
     }
     Ok(exit::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn every_member_of_every_registry_is_there_once_and_says_in_a_line_what_it_is() {
+        for (registry, members) in registries() {
+            assert!(!members.is_empty(), "{registry}");
+            for (name, what) in &members {
+                assert_eq!(members.iter().filter(|(other, _)| other == name).count(), 1, "{registry}: {name:?} twice");
+                assert!(!name.is_empty() && !name.contains(char::is_whitespace), "{registry}: {name:?}");
+                let line = what.len() > 3 && what.trim() == *what && !what.contains('\n');
+                assert!(line, "{registry}, {name}: {what:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_registry() {
+        let help = Command::command().render_long_help().to_string();
+        for (registry, _) in registries() {
+            assert!(help.contains(registry), "{registry} is not in:\n{help}");
+        }
+    }
 }

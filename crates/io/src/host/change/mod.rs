@@ -171,3 +171,53 @@ mod hex {
         Option::ok_or(bytes, serde::de::Error::custom("not a string of hexadecimal digits"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::{Numbers, PROTOCOL};
+    use headstart_core::wire::netlink;
+
+    /// A change of this kind. A kind that has none here has to be given one.
+    fn one_of(kind: &str) -> Change {
+        match kind {
+            "route" => {
+                let head = netlink::Route::decode(&[2, 24, 0, 0, 0, PROTOCOL, 0, 1, 0, 0, 0, 0]).unwrap();
+                Change::Route(route::Route::new(&head.narrowed([192, 0, 2, 1].into(), 18515, PROTOCOL, 20)))
+            }
+            "rule" => Change::Rule(rule::Rule::new(2, Numbers { table: 18515, priority: 32765 })),
+            "sysctl" => Change::Sysctl(sysctl::Sysctl::new("net/ipv4/ip_forward", "1")),
+            "table" => Change::Table(table::Table::new("chain c { }")),
+            "bundle" => Change::Bundle(bundle::Bundle::new(18515)),
+            "capture" => Change::Capture(capture::Capture::new(vec![([192, 0, 2, 0].into(), 24)])),
+            other => panic!("{other}: make one here"),
+        }
+    }
+
+    #[test]
+    fn every_kind_is_there_once_under_the_name_that_the_journal_has_and_says_what_it_is() {
+        for entry in ALL {
+            assert_eq!(ALL.iter().filter(|other| other.name == entry.name).count(), 1, "{} twice", entry.name);
+            assert!(entry.what.len() > 10 && !entry.what.contains('\n'), "{}: {:?}", entry.name, entry.what);
+            let change = one_of(entry.name);
+            assert_eq!(change.kind(), entry.name);
+            let written = serde_json::to_string(&change).unwrap();
+            assert!(written.starts_with(&format!("{{\"kind\":\"{}\"", entry.name)), "{written}");
+            assert_eq!(serde_json::from_str::<Change>(&written).unwrap(), change, "{written}");
+            // What nobody wrote is not undone.
+            let more = written.replacen(",", ",\"more\":1,", 1);
+            assert!(serde_json::from_str::<Change>(&more).is_err(), "{more}");
+        }
+    }
+
+    #[test]
+    fn every_kind_is_told_in_a_line_and_in_as_many_as_it_takes() {
+        for entry in ALL {
+            let change = one_of(entry.name);
+            let (short, long) = (change.to_string(), format!("{change:#}"));
+            assert!(!short.is_empty() && !short.contains('\n'), "{}: {short:?}", entry.name);
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(words(&short).first(), words(&long).first(), "{}: {long:?}", entry.name);
+        }
+    }
+}
