@@ -14,6 +14,7 @@ mod channels;
 mod company;
 mod far_side;
 mod glibc;
+mod hystart;
 mod loader;
 pub mod messages;
 mod oracle;

@@ -14,6 +14,7 @@
 //! Not modelled: flow control, pacing, slow start after idle, ECN. Nothing here reads a clock; bytes are counted, never
 //! made.
 
+use super::hystart::{self, Round};
 use headstart_core::cwnd;
 use headstart_core::cwnd::start::Loss;
 use headstart_core::time::{Duration, Instant};
@@ -33,14 +34,6 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// RFC 9438: multiplicative decrease, and the constant of growth in segments a cubic second.
 const BETA: f64 = 0.7;
 const CUBIC_C: f64 = 0.4;
-/// HyStart judges a round by more samples than this (Linux: `HYSTART_MIN_SAMPLES`); below this window it does not look
-/// (`hystart_low_window`).
-const HYSTART_SAMPLES: u32 = 8;
-const HYSTART_LOW_WINDOW: f64 = 16.0;
-/// Acknowledgements of a train are no further apart than this (Linux: `hystart_ack_delta_us`).
-const HYSTART_APART: Duration = Duration::from_millis(2);
-/// What aggregation may add to a train (Linux: `hystart_ack_delay`, which is a millisecond below 260 MB/s).
-const HYSTART_AGGREGATION: Duration = Duration::from_millis(1);
 /// Before the first loss a window grows by a segment for as many at least (Linux: 5 % a round trip).
 const UNKNOWN_GROWTH: f64 = 20.0;
 /// Segments that are acknowledged for each that a window of Reno's kind and CUBIC's decrease grows by, over the window
@@ -79,18 +72,6 @@ struct Epoch {
     after: f64,
     /// The window that Reno would have.
     reno: f64,
-}
-
-/// HyStart: what a round trip's worth of acknowledgements has shown.
-#[derive(Clone, Copy, Debug)]
-struct Round {
-    /// The number that ends it.
-    end: u64,
-    began: Instant,
-    /// The last acknowledgement of its train.
-    train: Instant,
-    least: Duration,
-    samples: u32,
 }
 
 /// The end that has bytes.
@@ -142,7 +123,7 @@ impl Sender {
             epoch: None,
             smoothed: None,
             least_rtt: Duration::MAX,
-            round: Round { end: 0, began: Instant::ZERO, train: Instant::ZERO, least: Duration::MAX, samples: 0 },
+            round: Round::new(Instant::ZERO, 0),
             peak: [0.0; 2],
             backoff: 0,
             timer: None,
@@ -334,26 +315,13 @@ impl Sender {
             Some((mean, spread)) => (mean * 7 / 8 + rtt / 8, spread * 3 / 4 + mean.abs_diff(rtt) / 4),
         });
         if highest >= self.round.end {
-            self.round = Round { end: self.next_number, began: now, train: now, least: Duration::MAX, samples: 0 };
+            self.round = Round::new(now, self.next_number);
             self.peak = [self.in_flight as f64 / self.segment as f64, self.peak[0]];
         }
-        if self.window < self.threshold && self.window >= HYSTART_LOW_WINDOW && self.is_full(now, rtt) {
+        let looks = self.window < self.threshold && self.window >= hystart::LOW_WINDOW;
+        if looks && self.round.is_full(now, rtt, self.least_rtt) {
             self.threshold = self.window;
         }
-    }
-
-    /// HyStart: whether as much is under way as fits, by the acknowledgements of this round.
-    fn is_full(&mut self, now: Instant, rtt: Duration) -> bool {
-        let round = &mut self.round;
-        let mut full = false;
-        if now - round.train <= HYSTART_APART {
-            round.train = now;
-            full = now - round.began > (self.least_rtt + HYSTART_AGGREGATION) / 2;
-        }
-        round.least = round.least.min(rtt);
-        round.samples += 1;
-        let delay = (self.least_rtt / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
-        full || round.samples > HYSTART_SAMPLES && round.least > self.least_rtt + delay
     }
 
     fn arm(&mut self, now: Instant) {

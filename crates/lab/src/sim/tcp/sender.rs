@@ -1,5 +1,6 @@
 //! The sending half: what goes when, what is lost, and how much may be in flight.
 
+use super::super::hystart::{self, Round};
 use super::{MSS, Segment, Stack};
 use headstart_core::path::RttEstimate;
 use headstart_core::time::{Duration, Instant};
@@ -14,14 +15,6 @@ const DUP_THRESH: u32 = 3;
 /// CUBIC's multiplicative decrease and its scale (RFC 9438, sections 4.6 and 5).
 const BETA: f64 = 0.7;
 const C: f64 = 0.4;
-/// HyStart judges a round by more samples than this (Linux: `HYSTART_MIN_SAMPLES`); below this window it does not look
-/// (`hystart_low_window`).
-const HYSTART_SAMPLES: u32 = 8;
-const HYSTART_LOW_WINDOW: f64 = 16.0;
-/// Acknowledgements of a train are no further apart than this (Linux: `hystart_ack_delta_us`).
-const HYSTART_APART: Duration = Duration::from_millis(2);
-/// What aggregation may add to a train (Linux: `hystart_ack_delay`, which is a millisecond below 260 MB/s).
-const HYSTART_AGGREGATION: Duration = Duration::from_millis(1);
 /// Before the first loss a window grows by a segment for as many at least (Linux: 5 % a round trip).
 const UNKNOWN_GROWTH: f64 = 20.0;
 
@@ -48,18 +41,6 @@ struct Rack {
     sent: Instant,
     end: u64,
     rtt: Duration,
-}
-
-/// HyStart: what a round trip's worth of acknowledgements has shown.
-#[derive(Clone, Copy, Debug)]
-struct Round {
-    /// It ends when this is acknowledged.
-    end: u64,
-    began: Instant,
-    /// The last acknowledgement of its train.
-    train: Instant,
-    least: Duration,
-    samples: u32,
 }
 
 #[derive(Debug)]
@@ -124,7 +105,7 @@ impl Sender {
             most: 0.0,
             reduced: None,
             left: None,
-            round: Round { end: 0, began: Instant::ZERO, train: Instant::ZERO, least: Duration::MAX, samples: 0 },
+            round: Round::new(Instant::ZERO, 0),
             least: None,
             rtt: RttEstimate::first(rtt),
             shortest: rtt,
@@ -402,27 +383,15 @@ impl Sender {
         self.threshold = (self.window * BETA).max(2.0);
     }
 
-    /// Leaves slow start when as much is under way as fits, by the acknowledgements of a round: they come in a train as
-    /// long as half a round trip, or round trips have become longer (Linux's `tcp_cubic.c`, without pacing).
+    /// Leaves slow start when as much is under way as fits.
     fn hystart(&mut self, now: Instant, rtt: Duration) {
         let least = self.least.map_or(rtt, |least| least.min(rtt));
         self.least = Some(least);
         if self.una > self.round.end {
-            self.round = Round { end: self.next, began: now, train: now, least: Duration::MAX, samples: 0 };
+            self.round = Round::new(now, self.next);
         }
-        if self.window >= self.threshold || self.window < HYSTART_LOW_WINDOW {
-            return;
-        }
-        let round = &mut self.round;
-        let mut full = false;
-        if now.since(round.train) <= HYSTART_APART {
-            round.train = now;
-            full = now.since(round.began) > (least + HYSTART_AGGREGATION) / 2;
-        }
-        round.least = round.least.min(rtt);
-        round.samples += 1;
-        let delay = (least / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
-        if full || round.samples > HYSTART_SAMPLES && round.least > least + delay {
+        let looks = self.window < self.threshold && self.window >= hystart::LOW_WINDOW;
+        if looks && self.round.is_full(now, rtt, least) {
             self.threshold = self.window;
         }
     }
