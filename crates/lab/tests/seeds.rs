@@ -121,6 +121,10 @@ fn every_fuzz_target_is_replayed_and_nothing_else_has_seeds() {
     };
     assert_eq!(names("fuzz_targets"), ALL, "a line for each target in `targets!`");
     assert_eq!(names("seeds"), ALL);
+    let readme = fs::read_to_string(fuzz().join("README.md")).unwrap();
+    for target in ALL {
+        assert!(readme.contains(&format!("\n| `{target}` |")), "{target} has no line in fuzz/README.md");
+    }
 }
 
 #[test]
