@@ -19,6 +19,10 @@ use std::process::Command;
 /// Seconds for each target, unless `--seconds` says otherwise.
 const SECONDS: u32 = 60;
 
+/// A new seed is no longer than this many bytes: of 12890 inputs that were found one in thirteen was, with more than half of the
+/// bytes. These stay in `fuzz/corpus`.
+const LONGEST: usize = 1024;
+
 /// Coverage that libFuzzer sees, and what only debug builds check besides.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -91,8 +95,11 @@ fn keep(root: &Path, host: &str, target: &str) -> Result<(), Failure> {
     let files = fs::read_dir(&least).map_err(|e| failed("reading", &least, &e))?;
     let inputs = files.flatten().map(|file| fs::read(file.path()));
     let inputs = inputs.collect::<Result<Vec<_>, _>>().map_err(|e| failed("reading", &least, &e))?;
-    let (count, packed) = (inputs.len(), seeds::pack(inputs));
     let file = root.join("fuzz/seeds").join(target);
+    let before = fs::read(&file).unwrap_or_default();
+    let before = seeds::unpack(&before).unwrap_or_default();
+    let inputs: Vec<_> = inputs.into_iter().filter(|i| i.len() <= LONGEST || before.contains(&i.as_slice())).collect();
+    let (count, packed) = (inputs.len(), seeds::pack(inputs));
     println!("xtask: fuzz target {target}: {count} inputs, {} bytes", packed.len());
     let folder = root.join("fuzz/seeds");
     fs::create_dir_all(&folder).map_err(|e| failed("making", &folder, &e))?;
