@@ -49,12 +49,7 @@ fn packet(flags: Flags, sequence: u32, acknowledged: u32, data: &[u8]) -> Vec<u8
         whole: true,
         fragment: None,
     };
-    let (start, len) = (ip::header_len(peer.ip()), segment.len());
-    let mut bytes = vec![0; start + len];
-    ip::write(&header, len + data.len(), &mut bytes);
-    segment.write(&mut bytes[start..]);
-    bytes.extend(data);
-    bytes
+    tcp::packet(&header, &segment, data)
 }
 
 impl Rig {

@@ -3,7 +3,7 @@
 use super::super::{HEADROOM, Output, Packet};
 use super::{Connection, Phase};
 use crate::time::Instant;
-use crate::wire::ip::tcp::{CHECKSUM_AT, Flags, HEADER, Segment};
+use crate::wire::ip::tcp::{self, CHECKSUM_AT, Flags, HEADER, Segment};
 use crate::wire::ip::{Header, TCP, checksum, header_len, write};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -26,15 +26,7 @@ fn header(from: SocketAddr, to: SocketAddr) -> Header {
 
 /// A packet without data, finished.
 pub(in super::super) fn bare(from: SocketAddr, to: SocketAddr, segment: &Segment) -> Packet {
-    let (ip, len) = (header_len(to.ip()), segment.len());
-    let mut bytes = vec![0; ip + len];
-    write(&header(from, to), len, &mut bytes);
-    segment.write(&mut bytes[ip..]);
-    let sum = checksum::pseudo_header(from.ip(), to.ip(), TCP, len);
-    let sum = !checksum::fold(checksum::add(sum, &bytes[ip..]));
-    let at = ip + usize::from(CHECKSUM_AT);
-    bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-    Packet::finished(bytes)
+    Packet::finished(tcp::packet(&header(from, to), segment, b""))
 }
 
 impl Connection {

@@ -153,11 +153,7 @@ fn cut(header: &Header, payload: &[u8]) -> Vec<Vec<u8>> {
     let packet = |piece: &&[u8]| {
         let segment = Segment { sequence: segment.sequence.wrapping_add(at), ..segment };
         at += piece.len() as u32;
-        let mut bytes = vec![0; 20 + segment.len()];
-        ip::write(header, segment.len() + piece.len(), &mut bytes);
-        segment.write(&mut bytes[20..]);
-        bytes.extend(*piece);
-        bytes
+        tcp::packet(header, &segment, piece)
     };
     pieces.iter().map(packet).collect()
 }

@@ -198,12 +198,7 @@ fn packet(app: SocketAddr, peer: SocketAddr, segment: &Segment, data: &[u8]) -> 
         whole: true,
         fragment: None,
     };
-    let (start, len) = (ip::header_len(peer.ip()), segment.len());
-    let mut bytes = vec![0; start + len];
-    ip::write(&header, len + data.len(), &mut bytes);
-    segment.write(&mut bytes[start..]);
-    bytes.extend(data);
-    bytes
+    tcp::packet(&header, segment, data)
 }
 
 /// `len` bytes that are all different from their neighbours.

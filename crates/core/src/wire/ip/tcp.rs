@@ -1,5 +1,6 @@
 //! TCP segments: headers and the options of a handshake (RFC 9293, 7323), to meaning and back.
 
+use super::{Header, TCP, checksum, header_len, write};
 use std::ops::BitOr;
 
 /// Bytes of a header without options.
@@ -146,6 +147,22 @@ impl Segment {
     }
 }
 
+/// A packet: the IP header, the segment and its data, with all checksums in their places. What it carries is TCP, whatever `header` says.
+pub fn packet(header: &Header, segment: &Segment, data: &[u8]) -> Vec<u8> {
+    let (start, head) = (header_len(header.destination), segment.len());
+    let len = head + data.len();
+    let mut bytes = Vec::with_capacity(start + len);
+    bytes.resize(start + head, 0);
+    bytes.extend_from_slice(data);
+    write(&Header { protocol: TCP, ..*header }, len, &mut bytes);
+    segment.write(&mut bytes[start..]);
+    let sum = checksum::pseudo_header(header.source, header.destination, TCP, len);
+    let sum = !checksum::fold(checksum::add(sum, &bytes[start..]));
+    let at = start + usize::from(CHECKSUM_AT);
+    bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
 /// Whether `a` comes before `b` in a circle of sequence numbers.
 pub fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
@@ -172,6 +189,21 @@ mod tests {
         let mut bytes = vec![0; segment.len() + 3];
         segment.write(&mut bytes);
         assert_eq!(parse(&bytes), Some((segment, &[0_u8; 3][..])));
+    }
+
+    #[test]
+    fn a_packet_reads_back_and_its_sum_is_right() {
+        for (from, to) in [("192.0.2.1", "198.51.100.2"), ("2001:db8::1", "2001:db8::2")] {
+            let (source, destination) = (from.parse().unwrap(), to.parse().unwrap());
+            let (protocol, traffic_class, hop_limit, whole) = (TCP, 0, 64, true);
+            let header = Header { source, destination, protocol, traffic_class, hop_limit, whole, fragment: None };
+            let segment = Segment { source: 1, destination: 2, flags: Flags::SYN, mss: Some(1), ..Segment::default() };
+            let bytes = packet(&header, &segment, b"odd");
+            let (read, payload) = super::super::parse(&bytes).expect("a packet");
+            assert_eq!((read, parse(payload)), (header, Some((segment, &b"odd"[..]))));
+            let sum = checksum::pseudo_header(source, destination, TCP, payload.len());
+            assert_eq!(checksum::fold(checksum::add(sum, payload)), u16::MAX, "with its sum it sums to ones");
+        }
     }
 
     #[test]

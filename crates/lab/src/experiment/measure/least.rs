@@ -3,8 +3,8 @@
 //! does, and what it adds nobody who takes packets out of a TUN interface can save: being woken, the interface and a second connection.
 
 use headstart_core::lookout::Lookout;
-use headstart_core::wire::ip::tcp::{self, CHECKSUM_AT, Flags, Segment};
-use headstart_core::wire::ip::{self, Header, TCP, checksum};
+use headstart_core::wire::ip::tcp::{self, Flags, Segment};
+use headstart_core::wire::ip::{self, Header, TCP};
 use headstart_io::clock::Clock;
 use headstart_io::forward::Enclosure;
 use headstart_io::poll::{Interest, Poll};
@@ -176,15 +176,6 @@ impl Flow {
             whole: true,
             fragment: None,
         };
-        let (start, len) = (ip::header_len(self.app.ip()), segment.len());
-        let mut bytes = vec![0; start + len];
-        ip::write(&header, len + data.len(), &mut bytes);
-        segment.write(&mut bytes[start..]);
-        bytes.extend(data);
-        let sum = checksum::pseudo_header(header.source, header.destination, TCP, len + data.len());
-        let sum = !checksum::fold(checksum::add(sum, &bytes[start..]));
-        let at = start + usize::from(CHECKSUM_AT);
-        bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-        bytes
+        tcp::packet(&header, segment, data)
     }
 }
