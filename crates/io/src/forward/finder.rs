@@ -3,14 +3,15 @@
 //! A walk through /proc takes longer than a connection to a neighbour, and who has closed its socket by then is never found. So what
 //! costs microseconds is done at once ([`Finder::at_once`]), while the program still waits: most connections of a host are made by
 //! who made the last one, on the same descriptor or the next; most others by who has just been started, and has few descriptors. The
-//! thread is started with the first question, so that whoever forks before has none to lose.
+//! thread is started with the first question, so that whoever forks before has none to lose. It takes all that was asked until
+//! then into one walk: a process with ten thousand sockets is looked through once for all of them, and not once for each.
 
 use super::owner::{Owners, Process};
 use crate::sys::netns::NetNs;
 use crate::sys::process::descriptor;
 use headstart_core::forward::FlowId;
 use rustix::event::{EventfdFlags, eventfd};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -61,6 +62,8 @@ pub(super) struct Answer {
     pub process: Option<Process>,
     /// Whether the program has Nagle's algorithm off, if that was asked and could be seen.
     pub no_delay: Option<bool>,
+    /// When that was asked, as the finder counts; none where whose it is was known.
+    learned: Option<u64>,
 }
 
 /// Who finds.
@@ -71,7 +74,10 @@ pub(super) struct Finder {
     owners: Option<Owners>,
     bell: Arc<OwnedFd>,
     desk: Option<Desk>,
-    recent: VecDeque<Process>,
+    /// Who was found last, and to which look that belongs.
+    recent: VecDeque<(Process, u64)>,
+    /// Looks at processes so far.
+    looks: u64,
     /// The latest process when the latest ones were looked at last, and how often that was in vain.
     latest: (i32, u32),
 }
@@ -79,7 +85,7 @@ pub(super) struct Finder {
 /// The thread, and the ways to it and from it.
 #[derive(Debug)]
 struct Desk {
-    questions: Sender<Question>,
+    questions: Sender<(Question, u64)>,
     answers: Receiver<Answer>,
     thread: JoinHandle<()>,
 }
@@ -89,25 +95,27 @@ impl Finder {
     pub fn new(namespace: &NetNs) -> io::Result<Self> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let owners = Some(Owners::of(namespace)?);
-        Ok(Self { namespace: namespace.id()?, owners, bell, desk: None, recent: VecDeque::new(), latest: (0, 0) })
+        let (namespace, recent) = (namespace.id()?, VecDeque::new());
+        Ok(Self { namespace, owners, bell, desk: None, recent, looks: 0, latest: (0, 0) })
     }
 
     /// A process that is likely to have the next socket.
     pub fn expect(&mut self, pid: i32) {
-        self.recent.push_front(Process { pid, name: String::new(), fd: ANY });
+        self.recent.push_front((Process { pid, name: String::new(), fd: ANY }, self.looks));
     }
 
     /// The process, if it is one that was found before and has the socket near where the last one was, or one that is new.
     pub fn at_once(&mut self, inode: u32) -> Option<Process> {
+        self.looks += 1;
         let link = format!("socket:[{inode}]");
         let found = self.at_the_same_place(&link).or_else(|| self.of_the_new(&link)).or_else(|| self.nearby(&link));
         let found = found.or_else(|| self.anywhere(&link))?;
-        self.remember(&found);
+        self.remember(&found, self.looks);
         Some(found)
     }
 
     fn at_the_same_place(&mut self, link: &str) -> Option<Process> {
-        let found = self.recent.iter().take(AT_ONCE).find_map(|process| {
+        let found = self.recent.iter().take(AT_ONCE).find_map(|(process, _)| {
             if process.fd == ANY {
                 return holds(process.pid, link, usize::MAX);
             }
@@ -115,12 +123,12 @@ impl Finder {
             Some(Process { fd, ..process.clone() })
         });
         // Looking at all descriptors of a process is not done twice.
-        self.recent.retain(|process| process.fd != ANY);
+        self.recent.retain(|(process, _)| process.fd != ANY);
         found
     }
 
     fn nearby(&self, link: &str) -> Option<Process> {
-        self.recent.iter().take(AT_ONCE).find_map(|process| {
+        self.recent.iter().take(AT_ONCE).find_map(|(process, _)| {
             let mut near = (process.fd - NEAR).max(0)..=process.fd + NEAR;
             let fd = near.find(|fd| is_at(process.pid, *fd, link))?;
             Some(Process { fd, ..process.clone() })
@@ -129,7 +137,7 @@ impl Finder {
 
     /// Who knocks at many ports opens and closes as it likes, and what is refused is closed before anybody else could look.
     fn anywhere(&self, link: &str) -> Option<Process> {
-        holds(self.recent.front()?.pid, link, MANY)
+        holds(self.recent.front()?.0.pid, link, MANY)
     }
 
     /// The process, if it is among the latest of the host: their numbers count up.
@@ -147,9 +155,13 @@ impl Finder {
         found
     }
 
-    fn remember(&mut self, process: &Process) {
-        self.recent.retain(|recent| recent.pid != process.pid);
-        self.recent.push_front(process.clone());
+    /// Who has the socket that was asked about at a look; what is known of a later one stays.
+    fn remember(&mut self, process: &Process, look: u64) {
+        if self.recent.iter().any(|(recent, later)| recent.pid == process.pid && *later > look) {
+            return;
+        }
+        self.recent.retain(|(recent, _)| recent.pid != process.pid);
+        self.recent.push_front((process.clone(), look));
         self.recent.truncate(MOST_RECENT);
     }
 
@@ -159,7 +171,7 @@ impl Finder {
             let owners = self.owners.take();
             self.desk = owners.and_then(|owners| Desk::open(self.namespace, owners, Arc::clone(&self.bell)).ok());
         }
-        self.desk.as_ref().is_some_and(|desk| desk.questions.send(question).is_ok())
+        self.desk.as_ref().is_some_and(|desk| desk.questions.send((question, self.looks)).is_ok())
     }
 
     /// What was found since the last time. To be called when the descriptor can be read.
@@ -167,7 +179,11 @@ impl Finder {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.bell, &mut count);
         let answers: Vec<_> = self.desk.iter().flat_map(|desk| desk.answers.try_iter()).collect();
-        answers.iter().filter_map(|answer| answer.process.as_ref()).for_each(|process| self.remember(process));
+        for answer in &answers {
+            if let (Some(process), Some(look)) = (&answer.process, answer.learned) {
+                self.remember(process, look);
+            }
+        }
         answers
     }
 
@@ -189,16 +205,20 @@ impl AsFd for Finder {
 
 impl Desk {
     fn open(namespace: u64, owners: Owners, bell: Arc<OwnedFd>) -> io::Result<Self> {
-        let (questions, asked) = channel::<Question>();
+        let (questions, asked) = channel::<(Question, u64)>();
         let (answer, answers) = channel();
         let work = move || {
-            let mut search = Search { namespace, owners, recent: VecDeque::new() };
-            for question in asked {
-                if answer.send(search.answer(question)).is_err() {
+            let mut search = Search { namespace, owners, recent: VecDeque::new(), looks: 0 };
+            while let Ok(first) = asked.recv() {
+                let mut heard = true;
+                search.answer(std::iter::once(first).chain(asked.try_iter()).collect(), |found| {
+                    heard &= answer.send(found).is_ok();
+                    // It is full where nobody has listened for 2^64 answers.
+                    let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+                });
+                if !heard {
                     return;
                 }
-                // It is full where nobody has listened for 2^64 answers.
-                let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
             }
         };
         let thread = std::thread::Builder::new().name("owners".into()).spawn(work)?;
@@ -211,21 +231,75 @@ struct Search {
     namespace: u64,
     owners: Owners,
     recent: VecDeque<i32>,
+    /// Descriptors that were looked at in walks.
+    looks: u64,
 }
 
+/// Questions about sockets whose process nobody knows, by what their descriptors lead to.
+type Wanted = HashMap<String, Vec<(Question, u64)>>;
+
 impl Search {
-    fn answer(&mut self, question: Question) -> Answer {
-        let Question { flow, inode, ends, known, delay } = question;
-        let link = format!("socket:[{inode}]");
-        let process = match known {
-            None if ends.is_some_and(|ends| self.is_closed(inode, ends)) => None,
-            None => self.process(&link),
-            // It may have moved since, and another socket be in its place; or be closed, and nobody's.
-            Some(process) if is_at(process.pid, process.fd, &link) => Some(process),
-            Some(process) => holds(process.pid, &link, usize::MAX),
-        };
-        let no_delay = process.as_ref().filter(|_| delay).and_then(no_delay);
-        Answer { flow, process, no_delay }
+    /// Answers all that was asked: first what takes no walk, and then the rest in one.
+    fn answer(&mut self, questions: Vec<(Question, u64)>, mut say: impl FnMut(Answer)) {
+        let mut wanted = Wanted::new();
+        for (question, look) in questions {
+            let link = format!("socket:[{}]", question.inode);
+            match &question.known {
+                Some(process) if is_at(process.pid, process.fd, &link) => {
+                    say(answer(&question, Some(process.clone()), None));
+                }
+                // In its place another socket may be by now.
+                known if question.ends.is_some_and(|ends| self.is_closed(question.inode, ends)) => {
+                    say(Answer { flow: question.flow, process: known.clone(), no_delay: None, learned: None });
+                }
+                _ => wanted.entry(link).or_default().push((question, look)),
+            }
+        }
+        let walked: Vec<i32> = self.recent.iter().copied().collect();
+        walked.iter().for_each(|pid| self.walk(*pid, &mut wanted, &mut say));
+        if wanted.is_empty() {
+            return;
+        }
+        let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let mut pids: Vec<i32> = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        // Who is new is who is asked about.
+        pids.sort_unstable_by(|a, b| b.cmp(a));
+        for pid in pids.into_iter().filter(|pid| !walked.contains(pid)) {
+            if !wanted.is_empty() && self.is_here(pid) {
+                self.walk(pid, &mut wanted, &mut say);
+            }
+        }
+        for (Question { flow, known, .. }, _) in wanted.into_values().flatten() {
+            say(Answer { flow, process: known, no_delay: None, learned: None });
+        }
+    }
+
+    /// Looks through the descriptors of a process for what is wanted; what is found is said, and wanted no more.
+    fn walk(&mut self, pid: i32, wanted: &mut Wanted, say: &mut impl FnMut(Answer)) {
+        if wanted.is_empty() {
+            return;
+        }
+        let Ok(folder) = fs::read_dir(format!("/proc/{pid}/fd")) else { return };
+        let mut name = None;
+        for entry in folder.flatten() {
+            self.looks += 1;
+            let link = fs::read_link(entry.path()).ok();
+            let Some(questions) = link.and_then(|link| wanted.remove(link.to_str()?)) else { continue };
+            let Some(fd) = entry.file_name().to_str().and_then(|fd| fd.parse().ok()) else { continue };
+            let name = name.get_or_insert_with(|| name_of(pid)).clone();
+            let process = Process { pid, name, fd };
+            for (question, look) in &questions {
+                say(answer(question, Some(process.clone()), Some(*look)));
+            }
+            if wanted.is_empty() {
+                break;
+            }
+        }
+        if name.is_some() {
+            self.recent.retain(|recent| *recent != pid);
+            self.recent.push_front(pid);
+            self.recent.truncate(MOST_RECENT);
+        }
     }
 
     /// Whether the program has closed its connection: what is left of it is nobody's socket.
@@ -233,27 +307,17 @@ impl Search {
         self.owners.of_tcp(app, peer).is_ok_and(|owner| owner.is_none_or(|owner| owner.inode != inode))
     }
 
-    /// The process that has the socket open to which `link` leads; of several, one.
-    fn process(&mut self, link: &str) -> Option<Process> {
-        let recent = self.recent.iter().copied().find_map(|pid| holds(pid, link, usize::MAX));
-        let found = recent.or_else(|| {
-            let pids = fs::read_dir("/proc").ok()?.flatten();
-            let mut pids: Vec<i32> = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-            // Who is new is who is asked about.
-            pids.sort_unstable_by(|a, b| b.cmp(a));
-            pids.into_iter().find_map(|pid| self.is_here(pid).then(|| holds(pid, link, usize::MAX))?)
-        })?;
-        self.recent.retain(|pid| *pid != found.pid);
-        self.recent.push_front(found.pid);
-        self.recent.truncate(MOST_RECENT);
-        Some(found)
-    }
-
     /// Whether a process is in the namespace.
     fn is_here(&self, pid: i32) -> bool {
         let link = fs::read_link(format!("/proc/{pid}/ns/net"));
         link.is_ok_and(|link| link.to_str() == Some(&format!("net:[{}]", self.namespace)))
     }
+}
+
+/// What is said of a socket whose process this is, learned for a question of that look.
+fn answer(question: &Question, process: Option<Process>, learned: Option<u64>) -> Answer {
+    let no_delay = process.as_ref().filter(|_| question.delay).and_then(no_delay);
+    Answer { flow: question.flow, process, no_delay, learned }
 }
 
 /// Whether the program has Nagle's algorithm off on its socket (TCP_NODELAY).
@@ -275,8 +339,13 @@ fn holds(pid: i32, link: &str, most: usize) -> Option<Process> {
         let is_it = fs::read_link(entry.path()).is_ok_and(|to| to.to_str() == Some(link));
         is_it.then(|| entry.file_name().to_str()?.parse().ok())?
     })?;
+    Some(Process { pid, name: name_of(pid), fd })
+}
+
+/// The name of a process.
+fn name_of(pid: i32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    Some(Process { pid, name: name.trim_end().to_owned(), fd })
+    name.trim_end().to_owned()
 }
 
 /// The number that was given to a process or thread last (proc_loadavg(5)).
@@ -291,8 +360,7 @@ fn process_of(thread: Process) -> Option<Process> {
     if pid == thread.pid {
         return Some(thread);
     }
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    Some(Process { pid, name: name.trim_end().to_owned(), ..thread })
+    Some(Process { pid, name: name_of(pid), ..thread })
 }
 
 #[cfg(test)]
@@ -317,7 +385,7 @@ mod tests {
         let (app, peer) = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
         let owner = owners.of_tcp(app, peer).unwrap().expect("it is there");
         finder.latest = (latest().unwrap(), MOST_VAIN);
-        let Answer { flow, process, no_delay } = ask(&mut finder, owner.inode, None);
+        let Answer { flow, process, no_delay, .. } = ask(&mut finder, owner.inode, None);
         let process = process.expect("it is ours");
         assert_eq!((flow, process.pid, no_delay), (FlowId(7), std::process::id() as i32, Some(false)));
         assert_eq!(finder.at_once(owner.inode), Some(process.clone()));
@@ -346,6 +414,48 @@ mod tests {
         // New processes aside, and far from the last one.
         finder.latest = (latest().unwrap(), MOST_VAIN);
         assert_eq!(finder.at_once(inode(39)).map(|process| process.pid), Some(std::process::id() as i32));
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_does_not_undo_what_was_seen_meanwhile() {
+        let namespace = NetNs::current().unwrap();
+        let (mut owners, mut finder) = (Owners::of(&namespace).unwrap(), Finder::new(&namespace).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let [one, other] = [(); 2].map(|()| TcpStream::connect(to).unwrap());
+        let mut inode = |s: &TcpStream| owners.of_tcp(s.local_addr().unwrap(), to).unwrap().unwrap().inode;
+        let (first_inode, second_inode) = (inode(&one), inode(&other));
+        finder.expect(std::process::id() as i32);
+        let first = finder.at_once(first_inode).expect("it is ours");
+        assert!(finder.ask(Question { flow: FlowId(1), inode: first_inode, ends: None, known: None, delay: false }));
+        let second = finder.at_once(second_inode).expect("so is this one");
+        // The thread may have answered any time since; it is heard now.
+        let mut heard = [rustix::event::PollFd::new(&finder.bell, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut heard, None).unwrap();
+        assert_eq!(finder.answers().pop().expect("an answer").process, Some(first));
+        assert_eq!(finder.recent.front().map(|(process, _)| process), Some(&second));
+    }
+
+    #[test]
+    fn a_thousand_sockets_of_a_process_are_found_in_one_walk() {
+        let namespace = NetNs::current().unwrap();
+        let mut owners = Owners::of(&namespace).unwrap();
+        let sockets: Vec<_> = (0..1000).map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+        let asked = |(n, socket): (usize, &std::net::UdpSocket)| {
+            let own = socket.local_addr().unwrap();
+            let inode = owners.of_udp(own, own).unwrap().expect("it is there").inode;
+            (Question { flow: FlowId(n as u64), inode, ends: None, known: None, delay: false }, 0)
+        };
+        let questions: Vec<_> = sockets.iter().enumerate().map(asked).collect();
+        let own = std::process::id() as i32;
+        let mut search = Search { namespace: namespace.id().unwrap(), owners, recent: [own].into(), looks: 0 };
+        let mut found = 0;
+        search.answer(questions, |answer| {
+            found += u32::from(answer.process.is_some_and(|process| process.pid == own));
+        });
+        // Other tests of this process have descriptors too, though not half a million of them.
+        assert_eq!(found, 1000);
+        assert!(search.looks < 20_000, "{} descriptors were looked at", search.looks);
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Worker {
 
     /// Somebody has looked for a process, and perhaps at its socket.
     pub(super) fn found(&mut self, answer: Answer) {
-        let Answer { flow, process, no_delay } = answer;
+        let Answer { flow, process, no_delay, .. } = answer;
         if let Some(mut seen) = self.held.remove(&flow) {
             seen.process = process;
             return self.hand_over(seen);
