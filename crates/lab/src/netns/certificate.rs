@@ -33,6 +33,13 @@ pub struct Drops {
     pub send_failed: u64,
 }
 
+impl Drops {
+    /// Those that no model has dropped.
+    fn not_modelled(&self) -> u64 {
+        self.overflow + self.oversize + self.send_failed
+    }
+}
+
 /// Percentiles of a lateness, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
@@ -91,6 +98,12 @@ impl Certificate {
 }
 
 impl Certificate {
+    /// Whether every packet came out that its models let through, and none early: what remains to be asked of a measurement in which
+    /// late packets are as late on both sides of a comparison.
+    pub fn is_whole(&self) -> bool {
+        self.running && self.early + self.drops.not_modelled() == 0
+    }
+
     /// Why what was measured behind these links may not be believed, with the figures and what to do; none if it may.
     pub fn doubt(&self) -> Option<String> {
         let why = || {
@@ -160,8 +173,7 @@ impl Tally {
         };
         let least = self.least_delay.unwrap_or_default();
         let allowed = TOLERATED.max(least.mul_f64(TOLERATED_PART));
-        let Drops { overflow, oversize, send_failed, .. } = self.drops;
-        let kept = self.early + overflow + oversize + send_failed == 0;
+        let kept = self.early + self.drops.not_modelled() == 0;
         Certificate {
             valid: kept && self.lateness.percentile(0.99) <= allowed,
             packets: self.lateness.count,

@@ -87,8 +87,15 @@ pub fn run(cx: &Context, outcome: &mut Outcome, folder: &Path) -> anyhow::Result
         outcome.notes.push(TARGET.note(metric, value, "us"));
         outcome.samples.push(series);
     }
-    if let Some(doubt) = network.certificate().doubt() {
-        outcome.invalidate(doubt);
+    let certificate = network.certificate();
+    match certificate.doubt() {
+        Some(doubt) if !certificate.is_whole() => outcome.invalidate(doubt),
+        // A packet that was late is as late in the capture: both tell of the same packets.
+        Some(_) => outcome.notes.push(format!(
+            "{CONDITION}: packets left the link up to {:.0} us late (p99). That lengthens what is told and what is captured alike.",
+            certificate.lateness.p99_us
+        )),
+        None => {}
     }
     outcome.method.push(
         "tshark captures on the client's interface, behind the forwarder, as a process of its own; its tcp.analysis.ack_rtt of \
