@@ -11,6 +11,7 @@ use crate::sys::netns::NetNs;
 use crate::sys::process::descriptor;
 use headstart_core::forward::FlowId;
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{Mode, OFlags, RawDir, open};
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
@@ -33,6 +34,10 @@ const MOST_NEW: i32 = 16;
 const FEW: usize = 64;
 /// Descriptors of the process that was found last, which is looked at most closely; 256: a microsecond each.
 const MANY: usize = 256;
+/// Bytes of a descriptor in a list of them: a header of 19 bytes, up to 4 digits and a zero, in eights. The shortest list and the longest one.
+const ENTRY: usize = 24;
+const LEAST_LIST: usize = 256;
+const LONGEST_LIST: usize = 32 * 1024;
 /// How often they are looked at in vain until there is another one.
 const MOST_VAIN: u32 = 4;
 /// The descriptor of a process that was not looked at yet.
@@ -333,13 +338,23 @@ fn is_at(pid: i32, fd: RawFd, link: &str) -> bool {
 }
 
 /// The process, if the socket is among the first `most` of its descriptors.
+///
+/// No more of them are asked for than are looked at: the kernel takes a microsecond for each that it lists.
 fn holds(pid: i32, link: &str, most: usize) -> Option<Process> {
-    let folder = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    let fd = folder.flatten().take(most).find_map(|entry| {
-        let is_it = fs::read_link(entry.path()).is_ok_and(|to| to.to_str() == Some(link));
-        is_it.then(|| entry.file_name().to_str()?.parse().ok())?
-    })?;
-    Some(Process { pid, name: name_of(pid), fd })
+    let folder = open(format!("/proc/{pid}/fd"), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let mut room = Vec::with_capacity(most.saturating_mul(ENTRY).clamp(LEAST_LIST, LONGEST_LIST));
+    let mut list = RawDir::new(folder.ok()?, room.spare_capacity_mut());
+    let mut left = most;
+    while left > 0 {
+        let entry = list.next()?.ok()?;
+        // Not `.` and `..`.
+        let Some(fd) = entry.file_name().to_str().ok().and_then(|name| name.parse().ok()) else { continue };
+        if is_at(pid, fd, link) {
+            return Some(Process { pid, name: name_of(pid), fd });
+        }
+        left -= 1;
+    }
+    None
 }
 
 /// The name of a process.
