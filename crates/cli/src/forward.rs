@@ -27,6 +27,9 @@ pub struct Args {
     /// Write a summary to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
+    /// Time what programs say piece by piece, until their peers acknowledge it (see `headstart run --help`).
+    #[arg(long)]
+    request_rtt: bool,
     /// Race each connection over all addresses that programs of its user were told of its peer's name.
     #[arg(long)]
     accelerate: bool,
@@ -49,6 +52,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         flows: args.flows.as_deref(),
         pcapng: args.pcapng.as_deref(),
         snap: None,
+        request_rtt: args.request_rtt,
         profile: None,
         accelerate: racing.as_ref(),
     };

@@ -31,6 +31,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         flows: None,
         pcapng,
         snap: args.snap,
+        request_rtt: false,
         profile: None,
         accelerate: None,
     })

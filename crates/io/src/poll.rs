@@ -45,8 +45,29 @@ pub struct Change {
     pub urgent: bool,
     /// The other side has said all, or there is an error: reading goes on until it says so.
     pub ending: bool,
-    /// There is an error.
+    /// There is an error, or something else in the queue of errors.
     pub failed: bool,
+    flags: EventFlags,
+}
+
+impl Change {
+    fn of(token: u64, flags: EventFlags) -> Self {
+        let has = |wanted| flags.intersects(wanted);
+        Self {
+            token,
+            readable: has(EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR),
+            writable: has(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR),
+            urgent: has(EventFlags::PRI),
+            ending: has(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR),
+            failed: has(EventFlags::ERR),
+            flags,
+        }
+    }
+
+    /// What is left of it where the queue of errors held none. Of a connection that has failed there is more to see: it has ended.
+    pub fn but_for_errors(self) -> Self {
+        Self::of(self.token, self.flags - EventFlags::ERR)
+    }
 }
 
 /// A set of descriptors to listen to, each under a token.
@@ -130,18 +151,7 @@ impl Poll {
 
     /// What the last [`wait`](Self::wait) found, with more than the tokens.
     pub fn changes(&self) -> impl Iterator<Item = Change> {
-        self.ready.iter().map(|event| {
-            let flags = event.flags;
-            let has = |wanted| flags.intersects(wanted);
-            Change {
-                token: event.data.u64(),
-                readable: has(EventFlags::IN | EventFlags::PRI | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR),
-                writable: has(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR),
-                urgent: has(EventFlags::PRI),
-                ending: has(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR),
-                failed: has(EventFlags::ERR),
-            }
-        })
+        self.ready.iter().map(|event| Change::of(event.data.u64(), event.flags))
     }
 }
 

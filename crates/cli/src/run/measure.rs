@@ -52,6 +52,8 @@ pub struct Wanted<'a> {
     pub pcapng: Option<&'a Path>,
     /// How many bytes of each packet the capture keeps at most; all if none.
     pub snap: Option<usize>,
+    /// Whether each request is timed by itself.
+    pub request_rtt: bool,
     /// A profile of the lab.
     pub profile: Option<&'a str>,
     /// Whether, and how, connections are raced over the addresses of their peer's name.
@@ -133,6 +135,9 @@ fn prepare(
     let mut worker = Worker::new(enclosure, settings, clock, sink)?;
     if let Some(racing) = args.accelerate {
         worker.accelerate(racing.clone());
+    }
+    if args.request_rtt {
+        worker.time_requests();
     }
     if let Err(why) = worker.tell_who_asks() {
         args.complain(format_args!("`headstart top` cannot ask: {why}"));
@@ -373,6 +378,7 @@ mod tests {
             down: Default::default(),
             hello: (None, None),
             facts: None,
+            requests: Default::default(),
             sent_again_here: 0,
             end: End::Refused,
             ended: Some(Instant::from_millis(9)),

@@ -71,6 +71,10 @@ pub struct Args {
     /// With --pcapng: keep at most so many bytes of each packet: 128 are its headers.
     #[arg(long, value_name = "BYTES", requires = "pcapng")]
     snap: Option<usize>,
+    /// With --measure: time what the program says piece by piece, from the last byte of each (of at most 16 KiB, and none while one is
+    /// on its way) until its peer acknowledges it, as request_rtt_ms and longest_request_rtt_ms. Costs a wake-up or two for each.
+    #[arg(long, requires = "measure")]
+    request_rtt: bool,
     /// With --measure: race each connection over all addresses that the program was told of its peer's name, also of a program that
     /// nothing else of headstart reaches. Such connections are marked, and their connect times do not count.
     #[arg(long, requires = "measure")]
@@ -143,6 +147,7 @@ pub fn run(args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
             flows: args.flows.as_deref(),
             pcapng: args.pcapng.as_deref(),
             snap: args.snap,
+            request_rtt: args.request_rtt,
             profile: args.profile.as_deref(),
             accelerate: racing.as_ref(),
         });

@@ -4,6 +4,7 @@ use crate::lab::{Lab, found, inside, site, world};
 use headstart_lab::world::{Fate, World};
 use serde_json::Value;
 use std::fs;
+use std::net::TcpListener;
 
 /// The lines of `--flows` of a run.
 fn lines(file: &std::path::Path) -> Vec<Value> {
@@ -29,6 +30,46 @@ inside!(a_program_gets_the_same_and_its_connections_and_lookups_are_seen, || {
     let lookup = lines.iter().find(|line| line["event"] == "lookup" && line["name"] == "www.lab.example").unwrap();
     assert!(lookup["took_ms"].as_f64().unwrap() >= 10.0, "{lookup}");
     assert!(ours.err.contains("measured") && ours.err.contains("curl: "), "{ours:?}");
+});
+
+/// Says eleven things and hears each again, on one connection.
+const ASK: &str = "
+import socket, sys
+s = socket.create_connection(('198.19.0.1', int(sys.argv[1])))
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+for n in range(11):
+    said = bytes([n]) * (40000 if n == 10 else 100)
+    s.sendall(said)
+    heard = b''
+    while len(heard) < len(said):
+        heard += s.recv(65536)
+    assert heard == said
+print('said and heard')
+";
+
+inside!(requests_are_timed_one_by_one_where_that_is_wanted, || {
+    let lab = Lab::new();
+    let Some(python) = crate::lab::python() else { return };
+    let listener = lab.network.on_servers(|| TcpListener::bind(("198.19.0.1", 0)).unwrap()).unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let _ = std::io::copy(&mut &stream, &mut &stream);
+        }
+    });
+    let file = lab.scratch.path("flows");
+    let run = |wanted: &[&str]| {
+        let flags = [&["--measure", "--flows", file.to_str().unwrap()], wanted].concat();
+        let ours = lab.ours_with(&flags, &[python.as_str(), "-c", ASK, &port]);
+        assert_eq!((ours.code, ours.out.trim()), (Some(0), "said and heard"), "{ours:?}");
+        lines(&file).into_iter().find(|line| line["end"] == "finished").unwrap_or_else(|| panic!("{ours:?}"))
+    };
+    let (timed, plain) = (run(&["--request-rtt"]), run(&[]));
+    let of = |meter: &str| timed[meter].as_f64().unwrap_or_else(|| panic!("no {meter} in {timed}"));
+    // Two ways of 5 ms each, for the best of them and so for the mean; and what is said and heard is the same.
+    assert!(of("request_rtt_ms") >= 10.0 && of("longest_request_rtt_ms") >= of("request_rtt_ms"), "{timed}");
+    assert!(plain["request_rtt_ms"].is_null() && plain["longest_request_rtt_ms"].is_null(), "{plain}");
+    assert_eq!((&timed["up_bytes"], &timed["down_bytes"]), (&41_000.into(), &41_000.into()), "{timed}");
 });
 
 inside!(what_a_program_says_last_is_seen_to_its_peer, || {

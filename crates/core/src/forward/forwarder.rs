@@ -267,6 +267,7 @@ impl Machine for Forwarder {
                 owing.drain(..).for_each(|flow| self.with(flow, |c, out| c.catch_up(out)));
                 self.owing = owing;
             }
+            Input::Acknowledged { flow, took } => self.with(flow, |c, _| c.flow.requests.trip(took)),
             Input::Writable { flow } => self.with(flow, |c, out| c.writable(now, out)),
             Input::Closed { flow, facts } => {
                 if let Some(mut connection) = self.flows.remove(&flow) {

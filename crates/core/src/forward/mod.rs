@@ -21,8 +21,9 @@ mod tcp;
 mod tests;
 
 pub use forwarder::{Forwarder, Tally};
-pub use observed::{DnsExchange, End, Facts, Flow, Gaps, Record};
+pub use observed::{DnsExchange, End, Facts, Flow, Gaps, Record, Trips};
 
+use crate::time::Duration;
 use crate::wire::ip::icmp::Trouble;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -146,6 +147,13 @@ pub enum Input {
         to: usize,
         /// The last one is urgent.
         urgent: bool,
+    },
+    /// The peer has acknowledged the last byte of something that was [sent](Output::Send), so long after it had left this host.
+    Acknowledged {
+        /// On which connection.
+        flow: FlowId,
+        /// How long after.
+        took: Duration,
     },
     /// A socket takes more.
     Writable {

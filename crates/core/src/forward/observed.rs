@@ -83,6 +83,26 @@ impl Gaps {
     }
 }
 
+/// Round trips that were timed one by one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trips {
+    /// How many there are.
+    pub count: u64,
+    /// All of them together.
+    pub total: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+impl Trips {
+    /// One more.
+    pub(super) fn trip(&mut self, took: Duration) {
+        self.count += 1;
+        self.total = self.total.saturating_add(took);
+        self.longest = self.longest.max(took);
+    }
+}
+
 /// What was seen of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Direction {
@@ -133,6 +153,8 @@ pub struct Flow {
     pub hello: (Option<Instant>, Option<Instant>),
     /// What the host knew of its connection to the peer.
     pub facts: Option<Facts>,
+    /// From the last bytes of what the program said to the peer's acknowledgement of them, where somebody times that.
+    pub requests: Trips,
     /// Segments that had to be sent again between the program and here.
     pub sent_again_here: u32,
     /// How it ended.
@@ -154,6 +176,7 @@ impl Flow {
             down: Direction::default(),
             hello: (None, None),
             facts: None,
+            requests: Trips::default(),
             sent_again_here: 0,
             end: End::Open,
             ended: None,

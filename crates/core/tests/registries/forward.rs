@@ -2,7 +2,7 @@
 
 use crate::{MOMENTS, TIMES, are_named};
 use headstart_core::forward::pace::{Pace, Sleeper};
-use headstart_core::forward::{End, Facts, Flow, FlowId, meter, profile};
+use headstart_core::forward::{End, Facts, Flow, FlowId, Trips, meter, profile};
 use headstart_core::time::{Duration, Instant};
 
 #[test]
@@ -28,6 +28,7 @@ fn flow(asked: Instant) -> Flow {
         down: Default::default(),
         hello: (None, None),
         facts: None,
+        requests: Trips::default(),
         accelerated: None,
         sent_again_here: 0,
         end: End::Open,
@@ -50,6 +51,7 @@ fn every_meter_says_a_number_or_nothing_of_every_flow() {
                         (way.gaps.count, way.gaps.total, way.gaps.longest) = (count, time, time);
                     }
                     flow.facts = Some(Facts { rtt: time, min_rtt: Some(time), sent_again: count as u32 });
+                    flow.requests = Trips { count, total: time, longest: time };
                     flow.sent_again_here = count as u32;
                     for entry in meter::ALL {
                         let read = (entry.read)(&flow);

@@ -24,6 +24,7 @@ pub mod schedule;
 pub mod seccomp;
 pub mod signal;
 pub mod socket_option;
+pub mod stamps;
 pub mod stream;
 pub mod tcp_info;
 pub mod train;

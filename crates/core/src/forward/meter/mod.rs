@@ -4,6 +4,7 @@
 
 mod connect;
 mod gap;
+mod request;
 mod rtt;
 mod sent_again;
 mod throughput;
@@ -29,6 +30,8 @@ pub const ALL: &[Entry] = &[
     connect::ENTRY,
     rtt::ENTRY,
     rtt::LEAST,
+    request::ENTRY,
+    request::LONGEST,
     tls::ENTRY,
     throughput::UP,
     throughput::DOWN,
@@ -66,6 +69,7 @@ mod tests {
         }
         flow.facts =
             Some(Facts { rtt: Duration::from_millis(5), min_rtt: Some(Duration::from_millis(4)), sent_again: 3 });
+        [2, 6].map(Duration::from_millis).into_iter().for_each(|took| flow.requests.trip(took));
         flow.end(at(100), End::Finished);
         let raced = Flow { accelerated: Some(end), ..flow.clone() };
         let numbers = ALL.iter().filter(|meter| (meter.read)(&raced).is_none()).map(|meter| meter.name);
@@ -77,6 +81,8 @@ mod tests {
                 ("connect_ms", 25.0),
                 ("rtt_ms", 5.0),
                 ("least_rtt_ms", 4.0),
+                ("request_rtt_ms", 4.0),
+                ("longest_request_rtt_ms", 6.0),
                 ("tls_hello_ms", 5.0),
                 // 18 bytes in 40 ms.
                 ("up_mbit_s", 0.0036),

@@ -5,6 +5,7 @@ mod opening;
 mod peers;
 mod ports;
 mod records;
+mod requests;
 mod waiting;
 mod window;
 
@@ -26,6 +27,7 @@ use headstart_core::lookout::Lookout;
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use headstart_core::wire::ip::{self, udp};
+use requests::Request;
 use rustix::net::Shutdown;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -130,6 +132,8 @@ struct Upstream {
     process: Option<Process>,
     /// Somebody looks for the process.
     sought: bool,
+    /// How its requests are timed; none where they are not.
+    request: Option<Request>,
 }
 
 /// Whose a connection is, and whether its process is still looked for.
@@ -183,6 +187,8 @@ pub struct Worker {
     /// Large buffers that the forwarder may still keep for what is not acknowledged.
     lent: VecDeque<Arc<Vec<u8>>>,
     default_ttl: u8,
+    /// Requests are timed one by one.
+    times_requests: bool,
     /// How its own packets leave the host.
     exit: Rc<Exit>,
     /// Sockets that wait for a program that wants one.
@@ -244,6 +250,7 @@ impl Worker {
             spare: Vec::new(),
             lent: VecDeque::new(),
             default_ttl: ttl.and_then(|text| text.trim().parse().ok()).unwrap_or(64),
+            times_requests: false,
             exit: Rc::default(),
             stock: Stock::default(),
             lost: None,

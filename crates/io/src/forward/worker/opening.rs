@@ -105,8 +105,12 @@ impl Worker {
             owner,
             process,
             sought,
+            request: None,
         };
         self.upstreams.insert(flow, upstream);
+        if !connecting {
+            self.time(flow);
+        }
         if self.tap.is_some() {
             self.by_ends.insert((app, peer), flow);
         }

@@ -2,8 +2,8 @@
 
 use super::{BATCH, MOST_SPARE, SMALL, Whose, Worker, sockets};
 use crate::poll::Change;
-use crate::sys::stream;
 use crate::sys::tun::ROOM;
+use crate::sys::{stamps, stream};
 use headstart_core::forward::{FlowId, HEADROOM, Input};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
@@ -13,6 +13,7 @@ use rustix::net::{SendFlags, send, sockopt};
 impl Worker {
     /// Something has changed about a connection.
     pub(super) fn change(&mut self, now: Instant, flow: FlowId, change: Change) {
+        let change = if change.failed && self.stamped(now, flow) { change.but_for_errors() } else { change };
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         if upstream.connecting {
             if !change.writable {
@@ -29,6 +30,7 @@ impl Worker {
                 }
                 Err(errno) => Input::Failed { flow, why: sockets::failure(errno) },
             };
+            self.time(flow);
             self.input(now, input);
         } else if change.writable {
             self.input(now, Input::Writable { flow });
@@ -101,6 +103,7 @@ impl Worker {
             }
         };
         self.passed += got;
+        upstream.ends_request();
         upstream.urgent &= !urgent;
         // Less than asked for is all that there was: what comes later is told anew. Not before an end or an urgent byte.
         upstream.readable = got == most || upstream.ending || upstream.urgent || urgent;
@@ -116,10 +119,17 @@ impl Worker {
         flow: FlowId,
         (bytes, from, to, urgent): (Vec<u8>, usize, usize, bool),
     ) {
-        let Some(upstream) = self.upstreams.get(&flow) else { return };
-        let out_of_band = if urgent { SendFlags::OOB } else { SendFlags::empty() };
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | out_of_band;
-        let input = match send(&upstream.socket, &bytes[from..to], flags) {
+        let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
+        let sent = if !urgent && to - from <= SMALL && upstream.begins_request() {
+            stamps::send(&upstream.socket, &bytes[from..to])
+        } else {
+            let out_of_band = if urgent { SendFlags::OOB } else { SendFlags::empty() };
+            send(&upstream.socket, &bytes[from..to], SendFlags::DONTWAIT | SendFlags::NOSIGNAL | out_of_band)
+        };
+        if sent.is_err() {
+            upstream.ends_request();
+        }
+        let input = match sent {
             Ok(taken) if from + taken == to && bytes.capacity() >= ROOM && self.spare.len() < MOST_SPARE => {
                 self.spare.push(bytes);
                 Input::Sent { flow, bytes: Vec::new(), from: 0, to: 0, urgent }
