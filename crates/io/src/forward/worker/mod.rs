@@ -4,6 +4,7 @@ mod accelerator;
 mod opening;
 mod peers;
 mod ports;
+mod programs;
 mod records;
 mod requests;
 mod waiting;
@@ -27,6 +28,7 @@ use headstart_core::lookout::Lookout;
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use headstart_core::wire::ip::{self, udp};
+use programs::Read;
 use requests::Request;
 use rustix::net::Shutdown;
 use std::collections::{HashMap, VecDeque};
@@ -178,6 +180,8 @@ pub struct Worker {
     passed: usize,
     /// Packets of programs are being read.
     batch: bool,
+    /// Those that were read and not handed over yet; empty between two batches.
+    together: Vec<Read>,
     /// What is done behind them.
     later: VecDeque<Output>,
     tokens: Vec<u64>,
@@ -244,6 +248,7 @@ impl Worker {
             lookout: Lookout::default(),
             passed: 0,
             batch: false,
+            together: Vec::new(),
             later: VecDeque::new(),
             tokens: Vec::new(),
             room: Vec::new(),
@@ -364,53 +369,6 @@ impl Worker {
 
     fn is_due(&self, now: Instant, sleeper: &Sleeper) -> bool {
         sleeper.until().is_some_and(|until| now >= until)
-    }
-
-    /// Packets of programs; how many.
-    fn programs(&mut self, mut now: Instant) -> usize {
-        let (mut count, mut large) = (0, false);
-        self.batch = true;
-        self.forwarder.handle_input(now, Input::Batch);
-        while count < BATCH {
-            if large {
-                // It has taken a while.
-                self.catch_up(now);
-            }
-            self.make_room();
-            if count > 0 {
-                // A program may have connected, said all and closed meanwhile.
-                now = self.clock.now();
-            }
-            let offload = match self.tun.read(&mut self.room) {
-                Ok(Some(offload)) => offload,
-                Ok(None) => {
-                    self.programs.read(now, count > 0);
-                    if count > 0 {
-                        self.programs.read(now, false);
-                    }
-                    break;
-                }
-                Err(e) => {
-                    // EBADFD and ENODEV: somebody has taken the interface away (tun.c).
-                    let gone = [libc::EBADFD, libc::ENODEV].contains(&e.raw_os_error().unwrap_or_default());
-                    self.lost = gone.then_some(e);
-                    break;
-                }
-            };
-            count += 1;
-            self.passed += self.room.len();
-            large = self.room.len() > SMALL;
-            let bytes = if large { std::mem::take(&mut self.room) } else { self.room.clone() };
-            self.tapped(now, false, &bytes);
-            let segment = offload.segments.map(|segments| segments.size);
-            self.forwarder.handle_input(now, Input::Packet { bytes, segment });
-            self.drain(now);
-        }
-        self.forwarder.handle_input(now, Input::BatchEnd);
-        self.drain(now);
-        self.catch_up(now);
-        self.batch = false;
-        count
     }
 
     /// Does what was left for later.

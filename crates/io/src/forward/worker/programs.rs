@@ -1,0 +1,123 @@
+//! Packets of programs: read in batches, and handed over one connection after the other.
+//!
+//! Each thing that a socket is given wakes whoever reads at its other end. Where several connections are busy their packets come out of the
+//! interface in turns; what is said to one peer in a row wakes it once.
+
+use super::{BATCH, SMALL, Worker};
+use headstart_core::forward::Input;
+use headstart_core::machine::Machine;
+use headstart_core::time::Instant;
+use headstart_core::wire::ip;
+
+/// Large packets that are read in a row at most before they are handed over. 8: half a megabyte, which the nearer caches of a processor
+/// hold until it is sent; 16 gained no more (docs/decisions/0038).
+const TOGETHER: usize = 8;
+
+/// A packet that was read.
+#[derive(Debug)]
+pub(super) struct Read {
+    at: Instant,
+    bytes: Vec<u8>,
+    /// Payload of each of its segments, if it has many.
+    segment: Option<u16>,
+}
+
+impl Worker {
+    /// Packets of programs; how many.
+    pub(super) fn programs(&mut self, mut now: Instant) -> usize {
+        let mut count = 0;
+        self.batch = true;
+        self.forwarder.handle_input(now, Input::Batch);
+        while count < BATCH {
+            self.make_room();
+            if count > 0 {
+                // A program may have connected, said all and closed meanwhile.
+                now = self.clock.now();
+            }
+            let offload = match self.tun.read(&mut self.room) {
+                Ok(Some(offload)) => offload,
+                Ok(None) => {
+                    self.programs.read(now, count > 0);
+                    if count > 0 {
+                        self.programs.read(now, false);
+                    }
+                    break;
+                }
+                Err(e) => {
+                    // EBADFD and ENODEV: somebody has taken the interface away (tun.c).
+                    let gone = [libc::EBADFD, libc::ENODEV].contains(&e.raw_os_error().unwrap_or_default());
+                    self.lost = gone.then_some(e);
+                    break;
+                }
+            };
+            count += 1;
+            self.passed += self.room.len();
+            let large = self.room.len() > SMALL;
+            let bytes = if large { std::mem::take(&mut self.room) } else { self.room.clone() };
+            self.tapped(now, false, &bytes);
+            let segment = offload.segments.map(|segments| segments.size);
+            self.together.push(Read { at: now, bytes, segment });
+            if (!large || self.together.len() >= TOGETHER) && self.hand_packets_over() {
+                // It has taken a while.
+                self.catch_up(now);
+            }
+        }
+        self.hand_packets_over();
+        self.forwarder.handle_input(now, Input::BatchEnd);
+        self.drain(now);
+        self.catch_up(now);
+        self.batch = false;
+        count
+    }
+
+    /// Hands over what was read; whether there were large packets among it.
+    fn hand_packets_over(&mut self) -> bool {
+        let mut together = std::mem::take(&mut self.together);
+        if together.len() > 1 {
+            together.sort_by_key(|read| connection(&read.bytes));
+        }
+        let large = together.iter().any(|read| read.bytes.len() > SMALL);
+        for Read { at, bytes, segment } in together.drain(..) {
+            self.forwarder.handle_input(at, Input::Packet { bytes, segment });
+            self.drain(at);
+        }
+        self.together = together;
+        large
+    }
+}
+
+/// The same for all packets of a connection: the ports, or what is in their place; of fragments and what is none, nothing.
+fn connection(packet: &[u8]) -> Option<[u8; 4]> {
+    let (header, payload) = ip::parse(packet).filter(|(header, _)| header.fragment.is_none())?;
+    payload.first_chunk().copied().filter(|_| [ip::TCP, ip::UDP].contains(&header.protocol))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::wire::ip::Header;
+    use headstart_core::wire::ip::tcp::{self, Segment};
+
+    #[test]
+    fn packets_of_a_connection_are_next_to_each_other_and_in_order() {
+        for (from, to) in [("192.0.2.1", "198.51.100.2"), ("2001:db8::1", "2001:db8::2")] {
+            let header = Header {
+                source: from.parse().unwrap(),
+                destination: to.parse().unwrap(),
+                protocol: ip::TCP,
+                traffic_class: 0,
+                hop_limit: 64,
+                whole: true,
+                fragment: None,
+            };
+            let packet = |(source, sequence)| {
+                let segment = Segment { source, destination: 80, sequence, ..Segment::default() };
+                tcp::packet(&header, &segment, b"data")
+            };
+            let mut packets = [(7, 1), (9, 1), (7, 2), (8, 1), (9, 2), (7, 3)].map(packet);
+            packets.sort_by_key(|packet| connection(packet));
+            assert_eq!(packets, [(7, 1), (7, 2), (7, 3), (8, 1), (9, 1), (9, 2)].map(packet));
+            assert_eq!(connection(&packets[0][..20]), None);
+        }
+    }
+}
