@@ -452,10 +452,10 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_sockets_of_a_process_are_found_in_one_walk() {
+    fn a_hundred_sockets_of_a_process_are_found_in_one_walk() {
         let namespace = NetNs::current().unwrap();
         let mut owners = Owners::of(&namespace).unwrap();
-        let sockets: Vec<_> = (0..1000).map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+        let sockets: Vec<_> = (0..100).map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
         let asked = |(n, socket): (usize, &std::net::UdpSocket)| {
             let own = socket.local_addr().unwrap();
             let inode = owners.of_udp(own, own).unwrap().expect("it is there").inode;
@@ -468,9 +468,9 @@ mod tests {
         search.answer(questions, |answer| {
             found += u32::from(answer.process.is_some_and(|process| process.pid == own));
         });
-        // Other tests of this process have descriptors too, though not half a million of them.
-        assert_eq!(found, 1000);
-        assert!(search.looks < 20_000, "{} descriptors were looked at", search.looks);
+        // A walk for each would be 5050 looks at least. Other tests of this process have descriptors too, though not so many.
+        assert_eq!(found, 100);
+        assert!(search.looks < 2000, "{} descriptors were looked at", search.looks);
     }
 
     #[test]
