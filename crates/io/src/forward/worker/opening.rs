@@ -105,6 +105,7 @@ impl Worker {
             owner,
             process,
             sought,
+            carried: 0,
             request: None,
         };
         self.upstreams.insert(flow, upstream);
