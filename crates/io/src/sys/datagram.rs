@@ -103,7 +103,7 @@ fn set(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &[u8])
 
 /// Sends a datagram with this traffic class, past so many routers at most.
 pub fn send(socket: impl AsFd, to: SocketAddr, data: &[u8], traffic_class: u8, hop_limit: u8) -> io::Result<()> {
-    send_with(socket, to, data, (traffic_class, hop_limit), None)
+    send_with(socket, to, data, Some((traffic_class, hop_limit)), None)
 }
 
 /// Sends again what was not sent because an earlier datagram was refused, which is in the queue of errors too.
@@ -127,7 +127,7 @@ pub fn send_train(
     let mut result = Ok(());
     for train in data.chunks(each * train::MOST.min((train::LONGEST / each).max(1))) {
         let at_once = (train.len() > each).then_some(size);
-        let sent = past_refusals(|| send_with(&socket, to, train, (traffic_class, hop_limit), at_once));
+        let sent = past_refusals(|| send_with(&socket, to, train, Some((traffic_class, hop_limit)), at_once));
         // A length that its device does not take, or a device without checksums: what is wrong with one is said of each.
         let apart = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE));
         let sent = match sent {
@@ -142,11 +142,12 @@ pub fn send_train(
     result
 }
 
-fn send_with(
+/// Sends `data` at once: with a traffic class and a hop limit, or the socket's own ones; as a train of datagrams of so many bytes, or as one.
+pub(super) fn send_with(
     socket: impl AsFd,
     to: SocketAddr,
     data: &[u8],
-    (traffic_class, hop_limit): (u8, u8),
+    marks: Option<(u8, u8)>,
     train: Option<u16>,
 ) -> io::Result<()> {
     let (level, class, limit) = if to.is_ipv4() {
@@ -168,7 +169,7 @@ fn send_with(
     // SAFETY: the control buffer is there and long enough for a header.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     let mut used = 0;
-    for (kind, value) in [(class, traffic_class), (limit, hop_limit)] {
+    for (kind, value) in marks.into_iter().flat_map(|(of_class, of_limit)| [(class, of_class), (limit, of_limit)]) {
         // SAFETY: both messages fit into the control buffer, and `header` points to room for the next one.
         unsafe {
             (*header).cmsg_level = level;
@@ -311,7 +312,7 @@ fn read_address(bytes: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-pub(super) fn address_of(to: SocketAddr) -> ([u8; 28], libc::socklen_t) {
+fn address_of(to: SocketAddr) -> ([u8; 28], libc::socklen_t) {
     let mut bytes = [0; 28];
     let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());

@@ -4,7 +4,7 @@
 //! between, each hop of its stack is taken once and not once a datagram. What never happens here: a train is longer than the
 //! kernel takes.
 
-use super::datagram::{CONTROL, Control, address_of, receive_with};
+use super::datagram::{receive_with, send_with};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -18,31 +18,7 @@ pub const ROOM: usize = 65_536;
 
 /// Sends `bytes` in datagrams of `size` bytes, of which the last may be shorter. What is longer than one train is refused.
 pub fn send(socket: impl AsFd, to: SocketAddr, bytes: &[u8], size: u16) -> io::Result<()> {
-    let (mut address, address_len) = address_of(to);
-    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut control = Control([0; CONTROL]);
-    // SAFETY: `msghdr` is plain data; all zeroes is a valid value.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_name = (&raw mut address).cast();
-    message.msg_namelen = address_len;
-    message.msg_iov = &raw mut vector;
-    message.msg_iovlen = 1;
-    if bytes.len() > usize::from(size) {
-        message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = CONTROL as _;
-        // SAFETY: the control buffer is there, and long enough for a header with two bytes behind it.
-        unsafe {
-            let header = libc::CMSG_FIRSTHDR(&raw const message);
-            (*header).cmsg_level = libc::SOL_UDP;
-            (*header).cmsg_type = libc::UDP_SEGMENT;
-            (*header).cmsg_len = libc::CMSG_LEN(2) as _;
-            libc::CMSG_DATA(header).cast::<u16>().write_unaligned(size);
-            message.msg_controllen = libc::CMSG_SPACE(2) as _;
-        }
-    }
-    // SAFETY: everything that `message` points to outlives the call, which only reads.
-    let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    send_with(socket, to, bytes, None, (bytes.len() > usize::from(size)).then_some(size))
 }
 
 /// From now on [`receive`] may bring more than one datagram at once.
