@@ -3,6 +3,7 @@
 use super::super::config::tests::file;
 use super::*;
 use crate::clock::Clock;
+use headstart_core::steer::policy;
 
 /// A network that hands every datagram over at once, unless its channel is cut.
 struct Pair {
@@ -125,6 +126,38 @@ fn packets_come_out_as_they_went_in_over_either_channel() {
     let answer = udp(false, (53, 5_000), 90);
     pair.send(1, &answer);
     assert_eq!((pair.delivered[0].last(), pair.ends[0].refused()), (Some(&answer), Refused::default()));
+}
+
+#[test]
+fn what_takes_both_channels_comes_once_whichever_of_them_loses_it() {
+    let mut pair = Pair::new().open();
+    // One in fifty is lost on the fast channel, and a name that is lost costs a second.
+    let channels = [(1_000_000_000, 0.0), (2_000_000, 0.02)].map(|(rate, loss)| ChannelSettings {
+        rate,
+        delay: FIRST_DELAYS[usize::from(loss > 0.0)],
+        loss: Some(loss),
+        overhead: 68,
+        compresses: loss > 0.0,
+        uses: Use::Primary,
+    });
+    let policy = policy::find("value").unwrap();
+    pair.ends[0].steerer = Steerer::new(Settings { policy, uplink: true, full: 1_392, channels, probes: None });
+    for (n, cut) in [[false; 2], [false, true], [true, false], [false; 2]].into_iter().enumerate() {
+        let question = udp(true, (5_000 + n as u16, 53), 40);
+        pair.cut = cut;
+        pair.send(0, &question);
+        // The fast channel may still be sending the one before.
+        pair.pass(Duration::from_millis(5));
+        pair.cut = [false; 2];
+        assert_eq!((pair.delivered[1].len(), pair.delivered[1].last()), (n + 1, Some(&question)));
+        assert_eq!(pair.ends[0].tally().twice, n as u64 + 1, "over both");
+    }
+    // Two came twice, and were heard of once.
+    assert_eq!(pair.ends[1].held().twice, 2);
+    // What is large goes over the fat one alone.
+    pair.cut = [false, true];
+    pair.send(0, &udp(true, (5_000, 9), 1_300));
+    assert_eq!((pair.delivered[1].len(), pair.ends[0].tally().twice), (5, 4));
 }
 
 #[test]
