@@ -4,19 +4,19 @@ use super::channel::Channel;
 use super::packet::Facts;
 use crate::time::Instant;
 use crate::wire::ip::tcp;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 /// A flow, both directions of it: a keyed hash of addresses, ports and protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowKey(pub u64);
 
 /// One flow, as the end that steers one direction of it sees it. Kept small: of many flows each packet finds another one, out of
-/// the processor's caches.
+/// the processor's caches, and with its key it is one line of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// Length of the packet before, in this direction; the paper's only state.
-    pub previous: Option<u32>,
+    /// Length of the packet before, in this direction; the paper's only state. Zero before the first one.
+    pub previous: u32,
+    /// Bytes of data in this direction since the other one spoke; no more are counted than there is room for.
+    pub burst: u32,
     /// Everything sent so far has arrived in order by then, as predicted.
     pub arrives: Instant,
     /// Times that data has changed its direction: 1 while only the first speaker has spoken, so that in TLS 1.3 2 is the
@@ -25,15 +25,17 @@ pub struct Flow {
     pub turns: u8,
     /// Whether the data before went in the direction that is steered here.
     pub ours: bool,
-    /// Bytes of data in this direction since the other one spoke.
-    pub burst: u64,
+    /// What came last from the other end came over the fast channel, from number `from` on.
+    pub(super) is_hurried: bool,
+    /// Something of it was acknowledged over the fat one: `told`, which has arrived by `told_by`.
+    pub(super) has_told: bool,
+    pub(super) from: u32,
+    pub(super) told: u32,
+    pub(super) told_by: Instant,
     /// The last packet's number on each channel, from 1; zero while there was none.
     pub(super) last: [u64; 2],
-    /// What came last from the other end came over the fast channel, from this number on.
-    pub(super) hurried: Option<u32>,
-    /// What was acknowledged of it over the fat one, and when that has arrived.
-    pub(super) told: Option<u32>,
-    pub(super) told_by: Instant,
+    /// How many flows there had been when it was last asked for: [`Flows`].
+    pub(super) seen: u32,
 }
 
 impl Flow {
@@ -42,11 +44,11 @@ impl Flow {
         if facts.payload == 0 || facts.ack.is_none() {
             return;
         }
-        match (channel, self.hurried) {
-            (Channel::Fast, None) => self.hurried = Some(facts.seq),
+        match (channel, self.is_hurried) {
+            (Channel::Fast, false) => (self.is_hurried, self.from) = (true, facts.seq),
             // What is only sent again is older than what was hurried.
-            (Channel::Fat, Some(from)) if tcp::before(from, facts.seq.wrapping_add(facts.payload as u32)) => {
-                self.hurried = None;
+            (Channel::Fat, true) if tcp::before(self.from, facts.seq.wrapping_add(facts.payload as u32)) => {
+                self.is_hurried = false;
             }
             _ => {}
         }
@@ -55,22 +57,22 @@ impl Flow {
     /// What a packet that arrives at `at` may acknowledge at most, if that is less than what it does: what came over the fast
     /// channel is acknowledged over the fat one.
     pub(super) fn may_acknowledge(&self, facts: &Facts, at: Instant) -> Option<u32> {
-        let (from, ack) = (self.hurried?, facts.ack?);
-        let known = self.told.filter(|_| self.told_by <= at);
-        let most = known.filter(|told| tcp::before(from, *told)).unwrap_or(from);
+        let ack = facts.ack.filter(|_| self.is_hurried)?;
+        let known = self.has_told && self.told_by <= at && tcp::before(self.from, self.told);
+        let most = if known { self.told } else { self.from };
         tcp::before(most, ack).then_some(most)
     }
 
     /// `ack` is on its way over the fat channel, and arrives at `at`.
     pub(super) fn tells(&mut self, ack: u32, at: Instant) {
-        if self.told.is_none_or(|told| tcp::before(told, ack)) {
-            (self.told, self.told_by) = (Some(ack), at);
+        if !self.has_told || tcp::before(self.told, ack) {
+            (self.has_told, self.told, self.told_by) = (true, ack, at);
         }
     }
 
     /// Whether `ack` is on its way over the fat channel already.
     pub(super) fn has_told(&self, ack: u32) -> bool {
-        self.told.is_some_and(|told| !tcp::before(told, ack))
+        self.has_told && !tcp::before(self.told, ack)
     }
 
     /// Data goes by, in the direction that is steered (`ours`) or in the other one.
@@ -85,65 +87,117 @@ impl Flow {
             self.burst = 0;
         }
         if ours {
-            self.burst += facts.payload as u64;
+            self.burst = self.burst.saturating_add(facts.payload as u32);
         }
     }
 }
 
-/// A key is a hash already.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        self.0 = n;
-    }
+/// A flow and whose it is: a line of the processor's caches.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Slot {
+    key: FlowKey,
+    flow: Flow,
 }
 
-type Generation = HashMap<FlowKey, Flow, BuildHasherDefault<AsItIs>>;
+const _: () = assert!(size_of::<Slot>() == 64);
 
-/// Flows, the ones of late: who has been quiet while as many others spoke as there is room for is forgotten.
-#[derive(Default)]
+/// Flows, the ones of late: who has been quiet while this many others began is forgotten. More than a busy host has at once.
+const REMEMBERED: u32 = 28_000;
+/// Slots at first, and at most: more than twice as many as are remembered, so that most are found where they are looked for first.
+const SLOTS: (usize, usize) = (1 << 10, 1 << 16);
+/// A flow is in one of so many slots from its own one on.
+const WINDOW: usize = 16;
+/// The golden ratio of 64 bits (Knuth, volume 3, section 6.4): keys are hashes, but a simulation's are numbers.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What is kept of flows: a table of slots, looked through from a flow's own slot on. What never happens here: a slot becomes empty again,
+/// so that whoever is not found before an empty one is not there.
 pub(super) struct Flows {
-    young: Generation,
-    old: Generation,
+    slots: Vec<Slot>,
+    /// Slots that are not empty.
+    used: usize,
+    /// Flows that there have been; never zero.
+    begun: u32,
 }
 
-/// Flows of a generation; two of them are kept. More than a busy host has at once: a flow that changes its generation costs more
-/// than one that is found.
-const GENERATION: usize = 28_000;
+impl Default for Flows {
+    fn default() -> Self {
+        Self { slots: vec![Slot::default(); SLOTS.0], used: 0, begun: 1 }
+    }
+}
 
 impl Flows {
+    /// What is kept of the flow `key`; nothing yet, if it is new or was forgotten.
     pub fn get(&mut self, key: FlowKey) -> &mut Flow {
-        let Self { young, old } = self;
-        if young.len() >= GENERATION && !young.contains_key(&key) {
-            // Both tables are used again: they are as large as they will be.
-            std::mem::swap(young, old);
-            young.clear();
+        let at = self.find(key).unwrap_or_else(|| self.enter(key));
+        let flow = &mut self.slots[at].flow;
+        flow.seen = self.begun;
+        flow
+    }
+
+    /// The slots in which a flow may be, its own one first.
+    fn window(&self, key: FlowKey) -> impl Iterator<Item = usize> + use<> {
+        let last = self.slots.len() - 1;
+        let own = key.0.wrapping_mul(SPREAD) >> (64 - self.slots.len().trailing_zeros());
+        (0..WINDOW).map(move |n| (own as usize + n) & last)
+    }
+
+    fn find(&self, key: FlowKey) -> Option<usize> {
+        for at in self.window(key) {
+            let Slot { key: of, flow } = &self.slots[at];
+            match flow.seen {
+                0 => return None,
+                _ if *of == key => return Some(at),
+                _ => {}
+            }
         }
-        young.entry(key).or_insert_with(|| old.remove(&key).unwrap_or_default())
+        None
+    }
+
+    /// Whether nothing of use is in a slot.
+    fn is_free(&self, at: usize) -> bool {
+        let seen = self.slots[at].flow.seen;
+        seen == 0 || self.begun.wrapping_sub(seen) > REMEMBERED
+    }
+
+    /// A new flow takes the first slot that is free, or that of who has been quiet for longest.
+    fn enter(&mut self, key: FlowKey) -> usize {
+        while self.slots.len() < SLOTS.1
+            && (self.used * 2 >= self.slots.len() || !self.window(key).any(|at| self.is_free(at)))
+        {
+            self.grow();
+        }
+        self.begun = self.begun.wrapping_add(1).max(1);
+        let free = self.window(key).find(|at| self.is_free(*at));
+        let quiet = |at: &usize| std::cmp::Reverse(self.begun.wrapping_sub(self.slots[*at].flow.seen));
+        let at = free.or_else(|| self.window(key).min_by_key(quiet)).unwrap_or(0);
+        self.used += usize::from(self.slots[at].flow.seen == 0);
+        self.slots[at] = Slot { key, flow: Flow::default() };
+        at
+    }
+
+    fn grow(&mut self) {
+        let twice = vec![Slot::default(); self.slots.len() * 2];
+        let before = std::mem::replace(&mut self.slots, twice);
+        self.used = 0;
+        for slot in before.into_iter().filter(|slot| slot.flow.seen != 0) {
+            let free = self.window(slot.key).find(|at| self.slots[*at].flow.seen == 0);
+            if let Some(at) = free {
+                self.slots[at] = slot;
+                self.used += 1;
+            }
+        }
     }
 
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.young.len() + self.old.len()
+        self.used
     }
 
-    /// Room that is taken, in bytes: each slot of a table is an entry and a byte.
+    /// Room that is taken, in bytes.
     pub fn bytes(&self) -> usize {
-        let slot = size_of::<(FlowKey, Flow)>() + 1;
-        // A table of hashbrown's is at most 7/8 full.
-        (self.young.capacity() + self.old.capacity()) * slot * 8 / 7
+        self.slots.capacity() * size_of::<Slot>()
     }
 }
 
@@ -181,14 +235,32 @@ mod tests {
     fn twenty_thousand_flows_are_known_in_far_less_than_60_megabytes_and_a_million_take_no_more_room() {
         let mut flows = Flows::default();
         for n in 0..20_000u64 {
-            flows.get(FlowKey(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).burst = n;
+            flows.get(key(n)).burst = n as u32;
         }
         assert_eq!(flows.len(), 20_000);
-        assert_eq!(flows.get(FlowKey(5u64.wrapping_mul(0x9e37_79b9_7f4a_7c15))).burst, 5);
-        for n in 0..1_000_000u64 {
-            flows.get(FlowKey(!n));
+        assert!((0..20_000).all(|n| flows.get(key(n)).burst == n as u32));
+        for n in 0..1_000_000 {
+            flows.get(key(1_000_000 + n));
         }
-        assert!(flows.len() <= 2 * GENERATION && flows.bytes() < 10_000_000, "{} {}", flows.len(), flows.bytes());
+        assert!(flows.len() <= SLOTS.1 && flows.bytes() < 10_000_000, "{} {}", flows.len(), flows.bytes());
+        // Room is made by who was quiet, and nobody else.
+        let of_late = 1_000_000 + 1_000_000 - 20_000..1_000_000 + 1_000_000;
+        of_late.clone().for_each(|n| flows.get(key(n)).burst = n as u32);
+        assert!(of_late.into_iter().all(|n| flows.get(key(n)).burst == n as u32));
+        assert_eq!(flows.get(key(5)).burst, 0);
+    }
+
+    /// Keys as hashes are, and as a simulation numbers them.
+    fn key(n: u64) -> FlowKey {
+        FlowKey(if n.is_multiple_of(2) { n.wrapping_mul(0x2545_f491_4f6c_dd1d).rotate_left(31) } else { n })
+    }
+
+    #[test]
+    fn flows_of_neighbouring_numbers_from_both_ends_do_not_meet() {
+        let mut flows = Flows::default();
+        let keys = (0..5_000u64).flat_map(|n| [n, n | 1 << 62, u64::MAX - n]);
+        keys.clone().for_each(|n| flows.get(FlowKey(n)).burst = n as u32 ^ 0x55);
+        assert!(keys.into_iter().all(|n| flows.get(FlowKey(n)).burst == n as u32 ^ 0x55));
     }
 
     #[test]

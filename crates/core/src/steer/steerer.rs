@@ -241,7 +241,7 @@ impl<P> Steerer<P> {
             // There is nowhere else to go.
             _ => back_to = back_to.filter(|_| outlet.standing(Channel::Fat, &facts) == Standing::Open),
         }
-        flow.previous = u32::try_from(facts.len).ok();
+        flow.previous = facts.len as u32;
         for prober in self.probers.iter_mut().flatten() {
             prober.used(now);
         }

@@ -239,11 +239,11 @@ mod tests {
     #[test]
     fn the_papers_rule_takes_small_packets_after_small_ones_and_no_tails() {
         let after = |previous| Flow { previous, ..Flow::default() };
-        assert_eq!(choose("pkt-state", true, packet(Kind::Open, 60), after(None)), Channel::Fast);
-        assert_eq!(choose("pkt-state", true, packet(Kind::Data, 500), after(Some(52))), Channel::Fast);
-        assert_eq!(choose("pkt-state", false, packet(Kind::Data, 1500), after(Some(52))), Channel::Fat);
-        assert_eq!(choose("pkt-state", false, packet(Kind::Data, 700), after(Some(1500))), Channel::Fat);
-        assert_eq!(choose("pkt-state", false, packet(Kind::Ack, 52), after(Some(700))), Channel::Fast);
+        assert_eq!(choose("pkt-state", true, packet(Kind::Open, 60), after(0)), Channel::Fast);
+        assert_eq!(choose("pkt-state", true, packet(Kind::Data, 500), after(52)), Channel::Fast);
+        assert_eq!(choose("pkt-state", false, packet(Kind::Data, 1500), after(52)), Channel::Fat);
+        assert_eq!(choose("pkt-state", false, packet(Kind::Data, 700), after(1500)), Channel::Fat);
+        assert_eq!(choose("pkt-state", false, packet(Kind::Ack, 52), after(700)), Channel::Fast);
     }
 
     #[test]
@@ -333,7 +333,7 @@ mod tests {
         let flow = Flow::default();
         assert_eq!(choose("value", true, packet(Kind::Open, 60), flow), Channel::Fast);
         // A tail waits for what is before it, whichever way it goes.
-        let behind = Flow { previous: Some(1500), arrives: Instant::from_millis(1015), ..flow };
+        let behind = Flow { previous: 1500, arrives: Instant::from_millis(1015), ..flow };
         assert_eq!(choose("value", false, packet(Kind::Data, 300), behind), Channel::Fat);
     }
 }

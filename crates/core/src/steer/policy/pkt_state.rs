@@ -11,7 +11,7 @@ pub struct PktState;
 
 impl Policy for PktState {
     fn choose(&self, view: &View<'_>) -> Choice {
-        let tail = view.flow.previous.is_some_and(|len| len as usize >= view.full);
+        let tail = view.flow.previous as usize >= view.full;
         match (view.is_small(), tail) {
             (true, false) => Choice::fast("small"),
             (true, true) => Choice::fat("tail"),

@@ -27,12 +27,12 @@ const ASKING: f64 = 2.0;
 
 /// Bytes of a turn that are asking; whoever says more in a turn is sending something. Ours: a server's half of a handshake with
 /// two certificates and a hybrid key share has about 4 kB.
-const ASKS: u64 = 5_000;
+const ASKS: u32 = 5_000;
 
 /// A client's half of a handshake of TLS with a hybrid key share, or a request that does not fit into a packet.
-const HELLO: u64 = 2_000;
+const HELLO: u32 = 2_000;
 /// The server's.
-const CERTIFICATES: u64 = 4_000;
+const CERTIFICATES: u32 = 4_000;
 
 /// Datagrams of so many bytes are a part of more: QUIC's are at least 1228 with their headers, whatever the MTU is, and those of
 /// calls and games are far less.
@@ -72,10 +72,10 @@ fn is_large(view: &View<'_>) -> bool {
 }
 
 /// Bytes that are expected of a handshake or a request from this full packet on, itself included.
-fn ahead(packet: &Facts, flow: &Flow) -> u64 {
+fn ahead(packet: &Facts, flow: &Flow) -> u32 {
     let usual = if packet.tls && flow.turns == 2 { CERTIFICATES } else { HELLO };
-    let before = flow.burst.saturating_sub(packet.payload as u64);
-    usual.saturating_sub(before).max(packet.len as u64)
+    let before = flow.burst.saturating_sub(packet.payload as u32);
+    usual.saturating_sub(before).max(packet.len as u32)
 }
 
 /// Seconds that it costs to lose a packet.
@@ -106,7 +106,7 @@ impl Policy for Value {
             return Choice::fat("about a loss");
         }
         // The rest of the message comes behind it, whichever way both go.
-        let more = if large { ahead(view.packet, view.flow) as f64 / view.packet.len.max(1) as f64 - 1.0 } else { 0.0 };
+        let more = if large { f64::from(ahead(view.packet, view.flow)) / view.packet.len.max(1) as f64 - 1.0 } else { 0.0 };
         let [fat_takes, takes] = [fat, fast].map(|outlook| outlook.transmit.as_secs_f64());
         let gain = view.gain().as_secs_f64() - more * (takes - fat_takes);
         if gain <= 0.0 {
