@@ -128,7 +128,7 @@ impl Channels {
         let compresses = [false, steering.tunnel];
         let steerers = Way::BOTH.map(|way| {
             let channels = Channel::ALL.map(|channel| ChannelSettings {
-                rate: rate(of(way, channel)),
+                rate: mean_rate(of(way, channel)),
                 delay: of(way, channel).least_delay(),
                 loss: Some(loss(of(way, channel))),
                 overhead: if steering.tunnel { TUNNEL } else { 0 },
@@ -259,9 +259,11 @@ impl Channels {
                 facts.payload = segment.data.map_or(0, |d| d.len as usize);
                 facts.seq = segment.data.map_or(0, |d| d.number as u32);
                 // The number that is expected next, as TCP says it.
-                let highest = segment.acknowledges.and_then(|ranges| ranges[0]).map(|(_, highest)| highest + 1);
-                facts.ack = Some(highest.unwrap_or_default() as u32);
-                facts.plain = true;
+                let ranges = segment.acknowledges.unwrap_or_default();
+                facts.ack = Some(ranges[0].map_or(0, |(_, highest)| highest + 1) as u32);
+                // What has come beyond a hole is said in an option.
+                facts.sacks = ranges[1].is_some();
+                facts.plain = !facts.sacks;
             }
             Body::Company(Carried::Datagram { bytes, .. }) => facts.payload = *bytes,
             Body::Company(Carried::Message { segment, .. }) => {
@@ -409,7 +411,7 @@ fn opposite(way: Way) -> Way {
 }
 
 /// The rate of a direction in bits a second: what it takes to send a megabyte says it.
-fn rate(link: &headstart_link::LinkSpec) -> u64 {
+pub fn mean_rate(link: &headstart_link::LinkSpec) -> u64 {
     let mut rate = link.rate.build();
     let start = rate.start(Instant::ZERO);
     let takes = rate.serve(start, 1_000_000).since(start);

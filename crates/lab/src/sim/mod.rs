@@ -29,6 +29,7 @@ mod tests;
 mod transfer;
 
 pub use app::{AppHost, Granted, Launch, Wish};
+pub(crate) use channels::mean_rate;
 pub use channels::{Gone, Steering};
 pub use company::{Heard, Wanted};
 pub use loader::{Arm as BrowserArm, Browser, Load, Parts, Timing};

@@ -1,6 +1,8 @@
 //! One load of one page over two channels, and every policy over a set of pages.
 
+use super::bound::pooled;
 use super::network::Network;
+use super::{BOUND, FAT};
 use crate::condition::page::{Families, with_twins, world};
 use crate::experiment::Series;
 use crate::page::recording::cache::{ORIGIN, PARENT};
@@ -79,15 +81,25 @@ pub struct Visitor {
 
 impl Visitor {
     pub fn new(page: &Page, cell: &Cell, policy: &'static Entry, seed: u64) -> anyhow::Result<Self> {
+        Self::over(page, &cell.network, cell.network.fat.into(), cell.tunnel, policy, seed)
+    }
+
+    /// A browser that has the bound of `cell` in the place of its channels.
+    pub fn bound(page: &Page, cell: &Cell, seed: u64) -> anyhow::Result<Self> {
+        Self::over(page, &cell.network, pooled(&cell.network)?, false, policy::find(FAT)?, seed)
+    }
+
+    fn over(
+        page: &Page,
+        network: &Network,
+        fat: String,
+        tunnel: bool,
+        policy: &'static Entry,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
         let (page_of_policy, twins, bound) = split(page, policy);
-        let world = with_twins(world(page, cell.network.fat, Families::Alike, seed), &twins);
-        let steering = Steering {
-            fat: cell.network.fat.into(),
-            fast: cell.network.fast.into(),
-            policy,
-            tunnel: cell.tunnel,
-            bound,
-        };
+        let world = with_twins(world(page, network.fat, Families::Alike, seed), &twins);
+        let steering = Steering { fat, fast: network.fast.into(), policy, tunnel, bound };
         let browser = Browser::steered(&world, BrowserArm::BARE, seed, &steering)?;
         Ok(Self { browser, page: page_of_policy })
     }
@@ -112,35 +124,45 @@ pub struct Block {
     pub times: Vec<(&'static Entry, Vec<Option<f64>>)>,
     /// By policy, the bytes of each page on the fat channel and on the fast one.
     pub bytes: Vec<Vec<[f64; 2]>>,
+    /// The page load times of what no policy can beat.
+    pub bound: Vec<Option<f64>>,
 }
 
 impl Block {
     pub fn new(cell: Cell) -> Self {
         let times: Vec<_> = policy::ALL.iter().map(|entry| (entry, Vec::new())).collect();
-        Self { cell, bytes: vec![Vec::new(); times.len()], times }
+        Self { cell, bytes: vec![Vec::new(); times.len()], times, bound: Vec::new() }
     }
 
     /// Loads a page in each of `worlds` worlds.
     pub fn load(&mut self, page: &Page, seed: u64, worlds: u64) -> anyhow::Result<()> {
+        let seeds = (0..worlds).map(|world| seed.wrapping_mul(7919).wrapping_add(world));
+        let mean = |sum: Option<f64>| sum.map(|sum| to_the_microsecond(sum / worlds as f64));
         for (n, (entry, times)) in self.times.iter_mut().enumerate() {
             let (mut sum, mut bytes) = (Some(0.0), [0.0; 2]);
-            for world in 0..worlds {
-                let loaded = load(page, &self.cell, entry, seed.wrapping_mul(7919).wrapping_add(world))?;
+            for seed in seeds.clone() {
+                let loaded = load(page, &self.cell, entry, seed)?;
                 sum = sum.zip(loaded.time()).map(|(sum, time)| sum + time);
                 for (total, of) in bytes.iter_mut().zip(loaded.bytes) {
                     *total += of as f64 / worlds as f64;
                 }
             }
-            times.push(sum.map(|sum| to_the_microsecond(sum / worlds as f64)));
+            times.push(mean(sum));
             self.bytes[n].push(bytes);
         }
+        let mut sum = Some(0.0);
+        for seed in seeds {
+            sum = sum.zip(Visitor::bound(page, &self.cell, seed)?.load().time()).map(|(sum, time)| sum + time);
+        }
+        self.bound.push(mean(sum));
         Ok(())
     }
 
-    /// The times of a policy.
+    /// The times of a policy, or of the bound.
     pub fn series(&self, name: &str) -> Option<Series> {
-        let (entry, times) = self.times.iter().find(|(entry, _)| entry.name == name)?;
-        Some(Series::with_failures(&self.cell.name, super::METRIC, "ms", entry.name, times.iter().copied()))
+        let of_a_policy = self.times.iter().find(|(entry, _)| entry.name == name).map(|(_, times)| times);
+        let times = of_a_policy.or((name == BOUND).then_some(&self.bound))?;
+        Some(Series::with_failures(&self.cell.name, super::METRIC, "ms", name, times.iter().copied()))
     }
 }
 

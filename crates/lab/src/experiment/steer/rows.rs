@@ -1,7 +1,7 @@
-//! Each policy beside the fat channel alone, the bytes that it spends, the page that loses most, and the project's targets.
+//! Each policy beside the fat channel alone, the bytes that it spends, the page that loses most, the bound, and the project's targets.
 
 use super::play::Block;
-use super::{FAT, METRIC, OURS, STATE};
+use super::{BOUND, FAT, METRIC, OURS, STATE, bound};
 use crate::experiment::target::Target;
 use crate::experiment::{Outcome, Price, Row, Series};
 use crate::stats::{Pairing, Statistic};
@@ -82,6 +82,7 @@ pub fn add(outcome: &mut Outcome, block: &Block, serving: impl Fn(Row) -> anyhow
         });
         outcome.samples.push(series);
     }
+    let bound = add_bound(outcome, block, &base)?;
     let lost = |arm: &str| block.series(arm).map_or(0, |s| s.failed());
     let beyond_the_baseline = lost(OURS).saturating_sub(lost(FAT)) as f64;
     if beyond_the_baseline > 0.0 {
@@ -96,9 +97,23 @@ pub fn add(outcome: &mut Outcome, block: &Block, serving: impl Fn(Row) -> anyhow
     }
     if let (true, Some(ours), Some(state)) = (block.cell.tunnel, of(OURS), of(STATE)) {
         let what = format!("{name}, {OURS} ahead of {STATE} in what pages save");
-        outcome.notes.push(Target::AtLeast(AHEAD).note(&what, ours.2 - state.2, "points"));
+        let most = bound.map_or(f64::INFINITY, |bound| bound - state.2);
+        outcome.notes.push(bound::note(&what, ours.2 - state.2, AHEAD, most, "points"));
     }
     Ok(())
+}
+
+/// Adds what no policy can beat; what pages save by it on average, in percent.
+fn add_bound(outcome: &mut Outcome, block: &Block, base: &Series) -> anyhow::Result<Option<f64>> {
+    let Some(series) = block.series(BOUND).filter(|series| !series.values.is_empty()) else { return Ok(None) };
+    compare(outcome, &series, base, Ok)?;
+    let saved = saved(&block.bound, &base.values);
+    let average = (!saved.is_empty()).then(|| saved.iter().sum::<f64>() / saved.len() as f64);
+    if let Some(average) = average {
+        outcome.rows.push(Row::measured(&block.cell.name, "saved, mean of pages", "%", BOUND, average));
+    }
+    outcome.samples.push(series);
+    Ok(average)
 }
 
 #[cfg(test)]
@@ -124,6 +139,26 @@ mod tests {
         assert_eq!(of("mean", "single-fast").and_then(|r| r.baseline), Some(100.0));
         let beside = outcome.notes.iter().find(|n| n.contains("beside the best")).unwrap();
         assert!(!beside.contains("single-fast"), "{beside}");
+    }
+
+    #[test]
+    fn how_far_ahead_of_the_paper_is_asked_of_nobody_beyond_the_bound() {
+        let told = |bound: f64| {
+            let mut block = Block::new(Cell::new("tunnel", BASE));
+            for (n, (entry, times)) in block.times.iter_mut().enumerate() {
+                *times = vec![Some(if entry.name == OURS { 95.0 } else { 100.0 - n as f64 / 100.0 })];
+                block.bytes[n] = vec![[90.0, 10.0]];
+            }
+            block.bound = vec![Some(bound)];
+            let mut outcome = Outcome::new("x", 1);
+            add(&mut outcome, &block, Ok).unwrap();
+            let row = outcome.rows.iter().find(|r| r.arm == BOUND && r.metric.starts_with("saved"));
+            assert_eq!(row.map(|r| r.ours), Some(100.0 - bound));
+            // It is no other policy that ours could be compared with.
+            assert!(outcome.notes.iter().all(|n| !n.contains(BOUND)) && outcome.check().is_ok());
+            outcome.notes.into_iter().find(|n| n.contains("ahead of")).unwrap()
+        };
+        assert!(told(95.5).contains("beyond the bound") && told(90.0).ends_with("MISSED"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::network::SWEEP;
 use super::play::{Block, Cell, as_in_the_paper};
 use super::steps::Steps;
-use super::{FAST, METHOD, METRIC, STATE, rows};
+use super::{BOUND, FAST, FAT, METHOD, METRIC, OURS, STATE, bound, rows};
 use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Speeds};
 use crate::page::{Page, synthetic};
 
@@ -79,8 +79,26 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         );
         outcome.conditions.push(Condition { name: cell.name.clone(), about });
         rows::add(&mut outcome, &block, |row| serve(&claims, row))?;
+        outcome.notes.extend(at_the_longest(&claims, &block)?);
     }
     Ok(outcome)
+}
+
+/// What the paper's rule saves over the longest fat channel (P5.4) is what ours is to save, or the bound.
+fn at_the_longest(claims: &Claims, block: &Block) -> anyhow::Result<Option<String>> {
+    let mean = |arm: &str| {
+        let times: Option<Vec<f64>> = block.series(arm)?.values.into_iter().collect();
+        times.map(|times| times.iter().sum::<f64>() / times.len().max(1) as f64)
+    };
+    let saves = |arm: &str| Some(100.0 * (1.0 - mean(arm)? / mean(FAT)?));
+    if block.cell.network.name != "fat-rtt-150" {
+        return Ok(None);
+    }
+    let (Some(ratio), Some(ours), Some(most)) = (claims.ratio("P5.4", FAT, "")?, saves(OURS), saves(BOUND)) else {
+        return Ok(None);
+    };
+    let what = format!("{}, {OURS} saves of the mean {METRIC}", block.cell.name);
+    Ok(Some(bound::note(&what, ours, 100.0 * (1.0 - ratio), most, "%")))
 }
 
 /// Ties a row to the claim that it serves, if it serves one.
