@@ -42,7 +42,7 @@ impl<P> Outlet<P> {
 
     /// Gives a packet of `flow` to a channel, which is kept busy for so long as if it had this share of its rate.
     pub fn give(&mut self, now: Instant, flow: &mut Flow, channel: Channel, waiting: Waiting<P>, share: f64) {
-        let Waiting { facts, packet, back_to, twice, why, gained, .. } = waiting;
+        let Waiting { facts, packet, back_to, twice, replaced, why, gained, .. } = waiting;
         let (own, other) = (channel.index(), channel.other().index());
         let apart =
             back_to.filter(|_| channel == Channel::Fast).map(|back_to| self.set_apart(now, flow, &facts, back_to));
@@ -53,6 +53,8 @@ impl<P> Outlet<P> {
             after = Some(flow.last[other]).filter(|last| *last > 0 && self.channels[other].alive);
             flow.last[own] = number;
         }
+        // What one acknowledgement says the next one says too, unless it is all that is left of many.
+        let twice = twice && (facts.kind != Kind::Ack || replaced > 0);
         let twice = twice && channel == Channel::Fast && self.channels[other].standing(&facts) == Standing::Open;
         let copy = twice.then(|| self.take(now, channel.other(), &facts, 1.0));
         self.tally.twice += u64::from(twice);

@@ -25,8 +25,10 @@ pub(super) struct Waiting<P> {
     pub bytes: usize,
     /// What it is to acknowledge on this channel, if that is less than it does.
     pub back_to: Option<u32>,
-    /// It is to take the fat channel too.
+    /// It is to take the fat channel too; an acknowledgement, if it stands for others.
     pub twice: bool,
+    /// Acknowledgements in whose place it is.
+    pub replaced: u32,
     pub why: &'static str,
     pub gained: Duration,
 }
@@ -116,6 +118,7 @@ impl<P> Queue<P> {
             });
             if let Some(older) = older {
                 waiting.since = older.since;
+                waiting.replaced = older.replaced + 1;
                 self.bytes[level] = self.bytes[level] + waiting.bytes - older.bytes;
                 return Some(std::mem::replace(older, waiting));
             }
@@ -187,6 +190,7 @@ mod tests {
             bytes: 52,
             back_to: None,
             twice: false,
+            replaced: 0,
             why: "",
             gained: Duration::ZERO,
         }
@@ -208,8 +212,10 @@ mod tests {
         // Numbers go round.
         assert!(queue.push(2, ack(3, u32::MAX)).is_none());
         assert_eq!(queue.push(2, ack(3, 4)).map(|w| w.packet), Some(u32::MAX));
-        let order: Vec<u32> = std::iter::from_fn(|| queue.pop(Instant::ZERO)).map(|w| w.packet).collect();
-        assert_eq!((order, queue.before(BULK), queue.len()), (vec![300, 5, 300, 200, 4], 0, 0));
+        assert_eq!(queue.push(2, ack(3, 5)).map(|w| w.packet), Some(4));
+        let all = std::iter::from_fn(|| queue.pop(Instant::ZERO)).map(|w| (w.packet, w.replaced));
+        assert_eq!(all.collect::<Vec<_>>(), [(300, 1), (5, 0), (300, 0), (200, 0), (5, 2)]);
+        assert_eq!((queue.before(BULK), queue.len()), (0, 0));
     }
 
     #[test]

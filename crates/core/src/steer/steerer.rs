@@ -198,7 +198,7 @@ impl<P> Steerer<P> {
         let bytes = outlet.channels.each_ref().map(|model| bytes_on(&model.settings, &facts));
         let flow = flows.get(facts.flow);
         flow.speaks(&facts, true);
-        let mut level = policy.level(&facts, flow);
+        let mut level = policy.level(&facts, flow, settings.full);
         let [fat, fast] = &outlet.channels;
         let outlooks = [fat.outlook(now, 0, bytes[0]), fast.outlook(now, queue.before(level), bytes[1])];
         let view = View {
@@ -246,7 +246,7 @@ impl<P> Steerer<P> {
             prober.used(now);
         }
         self.waiting += (queue.len() as f64 - self.waiting) * PRICE_FOLLOWS;
-        let waiting = Waiting { facts, packet, since: now, bytes: bytes[1], back_to, twice, why, gained };
+        let waiting = Waiting { facts, packet, since: now, bytes: bytes[1], back_to, twice, replaced: 0, why, gained };
         if channel == Channel::Fat || !settings.policy.queues {
             if channel == Channel::Fat && ordered {
                 bring_along(now, queue, outlet, flow, facts.flow);

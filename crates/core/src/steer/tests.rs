@@ -516,3 +516,26 @@ fn what_is_small_and_dear_to_lose_takes_both_channels_where_the_fast_one_loses()
     assert_eq!(copies(0.3), [twice(1), twice(2), twice(3), fast, fat]);
     assert_eq!(copies(0.0), [fast; 5]);
 }
+
+#[test]
+fn the_one_that_is_left_of_many_acknowledgements_takes_both_channels_where_the_fast_one_loses() {
+    let copied = |acks: &[u32]| {
+        let mut settings = settings("value", None);
+        settings.channels[0].loss = Some(0.0);
+        settings.channels[1].loss = Some(0.01);
+        let mut steerer = Steerer::new(settings);
+        // Keeps the fast channel from the others for a while.
+        steerer.handle_input(ms(0), Input::Packet(packet(3, Kind::Dns, 600), 0u32));
+        for number in acks {
+            steerer.handle_input(ms(0), Input::Packet(ack(4, *number), *number));
+        }
+        steerer.handle_timeout(ms(20));
+        let sends = std::iter::from_fn(|| steerer.poll_output()).filter_map(|output| match output {
+            Output::Send { copy, packet, .. } => Some((packet, copy.is_some())),
+            _ => None,
+        });
+        sends.collect::<Vec<_>>()
+    };
+    assert_eq!(copied(&[9]), [(0, true), (9, false)]);
+    assert_eq!(copied(&[9, 20, 30]), [(0, true), (30, true)]);
+}

@@ -62,7 +62,8 @@ pub struct Choice {
     pub channel: Channel,
     /// Why: one of a small fixed set a policy.
     pub why: &'static str,
-    /// A copy of it takes the fat channel too, if the fast one was chosen and both may be used.
+    /// A copy of it takes the fat channel too, if the fast one was chosen and both may be used; of an acknowledgement only if it stands for
+    /// others that have waited with it.
     pub twice: bool,
 }
 
@@ -92,8 +93,9 @@ pub trait Policy: fmt::Debug + Send {
     /// The channel of a packet.
     fn choose(&self, view: &View<'_>) -> Choice;
 
-    /// How urgent a packet is among those that wait for the fast channel: 0 goes first, 2 last.
-    fn level(&self, _packet: &Facts, _flow: &Flow) -> u8 {
+    /// How urgent a packet is among those that wait for the fast channel: 0 goes first, 2 last; 3 is for what passes everybody by. A packet
+    /// of at least `full` bytes is as large as they get.
+    fn level(&self, _packet: &Facts, _flow: &Flow, _full: usize) -> u8 {
         1
     }
 
@@ -300,6 +302,13 @@ mod tests {
         assert_eq!(far(tls(1480), first, 0.01), Channel::Fat);
         // What has said 20 kB in a turn will go on.
         assert_eq!(far(tls(1480), Flow { turns: 4, burst: 20_000, ..first }, 0.0), Channel::Fat);
+        // Of four it may be said that this is all, if one is sooner by more than it costs; they wait behind everybody.
+        let answer = Flow { turns: 4, burst: 1_428, ..first };
+        assert_eq!((far(tls(1480), answer, 0.0), far(tls(1480), answer, 0.01)), (Channel::Fast, Channel::Fat));
+        assert_eq!(far(tls(1480), Flow { burst: 6_001, ..answer }, 0.0), Channel::Fat);
+        assert_eq!(far(tls(1480), Flow { arrives: Instant::from_millis(1_075), ..answer }, 0.0), Channel::Fat);
+        let level = |len, flow| (find("value").unwrap().new)().level(&tls(len), &flow, 1480);
+        assert_eq!((level(1480, answer), level(500, answer), level(1480, first)), (3, 1, 1));
         // QUIC's packets are never as large as the MTU.
         assert_eq!(choose("value", false, packet(Kind::Datagram, 1_228), first), Channel::Fat);
         assert_eq!(choose("value", false, packet(Kind::Datagram, 200), first), Channel::Fast);
@@ -315,8 +324,8 @@ mod tests {
         assert_eq!([0.0, 0.0005, 0.02, 0.3].map(|lost| lossy(Kind::Open, 60, lost)), [fast, fast, twice, twice]);
         assert_eq!([0.0, 0.02].map(|lost| lossy(Kind::Datagram, 200, lost)), [fast, twice]);
         assert_eq!(lossy(Kind::Data, 400, 0.02), twice);
-        // An acknowledgement is followed by the next, if it says nothing of a hole.
-        assert_eq!(lossy(Kind::Ack, 52, 0.1), fast);
+        // One that is all that is left of many acknowledgements, if it says nothing of a hole.
+        assert_eq!([0.0, 0.1].map(|lost| lossy(Kind::Ack, 52, lost)), [fast, twice]);
         let of_a_hole = Facts { sacks: true, ..packet(Kind::Ack, 64) };
         assert_eq!(choose("value", true, of_a_hole, Flow::default()), Channel::Fat);
         // A copy takes 30 ms here: no more than it saves on average, a second times a share.
