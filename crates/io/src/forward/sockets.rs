@@ -15,13 +15,6 @@ const NOTSENT_LOWAT: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 /// TCP_MAXSEG of linux/tcp.h.
 const MAXSEG: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
 
-/// The most unsent bytes of a connection that has carried less than [`LITTLE`]. 64 KiB: each byte that a socket takes is acknowledged,
-/// and for each that is acknowledged a program's kernel makes room for three more, which is most of what is parked before a peer that does
-/// not read (docs/decisions/0038).
-const FIRST_UNSENT: usize = 64 * 1024;
-/// What has been carried when a socket may hold [`UNSENT`]. 4 MB, as a window is full then.
-pub const LITTLE: usize = 4 << 20;
-
 /// Sockets that are ready before a program wants them, one of each family: making one takes as long as a neighbour's answer.
 #[derive(Debug, Default)]
 pub struct Stock {
@@ -63,18 +56,9 @@ fn make(v4: bool, exit: &Exit) -> Result<OwnedFd, Errno> {
     sockopt::set_tcp_nodelay(&socket, true)?;
     sockopt::set_socket_oobinline(&socket, true)?;
     // Kernels of today have it; without it more waits in the socket.
-    hold_unsent(&socket, FIRST_UNSENT);
+    let unsent = crate::sys::socket_option::Value::of_int(UNSENT as i32);
+    crate::sys::socket_option::set(&socket, NOTSENT_LOWAT, &unsent);
     Ok(socket)
-}
-
-fn hold_unsent(socket: impl AsFd, most: usize) {
-    let most = crate::sys::socket_option::Value::of_int(most as i32);
-    crate::sys::socket_option::set(socket, NOTSENT_LOWAT, &most);
-}
-
-/// A connection has carried [`LITTLE`], and its socket may hold as much unsent as any.
-pub fn widen(socket: impl AsFd) {
-    hold_unsent(socket, UNSENT);
 }
 
 /// Begins to connect a socket to `peer`.
@@ -155,18 +139,4 @@ pub fn datagrams(app: SocketAddr, trains: bool, exit: &Exit) -> std::io::Result<
         rustix::net::bind(&socket, &SocketAddr::new(any, 0))?;
     }
     Ok(socket)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_socket_holds_little_unsent_until_it_may_hold_more() {
-        let socket = Stock::default().take(true, &Exit::default()).unwrap();
-        let unsent = || crate::sys::socket_option::get(&socket, NOTSENT_LOWAT).and_then(|value| value.int());
-        assert_eq!(unsent(), Some(FIRST_UNSENT as i32));
-        widen(&socket);
-        assert_eq!(unsent(), Some(UNSENT as i32));
-    }
 }

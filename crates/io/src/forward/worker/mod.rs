@@ -134,8 +134,6 @@ struct Upstream {
     process: Option<Process>,
     /// Somebody looks for the process.
     sought: bool,
-    /// Bytes that the socket has taken.
-    carried: usize,
     /// How its requests are timed; none where they are not.
     request: Option<Request>,
 }

@@ -105,7 +105,6 @@ impl Worker {
             owner,
             process,
             sought,
-            carried: 0,
             request: None,
         };
         self.upstreams.insert(flow, upstream);

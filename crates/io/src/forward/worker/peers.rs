@@ -1,6 +1,5 @@
 //! Connections to peers that are being opened or open: written to, read in turn, closed.
 
-use super::sockets::LITTLE;
 use super::{BATCH, MOST_SPARE, SMALL, Whose, Worker, sockets};
 use crate::poll::Change;
 use crate::sys::tun::ROOM;
@@ -127,15 +126,8 @@ impl Worker {
             let out_of_band = if urgent { SendFlags::OOB } else { SendFlags::empty() };
             send(&upstream.socket, &bytes[from..to], SendFlags::DONTWAIT | SendFlags::NOSIGNAL | out_of_band)
         };
-        match sent {
-            Ok(taken) => {
-                let before = upstream.carried;
-                upstream.carried = before.saturating_add(taken);
-                if before < LITTLE && upstream.carried >= LITTLE {
-                    sockets::widen(&upstream.socket);
-                }
-            }
-            Err(_) => upstream.ends_request(),
+        if sent.is_err() {
+            upstream.ends_request();
         }
         let input = match sent {
             Ok(taken) if from + taken == to && bytes.capacity() >= ROOM && self.spare.len() < MOST_SPARE => {
