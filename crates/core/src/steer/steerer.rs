@@ -198,7 +198,7 @@ impl<P> Steerer<P> {
         let bytes = outlet.channels.each_ref().map(|model| bytes_on(&model.settings, &facts));
         let flow = flows.get(facts.flow);
         flow.speaks(&facts, true);
-        let mut level = policy.level(&facts, flow, settings.full);
+        let mut level = policy.level(&facts, flow);
         let [fat, fast] = &outlet.channels;
         let outlooks = [fat.outlook(now, 0, bytes[0]), fast.outlook(now, queue.before(level), bytes[1])];
         let view = View {

@@ -93,9 +93,8 @@ pub trait Policy: fmt::Debug + Send {
     /// The channel of a packet.
     fn choose(&self, view: &View<'_>) -> Choice;
 
-    /// How urgent a packet is among those that wait for the fast channel: 0 goes first, 2 last; 3 is for what passes everybody by. A packet
-    /// of at least `full` bytes is as large as they get.
-    fn level(&self, _packet: &Facts, _flow: &Flow, _full: usize) -> u8 {
+    /// How urgent a packet is among those that wait for the fast channel: 0 goes first, 2 last.
+    fn level(&self, _packet: &Facts, _flow: &Flow) -> u8 {
         1
     }
 
@@ -302,13 +301,6 @@ mod tests {
         assert_eq!(far(tls(1480), first, 0.01), Channel::Fat);
         // What has said 20 kB in a turn will go on.
         assert_eq!(far(tls(1480), Flow { turns: 4, burst: 20_000, ..first }, 0.0), Channel::Fat);
-        // Of four it may be said that this is all, if one is sooner by more than it costs; they wait behind everybody.
-        let answer = Flow { turns: 4, burst: 1_428, ..first };
-        assert_eq!((far(tls(1480), answer, 0.0), far(tls(1480), answer, 0.01)), (Channel::Fast, Channel::Fat));
-        assert_eq!(far(tls(1480), Flow { burst: 6_001, ..answer }, 0.0), Channel::Fat);
-        assert_eq!(far(tls(1480), Flow { arrives: Instant::from_millis(1_075), ..answer }, 0.0), Channel::Fat);
-        let level = |len, flow| (find("value").unwrap().new)().level(&tls(len), &flow, 1480);
-        assert_eq!((level(1480, answer), level(500, answer), level(1480, first)), (3, 1, 1));
         // QUIC's packets are never as large as the MTU.
         assert_eq!(choose("value", false, packet(Kind::Datagram, 1_228), first), Channel::Fat);
         assert_eq!(choose("value", false, packet(Kind::Datagram, 200), first), Channel::Fast);

@@ -1,10 +1,9 @@
 //! Ours: a packet goes where it is of use soonest, unless that costs those behind it more.
 //!
 //! Of use is a packet when everything before it in its flow has arrived too, and a full one when the message has that it is a
-//! part of: handshakes of TLS and requests have a length that is known beforehand. Of a response nobody knows it: its first full packets
-//! may be all of it, and are fast where that is sooner, last of all that waits there; those behind them never are, nor are those of
-//! any message where the fast channel loses packets (the lab: what a lost part of a handshake costs is more than what
-//! hurrying it gains). What is small and dear to lose takes a lossy fast channel and the fat
+//! part of: handshakes of TLS and requests have a length that is known beforehand. Of a response nobody knows it, and its full
+//! packets are never fast; nor are those of any message where the fast channel loses packets (the lab: what a lost part of
+//! a handshake costs is more than what hurrying it gains). What is small and dear to lose takes a lossy fast channel and the fat
 //! one both. What a packet gains over the fast channel is lessened by what it
 //! would cost to lose it there, weighed by what it is for, and must be worth what it costs: the time that it, or its message,
 //! keeps the channel from others, times how many of them there are of late. What tells of a loss takes the fat channel, where
@@ -26,10 +25,6 @@ const OPENING: f64 = 3.0;
 /// Handshakes of TLS and requests. Ours.
 const ASKING: f64 = 2.0;
 
-const ASKED: &str = "asking";
-/// The level of what is large and answers.
-const LAST: u8 = 3;
-
 /// Bytes of a turn that are asking; whoever says more in a turn is sending something. Ours: a server's half of a handshake with
 /// two certificates and a hybrid key share has about 4 kB.
 const ASKS: u32 = 5_000;
@@ -38,10 +33,6 @@ const ASKS: u32 = 5_000;
 const HELLO: u32 = 2_000;
 /// The server's.
 const CERTIFICATES: u32 = 4_000;
-
-/// Bytes of a response that may be a short one. Ours: with 3 kB pages gained less, with 15 more over one
-/// fat channel and less over another.
-const SHORT: u32 = 6_000;
 
 /// Datagrams of so many bytes are a part of more: QUIC's are at least 1228 with their headers, whatever the MTU is, and those of
 /// calls and games are far less.
@@ -62,16 +53,11 @@ fn asks(packet: &Facts, flow: &Flow) -> bool {
     flow.burst <= ASKS && (flow.turns % 2 == 1 || packet.tls && flow.turns == 2)
 }
 
-/// Whether this data may be a short response, or a piece of one.
-fn may_be_all(packet: &Facts, flow: &Flow) -> bool {
-    packet.kind == Kind::Data && flow.burst <= SHORT
-}
-
 /// What a packet is for: its weight, its level, and the word for it.
 fn class(packet: &Facts, flow: &Flow) -> (f64, u8, &'static str) {
     match packet.kind {
         Kind::Open | Kind::Dns => (OPENING, 0, "opening"),
-        Kind::Data if asks(packet, flow) => (ASKING, 1, ASKED),
+        Kind::Data if asks(packet, flow) => (ASKING, 1, "asking"),
         Kind::Data | Kind::Datagram => (1.0, 1, "sooner in order"),
         Kind::Ack | Kind::Close => (1.0, 2, "acknowledging"),
     }
@@ -104,9 +90,8 @@ fn lost(kind: Kind) -> f64 {
 }
 
 impl Policy for Value {
-    fn level(&self, packet: &Facts, flow: &Flow, full: usize) -> u8 {
-        let (_, level, why) = class(packet, flow);
-        if packet.kind == Kind::Data && packet.len >= full && why != ASKED { LAST } else { level }
+    fn level(&self, packet: &Facts, flow: &Flow) -> u8 {
+        class(packet, flow).1
     }
 
     fn choose(&self, view: &View<'_>) -> Choice {
@@ -115,7 +100,7 @@ impl Policy for Value {
         let large = is_large(view);
         let clean = fast.loss < CLEAN;
         let hurried = view.packet.kind == Kind::Data && asks(view.packet, view.flow) && clean;
-        if large && !hurried && !(clean && may_be_all(view.packet, view.flow)) {
+        if large && !hurried {
             return Choice::fat("full size");
         }
         if view.packet.kind == Kind::Ack && view.packet.sacks {
@@ -142,6 +127,6 @@ impl Policy for Value {
         if gain * weight <= COST * view.price * takes * (1.0 + more) {
             return Choice::fat("not worth its price");
         }
-        Choice { twice: twice || left, ..Choice::fast(if large && !hurried { "may be a short answer" } else { why }) }
+        Choice { twice: twice || left, ..Choice::fast(why) }
     }
 }
