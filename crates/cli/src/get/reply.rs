@@ -2,6 +2,7 @@
 
 use super::connect::Opened;
 use super::url::Url;
+use h3::error::{Code, StreamError};
 use hyper::body::{Body as _, Buf as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
@@ -45,7 +46,12 @@ impl Opened {
         match self {
             Self::Three { requests, .. } => {
                 let mut stream = requests.send_request(request).await?;
-                stream.finish().await?;
+                match stream.finish().await {
+                    // A server that wants no more of a request may say so before it has seen its end, and answers all the same
+                    // (RFC 9114, section 4.1).
+                    Err(StreamError::RemoteTerminate { code, .. }) if code == Code::H3_NO_ERROR => {}
+                    finished => finished?,
+                }
                 let (head, ()) = stream.recv_response().await?.into_parts();
                 Ok(Reply { status: head.status, headers: head.headers, body: Body::Three(Box::new(stream)) })
             }
