@@ -106,11 +106,11 @@ mod tests {
         let environment = "x".repeat(100_000);
         let mut cat = std::process::Command::new("/bin/cat");
         cat.env_clear().env("LONG", &environment).stdin(std::process::Stdio::piped());
-        let mut cat = cat.stdout(std::process::Stdio::null()).spawn().unwrap();
-        // It is another program from when its name is.
-        while told(cat.id() as i32, "comm").unwrap() != b"cat\n" {
-            std::thread::yield_now();
-        }
+        let mut cat = cat.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        // What it says back, it says as another program whose environment is in place.
+        let mut echo = [0; 2];
+        std::io::Write::write_all(cat.stdin.as_mut().unwrap(), b"go").unwrap();
+        cat.stdout.as_mut().unwrap().read_exact(&mut echo).unwrap();
         assert_eq!(told(cat.id() as i32, "environ").unwrap(), format!("LONG={environment}\0").as_bytes());
         assert_eq!(told(us(), "comm").unwrap(), std::fs::read("/proc/self/comm").unwrap());
         assert!(told(us(), "no-such-file").is_err());
