@@ -5,7 +5,7 @@
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Reads memory of the process that `thread` belongs to, from `address` on; the number of bytes that were there.
@@ -38,16 +38,15 @@ const AT_ONCE: usize = 16 * 1024;
 
 /// What the file `name` of /proc/`thread` says, read at once: its kernel side gives as much as there is room for.
 pub fn told(thread: i32, name: &str) -> io::Result<Vec<u8>> {
-    let mut file = File::open(format!("/proc/{thread}/{name}"))?;
-    let mut text = vec![0; AT_ONCE];
-    let mut len = 0;
+    let file = File::open(format!("/proc/{thread}/{name}"))?;
+    let mut text = Vec::with_capacity(AT_ONCE);
     loop {
-        len += file.read(&mut text[len..])?;
-        if len < text.len() {
-            text.truncate(len);
+        // Without a write to what it does not fill: pages that nobody has touched cost a fault each.
+        rustix::io::read(&file, rustix::buffer::spare_capacity(&mut text))?;
+        if text.len() < text.capacity() {
             return Ok(text);
         }
-        text.resize(2 * len, 0);
+        text.reserve(text.len());
     }
 }
 
@@ -95,6 +94,7 @@ mod tests {
         let (no_process, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(of_pidfd(&no_process.into()), None);
     }
+    use std::io::Read as _;
     use std::os::fd::AsRawFd;
 
     fn us() -> i32 {

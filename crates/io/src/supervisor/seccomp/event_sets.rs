@@ -7,7 +7,9 @@
 use crate::sys::epoll::Membership;
 use crate::sys::process;
 use headstart_core::wire::shim::Pass;
+use rustix::fs::{RawDir, readlinkat_raw};
 use std::fs;
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
 /// More descriptors than this are not looked through: that takes longer than a connection saves.
@@ -27,13 +29,19 @@ struct Member {
 /// The sets in which the socket of `inode` is, under the number `number` of the process that `thread` belongs to.
 pub(super) fn memberships(thread: i32, number: RawFd, inode: u64) -> Result<Vec<Membership>, Pass> {
     let mut found: Vec<Membership> = Vec::new();
-    let descriptors = fs::read_dir(format!("/proc/{thread}/fd")).map_err(|_| Pass::OutOfReach)?;
-    for (n, entry) in descriptors.flatten().enumerate() {
-        if n >= MAX_DESCRIPTORS {
+    let folder = fs::File::open(format!("/proc/{thread}/fd")).map_err(|_| Pass::OutOfReach)?;
+    let mut buf = [MaybeUninit::uninit(); 4096];
+    let (mut entries, mut to) = (RawDir::new(&folder, &mut buf), [MaybeUninit::uninit(); 64]);
+    let mut seen = 0;
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(|_| Pass::OutOfReach)?;
+        if seen >= MAX_DESCRIPTORS {
             return Err(Pass::EventSet);
         }
-        let is_set = fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == "anon_inode:[eventpoll]");
-        let Some(set) = entry.file_name().to_str().and_then(|n| n.parse::<RawFd>().ok()).filter(|_| is_set) else {
+        seen += 1;
+        let Ok((to, _)) = readlinkat_raw(&folder, entry.file_name(), &mut to) else { continue };
+        let is_set = &*to == b"anon_inode:[eventpoll]";
+        let Some(set) = entry.file_name().to_str().ok().and_then(|n| n.parse::<RawFd>().ok()).filter(|_| is_set) else {
             continue;
         };
         let info = process::told(thread, &format!("fdinfo/{set}")).map_err(|_| Pass::OutOfReach)?;
@@ -51,10 +59,10 @@ pub(super) fn memberships(thread: i32, number: RawFd, inode: u64) -> Result<Vec<
             found.push(Membership { set, events: member.events, data: member.data });
         }
     }
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    match found.is_empty() || limit.is_none_or(|limit| u64::try_from(number).is_ok_and(|n| n < limit)) {
+    // Where we cannot have a descriptor of that number, we cannot register it.
+    let limit = || rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    match found.is_empty() || limit().is_none_or(|limit| u64::try_from(number).is_ok_and(|n| n < limit)) {
         true => Ok(found),
-        // We cannot have a descriptor of that number, and so not register it.
         false => Err(Pass::EventSet),
     }
 }
