@@ -5,6 +5,9 @@
 //! of them is lost. Once one family has addresses, the other is waited for as long as RFC 8305 would wait (section 3,
 //! Resolution Delay), and then said to have none. That is never remembered: what the server says later is what holds.
 //! A program that has not asked for the other family gets no such answer, for it may have no use for it.
+//!
+//! Most that ask for one family ask for the other in the next moment, and each of their questions is a few system calls after
+//! the one before. So the server is asked for both at the first, unless this program has been seen to ask for one alone.
 
 use super::lookups::{Lookups, Question};
 use super::{AppId, QueryId, RequestId, Want};
@@ -89,6 +92,18 @@ impl Asks {
         self.said.get(question).map(|said| Answered::Said { query: said.query, age: now - said.at })
     }
 
+    /// What this program, which has [asked](Self::ask) `question`, will most likely ask next: for the other family of the same
+    /// name, if there are routes for both and it did not leave that out the last time.
+    pub fn next(&self, question: &Question) -> Option<Question> {
+        let family = question.record.family().filter(|_| self.routes == [true; 2])?;
+        let other = |q: &Question, family: Family| Question { record: family.other().into(), ..q.clone() };
+        let was_asked = |wanted: &Question| self.recent.iter().any(|(q, _)| q == wanted);
+        let next = other(question, family);
+        let mut earlier = self.recent.iter().skip(1).map(|(q, _)| q).filter(|q| q.app == question.app);
+        let asks_for_one = earlier.find_map(|q| Some(!was_asked(&other(q, q.record.family()?)))).unwrap_or(false);
+        (!asks_for_one && !was_asked(&next)).then_some(next)
+    }
+
     /// It waits, for `question` is being looked up. Whoever has waited longest may have to go.
     pub fn wait(&mut self, now: Instant, request: RequestId, question: Question) -> Option<RequestId> {
         self.waiting.push_back(Waiting { request, question, since: now });
@@ -145,7 +160,7 @@ impl Asks {
         let family = question.record.family()?;
         let (port, _) = self.ports.remove(&(Arc::clone(&question.app), Arc::clone(&question.name)))?;
         let other = Question { record: family.other().into(), ..question.clone() };
-        let both = self.said.contains_key(&other) || self.recent.iter().any(|(q, _)| *q == other);
+        let both = self.recent.iter().any(|(q, _)| *q == other) || self.next(question).is_some();
         Some((port, if both { Want::Both } else { Want::Only(family) }))
     }
 

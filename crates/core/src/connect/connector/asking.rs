@@ -20,6 +20,12 @@ impl Connector {
         self.asked(now, request.account(), &question.app, &question.name, &[ask.record]);
         let said = self.asks.ask(now, &question);
         self.answer_or_look_up(now, request, &question, said, ask.server);
+        if let Some(next) = self.asks.next(&question) {
+            let kept = self.caches.get(&next.app).and_then(|cache| cache.peek(now, &next.name, next.record));
+            if kept.is_none_or(|(_, left)| left.is_zero()) {
+                self.look_up(now, request.account(), &next, ask.server);
+            }
+        }
         if let Some((port, want)) = self.asks.goes_to(&question) {
             self.run_ahead(now, request, question, want, port);
         }
@@ -47,6 +53,19 @@ impl Connector {
         }
     }
 
+    /// Sends a query for `question`, unless there is one under way.
+    fn look_up(&mut self, now: Instant, account: u32, question: &Question, server: u32) {
+        let (query, new) = self.lookups.ask(now, account, question);
+        if new {
+            if let Some(open) = self.lookups.get_mut(query) {
+                open.first = server;
+            }
+            self.tally.of(account).queries += 1;
+            let (name, record) = (Arc::clone(&question.name), question.record);
+            self.outputs.push_back(Output::Query { id: query, name, record, server });
+        }
+    }
+
     fn answer_or_look_up(
         &mut self,
         now: Instant,
@@ -63,15 +82,7 @@ impl Connector {
             return self.answer_asker(request, said);
         }
         self.tally.of(request.account()).cache_misses += 1;
-        let (query, new) = self.lookups.ask(now, request.account(), question);
-        if new {
-            if let Some(open) = self.lookups.get_mut(query) {
-                open.first = server;
-            }
-            self.tally.of(request.account()).queries += 1;
-            let (name, record) = (Arc::clone(&question.name), question.record);
-            self.outputs.push_back(Output::Query { id: query, name, record, server });
-        }
+        self.look_up(now, request.account(), question, server);
         if let Some(oldest) = self.asks.wait(now, request, question.clone()) {
             self.answer_asker(oldest, Answered::Unanswered);
         }
