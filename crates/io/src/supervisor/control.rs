@@ -75,7 +75,7 @@ impl Supervisor {
             (Request::Run { command, via, pid, descriptors: what }, None) => {
                 let Some(number) = self.free_number() else { return refused("there are too many runs") };
                 let mut run = Run::new(&self.engine, number, Registered { command: short(&command), via, pid });
-                if let Err(why) = matched(&what, descriptors).and_then(|all| run.add(&self.engine, all)) {
+                if let Err(why) = matched(&what, descriptors).and_then(|all| run.add(&mut self.engine, all)) {
                     run.close(&mut self.engine);
                     return Some(Reply::Refused(why));
                 }
@@ -88,7 +88,7 @@ impl Supervisor {
                 let run = self.runs.get_mut(&number)?;
                 // Not answered. But calls that nobody hears would wait for ever: `headstart run` notices that we have hung up,
                 // and answers them itself.
-                if matched(&what, descriptors).and_then(|all| run.add(&self.engine, all)).is_err() {
+                if matched(&what, descriptors).and_then(|all| run.add(&mut self.engine, all)).is_err() {
                     self.hang_up(n);
                 } else if let Some(app) = run.launched.take() {
                     // The host may have moved since the last run.

@@ -3,7 +3,7 @@
 //! A front end feeds inputs under request ids of its own and is told what came of them ([`Told`]). Nothing is decided
 //! here, and nothing here knows how a program is reached.
 
-use super::place::Place;
+use super::place::{Place, Rules};
 use super::spare;
 use super::token::{ATTEMPT, EXCHANGE};
 use crate::clock::Clock;
@@ -69,6 +69,8 @@ pub(super) struct Engine {
     told: VecDeque<(RequestId, Told)>,
     attempts: BTreeMap<u64, Attempt>,
     pub place: Place,
+    /// Whether the host's rules have been looked at since we woke up, and whether they were others than before.
+    pub(super) rules: Rules,
     /// Addresses that programs were told, by `filter_bit`.
     told_addresses: Vec<u8>,
     /// The one that queries and attempts go to; `None` on kernels that do not tell (before 5.14).
@@ -86,6 +88,7 @@ impl Engine {
             told: VecDeque::new(),
             attempts: BTreeMap::new(),
             place: Place::new(&poll),
+            rules: Rules::default(),
             told_addresses: vec![0; FILTER_BYTES],
             network_namespace: netns::own_cookie().ok(),
             poll,
@@ -98,7 +101,7 @@ impl Engine {
     /// Whether `to` is a server that this host asks about names.
     pub fn is_dns_server(&mut self, to: SocketAddr) -> bool {
         to.port() == DNS && {
-            self.names.refresh();
+            self.see_to_rules();
             self.names.servers().contains(&SocketAddr::new(to.ip().to_canonical(), to.port()))
         }
     }

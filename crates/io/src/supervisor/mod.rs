@@ -160,7 +160,7 @@ impl Supervisor {
             let work = self.engine.deadline().into_iter().chain(waiting).chain(looks).min();
             let end = self.is_idle().then(|| self.idle_since + linger);
             let writing = self.keeper.as_ref().and_then(Keeper::deadline);
-            let deadline = work.into_iter().chain(end).chain(writing).min();
+            let deadline = work.into_iter().chain(end).chain(writing).chain(self.stub.deadline()).min();
             // Even if that has passed: work without end must not keep us from hearing.
             self.engine.poll.wait(&self.engine.clock, deadline, &mut tokens)?;
             self.engine.wake_up();
@@ -189,6 +189,11 @@ impl Supervisor {
                 }
                 self.tell();
             }
+            if tokens.iter().any(|token| split(*token).0 == HEARD) {
+                // Whoever was answered has been woken on this processor (see `hand_over_in_place`), and may be about to ask what
+                // takes a round trip: before the next call, which takes us a while.
+                std::thread::yield_now();
+            }
             if let Some(keeper) = &mut self.keeper {
                 keeper.attend(&mut self.engine);
             }
@@ -201,7 +206,7 @@ impl Supervisor {
                 self.tell();
                 self.look_at_programs(now);
             }
-            self.stub.attend(&self.engine);
+            self.stub.attend(&self.engine, tokens.is_empty());
             if tokens.is_empty() && self.is_idle() && end.is_some_and(|at| at <= now) {
                 return Ok(Ended::Idle);
             }

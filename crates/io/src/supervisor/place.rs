@@ -32,6 +32,13 @@ pub(super) struct Place {
     slept: Duration,
 }
 
+/// What has been seen of the host's rules about names.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    seen: bool,
+    other: bool,
+}
+
 impl Place {
     /// Listens from now on; nothing has been seen yet.
     pub fn new(poll: &Poll) -> Self {
@@ -62,14 +69,23 @@ impl Place {
 impl Engine {
     /// Sees whether the host's rules or its network have changed since the last question.
     pub fn look_around(&mut self) {
-        let other_rules = self.names.refresh();
+        self.see_to_rules();
+        let other_rules = std::mem::take(&mut self.rules.other);
         if self.place.is_stale() || other_rules {
             self.look();
         }
     }
 
+    /// Reads the host's rules about names again if they have changed: seen once for all that has happened by the time we wake up.
+    pub fn see_to_rules(&mut self) {
+        if !std::mem::replace(&mut self.rules.seen, true) {
+            self.rules.other |= self.names.refresh();
+        }
+    }
+
     /// Sees whether the host has slept meanwhile. Our clock stands still while it does (CLOCK_MONOTONIC, clock_gettime(2)).
     pub fn wake_up(&mut self) {
+        self.rules.seen = false;
         let slept = clock::slept();
         let meanwhile = slept.saturating_sub(self.place.slept);
         self.place.slept = slept;

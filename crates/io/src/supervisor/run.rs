@@ -55,7 +55,7 @@ impl Run {
     }
 
     /// Takes in descriptors that came from the run, each with what it is; why not, if they cannot be used.
-    pub fn add(&mut self, engine: &Engine, descriptors: Vec<(Descriptor, OwnedFd)>) -> Result<(), String> {
+    pub fn add(&mut self, engine: &mut Engine, descriptors: Vec<(Descriptor, OwnedFd)>) -> Result<(), String> {
         let (mut listener, mut filter) = (None, None);
         let (mut calls, mut outstanding) = (None, None);
         for (what, descriptor) in descriptors {

@@ -19,7 +19,6 @@ use super::Front;
 use super::engine::{Engine, Told};
 use super::stub::{Call, Redirected, Stub};
 use super::token::{HEARD, HELD, of_run};
-use crate::poll::Interest;
 use crate::sys::process;
 use crate::sys::seccomp::{Kind, Listener, Notification};
 use app_socket::{AppSocket, Fresh, Look, look};
@@ -93,8 +92,9 @@ pub(super) struct Seccomp {
 
 impl Seccomp {
     /// Hears the calls of run `run` that arrive at `listener`, until the last process under its filter has ended.
-    pub fn new(engine: &Engine, run: u32, listener: OwnedFd, outstanding: OwnedFd) -> io::Result<Self> {
-        engine.poll.add(&listener, HEARD | of_run(run), Interest::Read)?;
+    pub fn new(engine: &mut Engine, run: u32, listener: OwnedFd, outstanding: OwnedFd) -> io::Result<Self> {
+        // Where poll(2) waits, the kernel wakes us on the program's own processor (see `hand_over_in_place`).
+        engine.poll.add_beside(&listener, HEARD | of_run(run))?;
         let listener = Listener::from(listener);
         listener.hand_over_in_place();
         Ok(Self {
@@ -165,7 +165,7 @@ impl Seccomp {
         match state(&self.listener) {
             flags if flags.contains(PollFlags::IN) => {}
             flags if flags.intersects(PollFlags::HUP | PollFlags::ERR) => {
-                engine.poll.remove(&self.listener);
+                engine.poll.remove_beside(HEARD | of_run(self.run));
                 self.over = true;
                 return;
             }
@@ -213,11 +213,19 @@ impl Seccomp {
         let read = process::read_memory(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
         let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
         *host = Some(to.ip());
-        // Go connects datagram sockets to port 53 of every address that it is about to connect to, and sends nothing.
-        let may_lead_to_the_stub =
-            call.kind == Kind::Send || self.redirected.contains(&number) || engine.is_dns_server(to);
-        if may_lead_to_the_stub && self.redirect(engine, stub, &call, to)? {
-            return Ok(());
+        let is_server = engine.is_dns_server(to);
+        let had_one_of_ours = self.redirected.contains(&number);
+        if call.kind == Kind::Connect && !is_server && !had_one_of_ours && !engine.may_know(to.ip()) {
+            return Err(Some(Pass::UnknownAddress));
+        }
+        let mut file = process::descriptor(call.thread, number).map_err(|e| reason_of(&e))?;
+        // Go and the C library connect datagram sockets to every address that they are about to connect to, and send nothing:
+        // often under a number that was one of ours.
+        if call.kind == Kind::Send || is_server || had_one_of_ours && stub.has_given(&file) {
+            match self.redirect(engine, stub, &call, (to, file))? {
+                Some(none_of_that) => file = none_of_that,
+                None => return Ok(()),
+            }
         }
         if call.kind == Kind::Send {
             return Err(None);
@@ -225,7 +233,6 @@ impl Seccomp {
         if !engine.may_know(to.ip()) {
             return Err(Some(Pass::UnknownAddress));
         }
-        let file = process::descriptor(call.thread, number).map_err(|e| reason_of(&e))?;
         let Look::Tcp(socket) = look(file, &self.fresh).map_err(Some)? else { return Err(None) };
         if is_switched_off(call.thread) {
             return Err(Some(Pass::SwitchedOff));
@@ -249,16 +256,14 @@ impl Seccomp {
 }
 
 impl Seccomp {
-    /// Lets the stub see to a call that turns a socket to a DNS server, or away from one; false if it is none of that.
+    /// Lets the stub see to a call that turns the socket `file` to a DNS server, or away from one; the file if it is none of that.
     fn redirect(
         &mut self,
         engine: &mut Engine,
         stub: &mut Stub,
         call: &Notification,
-        to: SocketAddr,
-    ) -> Result<bool, Option<Pass>> {
-        let number = call.number;
-        let file = process::descriptor(call.thread, number).map_err(|e| reason_of(&e))?;
+        (to, file): (SocketAddr, OwnedFd),
+    ) -> Result<Option<OwnedFd>, Option<Pass>> {
         if is_switched_off(call.thread) {
             return Err(Some(Pass::SwitchedOff));
         }
@@ -268,11 +273,11 @@ impl Seccomp {
         }
         let how = if call.kind == Kind::Send { Call::Send } else { Call::Connect };
         let redirected = stub.redirect(engine, (&app, self.run), to, file.as_fd(), how);
-        let Some(redirected) = redirected else { return Ok(false) };
+        let Some(redirected) = redirected else { return Ok(Some(file)) };
         if let Redirected::Exchange(new) = &redirected {
             install(&self.listener, call, file, new).map_err(Some)?;
             if self.redirected.len() < MAX_REDIRECTED {
-                self.redirected.insert(number);
+                self.redirected.insert(call.number);
             }
         }
         let _ = match how {
@@ -280,7 +285,7 @@ impl Seccomp {
             Call::Send => self.listener.resume(call.id),
             Call::Connect => self.listener.answer(call.id, Ok(())),
         };
-        Ok(true)
+        Ok(None)
     }
 }
 
@@ -348,7 +353,7 @@ impl Front for Seccomp {
 
     fn close(&mut self, engine: &mut Engine) {
         if !self.over {
-            engine.poll.remove(&self.listener);
+            engine.poll.remove_beside(HEARD | of_run(self.run));
         }
         for (n, held) in std::mem::take(&mut self.held) {
             held.resume(&self.listener);

@@ -164,7 +164,7 @@ impl Visit {
             (Descriptor::SeccompListener, listener.as_fd().try_clone_to_owned().unwrap()),
             (Descriptor::Outstanding, outstanding.as_fd().try_clone_to_owned().unwrap()),
         ];
-        run.add(&supervisor.engine, descriptors).unwrap();
+        run.add(&mut supervisor.engine, descriptors).unwrap();
         supervisor.runs.insert(RUN, run);
         let serving = serve(self.server.try_clone().unwrap());
         let ended = crate::process_end(child.id() as i32).unwrap();

@@ -17,13 +17,14 @@ use super::token::{FORWARD, POST, QUESTION, split};
 use askers::Askers;
 use forward::{Asker, Forwards, Returned};
 use headstart_core::connect::{Answered, AppId, Ask, Input, RequestId};
+use headstart_core::time::Instant;
 use headstart_core::wire::relay::Question;
 use redirect::Post;
 pub(super) use redirect::{Call, Redirected};
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Questions that may wait for the connector at once; more are taken to the server.
 const MAX_PENDING: usize = 1024;
@@ -71,9 +72,20 @@ impl Stub {
         self.ways.furnish(engine);
     }
 
-    /// Nobody waits at this moment: makes what the next program will wait for.
-    pub fn attend(&mut self, engine: &Engine) {
-        self.ways.attend(engine, &mut self.posts);
+    /// When [`attend`](Self::attend) is to be called next, whatever happens.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.ways.deadline()
+    }
+
+    /// Whoever waited has been answered: makes what the next program will wait for; some of it only in a `pause`, when nothing else
+    /// has happened.
+    pub fn attend(&mut self, engine: &Engine, pause: bool) {
+        self.ways.attend(engine, &mut self.posts, pause);
+    }
+
+    /// Whether the socket `file` of a program leads here.
+    pub fn has_given(&self, file: &OwnedFd) -> bool {
+        self.ways.has_given(file)
     }
 
     /// A UDP socket of program `app`, counted on `account`, turns to `to` by `call`: what is to be done with it. `None`: the

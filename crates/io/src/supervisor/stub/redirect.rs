@@ -14,6 +14,7 @@ use crate::supervisor::token::{POST, ROOM};
 use crate::sys::netns;
 use crate::sys::room::{Beginning, Room, bind_anywhere};
 use crate::sys::socket_option::{self, Value};
+use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::options::{ATTACHED_FILTER, SocketOption};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::net::{
@@ -27,6 +28,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const MAX_POSTS: usize = 64;
 /// Sockets of a family that wait in the room: a resolver asks for both families at once.
 const SPARES: usize = 2;
+
+/// For how long spare ones may be missing: whoever has just been given the last goes on to ask, and waits for the answer.
+const SHORT_FOR: Duration = Duration::from_millis(2);
+/// When it is tried again where there were none to be had.
+const NO_MORE_FOR: Duration = Duration::from_secs(1);
 
 /// Options that are set again on the socket that stands in, with the numbers of Linux (see `core::wire::options`).
 const CARRIED: &[SocketOption] = &[
@@ -114,6 +120,8 @@ pub(super) struct Ways {
     spares: Vec<(AddressFamily, OwnedFd)>,
     /// Families of sockets that programs have been given, of which there are to be spares, and what sockets of the room are like.
     used: Vec<(AddressFamily, Blank)>,
+    /// Since a spare one was taken: when there are to be enough of them again.
+    refill_at: Option<Instant>,
 }
 
 /// How far the room is.
@@ -161,7 +169,7 @@ impl Ways {
         let server = SocketAddr::new(to.ip().to_canonical(), to.port());
         let to = as_seen_by(socket, server)?;
         let is_server = engine.is_dns_server(server);
-        let ours = matches!(&self.state, State::Made(room) if room.holds(socket));
+        let ours = self.has_given(socket);
         match (ours, is_server, call) {
             // It leads here already.
             (true, true, Call::Connect) => {
@@ -233,8 +241,19 @@ impl Ways {
         }
     }
 
-    /// Whoever waits has been answered: makes what the next will need, as far as it can be foreseen.
-    pub fn attend(&mut self, engine: &Engine, posts: &mut Vec<Post>) {
+    /// When there are to be enough spare sockets again.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.refill_at
+    }
+
+    /// Whether `socket` leads to a post of the room.
+    pub fn has_given(&self, socket: impl AsFd) -> bool {
+        matches!(&self.state, State::Made(room) if room.holds(socket))
+    }
+
+    /// Whoever waited has been answered: makes what the next will need, as far as it can be foreseen; spare sockets only in a
+    /// `pause`, when nobody waits for anything else.
+    pub fn attend(&mut self, engine: &Engine, posts: &mut Vec<Post>, pause: bool) {
         if let State::Begun(begun) = &self.state {
             let is_ready = is_readable(begun);
             if !is_ready || self.finish(engine).is_none() {
@@ -245,12 +264,28 @@ impl Ways {
                 let _ = self.post(engine, posts, *server);
                 self.expect(if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 });
             }
+            self.refill();
         }
+        if self.is_short() {
+            let now = engine.clock.now();
+            if now >= *self.refill_at.get_or_insert(now + SHORT_FOR) && !pause {
+                self.refill_at = Some(now + SHORT_FOR);
+            } else if self.refill_at.is_some_and(|at| at <= now) {
+                self.refill();
+                // There are none to be had, for want of descriptors.
+                self.refill_at = self.is_short().then(|| now + NO_MORE_FOR);
+            }
+        }
+    }
+
+    fn is_short(&self) -> bool {
+        let enough = |family| self.spares.iter().filter(|(of, _)| of == family).count() >= SPARES;
+        matches!(self.state, State::Made(_)) && !self.used.iter().all(|(family, _)| enough(family))
+    }
+
+    fn refill(&mut self) {
+        self.refill_at = None;
         let State::Made(room) = &self.state else { return };
-        // Somebody waits already, and takes the other one.
-        if is_readable(&engine.poll) && self.spares.len() >= self.used.len() {
-            return;
-        }
         for (family, _) in &self.used {
             while self.spares.iter().filter(|(of, _)| of == family).count() < SPARES {
                 let Ok(socket) = room.datagrams(*family) else { return };

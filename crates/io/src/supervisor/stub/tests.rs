@@ -212,7 +212,7 @@ fn a_room_can_be_had_before_the_first_question() {
     while !tokens.contains(&ROOM) {
         host.engine.poll.wait(&host.engine.clock, None, &mut tokens).unwrap();
     }
-    host.stub.attend(&host.engine);
+    host.stub.attend(&host.engine, true);
     assert_eq!(host.stub.ways.is_private(), crate::sys::room::Room::new().is_ok());
     let servers = host.engine.names.servers().len();
     assert_eq!(host.stub.posts.len(), if host.stub.ways.is_private() { servers } else { 0 });
