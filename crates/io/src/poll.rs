@@ -98,8 +98,11 @@ impl Poll {
     }
 
     /// Listens to `source` beside the set until it is removed by [`remove_beside`](Self::remove_beside): for something to read, or
-    /// the end. For few sources, since each of them costs every wait.
+    /// the end. For few sources, since each of them costs every wait. An error for what cannot be waited for, as in the set.
     pub fn add_beside(&mut self, source: impl AsFd, token: u64) -> io::Result<()> {
+        // Where epoll refuses a file, poll(2) finds it ready for ever.
+        self.add(&source, token, Interest::Read)?;
+        self.remove(&source);
         self.beside.push((source.as_fd().try_clone_to_owned()?, token));
         Ok(())
     }

@@ -268,5 +268,9 @@ fn a_program_that_asks_for_one_family_is_run_ahead_of_in_that_family() {
         s.pass(100_000);
     }
     assert!(s.begun().iter().all(|(_, addr)| *addr == v4(1)), "{:?}", s.begun());
-    assert_eq!(s.queries(), [RecordType::A, RecordType::Aaaa, RecordType::A], "the first time it might have asked for both");
+    assert_eq!(
+        s.queries(),
+        [RecordType::A, RecordType::Aaaa, RecordType::A],
+        "the first time it might have asked for both"
+    );
 }
