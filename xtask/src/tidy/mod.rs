@@ -9,6 +9,7 @@ mod crate_table;
 mod floors;
 mod headers;
 mod length;
+mod locks;
 mod machine_paths;
 mod names;
 mod purity;
@@ -40,6 +41,7 @@ const ALL: &[Rule] = &[
     Rule { name: "crate table", check: crate_table::check },
     Rule { name: "machine paths", check: machine_paths::check },
     Rule { name: "architecture", check: architecture::check },
+    Rule { name: "locks", check: locks::check },
 ];
 
 /// Runs the chore.
