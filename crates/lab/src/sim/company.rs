@@ -1,13 +1,13 @@
 //! What is exchanged beside a page load over the same access link: a call over UDP, and small messages over TCP.
 //!
 //! The call is G.711 as RTP sends it (RFC 3551): 160 bytes each 20 ms, either way. The messages are paper 4's (50 bytes
-//! each 30 ms), from the host, by the messengers of `core::realtime` on the TCP of [`super::tcp`]. The other end of
+//! each 30 ms), from the host, by a [`Talker`] at each end. The other end of
 //! both is the gateway: what lies behind it is the same for every arm. Connections are open before.
 
-use super::tcp::{MODERN, Segment, Tcp};
-use headstart_core::machine::Machine;
+use super::talker::Talker;
+use super::tcp::{MODERN, Segment};
 use headstart_core::realtime::technique::UnknownTechnique;
-use headstart_core::realtime::{Connection, Input, Kind, LaneId, Messenger, Output, SessionId, Settings, technique};
+use headstart_core::realtime::{Kind, LaneId};
 use headstart_core::time::{Duration, Instant};
 use std::collections::VecDeque;
 
@@ -157,32 +157,20 @@ impl Company {
 
 /// Messages from the host to the gateway.
 struct Talk {
-    /// The host's end and the gateway's: a messenger and its connections each.
-    ends: [(Messenger, Vec<Tcp>); 2],
+    /// The host's end and the gateway's.
+    ends: [Talker; 2],
     next: Instant,
     record: Record,
 }
 
 impl Talk {
     fn new(now: Instant, name: &str, rtt: Duration) -> Result<Self, UnknownTechnique> {
-        let connections = technique::find(name)?.connections();
-        let end = |introduce: bool| {
-            let settings = Settings { interval: Some(INTERVAL), resume: false, ..Settings::new(name)? };
-            let mut messenger = Messenger::new(SessionId::default(), settings);
-            for id in 0..connections as u32 {
-                let input = Input::Opened { connection: Connection(id), rtt: Some(rtt), introduce };
-                messenger.handle_input(now, input);
-            }
-            Ok((messenger, (0..connections).map(|_| Tcp::new(MODERN, rtt)).collect()))
-        };
-        Ok(Self { ends: [end(true)?, end(false)?], next: now, record: Record::default() })
+        let ends = Talker::pair(now, name, INTERVAL, (MODERN, rtt))?;
+        Ok(Self { ends, next: now, record: Record::default() })
     }
 
     fn deadline(&self, until: Instant) -> Option<Instant> {
-        let ends = self.ends.iter().flat_map(|(messenger, connections)| {
-            let tcp = connections.iter().filter_map(Tcp::deadline);
-            tcp.chain(messenger.poll_timeout().map(|d| d.at))
-        });
+        let ends = self.ends.iter().filter_map(Talker::deadline);
         ends.chain(Some(self.next)).filter(|at| *at <= until).min()
     }
 
@@ -192,64 +180,32 @@ impl Talk {
             let mut bytes = (number as u64).to_be_bytes().to_vec();
             bytes.resize(MESSAGE, 0);
             // A lane that is full drops what is new: the message then counts as one that did not come.
-            let _ = self.ends[0].0.send(now, LaneId(0), Kind::Event, 0, &bytes);
+            let _ = self.ends[0].messenger.send(now, LaneId(0), Kind::Event, 0, &bytes);
             self.next += INTERVAL;
         }
         for end in 0..2 {
-            let (messenger, connections) = &mut self.ends[end];
-            for tcp in connections.iter_mut().filter(|tcp| tcp.deadline().is_some_and(|at| at <= now)) {
-                tcp.timeout(now);
-            }
-            if messenger.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
-                for (connection, tcp) in (0..).map(Connection).zip(connections.iter()) {
-                    messenger.handle_input(now, Input::Unacknowledged { connection, bytes: tcp.unacknowledged() });
-                }
-                messenger.handle_timeout(now);
-            }
+            self.ends[end].handle_timeout(now);
             self.pump(now, end, out);
         }
     }
 
-    fn arrived(&mut self, now: Instant, id: u16, up: bool, segment: &Segment, out: &mut VecDeque<Carried>) {
+    fn arrived(&mut self, now: Instant, connection: u16, up: bool, segment: &Segment, out: &mut VecDeque<Carried>) {
         let end = usize::from(up);
-        let (messenger, connections) = &mut self.ends[end];
-        let Some(tcp) = connections.get_mut(usize::from(id)) else { return };
-        tcp.receive(now, segment);
-        // The kernel answers before the program does.
-        out.extend(tcp.poll_ack().map(|segment| Carried::Message { connection: id, up: !up, segment }));
-        let read = tcp.read();
-        if !read.is_empty() {
-            let taken = messenger.received(now, Connection(id.into()), &read);
-            debug_assert!(taken.is_ok(), "{taken:?}");
-        }
+        let ack = self.ends[end].receive(now, connection, segment);
+        out.extend(ack.map(|segment| Carried::Message { connection, up: !up, segment }));
         self.pump(now, end, out);
     }
 
     /// Does what a messenger asks for, and sends what TCP has to send.
     fn pump(&mut self, now: Instant, end: usize, out: &mut VecDeque<Carried>) {
-        let (messenger, connections) = &mut self.ends[end];
-        while let Some(output) = messenger.poll_output() {
-            match output {
-                Output::Write(connection) => {
-                    let mut frame = Vec::new();
-                    while messenger.transmit(now, connection, &mut frame) {
-                        connections[connection.0 as usize].write(&frame);
-                        frame.clear();
-                    }
-                }
-                Output::Deliver => {
-                    let mut bytes = Vec::new();
-                    while messenger.receive(&mut bytes).is_some() {
-                        let number = bytes.first_chunk().map_or(u64::MAX, |first| u64::from_be_bytes(*first));
-                        self.record.came(usize::try_from(number).unwrap_or(usize::MAX), now);
-                        bytes.clear();
-                    }
-                }
-            }
-        }
-        for (id, tcp) in (0..).zip(connections) {
+        let record = &mut self.record;
+        self.ends[end].carry_out(now, |bytes| {
+            let number = bytes.first_chunk().map_or(u64::MAX, |first| u64::from_be_bytes(*first));
+            record.came(usize::try_from(number).unwrap_or(usize::MAX), now);
+        });
+        for (connection, tcp) in (0..).zip(&mut self.ends[end].connections) {
             while let Some(segment) = tcp.poll(now) {
-                out.push_back(Carried::Message { connection: id, up: end == 0, segment });
+                out.push_back(Carried::Message { connection, up: end == 0, segment });
             }
         }
     }

@@ -5,10 +5,10 @@
 //! is in another's way. Connections are open, and nothing is lost, before the first message. What never happens here: a clock
 //! is read, or a way of sending learns what a real one could not.
 
+use super::talker::Talker;
 use super::tcp::{Segment, Stack, Tcp};
-use headstart_core::machine::Machine;
 use headstart_core::realtime::bundle::Thin;
-use headstart_core::realtime::{Connection, Input, Kind, LaneId, Messenger, Output, SessionId, Settings};
+use headstart_core::realtime::{Kind, LaneId};
 use headstart_core::time::{Duration, Instant};
 use headstart_link::medium::Way as Direction;
 use headstart_link::{Duplex, DuplexSpec, Packet};
@@ -114,11 +114,6 @@ impl Packet for Carried {
     }
 }
 
-struct End {
-    messenger: Messenger,
-    connections: Vec<Tcp>,
-}
-
 /// Spells that come when the network's generator says so, whatever is sent.
 struct Spells {
     fades: Fades,
@@ -147,7 +142,7 @@ struct Playing {
     link: Duplex<Carried>,
     spells: Option<Spells>,
     luck: fastrand::Rng,
-    ends: [End; 2],
+    ends: [Talker; 2],
     bulk: Option<[Tcp; 2]>,
     /// One a connection, if thin streams are bundled.
     thin: Vec<Thin>,
@@ -279,18 +274,7 @@ impl<'a> Stream<'a> {
     fn wake(&mut self, at: usize) {
         let now = self.now;
         for end in 0..2 {
-            let end_of = &mut self.hops[at].ends[end];
-            for tcp in &mut end_of.connections {
-                tcp.timeout(now);
-            }
-            if end_of.messenger.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
-                for (id, tcp) in end_of.connections.iter().enumerate() {
-                    let connection = Connection(id as u32);
-                    let input = Input::Unacknowledged { connection, bytes: tcp.unacknowledged() };
-                    end_of.messenger.handle_input(now, input);
-                }
-                end_of.messenger.handle_timeout(now);
-            }
+            self.hops[at].ends[end].handle_timeout(now);
             self.pump(at, end);
         }
         if let Some(bulk) = &mut self.hops[at].bulk {
@@ -301,27 +285,12 @@ impl<'a> Stream<'a> {
 
     /// Does what a messenger asks for.
     fn pump(&mut self, at: usize, end: usize) {
-        while let Some(output) = self.hops[at].ends[end].messenger.poll_output() {
-            match output {
-                Output::Write(connection) => {
-                    let mut frame = Vec::new();
-                    let end = &mut self.hops[at].ends[end];
-                    while end.messenger.transmit(self.now, connection, &mut frame) {
-                        end.connections[connection.0 as usize].write(&frame);
-                        frame.clear();
-                    }
-                }
-                Output::Deliver => {
-                    let mut bytes = std::mem::take(&mut self.bytes);
-                    while self.hops[at].ends[end].messenger.receive(&mut bytes).is_some() {
-                        let number = bytes.first_chunk().map(|first| u32::from_be_bytes(*first));
-                        self.bytes = std::mem::take(&mut bytes);
-                        self.delivered(at, number.unwrap_or_default());
-                        bytes = std::mem::take(&mut self.bytes);
-                    }
-                    self.bytes = bytes;
-                }
-            }
+        let mut come = Vec::new();
+        self.hops[at].ends[end].carry_out(self.now, |bytes| {
+            come.push(bytes.first_chunk().map(|first| u32::from_be_bytes(*first)).unwrap_or_default());
+        });
+        for number in come {
+            self.delivered(at, number);
         }
         self.flush(at);
     }
@@ -403,21 +372,10 @@ impl<'a> Stream<'a> {
                 {
                     thin.acknowledged(now, segment.ack as u32);
                 }
-                let tcp = &mut self.hops[at].ends[end].connections[id];
-                tcp.receive(now, &segment);
                 // The kernel answers before the program does.
-                if let Some(ack) = tcp.poll_ack() {
-                    self.push(
-                        at,
-                        if end == 0 { Direction::Up } else { Direction::Down },
-                        carried.connection,
-                        What::Segment(ack),
-                    );
-                }
-                let read = self.hops[at].ends[end].connections[id].read();
-                if !read.is_empty() {
-                    let taken = self.hops[at].ends[end].messenger.received(now, Connection(id as u32), &read);
-                    debug_assert!(taken.is_ok(), "{taken:?}");
+                if let Some(ack) = self.hops[at].ends[end].receive(now, carried.connection, &segment) {
+                    let back = if end == 0 { Direction::Up } else { Direction::Down };
+                    self.push(at, back, carried.connection, What::Segment(ack));
                 }
                 self.pump(at, end);
             }
@@ -478,17 +436,6 @@ impl Playing {
             Sending::Technique(name) => name,
             Sending::Bundle | Sending::Datagrams(_) => "plain",
         };
-        let connections = headstart_core::realtime::technique::find(name)?.connections();
-        let end = |introduce: bool| -> anyhow::Result<End> {
-            let settings = Settings { interval: Some(load.interval), resume: false, ..Settings::new(name)? };
-            let mut messenger = Messenger::new(SessionId::default(), settings);
-            for id in 0..connections as u32 {
-                let input = Input::Opened { connection: Connection(id), rtt: Some(hop.rtt), introduce };
-                messenger.handle_input(Instant::ZERO, input);
-            }
-            let connections = (0..connections).map(|_| Tcp::new(stack, hop.rtt)).collect();
-            Ok(End { messenger, connections })
-        };
         let bulk = hop.bulk.then(|| {
             // The other machine is of the same age.
             let mut both = [Tcp::new(stack, hop.rtt), Tcp::new(stack, hop.rtt)];
@@ -499,17 +446,14 @@ impl Playing {
             link: Duplex::new(&hop.link, luck.u64(..)),
             spells: hop.fades.map(|fades| Spells::new(fades, network.fork())),
             luck: luck.fork(),
-            ends: [end(true)?, end(false)?],
+            ends: Talker::pair(Instant::ZERO, name, load.interval, (stack, hop.rtt))?,
             bulk,
             thin: if *sending == Sending::Bundle { vec![Thin::default()] } else { Vec::new() },
         })
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let ends = self.ends.iter().flat_map(|end| {
-            let tcp = end.connections.iter().filter_map(Tcp::deadline);
-            tcp.chain(end.messenger.poll_timeout().map(|d| d.at))
-        });
+        let ends = self.ends.iter().filter_map(Talker::deadline);
         let bulk = self.bulk.iter().flatten().filter_map(Tcp::deadline);
         ends.chain(bulk).chain(self.link.poll_timeout().map(|d| d.at)).min()
     }

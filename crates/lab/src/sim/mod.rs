@@ -23,6 +23,7 @@ pub mod quic;
 mod servers;
 mod session;
 mod stack;
+mod talker;
 pub mod tcp;
 #[cfg(test)]
 mod tests;
