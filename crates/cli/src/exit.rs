@@ -47,12 +47,32 @@ impl std::fmt::Display for Coded {
 
 impl std::error::Error for Coded {}
 
+/// An error and what caused it in one line. What a cause says is left out where the error before it has said so: errors of
+/// libraries and of our own floors name their cause, some as text, some as source, some as both.
+pub fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// Turns what a verb came to into an exit code, and says what went wrong.
 pub fn code(result: anyhow::Result<u8>) -> ExitCode {
     match result {
-        Ok(code) => code.into(),
+        Ok(code) => match crate::output::lost().filter(|_| code == OK) {
+            Some(why) => {
+                crate::complain!("headstart: standard output: {why}");
+                FAILURE.into()
+            }
+            None => code.into(),
+        },
         Err(e) => {
-            crate::complain!("headstart: {e:#}");
+            crate::complain!("headstart: {}", told(&e));
             let refused = |e: &headstart_lab::netns::Error| matches!(e, headstart_lab::netns::Error::Refused { .. });
             if let Some(Coded(code, _)) = e.chain().find_map(|cause| cause.downcast_ref()) {
                 (*code).into()
@@ -72,4 +92,20 @@ pub fn of_child(status: std::process::ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     u8::try_from(code).unwrap_or(FAILURE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let gone = || std::io::Error::from_raw_os_error(2);
+        let error = anyhow::Error::from(gone()).context(format!("reading page: {}", gone())).context("replaying");
+        assert_eq!(told(&error), "replaying: reading page: No such file or directory (os error 2)");
+        let plain = Err::<(), _>(gone()).context("reading page").unwrap_err();
+        assert_eq!(told(&plain), "reading page: No such file or directory (os error 2)");
+        assert_eq!(told(&anyhow::anyhow!("alone")), "alone");
+    }
 }

@@ -1,13 +1,35 @@
 //! What verbs write: data on standard output, all else on standard error; JSON with its version; colours only where
 //! they are welcome.
 
-/// Writes a line to standard output. Whoever has stopped reading (`| head`) is not told more, and nothing else stops.
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
+/// What kept something from being written to standard output, which is one for the whole process.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// Writes a line to standard output. Whoever has stopped reading (`| head`) is not told more, and nothing else stops; what could
+/// not be written for another reason (a disk that is full) makes the command fail at its end ([`lost`]).
 #[macro_export]
 macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($text)*);
-    }};
+    ($($text:tt)*) => {
+        $crate::output::line(&mut std::io::stdout(), format_args!($($text)*))
+    };
+}
+
+/// See [`say`].
+pub fn line(out: &mut impl Write, text: fmt::Arguments<'_>) {
+    if let Err(why) = writeln!(out, "{text}")
+        && why.kind() != io::ErrorKind::BrokenPipe
+    {
+        // The first is the cause; those after it are the same.
+        let _ = LOST.set(why);
+    }
+}
+
+/// Why what was said did not get to where standard output leads, if so.
+pub fn lost() -> Option<&'static io::Error> {
+    LOST.get()
 }
 
 /// Writes a line to standard error; see [`say`].

@@ -204,3 +204,15 @@ fn a_program_in_the_background_outlives_the_run_and_its_folder_is_swept_by_the_n
     assert_eq!(run(&scratch, &["true"]).code, Some(0));
     assert!(scratch.left_behind().is_empty(), "{:?}", scratch.left_behind());
 }
+
+#[test]
+fn what_cannot_be_written_makes_a_verb_fail_and_who_stops_reading_does_not() {
+    let scratch = Scratch::new();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = scratch.headstart(["list", "races"]).stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("standard output: No space left"), "{output:?}");
+    let mut reader = scratch.headstart(["list", "races"]).spawn().unwrap();
+    drop(reader.stdout.take());
+    assert_eq!(ended(reader).code, Some(0));
+}
