@@ -1,5 +1,6 @@
 //! `headstart lab`: emulated networks, experiments, reports.
 
+mod asked;
 pub mod progress;
 mod record;
 mod report;

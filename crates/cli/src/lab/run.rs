@@ -1,10 +1,11 @@
 //! `headstart lab run NAME`: one experiment, its results folder, and the object that other programs read.
 
+use super::asked::Asked;
 use super::progress::Line;
 use crate::{exit, output};
 use headstart_io::clock::{Clock, wall};
 use headstart_lab::device::{DeviceState, Snapshot};
-use headstart_lab::experiment::{self, Claims, Context, Extent, Outcome, Speeds};
+use headstart_lab::experiment::{self, Claims, Context, Extent, Outcome};
 use headstart_lab::netns::{Entered, Entry};
 use headstart_lab::report;
 use std::io::IsTerminal;
@@ -19,18 +20,8 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct Args {
     /// The experiment (see `headstart lab list`).
     name: String,
-    /// Fewer trials: shows that it works, not what the number is.
-    #[arg(long)]
-    quick: bool,
-    /// Print one JSON object, on the last line of standard output, instead of tables.
-    #[arg(long)]
-    json: bool,
-    /// Seed of everything random.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Virtual time (`sim`), real packets in namespaces (`netns`), or `both`.
-    #[arg(long, default_value = "both")]
-    speed: String,
+    #[command(flatten)]
+    asked: Asked,
     /// Only this condition; may be given several times.
     #[arg(long = "condition", value_name = "NAME")]
     conditions: Vec<String>,
@@ -46,7 +37,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let usage = |e: experiment::ExperimentError| exit::Usage(e.to_string());
     let entry = experiment::find(&args.name).map_err(usage)?;
-    let speeds: Speeds = args.speed.parse().and_then(|wanted| entry.speeds(wanted)).map_err(usage)?;
+    let speeds = entry.speeds(args.asked.speeds()?).map_err(usage)?;
     if let Some(bad) = args.conditions.iter().find(|c| !entry.conditions.contains(&c.as_str())) {
         let known = entry.conditions.join(", ");
         return Err(exit::Usage(format!("{} has no condition {bad:?}; it has: {known}", entry.name)).into());
@@ -57,11 +48,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
     }
     let conditions = (!args.conditions.is_empty()).then(|| args.conditions.clone());
-    let plan = Context { quick: args.quick, speeds, conditions, pages: args.pages.clone(), ..Context::new(args.seed) };
-    let outcome = observed(entry, plan)?;
+    let Asked { quick, json, seed, .. } = args.asked;
+    let plan = Context { quick, speeds, conditions, pages: args.pages.clone(), ..Context::new(seed) };
     let out = args.out.clone().unwrap_or_else(|| Path::new("headstart-results").join(entry.name));
+    report::prepare(&out)?;
+    let outcome = observed(entry, plan)?;
     let page = report::write(&out, &outcome, &Claims::built_in()?)?;
-    if args.json {
+    if json {
         crate::complain!("report: {}", page.display());
         crate::say!("{}", outcome.last_line());
     } else {

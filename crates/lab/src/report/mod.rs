@@ -39,6 +39,15 @@ pub enum ReportError {
     },
 }
 
+/// Makes the results folder, and tries to write into it: nobody wants to hear that it cannot be written to after an hour.
+pub fn prepare(dir: &Path) -> Result<(), ReportError> {
+    let trial = dir.join(".writable.part");
+    fs::create_dir_all(dir)
+        .and_then(|()| fs::write(&trial, []))
+        .and_then(|()| fs::remove_file(&trial))
+        .map_err(|source| ReportError::Write { path: dir.to_owned(), source })
+}
+
 /// Writes the results folder of one experiment; creates `dir` and replaces what an earlier run left there. Returns the
 /// path of the page.
 pub fn write(dir: &Path, outcome: &Outcome, claims: &Claims) -> Result<PathBuf, ReportError> {
@@ -129,6 +138,17 @@ pub(crate) mod sample;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_written_to_is_refused_before_and_one_that_can_is_made_and_left_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, new) = (dir.path().join("file"), dir.path().join("new/folder"));
+        fs::write(&file, "").unwrap();
+        let refused = prepare(&file.join("folder")).unwrap_err().to_string();
+        assert!(refused.contains("file/folder") && refused.contains("may write to"), "{refused}");
+        prepare(&new).unwrap();
+        assert_eq!(fs::read_dir(new).unwrap().count(), 0);
+    }
 
     #[test]
     fn a_results_folder_holds_four_files_and_the_json_reads_back() {

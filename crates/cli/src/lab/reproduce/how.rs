@@ -16,15 +16,16 @@ const QUICK_MINUTES: u32 = 13;
 pub fn plan(args: &Args, speeds: Speeds, all: usize, missing: &[(&'static Entry, Option<Outcome>)]) -> String {
     let before = |(entry, earlier): &(&Entry, Option<Outcome>)| {
         let extent = earlier.as_ref()?.extent.as_ref()?;
-        let same =
-            extent.quick == args.quick && entry.speeds(speeds) == Ok(extent.speeds) && extent.conditions.is_none();
+        let same = extent.quick == args.asked.quick
+            && entry.speeds(speeds) == Ok(extent.speeds)
+            && extent.conditions.is_none();
         same.then_some(extent.seconds)
     };
     let seconds: Option<f64> = missing.iter().map(before).sum();
     let time = match seconds {
         _ if missing.is_empty() => String::new(),
         Some(seconds) => format!(", about {:.0} min as before", (seconds / 60.0).max(1.0)),
-        None if args.quick && speeds == Speeds::Both && args.only.is_empty() && missing.len() == all => {
+        None if args.asked.quick && speeds == Speeds::Both && args.only.is_empty() && missing.len() == all => {
             format!(", about {QUICK_MINUTES} min on two processors with nothing else to do")
         }
         None => String::new(),
@@ -37,15 +38,15 @@ pub fn how(args: &Args, outcomes: &[Outcome], earlier: &[Outcome]) -> String {
     let device = outcomes.iter().filter_map(|o| o.device.as_ref()).max_by_key(|d| d.date.clone());
     let or = |text: Option<&String>| text.map_or_else(|| "unknown".to_owned(), Clone::clone);
     let commit = |d: &DeviceState| or(d.commit.as_ref()).chars().take(12).collect::<String>();
-    let mut command = format!("headstart lab reproduce{}", if args.quick { " --quick" } else { "" });
-    if args.speed != "both" {
-        command += &format!(" --speed {}", args.speed);
+    let mut command = format!("headstart lab reproduce{}", if args.asked.quick { " --quick" } else { "" });
+    if args.asked.speed != "both" {
+        command += &format!(" --speed {}", args.asked.speed);
     }
     let Some(d) = device else { return format!("`{command}`: nothing was measured.") };
     let all = || outcomes.iter().chain(earlier);
     let mut text = format!(
         "`{command}`, seed {}, {}, commit {}, kernel {}, {} processors.",
-        args.seed,
+        args.asked.seed,
         d.date,
         commit(d),
         or(d.kernel.as_ref()),
@@ -84,12 +85,13 @@ fn names<'a>(of: impl Iterator<Item = &'a Outcome>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Asked;
     use super::*;
     use headstart_lab::experiment::ALL;
 
     fn args(quick: bool) -> Args {
-        let (out, speed) = ("results".into(), "both".to_owned());
-        Args { quick, json: false, seed: 1, speed, only: Vec::new(), again: false, out, docs: None }
+        let asked = Asked { quick, json: false, seed: 1, speed: "both".to_owned() };
+        Args { asked, only: Vec::new(), again: false, out: "results".into(), docs: None }
     }
 
     fn outcome(name: &str, quick: bool, speeds: Speeds, seconds: f64) -> Outcome {

@@ -7,6 +7,7 @@
 
 mod how;
 
+use super::asked::Asked;
 use crate::{exit, output};
 use anyhow::{Context as _, bail};
 use headstart_io::sys::signal;
@@ -27,18 +28,8 @@ const ENDING: [i32; 4] = [1, 2, 3, 15];
 /// Arguments of `headstart lab reproduce`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Fewer trials: shows that everything works, not what the numbers are.
-    #[arg(long)]
-    quick: bool,
-    /// Print one JSON object, on the last line of standard output, instead of the table.
-    #[arg(long)]
-    json: bool,
-    /// Seed of everything random.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Virtual time (`sim`), real packets in namespaces (`netns`), or `both`.
-    #[arg(long, default_value = "both")]
-    speed: String,
+    #[command(flatten)]
+    asked: Asked,
     /// Only this claim or experiment; may be given several times.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
@@ -55,10 +46,11 @@ pub struct Args {
 
 /// Runs what has no result yet, then writes the ledger of all.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
-    let speeds: Speeds = args.speed.parse().map_err(|e| exit::Usage(format!("{e}")))?;
+    let speeds = args.asked.speeds()?;
     let claims = Claims::built_in()?;
     let chosen = chosen(args, speeds)?;
-    let asked = asked(args)?;
+    let asked = asked(&args.asked)?;
+    report::prepare(&args.out)?;
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     let kept = |entry: &Entry| kept(&args.out.join(entry.name), &asked).filter(|_| !args.again);
     let before = |entry: &Entry| super::report::read(&args.out.join(entry.name)).ok();
@@ -80,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             Ok(outcome) => outcomes.push(outcome),
             Err(why) if why.is::<exit::Coded>() => return Err(why),
             Err(why) => {
-                crate::complain!("headstart: {}: {why:#}; the others go on", entry.name);
+                crate::complain!("headstart: {}: {}; the others go on", entry.name, exit::told(&why));
                 failed.push(entry.name);
             }
         }
@@ -96,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(checkout) = &args.docs {
         document(checkout, &accounts, &how)?;
     }
-    if args.json {
+    if args.asked.json {
         crate::complain!("report: {}", page.display());
         crate::say!("{}", ledger::json(&accounts, &how));
     } else {
@@ -123,7 +115,7 @@ fn chosen(args: &Args, speeds: Speeds) -> anyhow::Result<Vec<&'static Entry>> {
 }
 
 /// What the results depend on: the arguments, and which program it is.
-fn asked(args: &Args) -> anyhow::Result<String> {
+fn asked(args: &Asked) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("finding this program")?;
     let file = fs::metadata(&program).with_context(|| format!("looking at {}", program.display()))?;
     let built = file.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
@@ -147,8 +139,7 @@ fn measured(entry: &Entry, args: &Args, folder: &Path, asked: &str) -> anyhow::R
     let note = folder.join(ASKED);
     let _ = fs::remove_file(&note);
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-    command.args(["lab", "run", entry.name, "--json", "--seed", &args.seed.to_string(), "--speed", &args.speed]);
-    command.args(args.quick.then_some("--quick")).arg("--out").arg(folder);
+    command.args(["lab", "run", entry.name, "--json"]).args(args.asked.words()).arg("--out").arg(folder);
     // Who ends this process ends the experiment too: it has namespaces and programs of its own.
     signal::pass_on_to(0).context("handling signals")?;
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("starting its process")?;

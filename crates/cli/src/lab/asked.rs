@@ -1,0 +1,65 @@
+//! What is asked of experiments, whether of one (`lab run`) or of all (`lab reproduce`): how much, which seed, at which speed, and
+//! in which form the answer comes.
+
+use crate::exit;
+use headstart_lab::experiment::{ExperimentError, Speeds};
+
+/// The arguments that both verbs have.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Asked {
+    /// Fewer trials: shows that it works, not what the numbers are.
+    #[arg(long)]
+    pub quick: bool,
+    /// Print one JSON object, on the last line of standard output, instead of tables.
+    #[arg(long)]
+    pub json: bool,
+    /// Seed of everything random.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Virtual time (`sim`), real packets in namespaces (`netns`), or `both`.
+    #[arg(long, default_value = "both")]
+    pub speed: String,
+}
+
+impl Asked {
+    /// The speeds that are asked for.
+    pub fn speeds(&self) -> anyhow::Result<Speeds> {
+        self.speed.parse().map_err(|e: ExperimentError| exit::Usage(e.to_string()).into())
+    }
+
+    /// The same as words of a command line, the form of the answer left out.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec!["--seed".to_owned(), self.seed.to_string(), "--speed".to_owned(), self.speed.clone()];
+        words.extend(self.quick.then(|| "--quick".to_owned()));
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args as _, FromArgMatches as _};
+    use std::ffi::OsStr;
+
+    fn read(words: &[&OsStr]) -> Asked {
+        let command = Asked::augment_args(clap::Command::new("lab"));
+        Asked::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_words_of_what_was_asked_ask_for_the_same() {
+        let words = ["lab", "--quick", "--seed", "7", "--speed", "sim"].map(OsStr::new);
+        let asked = read(&words);
+        assert_eq!((asked.quick, asked.seed, asked.speeds().unwrap()), (true, 7, Speeds::Virtual));
+        let again = asked.words();
+        let again: Vec<&OsStr> = [OsStr::new("lab")].into_iter().chain(again.iter().map(OsStr::new)).collect();
+        assert_eq!(read(&again).words(), asked.words());
+        assert_eq!(read(&[OsStr::new("lab")]).words(), ["--seed", "1", "--speed", "both"]);
+    }
+
+    #[test]
+    fn a_speed_that_is_none_is_a_mistake_of_whoever_asks() {
+        let error = read(&["lab", "--speed", "fast"].map(OsStr::new)).speeds().unwrap_err();
+        assert!(error.is::<exit::Usage>(), "{error}");
+    }
+}
