@@ -143,7 +143,11 @@ impl Drop for Folder {
 
 /// The folder of all runs and supervisors of this user in `place`.
 pub(crate) fn common(place: &Path) -> PathBuf {
-    place.join(format!("headstart-{}", rustix::process::getuid().as_raw()))
+    common_of(place, rustix::process::getuid().as_raw())
+}
+
+fn common_of(place: &Path, user: u32) -> PathBuf {
+    place.join(format!("headstart-{user}"))
 }
 
 /// The file of `library` in `parent`, whose gate is held: the first to need it writes it.
@@ -166,11 +170,37 @@ pub(crate) fn leave(path: &Path) {
     let Some(parent) = path.parent() else { return };
     let gate = enter(parent);
     remove(path);
-    // The last one out removes the common folder too, if all that is left are libraries that nobody has mapped, and the gate. A
+    if gate.is_ok() {
+        vacate(parent);
+    }
+}
+
+/// Removes what runs and supervisors left that could not do so themselves: killed ones, as all are whose PID namespace ends. For whoever
+/// had them in namespaces of its own, where they may have been user 0.
+pub fn sweep_after() {
+    places().iter().for_each(|place| sweep_after_in(place));
+}
+
+fn sweep_after_in(place: &Path) {
+    let users = [rustix::process::getuid().as_raw(), 0];
+    for parent in users.map(|user| common_of(place, user)) {
+        // Where there is none, none is made; that of somebody else has no gate for us.
+        if parent.is_dir()
+            && let Ok(_gate) = enter(&parent)
+        {
+            sweep(&parent);
+            vacate(&parent);
+        }
+    }
+}
+
+/// Removes the common folder `parent`, whose gate is held, if nobody needs it.
+fn vacate(parent: &Path) {
+    // The last one out does so, if all that is left are libraries that nobody has mapped, and the gate. A
     // program that outlives its run may start others, whose loader would complain about a library that is gone.
     let left = || fs::read_dir(parent).into_iter().flatten().flatten();
     let is_library = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(LIBRARY.as_bytes());
-    if gate.is_err() || left().any(|entry| !is_library(&entry.file_name()) && entry.file_name() != LOCK) {
+    if left().any(|entry| !is_library(&entry.file_name()) && entry.file_name() != LOCK) {
         return;
     }
     let libraries = left().filter(|entry| is_library(&entry.file_name())).map(|entry| entry.path());
@@ -387,6 +417,37 @@ mod tests {
         sweep(&parent);
         assert!(!dead.exists() && alive.path().exists());
         drop(alive);
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn whoever_had_them_in_namespaces_sweeps_what_died_there_with_the_library_and_the_common_folder() {
+        let place = scratch("after");
+        sweep_after_in(&place);
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "nothing is made where nothing was");
+        let mut left = Vec::new();
+        for name in ["run-7", "user-7"] {
+            let folder = Folder::create_in(&place, OURS).unwrap();
+            let parent = folder.path().parent().unwrap().to_owned();
+            fs::create_dir(parent.join(name)).unwrap();
+            fs::write(parent.join(name).join(LOCK), b"").unwrap();
+            fs::write(parent.join(name).join(USED), b"").unwrap();
+            left.push((folder, parent));
+        }
+        let (alive, parent) = left.pop().unwrap();
+        sweep_after_in(&place);
+        assert!(alive.path().exists() && alive.library().exists(), "who lives is left alone");
+        assert!(!parent.join("run-7").exists() && !parent.join("user-7").exists());
+        // As kill -9 leaves them: no lock is held, and everything is there.
+        for (folder, _) in left.into_iter().chain([(alive, parent)]) {
+            let path = folder.path().to_owned();
+            drop(folder);
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join(LOCK), b"").unwrap();
+            fs::write(path.parent().unwrap().join(format!("{LIBRARY}1.so")), b"library").unwrap();
+        }
+        sweep_after_in(&place);
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "neither library nor common folder is left");
         fs::remove_dir_all(place).unwrap();
     }
 

@@ -134,6 +134,8 @@ inside!(what_is_learned_in_an_emulated_network_is_forgotten_with_it, || {
     assert!(peers(&serde_json::from_str(learned).expect("one JSON object")) > 0, "{learned}");
     assert!(!folder.is_empty() && !PathBuf::from(folder).exists(), "{folder:?}");
     assert!(!state(&lab).exists());
+    // The supervisor was killed with the shell's namespaces and could not remove its folder and the library.
+    assert_eq!(lab.scratch.left_behind(), [] as [PathBuf; 0]);
 });
 
 inside!(what_is_forgotten_while_a_program_runs_does_not_come_back_when_it_ends, || {

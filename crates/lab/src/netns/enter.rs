@@ -94,6 +94,10 @@ impl Entry {
                 .map_err(|source| Error::Io { what: "handling signals".into(), source })?;
         }
         let status = offspring.wait().map_err(|source| Error::Io { what: "waiting for the lab".into(), source })?;
+        // Supervisors of runs in there were killed with their PID namespace.
+        headstart_io::folder::sweep_after();
+        // So were programs whose files it had made, if it was ended by a signal.
+        crate::program::sweep_after();
         Ok(Entered::Ended(status))
     }
 }

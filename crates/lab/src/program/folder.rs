@@ -1,5 +1,5 @@
-//! The folder in which programs' files are made: private, and gone when it is dropped. What a killed lab left is swept by
-//! the next one: a folder that nobody has locked and that is older than any that is just being made.
+//! The folder in which programs' files are made: private, and gone when it is dropped. What a lab left that was ended before it
+//! could do so, a folder that nobody has locked, is swept by whoever had it in namespaces, or else by the next one.
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 const PREFIX: &str = "headstart-lab-";
 /// Folders at once, those of other users and those left behind included.
 const MOST: u32 = 1000;
-/// Seconds after which a folder without a lock is no longer one that is just being made.
-const ABANDONED: i64 = 60;
 
 /// A private folder; removed with all that is in it when dropped.
 #[derive(Debug)]
@@ -33,9 +31,9 @@ impl Folder {
             let path = place.join(format!("{PREFIX}{n}"));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
-                    let lock = open(&path)?;
-                    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-                    sweep(place, &lock)?;
+                    // Whoever sweeps may have taken it for one that was left, until it is locked.
+                    let Some(lock) = locked(&path)? else { continue };
+                    sweep(place)?;
                     return Ok(Self { path, _lock: lock });
                 }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
@@ -72,19 +70,35 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
 }
 
+/// The folder at `path`, locked; nothing if it is gone or is being removed.
+fn locked(path: &Path) -> io::Result<Option<File>> {
+    let folder = match open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let is_ours = flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let (about, there) = (folder.metadata()?, fs::symlink_metadata(path));
+    let is_there = there.is_ok_and(|there| (there.dev(), there.ino()) == (about.dev(), about.ino()));
+    Ok((is_ours && is_there).then_some(folder))
+}
+
+/// Removes what labs of this user left among the host's temporary files: for whoever had one in namespaces and has seen its end.
+pub fn sweep_after() {
+    // What cannot be looked at or removed is for the next lab.
+    let _ = sweep(&std::env::temp_dir());
+}
+
 /// Removes what dead labs of this user left.
-fn sweep(place: &Path, own: &File) -> io::Result<()> {
-    let own = own.metadata()?;
+fn sweep(place: &Path) -> io::Result<()> {
     for entry in fs::read_dir(place)?.flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
-        // Whatever cannot be looked at, or is gone meanwhile, is not ours to remove.
-        let Ok(folder) = open(&entry.path()) else { continue };
-        let Ok(about) = folder.metadata() else { continue };
-        let abandoned = about.uid() == own.uid() && about.ctime() + ABANDONED < own.ctime();
-        if abandoned && flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = fs::remove_dir_all(entry.path());
+        // Whatever cannot be looked at, is in use, or is gone meanwhile, is not ours to remove.
+        let path = entry.path();
+        let is_own = fs::symlink_metadata(&path).is_ok_and(|about| about.uid() == rustix::process::geteuid().as_raw());
+        if is_own && let Ok(Some(_lock)) = locked(&path) {
+            let _ = fs::remove_dir_all(&path);
         }
     }
     Ok(())
@@ -108,11 +122,41 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_just_being_made_is_not_swept() {
+    fn what_was_left_is_swept_and_what_is_in_use_is_not() {
         let place = tempfile::tempdir().unwrap();
-        let fresh = place.path().join(format!("{PREFIX}7"));
-        fs::create_dir(&fresh).unwrap();
+        let used = Folder::new_in(place.path()).unwrap();
+        let left = place.path().join(format!("{PREFIX}7"));
+        fs::create_dir_all(left.join("curl")).unwrap();
+        sweep(place.path()).unwrap();
+        assert!(!left.exists() && used.path().exists());
+        fs::create_dir_all(left.join("curl")).unwrap();
         drop(Folder::new_in(place.path()).unwrap());
-        assert!(fresh.exists());
+        assert!(!left.exists() && used.path().exists(), "the next lab sweeps too");
+    }
+
+    #[test]
+    fn one_that_was_swept_before_it_was_locked_is_not_taken_for_ones_own() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(format!("{PREFIX}0"));
+        assert!(locked(&path).unwrap().is_none(), "it is gone");
+        fs::create_dir(&path).unwrap();
+        let sweeper = locked(&path).unwrap();
+        assert!(sweeper.is_some() && locked(&path).unwrap().is_none(), "it is being removed");
+    }
+
+    #[test]
+    fn labs_that_begin_and_sweep_at_once_each_have_a_folder() {
+        let place = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let folder = Folder::new_in(place.path()).unwrap();
+                        fs::write(folder.of("curl").unwrap().join("script"), "x").unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     }
 }

@@ -23,7 +23,7 @@ mod url;
 mod wget;
 
 pub(crate) use environment::undisturbed;
-pub use folder::Folder;
+pub use folder::{Folder, sweep_after};
 pub use url::{Scheme, Url};
 
 use crate::server::{authority, ssh};
