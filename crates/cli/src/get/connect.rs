@@ -11,8 +11,10 @@ use hyper::body::Bytes;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{Runtime as _, VarInt};
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -21,6 +23,9 @@ use tokio_rustls::TlsConnector;
 
 /// How long an attempt is waited for before the next begins beside it: the Connection Attempt Delay of RFC 8305, section 8.
 const DELAY: Duration = Duration::from_millis(250);
+/// How long QUIC is waited for once nobody answers over TCP either: as long as it takes to say the first word three times, 1 s and 2 s
+/// apart (RFC 9002, section 6.2: a probe timeout of three first round trips of 333 ms, then twice that). A refusal over UDP is not heard.
+const QUIC_ALONE: Duration = Duration::from_secs(3);
 /// What a server may send before the program has read it: as much as 1 Gbit/s over 134 ms carries. quinn's own 1.25 MB hold
 /// every path to 1.25 MB in a round trip, whatever the sender remembers of it. More where more has come before.
 const WINDOW: u32 = 16 << 20;
@@ -96,6 +101,7 @@ impl Connector {
     /// A connection to one of `addresses`, in their order. `early`: with what an earlier connection left for it.
     pub async fn connect(&self, url: &Url, addresses: &[SocketAddr], early: bool) -> anyhow::Result<Opened> {
         let mut attempts = JoinSet::new();
+        let (trying_tcp, mut tcp_ended) = tokio::sync::mpsc::channel::<Infallible>(1);
         let mut begun = 0;
         let over_quic = matches!(self.versions, Versions::Any | Versions::Three);
         let over_tcp = self.versions != Versions::Three;
@@ -118,20 +124,36 @@ impl Connector {
         if over_tcp {
             for address in addresses {
                 let (tls, address, host) = (self.tls.clone(), *address, url.host.clone());
-                let after = DELAY * begun;
+                let (after, trying) = (DELAY * begun, trying_tcp.clone());
                 begun += 1;
                 attempts.spawn(async move {
                     tokio::time::sleep(after).await;
-                    tcp(tls, address, &host).await.with_context(|| format!("{address} over TCP"))
+                    let opened = tcp(tls, address, &host).await.with_context(|| format!("{address} over TCP"));
+                    drop(trying);
+                    opened
                 });
             }
         }
+        drop(trying_tcp);
         let mut failed: Vec<String> = Vec::new();
-        while let Some(attempt) = attempts.join_next().await {
+        let mut alone = pin!(async {
+            // Nothing is ever sent: it ends when nobody tries TCP any more.
+            let _ = tcp_ended.recv().await;
+            tokio::time::sleep(QUIC_ALONE).await;
+        });
+        loop {
+            let attempt = tokio::select! {
+                attempt = attempts.join_next() => attempt,
+                () = &mut alone, if over_tcp => {
+                    failed.push(format!("nothing over QUIC for {} s after that", QUIC_ALONE.as_secs()));
+                    None
+                }
+            };
             match attempt {
-                Ok(Ok(opened)) => return Ok(opened),
-                Ok(Err(why)) => failed.push(format!("{why:#}")),
-                Err(why) => failed.push(why.to_string()),
+                None => break,
+                Some(Ok(Ok(opened))) => return Ok(opened),
+                Some(Ok(Err(why))) => failed.push(exit::told(&why)),
+                Some(Err(why)) => failed.push(why.to_string()),
             }
         }
         if failed.is_empty() {

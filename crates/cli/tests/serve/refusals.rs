@@ -65,6 +65,9 @@ fn what_cannot_be_fetched_is_said_with_a_code_of_its_own() {
     // Nobody listens on port 1 of loopback: TCP is refused at once.
     let gone = scratch.headstart(&["get", "--insecure", "--http", "2", url]);
     assert!(gone.code == Some(5) && gone.err.contains("127.0.0.1:1 over TCP"), "{gone:?}");
+    // Nothing tells that nobody listens on its UDP port; that is not waited for as long as for a silent server.
+    let both = scratch.headstart(&["get", "--insecure", url]);
+    assert!(both.code == Some(5) && both.err.contains("nothing over QUIC for 3 s"), "{both:?}");
     let to_stdout = scratch.headstart(&["get", "--json", "--insecure", url]);
     assert!(to_stdout.code == Some(2) && to_stdout.err.contains("-o FILE"), "{to_stdout:?}");
     let plain = scratch.headstart(&["get", "http://127.0.0.1:1/"]);
