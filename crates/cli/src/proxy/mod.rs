@@ -124,6 +124,11 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         return Err(Usage(what).into());
     }
     let door = args.users.as_deref().map(Door::read).transpose()?.unwrap_or_else(Door::open);
+    for absent in [&args.fat, &args.fast].into_iter().filter_map(Bound::absent) {
+        crate::complain!(
+            "headstart: there is no interface {absent} now: until it comes, the other channel carries everything"
+        );
+    }
     let (guess, notes) = Guess::new(headstart_io::store::folder(|name| std::env::var_os(name)))?;
     notes.iter().for_each(|note| crate::complain!("headstart: {note}"));
     let shared = Arc::new(Shared {

@@ -5,6 +5,7 @@
 use headstart_core::steer::Channel;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
+use headstart_io::sys::netlink::Netlink;
 use headstart_io::sys::socket_option::bind_to_device;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -54,6 +55,12 @@ impl FromStr for Bound {
 }
 
 impl Bound {
+    /// The interface, if it is not there now. It may come: a modem that is plugged in, a network that is joined.
+    pub fn absent(&self) -> Option<&str> {
+        let Self::Interface(name) = self else { return None };
+        Netlink::open().and_then(|mut netlink| netlink.index(name)).is_err().then_some(name)
+    }
+
     /// A connection to one of `all`, in their order.
     async fn connect(&self, all: &[SocketAddr]) -> io::Result<TcpStream> {
         let ours = |to: &&SocketAddr| match self {
@@ -187,6 +194,13 @@ mod tests {
         for bad in ["", "a name", "an/other", "longer-than-names-are"] {
             assert!(bad.parse::<Bound>().is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_noticed_and_an_address_is_left_to_the_host() {
+        let is_absent = |text: &str| text.parse::<Bound>().unwrap().absent().map(str::to_owned);
+        assert_eq!(is_absent("nowhere0"), Some("nowhere0".to_owned()));
+        assert_eq!((is_absent("lo"), is_absent("192.0.2.7")), (None, None));
     }
 
     #[test]
