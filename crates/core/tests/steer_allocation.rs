@@ -53,7 +53,7 @@ fn step(steerer: &mut Steerer<u64>, resequencer: &mut Resequencer<u64>, n: u64, 
             Output::Probe { channel, number } => {
                 steerer.handle_input(now, Input::Echo { channel, number, come: Some(0) });
             }
-            Output::Drop(_) => {}
+            Output::Again { .. } | Output::Drop(_) => {}
         }
     }
     let mut came = 0;

@@ -103,6 +103,12 @@ pub(super) enum Standing {
 /// Share of the fast channel's rate that it is given: what is measured as a rate is never quite there. Ours.
 pub(super) const PACED: f64 = 0.97;
 
+/// A round trip that varies less than this is not late before it has passed: schedulers and radios take as long. Ours.
+const UNLIKELY: Duration = Duration::from_millis(20);
+
+/// Beyond the longest round trip that is to be expected. Ours: half of what is waited on a short channel.
+const GRACE: Duration = Duration::from_millis(60);
+
 /// Round trips of which the shortest stands for the unloaded channel.
 const SAMPLES: u32 = 32;
 
@@ -204,6 +210,17 @@ impl Model {
     /// The smoothed round trip, or what it is without a queue by what was told; one that takes longer is not dead for it.
     pub fn expected_round_trip(&self) -> Duration {
         self.rtt.map_or(self.settings.delay.saturating_mul(2), |rtt| rtt.smoothed)
+    }
+
+    /// What round trips take at most, as far as is known: a retransmission timeout (RFC 6298) without its least second.
+    pub fn longest_round_trip(&self) -> Duration {
+        self.expected_round_trip() + (self.jitter() * 4).max(UNLIKELY)
+    }
+
+    /// What it takes until a probe that does not come back says that it is lost, if that is longer than probes are waited for anyway:
+    /// three round trips, or the longest one and a little if they are long and all alike, as behind a queue that stands.
+    pub fn missed_after(&self) -> Duration {
+        (self.expected_round_trip() * 3).min(self.longest_round_trip() + GRACE)
     }
 
     /// When it may be given more.

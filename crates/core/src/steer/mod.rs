@@ -21,6 +21,7 @@ pub mod packet;
 pub mod policy;
 mod probe;
 mod queue;
+mod rescue;
 mod resequencer;
 mod steerer;
 mod tally;

@@ -71,7 +71,7 @@ impl<P> Outlet<P> {
     }
 
     /// The number of a packet on a channel.
-    fn take(&mut self, now: Instant, channel: Channel, facts: &Facts, share: f64) -> u64 {
+    pub fn take(&mut self, now: Instant, channel: Channel, facts: &Facts, share: f64) -> u64 {
         let model = &mut self.channels[channel.index()];
         model.take(now, bytes_on(&model.settings, facts), share)
     }

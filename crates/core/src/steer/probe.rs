@@ -13,7 +13,7 @@ pub struct ProbeSettings {
     pub busy: Duration,
     /// Between probes while the channel is dead, and a while after the last packet; a twentieth as often from then on.
     pub idle: Duration,
-    /// A probe that is missing for so long, and for three of its round trips, is lost.
+    /// A probe that is missing for so long, and for longer than round trips explain, is lost.
     pub patience: Duration,
 }
 
@@ -79,23 +79,23 @@ impl Prober {
         self.last_used.is_some_and(|at| now.since(at) < LINGERS)
     }
 
-    fn due(&self, round_trip: Option<Duration>) -> Option<Instant> {
-        let patience = self.settings.patience.max(round_trip.unwrap_or_default() * 3);
+    fn due(&self, missed_after: Duration) -> Option<Instant> {
+        let patience = self.settings.patience.max(missed_after);
         self.under_way.front().filter(|_| self.alive).map(|(_, at, _)| *at + patience)
     }
 
-    pub fn deadline(&self, round_trip: Option<Duration>) -> Instant {
-        self.due(round_trip).map_or(self.next, |due| due.min(self.next))
+    /// Whether a probe is missed by now that took at most `round_trip` of late, though the channel is not given up yet.
+    pub fn is_late(&self, now: Instant, round_trip: Duration) -> bool {
+        self.under_way.front().is_some_and(|(_, at, _)| now.since(*at) > round_trip)
+    }
+
+    pub fn deadline(&self, missed_after: Duration) -> Instant {
+        self.due(missed_after).map_or(self.next, |due| due.min(self.next))
     }
 
     /// What has become of the channel that was given `sent` packets, and the probe that is due.
-    pub fn handle_timeout(
-        &mut self,
-        now: Instant,
-        round_trip: Option<Duration>,
-        sent: u64,
-    ) -> (Option<Turn>, Option<u16>) {
-        let lost = self.due(round_trip).is_some_and(|due| due <= now);
+    pub fn handle_timeout(&mut self, now: Instant, missed_after: Duration, sent: u64) -> (Option<Turn>, Option<u16>) {
+        let lost = self.due(missed_after).is_some_and(|due| due <= now);
         if lost {
             self.alive = false;
             self.next = self.next.min(now + self.settings.busy);
@@ -145,7 +145,7 @@ mod tests {
                 let Some((_, number)) = echoes.pop_front() else { break };
                 turns.extend(prober.echo(ms(milli), number).and_then(|heard| heard.turn).map(|turn| (milli, turn)));
             }
-            let (turn, probe) = prober.handle_timeout(ms(milli), Some(Duration::from_millis(10)), 0);
+            let (turn, probe) = prober.handle_timeout(ms(milli), Duration::from_millis(30), 0);
             turns.extend(turn.map(|turn| (milli, turn)));
             echoes.extend(probe.filter(|_| !dead.contains(&milli)).map(|number| (milli + 10, number)));
         }
@@ -170,19 +170,29 @@ mod tests {
     fn an_echo_that_comes_late_brings_its_channel_back() {
         let mut prober = Prober::new(ProbeSettings::default());
         prober.used(ms(0));
-        let (_, number) = prober.handle_timeout(ms(0), None, 0);
-        prober.handle_timeout(ms(50), None, 0);
-        assert_eq!(prober.handle_timeout(ms(120), None, 0).0, Some(Turn::Lost));
+        let (_, number) = prober.handle_timeout(ms(0), Duration::ZERO, 0);
+        prober.handle_timeout(ms(50), Duration::ZERO, 0);
+        assert_eq!(prober.handle_timeout(ms(120), Duration::ZERO, 0).0, Some(Turn::Lost));
         let heard = prober.echo(ms(150), number.unwrap()).unwrap();
         assert_eq!((heard.round_trip, heard.turn), (Duration::from_millis(150), Some(Turn::Back)));
         // From now on it is known how long to wait for the others.
-        assert_eq!(prober.handle_timeout(ms(199), Some(heard.round_trip), 0).0, None);
+        assert_eq!(prober.handle_timeout(ms(199), heard.round_trip, 0).0, None);
+    }
+
+    #[test]
+    fn a_probe_that_takes_longer_than_they_did_is_missed_before_its_channel_is_lost() {
+        let mut prober = Prober::new(ProbeSettings::default());
+        let (_, number) = prober.handle_timeout(ms(10), Duration::ZERO, 0);
+        let late = |prober: &Prober, at| prober.is_late(ms(at), Duration::from_millis(30));
+        assert_eq!([40, 41].map(|at| late(&prober, at)), [false, true]);
+        prober.echo(ms(42), number.unwrap());
+        assert!(!late(&prober, 50));
     }
 
     #[test]
     fn what_was_never_asked_is_no_echo() {
         let mut prober = Prober::new(ProbeSettings::default());
-        let (_, number) = prober.handle_timeout(ms(1), None, 77);
+        let (_, number) = prober.handle_timeout(ms(1), Duration::ZERO, 77);
         assert_eq!(prober.echo(ms(2), number.unwrap() + 1), None);
         let heard = Heard { round_trip: Duration::from_millis(1), sent: 77, turn: None };
         assert_eq!(prober.echo(ms(2), number.unwrap()), Some(heard));

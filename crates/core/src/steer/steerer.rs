@@ -14,6 +14,7 @@ use super::packet::{Facts, Kind};
 use super::policy::{Choice, Entry, Policy, View};
 use super::probe::{ProbeSettings, Prober, Turn};
 use super::queue::{BULK, Queue, Waiting};
+use super::rescue::{Kept, Rescue};
 use super::tally::Tally;
 use crate::machine::{Deadline, Machine};
 use crate::time::{Duration, Instant};
@@ -27,6 +28,10 @@ const MOST_WAITING: usize = 2_048;
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// So many may wait however long it takes them: with less no sender hears of a loss from the packets behind it (RFC 8985).
 const LEAST_WAITING: usize = 8;
+/// While it is in doubt whether a channel is lost, what is small takes both, if it waits for the fast one for less than this. Ours.
+const LONGEST_DOUBT: Duration = Duration::from_millis(10);
+/// What a lost channel had keeps the other one from everything else for so long at most. Ours: eight full packets at 2 Mbit/s.
+const LONGEST_RESCUE: Duration = Duration::from_millis(40);
 /// What would take the fat channel, has so many bytes and finds it dead is bulk. Ours: names, requests, calls are less.
 const BULKY: usize = 1_000;
 /// By how much of the difference the price follows the queue, a packet.
@@ -116,6 +121,19 @@ pub enum Output<P> {
         /// Its number, which is to come back.
         number: u16,
     },
+    /// A packet that was given to the other channel, which is lost, is to be given to this one as a copy of it.
+    Again {
+        /// Which one.
+        channel: Channel,
+        /// Its number there.
+        number: u64,
+        /// Its number on the other channel.
+        of: u64,
+        /// What is known of it.
+        facts: Facts,
+        /// The packet.
+        packet: P,
+    },
     /// A packet was given up: it was replaced by a newer one, or there was no room.
     Drop(P),
 }
@@ -128,6 +146,7 @@ pub struct Steerer<P> {
     flows: Flows,
     queue: Queue<P>,
     outlet: Outlet<P>,
+    rescue: Rescue<P>,
     /// Packets that wait, on average of late.
     waiting: f64,
 }
@@ -141,6 +160,7 @@ impl<P> Steerer<P> {
             probers: settings.probes.map(|probes| [Prober::new(probes), Prober::new(probes)]),
             flows: Flows::default(),
             queue: Queue::new(),
+            rescue: Rescue::new(),
             waiting: 0.0,
             settings,
         }
@@ -193,7 +213,44 @@ impl<P> Steerer<P> {
         self.flows.bytes()
     }
 
+    /// Whether `channel` is missed, and not given up yet.
+    fn is_late(&self, now: Instant, channel: Channel) -> bool {
+        let Some(probers) = &self.probers else { return false };
+        let model = self.model(channel);
+        model.alive && probers[channel.index()].is_late(now, model.longest_round_trip())
+    }
+
+    /// Whether what was sent is to be given to [`Steerer::keep`].
+    pub fn keeps(&self, facts: &Facts) -> bool {
+        self.probers.is_some() && Rescue::<P>::is_missed(facts.kind)
+    }
+
+    /// A packet was given to `channel` under this number, and nobody needs it any more: it is kept in case the channel is lost.
+    /// One that is not kept (any more) comes back.
+    pub fn keep(&mut self, now: Instant, channel: Channel, number: u64, facts: Facts, packet: P) -> Option<P> {
+        if self.probers.is_none() {
+            return Some(packet);
+        }
+        self.rescue.keep(now, channel, number, facts, packet)
+    }
+
+    /// What a channel had when it was lost is sent again over the other one, as far as that has room.
+    fn send_again(&mut self, now: Instant, lost: Channel) {
+        let other = lost.other();
+        for Kept { number: of, facts, packet, .. } in self.rescue.take(now, lost) {
+            let takes_long = self.model(other).wait(now) > LONGEST_RESCUE;
+            if takes_long || self.outlet.standing(other, &facts) >= Standing::Dead {
+                self.outlet.give_up(packet);
+                continue;
+            }
+            let number = self.outlet.take(now, other, &facts, 1.0);
+            self.outlet.tally.again += 1;
+            self.outlet.outputs.push_back(Output::Again { channel: other, number, of, facts, packet });
+        }
+    }
+
     fn steer(&mut self, now: Instant, facts: Facts, packet: P) {
+        let late = Channel::ALL.map(|channel| self.is_late(now, channel));
         let Self { settings, policy, flows, queue, outlet, .. } = self;
         let bytes = outlet.channels.each_ref().map(|model| bytes_on(&model.settings, &facts));
         let flow = flows.get(facts.flow);
@@ -210,9 +267,9 @@ impl<P> Steerer<P> {
             uplink: settings.uplink,
             full: settings.full,
         };
-        let Choice { mut channel, mut why, twice } = policy.choose(&view);
+        let Choice { mut channel, mut why, mut twice } = policy.choose(&view);
         let mut back_to = None;
-        if channel == Channel::Fast && settings.policy.tells_as_heard {
+        if channel == Channel::Fast && settings.policy.tells_as_heard && !late[Channel::Fat.index()] {
             back_to = flow.may_acknowledge(&facts, now + outlooks[Channel::Fast.index()].takes());
             // Who says nothing else goes that way himself, and so does what cannot be changed.
             if back_to.is_some() && (facts.payload == 0 || !facts.plain) {
@@ -229,6 +286,12 @@ impl<P> Steerer<P> {
         } else if wanted == Standing::Forbidden {
             outlet.tally.forbidden += 1;
             return outlet.give_up(packet);
+        }
+        let doubtful = late != [false; 2] && wanted.max(other) == Standing::Open && settings.policy.queues;
+        if doubtful && facts.len < BULKY && outlooks[Channel::Fast.index()].wait < LONGEST_DOUBT {
+            // A copy over each costs less than to learn by its loss which of them is lost.
+            (channel, twice) = (Channel::Fast, true);
+            why = "a channel is late";
         }
         let arrival = view.arrival(channel);
         let gained = view.arrival(channel.other()).since(arrival);
@@ -319,6 +382,9 @@ impl<P> Steerer<P> {
         self.outlet.channels[channel.index()].alive = turn == Turn::Back;
         self.outlet.tally.lost_channels += u64::from(turn == Turn::Lost);
         self.move_over(now);
+        if turn == Turn::Lost {
+            self.send_again(now, channel);
+        }
     }
 }
 
@@ -355,6 +421,7 @@ impl<P> Machine for Steerer<P> {
             Input::Echo { channel, number, come } => {
                 let Some(probers) = &mut self.probers else { return };
                 let Some(heard) = probers[channel.index()].echo(now, number) else { return };
+                self.rescue.settle(channel, heard.sent);
                 let model = &mut self.outlet.channels[channel.index()];
                 model.sample(heard.round_trip);
                 if let Some(come) = come {
@@ -376,8 +443,7 @@ impl<P> Machine for Steerer<P> {
             if model.uses() == Use::Never {
                 continue;
             }
-            let round_trip = Some(model.expected_round_trip());
-            let (turn, probe) = probers[i].handle_timeout(now, round_trip, model.counter);
+            let (turn, probe) = probers[i].handle_timeout(now, model.missed_after(), model.counter);
             if let Some(turn) = turn {
                 self.turn(now, channel, turn);
             }
@@ -399,10 +465,9 @@ impl<P> Machine for Steerer<P> {
         let pacing = (!self.queue.is_empty())
             .then(|| Deadline { at: self.model(Channel::Fast).free_at(), why: "pacing of the fast channel" });
         let probed = self.probers.iter().flatten().zip(&self.outlet.channels);
-        let probe = probed.filter(|(_, model)| model.uses() != Use::Never).map(|(prober, model)| Deadline {
-            at: prober.deadline(Some(model.expected_round_trip())),
-            why: "probe of a channel",
-        });
+        let probe = probed
+            .filter(|(_, model)| model.uses() != Use::Never)
+            .map(|(prober, model)| Deadline { at: prober.deadline(model.missed_after()), why: "probe of a channel" });
         pacing.into_iter().chain(probe).min_by_key(|deadline| deadline.at)
     }
 }

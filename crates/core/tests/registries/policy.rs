@@ -106,6 +106,7 @@ fn play(
                     out.push((now, packet, Some(channel)));
                 }
                 Output::Drop(packet) => out.push((now, packet, None)),
+                Output::Again { .. } => panic!("nothing was kept"),
                 Output::Probe { .. } => assert!(probed, "{entry:?} probes unasked"),
             }
         }

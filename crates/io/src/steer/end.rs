@@ -335,7 +335,7 @@ impl End {
         self.used = now;
         self.mind_caps(now);
         self.steerer.handle_input(now, Input::Packet(facts, packet));
-        self.carry_out();
+        self.carry_out(now);
     }
 
     /// What was bundled of what entered here; none if nothing is to be.
@@ -375,7 +375,7 @@ impl End {
             TunnResult::Err(_) => self.refused.datagrams += 1,
         }
         self.room = room;
-        self.carry_out();
+        self.carry_out(now);
     }
 
     /// What was inside an authentic datagram.
@@ -488,7 +488,7 @@ impl End {
     }
 
     /// Does what the steerer and the resequencer ask for.
-    fn carry_out(&mut self) {
+    fn carry_out(&mut self, now: Instant) {
         while let Some(output) = self.steerer.poll_output() {
             match output {
                 Output::Send { channel, order, apart, copy, facts, mut packet, .. } => {
@@ -515,6 +515,13 @@ impl End {
                         self.say(Header { content: Content::Copy, channel, epoch: self.epoch, number, after }, &packet);
                     }
                     self.body = body;
+                    if let Some(packet) = self.steerer.keep(now, channel, order.number, facts, packet) {
+                        self.recycle(packet);
+                    }
+                }
+                Output::Again { channel, number, of, packet, .. } => {
+                    let (number, after) = (number as u16, Some(of as u16));
+                    self.say(Header { content: Content::Copy, channel, epoch: self.epoch, number, after }, &packet);
                     self.recycle(packet);
                 }
                 // Without a session there is nothing to probe; a host tries for one instead.
@@ -560,7 +567,7 @@ impl End {
         }
         self.steerer.handle_timeout(now);
         self.resequencer.handle_timeout(now);
-        self.carry_out();
+        self.carry_out(now);
     }
 
     /// When to call [`End::timeout`].

@@ -360,3 +360,27 @@ fn what_came_over_the_fast_channel_is_acknowledged_over_the_fat_one_behind_the_r
     assert_eq!(said, [(0, 250, Some(1_300)), (200, 50, Some(1_000))]);
     assert_eq!(pair.ends[0].tally().apart, 1);
 }
+
+#[test]
+fn what_a_lost_channel_had_comes_over_the_other_one_and_once() {
+    let mut pair = Pair::new().open();
+    // A full segment takes the fat channel; the one before it has arrived.
+    pair.send(0, &segment(true, (50, 1), 1_300));
+    pair.pass(Duration::from_millis(120));
+    assert_eq!(pair.delivered[1].len(), 1);
+    pair.cut = [true, false];
+    let lost = segment(true, (1_350, 1), 1_300);
+    pair.send(0, &lost);
+    assert_eq!(pair.delivered[1].len(), 1);
+    for _ in 0..200 {
+        pair.pass(Duration::from_millis(10));
+        if pair.delivered[1].len() > 1 {
+            break;
+        }
+    }
+    assert_eq!(pair.delivered[1].get(1), Some(&lost));
+    assert_eq!((pair.ends[0].tally().again, pair.ends[0].is_alive(Channel::Fat)), (1, false));
+    pair.cut = [false; 2];
+    pair.pass(Duration::from_millis(100));
+    assert_eq!(pair.delivered[1].len(), 2);
+}

@@ -300,6 +300,10 @@ impl Channels {
                         let what = What::Copy(order.number, Box::new((place, facts, packet.clone())));
                         self.put(now, way, channel.other(), Framed { bytes, what });
                     }
+                    let steerer = &mut self.steerers[way.index()];
+                    if steerer.keeps(&facts) {
+                        steerer.keep(now, channel, order.number, facts, packet.clone());
+                    }
                     let shorter = self.compresses[channel.index()] && facts.ack.is_some();
                     let saved = if shorter { headstart_core::steer::compress::SAVED[usize::from(facts.v6)] } else { 0 };
                     (
@@ -309,6 +313,11 @@ impl Channels {
                             what: What::Packet(Box::new((order, facts, packet))),
                         },
                     )
+                }
+                Output::Again { channel, number, of, facts, packet } => {
+                    let bytes = packet.bytes + tunnel;
+                    let place = Order { number, after: None };
+                    (channel, Framed { bytes, what: What::Copy(of, Box::new((place, facts, packet))) })
                 }
                 Output::Probe { channel, number } => {
                     self.probed = Some(now);

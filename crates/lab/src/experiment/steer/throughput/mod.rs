@@ -214,6 +214,15 @@ mod tests {
     }
 
     #[test]
+    fn a_download_over_the_kernels_tcp_goes_on_while_the_fat_channel_is_lost() {
+        let arm = Arm::new(OURS).unwrap();
+        let stalls: Vec<f64> = (0..5).map(|_| lost::stall(&arm.rig, arm.bulk, Channel::Fat, true).unwrap()).collect();
+        println!("{stalls:.0?} ms");
+        // The channel is gone for 1.5 s; how busy this machine is decides about the rest.
+        assert!(stalls.iter().filter(|stall| **stall < 1_200.0).count() >= 3, "{stalls:.0?} ms");
+    }
+
+    #[test]
     fn each_number_stands_beside_that_of_no_tunnel_and_of_a_plain_one() {
         let mut outcome = Outcome::new("x", 1);
         let all = [vec![9_000.0; 5], vec![1_000.0; 5], vec![990.0; 5], vec![850.0; 5]];
