@@ -106,9 +106,6 @@ pub(super) const PACED: f64 = 0.97;
 /// A round trip that varies less than this is not late before it has passed: schedulers and radios take as long. Ours.
 const UNLIKELY: Duration = Duration::from_millis(20);
 
-/// Beyond the longest round trip that is to be expected. Ours: half of what is waited on a short channel.
-const GRACE: Duration = Duration::from_millis(60);
-
 /// Round trips of which the shortest stands for the unloaded channel.
 const SAMPLES: u32 = 32;
 
@@ -218,9 +215,9 @@ impl Model {
     }
 
     /// What it takes until a probe that does not come back says that it is lost, if that is longer than probes are waited for anyway:
-    /// three round trips, or the longest one and a little if they are long and all alike, as behind a queue that stands.
+    /// three round trips.
     pub fn missed_after(&self) -> Duration {
-        (self.expected_round_trip() * 3).min(self.longest_round_trip() + GRACE)
+        self.expected_round_trip() * 3
     }
 
     /// When it may be given more.

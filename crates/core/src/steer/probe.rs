@@ -13,7 +13,7 @@ pub struct ProbeSettings {
     pub busy: Duration,
     /// Between probes while the channel is dead, and a while after the last packet; a twentieth as often from then on.
     pub idle: Duration,
-    /// A probe that is missing for so long, and for longer than round trips explain, is lost.
+    /// A probe that is missing for so long, and for three of its round trips, is lost.
     pub patience: Duration,
 }
 

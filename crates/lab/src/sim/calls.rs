@@ -281,15 +281,15 @@ mod tests {
         }
     }
 
-    /// How long downloads over such a fat channel stand when it is lost, each 31 ms later than the one before, in ms, the shortest first.
+    /// How long downloads over such a fat channel stand when it is lost, each 13 ms later than the one before, in ms, the shortest first.
     fn stalls(fat: &str, fast: &str) -> Vec<u64> {
         let one = |n: u64| {
-            let from = Instant::from_millis(2_500 + 31 * n);
+            let from = Instant::from_millis(2_500 + 13 * n);
             let gone = Gone { channel: Channel::Fat, from, until: from + Duration::from_millis(1_500) };
             let calls = Calls { measured: Duration::from_millis(2_500), gone: Some(gone), ..BESIDE };
             play(&steering("value", fat, fast, true), calls, n).unwrap().stall.as_millis() as u64
         };
-        let mut all: Vec<u64> = (0..5).map(one).collect();
+        let mut all: Vec<u64> = (0..6).map(one).collect();
         all.sort_unstable();
         all
     }
@@ -297,14 +297,15 @@ mod tests {
     #[test]
     fn whatever_the_round_trip_is_a_download_goes_on_when_the_loss_of_its_channel_is_known() {
         const THIN: &str = "rate=10mbit,delay=500us,queue=infinite";
-        for (fat, fast) in [
-            ("rate=500mbit,delay=2ms,queue=2000p", THIN),
-            ("rate=60mbit,delay=15ms,queue=200p", FAST),
-            ("rate=20mbit,delay=25ms,queue=200p", FAST),
+        for (fat, fast, most) in [
+            ("rate=500mbit,delay=2ms,queue=2000p", THIN, 200),
+            ("rate=60mbit,delay=15ms,queue=200p", FAST, 200),
+            // Its queue is 113 ms long, and three round trips pass until it is given up.
+            ("rate=20mbit,delay=25ms,queue=200p", FAST, 350),
         ] {
             let all = stalls(fat, fast);
-            assert!(all[2] < 250 && all[4] < 300, "{fat}: {all:?} ms");
             println!("{fat}: {all:?} ms");
+            assert!(all[5] < most, "{fat}: {all:?} ms");
         }
     }
 
