@@ -27,6 +27,8 @@ pub struct TcpInfo {
     pub segs_out: Option<u32>,
     /// Segments that came in so far, likewise.
     pub segs_in: Option<u32>,
+    /// Bytes that the peer has acknowledged so far, the SYN as one of them, if the kernel tells (4.1 and later).
+    pub bytes_acked: Option<u64>,
     /// Bytes of payload sent so far, sent again included, if the kernel tells (4.19 and later).
     pub bytes_sent: Option<u64>,
 }
@@ -52,6 +54,7 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let word = |at: usize| {
         (at + 4 <= len).then(|| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
     };
+    let long = |at: usize| (at + 8 <= len).then(|| u64::from_ne_bytes(std::array::from_fn(|k| bytes[at + k])));
     let micros = |at: usize| word(at).map(|us| Duration::from_micros(u64::from(us)));
     Ok(TcpInfo {
         state: bytes[0],
@@ -63,7 +66,8 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
         total_retrans: word(100).unwrap_or_default(),
         segs_out: word(136),
         segs_in: word(140),
-        bytes_sent: (208 <= len).then(|| u64::from_ne_bytes(std::array::from_fn(|k| bytes[200 + k]))),
+        bytes_acked: long(120),
+        bytes_sent: long(200),
     })
 }
 
@@ -92,5 +96,11 @@ mod tests {
         assert_eq!(after.bytes_sent, before.bytes_sent.map(|bytes| bytes + 50));
         assert_eq!(after.segs_out, before.segs_out.map(|segments| segments + 1));
         assert!(after.segs_in >= before.segs_in);
+        // The peer's kernel may wait before it acknowledges.
+        let acked = || tcp_info(&stream).unwrap().bytes_acked;
+        while acked() < before.bytes_acked.map(|bytes| bytes + 50) {
+            std::thread::yield_now();
+        }
+        assert_eq!(acked(), before.bytes_acked.map(|bytes| bytes + 50));
     }
 }

@@ -48,7 +48,7 @@ pub fn run(words: &[String]) -> Result<Value, ProbeError> {
             let up = rest.get(1).ok_or_else(unknown)? == "up";
             cost::paced(address(0)?, up, number(2)?).map_err(failed)
         }
-        cost::PARKED => cost::parked(address(0)?).map_err(failed),
+        cost::PARKED => cost::parked(address(0)?, rest.get(1).is_some_and(|word| word == "later")).map_err(failed),
         gaps::WORKLOAD => {
             let kind = rest.get(1).ok_or_else(unknown)?;
             gaps::probe(address(0)?, kind, number(2)?).map_err(failed)

@@ -28,6 +28,7 @@ pub const ENTRY: Entry = Entry {
         "paced-up",
         "paced-down",
         "parked",
+        "parked-later",
         "captured-one-up",
         "captured-one-down",
         "captured-eight-up",
@@ -142,25 +143,36 @@ fn rate(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) 
 }
 
 fn parked_bytes(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) -> anyhow::Result<()> {
-    let name = "parked";
-    if !begin(cx, outcome, name, "A peer that reads nothing: what a program has written when no more goes.") {
-        return Ok(());
-    }
-    let turns = if cx.quick { 3 } else { 7 };
-    let mut all = [Vec::new(), Vec::new()];
-    for turn in 0..turns {
-        for (arm, all) in [BARE, OURS].into_iter().zip(&mut all) {
-            cx.progress.step(turn, turns, &format!("{name}, {arm}"));
-            all.push(number(&stage.say(arm, &[PARKED.into(), to.to_string()])?, "bytes")? / 1e6);
+    for (name, when, about) in [
+        ("parked", "at-once", "A peer that reads nothing: what a program has written when no more goes."),
+        ("parked-later", "later", "A peer that reads 8 MiB, and then nothing: what a program has written since."),
+    ] {
+        if !begin(cx, outcome, name, about) {
+            continue;
         }
+        let turns = if cx.quick { 3 } else { 7 };
+        let (mut all, mut own) = ([Vec::new(), Vec::new()], Vec::new());
+        for turn in 0..turns {
+            for (arm, all) in [BARE, OURS].into_iter().zip(&mut all) {
+                cx.progress.step(turn, turns, &format!("{name}, {arm}"));
+                let said = stage.say(arm, &[PARKED.into(), to.to_string(), when.into()])?;
+                all.push(number(&said, "bytes")? / 1e6);
+                // Kernels before 4.1 do not say.
+                own.extend((arm == OURS).then(|| said["own"].as_f64()).flatten().map(|bytes| bytes / 1e6));
+            }
+        }
+        let [bare, ours] = all;
+        let (bare, ours) = (Series::new(name, "bytes", "MB", BARE, bare), Series::new(name, "bytes", "MB", OURS, ours));
+        let row = Row::compare(&ours, &bare, Statistic::Median, Pairing::Unpaired, cx.seed)?;
+        let more = row.ours - row.baseline.unwrap_or_default();
+        outcome.notes.push(PARKED_MB.note(&format!("{name}, more than without a TUN"), more, "MB"));
+        outcome.rows.push(row);
+        if let Ok(own) = Statistic::Median.of(&own) {
+            let metric = "bytes in the program's own socket, median";
+            outcome.rows.push(Row::measured(name, metric, "MB", OURS, own));
+        }
+        outcome.samples.extend([bare, ours]);
     }
-    let [bare, ours] = all;
-    let (bare, ours) = (Series::new(name, "bytes", "MB", BARE, bare), Series::new(name, "bytes", "MB", OURS, ours));
-    let row = Row::compare(&ours, &bare, Statistic::Median, Pairing::Unpaired, cx.seed)?;
-    let more = row.ours - row.baseline.unwrap_or_default();
-    outcome.notes.push(PARKED_MB.note("parked, more than without a TUN", more, "MB"));
-    outcome.rows.push(row);
-    outcome.samples.extend([bare, ours]);
     Ok(())
 }
 

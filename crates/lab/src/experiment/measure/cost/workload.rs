@@ -3,12 +3,14 @@
 
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
+use headstart_io::sys::tcp_info::tcp_info;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::parent_id;
+use std::sync::mpsc;
 
 /// What probes are asked for.
 pub const CROWD: &str = "crowd";
@@ -25,6 +27,10 @@ const RATE: f64 = 200e6;
 const UP: u8 = b'u';
 const DOWN: u8 = b'd';
 const NOTHING: u8 = b'n';
+/// To read [`BEFORE`] and then nothing any more.
+const A_WHILE: u8 = b'a';
+/// What a peer reads before it reads nothing. 8 MiB: windows and buffers have grown by then as far as they do.
+const BEFORE: u64 = 8 << 20;
 /// How long nothing may go into a socket until it is full for good: what waits for a full socket is acknowledged after 100 ms.
 const FULL: Duration = Duration::from_millis(700);
 /// How long connections that were just opened are left alone: timers of 200 ms, and a name that is looked for, are over by then.
@@ -126,13 +132,18 @@ fn take(stream: &mut TcpStream, clock: &Clock, until: Instant) -> io::Result<u64
     Ok(bytes)
 }
 
-/// Writes until nothing goes any more, to a peer that reads nothing; how much it was.
-pub fn parked(to: SocketAddr) -> io::Result<Value> {
+/// Writes until nothing goes any more, to a peer that reads nothing, or nothing any more; how much it was since then, and how much
+/// of it still waits in the program's own socket.
+pub fn parked(to: SocketAddr, later: bool) -> io::Result<Value> {
     let clock = Clock::new();
     let mut stream = TcpStream::connect(to)?;
-    stream.write_all(&[NOTHING])?;
-    stream.set_nonblocking(true)?;
+    stream.write_all(&[if later { A_WHILE } else { NOTHING }])?;
     let (buffer, mut bytes) = (vec![7; PIECE], 0);
+    let before = if later { BEFORE } else { 0 };
+    for _ in 0..before / PIECE as u64 {
+        stream.write_all(&buffer)?;
+    }
+    stream.set_nonblocking(true)?;
     let mut last = clock.now();
     while clock.now().since(last) < FULL {
         match stream.write(&buffer) {
@@ -144,17 +155,28 @@ pub fn parked(to: SocketAddr) -> io::Result<Value> {
             Err(e) => return Err(e),
         }
     }
-    Ok(json!({ "bytes": bytes }))
+    // The SYN and the wish are acknowledged like the rest.
+    let beyond = tcp_info(&stream)?.bytes_acked.map(|acked| acked.saturating_sub(2 + before).min(bytes));
+    Ok(json!({ "bytes": bytes, "own": beyond.map(|beyond| bytes - beyond) }))
 }
 
 /// Does what the first byte of each connection asks for, for as long as it is listened to.
 pub fn serve(listener: &TcpListener) {
     // Who wants nothing needs no thread: ten thousand of them are no load.
     let mut idle = Vec::new();
+    let (kept, _keeper) = mpsc::channel();
     for mut stream in listener.incoming().map_while(Result::ok) {
         let mut wish = [0];
         match stream.read_exact(&mut wish).map(|()| wish[0]) {
             Ok(NOTHING) => idle.push(stream),
+            Ok(A_WHILE) => {
+                let kept = kept.clone();
+                std::thread::spawn(move || {
+                    let read = io::copy(&mut (&stream).take(BEFORE), &mut io::sink());
+                    // Open and not read, for as long as it is listened to.
+                    read.is_ok().then(|| kept.send(stream))
+                });
+            }
             Ok(wish) => _ = std::thread::spawn(move || move_data(stream, wish)),
             Err(_) => {}
         }
@@ -207,8 +229,11 @@ mod tests {
 
     #[test]
     fn who_is_not_read_parks_what_the_kernel_takes() {
-        let said = parked(server()).unwrap();
-        assert!(said["bytes"].as_u64().unwrap() > 100_000, "{said}");
+        for later in [false, true] {
+            let said = parked(server(), later).unwrap();
+            let (bytes, own) = (said["bytes"].as_u64().unwrap(), said["own"].as_u64());
+            assert!(bytes > 100_000 && own.is_none_or(|own| own < bytes), "{said}");
+        }
     }
 
     #[test]
