@@ -1,7 +1,7 @@
 //! Any packets of a program are forwarded or left out; whatever goes back is a packet.
 #![no_main]
 
-use headstart_core::forward::{Forwarder, Input, Output, Settings};
+use headstart_core::forward::{Forwarder, Input, Output, Settings, advance};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use headstart_core::wire::ip;
@@ -15,6 +15,7 @@ fuzz_target!(|packets: Vec<(u16, Vec<u8>)>| {
         now += headstart_core::time::Duration::from_millis(millis.into());
         forwarder.handle_timeout(now);
         forwarder.handle_input(now, if millis & 1 == 0 { Input::Batch } else { Input::BatchEnd });
+        forwarder.handle_input(now, if millis & 2 == 0 { Input::Row } else { Input::RowEnd });
         forwarder.handle_input(now, Input::Packet { bytes, segment: Some(millis) });
         while let Some(output) = forwarder.poll_output() {
             match output {
@@ -22,9 +23,9 @@ fuzz_target!(|packets: Vec<(u16, Vec<u8>)>| {
                 Output::Connect { flow, .. } => {
                     forwarder.handle_input(now, Input::Connected { flow, mss: Some(1448) });
                 }
-                Output::Send { flow, bytes, from, to, urgent } => {
-                    let from = to.min(from + usize::from(millis));
-                    forwarder.handle_input(now, Input::Sent { flow, bytes, from, to, urgent });
+                Output::Send { flow, mut pieces, .. } => {
+                    advance(&mut pieces, millis.into(), drop);
+                    forwarder.handle_input(now, Input::Sent { flow, pieces });
                 }
                 Output::Close { flow, .. } => forwarder.handle_input(now, Input::Closed { flow, facts: None }),
                 _ => {}

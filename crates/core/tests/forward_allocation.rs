@@ -81,9 +81,10 @@ impl Rig {
                     self.packets += 1;
                     self.heard += data.len() as u64;
                 }
-                Output::Send { flow, bytes, to, urgent, from } => {
-                    self.sent += (to - from) as u64;
-                    self.forwarder.handle_input(self.now, Input::Sent { flow, bytes, from: to, to, urgent });
+                Output::Send { flow, mut pieces, .. } => {
+                    self.sent += pieces.iter().map(|piece| piece.data().len() as u64).sum::<u64>();
+                    pieces.clear();
+                    self.forwarder.handle_input(self.now, Input::Sent { flow, pieces });
                 }
                 _ => {}
             }

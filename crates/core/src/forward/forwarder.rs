@@ -48,6 +48,10 @@ pub struct Forwarder {
     batch: bool,
     /// Connections that have put off an acknowledgement since it has begun.
     owing: Vec<FlowId>,
+    /// Packets of programs come in a row.
+    row: bool,
+    /// Connections to whose sockets it has brought something.
+    deferring: Vec<FlowId>,
     outputs: VecDeque<Output>,
     tally: Tally,
 }
@@ -67,6 +71,8 @@ impl Forwarder {
             timers: BTreeSet::new(),
             batch: false,
             owing: Vec::new(),
+            row: false,
+            deferring: Vec::new(),
             outputs: VecDeque::new(),
             tally: Tally::default(),
         }
@@ -157,7 +163,7 @@ impl Forwarder {
         let peer = SocketAddr::new(header.destination, segment.destination);
         let (from, len) = (to - data.len(), data.len());
         let segments = size.map_or(1, |size| len.div_ceil(usize::from(size).max(1)));
-        let arrived = Arrived { header, segment, bytes, from, to, segments, batch: self.batch };
+        let arrived = Arrived { header, segment, bytes, from, to, segments, batch: self.batch, row: self.row };
         match self.ids.get(&(app, peer)) {
             Some(id) => {
                 let id = *id;
@@ -209,15 +215,26 @@ impl Forwarder {
         self.arm(id);
     }
 
-    /// The same, and remembers who has put off an acknowledgement.
+    /// The same, and remembers who has put off an acknowledgement, or what it has for its socket.
     fn with_debts(&mut self, id: FlowId, f: impl FnOnce(&mut Connection, &mut VecDeque<Output>)) {
-        let mut owes = false;
+        let (mut owes, mut defers) = (false, false);
         self.with(id, |connection, out| {
-            let owed = connection.owes();
+            let (owed, deferred) = (connection.owes(), connection.defers());
             f(connection, out);
-            owes = connection.owes() && !owed;
+            (owes, defers) = (connection.owes() && !owed, connection.defers() && !deferred);
         });
         self.owing.extend(owes.then_some(id));
+        self.deferring.extend(defers.then_some(id));
+    }
+
+    /// A row of packets is over: sockets are given what it has brought, one after the other.
+    fn end_row(&mut self, now: Instant) {
+        self.row = false;
+        let (batch, mut deferring) = (self.batch, std::mem::take(&mut self.deferring));
+        for flow in deferring.drain(..) {
+            self.with_debts(flow, |c, out| c.push_deferred(now, batch, out));
+        }
+        self.deferring = deferring;
     }
 
     /// Puts the connection's timer into the list, unless one that goes off earlier is there: that one will look again.
@@ -256,12 +273,15 @@ impl Machine for Forwarder {
                 self.with(flow, |c, out| c.received(now, bytes, urgent, out));
             }
             Input::Ended { flow } => self.with(flow, |c, out| c.ended(now, out)),
-            Input::Sent { flow, bytes, from, to, urgent } => {
+            Input::Sent { flow, pieces } => {
                 let batch = self.batch;
-                self.with_debts(flow, |c, out| c.sent(now, (bytes, from, to, urgent), batch, out));
+                self.with_debts(flow, |c, out| c.sent(now, pieces, batch, out));
             }
+            Input::Row => self.row = true,
+            Input::RowEnd => self.end_row(now),
             Input::Batch => self.batch = true,
             Input::BatchEnd => {
+                self.end_row(now);
                 self.batch = false;
                 let mut owing = std::mem::take(&mut self.owing);
                 owing.drain(..).for_each(|flow| self.with(flow, |c, out| c.catch_up(out)));

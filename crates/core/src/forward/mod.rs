@@ -25,6 +25,7 @@ pub use observed::{DnsExchange, End, Facts, Flow, Gaps, Record, Trips};
 
 use crate::time::Duration;
 use crate::wire::ip::icmp::Trouble;
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -99,6 +100,10 @@ pub enum Input {
     Batch,
     /// No more packets wait.
     BatchEnd,
+    /// The packets until [`Input::RowEnd`] are all there: what several of them bring for one socket goes to it at once.
+    Row,
+    /// They were these.
+    RowEnd,
     /// A connection is open.
     Connected {
         /// Which.
@@ -134,19 +139,13 @@ pub enum Input {
         /// On which connection.
         flow: FlowId,
     },
-    /// What became of [`Output::Send`]: the bytes before `from` are the socket's now, the others wait for
-    /// [`Input::Writable`].
+    /// What became of [`Output::Send`]: what is left in `pieces`, of which the first may have lost its beginning, waits for
+    /// [`Input::Writable`]; the rest is the socket's now.
     Sent {
         /// On which connection.
         flow: FlowId,
-        /// What it was told to send.
-        bytes: Vec<u8>,
-        /// The first byte that was not taken.
-        from: usize,
-        /// Where they end.
-        to: usize,
-        /// The last one is urgent.
-        urgent: bool,
+        /// What the socket has not taken, in the list that came with the order, so that none is made anew.
+        pieces: VecDeque<Piece>,
     },
     /// The peer has acknowledged the last byte of something that was [sent](Output::Send), so long after it had left this host.
     Acknowledged {
@@ -209,6 +208,39 @@ pub enum Input {
         /// What is wrong.
         trouble: Trouble,
     },
+}
+
+/// A piece of a program's data, in the buffer that it came in.
+#[derive(Debug)]
+pub struct Piece {
+    /// The buffer.
+    pub bytes: Vec<u8>,
+    /// Where the data begins.
+    pub from: usize,
+    /// Where it ends.
+    pub to: usize,
+    /// Its last byte is urgent.
+    pub urgent: bool,
+}
+
+impl Piece {
+    /// The data.
+    pub fn data(&self) -> &[u8] {
+        &self.bytes[self.from..self.to]
+    }
+}
+
+/// Takes `taken` bytes off the front of a row of pieces; what is done with each buffer that is used up.
+pub fn advance(pieces: &mut VecDeque<Piece>, mut taken: usize, mut used_up: impl FnMut(Vec<u8>)) {
+    while let Some(piece) = pieces.front_mut() {
+        let len = piece.to - piece.from;
+        if taken < len {
+            piece.from += taken;
+            return;
+        }
+        taken -= len;
+        pieces.pop_front().into_iter().for_each(|piece| used_up(piece.bytes));
+    }
 }
 
 /// A packet for a program.
@@ -279,17 +311,13 @@ pub enum Output {
         /// After so many seconds of silence.
         idle: u32,
     },
-    /// Send `bytes[from..to]`; answered by [`Input::Sent`], or by [`Input::Failed`].
+    /// Send pieces of a stream, one behind the other, by as few calls as can be; answered by [`Input::Sent`], or by [`Input::Failed`].
     Send {
         /// On which connection.
         flow: FlowId,
-        /// A buffer with the data.
-        bytes: Vec<u8>,
-        /// Where it begins.
-        from: usize,
-        /// Where it ends.
-        to: usize,
-        /// The last byte is urgent (MSG_OOB).
+        /// The data; at least one piece.
+        pieces: VecDeque<Piece>,
+        /// The last byte is urgent (MSG_OOB), and there is only one piece.
         urgent: bool,
     },
     /// There is [room](Forwarder::room) again, where there was none.

@@ -61,6 +61,8 @@ pub(super) struct Arrived<'a> {
     pub segments: usize,
     /// More may follow at once.
     pub batch: bool,
+    /// More do, and this is said to the peer with what they bring.
+    pub row: bool,
 }
 
 /// A connection.
@@ -248,6 +250,8 @@ impl Connection {
             // Both sides are closed, and a kernel that has forgotten the connection takes back nothing of what was said on it.
             let gone = self.up.is_heard_out() && self.down.is_done();
             if !gone && self.up.is_in_window(segment.sequence) {
+                // What was said before is heard before.
+                self.push_deferred(now, arrived.batch, out);
                 self.flow.end(now, End::ResetByProgram);
                 self.close(true, out);
             }

@@ -1,6 +1,6 @@
 //! From the program to the peer: data in order into the socket, acknowledged when it is there.
 
-use super::super::{HEADROOM, Output, WINDOW};
+use super::super::{HEADROOM, Output, Piece, WINDOW};
 use super::{Arrived, Connection, GRACE, Phase};
 use crate::time::Instant;
 use crate::wire::ip::tcp::{Flags, before};
@@ -20,15 +20,6 @@ const GROWTH: usize = 8;
 /// on the way, and is told less often.
 const PUT_OFF: usize = 4;
 
-/// Data in order that the socket has not taken yet.
-#[derive(Debug)]
-struct Piece {
-    bytes: Vec<u8>,
-    from: usize,
-    to: usize,
-    urgent: bool,
-}
-
 /// The program's half.
 #[derive(Debug)]
 pub(super) struct Up {
@@ -39,13 +30,16 @@ pub(super) struct Up {
     /// The window's right edge, as the program was told; never drawn back.
     edge: u32,
     scale: Option<u8>,
+    /// Data in order that the socket has not taken yet.
     held: VecDeque<Piece>,
     /// Bytes that the socket has taken, as far as they were acknowledged for that.
     passed: usize,
     /// Bytes that the socket has not taken: held, or on the way to it.
     waiting: usize,
-    /// The socket is being given a piece.
+    /// The socket is being given pieces.
     sending: bool,
+    /// The socket is given what waits when the row of packets is over.
+    defers: bool,
     /// The socket is full.
     full: bool,
     /// The program's FIN has come, in order.
@@ -76,6 +70,7 @@ impl Up {
             passed: 0,
             waiting: 0,
             sending: false,
+            defers: false,
             full: false,
             fin: false,
             shut: false,
@@ -134,6 +129,11 @@ impl Up {
         self.owes
     }
 
+    /// Whether something waits for the end of a row of packets.
+    pub fn defers(&self) -> bool {
+        self.defers
+    }
+
     fn window(&self) -> usize {
         match self.scale {
             Some(_) => WINDOW.min(FIRST_WINDOW + self.passed / GROWTH),
@@ -180,7 +180,7 @@ impl Up {
 impl Connection {
     /// The payload of a packet, and its FIN.
     pub(super) fn data(&mut self, now: Instant, arrived: Arrived<'_>, out: &mut VecDeque<Output>) {
-        let Arrived { segment, mut bytes, mut from, mut to, segments, batch, .. } = arrived;
+        let Arrived { segment, mut bytes, mut from, mut to, segments, batch, row, .. } = arrived;
         let up = &mut self.up;
         let mut sequence = segment.sequence;
         let mut fin = segment.flags.has(Flags::FIN);
@@ -236,7 +236,7 @@ impl Connection {
             self.take_early(now);
             self.up.fin |= fin;
             self.up.next = self.up.next.wrapping_add(u32::from(fin));
-            self.push(now, batch, out);
+            self.push_or_defer(now, (batch, row), out);
             if look && self.profile.mirrors_delay && self.connected {
                 let (app, peer) = (self.flow.app, self.flow.peer);
                 out.push_back(Output::MirrorDelay { flow: self.id, app, peer });
@@ -244,7 +244,7 @@ impl Connection {
         } else if fin && !self.up.fin {
             self.up.fin = true;
             self.up.next = self.up.next.wrapping_add(1);
-            self.push(now, batch, out);
+            self.push_or_defer(now, (batch, row), out);
         } else {
             self.acknowledge(out);
         }
@@ -303,16 +303,41 @@ impl Connection {
         self.up.early.retain(|(at, _)| !before(*at, next));
     }
 
+    /// Gives the socket what it is waiting for, or leaves it to the end of a `row`.
+    fn push_or_defer(&mut self, now: Instant, (batch, row): (bool, bool), out: &mut VecDeque<Output>) {
+        // What came late has others waiting behind it.
+        if row && !self.up.hurries { self.up.defers = true } else { self.push(now, batch, out) }
+    }
+
+    /// A row of packets is over: the socket is given what it has brought.
+    pub(crate) fn push_deferred(&mut self, now: Instant, batch: bool, out: &mut VecDeque<Output>) {
+        if self.up.defers {
+            self.push(now, batch, out);
+            self.settle(now, out);
+        }
+    }
+
+    /// Whether there is something to [push](Self::push_deferred) at the end of a row.
+    pub(crate) fn defers(&self) -> bool {
+        self.up.defers()
+    }
+
     /// Gives the socket what it is waiting for; and acknowledges when there is nothing, in a `batch` of packets perhaps later.
     pub(super) fn push(&mut self, now: Instant, batch: bool, out: &mut VecDeque<Output>) {
         let up = &mut self.up;
+        up.defers = false;
         if up.sending {
             return;
         }
         if self.connected && !up.full {
-            if let Some(Piece { bytes, from, to, urgent }) = up.held.pop_front() {
+            if let Some(first) = up.held.front() {
+                let urgent = first.urgent;
+                // An urgent byte is told of by a call of its own; most streams have none.
+                let end = if urgent { Some(1) } else { up.held.iter().position(|piece| piece.urgent) };
+                let rest = end.map(|end| up.held.split_off(end)).unwrap_or_default();
+                let pieces = std::mem::replace(&mut up.held, rest);
                 up.sending = true;
-                out.push_back(Output::Send { flow: self.id, bytes, from, to, urgent });
+                out.push_back(Output::Send { flow: self.id, pieces, urgent });
                 return;
             }
             if up.fin && !up.shut {
@@ -343,26 +368,18 @@ impl Connection {
         self.up.owes()
     }
 
-    /// What became of a piece, in a `batch` of packets or not.
-    pub(crate) fn sent(
-        &mut self,
-        now: Instant,
-        (bytes, from, to, urgent): (Vec<u8>, usize, usize, bool),
-        batch: bool,
-        out: &mut VecDeque<Output>,
-    ) {
+    /// What became of pieces, in a `batch` of packets or not: these were not taken.
+    pub(crate) fn sent(&mut self, now: Instant, mut pieces: VecDeque<Piece>, batch: bool, out: &mut VecDeque<Output>) {
         if self.is_over() {
             return;
         }
         let up = &mut self.up;
         up.sending = false;
-        // What is still held, and what of this was not taken.
-        let held: usize = up.held.iter().map(|piece| piece.to - piece.from).sum();
-        up.waiting = held + (to - from);
-        if from < to {
-            up.held.push_front(Piece { bytes, from, to, urgent });
-            up.full = true;
-        }
+        up.full = !pieces.is_empty();
+        // What has come meanwhile is behind it.
+        pieces.append(&mut up.held);
+        up.held = pieces;
+        up.waiting = up.held.iter().map(|piece| piece.to - piece.from).sum();
         self.push(now, batch, out);
         self.settle(now, out);
     }

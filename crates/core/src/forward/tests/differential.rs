@@ -103,8 +103,12 @@ fn converse(up: &[u8], down: &[u8], weather: Weather) -> (Vec<u8>, Vec<u8>) {
         }
         interface.poll(time, &mut queue, &mut sockets);
         let batch = luck.bool();
+        let row = batch && luck.bool();
         if batch {
             rig.input(Input::Batch);
+        }
+        if row {
+            rig.input(Input::Row);
         }
         for packet in std::mem::take(&mut queue.from_program) {
             let times = [0, 2].get(usize::from(luck.u8(0..100) / weather.lost.max(1))).copied().unwrap_or(1);
@@ -112,6 +116,9 @@ fn converse(up: &[u8], down: &[u8], weather: Weather) -> (Vec<u8>, Vec<u8>) {
             for _ in 0..times {
                 rig.input(Input::Packet { bytes: packet.clone(), segment: None });
             }
+        }
+        if row {
+            rig.input(Input::RowEnd);
         }
         if batch {
             rig.input(Input::BatchEnd);

@@ -8,7 +8,7 @@ mod hostile;
 mod opening;
 mod stream;
 
-use super::{Failure, FlowId, Forwarder, HEADROOM, Input, Output, Record, Settings, profile};
+use super::{Failure, FlowId, Forwarder, HEADROOM, Input, Output, Piece, Record, Settings, advance, profile};
 use crate::machine::Machine;
 use crate::time::{Duration, Instant};
 use crate::wire::ip::tcp::{self, Flags, Segment};
@@ -34,6 +34,8 @@ struct Rig {
     takes: usize,
     /// What the socket has.
     sent: Vec<u8>,
+    /// By how many calls.
+    calls: usize,
     /// Where urgent bytes are in it.
     urgent: Vec<usize>,
     records: Vec<Record>,
@@ -57,6 +59,7 @@ impl Rig {
             did: Vec::new(),
             takes: usize::MAX,
             sent: Vec::new(),
+            calls: 0,
             urgent: Vec::new(),
             records: Vec::new(),
             flow: None,
@@ -120,15 +123,18 @@ impl Rig {
                     let (header, payload) = ip::parse(packet.as_slice()).expect("a packet");
                     self.packets.push((header, payload.to_vec()));
                 }
-                Output::Send { flow, bytes, from, to, urgent } => {
-                    let taken = (to - from).min(self.takes);
+                Output::Send { flow, mut pieces, urgent } => {
+                    assert!(!pieces.is_empty() && (pieces.len() == 1 || !urgent));
+                    self.calls += 1;
+                    let all: Vec<u8> = pieces.iter().flat_map(Piece::data).copied().collect();
+                    let taken = all.len().min(self.takes);
                     self.takes -= taken;
-                    self.sent.extend(&bytes[from..from + taken]);
-                    if urgent && from + taken == to {
+                    self.sent.extend(&all[..taken]);
+                    if urgent && taken == all.len() {
                         self.urgent.push(self.sent.len() - 1);
                     }
-                    let sent = Input::Sent { flow, bytes, from: from + taken, to, urgent };
-                    self.forwarder.handle_input(self.now, sent);
+                    advance(&mut pieces, taken, drop);
+                    self.forwarder.handle_input(self.now, Input::Sent { flow, pieces });
                 }
                 Output::Connect { flow, .. } => {
                     self.flow = Some(flow);

@@ -130,6 +130,60 @@ fn a_batch_is_acknowledged_at_its_end_or_by_a_quarter_of_the_window() {
 }
 
 #[test]
+fn what_a_row_of_packets_brings_goes_to_the_socket_at_once() {
+    let mut rig = Rig::open();
+    let (first, data) = (rig.first(), text(5000));
+    rig.input(Input::Batch);
+    rig.input(Input::Row);
+    for n in 0..4 {
+        rig.app(Flags::ACK, 1 + 1000 * n, first, &data[1000 * n as usize..][..1000]);
+    }
+    assert!(rig.sent.is_empty() && rig.segments().is_empty(), "nothing is acknowledged that no socket has");
+    rig.takes = 2500;
+    rig.input(Input::RowEnd);
+    assert_eq!((rig.calls, rig.sent.as_slice()), (1, &data[..2500]));
+    // What was not taken waits in front of what comes.
+    rig.input(Input::Row);
+    rig.app(Flags::ACK | Flags::FIN, 4001, first, &data[4000..]);
+    rig.input(Input::RowEnd);
+    rig.input(Input::BatchEnd);
+    assert_eq!((rig.calls, rig.forwarder.waiting()), (1, 2500));
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(2501));
+    rig.takes = usize::MAX;
+    let flow = rig.flow.unwrap();
+    rig.input(Input::Writable { flow });
+    assert_eq!((rig.calls, rig.sent.as_slice(), rig.did_shut()), (2, &data[..], true));
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(5002));
+}
+
+#[test]
+fn a_row_that_ends_with_a_reset_is_heard_before_it() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.input(Input::Row);
+    rig.app(Flags::ACK, 1, first, b"last words");
+    rig.app(Flags::RST, 11, first, b"");
+    assert_eq!((rig.sent.as_slice(), rig.did_close()), (&b"last words"[..], Some(true)));
+    rig.input(Input::RowEnd);
+    assert_eq!(rig.calls, 1);
+}
+
+#[test]
+fn an_urgent_byte_in_a_row_goes_by_itself_and_in_order() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.input(Input::Row);
+    rig.app(Flags::ACK, 1, first, b"one");
+    let urgent = Segment { urgent: 4, ..rig.segment(Flags::ACK | Flags::URG, 4, first) };
+    rig.tell(&urgent, b"abc!def");
+    rig.app(Flags::ACK, 11, first, b"two");
+    // Whoever forgets to end a row ends it with the batch.
+    rig.input(Input::BatchEnd);
+    assert_eq!((rig.sent.as_slice(), rig.urgent.as_slice(), rig.calls), (&b"oneabc!deftwo"[..], &[6][..], 3));
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(14));
+}
+
+#[test]
 fn segments_out_of_order_wait_for_the_one_before_them() {
     let mut rig = Rig::open();
     let first = rig.first();

@@ -433,7 +433,7 @@ impl Worker {
                 self.deliver(&packet);
                 self.lend(packet);
             }
-            Output::Send { flow, bytes, from, to, urgent } => self.send(now, flow, (bytes, from, to, urgent)),
+            Output::Send { flow, pieces, urgent } => self.send(now, flow, pieces, urgent),
             Output::Resume { flow } => self.enqueue(flow),
             Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay } => {
                 self.open(now, (flow, app, peer), (traffic_class, hop_limit, no_delay));

@@ -1,14 +1,46 @@
 //! Connections to peers that are being opened or open: written to, read in turn, closed.
 
-use super::{BATCH, MOST_SPARE, SMALL, Whose, Worker, sockets};
+use super::{BATCH, MOST_SPARE, SMALL, Upstream, Whose, Worker, sockets};
 use crate::poll::Change;
 use crate::sys::tun::ROOM;
 use crate::sys::{stamps, stream};
-use headstart_core::forward::{FlowId, HEADROOM, Input};
+use headstart_core::forward::{FlowId, HEADROOM, Input, Piece, advance};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send, sockopt};
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg, sockopt};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+/// Pieces that one call sends at most. 16: a megabyte where they are large.
+const MOST_PIECES: usize = 16;
+
+impl Upstream {
+    /// One call for the first pieces of a row: what it took, and how many bytes they are. None where there are none.
+    fn send(&mut self, pieces: &VecDeque<Piece>, urgent: bool) -> Option<(Result<usize, Errno>, usize)> {
+        let flags =
+            SendFlags::DONTWAIT | SendFlags::NOSIGNAL | if urgent { SendFlags::OOB } else { SendFlags::empty() };
+        let first = pieces.front()?.data();
+        let (sent, all) = if pieces.len() > 1 {
+            let mut parts = [IoSlice::new(&[]); MOST_PIECES];
+            let mut all = 0;
+            for (part, piece) in parts.iter_mut().zip(pieces) {
+                *part = IoSlice::new(piece.data());
+                all += piece.data().len();
+            }
+            let parts = &parts[..pieces.len().min(MOST_PIECES)];
+            (sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), flags), all)
+        } else if !urgent && first.len() <= SMALL && self.begins_request() {
+            (stamps::send(&self.socket, first), first.len())
+        } else {
+            (send(&self.socket, first, flags), first.len())
+        };
+        if sent.is_err() {
+            self.ends_request();
+        }
+        Some((sent, all))
+    }
+}
 
 impl Worker {
     /// Something has changed about a connection.
@@ -113,30 +145,26 @@ impl Worker {
         true
     }
 
-    pub(super) fn send(
-        &mut self,
-        now: Instant,
-        flow: FlowId,
-        (bytes, from, to, urgent): (Vec<u8>, usize, usize, bool),
-    ) {
+    /// Gives a socket what it takes of a row of pieces.
+    pub(super) fn send(&mut self, now: Instant, flow: FlowId, mut pieces: VecDeque<Piece>, urgent: bool) {
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
-        let sent = if !urgent && to - from <= SMALL && upstream.begins_request() {
-            stamps::send(&upstream.socket, &bytes[from..to])
-        } else {
-            let out_of_band = if urgent { SendFlags::OOB } else { SendFlags::empty() };
-            send(&upstream.socket, &bytes[from..to], SendFlags::DONTWAIT | SendFlags::NOSIGNAL | out_of_band)
-        };
-        if sent.is_err() {
-            upstream.ends_request();
-        }
-        let input = match sent {
-            Ok(taken) if from + taken == to && bytes.capacity() >= ROOM && self.spare.len() < MOST_SPARE => {
-                self.spare.push(bytes);
-                Input::Sent { flow, bytes: Vec::new(), from: 0, to: 0, urgent }
+        let input = loop {
+            let Some((sent, all)) = upstream.send(&pieces, urgent) else { break Input::Sent { flow, pieces } };
+            match sent {
+                Ok(taken) => {
+                    let spare = &mut self.spare;
+                    advance(&mut pieces, taken, |bytes| {
+                        if bytes.capacity() >= ROOM && spare.len() < MOST_SPARE {
+                            spare.push(bytes);
+                        }
+                    });
+                    if taken < all {
+                        break Input::Sent { flow, pieces };
+                    }
+                }
+                Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => break Input::Sent { flow, pieces },
+                Err(errno) => break Input::Failed { flow, why: sockets::failure(errno) },
             }
-            Ok(taken) => Input::Sent { flow, bytes, from: from + taken, to, urgent },
-            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => Input::Sent { flow, bytes, from, to, urgent },
-            Err(errno) => Input::Failed { flow, why: sockets::failure(errno) },
         };
         self.forwarder.handle_input(now, input);
     }

@@ -1,13 +1,12 @@
-//! Packets of programs: read in batches, and handed over one connection after the other.
+//! Packets of programs: read in batches, and handed over in rows.
 //!
 //! Each thing that a socket is given wakes whoever reads at its other end. Where several connections are busy their packets come out of the
-//! interface in turns; what is said to one peer in a row wakes it once.
+//! interface in turns; what a row has for one socket is given to it by one call, and wakes whoever reads there once.
 
 use super::{BATCH, SMALL, Worker};
 use headstart_core::forward::Input;
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
-use headstart_core::wire::ip;
 
 /// Large packets that are read in a row at most before they are handed over. 8: half a megabyte, which the nearer caches of a processor
 /// hold until it is sent; 16 gained no more (docs/decisions/0038).
@@ -73,51 +72,21 @@ impl Worker {
     /// Hands over what was read; whether there were large packets among it.
     fn hand_packets_over(&mut self) -> bool {
         let mut together = std::mem::take(&mut self.together);
-        if together.len() > 1 {
-            together.sort_by_key(|read| connection(&read.bytes));
+        let (large, row) = (together.iter().any(|read| read.bytes.len() > SMALL), together.len() > 1);
+        let mut last = None;
+        if row {
+            self.forwarder.handle_input(together[0].at, Input::Row);
         }
-        let large = together.iter().any(|read| read.bytes.len() > SMALL);
         for Read { at, bytes, segment } in together.drain(..) {
             self.forwarder.handle_input(at, Input::Packet { bytes, segment });
+            self.drain(at);
+            last = Some(at);
+        }
+        if let Some(at) = last.filter(|_| row) {
+            self.forwarder.handle_input(at, Input::RowEnd);
             self.drain(at);
         }
         self.together = together;
         large
-    }
-}
-
-/// The same for all packets of a connection: the ports, or what is in their place; of fragments and what is none, nothing.
-fn connection(packet: &[u8]) -> Option<[u8; 4]> {
-    let (header, payload) = ip::parse(packet).filter(|(header, _)| header.fragment.is_none())?;
-    payload.first_chunk().copied().filter(|_| [ip::TCP, ip::UDP].contains(&header.protocol))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use headstart_core::wire::ip::Header;
-    use headstart_core::wire::ip::tcp::{self, Segment};
-
-    #[test]
-    fn packets_of_a_connection_are_next_to_each_other_and_in_order() {
-        for (from, to) in [("192.0.2.1", "198.51.100.2"), ("2001:db8::1", "2001:db8::2")] {
-            let header = Header {
-                source: from.parse().unwrap(),
-                destination: to.parse().unwrap(),
-                protocol: ip::TCP,
-                traffic_class: 0,
-                hop_limit: 64,
-                whole: true,
-                fragment: None,
-            };
-            let packet = |(source, sequence)| {
-                let segment = Segment { source, destination: 80, sequence, ..Segment::default() };
-                tcp::packet(&header, &segment, b"data")
-            };
-            let mut packets = [(7, 1), (9, 1), (7, 2), (8, 1), (9, 2), (7, 3)].map(packet);
-            packets.sort_by_key(|packet| connection(packet));
-            assert_eq!(packets, [(7, 1), (7, 2), (7, 3), (8, 1), (9, 1), (9, 2)].map(packet));
-            assert_eq!(connection(&packets[0][..20]), None);
-        }
     }
 }
