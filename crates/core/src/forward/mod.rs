@@ -35,8 +35,13 @@ pub const HEADROOM: usize = 128;
 /// Bytes of a program's data that wait here for its socket at most, besides what the socket itself holds: with the
 /// 256 KiB that the socket holds unsent, less than 1 MB a flow.
 pub const WINDOW: usize = 512 * 1024;
-/// The most unsent bytes that the caller is to let a socket hold (TCP_NOTSENT_LOWAT). 256 KiB: 2 ms at 1 Gbit/s.
+/// The most unsent bytes that the caller is to let a socket hold (TCP_NOTSENT_LOWAT) once it has carried [`MUCH`]. 256 KiB: 2 ms at 1 Gbit/s.
 pub const UNSENT: usize = 256 * 1024;
+/// And until then: a program's kernel makes room for twice what was acknowledged, each segment counted as several times its length, so
+/// that each byte that is taken before a peer reads parks three more. 64 KiB: half a millisecond at 1 Gbit/s.
+pub const UNSENT_AT_FIRST: usize = 64 * 1024;
+/// What a connection has carried that is no question any more. 1 MiB: more than a peer's kernel takes for a program that reads nothing.
+pub const MUCH: u64 = 1024 * 1024;
 
 /// A TCP connection of a program, in here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,7 @@
 
 use super::exit::Exit;
 use crate::sys::{datagram, tcp_info, train};
-use headstart_core::forward::{Facts, Failure, UNSENT};
+use headstart_core::forward::{Facts, Failure, UNSENT_AT_FIRST};
 use headstart_core::wire::ip::icmp::Trouble;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
@@ -55,10 +55,15 @@ fn make(v4: bool, exit: &Exit) -> Result<OwnedFd, Errno> {
     exit.ready(&socket)?;
     sockopt::set_tcp_nodelay(&socket, true)?;
     sockopt::set_socket_oobinline(&socket, true)?;
-    // Kernels of today have it; without it more waits in the socket.
-    let unsent = crate::sys::socket_option::Value::of_int(UNSENT as i32);
-    crate::sys::socket_option::set(&socket, NOTSENT_LOWAT, &unsent);
+    hold_unsent(&socket, UNSENT_AT_FIRST);
     Ok(socket)
+}
+
+/// From now on a socket takes more as long as it holds less than so many bytes that have not been sent.
+pub fn hold_unsent(socket: impl AsFd, bytes: usize) {
+    let value = crate::sys::socket_option::Value::of_int(i32::try_from(bytes).unwrap_or(i32::MAX));
+    // Kernels of today have it; without it more waits in the socket.
+    crate::sys::socket_option::set(socket, NOTSENT_LOWAT, &value);
 }
 
 /// Begins to connect a socket to `peer`.

@@ -1,7 +1,7 @@
 //! Data in both directions: in order, whole, at the pace of whoever is slower.
 
 use super::*;
-use crate::forward::{UNSENT, WINDOW};
+use crate::forward::{MUCH, UNSENT, UNSENT_AT_FIRST, WINDOW};
 
 #[test]
 fn data_is_acknowledged_when_the_socket_has_it() {
@@ -75,7 +75,7 @@ fn a_full_socket_closes_the_window_and_nothing_is_lost() {
     assert_eq!(rig.sent, data[..at]);
     assert!(usize::from(rig.segments().pop().unwrap().0.window) << 4 > WINDOW - 16);
     // The bound of the issue.
-    const { assert!(WINDOW + UNSENT < 1_000_000) };
+    const { assert!(WINDOW + UNSENT < 1_000_000 && UNSENT_AT_FIRST <= UNSENT && MUCH as usize > UNSENT_AT_FIRST) };
 }
 
 #[test]

@@ -136,6 +136,8 @@ struct Upstream {
     sought: bool,
     /// How its requests are timed; none where they are not.
     request: Option<Request>,
+    /// Bytes of the program that the socket has taken, as long as they are few.
+    carried: u64,
 }
 
 /// Whose a connection is, and whether its process is still looked for.

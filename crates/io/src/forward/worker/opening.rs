@@ -106,6 +106,7 @@ impl Worker {
             process,
             sought,
             request: None,
+            carried: 0,
         };
         self.upstreams.insert(flow, upstream);
         if !connecting {

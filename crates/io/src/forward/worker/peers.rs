@@ -4,7 +4,7 @@ use super::{BATCH, MOST_SPARE, SMALL, Upstream, Whose, Worker, sockets};
 use crate::poll::Change;
 use crate::sys::tun::ROOM;
 use crate::sys::{stamps, stream};
-use headstart_core::forward::{FlowId, HEADROOM, Input, Piece, advance};
+use headstart_core::forward::{FlowId, HEADROOM, Input, MUCH, Piece, UNSENT, advance};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use rustix::io::Errno;
@@ -35,8 +35,15 @@ impl Upstream {
         } else {
             (send(&self.socket, first, flags), first.len())
         };
-        if sent.is_err() {
-            self.ends_request();
+        match sent {
+            Ok(taken) if self.carried < MUCH => {
+                self.carried += taken as u64;
+                if self.carried >= MUCH {
+                    sockets::hold_unsent(&self.socket, UNSENT);
+                }
+            }
+            Ok(_) => {}
+            Err(_) => self.ends_request(),
         }
         Some((sent, all))
     }
