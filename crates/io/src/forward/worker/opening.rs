@@ -76,6 +76,10 @@ impl Worker {
         if self.poll.add(&upstream.socket, flow.0, Interest::Changes).is_err() {
             self.input(now, Input::Failed { flow, why: Failure::Here });
         }
+        // While the program wakes up: the next SYN may be there before anybody waits here, and finds a socket.
+        if connected.is_some() {
+            self.stock.refill(&self.exit);
+        }
     }
 
     /// What was not opened is somebody's all the same.
