@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
 /// Writes a line to standard output. Whoever has stopped reading (`| head`) is not told more, and nothing else stops; what could
-/// not be written for another reason (a disk that is full) makes the command fail at its end ([`lost`]).
+/// not be written for another reason (a disk that is full) makes the command fail at its end (`lost`).
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => {
