@@ -103,9 +103,8 @@ pub(super) enum Standing {
 /// Share of the fast channel's rate that it is given: what is measured as a rate is never quite there. Ours.
 pub(super) const PACED: f64 = 0.97;
 
-/// A round trip that varies less than this is not late before it has passed: schedulers, radios and the queues of a page that has just begun take as
-/// long. Ours: two thirds of what probes are waited for.
-const UNLIKELY: Duration = Duration::from_millis(80);
+/// A round trip that varies less than this is not late before it has passed: schedulers and radios take as long. Ours.
+const UNLIKELY: Duration = Duration::from_millis(20);
 
 /// Round trips of which the shortest stands for the unloaded channel.
 const SAMPLES: u32 = 32;
