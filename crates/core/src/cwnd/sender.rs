@@ -258,7 +258,7 @@ impl Sender {
             rate: rate as u64,
             loss: self.lost as f32 / total as f32,
             // It never came to the end of slow start: the path may carry more.
-            limited: !self.congested && self.controller.threshold().is_none(),
+            limited: !self.congested && self.controller.threshold().is_none_or(|end| window < end),
             outcome: if self.congested { Outcome::Congested } else { Outcome::Clean },
             medium,
         })

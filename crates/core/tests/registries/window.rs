@@ -26,7 +26,8 @@ fn time() -> impl Strategy<Value = Duration> {
 
 fn remembered() -> impl Strategy<Value = Remembered> {
     (bytes(), bytes(), time(), bytes(), time(), any::<bool>()).prop_map(|(window, average, rtt, rate, age, exact)| {
-        Remembered { window, average, rtt, rate, age, trust: if exact { Trust::Exact } else { Trust::Prefix } }
+        let trust = if exact { Trust::Exact } else { Trust::Prefix };
+        Remembered { window, found: window % 2 == 0, average, rtt, rate, age, trust }
     })
 }
 

@@ -71,6 +71,8 @@ pub enum Trust {
 pub struct Remembered {
     /// Bytes that the path carried in a round trip: saved_cwnd of RFC 9959.
     pub window: u64,
+    /// That is what the path carries, and not only what was asked of it.
+    pub found: bool,
     /// The average window of connections at their end, in bytes: paper 2's.
     pub average: u64,
     /// The shortest round-trip time: saved_rtt.

@@ -49,6 +49,8 @@ pub struct Sample {
 pub struct Record {
     /// Bytes that the path carried in its shortest round trip.
     pub window: u64,
+    /// That is what the path carries, and not only what was asked of it.
+    pub found: bool,
     /// The arithmetic mean of the windows of all samples, in bytes (paper 2).
     pub mean: u64,
     /// Their moving average, the newest an eighth, in bytes (paper 2 names both).
@@ -78,6 +80,7 @@ impl Record {
         let window = sample.window.min(MOST);
         Self {
             window: sample.carried.min(MOST),
+            found: !sample.limited,
             mean: window,
             moving: window,
             rtt: sample.rtt,
@@ -107,7 +110,7 @@ impl Record {
         };
         // RFC 9959, section 4.1: who had little to send says little. What was seen before holds, and is no younger for it.
         if sample.limited && new.window < self.window {
-            return Self { window: self.window, at: self.at, ..averaged };
+            return Self { window: self.window, found: self.found, at: self.at, ..averaged };
         }
         averaged
     }
@@ -118,7 +121,8 @@ impl Record {
             Trust::Exact => self.mean,
             Trust::Prefix => self.mean / 2,
         };
-        Remembered { window: self.window, average, rtt: self.rtt, rate: self.rate, age: now.since(self.at), trust }
+        let (window, found, rtt, rate) = (self.window, self.found, self.rtt, self.rate);
+        Remembered { window, found, average, rtt, rate, age: now.since(self.at), trust }
     }
 }
 
@@ -159,7 +163,8 @@ impl Record {
     pub fn encode(&self) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[0] = VERSION;
-        bytes[1] = u8::from(self.outcome == Outcome::Congested) | u8::from(self.medium == Medium::Wireless) << 1;
+        let flags = [self.outcome == Outcome::Congested, self.medium == Medium::Wireless, self.found];
+        bytes[1] = flags.into_iter().enumerate().map(|(bit, flag)| u8::from(flag) << bit).sum();
         let rtt = u64::try_from(self.rtt.as_nanos()).unwrap_or(u64::MAX);
         bytes[4..8].copy_from_slice(&self.samples.to_le_bytes());
         for (k, number) in [self.window, self.mean, self.moving, rtt, self.at.as_nanos()].into_iter().enumerate() {
@@ -187,7 +192,7 @@ impl Record {
         if !(0.0..=1.0).contains(&loss) {
             return Err(Damaged::Number("loss"));
         }
-        if bytes[1] > 3 || bytes[2..4] != [0, 0] {
+        if bytes[1] > 7 || bytes[2..4] != [0, 0] {
             return Err(Damaged::Number("flag"));
         }
         let rtt = Duration::from_nanos(number(3));
@@ -200,6 +205,7 @@ impl Record {
         }
         Ok(Self {
             window: window(0, "window")?,
+            found: bytes[1] & 4 != 0,
             mean: window(1, "mean window")?,
             moving: window(2, "moving window")?,
             rtt,

@@ -11,6 +11,7 @@ const MS: Duration = Duration::from_millis(1);
 fn terms(window: Option<u64>) -> Terms {
     let remembered = window.map(|window| Remembered {
         window,
+        found: false,
         average: window,
         rtt: 40 * MS,
         rate: 0,
@@ -91,6 +92,36 @@ fn a_sample_says_what_the_path_carried_and_needs_four_initial_windows() {
     assert_eq!((sample.window, sample.rtt, sample.limited), (768_000, 40 * MS, true));
     // 384 kB were acknowledged within a round trip; the first packet of them ended the one before.
     assert!((380_000..=384_000).contains(&sample.carried), "{sample:?}");
+}
+
+#[test]
+fn on_a_path_that_is_known_slow_start_ends_with_a_queue_and_who_did_not_come_so_far_says_nothing_of_the_path() {
+    let found = terms(Some(120_000)).remembered.map(|known| Remembered { found: true, ..known });
+    let terms = Terms { remembered: found, ..terms(None) };
+    // A path of 40 ms that carries 120 kB in them: what is more waits.
+    let played = |carries: u64| {
+        let mut sender =
+            Sender::new(start::find("careful-resume").unwrap(), controller::find("cubic").unwrap(), &terms);
+        let mut now = Instant::from_millis(1);
+        for _ in 0..8 {
+            let packets = sender.window() / PACKET;
+            (0..packets).for_each(|_| sender.sent(now, PACKET));
+            let heard = now + (40 * MS).mul_f64((packets * PACKET) as f64 / carries as f64).max(40 * MS);
+            (0..packets).for_each(|_| sender.acknowledged(heard, now, PACKET, false));
+            sender.end_of_acknowledgement(heard, 0, false);
+            if sender.wants_lease() {
+                sender.leased(heard, found);
+            }
+            now = heard + MS;
+        }
+        sender
+    };
+    let same = played(120_000);
+    assert!(same.threshold().is_some_and(|end| (240_000..=480_000).contains(&end)), "{same:?}");
+    assert!(same.window() < 520_000 && !same.sample(Medium::Wired).unwrap().limited, "{same:?}");
+    let wider = played(12_000_000);
+    assert!(wider.threshold().is_none() && wider.window() > 2_000_000, "{wider:?}");
+    assert!(wider.sample(Medium::Wired).unwrap().limited, "it never came to the end of slow start");
 }
 
 #[test]

@@ -11,6 +11,10 @@ use crate::cwnd::history::{Remembered, Trust};
 use crate::time::{Duration, Instant};
 use std::collections::VecDeque;
 
+/// A window of so many times what the path carries in a round trip has a round trip's worth of packets in a queue, if the path is still
+/// what it was. Ours.
+const QUEUED: u64 = 2;
+
 /// How a loss of the jump is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Care {
@@ -33,6 +37,8 @@ pub struct CarefulResume {
     /// PipeSize.
     pipe: u64,
     jump: Option<Jump>,
+    /// What is known of the path, from when it has proved right until slow start is over.
+    watched: Option<Remembered>,
     refuted: bool,
     events: VecDeque<Event>,
 }
@@ -77,6 +83,7 @@ impl CarefulResume {
             ready: false,
             pipe: 0,
             jump: None,
+            watched: None,
             refuted: false,
             events: VecDeque::new(),
         }
@@ -93,6 +100,18 @@ impl CarefulResume {
         let slower = rtt.as_secs_f64() / known.rtt.as_secs_f64().max(1e-6);
         let rate = known.window as f64 * slower / self.terms.pacing.max(1.0);
         trusted.min(self.terms.most).min(rate as u64)
+    }
+
+    /// Ends slow start where a window is [`QUEUED`] times what the path is known to carry and packets wait in a queue. Ours; the RFC
+    /// lets it go on until something is lost, which may be somebody else's (docs/decisions/0045).
+    fn end_slow_start(&mut self, view: &View) -> Advice {
+        let is_full = |known: Remembered| view.window >= known.window.saturating_mul(QUEUED);
+        let waits = view.shortest.zip(view.latest).is_some_and(|(shortest, latest)| has_risen(shortest, latest));
+        if !(waits && self.watched.is_some_and(is_full)) {
+            return Advice::default();
+        }
+        self.watched = None;
+        Advice { threshold: Some(view.window), ..Advice::default() }
     }
 
     fn enter(&mut self, view: &View, new: Phase, trigger: Trigger, window: Option<u64>, threshold: Option<u64>) {
@@ -187,6 +206,7 @@ impl Start for CarefulResume {
             Phase::Validating => {
                 self.pipe = self.pipe.saturating_add(if of_jump { bytes } else { 0 });
                 if is_last {
+                    self.watched = self.known.filter(|known| known.found && known.trust == Trust::Exact);
                     self.enter(view, Phase::Normal, Trigger::LastUnvalidatedPacketAcknowledged, None, None);
                 }
                 Advice::default()
@@ -227,6 +247,7 @@ impl Start for CarefulResume {
                 }
                 _ => Advice::default(),
             },
+            (Phase::Normal, ..) => self.end_slow_start(view),
             _ => Advice::default(),
         }
     }
@@ -239,7 +260,11 @@ impl Start for CarefulResume {
             jump.lost = jump.lost.saturating_add(loss.bytes);
         }
         match self.phase {
-            Phase::Normal => Advice::default(),
+            Phase::Normal => {
+                // The controller ends slow start itself.
+                self.watched = None;
+                Advice::default()
+            }
             Phase::Reconnaissance => {
                 self.ready = false;
                 self.enter(view, Phase::Normal, trigger, None, None);

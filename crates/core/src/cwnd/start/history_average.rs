@@ -64,6 +64,7 @@ mod tests {
     fn started(average: u64, most: u64, granted: bool) -> Option<u64> {
         let remembered = Remembered {
             window: 99,
+            found: true,
             average,
             rtt: Duration::from_millis(38),
             rate: 0,

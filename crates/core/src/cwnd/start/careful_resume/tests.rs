@@ -17,7 +17,7 @@ struct Story {
 
 fn known(packets: u64) -> Remembered {
     let window = packets * PACKET;
-    Remembered { window, average: window, rtt: RTT, rate: 0, age: Duration::ZERO, trust: Trust::Exact }
+    Remembered { window, found: false, average: window, rtt: RTT, rate: 0, age: Duration::ZERO, trust: Trust::Exact }
 }
 
 /// Packet `number`, from 1 on, was sent then.
@@ -136,6 +136,33 @@ fn ten_then_twenty_nine_in_flight_of_three_hundred_saved_jumps_to_one_hundred_an
         ]
     );
     assert!(!story.rule.take_refuted());
+}
+
+#[test]
+fn where_it_is_known_what_the_path_carries_slow_start_ends_at_twice_that_if_packets_wait_and_nowhere_else() {
+    let end = |known: Remembered, latest: Duration, lost: bool| {
+        let mut story = Story::jumped(Care::Standard);
+        story.rule.known = Some(known);
+        story.fill();
+        story.acknowledge(20..=169);
+        assert_eq!((story.packets(), story.rule.phase(), story.threshold), (300, Phase::Normal, None));
+        story.view.latest = Some(latest);
+        story.fill();
+        if lost {
+            story.lose(170);
+        }
+        story.acknowledge(171..=469);
+        assert_eq!((story.packets(), story.threshold), (599, None), "not yet twice");
+        story.fill();
+        story.acknowledge(470..=470);
+        story.threshold.map(|threshold| threshold / PACKET)
+    };
+    let found = Remembered { found: true, ..known(300) };
+    assert_eq!(end(found, RTT * 2, false), Some(600));
+    assert_eq!(end(found, RTT, false), None, "nothing waits: the path carries more than it did");
+    assert_eq!(end(found, RTT * 2, true), None, "a loss is the controller's");
+    assert_eq!(end(Remembered { trust: Trust::Prefix, ..found }, RTT * 2, false), None, "a neighbour's path");
+    assert_eq!(end(known(300), RTT * 2, false), None, "the path may carry more");
 }
 
 #[test]
