@@ -14,6 +14,8 @@ use std::process::Command;
 
 /// What takes this long is not repeated.
 pub const LONG: Duration = Duration::from_secs(5);
+/// A program that does nothing but start another and wait for its end, which whoever does that takes at least: GNU's or anybody's timeout(1).
+pub const LAUNCHER: &str = "timeout";
 /// Between two runs in a network that they change: what the last has sent is received, or lost, by then.
 const SETTLE: Duration = Duration::from_millis(100);
 
@@ -61,6 +63,8 @@ pub struct Measured {
     pub shell: Vec<Option<f64>>,
     /// Under headstart, second visits.
     pub second: Vec<Option<f64>>,
+    /// Of the program alone, started by [`LAUNCHER`].
+    pub launched: Vec<Option<f64>>,
 }
 
 /// Measures a condition. The bare program is left out where it hangs.
@@ -129,10 +133,12 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
     Ok(measured)
 }
 
-/// A program that does nothing, alone and under headstart.
+/// A program that does nothing, alone and under headstart, and started by [`LAUNCHER`] where there is one.
 pub fn start_up(headstart: &Path, size: &Size) -> anyhow::Result<Measured> {
-    let program = headstart_io::program::find(OsStr::new("true"), std::env::var_os("PATH").as_deref())
-        .context("there is no program `true` in PATH: add the folder of your system's programs")?;
+    let find = |name| headstart_io::program::find(OsStr::new(name), std::env::var_os("PATH").as_deref());
+    let launcher = find(LAUNCHER);
+    let program =
+        find("true").context("there is no program `true` in PATH: add the folder of your system's programs")?;
     let mut measured = Measured::default();
     let home = Folder::new().context("making a home for a supervisor")?;
     for round in 0..size.start_up {
@@ -149,6 +155,10 @@ pub fn start_up(headstart: &Path, size: &Size) -> anyhow::Result<Measured> {
             let ended = time(&mut command, CUT)?;
             let all = if ours { &mut measured.ours } else { &mut measured.bare };
             all.push((ended.how == How::Well).then(|| ended.millis()));
+        }
+        if let Some(launcher) = &launcher {
+            let ended = time(Command::new(launcher).arg(CUT.as_secs().to_string()).arg(&program), CUT)?;
+            measured.launched.push((ended.how == How::Well).then(|| ended.millis()));
         }
     }
     Ok(measured)

@@ -1,7 +1,7 @@
 //! The comparisons, and whether the targets are met.
 
 use super::case::{CUT, Case};
-use super::measure::Measured;
+use super::measure::{LAUNCHER, Measured};
 use super::names::START_UP;
 use crate::experiment::target::Target;
 use crate::experiment::{Outcome, Row, Series};
@@ -38,10 +38,16 @@ pub fn report(
         all.push(Found { case: &case.name, fault, program, medians });
     }
     let start_up = start_up.map(|m| compare(outcome, START_UP, "time to start and end", m)).transpose()?;
-    if let Some(Medians { own: Some(ours), usual: Some(usual), bare: Some(bare), .. }) = start_up {
+    if let Some(Medians { own: Some(ours), usual: Some(usual), bare: Some(bare), launched, .. }) = start_up {
+        let least = launched.map_or_else(String::new, |launched| {
+            format!(
+                " {LAUNCHER}(1), which does nothing but start a program and wait for it, takes {:.1}.",
+                launched - bare
+            )
+        });
         outcome.notes.push(format!(
             "Starting and ending `headstart run --private` takes {:.1} ms (median), `headstart-run` with a supervisor that runs \
-             {:.1}: contained in the times of programs that are started by them.",
+             {:.1}: contained in the times of programs that are started by them.{least}",
             ours - bare,
             usual - bare
         ));
@@ -62,6 +68,8 @@ struct Medians {
     bare: Option<f64>,
     /// Alone and started by a shell, where that was measured; else as `bare`.
     shell: Option<f64>,
+    /// Alone and started by [`LAUNCHER`].
+    launched: Option<f64>,
 }
 
 /// The program that only connects, beside the same in virtual time, which has no program to start. Where real packets are
@@ -91,6 +99,7 @@ fn compare(outcome: &mut Outcome, name: &str, metric: &str, measured: &Measured)
     let second = series(&format!("{metric}, second visit"), OURS, &measured.second);
     // A shell's fork and exec are not the lab's: what one starts is compared with what another starts.
     let shell = series(&format!("{metric}, by a shell"), BARE, &measured.shell);
+    let launched = series(&format!("{metric}, by {LAUNCHER}(1)"), BARE, &measured.launched);
     let by_shell = if shell.present().is_empty() { &bare } else { &shell };
     let median =
         |s: &Series| if s.present().is_empty() { Ok(None) } else { Statistic::Median.of(&s.present()).map(Some) };
@@ -100,6 +109,7 @@ fn compare(outcome: &mut Outcome, name: &str, metric: &str, measured: &Measured)
         session: median(&session)?,
         bare: median(&bare)?,
         shell: median(by_shell)?,
+        launched: median(&launched)?,
     };
     for (visit, alone) in [(&ours, &bare), (&usual, &bare), (&session, by_shell), (&second, by_shell)] {
         match (median(visit)?, median(alone)?) {
@@ -114,20 +124,23 @@ fn compare(outcome: &mut Outcome, name: &str, metric: &str, measured: &Measured)
             (None, _) => {}
         }
     }
-    for (metric, of, alone) in [
-        (metric, medians.own, medians.bare),
-        (usual.metric.as_str(), medians.usual, medians.bare),
-        (&session.metric, medians.session, medians.shell),
+    for (metric, arm, of, alone) in [
+        (metric, OURS, medians.own, medians.bare),
+        (usual.metric.as_str(), OURS, medians.usual, medians.bare),
+        (&session.metric, OURS, medians.session, medians.shell),
+        (&launched.metric, BARE, medians.launched, medians.bare),
     ] {
         if let (Some(a), Some(b)) = (of, alone) {
             let metric = format!("longer than bare: {metric}, {}", Statistic::Median);
-            outcome.rows.push(Row::measured(name, &metric, UNIT, OURS, a - b));
+            outcome.rows.push(Row::measured(name, &metric, UNIT, arm, a - b));
         }
     }
     if ours.failed() + bare.failed() > 0 {
         outcome.rows.push(Row::failures(&ours, &bare));
     }
-    outcome.samples.extend([bare, ours, usual, session, shell, second].into_iter().filter(|s| !s.values.is_empty()));
+    outcome
+        .samples
+        .extend([bare, ours, usual, session, shell, second, launched].into_iter().filter(|s| !s.values.is_empty()));
     Ok(medians)
 }
 
@@ -199,7 +212,7 @@ mod tests {
     fn measured(bare: &[Option<f64>], ours: &[Option<f64>]) -> Measured {
         let (bare, ours) = (bare.to_vec(), ours.to_vec());
         let (session, shell) = (vec![Some(100.5)], vec![Some(103.0)]);
-        Measured { bare, ours, usual: vec![Some(101.0)], session, shell, second: vec![Some(50.0)] }
+        Measured { bare, ours, usual: vec![Some(101.0)], session, shell, second: vec![Some(50.0)], launched: vec![] }
     }
 
     fn rows_of(measured: &Measured) -> (Vec<(String, f64, Option<f64>)>, Medians) {
@@ -223,7 +236,10 @@ mod tests {
         ];
         assert_eq!(rows, expected.map(|(m, a, b)| (m.to_owned(), a, b)));
         let (bare, shell) = (Some(102.0), Some(103.0));
-        assert_eq!(medians, Medians { own: Some(90.0), usual: Some(101.0), session: Some(100.5), bare, shell });
+        assert_eq!(
+            medians,
+            Medians { own: Some(90.0), usual: Some(101.0), session: Some(100.5), bare, shell, launched: None }
+        );
     }
 
     #[test]
@@ -235,14 +251,17 @@ mod tests {
         assert_eq!(names[0], ("time to fetch a page, median", 125.0, None));
         assert_eq!((names.len(), *names.last().unwrap()), (5, failed));
         let (bare, shell) = (None, None);
-        assert_eq!(medians, Medians { own: Some(125.0), usual: Some(101.0), session: Some(100.5), bare, shell });
+        assert_eq!(
+            medians,
+            Medians { own: Some(125.0), usual: Some(101.0), session: Some(100.5), bare, shell, launched: None }
+        );
     }
 
     #[test]
     fn virtual_time_stands_beside_what_was_not_cut() {
         let simulated = [Duration::from_secs(131), Duration::from_millis(50)];
         let bare = Some(20_000.0);
-        let medians = Medians { own: Some(55.0), usual: None, session: None, bare, shell: bare };
+        let medians = Medians { own: Some(55.0), usual: None, session: None, bare, shell: bare, launched: None };
         let rows = agreement("x", "time", medians, simulated);
         let told: Vec<_> = rows.iter().map(|r| (r.arm.as_str(), r.ours, r.baseline, r.ratio)).collect();
         assert_eq!(told, [("headstart", 55.0, Some(50.0), Some(1.1))]);
@@ -252,7 +271,7 @@ mod tests {
     fn targets_are_said_to_be_missed_where_they_are() {
         let one = |case, fault, program, ours: f64, bare| {
             let usual = (fault == "healthy").then_some(ours - 1.0);
-            let medians = Medians { own: Some(ours), usual, session: None, bare, shell: bare };
+            let medians = Medians { own: Some(ours), usual, session: None, bare, shell: bare, launched: None };
             Found { case, fault, program, medians }
         };
         let all = [
