@@ -1,6 +1,7 @@
 //! The least that any forwarder in user space does, as an arm: it reads a SYN, opens a connection, answers; reads data, sends it on, and
 //! back. It keeps no windows, sends nothing again, measures nothing and knows no owner, so it is no forwarder; but it waits as ours
 //! does, and what it adds nobody who takes packets out of a TUN interface can save: being woken, the interface and a second connection.
+//! Of a stream to the peer it acknowledges at once what a row of packets has brought.
 
 use headstart_core::lookout::Lookout;
 use headstart_core::wire::ip::tcp::{self, Flags, Segment};
@@ -11,7 +12,8 @@ use headstart_io::poll::{Interest, Poll};
 use headstart_io::sys::offload::Offload;
 use headstart_io::sys::tun::ROOM;
 use rustix::net::sockopt;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, ipproto, send, socket_with};
+use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType};
+use rustix::net::{connect, ipproto, send, shutdown, socket_with};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::io::{self, Read as _};
@@ -26,6 +28,12 @@ const TUN: u64 = u64::MAX;
 const END: u64 = u64::MAX - 1;
 /// The first number of each connection of ours.
 const FIRST: u32 = 1000;
+/// Packets that are read before what they brought is acknowledged.
+const ROW: usize = 16;
+/// Data of this length is a stream's; the answer acknowledges what is shorter.
+const STREAM: usize = 1400;
+/// The window that is told is so many times doubled: 8 MiB.
+const SCALE: u8 = 7;
 
 /// A connection of the program.
 struct Flow {
@@ -35,6 +43,8 @@ struct Flow {
     /// The next number of ours, and of the program's.
     next: u32,
     expected: u32,
+    /// It has sent what is to be acknowledged.
+    owed: bool,
 }
 
 /// See the module.
@@ -87,12 +97,25 @@ impl Least {
             self.poll.look_out(&clock, &mut lookout, passed, None, &mut tokens)?;
             for token in &tokens {
                 match *token {
-                    TUN => while self.packet()? {},
+                    TUN => while self.row()? {},
                     END => return Ok(()),
                     port => self.answer(port as u16)?,
                 }
             }
         }
+    }
+
+    /// Packets of the program, if there are any, and their acknowledgements; whether there may be more.
+    fn row(&mut self) -> io::Result<bool> {
+        let mut read = 0;
+        while read < ROW && self.packet()? {
+            read += 1;
+        }
+        for flow in self.flows.values_mut().filter(|flow| flow.owed) {
+            flow.owed = false;
+            self.enclosure.tun.write(&Offload::default(), &flow.packet(&flow.segment(Flags::ACK), b""));
+        }
+        Ok(read == ROW)
     }
 
     /// A packet of the program, if there is one.
@@ -114,8 +137,9 @@ impl Least {
             let socket = std::mem::replace(&mut self.ready, socket()?);
             connect(&socket, &peer)?;
             let expected = segment.sequence.wrapping_add(1);
-            let flow = Flow { stream: socket.into(), app, peer, next: FIRST + 1, expected };
-            let answer = Segment { sequence: FIRST, mss: segment.mss, ..flow.segment(Flags::SYN | Flags::ACK) };
+            let flow = Flow { stream: socket.into(), app, peer, next: FIRST + 1, expected, owed: false };
+            let scale = segment.scale.map(|_| SCALE);
+            let answer = Segment { sequence: FIRST, mss: segment.mss, scale, ..flow.segment(Flags::SYN | Flags::ACK) };
             self.enclosure.tun.write(&Offload::default(), &flow.packet(&answer, b""));
             self.poll.add(&flow.stream, port.into(), Interest::Read)?;
             self.flows.insert(port, flow);
@@ -124,14 +148,16 @@ impl Least {
         let Some(flow) = self.flows.get_mut(&port) else { return Ok(true) };
         if segment.sequence == flow.expected && !data.is_empty() {
             flow.expected = flow.expected.wrapping_add(data.len() as u32);
+            flow.owed |= data.len() >= STREAM;
             send(&flow.stream, data, SendFlags::NOSIGNAL)?;
         }
-        if segment.flags.has(Flags::FIN) || segment.flags.has(Flags::RST) {
-            flow.expected = flow.expected.wrapping_add(1);
-            let end = flow.segment(Flags::FIN | Flags::ACK);
-            self.enclosure.tun.write(&Offload::default(), &flow.packet(&end, b""));
+        if segment.flags.has(Flags::RST) {
             self.poll.remove(&flow.stream);
             self.flows.remove(&port);
+        } else if segment.flags.has(Flags::FIN) {
+            // The peer's end, which answers it, acknowledges it.
+            flow.expected = flow.expected.wrapping_add(1);
+            shutdown(&flow.stream, Shutdown::Write)?;
         }
         Ok(true)
     }
@@ -142,7 +168,10 @@ impl Least {
         let mut data = [0; 1400];
         let len = flow.stream.read(&mut data)?;
         if len == 0 {
+            let end = flow.segment(Flags::FIN | Flags::ACK);
+            self.enclosure.tun.write(&Offload::default(), &flow.packet(&end, b""));
             self.poll.remove(&flow.stream);
+            self.flows.remove(&port);
             return Ok(());
         }
         self.passed += len;

@@ -6,6 +6,7 @@
 mod workload;
 
 use super::arm::{self, BARE, OURS, Place, Stage, Wire};
+use super::least::LEAST;
 use super::throughput;
 use crate::experiment::target::Target;
 use crate::experiment::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
@@ -123,21 +124,28 @@ fn rate(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) 
         if !begin(cx, outcome, name, "One connection at 200 Mbit/s, in pieces of 128 KiB.") {
             continue;
         }
-        let (mut percent, mut rate) = (Vec::new(), Vec::new());
+        // What nobody can save stands beside ours.
+        let arms: &[&str] = if direction == "up" { &[OURS, LEAST] } else { &[OURS] };
+        let mut said = vec![(Vec::new(), Vec::new()); arms.len()];
         for turn in 0..turns {
-            cx.progress.step(turn, turns, name);
-            let said = stage.say(OURS, &[PACED, &to.to_string(), direction, &millis.to_string()].map(str::to_owned))?;
-            percent.push(number(&said, "percent")?);
-            rate.push(number(&said, "mbit_s")?);
+            for (arm, (percent, rate)) in arms.iter().zip(&mut said) {
+                cx.progress.step(turn, turns, &format!("{name}, {arm}"));
+                let said =
+                    stage.say(arm, &[PACED, &to.to_string(), direction, &millis.to_string()].map(str::to_owned))?;
+                percent.push(number(&said, "percent")?);
+                rate.push(number(&said, "mbit_s")?);
+            }
         }
         let metric = "share of a processor";
-        let shares = Series::new(name, metric, "%", OURS, percent);
-        let value = Statistic::Median.of(&shares.present())?;
-        outcome.rows.push(Row::measured(name, &format!("{metric}, median"), "%", OURS, value));
-        let carried = Statistic::Median.of(&rate)?;
-        outcome.rows.push(Row::measured(name, "rate, median", "Mbit/s", OURS, carried));
-        outcome.notes.push(PERCENT.note(&format!("{name}, {metric}"), value, "%"));
-        outcome.samples.push(shares);
+        for (arm, (percent, rate)) in arms.iter().zip(said) {
+            let shares = Series::new(name, metric, "%", arm, percent);
+            let value = Statistic::Median.of(&shares.present())?;
+            outcome.rows.push(Row::measured(name, &format!("{metric}, median"), "%", arm, value));
+            let carried = Statistic::Median.of(&rate)?;
+            outcome.rows.push(Row::measured(name, "rate, median", "Mbit/s", arm, carried));
+            outcome.notes.extend((*arm == OURS).then(|| PERCENT.note(&format!("{name}, {metric}"), value, "%")));
+            outcome.samples.push(shares);
+        }
     }
     Ok(())
 }
