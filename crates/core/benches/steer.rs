@@ -31,9 +31,17 @@ fn settings(name: &str) -> Settings {
     }
 }
 
+/// A key like those of a keyed hash: the finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+fn key(n: u64) -> FlowKey {
+    let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    FlowKey(n ^ (n >> 31))
+}
+
 /// A packet of a flow that has no neighbours.
 fn packet(n: u64) -> Facts {
-    let flow = FlowKey((n % FLOWS).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let flow = key(n % FLOWS);
     let (kind, len) = match n % 4 {
         0 => (Kind::Open, 60),
         1 => (Kind::Ack, 52),

@@ -83,6 +83,7 @@ pub struct Outlook {
 
 impl Outlook {
     /// From now until it is there.
+    #[inline]
     pub fn takes(&self) -> Duration {
         self.wait + self.transmit + self.delay
     }
@@ -157,6 +158,7 @@ impl Model {
     }
 
     /// How a packet of `bytes` would fare behind `before` others' bytes that wait for this channel.
+    #[inline]
     pub fn outlook(&self, now: Instant, before: usize, bytes: usize) -> Outlook {
         let queue = if before == 0 { Duration::ZERO } else { self.transmit_paced(before) };
         Outlook {
@@ -192,6 +194,7 @@ impl Model {
     }
 
     /// It is given `bytes`: how many it was given before.
+    #[inline]
     pub fn take(&mut self, now: Instant, bytes: usize, share: f64) -> u64 {
         self.occupy(now, bytes, share);
         self.counter += 1;
@@ -199,6 +202,7 @@ impl Model {
     }
 
     /// Something else of `bytes` is sent over it.
+    #[inline]
     pub fn occupy(&mut self, now: Instant, bytes: usize, share: f64) {
         let takes = Duration::from_nanos((bytes as f64 * self.nanos_a_byte / share) as u64);
         self.busy_until = self.busy_until.max(now) + takes;

@@ -129,6 +129,7 @@ impl Default for Flows {
 
 impl Flows {
     /// What is kept of the flow `key`; nothing yet, if it is new or was forgotten.
+    #[inline]
     pub fn get(&mut self, key: FlowKey) -> &mut Flow {
         let at = self.find(key).unwrap_or_else(|| self.enter(key));
         let flow = &mut self.slots[at].flow;
@@ -161,7 +162,9 @@ impl Flows {
         seen == 0 || self.begun.wrapping_sub(seen) > REMEMBERED
     }
 
-    /// A new flow takes the first slot that is free, or that of who has been quiet for longest.
+    /// A new flow takes the first slot that is free, or that of who has been quiet for longest. Kept out of the way of packets of flows
+    /// that are known.
+    #[cold]
     fn enter(&mut self, key: FlowKey) -> usize {
         while self.slots.len() < SLOTS.1
             && (self.used * 2 >= self.slots.len() || !self.window(key).any(|at| self.is_free(at)))

@@ -258,11 +258,13 @@ impl<P> Steerer<P> {
         let mut level = policy.level(&facts, flow);
         let [fat, fast] = &outlet.channels;
         let outlooks = [fat.outlook(now, 0, bytes[0]), fast.outlook(now, queue.before(level), bytes[1])];
+        let there = outlooks.map(|outlook| now + outlook.takes());
         let view = View {
             now,
             packet: &facts,
             flow,
             outlooks,
+            arrivals: there.map(|at| at.max(flow.arrives)),
             price: (1.0 + self.waiting).min(HIGHEST_PRICE),
             uplink: settings.uplink,
             full: settings.full,
@@ -270,7 +272,7 @@ impl<P> Steerer<P> {
         let Choice { mut channel, mut why, mut twice } = policy.choose(&view);
         let mut back_to = None;
         if channel == Channel::Fast && settings.policy.tells_as_heard && !late[Channel::Fat.index()] {
-            back_to = flow.may_acknowledge(&facts, now + outlooks[Channel::Fast.index()].takes());
+            back_to = flow.may_acknowledge(&facts, there[Channel::Fast.index()]);
             // Who says nothing else goes that way himself, and so does what cannot be changed.
             if back_to.is_some() && (facts.payload == 0 || !facts.plain) {
                 Choice { channel, why, .. } = Choice::fat("acknowledges what was hurried");
@@ -300,7 +302,7 @@ impl<P> Steerer<P> {
             flow.arrives = arrival;
         }
         match (channel, facts.ack) {
-            (Channel::Fat, Some(ack)) => flow.tells(ack, now + outlooks[Channel::Fat.index()].takes()),
+            (Channel::Fat, Some(ack)) => flow.tells(ack, there[Channel::Fat.index()]),
             // There is nowhere else to go.
             _ => back_to = back_to.filter(|_| outlet.standing(Channel::Fat, &facts) == Standing::Open),
         }

@@ -30,6 +30,8 @@ pub struct View<'a> {
     pub flow: &'a Flow,
     /// How it would fare on either channel, by [`Channel::index`].
     pub outlooks: [Outlook; 2],
+    /// When it, and everything before it in its flow, has arrived, if it is sent over that channel now.
+    pub arrivals: [Instant; 2],
     /// Packets that wait for the fast channel, on average of late, and one: how many are made to wait by one more.
     pub price: f64,
     /// The direction that is steered leads from the host to the network.
@@ -41,7 +43,7 @@ pub struct View<'a> {
 impl View<'_> {
     /// When the packet and everything before it in its flow has arrived, if it is sent over `channel` now.
     pub fn arrival(&self, channel: Channel) -> Instant {
-        (self.now + self.outlooks[channel.index()].takes()).max(self.flow.arrives)
+        self.arrivals[channel.index()]
     }
 
     /// How much sooner that is over the fast channel; zero if it is not.
@@ -216,11 +218,15 @@ mod tests {
             delay,
             loss,
         };
+        let now = Instant::from_millis(1000);
+        let outlooks =
+            [outlook(takes, ms(fat), 0.0), outlook(packet.len as u64 * 4, Duration::from_micros(2500), lost)];
         let view = View {
-            now: Instant::from_millis(1000),
+            now,
             packet: &packet,
             flow: &flow,
-            outlooks: [outlook(takes, ms(fat), 0.0), outlook(packet.len as u64 * 4, Duration::from_micros(2500), lost)],
+            outlooks,
+            arrivals: outlooks.map(|outlook| (now + outlook.takes()).max(flow.arrives)),
             price: 1.0,
             uplink,
             full: 1480,
