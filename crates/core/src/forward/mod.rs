@@ -38,8 +38,8 @@ pub const WINDOW: usize = 512 * 1024;
 /// The most unsent bytes that the caller is to let a socket hold (TCP_NOTSENT_LOWAT) once it has carried [`MUCH`]. 256 KiB: 2 ms at 1 Gbit/s.
 pub const UNSENT: usize = 256 * 1024;
 /// And until then: a program's kernel makes room for twice what was acknowledged, each segment counted as several times its length, so
-/// that each byte that is taken before a peer reads parks three more. 64 KiB: half a millisecond at 1 Gbit/s.
-pub const UNSENT_AT_FIRST: usize = 64 * 1024;
+/// that each byte that is taken before a peer reads parks three more. 32 KiB: a quarter of a millisecond at 1 Gbit/s.
+pub const UNSENT_AT_FIRST: usize = 32 * 1024;
 /// What a connection has carried that is no question any more. 1 MiB: more than a peer's kernel takes for a program that reads nothing.
 pub const MUCH: u64 = 1024 * 1024;
 
