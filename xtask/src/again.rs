@@ -40,7 +40,7 @@ fn passes_alone(target: &[&str], flags: &[&str], names: &[String]) -> Result<boo
     let mut one_by_one = flags.to_vec();
     one_by_one.push("--test-threads=1");
     if !names.is_empty() {
-        let named = step(&["test"], target, &[one_by_one.clone(), vec!["--exact"]].concat(), names);
+        let named = step(&["test"], &of_workspace(target), &[one_by_one.clone(), vec!["--exact"]].concat(), names);
         println!("xtask: once more: {}", named.line());
         let heard = named.hear()?;
         if passed(&heard) > 0 || !heard.success {
@@ -50,6 +50,15 @@ fn passes_alone(target: &[&str], flags: &[&str], names: &[String]) -> Result<boo
     let whole = step(&["test"], target, &one_by_one, &[]);
     println!("xtask: once more: {}", whole.line());
     Ok(whole.hear()?.success)
+}
+
+/// The target's like in all packages. Of one package alone cargo would choose other features of what it depends on, and build all of that
+/// anew; by their whole names, tests are found in no other one.
+fn of_workspace<'a>(target: &[&'a str]) -> Vec<&'a str> {
+    match target {
+        ["-p", _, kind @ ..] if !kind.is_empty() => [&["--workspace"], kind].concat(),
+        _ => target.to_vec(),
+    }
 }
 
 fn step(arguments: &[&str], more: &[&str], flags: &[&str], names: &[String]) -> Step {
@@ -127,6 +136,13 @@ mod tests {
         let heard =
             heard("", "error[E0425]: cannot find value\nerror: could not compile `x` (lib) due to 1 previous error\n");
         assert!(failed_targets(&heard).is_empty() && failed_tests(&heard).is_empty());
+    }
+
+    #[test]
+    fn a_named_test_is_looked_for_in_all_packages_as_they_were_built() {
+        assert_eq!(of_workspace(&["-p", "p", "--test", "run"]), ["--workspace", "--test", "run"]);
+        assert_eq!(of_workspace(&["-p", "p", "--lib"]), ["--workspace", "--lib"]);
+        assert_eq!(of_workspace(&["-p", "p"]), ["-p", "p"]);
     }
 
     #[test]
