@@ -1,11 +1,14 @@
 //! What waits for the fast channel: four levels, newer acknowledgements in the place of older ones, nobody for ever.
 //!
 //! The queue is paced by the steerer, so that it stands here and not in the network, where nobody could change its mind. The last
-//! level is for what is here in need: all that the fat channel would carry, were it alive ([`BULK`]).
+//! level is for what is here in need: all that the fat channel would carry, were it alive ([`BULK`]). There a stream stands in the order
+//! of its bytes: what its sender sends again goes before what comes after it, which is of no use until then
+//! (docs/decisions/0047).
 
 use super::flow::FlowKey;
 use super::packet::{Facts, Kind};
 use crate::time::{Duration, Instant};
+use crate::wire::ip::tcp;
 use std::collections::VecDeque;
 
 /// Levels; 0 goes first.
@@ -84,12 +87,31 @@ impl<P> Queue<P> {
         &mut self.counts[usize::from(facts.kind != Kind::Ack)][place(facts.flow)]
     }
 
-    fn entered(&mut self, level: usize, waiting: Waiting<P>) {
+    fn entered(&mut self, level: usize, mut waiting: Waiting<P>) {
         self.bytes[level] += waiting.bytes;
         self.len += 1;
         let count = self.count(&waiting.facts);
         *count = count.saturating_add(1);
-        self.levels[level].push_back(waiting);
+        let hole = (level == usize::from(BULK)).then(|| self.hole(&waiting.facts)).flatten();
+        let at = hole.unwrap_or(self.levels[level].len());
+        if let Some(behind) = self.levels[level].get(at) {
+            waiting.since = behind.since;
+        }
+        self.levels[level].insert(at, waiting);
+    }
+
+    /// The last of a flow at the last level, which mostly is among those that came last.
+    fn last_bulk_of(&self, flow: FlowKey) -> Option<usize> {
+        self.levels[usize::from(BULK)].iter().rposition(|w| w.facts.flow == flow)
+    }
+
+    /// Where at the last level what comes after `facts` in its stream begins, if anything of it waits there.
+    fn hole(&self, facts: &Facts) -> Option<usize> {
+        let bulk = &self.levels[usize::from(BULK)];
+        let comes_after = |w: &Waiting<P>| w.facts.flow == facts.flow && tcp::before(facts.seq, w.facts.seq);
+        // What is new has nothing after it, and that is seen at its flow's last.
+        self.last_bulk_of(facts.flow).filter(|at| comes_after(&bulk[*at]))?;
+        bulk.iter().position(comes_after)
     }
 
     fn left(&mut self, level: usize, waiting: Waiting<P>) -> Waiting<P> {
@@ -100,7 +122,15 @@ impl<P> Queue<P> {
         waiting
     }
 
-    /// Puts `waiting` behind its level. An acknowledgement that says all that an older one of its flow says takes its place
+    /// Takes out of the last level the last of what comes after `facts` in its stream, if there is any: a hole goes before it.
+    pub fn pop_after(&mut self, facts: &Facts) -> Option<Waiting<P>> {
+        self.hole(facts)?;
+        let at = self.last_bulk_of(facts.flow)?;
+        let last = self.levels[usize::from(BULK)].remove(at)?;
+        Some(self.left(usize::from(BULK), last))
+    }
+
+    /// Puts `waiting` behind its level, or into a hole of its stream. An acknowledgement that says all that an older one of its flow says takes its place
     /// instead, and the older one comes back.
     pub fn push(&mut self, level: u8, mut waiting: Waiting<P>) -> Option<Waiting<P>> {
         let level = usize::from(level).min(LEVELS - 1);
@@ -145,9 +175,8 @@ impl<P> Queue<P> {
 
     /// Whether something of a flow waits at the last level, which nothing else of it may overtake.
     pub fn is_bulk(&self, flow: FlowKey) -> bool {
-        let bulk = &self.levels[usize::from(BULK)];
-        // Who came last is who is looked for, mostly.
-        !bulk.is_empty() && self.counts[1][place(flow)] > 0 && bulk.iter().rev().any(|w| w.facts.flow == flow)
+        let may_be = !self.levels[usize::from(BULK)].is_empty() && self.counts[1][place(flow)] > 0;
+        may_be && self.last_bulk_of(flow).is_some()
     }
 
     /// Takes out what has waited for longest of a flow, but for acknowledgements, of packets of these kinds.
@@ -287,5 +316,26 @@ mod tests {
         let order: Vec<u32> = std::iter::from_fn(|| queue.pop(late)).map(|w| w.packet).collect();
         assert_eq!(order, [0, 20, 1, 21, 2, 11, 3, 4, 5]);
         assert!(!queue.is_bulk(FlowKey(1)) && queue.is_empty());
+    }
+
+    #[test]
+    fn in_bulk_a_hole_of_a_stream_goes_before_what_comes_after_it_and_before_nobody_else() {
+        let of = |flow, seq| {
+            let plain = data(flow, seq);
+            Waiting { facts: Facts { seq, ..plain.facts }, ..plain }
+        };
+        let mut queue = Queue::new();
+        for (flow, seq) in [(2, 7), (1, 100), (1, 120), (2, 8), (1, 110), (1, u32::MAX), (1, 5), (2, 1), (1, 130)] {
+            queue.push(BULK, of(flow, seq));
+        }
+        // Elsewhere they stand as they came.
+        queue.push(1, of(3, 9));
+        queue.push(1, of(3, 8));
+        assert!(queue.pop_after(&of(1, 130).facts).is_none() && queue.pop_after(&of(4, 0).facts).is_none());
+        assert_eq!(queue.pop_after(&of(1, 90).facts).map(|w| w.packet), Some(130));
+        assert_eq!((queue.before(BULK), queue.len_of(BULK)), (5_000, 8));
+        let order: Vec<u32> = std::iter::from_fn(|| queue.pop(Instant::ZERO)).map(|w| w.packet).collect();
+        assert_eq!(order, [9, 8, 1, 7, u32::MAX, 5, 100, 110, 120, 8]);
+        assert!(queue.is_empty());
     }
 }

@@ -324,7 +324,10 @@ impl<P> Steerer<P> {
         let in_need = outlet.standing(Channel::Fat, &facts) > Standing::Kept;
         if queue.len() >= MOST_WAITING || in_need && is_too_late(&outlet.channels[1], queue, level, facts.kind) {
             outlet.tally.dropped += 1;
-            return outlet.give_up(waiting.packet);
+            // What is sent again takes the place of what comes after it, which would wait for it at the other end.
+            let after = (level == BULK).then(|| queue.pop_after(&facts)).flatten();
+            let Some(after) = after else { return outlet.give_up(waiting.packet) };
+            outlet.give_up(after.packet);
         }
         if let Some(older) = queue.push(level, waiting) {
             outlet.tally.replaced += 1;

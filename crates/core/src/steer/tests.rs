@@ -446,6 +446,25 @@ fn without_the_fat_channel_nothing_waits_long_for_the_fast_one_and_what_is_small
 }
 
 #[test]
+fn without_the_fat_channel_what_is_sent_again_goes_before_what_comes_after_it_however_much_waits() {
+    let mut need = InNeed::new();
+    let segment = |n: u32| Facts { seq: n * 1_448, ..packet(1, Kind::Data, 1_500) };
+    for n in 10..700 {
+        need.send(segment(n), n);
+    }
+    for n in 0..3 {
+        need.send(segment(n), n);
+    }
+    need.pass(600);
+    // One was on its way; 1500 bytes take 6.2 ms.
+    let again: Vec<u64> = (0..3).map(|n| need.left(n).unwrap().0).collect();
+    assert!(again.is_sorted() && again[2] < 25, "{again:?}");
+    let numbers: Vec<u32> = need.out.iter().map(|(_, _, n)| *n).collect();
+    assert!((16..=18).contains(&numbers.len()) && numbers[1..].is_sorted(), "{numbers:?}");
+    assert_eq!(need.steerer.tally().dropped, 693 - numbers.len() as u64);
+}
+
+#[test]
 fn a_fat_channel_that_is_back_takes_all_that_waits_at_once_in_its_order() {
     let mut need = InNeed::new();
     need.is_back = true;
