@@ -20,7 +20,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "headstart-results/demo")]
     out: PathBuf,
     /// Seed of everything random.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
 }
 

@@ -6,6 +6,7 @@
 //! `here` (the id of the network that the host is on) and `source` (`supervisor` or `disk`).
 
 use crate::exit;
+use crate::output::plural;
 use headstart_core::connect::memory::{Name, Program};
 use headstart_core::path::record::{FamilyRecord, NetworkRecord};
 use headstart_io::control::History;
@@ -132,7 +133,7 @@ fn text(found: &Found, which: &Which) -> String {
             writeln!(out, "no program is known{}", if which.host.is_some() { " that asks for this host" } else { "" });
     }
     for program in &found.history.programs {
-        let _ = writeln!(out, "{}, {}", program.app, plural(program.launches.into(), "launch", "es"));
+        let _ = writeln!(out, "{}, {}", program.app, plural(program.launches.into(), "launch"));
         program_text(&mut out, program);
     }
     for network in &found.history.networks {
@@ -169,14 +170,10 @@ fn network_text(out: &mut String, network: &NetworkRecord, here: bool) {
         let words: Vec<_> = rtt.into_iter().chain(lookup).collect();
         (!words.is_empty()).then(|| format!("{name} {}", words.join(", ")))
     };
-    let mut words = vec![plural(network.peers.len() as u64, "address", "es")];
+    let mut words = vec![plural(network.peers.len() as u64, "address")];
     words.extend([family("IPv4", &network.v4), family("IPv6", &network.v6)].into_iter().flatten());
     let mark = if here { ", here" } else { "" };
     let _ = writeln!(out, "network {:016x}{mark}: {}", network.id.0, words.join("; "));
-}
-
-fn plural(n: u64, one: &str, more: &str) -> String {
-    format!("{n} {one}{}", if n == 1 { "" } else { more })
 }
 
 fn forget(which: &Which) -> anyhow::Result<()> {
@@ -191,7 +188,7 @@ fn forget(which: &Which) -> anyhow::Result<()> {
         (None, Some(host)) => format!("what was learned of {host}"),
         (Some(app), Some(host)) => format!("what was learned of {host} in {app}"),
     };
-    crate::say!("forgotten: {what}; {} on disk", plural(records as u64, "record", "s"));
+    crate::say!("forgotten: {what}; {} on disk", plural(records as u64, "record"));
     Ok(())
 }
 

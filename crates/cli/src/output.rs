@@ -56,6 +56,16 @@ pub fn document(version: u32, mut object: serde_json::Value) {
     crate::say!("{object}");
 }
 
+/// So many of something, in words: "1 address", "2 addresses".
+pub fn plural(n: u64, one: &str) -> String {
+    let ending = match one {
+        _ if n == 1 => "",
+        _ if one.ends_with(['s', 'x']) || one.ends_with("ch") || one.ends_with("sh") => "es",
+        _ => "s",
+    };
+    format!("{n} {one}{ending}")
+}
+
 /// Whether colours are welcome (no-color.org).
 pub fn colour() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -66,4 +76,16 @@ pub fn colour() -> bool {
 pub fn width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     told.unwrap_or_else(|| headstart_io::terminal_width().unwrap_or(100))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_is_one() {
+        let words = [(0, "lookup"), (1, "address"), (2, "address"), (1, "launch"), (3, "launch")]
+            .map(|(n, one)| plural(n, one));
+        assert_eq!(words, ["0 lookups", "1 address", "2 addresses", "1 launch", "3 launches"]);
+    }
 }

@@ -14,7 +14,7 @@ pub struct Asked {
     #[arg(long)]
     pub json: bool,
     /// Seed of everything random.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
     /// Virtual time (`sim`), real packets in namespaces (`netns`), or `both`.
     #[arg(long, default_value = "both")]

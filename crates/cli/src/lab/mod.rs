@@ -60,7 +60,7 @@ pub struct Shell {
     #[arg(long, value_name = "FILE")]
     pcapng: Option<PathBuf>,
     /// The program and its arguments; your shell if there is none.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 

@@ -22,7 +22,7 @@ pub struct Record {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// The program and its arguments; your shell if there is none.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -41,10 +41,10 @@ pub struct Replay {
     #[arg(long)]
     http3: bool,
     /// Seed of everything random in the network.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     /// The program and its arguments; your shell if there is none.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 

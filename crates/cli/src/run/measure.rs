@@ -5,6 +5,7 @@
 //! a summary is given.
 
 use crate::exit;
+use crate::output::plural;
 use anyhow::Context as _;
 use headstart_core::connect;
 use headstart_core::forward::meter;
@@ -290,10 +291,10 @@ fn report(args: &Wanted<'_>, measured: &Measured, took: Instant) -> anyhow::Resu
             .with_context(|| format!("writing the summary to {}", file.display()))?;
     }
     let lookups = match median(&measured.lookups) {
-        Some(median) => format!("{} lookups (median {median} ms)", measured.lookups.len()),
+        Some(median) => format!("{} (median {median} ms)", plural(measured.lookups.len() as u64, "lookup")),
         None => "no lookups".to_owned(),
     };
-    args.complain(format_args!("measured {connections} connections and {lookups}"));
+    args.complain(format_args!("measured {} and {lookups}", plural(connections, "connection")));
     for (name, app) in &measured.apps {
         args.complain(format_args!("  {name}: {app}"));
     }
@@ -311,7 +312,7 @@ impl App {
 
 impl std::fmt::Display for App {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} connections", self.connections)?;
+        write!(f, "{}", plural(self.connections, "connection"))?;
         if self.failed > 0 {
             write!(f, " ({} failed)", self.failed)?;
         }

@@ -1,5 +1,6 @@
 //! What a run has gained, as JSON and in words. Nothing is counted here.
 
+use crate::output::plural;
 use headstart_core::connect::Tally;
 use headstart_core::time::Duration;
 use headstart_io::control::Summary;
@@ -74,7 +75,6 @@ pub fn json(summary: &Summary) -> serde_json::Value {
 /// The summary in a line for people.
 pub fn in_words(summary: &Summary) -> String {
     let t = &summary.tally;
-    let plural = |n: u64, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     let mut parts = Vec::new();
     match summary.processes {
         0 if summary.connects_heard == 0 => {

@@ -155,6 +155,20 @@ fn a_race_that_does_not_exist_is_a_usage_error_that_lists_those_that_do() {
 }
 
 #[test]
+fn an_option_that_does_not_exist_is_no_command_and_those_of_the_command_are_its_own() {
+    let scratch = Scratch::new();
+    for words in [&["run", "--nonsense", "--", "true"][..], &["trace", "--nonsense", "--", "true"]] {
+        let wrong = ended(scratch.headstart(words).spawn().unwrap());
+        assert!(wrong.code == Some(2) && wrong.err.contains("unexpected argument '--nonsense'"), "{wrong:?}");
+    }
+    let minus = ended(scratch.headstart(["lab", "run", "emulator", "--seed", "-1"]).spawn().unwrap());
+    assert!(minus.code == Some(2) && minus.err.contains("invalid value '-1' for '--seed"), "{minus:?}");
+    for words in [&["run", "-q", "sh", "-c", "exit 7"][..], &["run", "-q", "--", "sh", "-c", "exit 7"]] {
+        assert_eq!(ended(scratch.headstart(words).spawn().unwrap()).code, Some(7), "{words:?}");
+    }
+}
+
+#[test]
 fn the_labs_own_race_is_refused_with_the_reason() {
     let scratch = Scratch::new();
     let ended = ended(scratch.headstart(["run", "--race", "oracle", "--", "true"]).spawn().unwrap());
