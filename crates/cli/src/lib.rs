@@ -1,7 +1,7 @@
 //! The commands `headstart` and `headstart-run`.
 //!
 //! Each verb is a file: its arguments, and what it does by calling the floors below. What verbs share of speaking to
-//! people is in `exit` (codes, errors) and `output` (streams, JSON); what they do by default in `config`.
+//! people is in `exit` (codes, errors), `input` (files) and `output` (streams, JSON); what they do by default in `config`.
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -13,6 +13,7 @@ mod explain;
 mod forward;
 mod get;
 mod history;
+mod input;
 mod lab;
 mod list;
 mod measure;

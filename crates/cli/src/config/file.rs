@@ -4,29 +4,19 @@ use super::all::ALL;
 use super::nearest::unknown;
 use super::setting::{Setting, Value};
 use crate::exit::Usage;
-use std::io::Read as _;
+use crate::input;
+use std::io::ErrorKind;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// No file of settings is larger; what is, is another file.
-const MOST_BYTES: u64 = 1 << 20;
-
 /// The text of a file; none if it is not there and need not be.
 pub fn text(path: &Path, required: bool) -> Result<Option<String>, Usage> {
-    let failed = |why: &dyn std::fmt::Display| Usage(format!("{}: settings could not be read: {why}", path.display()));
-    let file = match std::fs::File::open(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound && !required => return Ok(None),
+    match input::text(path, input::MOST) {
         // A folder in the way is a file's absence.
-        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory && !required => return Ok(None),
-        other => other.map_err(|e| failed(&e))?,
-    };
-    let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|e| failed(&e))?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(failed(&"it is larger than 1 MiB"));
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) && !required => Ok(None),
+        read => read.map(Some).map_err(|e| Usage(format!("{}: settings could not be read: {e}", path.display()))),
     }
-    String::from_utf8(bytes).map(Some).map_err(|e| failed(&format_args!("it is not UTF-8: {e}")))
 }
 
 /// What a file says, each with its line.

@@ -1,7 +1,7 @@
 //! `headstart lab scenario`: a network and its traffic from a TOML file, in virtual time, in namespaces, or both side by
 //! side; or a program on one of its nodes.
 
-use crate::{exit, output};
+use crate::{exit, input, output};
 use anyhow::Context as _;
 use headstart_lab::netns::{self, Entered, Entry};
 use headstart_lab::report::{self, Kind, Table};
@@ -9,6 +9,9 @@ use headstart_lab::scenario::{self, Figure, Measured, Scenario, real_time, virtu
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
+
+/// A trace or a table of delays that a scenario names is no larger: days of a link.
+const MOST_OF_A_TRACE: u64 = 64 << 20;
 
 /// Arguments of `headstart lab scenario`.
 #[derive(Debug, clap::Args)]
@@ -52,7 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     }
     // Files that a scenario names are found from where it lies.
     let folder = Path::new(&origin).parent().unwrap_or(Path::new("")).to_owned();
-    let mut files = |name: &str| std::fs::read_to_string(folder.join(name)).map_err(|e| format!("{name}: {e}"));
+    let mut files = |name: &str| input::text(&folder.join(name), MOST_OF_A_TRACE).map_err(|e| format!("{name}: {e}"));
     let scenario = Scenario::read(&origin, &text, &mut files).map_err(|e| exit::Usage(e.to_string()))?;
     let node = args.at.as_deref().map(|name| scenario.node(name)).transpose().map_err(exit::Usage)?;
     if (node.is_some() || args.time != Time::Virtual)
@@ -99,7 +102,7 @@ fn text(name: &str) -> anyhow::Result<(String, String)> {
         let reason = format!("there is no scenario {name:?}: name a file, or one of {}", known.join(", "));
         return Err(exit::Usage(reason).into());
     }
-    let text = std::fs::read_to_string(name).with_context(|| format!("reading the scenario {name}"))?;
+    let text = input::text(Path::new(name), input::MOST).with_context(|| format!("reading the scenario {name}"))?;
     Ok((text, name.to_owned()))
 }
 

@@ -7,6 +7,7 @@ use super::settings;
 use super::up::bring_up;
 use crate::config::Config;
 use crate::exit::Usage;
+use crate::input;
 use crate::output::Format;
 use headstart_io::daemon::Settings;
 use headstart_io::host::change::{Change, sysctl::Sysctl, table::Table};
@@ -68,7 +69,7 @@ fn masquerade(tunnel: &steer::Config) -> String {
 /// Reads the file of a tunnel. It holds a secret, so nobody else may be able to read it.
 pub fn tunnel(file: &Path) -> anyhow::Result<steer::Config> {
     let shown = file.display();
-    let text = std::fs::read_to_string(file).map_err(|e| Usage(format!("{shown}: {e}")))?;
+    let text = input::text(file, input::MOST).map_err(|e| Usage(format!("{shown}: {e}")))?;
     let mode = std::fs::metadata(file)?.permissions().mode();
     if mode & 0o077 != 0 {
         return Err(Usage(format!("{shown} may be read by others, and holds a secret: chmod 600 {shown}")).into());

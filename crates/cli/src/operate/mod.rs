@@ -11,6 +11,7 @@ pub mod up;
 
 use crate::config::{Config, all};
 use crate::exit::{self, Coded, Usage};
+use crate::output;
 use headstart_core::cwnd::initcwnd::Bounds;
 use headstart_core::time::Duration;
 use headstart_io::daemon::message::Undoing;
@@ -101,7 +102,7 @@ fn grant() -> String {
 /// What an undoing came to, in words, and the code that goes with it.
 fn undone(undoing: &Undoing) -> (String, u8) {
     let Undoing { removed, were_gone, left_alone, failed } = undoing;
-    let mut words = format!("{removed} changes undone");
+    let mut words = format!("{} undone", output::plural(*removed as u64, "change"));
     if *were_gone > 0 {
         words += &format!(", {were_gone} were gone already");
     }

@@ -122,8 +122,8 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, format: &Format) ->
     match format.json {
         true => output::document(VERSION, serde_json::to_value(&status)?),
         false => say!(
-            "up: {} changes; `headstart status` tells, `headstart down` undoes them",
-            status.changes.len() + status.omitted
+            "up: {}; `headstart status` tells, `headstart down` undoes them",
+            output::plural((status.changes.len() + status.omitted) as u64, "change")
         ),
     }
     if foreground {

@@ -5,6 +5,7 @@
 //! should come through a tunnel.
 
 use crate::exit::Usage;
+use crate::input;
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -32,7 +33,7 @@ impl Door {
     /// Those of a file may.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let shown = file.display();
-        let text = std::fs::read_to_string(file).map_err(|e| Usage(format!("{shown}: {e}")))?;
+        let text = input::text(file, input::MOST).map_err(|e| Usage(format!("{shown}: {e}")))?;
         if std::fs::metadata(file)?.permissions().mode() & 0o077 != 0 {
             let what = format!("{shown} may be read by others, and holds passwords: chmod 600 {shown}");
             return Err(Usage(what).into());

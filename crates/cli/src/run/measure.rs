@@ -354,7 +354,7 @@ mod tests {
     fn a_program_is_said_in_a_line() {
         let mut app = App::default();
         app.take(&flow());
-        assert_eq!(app.to_string(), "1 connections (1 failed), 0 bytes up, 0 down, 0 segments sent again");
+        assert_eq!(app.to_string(), "1 connection (1 failed), 0 bytes up, 0 down, 0 segments sent again");
     }
 
     #[test]

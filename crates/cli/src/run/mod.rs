@@ -9,7 +9,7 @@ mod summary;
 mod ways;
 
 use crate::config::{Config, all};
-use crate::{exit, supervise};
+use crate::{exit, input, supervise};
 use anyhow::Context as _;
 use clap::ValueEnum as _;
 use headstart_core::connect::cache::Lifetime;
@@ -418,7 +418,7 @@ fn not_heard(args: &Args, ways: &Ways, why: &dyn std::fmt::Display) {
 }
 
 fn faster(file: &std::path::Path) -> anyhow::Result<HashMap<String, Family>> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let text = input::text(file, input::MOST).with_context(|| format!("reading {}", file.display()))?;
     let line = |(n, line): (usize, &str)| match line.split_once(' ') {
         Some((name, "4")) => Ok((name.to_owned(), Family::V4)),
         Some((name, "6")) => Ok((name.to_owned(), Family::V6)),

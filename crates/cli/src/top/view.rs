@@ -1,5 +1,6 @@
 //! What is shown: two boards of a measurement, and the rates between them, as rows of words.
 
+use crate::output::plural;
 use headstart_io::forward::board::{App, Board, Line, Meters};
 use std::collections::HashMap;
 
@@ -101,9 +102,11 @@ impl View {
         let Board { pid, at_ms, packets, left_out, apps, connections, omitted, .. } = &self.board;
         let open: usize = apps.iter().map(|app| app.open).sum();
         let mut title = format!(
-            "process {pid} has measured for {:.0} s: {} programs, {open} connections open, {packets} packets",
+            "process {pid} has measured for {:.0} s: {}, {} open, {}",
             at_ms / 1e3,
-            apps.len()
+            plural(apps.len() as u64, "program"),
+            plural(open as u64, "connection"),
+            plural(*packets, "packet"),
         );
         if *left_out > 0 {
             title += &format!(", {left_out} not forwarded");
@@ -258,7 +261,7 @@ pub mod tests {
     #[test]
     fn the_text_has_a_line_for_each_program_and_connection() {
         let text = View::between(&board(1000.0, 0), board(2000.0, 125_000)).text();
-        assert_eq!(text[0], "process 7 has measured for 2 s: 1 programs, 1 connections open, 9 packets");
+        assert_eq!(text[0], "process 7 has measured for 2 s: 1 program, 1 connection open, 9 packets");
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&text[3]), ["curl", "1", "3", "1", "17.2", "34.5", "-", "0.00", "1.00", "-", "-", "2"]);
         assert_eq!(words(&text[6])[..4], ["curl", "77", "198.51.100.1:443", "2"]);

@@ -64,7 +64,7 @@ inside!(a_daemon_does_not_begin_on_top_of_what_cannot_be_undone, || {
     assert_eq!(scene.says(&["recover"]).code, Some(6), "it is still in the journal");
     unmount(values, UnmountFlags::empty()).unwrap();
     let recovered = scene.says(&["recover"]);
-    assert!(recovered.code == Some(0) && recovered.out.contains("1 changes undone"), "{recovered:?}");
+    assert!(recovered.code == Some(0) && recovered.out.contains("1 change undone"), "{recovered:?}");
     scene.must_be_as(&before, "after recovering what could not be undone at first");
 });
 

@@ -134,7 +134,7 @@ inside!(bundled_streams_are_the_same_bytes_in_both_families_and_down_leaves_no_r
         assert!(bundled > 0, "{side}");
         println!("{side}: {bundled} segments carried others again");
         let down = pair.headstart(side, &["down"]);
-        assert!(down.code == Some(0) && down.out.contains("1 changes undone"), "{down:?}");
+        assert!(down.code == Some(0) && down.out.contains("1 change undone"), "{down:?}");
     }
     assert_eq!(["client", "server"].map(|side| pair.rules(side)), before);
 });
