@@ -31,9 +31,11 @@ impl Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AtMost(limit) => write!(f, "at most {limit}"),
-            Self::AtLeast(limit) => write!(f, "at least {limit}"),
+        // One that was computed is no longer than one that was written.
+        let short = |limit: f64| (limit * 1e6).round() / 1e6;
+        match *self {
+            Self::AtMost(limit) => write!(f, "at most {}", short(limit)),
+            Self::AtLeast(limit) => write!(f, "at least {}", short(limit)),
         }
     }
 }
@@ -51,6 +53,13 @@ mod tests {
             Target::AtLeast(95.0).note("rate", 99.0, "Mbit/s"),
             "rate: 99.00 Mbit/s, target at least 95 Mbit/s: met"
         );
+    }
+
+    #[test]
+    fn a_target_that_was_computed_is_said_as_it_was_meant() {
+        assert_ne!((1.0 - 0.41) * 100.0, 59.0);
+        let said = [(1.0 - 0.41) * 100.0, 0.5, 1_400.0].map(|limit| Target::AtLeast(limit).to_string());
+        assert_eq!(said, ["at least 59", "at least 0.5", "at least 1400"]);
     }
 
     #[test]
