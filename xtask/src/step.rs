@@ -98,7 +98,15 @@ impl Step {
     /// The command, ready to start.
     fn prepared(&self) -> Result<Command, Failure> {
         let inherited = if self.program == "cargo" { std::env::var("CARGO").ok() } else { None };
-        let mut command = Command::new(inherited.as_deref().unwrap_or(&self.program));
+        let program = inherited.as_deref().unwrap_or(&self.program);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mut command = if ignores_control_c(&status) {
+            let mut env = Command::new("env");
+            env.args(["--default-signal=INT,QUIT", program]);
+            env
+        } else {
+            Command::new(program)
+        };
         command.args(&self.arguments).envs(self.variable.clone()).stdin(Stdio::null());
         command.current_dir(crate::tree::workspace_root()?);
         Ok(command)
@@ -107,6 +115,14 @@ impl Step {
     fn not_started(&self, error: &std::io::Error) -> Failure {
         Failure::Failed(format!("`{}` could not be started: {error}; is it installed?", self.line()))
     }
+}
+
+/// Whether a process with this `/proc/PID/status` ignores SIGINT, and so will whatever it starts: a shell without job control starts
+/// all in the background so (POSIX, 2.11). Tests press Control-C, and what they started would never end.
+fn ignores_control_c(status: &str) -> bool {
+    const INT: u64 = 1 << (2 - 1);
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & INT != 0)
 }
 
 /// Copies lines from a pipe to where they would have gone, and tells them, until the pipe ends.
@@ -156,6 +172,16 @@ mod tests {
         assert!(!heard.success);
         assert_eq!((heard.output[0].as_str(), heard.errors.as_slice()), ("out", &["err".to_owned()][..]));
         Step::command("kill", &[&heard.output[1]]).run().unwrap();
+    }
+
+    #[test]
+    fn who_ignores_control_c_says_so_in_his_status() {
+        let status =
+            |mask: &str| format!("Name:\tsh\nSigBlk:\t0000000000000002\nSigIgn:\t{mask}\nSigCgt:\t0000000000000002\n");
+        assert!(ignores_control_c(&status("0000000000000006")) && ignores_control_c(&status("0000000000001003")));
+        assert!(
+            !ignores_control_c(&status("0000000000001001")) && !ignores_control_c("") && !ignores_control_c("SigIgn:")
+        );
     }
 
     #[test]
