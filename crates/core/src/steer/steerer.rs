@@ -478,5 +478,5 @@ impl<P> Machine for Steerer<P> {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
+#[path = "tests/mod.rs"]
 mod tests;

@@ -1,0 +1,165 @@
+//! Steering as stories: both ends in virtual time, channels of a fixed rate and delay between them.
+
+mod apart;
+mod gone;
+mod twice;
+mod uses;
+
+use super::*;
+use crate::steer::flow::FlowKey;
+use crate::steer::policy;
+
+fn ms(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+/// The paper's channels (section 4.1): 1500 Mbit/s and 30 ms, 2 Mbit/s and 5 ms.
+fn settings(policy: &str, probes: Option<ProbeSettings>) -> Settings {
+    let channel = |rate, micros| ChannelSettings {
+        rate,
+        delay: Duration::from_micros(micros),
+        loss: None,
+        overhead: 0,
+        compresses: false,
+        uses: Use::Primary,
+    };
+    Settings {
+        policy: policy::find(policy).unwrap(),
+        uplink: true,
+        full: 1480,
+        channels: [channel(1_500_000_000, 15_000), channel(2_000_000, 2_500)],
+        probes,
+    }
+}
+
+fn packet(flow: u64, kind: Kind, len: usize) -> Facts {
+    let payload = if kind.is_control() { 0 } else { len - 52 };
+    Facts { len, payload, ..Facts::of(FlowKey(flow), kind) }
+}
+
+fn ack(flow: u64, number: u32) -> Facts {
+    Facts { ack: Some(number), ..packet(flow, Kind::Ack, 52) }
+}
+
+fn sent(steerer: &mut Steerer<u32>) -> Vec<(Channel, u32)> {
+    let sends = std::iter::from_fn(|| steerer.poll_output()).filter_map(|output| match output {
+        Output::Send { channel, packet, .. } => Some((channel, packet)),
+        _ => None,
+    });
+    sends.collect()
+}
+
+#[test]
+fn every_policy_gives_every_packet_to_a_channel_once() {
+    for entry in policy::ALL {
+        let mut steerer = Steerer::new(settings(entry.name, None));
+        let mut out = Vec::new();
+        for n in 0..500u32 {
+            let facts = match n % 5 {
+                0 => packet(u64::from(n % 7), Kind::Open, 60),
+                1 => packet(u64::from(n % 7), Kind::Data, 1500),
+                2 => ack(u64::from(n % 7), 5),
+                3 => packet(u64::from(n % 7), Kind::Dns, 80),
+                _ => packet(u64::from(n % 7), Kind::Data, 300),
+            };
+            steerer.handle_input(Instant::from_nanos(u64::from(n) * 100_000), Input::Packet(facts, n));
+            out.extend(sent(&mut steerer));
+        }
+        while let Some(deadline) = steerer.poll_timeout() {
+            steerer.handle_timeout(deadline.at);
+            out.extend(sent(&mut steerer));
+        }
+        let mut numbers: Vec<u32> = out.iter().map(|(_, n)| *n).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..500), "{}", entry.name);
+        let tally = steerer.tally();
+        assert_eq!(tally.packets(Channel::Fat) + tally.packets(Channel::Fast), 500, "{}", entry.name);
+        assert_eq!(entry.queues, tally.packets(Channel::Fast) < 500 && entry.name == "value", "{}", entry.name);
+    }
+}
+
+#[test]
+fn the_fast_channel_is_paced_a_little_below_its_rate() {
+    let mut steerer = Steerer::new(settings("value", None));
+    for n in 0..4 {
+        steerer.handle_input(ms(0), Input::Packet(packet(n, Kind::Open, 250), n as u32));
+    }
+    assert_eq!(sent(&mut steerer), [(Channel::Fast, 0)]);
+    // 250 bytes at 0.97 of 2 Mbit/s are 1.031 ms.
+    let deadline = steerer.poll_timeout().unwrap();
+    assert_eq!((deadline.at.as_nanos() / 1_000, deadline.why), (1_030, "pacing of the fast channel"));
+    steerer.handle_timeout(ms(1));
+    assert_eq!(sent(&mut steerer), []);
+    steerer.handle_timeout(ms(4));
+    assert_eq!(sent(&mut steerer).len(), 1, "the channel is busy again after each");
+}
+
+#[test]
+fn an_acknowledgement_that_has_not_left_is_replaced_by_the_newer_one() {
+    let mut steerer = Steerer::new(settings("value", None));
+    for n in 0..10u32 {
+        steerer.handle_input(ms(0), Input::Packet(ack(1, 1_000 * n), n));
+    }
+    let mut out = sent(&mut steerer);
+    while let Some(deadline) = steerer.poll_timeout() {
+        steerer.handle_timeout(deadline.at);
+        out.extend(sent(&mut steerer));
+    }
+    assert_eq!(out, [(Channel::Fast, 0), (Channel::Fast, 9)]);
+    assert_eq!(steerer.tally().replaced, 8);
+}
+
+#[test]
+fn when_the_queue_has_grown_packets_go_over_the_fat_channel_and_none_waits_longer_than_that_takes() {
+    let mut steerer = Steerer::new(settings("value", None));
+    for n in 0..400u64 {
+        steerer.handle_input(ms(0), Input::Packet(packet(n, Kind::Data, 400), n as u32));
+    }
+    let mut last = ms(0);
+    let mut fast = sent(&mut steerer).iter().filter(|(c, _)| *c == Channel::Fast).count();
+    while let Some(deadline) = steerer.poll_timeout() {
+        last = deadline.at;
+        steerer.handle_timeout(last);
+        fast += sent(&mut steerer).iter().filter(|(c, _)| *c == Channel::Fast).count();
+    }
+    assert!(last < ms(13) && (4..=8).contains(&fast), "{last:?} {fast}");
+}
+
+#[test]
+fn what_must_not_be_overtaken_is_said_and_acknowledgements_stand_in_nobodys_order() {
+    let mut steerer = Steerer::new(settings("pkt-state", None));
+    let mut order = |facts: Facts| {
+        steerer.handle_input(ms(0), Input::Packet(facts, 0u32));
+        match steerer.poll_output() {
+            Some(Output::Send { channel, order, .. }) => (channel, order.number, order.after),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(order(packet(1, Kind::Data, 1500)), (Channel::Fat, 1, None));
+    assert_eq!(order(packet(1, Kind::Data, 300)), (Channel::Fat, 2, None));
+    assert_eq!(order(packet(1, Kind::Data, 300)), (Channel::Fast, 1, Some(2)));
+    assert_eq!(order(ack(1, 7)), (Channel::Fast, 2, None));
+    assert_eq!(order(packet(2, Kind::Data, 300)), (Channel::Fast, 3, None));
+    assert_eq!(order(packet(1, Kind::Data, 1500)), (Channel::Fat, 3, Some(1)));
+}
+
+#[test]
+fn decisions_are_told_with_what_they_gained() {
+    let mut steerer = Steerer::new(settings("value", None));
+    steerer.handle_input(ms(0), Input::Packet(packet(1, Kind::Open, 60), 0u32));
+    let reason = steerer.tally().reasons[0];
+    assert_eq!((reason.why, reason.channel, reason.packets), ("opening", Channel::Fast, 1));
+    assert!((12..=13).contains(&reason.gained.as_millis()), "{reason:?}");
+}
+
+#[test]
+fn twenty_thousand_flows_need_little_room() {
+    let mut steerer = Steerer::new(settings("value", None));
+    for n in 0..20_000u64 {
+        let key = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        steerer.handle_input(ms(n), Input::Packet(packet(key, Kind::Open, 60), 0u32));
+        steerer.handle_timeout(ms(n));
+        while steerer.poll_output().is_some() {}
+    }
+    assert!(steerer.memory() < 60_000_000, "{}", steerer.memory());
+}
