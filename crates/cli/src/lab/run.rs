@@ -42,6 +42,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         let known = entry.conditions.join(", ");
         return Err(exit::Usage(format!("{} has no condition {bad:?}; it has: {known}", entry.name)).into());
     }
+    let out = args.out.clone().unwrap_or_else(|| Path::new("headstart-results").join(entry.name));
+    not_of_another(&out, entry.name)?;
     if speeds.in_namespaces()
         && let Entered::Ended(status) = Entry::this_command().pass_signals().enter()?
     {
@@ -50,7 +52,6 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let conditions = (!args.conditions.is_empty()).then(|| args.conditions.clone());
     let Asked { quick, json, seed, .. } = args.asked;
     let plan = Context { quick, speeds, conditions, pages: args.pages.clone(), ..Context::new(seed) };
-    let out = args.out.clone().unwrap_or_else(|| Path::new("headstart-results").join(entry.name));
     report::prepare(&out)?;
     let outcome = observed(entry, plan)?;
     let page = report::write(&out, &outcome, &Claims::built_in()?)?;
@@ -65,6 +66,19 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         crate::say!("report: {}", page.display());
     }
     Ok(if outcome.valid { exit::OK } else { exit::INVALID })
+}
+
+/// A result may have taken an hour: one of another experiment is not written over.
+fn not_of_another(out: &Path, name: &str) -> Result<(), exit::Usage> {
+    match super::report::read(out) {
+        Ok(there) if there.experiment != name => Err(exit::Usage(format!(
+            "{} holds a result of {}: give --out a folder of its own, such as {}",
+            out.display(),
+            there.experiment,
+            out.join(name).display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Runs `entry` and notes the state of the machine meanwhile.
@@ -99,5 +113,21 @@ struct Shared(std::sync::Arc<Line>);
 impl experiment::Progress for Shared {
     fn step(&self, done: u64, total: u64, doing: &str) {
         self.0.step(done, total, doing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_of_another_experiment_is_not_written_over() {
+        let out = std::env::temp_dir().join(format!("headstart-lab-run-{}", std::process::id()));
+        assert!(not_of_another(&out, "one").is_ok(), "there is nothing yet");
+        report::write(&out, &Outcome::new("one", 1), &Claims::built_in().unwrap()).unwrap();
+        assert!(not_of_another(&out, "one").is_ok());
+        let why = not_of_another(&out, "two").unwrap_err().to_string();
+        std::fs::remove_dir_all(&out).unwrap();
+        assert!(why.contains("holds a result of one") && why.ends_with("/two"), "{why}");
     }
 }
