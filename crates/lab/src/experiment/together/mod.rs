@@ -13,20 +13,20 @@ mod tests;
 
 use super::page_load::pages;
 use super::{Condition, Context, Entry, Outcome, Speeds};
-use play::Block;
 pub(super) use play::p95;
+use play::{Block, PLACES, Place};
 
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "together",
     shows: "All columns together load pages sooner than any of them, and none stands in another's way",
     claims: &[],
-    conditions: &["pages", "busy"],
+    conditions: &["pages", "busy", "far"],
     speeds: Speeds::Virtual,
     run,
 };
 
-const METHOD: [&str; 7] = [
+const METHOD: [&str; 8] = [
     "A browser in virtual time loads pages as in `page-load`, behind link `lte` with families as in `paper1-lte` (condition \
      `dual-stack` there). Windows of servers are those of `core::cwnd` (CUBIC) in every arm; only what they start with differs.",
     "`connect`: race `adaptive`, answers kept for an hour, names looked up and connections opened ahead; else a modern browser \
@@ -34,11 +34,15 @@ const METHOD: [&str; 7] = [
      tunnel over `lte` and `urllc` (2 Mbit/s, 5 ms), policy `value`, 68 bytes more a packet; else `lte` alone. `realtime`: \
      messages by technique `auto`; else `plain`. `forward` measures, and makes nothing sooner: it has no arm.",
     "`pages`: a page by itself. `busy`: beside a call (G.711 over UDP, both ways), messages (50 bytes each 30 ms over TCP) and a \
-     download of 5 MB, which all begin with the page. The call and the messages end at the gateway.",
+     download of 5 MB, which all begin with the page. The call and the messages end at the gateway. `far`: a page by itself, over \
+     `lte` with a round trip of 100 ms in the place of 18, the middle of paper 5's (Fig. 5a); the fast channel is as near as it was.",
     "`first`: a host that has never been there; `later`: half an hour after; `launched`: the fourth visit, each half an hour \
      after the one before, when every column has what it learns from. Records live for five minutes.",
-    "Two arms are bounds: `no-access` is bare over an access link that takes no time and has no end of room, `no-network` is bare \
-     where hosts are next door besides and names are there at once. What is left is what pages compute and servers think.",
+    "Three arms are bounds: `no-access` is bare over an access link that takes no time and has no end of room, `all-no-access` every \
+     column over it, `no-network` bare where hosts are next door besides and names are there at once. What is left is what pages \
+     compute and servers think.",
+    "`of the page load time, …` is what load events wait for, one after the other: what the browser computes, a free connection, \
+     the name, TCP, TLS, the first byte, the server's thinking, the rest of the answer.",
     "`bare-again` is `bare` in the same worlds with other numbers drawn by the links: as many of its pages are slower, and by as much, \
      as by luck alone.",
     "A value is the mean of a page over its worlds; the same page meets the same world under each arm. For call and messages a \
@@ -49,11 +53,11 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method = METHOD.map(str::to_owned).to_vec();
     let sources = pages::sources(cx, &mut outcome)?;
-    let wanted: Vec<&str> = ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).collect();
+    let wanted: Vec<&Place> = PLACES.iter().filter(|place| cx.wants(place.name)).collect();
     let total = sources.iter().map(|s| s.pages.len() * wanted.len()).sum::<usize>() as u64;
     let mut done = 0;
-    for (source, condition) in sources.iter().flat_map(|s| wanted.iter().map(move |c| (s, *c))) {
-        let mut block = Block::new(format!("{condition}{}", source.suffix), condition == "busy");
+    for (source, place) in sources.iter().flat_map(|s| wanted.iter().map(move |place| (s, **place))) {
+        let mut block = Block::new(format!("{}{}", place.name, source.suffix), place);
         for (n, page) in source.pages.iter().enumerate() {
             if cx.progress.stop() {
                 outcome.invalidate("it was stopped before the end");
@@ -67,8 +71,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             let about = format!(
                 "{}; {}, {name} visit; link `{}`, and `{}` beside it where it is steered.",
                 source.whose,
-                if condition == "busy" { "beside a call, messages and a download" } else { "by itself" },
-                play::FAT,
+                if place.busy { "beside a call, messages and a download" } else { "by itself" },
+                place.fat,
                 play::FAST,
             );
             outcome.conditions.push(Condition { name: block.condition(visit), about });

@@ -1,10 +1,10 @@
 //! Loads: every arm, every page, visit by visit, by itself or beside a call, messages and a download.
 
-use super::arm::{AGAIN, ALL, Arm, BOUNDS, LUCK, NO_ACCESS, NO_LINK, NO_NETWORK};
+use super::arm::{AGAIN, ALL, Arm, BOUNDS, LUCK, NO_LINK, NO_NETWORK};
 use crate::condition::page::{Families, world};
 use crate::experiment::{Price, Series};
 use crate::page::{Dependency, Host, Kind, Object, Page, Protocol, Start};
-use crate::sim::{Heard, Load, Wanted};
+use crate::sim::{Heard, Load, Parts, Wanted};
 use crate::world::World;
 use headstart_core::time::Duration;
 
@@ -14,10 +14,7 @@ const BETWEEN: Duration = Duration::from_secs(1800);
 const DOWNLOAD: u64 = 5_000_000;
 /// The distance of its host beyond the link: what the generator gives hosts of contents at the median, rounded.
 const DOWNLOAD_LEG: Duration = Duration::from_millis(15);
-/// The round trip of link `lte`: what a handshake of the messages has found.
-const IDLE_RTT: Duration = Duration::from_millis(18);
-/// The fat channel and the fast one.
-pub const FAT: &str = "lte";
+/// The fast channel.
 pub const FAST: &str = "urllc";
 
 /// What is measured.
@@ -27,14 +24,39 @@ pub const MESSAGES: &str = "delay of messages over the access, p95";
 pub const FETCHED: &str = "time of a 5 MB download";
 pub const METRICS: [&str; 4] = [PAGE, CALL, MESSAGES, FETCHED];
 
+/// What a load event waits for, one after the other ([`crate::sim::Parts::named`]).
+const PARTS: usize = 8;
+
 /// Visits of a page that count: its name, and visits before it. Habits count from the third launch on.
 pub const VISITS: [(&str, usize); 3] = [("first", 0), ("later", 1), ("launched", 3)];
+/// Loads of a page in a world.
+const LOADS: usize = VISITS[VISITS.len() - 1].1 + 1;
+
+/// Where pages are loaded, and beside what.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Its name in tables.
+    pub name: &'static str,
+    /// The access link, which is the fat channel where packets are steered.
+    pub fat: &'static str,
+    /// The round trip of that link: what a handshake of the messages has found.
+    idle_rtt: Duration,
+    /// Beside a call, messages and a download.
+    pub busy: bool,
+}
+
+/// Every place. The last is as far from the core of its network as the middle one of paper 5's round trips (Fig. 5a): a cell at
+/// its edge, or a host that roams.
+pub const PLACES: [Place; 3] = [
+    Place { name: "pages", fat: "lte", idle_rtt: Duration::from_millis(18), busy: false },
+    Place { name: "busy", fat: "lte", idle_rtt: Duration::from_millis(18), busy: true },
+    Place { name: "far", fat: "lte,delay=normal:50ms:500us", idle_rtt: Duration::from_millis(100), busy: false },
+];
 
 /// One condition: what each arm did with each page.
 pub struct Block {
     pub name: String,
-    /// Beside a call, messages and a download.
-    busy: bool,
+    pub place: Place,
     pub taken: Vec<Taken>,
 }
 
@@ -47,6 +69,8 @@ pub struct Taken {
     spent: [u64; 5],
     loads: u64,
     pub failed: u64,
+    /// What the load events of each visit waited for, its loads together ([`crate::sim::Parts::named`]).
+    parts: [[Duration; PARTS]; VISITS.len()],
 }
 
 /// `page` with a download beside it, which nothing of the page waits for.
@@ -69,12 +93,12 @@ fn with_download(page: &Page) -> Page {
 }
 
 /// The world of a page under an arm: the same one, but for luck and the bounds.
-fn world_of(page: &Page, arm: &Arm, seed: u64) -> World {
-    let mut world = world(page, FAT, Families::Paper1, seed);
+fn world_of(page: &Page, place: &Place, arm: &Arm, seed: u64) -> World {
+    let mut world = world(page, place.fat, Families::Paper1, seed);
     if arm.name == AGAIN {
         world.seed = !world.seed;
     }
-    if [NO_ACCESS, NO_NETWORK].contains(&arm.name) {
+    if BOUNDS.iter().any(|bound| bound.name == arm.name) {
         world.link = NO_LINK.into();
     }
     if arm.name == NO_NETWORK {
@@ -98,26 +122,35 @@ pub fn p95(delays: &[f64]) -> f64 {
 }
 
 impl Block {
-    pub fn new(name: String, busy: bool) -> Self {
-        let taken = |arm: &Arm| Taken { arm: *arm, values: Default::default(), spent: [0; 5], loads: 0, failed: 0 };
+    pub fn new(name: String, place: Place) -> Self {
+        let busy = place.busy;
+        let taken = |arm: &Arm| Taken {
+            arm: *arm,
+            values: Default::default(),
+            spent: [0; 5],
+            loads: 0,
+            failed: 0,
+            parts: Default::default(),
+        };
         // Without messages there is nothing that the column of messages could do.
         let arms = ALL.iter().filter(|arm| busy || !["realtime", "all-but-realtime"].contains(&arm.name));
         let bounds = BOUNDS.iter().filter(|_| !busy);
-        Self { name, busy, taken: arms.chain([&LUCK]).chain(bounds).map(taken).collect() }
+        Self { name, place, taken: arms.chain([&LUCK]).chain(bounds).map(taken).collect() }
     }
 
     /// Loads a page under every arm in each of so many worlds.
     pub fn load(&mut self, page: &Page, seed: u64, worlds: u64) -> anyhow::Result<()> {
-        let page = if self.busy { with_download(page) } else { page.clone() };
+        let page = if self.place.busy { with_download(page) } else { page.clone() };
         for taken in &mut self.taken {
             let mut sums = [[0.0; METRICS.len()]; VISITS.len()];
             for n in 0..worlds {
                 let seed = seed.wrapping_mul(7919).wrapping_add(n);
-                let world = world_of(&page, &taken.arm, seed);
+                let world = world_of(&page, &self.place, &taken.arm, seed);
                 let mut browser = taken.arm.browser(&world, FAST, seed)?;
-                for before in 0..=VISITS[VISITS.len() - 1].1 {
-                    let (load, heard) = if self.busy {
-                        let wanted = Wanted { call: true, messages: Some((taken.arm.technique(), IDLE_RTT)) };
+                for before in 0..LOADS {
+                    let (load, heard) = if self.place.busy {
+                        let wanted =
+                            Wanted { call: true, messages: Some((taken.arm.technique(), self.place.idle_rtt)) };
                         browser.load_beside(&page, Dependency::Structure, &wanted)?
                     } else {
                         (browser.load(&page, Dependency::Structure), Heard::default())
@@ -127,6 +160,8 @@ impl Block {
                     if let Some(visit) = VISITS.iter().position(|(_, visits)| *visits == before) {
                         let of = values(&load, &heard);
                         sums[visit].iter_mut().zip(of).for_each(|(sum, value)| *sum += value);
+                        let parts = load.parts(&page, Dependency::Structure).named();
+                        taken.parts[visit].iter_mut().zip(parts).for_each(|(sum, (_, part))| *sum += part);
                     }
                     browser.idle(BETWEEN);
                 }
@@ -153,12 +188,20 @@ impl Block {
 
     /// The values of one arm.
     pub fn series(&self, visit: usize, metric: usize, arm: &str) -> Option<Series> {
-        if metric > 0 && !self.busy {
+        if metric > 0 && !self.place.busy {
             return None;
         }
         let taken = self.taken.iter().find(|taken| taken.arm.name == arm)?;
         let values = taken.values[visit][metric].iter().copied();
         Some(Series::new(&self.condition(visit), METRICS[metric], "ms", arm, values))
+    }
+
+    /// What the load events of an arm waited for at the mean of its loads, by name, in ms; together the page load time.
+    pub fn parts(&self, visit: usize, arm: &str) -> Vec<(&'static str, f64)> {
+        let Some(taken) = self.taken.iter().find(|taken| taken.arm.name == arm) else { return Vec::new() };
+        let loads = (taken.loads / LOADS as u64).max(1) as f64;
+        let names = Parts::default().named().map(|(name, _)| name);
+        names.into_iter().zip(taken.parts[visit]).map(|(name, sum)| (name, ms(sum) / loads)).collect()
     }
 
     /// What each arm cost, its visits together.

@@ -1,6 +1,6 @@
 //! Each arm beside bare, the page that loses most, and the project's targets.
 
-use super::arm::{AGAIN, ALL_COLUMNS, BARE};
+use super::arm::{AGAIN, ALL_BUT_ACCESS, ALL_COLUMNS, BARE};
 use super::play::{Block, METRICS, PAGE, VISITS};
 use crate::experiment::target::Target;
 use crate::experiment::{Outcome, Row, Series, losers};
@@ -32,6 +32,13 @@ pub fn add(outcome: &mut Outcome, block: &Block) -> anyhow::Result<()> {
                     outcome.rows.extend(losers::rows(&series, &bare));
                 }
                 outcome.samples.push(series);
+            }
+        }
+        for taken in &block.taken {
+            let arm = taken.arm.name;
+            for (part, mean) in block.parts(visit, arm) {
+                let metric = format!("of the page load time, {part}, mean");
+                outcome.rows.push(Row::measured(&block.condition(visit), &metric, "ms", arm, mean));
             }
         }
         targets(outcome, block, visit)?;
@@ -70,6 +77,17 @@ fn targets(outcome: &mut Outcome, block: &Block, visit: usize) -> anyhow::Result
     }
     let worst = losers::percent(&all, &bare).into_iter().fold(f64::NEG_INFINITY, f64::max);
     note("slower than bare, the page that loses most".into(), Target::AtMost(losers::SLOWER), worst, "%");
+    if let Some(bound) = of(ALL_BUT_ACCESS) {
+        let ours = ratio(&bare)?;
+        let least = ours / ratio(&bound)?;
+        if least > MOST {
+            let share = 100.0 * (1.0 - ours) / (1.0 - least);
+            let text = format!(
+                "{condition}: {MOST} is beyond {ALL_BUT_ACCESS}, which has {least:.3}; of what that gains, all has {share:.0} %"
+            );
+            outcome.notes.push(text);
+        }
+    }
     if let Some(again) = of(AGAIN) {
         let slower = |series: &Series| {
             let percent = losers::percent(series, &bare);
