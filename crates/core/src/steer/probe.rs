@@ -1,7 +1,9 @@
 //! Whether a channel is there, and how long it is: a small packet now and then, which the other end sends back.
 //!
 //! Only an echo counts, since only that shows both directions. While packets are steered probes are frequent, so that a channel
-//! that goes is missed soon; at rest they are rare.
+//! that goes is missed soon; at rest they only keep the way open, since each of them wakes a radio (docs/decisions/0048). What was
+//! heard of a channel before a rest may be so no more: the first packet after it asks at once, and until there is an answer the
+//! channel counts as late.
 
 use crate::time::{Duration, Instant};
 use std::collections::VecDeque;
@@ -11,25 +13,31 @@ use std::collections::VecDeque;
 pub struct ProbeSettings {
     /// Between probes while packets are steered.
     pub busy: Duration,
-    /// Between probes while the channel is dead, and a while after the last packet; a twentieth as often from then on.
+    /// Between probes while the channel is dead, and for two seconds after the last packet.
     pub idle: Duration,
+    /// Between probes from then on; none, if there is nothing to be kept open from this end.
+    pub rest: Option<Duration>,
     /// A probe that is missing for so long, and for three of its round trips, is lost.
     pub patience: Duration,
 }
 
 impl Default for ProbeSettings {
     /// 50 ms while busy, patience of 120 ms: a channel that is lost is left within 170 ms, so that no program stalls for more than 300.
+    /// 100 s at rest: address translators keep a mapping of UDP for two minutes at least (RFC 4787, REQ-5).
     fn default() -> Self {
-        Self { busy: Duration::from_millis(50), idle: Duration::from_millis(500), patience: Duration::from_millis(120) }
+        Self {
+            busy: Duration::from_millis(50),
+            idle: Duration::from_millis(500),
+            rest: Some(Duration::from_secs(100)),
+            patience: Duration::from_millis(120),
+        }
     }
 }
 
 /// For how long after a packet a channel counts as busy.
 const LINGERS: Duration = Duration::from_millis(500);
-/// After so long without a packet channels are at rest.
-const RESTS: Duration = Duration::from_secs(10);
-/// Probes of a channel at rest are so many times further apart.
-const AT_REST: u32 = 20;
+/// After so long without a packet channels are at rest. Ours: a fifth of the 11 s for which an LTE radio stays awake after a packet.
+const RESTS: Duration = Duration::from_secs(2);
 /// Probes under way that are kept in mind.
 const MOST: usize = 64;
 
@@ -53,30 +61,56 @@ pub(super) struct Heard {
 #[derive(Debug)]
 pub(super) struct Prober {
     settings: ProbeSettings,
-    next: Instant,
+    next: Option<Instant>,
     number: u16,
     under_way: VecDeque<(u16, Instant, u64)>,
     last_used: Option<Instant>,
+    last_echo: Option<Instant>,
+    /// Packets are steered again after a rest, and nothing was heard since.
+    unsure: bool,
     alive: bool,
 }
 
 impl Prober {
     pub fn new(settings: ProbeSettings) -> Self {
-        Self { settings, next: Instant::ZERO, number: 0, under_way: VecDeque::new(), last_used: None, alive: true }
+        Self {
+            settings,
+            next: Some(Instant::ZERO),
+            number: 0,
+            under_way: VecDeque::new(),
+            last_used: None,
+            last_echo: None,
+            unsure: false,
+            alive: true,
+        }
     }
 
-    /// A packet is steered: the next probe is not far.
+    /// A packet is steered: the next probe is not far, and after a rest it is now.
     pub fn used(&mut self, now: Instant) {
-        let was_busy = self.busy(now);
+        let (was_busy, rested) = (self.busy(now), self.rests(now));
         self.last_used = Some(now);
-        if !was_busy {
-            let soon = if self.alive { self.settings.busy } else { self.settings.idle };
-            self.next = self.next.min(now + soon);
+        if was_busy {
+            return;
         }
+        let soon = match () {
+            () if rested && self.under_way.is_empty() => now,
+            () if self.alive => now + self.settings.busy,
+            () => now + self.settings.idle,
+        };
+        self.at_latest(soon);
+        self.unsure = rested && self.last_echo.is_some_and(|at| now.since(at) >= RESTS);
+    }
+
+    fn at_latest(&mut self, soon: Instant) {
+        self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
     }
 
     fn busy(&self, now: Instant) -> bool {
         self.last_used.is_some_and(|at| now.since(at) < LINGERS)
+    }
+
+    fn rests(&self, now: Instant) -> bool {
+        self.last_used.is_none_or(|at| now.since(at) >= RESTS)
     }
 
     fn due(&self, missed_after: Duration) -> Option<Instant> {
@@ -84,13 +118,15 @@ impl Prober {
         self.under_way.front().filter(|_| self.alive).map(|(_, at, _)| *at + patience)
     }
 
-    /// Whether a probe is missed by now that took at most `round_trip` of late, though the channel is not given up yet.
+    /// Whether it is in doubt that the channel is there, though it is not given up yet: a probe is missed by now that took at most
+    /// `round_trip` of late, or none was answered since a rest.
     pub fn is_late(&self, now: Instant, round_trip: Duration) -> bool {
-        self.under_way.front().is_some_and(|(_, at, _)| now.since(*at) > round_trip)
+        self.unsure || self.under_way.front().is_some_and(|(_, at, _)| now.since(*at) > round_trip)
     }
 
-    pub fn deadline(&self, missed_after: Duration) -> Instant {
-        self.due(missed_after).map_or(self.next, |due| due.min(self.next))
+    /// When to call [`Prober::handle_timeout`].
+    pub fn deadline(&self, missed_after: Duration) -> Option<Instant> {
+        self.due(missed_after).into_iter().chain(self.next).min()
     }
 
     /// What has become of the channel that was given `sent` packets, and the probe that is due.
@@ -98,18 +134,17 @@ impl Prober {
         let lost = self.due(missed_after).is_some_and(|due| due <= now);
         if lost {
             self.alive = false;
-            self.next = self.next.min(now + self.settings.busy);
+            self.at_latest(now + self.settings.busy);
         }
-        if now < self.next {
+        if self.next.is_none_or(|next| now < next) {
             return (lost.then_some(Turn::Lost), None);
         }
-        let at_rest = self.last_used.is_none_or(|at| now.since(at) >= RESTS);
         let between = match () {
-            () if self.alive && self.busy(now) => self.settings.busy,
-            () if at_rest => self.settings.idle * AT_REST,
-            () => self.settings.idle,
+            () if self.alive && self.busy(now) => Some(self.settings.busy),
+            () if self.rests(now) => self.settings.rest,
+            () => Some(self.settings.idle),
         };
-        self.next = now + between;
+        self.next = between.map(|between| now + between);
         self.number = self.number.wrapping_add(1);
         if self.under_way.len() == MOST {
             self.under_way.pop_front();
@@ -124,6 +159,7 @@ impl Prober {
         let (_, probed, sent) = self.under_way[at];
         self.under_way.drain(..=at);
         let back = !std::mem::replace(&mut self.alive, true);
+        (self.last_echo, self.unsure) = (Some(now), false);
         Some(Heard { round_trip: now.since(probed), sent, turn: back.then_some(Turn::Back) })
     }
 }
@@ -187,6 +223,53 @@ mod tests {
         assert_eq!([40, 41].map(|at| late(&prober, at)), [false, true]);
         prober.echo(ms(42), number.unwrap());
         assert!(!late(&prober, 50));
+    }
+
+    /// Milliseconds at which a channel is probed after packets until 1 s and then none; each probe comes back.
+    fn probed_at_rest(settings: ProbeSettings, until: u64) -> Vec<u64> {
+        let (mut prober, mut probes) = (Prober::new(settings), Vec::new());
+        for milli in 0..until {
+            if milli <= 1_000 {
+                prober.used(ms(milli));
+            }
+            if let (_, Some(number)) = prober.handle_timeout(ms(milli), Duration::ZERO, 0) {
+                prober.echo(ms(milli), number).unwrap();
+                probes.extend((milli > 1_500).then_some(milli));
+            }
+        }
+        probes
+    }
+
+    #[test]
+    fn at_rest_a_channel_is_kept_open_by_one_end_and_left_alone_by_the_other() {
+        let settings = ProbeSettings::default();
+        assert_eq!(probed_at_rest(settings, 250_000), [2_000, 2_500, 3_000, 103_000, 203_000]);
+        let silent = ProbeSettings { rest: None, ..settings };
+        assert_eq!(probed_at_rest(silent, 250_000), [2_000, 2_500, 3_000]);
+    }
+
+    #[test]
+    fn after_a_rest_a_channel_is_asked_at_once_and_in_doubt_until_it_answers() {
+        let mut prober = Prober::new(ProbeSettings { rest: None, ..ProbeSettings::default() });
+        let late = |prober: &Prober, at| prober.is_late(ms(at), Duration::from_millis(30));
+        prober.used(ms(0));
+        let (_, number) = prober.handle_timeout(ms(0), Duration::ZERO, 0);
+        // Nothing was known that could have changed.
+        assert!(!late(&prober, 1));
+        prober.echo(ms(10), number.unwrap());
+        for at in [50, 600, 1_100, 1_600, 2_100] {
+            if let (_, Some(number)) = prober.handle_timeout(ms(at), Duration::ZERO, 0) {
+                prober.echo(ms(at), number).unwrap();
+            }
+        }
+        assert_eq!(prober.deadline(Duration::ZERO), None);
+        prober.used(ms(60_000));
+        assert_eq!(prober.deadline(Duration::ZERO), Some(ms(60_000)));
+        assert!(late(&prober, 60_000));
+        let (turn, number) = prober.handle_timeout(ms(60_000), Duration::ZERO, 0);
+        assert_eq!(turn, None);
+        prober.echo(ms(60_010), number.unwrap());
+        assert!(!late(&prober, 60_010));
     }
 
     #[test]

@@ -250,6 +250,9 @@ impl<P> Steerer<P> {
     }
 
     fn steer(&mut self, now: Instant, facts: Facts, packet: P) {
+        for prober in self.probers.iter_mut().flatten() {
+            prober.used(now);
+        }
         let late = Channel::ALL.map(|channel| self.is_late(now, channel));
         let Self { settings, policy, flows, queue, outlet, .. } = self;
         let bytes = outlet.channels.each_ref().map(|model| bytes_on(&model.settings, &facts));
@@ -307,9 +310,6 @@ impl<P> Steerer<P> {
             _ => back_to = back_to.filter(|_| outlet.standing(Channel::Fat, &facts) == Standing::Open),
         }
         flow.previous = facts.len as u32;
-        for prober in self.probers.iter_mut().flatten() {
-            prober.used(now);
-        }
         self.waiting += (queue.len() as f64 - self.waiting) * PRICE_FOLLOWS;
         let waiting = Waiting { facts, packet, since: now, bytes: bytes[1], back_to, twice, replaced: 0, why, gained };
         if channel == Channel::Fat || !settings.policy.queues {
@@ -472,7 +472,8 @@ impl<P> Machine for Steerer<P> {
         let probed = self.probers.iter().flatten().zip(&self.outlet.channels);
         let probe = probed
             .filter(|(_, model)| model.uses() != Use::Never)
-            .map(|(prober, model)| Deadline { at: prober.deadline(model.missed_after()), why: "probe of a channel" });
+            .filter_map(|(prober, model)| prober.deadline(model.missed_after()))
+            .map(|at| Deadline { at, why: "probe of a channel" });
         pacing.into_iter().chain(probe).min_by_key(|deadline| deadline.at)
     }
 }

@@ -21,11 +21,13 @@
 //! At the gateway `FatListen` and `FastListen` are ports, and endpoints are learned. What is not known is refused with its
 //! line: a word that is misspelt must not be a rule that is not kept.
 
+use super::end::Role;
 use super::keys::{PublicKey, SecretKey};
-use headstart_core::steer::{Use, policy};
+use headstart_core::steer::{ProbeSettings, Use, policy};
 use headstart_core::time::Duration;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// MTU inside where none is set: 1500 less IPv6, UDP, WireGuard and eight bytes of ours.
@@ -36,6 +38,8 @@ const LEAST_MTU: u16 = 1280;
 const MOST_MTU: u16 = 8_900;
 /// The fat channel's rate where none is set, in bits a second: so much that it never seems to wait.
 const FAT_RATE: u64 = 1_000_000_000;
+/// Seconds between packets that keep a way open: translators forget UDP after 30 and more; a session of WireGuard ends after 180.
+const KEEPALIVE: RangeInclusive<u64> = 5..=120;
 /// The interface's name where none is set; the kernel puts a number in.
 const NAME: &str = "steer%d";
 
@@ -145,6 +149,8 @@ pub struct Config {
     pub preshared: Option<SecretKey>,
     /// Addresses that are behind the other end: packets go to these, and may come from these alone.
     pub allowed: Vec<Prefix>,
+    /// Between packets that keep the way open while nothing else is sent, where it is set.
+    pub persistent_keepalive: Option<Duration>,
 }
 
 /// Why a file is none of a tunnel.
@@ -200,7 +206,7 @@ impl FromStr for Config {
         let (mut addresses, mut allowed) = (Vec::new(), Vec::new());
         let mut ways = [Way { rate: FAT_RATE, ..Way::default() }, Way::default()];
         let mut chosen = policy::DEFAULT;
-        let mut bundle = false;
+        let (mut bundle, mut persistent_keepalive) = (false, None);
         let mut section = String::new();
         for (n, line) in text.lines().enumerate() {
             let fail = |what: String| ConfigError::Line { line: n + 1, what };
@@ -277,6 +283,16 @@ impl FromStr for Config {
                 ("peer", "presharedkey", _) => {
                     preshared = Some(value.parse().map_err(|e| fail(format!("PresharedKey: {e}")))?);
                 }
+                ("peer", "persistentkeepalive", _) => {
+                    let seconds =
+                        value.parse().ok().filter(|seconds| KEEPALIVE.contains(seconds)).ok_or_else(|| {
+                            let (least, most) = (KEEPALIVE.start(), KEEPALIVE.end());
+                            fail(format!(
+                                "PersistentKeepalive = {value}: it is a number of seconds from {least} to {most}"
+                            ))
+                        })?;
+                    persistent_keepalive = Some(Duration::from_secs(seconds));
+                }
                 ("peer", "allowedips", _) => allowed.extend(prefixes()?.iter().map(Prefix::network)),
                 ("peer", _, Some((n, "endpoint"))) => {
                     ways[n].endpoint = Some(value.parse().map_err(|_| no("ADDRESS:PORT"))?);
@@ -296,6 +312,7 @@ impl FromStr for Config {
             preshared,
             addresses,
             allowed,
+            persistent_keepalive,
             mtu,
             name,
             bundle,
@@ -308,6 +325,13 @@ impl FromStr for Config {
 }
 
 impl Config {
+    /// Between packets that keep the way open while nothing else is sent: as set, else by the host alone, which knows where the other
+    /// end is.
+    pub fn keepalive(&self, role: Role) -> Option<Duration> {
+        let of_host = || ProbeSettings::default().rest.filter(|_| role == Role::Host);
+        self.persistent_keepalive.or_else(of_host)
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         if self.addresses.is_empty() {
             return Err(ConfigError::Missing("Address in [Interface]"));
@@ -410,6 +434,15 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn the_host_keeps_the_way_open_unless_told_otherwise() {
+        let seconds = |text: &str, role| text.parse::<Config>().unwrap().keepalive(role).map(|every| every.as_secs());
+        let own = [(file(false), Role::Host), (file(true), Role::Gateway)];
+        assert_eq!(own.clone().map(|(text, role)| seconds(&text, role)), [Some(100), None]);
+        let set = |text: &str| text.replace("AllowedIPs", "PersistentKeepalive = 25\nAllowedIPs");
+        assert_eq!(own.map(|(text, role)| seconds(&set(&text), role)), [Some(25); 2]);
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_its_line() {
         let told = |from: &str, to: &str| file(false).replace(from, to).parse::<Config>().unwrap_err().to_string();
         assert_eq!(told("FastRate = 2mbit", "FastRat = 2mbit"), "line 5: there is no \"FastRat\" in [interface]");
@@ -434,12 +467,16 @@ pub(super) mod tests {
         for wrong in ["2gb", "2gb/0d", "2gb/30m", "gb/30d", "-1gb/30d", "nangb/30d", "2/30d"] {
             assert!(told("2mbit", &format!("2mbit\nFastCap = {wrong}")).starts_with("line 6: "), "{wrong}");
         }
+        for wrong in ["0", "121", "soon", "-1", ""] {
+            let text = format!("PersistentKeepalive = {wrong}\nAllowedIPs");
+            assert!(told("AllowedIPs", &text).contains("of seconds from 5 to 120"), "{wrong}");
+        }
         assert!(told("PrivateKey = ", "PrivateKey = x").contains("headstart steer genkey"));
     }
 
     proptest! {
         #[test]
-        fn any_text_is_a_file_or_an_error(text in "(\\[(Interface|Peer)\\]|(Fat|Fast)?(Rate|Use|Cap|Endpoint|Listen|MTU|Address|AllowedIPs) ?= ?[0-9a-f:./]{0,20}|.{0,20}|\n){0,20}") {
+        fn any_text_is_a_file_or_an_error(text in "(\\[(Interface|Peer)\\]|(Fat|Fast)?(Rate|Use|Cap|PersistentKeepalive|Endpoint|Listen|MTU|Address|AllowedIPs) ?= ?[0-9a-f:./]{0,20}|.{0,20}|\n){0,20}") {
             let _ = text.parse::<Config>();
         }
     }

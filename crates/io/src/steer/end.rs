@@ -154,7 +154,7 @@ impl End {
             uplink: role == Role::Host,
             full: mtu - BETWEEN_FAMILIES,
             channels,
-            probes: Some(ProbeSettings::default()),
+            probes: Some(ProbeSettings { rest: config.keepalive(role), ..ProbeSettings::default() }),
         });
         let sessions = Channel::ALL.map(|channel| {
             let index = (random[2] as u32).wrapping_add(channel.index() as u32) & 0x00ff_ffff;

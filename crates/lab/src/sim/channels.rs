@@ -140,7 +140,7 @@ impl Channels {
                 uplink: way == Way::Up,
                 full: if steering.tunnel { INNER_MTU } else { MTU } - BETWEEN_FAMILIES,
                 channels,
-                probes: steering.tunnel.then(ProbeSettings::default),
+                probes: steering.tunnel.then(|| probing(way)),
             })
         });
         let ordered = steering.tunnel || steering.policy.keeps_order;
@@ -413,6 +413,12 @@ impl Channels {
             self.ready.push_back((at, way, packet));
         }
     }
+}
+
+/// As the ends of a tunnel do it: the host keeps the way open.
+fn probing(way: Way) -> ProbeSettings {
+    let settings = ProbeSettings::default();
+    ProbeSettings { rest: settings.rest.filter(|_| way == Way::Up), ..settings }
 }
 
 fn opposite(way: Way) -> Way {

@@ -100,6 +100,19 @@ fn the_last_of_each_flow_on_a_channel_that_is_lost_goes_again_over_the_other_one
 }
 
 #[test]
+fn after_a_rest_what_is_small_takes_both_channels_until_these_have_answered() {
+    // Echoes of `until_after_the_loss` come in the same millisecond: the packet of the rest's end alone is in doubt.
+    let all = [0, 10, 60_000, 60_001, 61_000].map(|at| (at, packet(at, Kind::Open, 60)));
+    let out = until_after_the_loss(62_000, &all);
+    let copied = out.iter().filter_map(|(at, output)| match output {
+        Output::Send { copy, .. } => Some((*at, copy.is_some())),
+        _ => None,
+    });
+    let expected = [(0, false), (10, false), (60_000, true), (60_001, false), (61_000, false)];
+    assert_eq!(copied.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn what_is_small_takes_both_channels_while_one_is_missed() {
     let small = |flow| packet(flow, Kind::Datagram, 200);
     let all: Vec<_> = (900..1_200).step_by(10).map(|at| (at, small(at))).collect();

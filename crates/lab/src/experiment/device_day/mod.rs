@@ -70,7 +70,7 @@ struct Spent {
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method = METHOD.map(str::to_owned).to_vec();
-    let (days, count) = if cx.quick { (1, 3) } else { (6, 6) };
+    let (days, count) = if cx.quick { (1, 3) } else { (40, 6) };
     let arms = [arm::BARE, arm::ALL_COLUMNS];
     let arms: Vec<&'static Arm> =
         arms.iter().filter_map(|name| arm::ALL.iter().find(|arm| arm.name == *name)).collect();
