@@ -30,6 +30,9 @@ pub(super) fn bytes_on(channel: &ChannelSettings, facts: &Facts) -> usize {
     (facts.len + channel.overhead).saturating_sub(saved)
 }
 
+/// A packet that so many others of its channel have followed has come, or never will. Ours: a quarter of 65536.
+const LONG_COME: u64 = 1 << 14;
+
 impl<P> Outlet<P> {
     pub fn new(channels: [Model; 2]) -> Self {
         Self { channels, outputs: VecDeque::new(), tally: Tally::default() }
@@ -49,8 +52,10 @@ impl<P> Outlet<P> {
         let number = self.take(now, channel, &facts, share);
         let (mut after, ordered) = (None, is_ordered(facts.kind));
         if ordered {
-            // Nobody waits for what a dead channel has.
-            after = Some(flow.last[other]).filter(|last| *last > 0 && self.channels[other].alive);
+            // Nobody waits for what a dead channel has, or for what has long come: sixteen bits of a number travel, and half a circle
+            // back would be read as ahead.
+            let Model { counter, alive, .. } = self.channels[other];
+            after = Some(flow.last[other]).filter(|last| *last > 0 && alive && counter - *last < LONG_COME);
             flow.last[own] = number;
         }
         // What one acknowledgement says the next one says too, unless it is all that is left of many.

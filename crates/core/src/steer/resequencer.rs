@@ -96,8 +96,12 @@ pub struct Resequencer<P> {
     tally: Held,
 }
 
-/// The number with these last bits that is nearest to `near`.
+/// The number with these last bits that is nearest to `near`; while nothing has come (`near` is 0) the other end may be anywhere, since it
+/// does not begin anew with this one.
 fn extend(near: u64, low: u16) -> u64 {
+    if near == 0 {
+        return if low == 0 { 1 << 16 } else { low.into() };
+    }
     near.saturating_add_signed(i64::from(low.wrapping_sub(near as u16) as i16))
 }
 
@@ -189,7 +193,8 @@ impl<P> Machine for Resequencer<P> {
         let known = self.highest[channel.index()];
         let number = extend(known, number);
         if number > known {
-            self.tally.missing[channel.index()] += number - known - 1;
+            let before = if known == 0 { number } else { known + 1 };
+            self.tally.missing[channel.index()] += number - before;
             self.highest[channel.index()] = number;
         } else {
             self.tally.missing[channel.index()] = self.tally.missing[channel.index()].saturating_sub(1);
@@ -309,6 +314,23 @@ mod tests {
         assert_eq!(r.tally().missing, [0, 0]);
         assert_eq!(take(&mut r, 0, fast(1, Some(200_000u32 as u16), 7)), []);
         assert_eq!(take(&mut r, 0, fat(200_000u32 as u16, None, 8)), [8, 7]);
+    }
+
+    #[test]
+    fn who_begins_anew_takes_the_other_ends_numbers_as_they_are() {
+        for begin in [1u32, 32_767, 32_768, 40_000, 65_536] {
+            let mut r = Resequencer::new(Duration::from_millis(50));
+            let low = |n: u32| (begin + n) as u16;
+            // A copy first: it is of that number, and of no other.
+            assert_eq!(take(&mut r, 0, Arrived { copy_of: Some(low(0)), ..fast(1, None, 7) }), [7]);
+            assert_eq!(take(&mut r, 0, fat(low(0), None, 7)), [], "{begin}");
+            for n in 1..100 {
+                assert_eq!(take(&mut r, 0, fat(low(n), None, n)), [n], "{begin}");
+            }
+            assert_eq!(take(&mut r, 0, fast(2, Some(low(100)), 8)), []);
+            assert_eq!(take(&mut r, 0, fat(low(100), None, 9)), [9, 8]);
+            assert_eq!(r.tally().missing, [0, 0], "{begin}");
+        }
     }
 
     #[test]

@@ -50,6 +50,30 @@ fn sent(steerer: &mut Steerer<u32>) -> Vec<(Channel, u32)> {
 }
 
 #[test]
+fn nobody_is_told_to_stand_behind_what_has_long_come() {
+    let mut steerer = Steerer::new(settings("pkt-state", None));
+    let mut after = |at: u64, facts: Facts| {
+        steerer.handle_input(ms(at), Input::Packet(facts, 0u32));
+        let sends = std::iter::from_fn(|| steerer.poll_output()).filter_map(|output| match output {
+            Output::Send { channel, order, .. } => Some((channel, order.after)),
+            _ => None,
+        });
+        sends.last().unwrap()
+    };
+    let (full, key_press) = (|flow| packet(flow, Kind::Data, 1480), packet(1, Kind::Data, 100));
+    for at in [0, 1] {
+        assert_eq!(after(at, full(1)).0, Channel::Fat);
+    }
+    // The tail of what was full takes the fat channel too.
+    assert_eq!([2, 3].map(|at| after(at, key_press)), [(Channel::Fat, None), (Channel::Fast, Some(3))]);
+    // Others send so much over the fat channel that sixteen bits of a number no longer tell before from behind.
+    for at in 4..40_003 {
+        after(at, full(2));
+    }
+    assert_eq!(after(40_003, key_press), (Channel::Fast, None));
+}
+
+#[test]
 fn every_policy_gives_every_packet_to_a_channel_once() {
     for entry in policy::ALL {
         let mut steerer = Steerer::new(settings(entry.name, None));
