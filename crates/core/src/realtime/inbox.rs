@@ -3,7 +3,7 @@
 //! Copies are told apart by number. What a program does not take is bounded: `Latest` lanes keep the newest value of each
 //! key, and for the rest the caller is told to stop reading ([`Inbox::is_full`]).
 
-use super::frame::FrameError;
+use super::frame::{FrameError, MAX_MESSAGE};
 use super::lane::{Kind, LaneId, WINDOW};
 use std::collections::{HashMap, VecDeque};
 
@@ -11,6 +11,12 @@ use std::collections::{HashMap, VecDeque};
 const REMEMBERED: u64 = 2 * WINDOW as u64;
 /// Keys of a `Latest` lane at most; a peer that uses more is refused.
 const MAX_KEYS: usize = 4096;
+
+/// What a message that waits takes besides its bytes: an empty one takes room as well. An entry of the queue, rounded up.
+const OVERHEAD: usize = 64;
+/// Bytes of `Ordered` messages that came early, all lanes together; a peer that sends more is refused. Four lanes whose senders have all on
+/// their way that they may.
+const MOST_EARLY: usize = 4 * WINDOW * MAX_MESSAGE;
 
 /// A message for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +73,8 @@ pub(super) struct Inbox {
     ready: VecDeque<Waiting>,
     bytes: usize,
     limit: usize,
+    /// Bytes that came early.
+    early: usize,
     spare: Vec<Vec<u8>>,
 }
 
@@ -117,6 +125,10 @@ impl Inbox {
         // What came early is not counted as waiting for the program: to stop reading for it would keep the missing one out.
         // It is bounded by the numbers that are remembered.
         let place = (seq - lane.handed) as usize;
+        if self.early + bytes.len() > MOST_EARLY {
+            return Err(FrameError::Impossible("more that waits for a missing message than may be"));
+        }
+        self.early += bytes.len();
         while lane.early.len() <= place {
             lane.early.push_back(None);
         }
@@ -126,6 +138,7 @@ impl Inbox {
             let seq = lane.handed;
             if let Some(Some(bytes)) = lane.early.pop_front() {
                 lane.handed += 1;
+                self.early -= bytes.len();
                 self.deliver(Delivered { seq, ..what }, bytes);
             }
         }
@@ -162,14 +175,14 @@ impl Inbox {
     }
 
     fn deliver(&mut self, what: Delivered, bytes: Vec<u8>) {
-        self.bytes += bytes.len();
+        self.bytes += bytes.len() + OVERHEAD;
         self.ready.push_back(Waiting { what, bytes });
     }
 
     /// The next message for the program; its bytes take the place of what is in `into`.
     pub fn take(&mut self, into: &mut Vec<u8>) -> Option<Delivered> {
         let Waiting { what, mut bytes } = self.ready.pop_front()?;
-        self.bytes -= bytes.len();
+        self.bytes -= bytes.len() + OVERHEAD;
         std::mem::swap(into, &mut bytes);
         self.recycle(bytes);
         Some(what)
@@ -278,6 +291,28 @@ mod tests {
         assert!(inbox.is_full());
         assert_eq!(drain(&mut inbox).len(), 21);
         assert!(!inbox.is_full());
+    }
+
+    #[test]
+    fn what_is_empty_takes_room_as_well_and_what_waits_for_a_missing_message_is_bounded() {
+        let mut inbox = Inbox::new(1000);
+        for seq in 0..20 {
+            inbox.accept(LaneId(1), Kind::Event, seq, 0, &[]).unwrap();
+        }
+        assert!(inbox.is_full());
+        assert_eq!(drain(&mut inbox).len(), 20);
+        assert!(!inbox.is_full());
+        let full = [0; MAX_MESSAGE];
+        let mut early = |lane: u8, seq| inbox.accept(LaneId(lane), Kind::Ordered, seq, 0, &full);
+        let all = (2..6).flat_map(|lane| (1..=WINDOW as u64).map(move |seq| (lane, seq)));
+        assert!(all.clone().all(|(lane, seq)| early(lane, seq) == Ok(Accepted::New)));
+        assert!(matches!(early(6, 1), Err(FrameError::Impossible(_))));
+        // What was missing comes: all of them are handed out, and there is room again.
+        for lane in 2..6 {
+            inbox.accept(LaneId(lane), Kind::Ordered, 0, 0, &[]).unwrap();
+        }
+        assert_eq!(drain(&mut inbox).len(), 4 * (WINDOW + 1));
+        assert_eq!((inbox.early, inbox.bytes), (0, 0));
     }
 
     #[test]

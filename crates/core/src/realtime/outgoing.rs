@@ -6,6 +6,9 @@ use super::lane::{Kind, LaneId, WINDOW};
 use crate::time::Instant;
 use std::collections::VecDeque;
 
+/// Messages of a `Latest` lane that are kept at most, those that are done and stand behind one that is not among them. Ours.
+const MOST_KEPT: usize = 4 * WINDOW;
+
 /// A message that is kept.
 #[derive(Debug)]
 pub(super) struct Outgoing {
@@ -70,17 +73,27 @@ impl Lane {
         self.kept.len()
     }
 
-    /// Takes a message in; gives it back if there are too many that may not be dropped.
-    pub fn push(&mut self, now: Instant, key: u64, bytes: Vec<u8>) -> Result<Queued, Vec<u8>> {
+    /// Takes a message in; gives it back if there are too many that may not be dropped. Buffers of what it takes the place of go
+    /// to `spare`.
+    pub fn push(
+        &mut self,
+        now: Instant,
+        key: u64,
+        bytes: Vec<u8>,
+        spare: &mut Vec<Vec<u8>>,
+    ) -> Result<Queued, Vec<u8>> {
         let mut queued = Queued::New;
         if self.kind == Kind::Latest {
+            // Its number was on no wire, so that it may stand for the newer value.
             if let Some(old) = self.kept.iter_mut().find(|m| !m.sent && !m.done && m.key == key) {
-                old.done = true;
-                queued = Queued::Instead;
-            } else if self.kept.len() >= WINDOW
-                && let Some(oldest) = self.kept.front_mut()
-            {
-                oldest.done = true;
+                let mut older = std::mem::replace(&mut old.bytes, bytes);
+                old.queued = now;
+                older.clear();
+                spare.push(older);
+                return Ok(Queued::Instead);
+            }
+            if self.kept.len() >= WINDOW {
+                self.displace();
                 queued = Queued::Displaced;
             }
         }
@@ -89,6 +102,16 @@ impl Lane {
         }
         self.kept.push_back(Outgoing { key, bytes, queued: now, sent: false, last: now, done: false, again: 0 });
         Ok(queued)
+    }
+
+    /// Makes room for another value: the oldest that a newer one of its key has overtaken is not sent again. Only where each is the newest of
+    /// its key, or too many that are done stand behind one that is not, is it the oldest of all.
+    fn displace(&mut self) {
+        let overtaken = |at: &usize| !self.kept[*at].done && self.is_overtaken(self.base + *at as u64);
+        let at = (0..self.kept.len()).find(overtaken).filter(|_| self.kept.len() < MOST_KEPT).unwrap_or(0);
+        if let Some(message) = self.kept.get_mut(at) {
+            message.done = true;
+        }
     }
 
     /// The first message that has not been sent: its number and when it was handed in.
@@ -130,5 +153,48 @@ impl Lane {
     /// Numbers of messages that went out and are not known to have arrived.
     pub fn undelivered(&self) -> impl Iterator<Item = u64> {
         self.kept.iter().enumerate().filter(|(_, m)| m.sent && !m.done).map(|(at, _)| self.base + at as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(lane: &mut Lane, key: u64, value: u64) -> Result<Queued, Vec<u8>> {
+        let mut spare = Vec::new();
+        let queued = lane.push(Instant::ZERO, key, value.to_be_bytes().to_vec(), &mut spare);
+        lane.tidy(&mut spare);
+        queued
+    }
+
+    fn unsent(lane: &Lane) -> Vec<(u64, u64)> {
+        let waits = lane.kept.iter().filter(|m| !m.sent && !m.done);
+        waits.map(|m| (m.key, u64::from_be_bytes(m.bytes[..].try_into().unwrap()))).collect()
+    }
+
+    #[test]
+    fn while_nothing_can_be_sent_the_newest_value_of_each_key_waits_however_many_there_were() {
+        let mut lane = Lane::new(LaneId(0), Kind::Latest);
+        assert_eq!(push(&mut lane, 7, 0), Ok(Queued::New));
+        for value in 0..5_000 {
+            assert!(push(&mut lane, 8, value).is_ok());
+        }
+        assert_eq!(unsent(&lane), [(7, 0), (8, 4_999)]);
+        assert_eq!(lane.len(), 2);
+    }
+
+    #[test]
+    fn of_what_was_sent_and_is_not_known_to_have_come_the_newest_of_each_key_is_kept_longest() {
+        let mut lane = Lane::new(LaneId(0), Kind::Latest);
+        for value in 0..3 * MOST_KEPT as u64 {
+            // One key once, at the beginning; the other one again and again.
+            push(&mut lane, value.min(1), value).unwrap();
+            lane.kept.back_mut().unwrap().sent = true;
+            if value < 2 * WINDOW as u64 {
+                assert!(!lane.is_done(0), "{value}");
+            }
+            assert!(!lane.is_done(lane.base + lane.len() as u64 - 1), "{value}");
+        }
+        assert!(lane.len() <= MOST_KEPT, "{}", lane.len());
     }
 }

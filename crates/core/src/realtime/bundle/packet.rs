@@ -77,7 +77,7 @@ impl Segment {
         }
         let header = packet.get(tcp..tcp + 20)?;
         let start = tcp + usize::from(header[12] >> 4) * 4;
-        if start < tcp + 20 || start > end {
+        if start < tcp + 20 || start > end || is_signed(&packet[tcp + 20..start]) {
             return None;
         }
         let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -97,6 +97,22 @@ impl Segment {
     /// Whether it opens, closes or resets its stream.
     pub fn begins_or_ends(&self) -> bool {
         [Flags::SYN, Flags::FIN, Flags::RST].iter().any(|flag| self.flags.has(*flag))
+    }
+}
+
+/// Whether a segment with these options is signed: by TCP-MD5 (RFC 2385) or TCP-AO (RFC 5925). With other payload its peer would drop it.
+fn is_signed(mut options: &[u8]) -> bool {
+    const SIGNATURES: [u8; 2] = [19, 29];
+    loop {
+        match options {
+            [1, rest @ ..] => options = rest,
+            [kind, ..] if SIGNATURES.contains(kind) => return true,
+            [kind, len, ..] if *kind != 0 && *len >= 2 => {
+                let Some(rest) = options.get(usize::from(*len)..) else { return false };
+                options = rest;
+            }
+            _ => return false,
+        }
     }
 }
 
@@ -195,6 +211,22 @@ mod tests {
             let mut c = packet(v6, false, 1012, 1, b"third");
             assert!(!bundler.outgoing(Instant::from_millis(60), &mut c, 1500));
             assert_eq!((bundler.tally().bundled, bundler.tally().bytes), (1, 5));
+        }
+    }
+
+    #[test]
+    fn what_is_signed_is_left_as_it_is() {
+        for kind in [19, 29] {
+            let mut bundler = Bundler::new();
+            let mut signed = |seq, payload: &[u8]| {
+                let mut p = packet(false, false, seq, 1, payload);
+                p[40..52].copy_from_slice(&[1, 1, kind, 10, 1, 2, 3, 4, 5, 6, 7, 8]);
+                let before = p.clone();
+                assert!(!bundler.outgoing(Instant::from_millis(seq.into()), &mut p, 1500));
+                assert_eq!(p, before);
+            };
+            signed(0, b"first");
+            signed(5, b"second");
         }
     }
 

@@ -267,7 +267,7 @@ impl Messenger {
         let key = if kind == Kind::Latest { key } else { 0 };
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.extend_from_slice(bytes);
-        let queued = match self.lanes[at].push(now, key, kept) {
+        let queued = match self.lanes[at].push(now, key, kept, &mut self.spare) {
             Ok(queued) => queued,
             Err(kept) => {
                 self.recycle(kept);
