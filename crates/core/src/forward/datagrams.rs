@@ -120,7 +120,8 @@ impl Datagrams {
         }
     }
 
-    fn close(&mut self, id: MappingId, out: &mut VecDeque<Output>) {
+    /// A port loses its socket.
+    pub fn close(&mut self, id: MappingId, out: &mut VecDeque<Output>) {
         if let Some(mapping) = self.mappings.remove(&id) {
             self.by_age.remove(&(mapping.last, id));
             self.ids.remove(&mapping.app);

@@ -305,6 +305,7 @@ impl Machine for Forwarder {
             Input::Datagram { mapping, from, bytes, traffic_class, train } => {
                 self.datagrams.received(now, mapping, from, (bytes, train), traffic_class, &mut self.outputs);
             }
+            Input::NotMapped { mapping } => self.datagrams.close(mapping, &mut self.outputs),
             Input::DatagramFailed { mapping, to, reporter, trouble } => {
                 self.datagrams.failed(mapping, to, reporter, trouble, &mut self.outputs);
             }

@@ -195,6 +195,11 @@ pub enum Input {
         /// What is wrong.
         trouble: Trouble,
     },
+    /// There is no socket for a port ([`Output::Map`]): the next datagram asks for one anew.
+    NotMapped {
+        /// The port.
+        mapping: MappingId,
+    },
     /// An ICMP message of a peer: a reply to an echo, for whoever asked.
     Echoed {
         /// Who sent it.

@@ -204,6 +204,10 @@ impl Down {
             self.largest = self.largest.max(window);
             self.told = (segment.sequence, number);
         }
+        // Who was told that there is no room does not ask again: the opening is all that would say so, and it can be lost.
+        if self.starved && self.queue.is_empty() && !self.ended && self.usable() == 0 {
+            self.probe.get_or_insert(now + self.probe_wait);
+        }
         lost
     }
 

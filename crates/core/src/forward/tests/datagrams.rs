@@ -55,6 +55,20 @@ fn one_socket_serves_a_port_whomever_it_speaks_to() {
 }
 
 #[test]
+fn a_port_that_could_have_no_socket_asks_for_one_again() {
+    let mut rig = Rig::new();
+    ask(&mut rig, "198.51.100.1:1000", b"one");
+    let Output::Map { mapping, .. } = rig.did[0] else { panic!("{:?}", rig.did) };
+    rig.input(Input::NotMapped { mapping });
+    rig.did.clear();
+    ask(&mut rig, "198.51.100.1:1000", b"two");
+    let [Output::Map { mapping: again, .. }, Output::Datagram { mapping: of, .. }] = rig.did[..] else {
+        panic!("{:?}", rig.did)
+    };
+    assert!(again != mapping && of == again);
+}
+
+#[test]
 fn a_train_of_datagrams_stays_one_both_ways_and_its_questions_are_timed_one_by_one() {
     let mut rig = Rig::new();
     let query = |id: u8| [&[0, id, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], b"\x01a\x00\x00\x10\x00\x01"].concat();

@@ -284,6 +284,29 @@ fn a_closed_window_is_asked_about_in_case_its_opening_was_lost() {
 }
 
 #[test]
+fn a_window_that_closes_with_data_on_its_way_is_asked_about_as_well() {
+    let mut rig = Rig::open();
+    let (first, flow) = (rig.first(), rig.flow.unwrap());
+    let data = text(1000 << 7);
+    let room = rig.forwarder.room(rig.now, flow);
+    rig.peer(&data[..room]);
+    rig.peer(&data[room..]);
+    assert_eq!(rig.forwarder.room(rig.now, flow), 0);
+    // The program's kernel has all of it, and the program reads none.
+    let all = first.wrapping_add(data.len() as u32);
+    let closed = Segment { window: 0, ..rig.segment(Flags::ACK, 1, all) };
+    rig.tell(&closed, b"");
+    rig.packets.clear();
+    // Its window opens, and that is lost.
+    rig.pass(Duration::from_secs(4));
+    let probes = rig.segments();
+    assert_eq!(probes.len(), 2);
+    assert_eq!(probes[0].0.sequence, all.wrapping_sub(1));
+    rig.app(Flags::ACK, 1, all, b"");
+    assert!(rig.did.iter().any(|output| matches!(output, Output::Resume { .. })));
+}
+
+#[test]
 fn a_program_that_asks_whether_we_are_there_is_answered_and_asks_the_peer_too() {
     let mut rig = Rig::open();
     let first = rig.first();

@@ -464,6 +464,8 @@ impl Worker {
                 {
                     self.ports.insert(mapping, Port { socket, whole: None, app, whose: None });
                     self.by_port.insert(app, mapping);
+                } else {
+                    self.forwarder.handle_input(now, Input::NotMapped { mapping });
                 }
             }
             Output::Datagram { mapping, to, bytes, from, traffic_class, hop_limit, whole, train } => {
