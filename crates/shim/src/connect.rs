@@ -58,7 +58,14 @@ pub(crate) unsafe fn accelerate(fd: c_int, addr: *const libc::sockaddr, len: lib
     line.send(&request)?;
     // The supervisor wakes up and looks for a connection meanwhile.
     let carried = options::set_by_the_program(fd, &socket);
-    Some(match line.receive(patience)? {
+    let asked = line.receive(patience)?;
+    if !socket.is_at(fd) {
+        // As who waits is told by the system call.
+        return Some(Served::Failed(libc::EBADF));
+    }
+    Some(match asked {
+        // Something else has come to hold the socket meanwhile, and would go on holding this one.
+        Asked::Reply(Reply::HandOver { .. }, _) if !marks::may_exchange(fd) => Served::Declined,
         Asked::Reply(Reply::HandOver { connected }, Some(new)) => {
             exchange(fd, &socket, &carried?, new, connected).unwrap_or(Served::Declined)
         }

@@ -78,6 +78,8 @@ pub(crate) struct Socket {
     pub send_timeout: Option<libc::timeval>,
     /// The program has set no option.
     pub untouched: bool,
+    /// What tells it from every other ([`cookie`]).
+    cookie: Option<u64>,
 }
 
 impl Socket {
@@ -86,7 +88,8 @@ impl Socket {
         // Whatever is connected, on the way or listening has a local port.
         let domain = unbound(fd)?;
         // Only TCP sockets are marked.
-        let marked = cookie(fd).is_some_and(|cookie| marks::is_untouched(fd, cookie));
+        let cookie = cookie(fd);
+        let marked = cookie.is_some_and(|cookie| marks::is_untouched(fd, cookie));
         let fresh = baseline(domain)?;
         let untouched = marked && LIKELY.iter().zip(&fresh.likely).all(|(option, value)| get(fd, *option) == *value);
         let tcp = marked
@@ -117,7 +120,13 @@ impl Socket {
             accepts_mapped: if untouched { fresh.accepts_mapped } else { accepts_mapped(fd, domain) },
             send_timeout,
             untouched,
+            cookie,
         })
+    }
+
+    /// Whether it still is what is under `fd`: another thread may have closed that, and something else be there.
+    pub fn is_at(&self, fd: c_int) -> bool {
+        cookie(fd) == self.cookie
     }
 }
 

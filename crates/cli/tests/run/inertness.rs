@@ -103,6 +103,9 @@ inside!(a_send_timeout_bounds_a_blocking_connect, || {
 inside!(a_cancelled_thread_ends_alone, || {
     same("cancelled");
 });
+inside!(what_takes_the_place_of_a_socket_that_is_being_connected_stays_there, || {
+    same("replaced");
+});
 inside!(getaddrinfo_answers_as_the_c_library_does, || {
     same("lookups");
 });

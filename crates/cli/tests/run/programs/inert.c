@@ -524,6 +524,36 @@ static void cancelled(void) {
     }
 }
 
+static struct { int fd; struct addrinfo *to; } busy;
+
+static void *connect_busy(void *none) {
+    try(busy.fd, busy.to);
+    return none;
+}
+
+/* What a thread puts in the place of a socket that another one is connecting stays there. */
+static void replaced(void) {
+    busy.to = look(FAR, AF_UNSPEC);
+    for (int by_dup = 0; by_dup < 2; by_dup++) {
+        busy.fd = tcp(busy.to->ai_family, 0);
+        pthread_t t;
+        pthread_create(&t, 0, connect_busy, 0);
+        usleep(100000);
+        int zero = open("/dev/zero", O_RDONLY);
+        if (by_dup) dup2(zero, busy.fd);
+        else {
+            close(busy.fd);
+            printf("lowest: %d\n", open("/dev/zero", O_RDONLY) == busy.fd);
+        }
+        pthread_join(t, 0);
+        char c = 1;
+        ssize_t n = read(busy.fd, &c, 1);
+        printf("there: %d %d\n", (int)n, c);
+        close(busy.fd);
+        close(zero);
+    }
+}
+
 static void nonsense(void) {
     struct addrinfo *a = look(V4, AF_UNSPEC);
     errno = 0;
@@ -633,6 +663,7 @@ int main(int argc, char **argv) {
         {"signals_everywhere", signals_everywhere},
         {"sndtimeo", sndtimeo},
         {"cancelled", cancelled},
+        {"replaced", replaced},
         {"nonsense", nonsense},
         {"elsewhere", elsewhere},
         {"descriptors", descriptors},
