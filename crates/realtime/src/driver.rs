@@ -182,6 +182,10 @@ async fn keep_connections(shared: Arc<Shared>, dial: Dial) {
         }
         let began = shared.clock.now();
         if let Ok(stream) = dial().await {
+            // A connection that comes after the end would begin a session at the peer, which nobody speaks in.
+            if shared.lock().closed {
+                return;
+            }
             start(&shared, stream, Some(shared.clock.now().since(began)));
             unheard += 1;
             let (now_heard, wanted) = shared.heard();

@@ -89,7 +89,7 @@ impl Listener {
                         knobs::turn(&stream, None);
                         knobs::watch(&stream);
                         let place = door.undecided.enter(Some(peer.ip())).await;
-                        Door::admit(&door, Box::new(stream), place);
+                        Door::admit(&door, Box::new(stream), place, None);
                     }
                     // Out of descriptors, most likely: some will come back.
                     Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -109,14 +109,21 @@ impl Listener {
     /// Takes in a connection that came in elsewhere: TLS, say. Where too many have not said for which session they are, it is closed.
     pub fn add(&self, stream: impl Stream) {
         if let Some(place) = self.door.undecided.enter_now(None) {
-            Door::admit(&self.door, Box::new(stream), place);
+            Door::admit(&self.door, Box::new(stream), place, None);
+        }
+    }
+
+    /// Takes in a connection for session `id`, if that goes on here: it is closed if it is for another, or too late.
+    pub(crate) fn join(&self, id: SessionId, stream: impl Stream) {
+        if let Some(place) = self.door.undecided.enter_now(None) {
+            Door::admit(&self.door, Box::new(stream), place, Some(id));
         }
     }
 
     /// Begins session `id` with its first connection; `None` if that is for another, or says nothing sensible in time.
     pub(crate) async fn begin(&self, id: SessionId, stream: impl Stream) -> Option<Session> {
         let introduced = tokio::time::timeout(INTRODUCTION, introduce(Box::new(stream))).await.ok()??;
-        if introduced.session == id { self.door.place(introduced) } else { None }
+        if introduced.session == id { self.door.place(introduced, true) } else { None }
     }
 
     /// Whether session `id` goes on here.
@@ -137,11 +144,14 @@ impl Listener {
 }
 
 impl Door {
-    fn admit(door: &Arc<Self>, stream: Connection, place: Place) {
+    /// Waits for what a connection says, and puts it into its session: into `only` this one, if it is given, else into a new one if
+    /// there is none.
+    fn admit(door: &Arc<Self>, stream: Connection, place: Place, only: Option<SessionId>) {
         let door = Arc::clone(door);
         tokio::spawn(async move {
             if let Some(introduced) = said(stream, place).await
-                && let Some(session) = door.place(introduced)
+                && only.is_none_or(|id| id == introduced.session)
+                && let Some(session) = door.place(introduced, only.is_none())
             {
                 // Nobody accepts any more: the session ends as its handle is dropped.
                 let _ = door.out.send(session).await;
@@ -149,14 +159,17 @@ impl Door {
         });
     }
 
-    /// Puts a connection into its session; that comes back if it is a new one.
-    fn place(&self, introduced: Introduced) -> Option<Session> {
+    /// Puts a connection into its session; that comes back if it is a new one, which it may only be if it `may_begin`.
+    fn place(&self, introduced: Introduced, may_begin: bool) -> Option<Session> {
         let Introduced { session: id, connection, config, stream, bytes } = introduced;
         let new = {
             let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             let known = sessions.get(&id).and_then(Weak::upgrade).filter(|shared| !shared.lock().closed);
             if let Some(shared) = known {
                 driver::attach(&shared, connection, stream, bytes);
+                return None;
+            }
+            if !may_begin {
                 return None;
             }
             sessions.retain(|_, session| session.strong_count() > 0);
@@ -212,5 +225,43 @@ async fn introduce(mut stream: Connection) -> Option<Introduced> {
             Ok(None) if bytes.len() < LONGEST_HELLO => {}
             _ => return None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::realtime::frame::Hello;
+    use tokio::io::AsyncWriteExt;
+
+    const OURS: SessionId = SessionId([7; 16]);
+
+    /// The near end of a connection whose far end has said that it is for this session.
+    async fn said_for(session: SessionId, connection: u32) -> (tokio::io::DuplexStream, tokio::io::DuplexStream) {
+        let (mut far, near) = tokio::io::duplex(4096);
+        let mut bytes = Vec::new();
+        Frame::Hello(Hello { session, connection, interval_micros: 0, technique: "plain" }).encode(&mut bytes);
+        far.write_all(&bytes).await.unwrap();
+        (far, near)
+    }
+
+    #[tokio::test]
+    async fn who_joins_a_session_begins_none() {
+        let listener = Listener::unbound();
+        let gone = |mut far: tokio::io::DuplexStream| async move { far.read(&mut [0; 64]).await };
+        let (far, near) = said_for(OURS, 0).await;
+        listener.join(OURS, near);
+        assert_eq!(gone(far).await.unwrap(), 0, "it is over already");
+        assert!(!listener.knows(OURS));
+        let (_first, near) = said_for(OURS, 0).await;
+        let session = listener.begin(OURS, near).await.unwrap();
+        // For another than it was granted.
+        let (far, near) = said_for(SessionId([8; 16]), 1).await;
+        listener.join(OURS, near);
+        assert_eq!(gone(far).await.unwrap(), 0);
+        let (mut far, near) = said_for(OURS, 2).await;
+        listener.join(OURS, near);
+        assert!(far.read(&mut [0; 64]).await.unwrap() > 0, "it is welcome");
+        drop(session);
     }
 }

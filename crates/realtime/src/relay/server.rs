@@ -252,7 +252,9 @@ impl Shared {
                     Box::pin(carry(target, session, pending())).await;
                 }
             }
-            _ => self.sessions.add(stream),
+            // Others than these were not granted.
+            (Request::Join(id), _) => self.sessions.join(id, stream),
+            _ => {}
         }
     }
 
