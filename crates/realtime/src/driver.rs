@@ -63,10 +63,10 @@ async fn run(shared: Arc<Shared>, id: u32, stream: Connection, writer: Arc<Notif
         drop(bytes);
         let reading = async {
             loop {
-                while shared.lock().messenger.is_full() {
+                while shared.lock().must_not_read() {
                     let room = shared.room.notified();
                     // Room may have come before the wait began.
-                    if !shared.lock().messenger.is_full() {
+                    if !shared.lock().must_not_read() {
                         break;
                     }
                     room.await;

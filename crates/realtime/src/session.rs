@@ -245,7 +245,7 @@ impl Session {
             if all_there || state.closed || state.messenger.peer_has_left() {
                 return Poll::Ready(all_there);
             }
-            state.senders.push(cx.waker().clone());
+            self.shared.await_room(&mut state, cx.waker().clone());
             Poll::Pending
         })
         .await
@@ -313,7 +313,7 @@ impl Session {
             Err(SessionError::Send(SendError::Full(_))) => {}
             other => return Poll::Ready(other),
         }
-        self.shared.lock().senders.push(cx.waker().clone());
+        self.shared.await_room(&mut self.shared.lock(), cx.waker().clone());
         match self.try_send(lane, kind, key, bytes) {
             Err(SessionError::Send(SendError::Full(_))) => Poll::Pending,
             other => Poll::Ready(other),
@@ -356,7 +356,7 @@ impl Sink<Vec<u8>> for Lane {
             return Poll::Ready(Err(SessionError::Over(state.error)));
         }
         if self.kind != Kind::Latest && state.messenger.is_lane_full(self.id) {
-            state.senders.push(cx.waker().clone());
+            self.session.shared.await_room(&mut state, cx.waker().clone());
             return Poll::Pending;
         }
         Poll::Ready(Ok(()))

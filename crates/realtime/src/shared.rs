@@ -47,6 +47,17 @@ pub(crate) struct State {
     heard: u64,
 }
 
+/// Bytes that may wait for a program that is sending. Ours: a thousand messages of the longest.
+const MOST_UNTAKEN: usize = 16 << 20;
+
+impl State {
+    /// Whether connections are not to be read: the program has much to take. One that waits until it may send takes nothing, and what it waits
+    /// for is an acknowledgement, behind what the peer sends: connections are read for it, until it would be far too much.
+    pub fn must_not_read(&self) -> bool {
+        self.messenger.is_full() && (self.senders.is_empty() || self.messenger.untaken() >= MOST_UNTAKEN)
+    }
+}
+
 impl Shared {
     pub fn new(messenger: Messenger, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
@@ -121,6 +132,14 @@ impl Shared {
     /// When to wake next.
     pub fn deadline(&self) -> Option<Instant> {
         self.lock().deadline
+    }
+
+    /// A program waits until it may send, or until what it sent has come.
+    pub fn await_room(&self, state: &mut State, sender: Waker) {
+        state.senders.push(sender);
+        if state.messenger.is_full() {
+            self.room.notify_waiters();
+        }
     }
 
     /// Bytes have come over connection `id`.

@@ -73,6 +73,21 @@ async fn the_end_of_one_side_is_the_end_of_the_other() {
 }
 
 #[tokio::test]
+async fn two_that_first_send_all_and_then_receive_all_do_not_wait_for_each_other() {
+    const MESSAGES: usize = 3_000;
+    let (near, far, _listener) = pair("auto").await;
+    let play = async |session: &Session| {
+        for _ in 0..MESSAGES {
+            session.lane(0, Kind::Ordered).send(&[7; 300]).await.unwrap();
+        }
+        for _ in 0..MESSAGES {
+            session.receive().await.unwrap();
+        }
+    };
+    patient(async { tokio::join!(play(&near), play(&far)) }).await;
+}
+
+#[tokio::test]
 async fn who_does_not_speak_the_protocol_is_dropped_and_harms_nobody() {
     let listener = Listener::bind("127.0.0.1:0").await.unwrap();
     let mut stranger = TcpStream::connect(listener.address().unwrap()).await.unwrap();

@@ -89,6 +89,11 @@ impl Inbox {
         self.bytes >= self.limit
     }
 
+    /// Bytes that wait for the program, and what they take besides.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub fn accept(
         &mut self,
         id: LaneId,

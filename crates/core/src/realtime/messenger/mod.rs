@@ -297,6 +297,11 @@ impl Messenger {
         self.inbox.is_full()
     }
 
+    /// Bytes that wait for the program, and what keeping them takes besides.
+    pub fn untaken(&self) -> usize {
+        self.inbox.bytes()
+    }
+
     /// Tells the peer that this side leaves for good.
     pub fn leave(&mut self) {
         for at in 0..self.wires.len() {
