@@ -220,6 +220,12 @@ impl<P> Steerer<P> {
         model.alive && probers[channel.index()].is_late(now, model.longest_round_trip())
     }
 
+    /// Whether nothing was heard of `channel` since a rest.
+    fn is_unsure(&self, channel: Channel) -> bool {
+        let Some(probers) = &self.probers else { return false };
+        self.model(channel).alive && probers[channel.index()].is_unsure()
+    }
+
     /// Whether what was sent is to be given to [`Steerer::keep`].
     pub fn keeps(&self, facts: &Facts) -> bool {
         self.probers.is_some() && Rescue::<P>::is_missed(facts.kind)
@@ -254,6 +260,7 @@ impl<P> Steerer<P> {
             prober.used(now);
         }
         let late = Channel::ALL.map(|channel| self.is_late(now, channel));
+        let in_doubt = late != [false; 2] || Channel::ALL.iter().any(|channel| self.is_unsure(*channel));
         let Self { settings, policy, flows, queue, outlet, .. } = self;
         let bytes = outlet.channels.each_ref().map(|model| bytes_on(&model.settings, &facts));
         let flow = flows.get(facts.flow);
@@ -292,11 +299,11 @@ impl<P> Steerer<P> {
             outlet.tally.forbidden += 1;
             return outlet.give_up(packet);
         }
-        let doubtful = late != [false; 2] && wanted.max(other) == Standing::Open && settings.policy.queues;
+        let doubtful = in_doubt && wanted.max(other) == Standing::Open && settings.policy.queues;
         if doubtful && facts.len < BULKY && outlooks[Channel::Fast.index()].wait < LONGEST_DOUBT {
             // A copy over each costs less than to learn by its loss which of them is lost.
             (channel, twice) = (Channel::Fast, true);
-            why = "a channel is late";
+            why = "a channel is in doubt";
         }
         let arrival = view.arrival(channel);
         let gained = view.arrival(channel.other()).since(arrival);
