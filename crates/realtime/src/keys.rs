@@ -135,6 +135,10 @@ impl SecretKey {
         let mut file = std::fs::File::open(path).map_err(failed)?;
         let about = file.metadata().map_err(failed)?;
         if about.permissions().mode() & 0o077 != 0 {
+            // A folder's or a device's mode is nobody's to change for our sake.
+            if !about.is_file() {
+                return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is no file")));
+            }
             return Err(KeyError::Open(path.to_owned()));
         }
         let mut text = String::new();

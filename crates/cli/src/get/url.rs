@@ -35,6 +35,11 @@ impl std::str::FromStr for Url {
         if rustls::pki_types::ServerName::try_from(host.as_str()).is_err() {
             return Err(refuse(&format!("{host:?} is no name of a host")));
         }
+        // What follows the last colon outside of brackets is a port, or nothing that may be left out.
+        let said = authority.rsplit(']').next().unwrap_or_default().rsplit_once(':').map_or("", |(_, port)| port);
+        if !said.is_empty() && uri.port_u16().is_none() {
+            return Err(refuse(&format!("{said:?} is no port: it is a number up to 65535")));
+        }
         let port = uri.port_u16().unwrap_or(443);
         Ok(Self { uri, host, port })
     }
@@ -56,6 +61,9 @@ mod tests {
         assert_eq!((&url.host[..], url.port, url.uri.path()), ("::1", 8443, "/a%20b"));
         let url: Url = "https://www.example.org".parse().unwrap();
         assert_eq!((&url.host[..], url.port, url.uri.path()), ("www.example.org", 443, "/"));
+        for wrong in ["https://127.0.0.1:99999/", "https://[::1]:65536/", "https://www.example.org:443x/"] {
+            assert!(wrong.parse::<Url>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -47,6 +47,9 @@ struct Transfer {
 
 /// Measures; says what was found.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
+    if !(0.1..=600.0).contains(&args.seconds) {
+        return Err(exit::Usage(format!("--seconds {}: from 0.1 to 600", args.seconds)).into());
+    }
     let what = || format!("asking {}", args.server);
     let to = args.server.to_socket_addrs().with_context(what)?.next().with_context(what)?;
     let root = Path::new("/");
@@ -60,7 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let mut stream = greet(to, ECHO).with_context(what)?;
     let idle = (0..args.times).map(|_| ask(&mut stream, clock)).collect::<io::Result<_>>();
     let idle = RoundTrips(idle.with_context(what)?);
-    let time = Duration::from_secs_f64(args.seconds.clamp(0.1, 600.0));
+    let time = Duration::from_secs_f64(args.seconds);
     let mut transfers = Vec::new();
     for (name, wish, flows) in
         [("down_one", DOWN, 1), ("down_many", DOWN, args.flows), ("up_one", UP, 1), ("up_many", UP, args.flows)]

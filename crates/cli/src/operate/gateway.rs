@@ -70,7 +70,11 @@ fn masquerade(tunnel: &steer::Config) -> String {
 pub fn tunnel(file: &Path) -> anyhow::Result<steer::Config> {
     let shown = file.display();
     let text = input::text(file, input::MOST).map_err(|e| Usage(format!("{shown}: {e}")))?;
-    let mode = std::fs::metadata(file)?.permissions().mode();
+    let about = std::fs::metadata(file)?;
+    let mode = about.permissions().mode();
+    if mode & 0o077 != 0 && !about.is_file() {
+        return Err(Usage(format!("{shown} is no file")).into());
+    }
     if mode & 0o077 != 0 {
         return Err(Usage(format!("{shown} may be read by others, and holds a secret: chmod 600 {shown}")).into());
     }

@@ -36,6 +36,11 @@ fn place(uri: &Uri) -> Result<(String, u16, String), Refusal> {
         None => return Err(bad("this is a proxy: a request names its server, as in GET http://server.example/")),
     }
     let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| bad("the request names no server"))?;
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let said = authority.rsplit(']').next().unwrap_or_default().rsplit_once(':').map_or("", |(_, port)| port);
+    if !said.is_empty() && uri.port_u16().is_none() {
+        return Err(bad("the request names a port above 65535"));
+    }
     let port = uri.port_u16().unwrap_or(PORT);
     let authority = if port == PORT { host.to_owned() } else { format!("{host}:{port}") };
     Ok((host.to_owned(), port, authority))

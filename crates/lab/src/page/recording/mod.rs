@@ -13,8 +13,9 @@ pub use graph::{page, page_in_order};
 
 use headstart_core::time::Duration;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Largest file that is read: a recorded answer is kept in memory. The largest of the lab's data has 1.3 MB.
@@ -150,10 +151,15 @@ pub fn read(folder: &Path) -> Result<(Vec<Exchange>, Vec<RecordingError>), Recor
 
 fn read_file(path: &Path) -> Result<Exchange, RecordingError> {
     let io = |source| RecordingError::Io { what: "reading", path: path.into(), source };
-    let size = fs::metadata(path).map_err(io)?.len();
+    let about = fs::metadata(path).map_err(io)?;
+    let size = about.len();
     let file = |offset, reason| RecordingError::File { path: path.into(), offset, reason };
     if size > MAX_FILE {
         return Err(file(0, format!("{size} bytes; at most {MAX_FILE} are read")));
+    }
+    // A device has no length and may have no end.
+    if !about.is_file() {
+        return Err(file(0, "it is no file".into()));
     }
     let bytes = fs::read(path).map_err(io)?;
     wire::decode(&bytes).map_err(|bad| file(bad.offset, bad.reason))
@@ -162,11 +168,10 @@ fn read_file(path: &Path) -> Result<Exchange, RecordingError> {
 /// Writes exchange number `number` of a recording into `folder`, under a name that Mahimahi's replay reads too.
 pub fn write(folder: &Path, number: usize, exchange: &Exchange) -> Result<PathBuf, RecordingError> {
     let path = folder.join(format!("save.{number:06}"));
-    fs::write(&path, wire::encode(exchange)).map_err(|source| RecordingError::Io {
-        what: "writing",
-        path: path.clone(),
-        source,
-    })?;
+    // Cookies and passwords are in it, and the folder may be one that others look into.
+    let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+    let written = file.and_then(|mut file| file.write_all(&wire::encode(exchange)));
+    written.map_err(|source| RecordingError::Io { what: "writing", path: path.clone(), source })?;
     Ok(path)
 }
 
