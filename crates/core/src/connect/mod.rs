@@ -16,6 +16,7 @@
 //! | [`crate::path`] | round-trip times and failures by network, family and peer; translators by network |
 //! | [`cache`], `service` | answers by app, with their lifetimes; which addresses of an HTTPS record may be used |
 //! | [`race`], [`rank`] | the trait, its registry, one file a race; which of the ready connections is best |
+//! | `hints` | which families of a name a program has asked for |
 //! | `lookups`, `job` | queries under way, shared; one name that a program is after, its lookups and attempts |
 //! | `asks` | questions of programs that speak DNS themselves; no family is held up by the other |
 //! | `habits`, [`memory`] | what programs ask for from launch to launch; the records of it that a store keeps |
@@ -29,6 +30,7 @@ pub mod cache;
 mod connector;
 pub mod explain;
 mod habits;
+mod hints;
 mod job;
 mod lookups;
 pub mod memory;

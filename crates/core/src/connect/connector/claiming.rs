@@ -44,7 +44,7 @@ impl Connector {
         let id = match open {
             Some(id) => id,
             None => {
-                let Some((name, addresses)) = self.whose(now, &claim) else {
+                let Some((name, addresses)) = self.whose(now, account, &claim) else {
                     return self.pass(request, Pass::UnknownAddress);
                 };
                 self.missed(now, account, &host(&name), false);

@@ -36,7 +36,10 @@ impl Connector {
             match next {
                 Next::Query(record) => self.query(now, &mut job, record),
                 Next::Answer => self.answer(now, &mut job, faster),
-                Next::Attempt(addr) => self.attempt(now, &mut job, addr, false),
+                Next::Attempt(addr) => {
+                    let addr = self.as_wanted(now, &job, addr);
+                    self.attempt(now, &mut job, addr, false);
+                }
                 Next::Explore(addr) => self.attempt(now, &mut job, addr, true),
                 Next::GiveUp(attempt) => self.close_where(now, &mut job, |a| a.id == attempt),
                 Next::Wait(wake) => {
@@ -126,6 +129,17 @@ impl Connector {
         job.done |= !matches!(resolved, Resolved::Addresses(_));
         self.timelines.note(now, job.number, &job.name, Event::Told { addresses: some(&job.told) });
         self.outputs.push_back(Output::Answer(request, resolved));
+    }
+
+    /// Where the first attempt for a program that waits goes: where it wants to go, unless the race knows anything of where it would
+    /// go itself. Programs have orders of their own (Java: IPv4 first), and bare they would begin there.
+    fn as_wanted(&mut self, now: Instant, job: &Job, addr: IpAddr) -> IpAddr {
+        let Some(wanted) = job.claim.as_ref().map(|waiting| waiting.claim.to.ip()) else { return addr };
+        let network = self.path.current();
+        let known = network.peer(addr).is_some_and(|peer| peer.rtt.is_some());
+        let doubtful = network.is_failing(wanted, now) || network.is_suspended(Family::of(wanted), now);
+        let first = job.attempts.is_empty() && job.addresses().contains(&wanted);
+        if first && !known && !doubtful { wanted } else { addr }
     }
 
     fn attempt(&mut self, now: Instant, job: &mut Job, addr: IpAddr, exploring: bool) {

@@ -13,6 +13,7 @@ use super::agenda::Agenda;
 use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
 use super::habits::{Habits, Name};
+use super::hints::Hints;
 use super::job::{Job, Lack, Translation};
 use super::lookups::{Due, Lookups, Question};
 use super::memory::Memory;
@@ -78,6 +79,7 @@ pub struct Connector {
     /// The query that asks for this network's translator.
     discovery: Option<QueryId>,
     asks: Asks,
+    hints: Hints,
     pub(super) habits: Habits,
     agenda: Agenda,
     pool: Pool,
@@ -111,6 +113,7 @@ impl Connector {
             lookups: Lookups::default(),
             discovery: None,
             asks: Asks::default(),
+            hints: Hints::default(),
             habits: Habits::default(),
             agenda: Agenda::default(),
             fates: Fates::default(),
@@ -151,6 +154,7 @@ impl Connector {
             job.spare = job.spare.map(Terms::for_nobody);
         }
         self.lookups.disown(account);
+        self.hints.close(account);
         self.tally.close(account);
     }
 

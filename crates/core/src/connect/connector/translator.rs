@@ -77,16 +77,26 @@ impl Connector {
         }
     }
 
-    /// The name through which the program came by the address that it connects to, and all addresses of it.
+    /// The name through which the program came by the address that it connects to, and all addresses of it that the program has
+    /// asked for.
     ///
     /// On a network without IPv4 an IPv4 address needs no name if the program's socket can go to a translator instead.
-    pub(super) fn whose(&mut self, now: Instant, claim: &Claim) -> Option<(Arc<str>, Vec<IpAddr>)> {
+    pub(super) fn whose(&mut self, now: Instant, account: u32, claim: &Claim) -> Option<(Arc<str>, Vec<IpAddr>)> {
         let addr = claim.to.ip();
         let translated = self.path.current().translated(addr).map(IpAddr::V4);
         let cache = self.caches.get(&claim.app);
         let known = [Some(addr), translated].into_iter().flatten().find_map(|a| {
             let name = cache?.name_of(a)?;
             Some((Arc::clone(&name), cache?.remembered(&name)))
+        });
+        let has_ipv4 = self.path.current().family(Family::V4).has_route;
+        let known = known.map(|(name, mut addresses)| {
+            // Without IPv4 whoever wants IPv6 is served by what a translator makes of the other.
+            if has_ipv4 {
+                let want = self.hints.want(account, &claim.app, &name);
+                addresses.retain(|a| *a == addr || want.includes(Family::of(*a)));
+            }
+            (name, addresses)
         });
         let literal = || {
             let reachable = addr.is_ipv4() && claim.domain == Family::V6 && !claim.nonblocking;

@@ -3,7 +3,7 @@
 //! - **Lookups** (section 4): HTTPS, AAAA and A back to back. It goes when it has addresses, the preferred family has
 //!   answered and HTTPS has; or the Resolution Delay after the first addresses. Hints are addresses.
 //! - **Preferred family**: IPv6 where both families have a route, else the one that has.
-//! - **Sorting** (section 5), anew with every answer: families in turn from the preferred one; within a family, addresses
+//! - **Sorting** (sections 5 and 8), anew with every answer, of all addresses, tried or not: families in turn from the preferred one; within a family, addresses
 //!   used before by their round-trip time (the rule that the draft puts between rules 8 and 9 of RFC 6724), then the
 //!   rest. That rule comes after the precedence of families, so history never turns IPv6 and IPv4 around.
 //! - **Connection Attempt Delay** (section 6): when the SYN would be repeated, by the history of the last address.
@@ -45,9 +45,12 @@ impl Race for HappyEyeballsV3 {
                 return staggered::sooner(Next::Wait(Some((go_at, "resolution delay"))), tell_at, "resolution delay");
             }
         }
-        let mut candidates = view.untried();
-        sort(view, &mut candidates);
-        let candidates = staggered::alternate(view, candidates);
+        // Section 8: a new address has its place in the complete list, with all that was tried, hints that are gone too.
+        let (known, untried) = (view.addresses(), view.untried());
+        let gone = view.attempts.iter().map(|a| a.addr).filter(|addr| !known.contains(addr));
+        let mut candidates: Vec<_> = gone.chain(known.iter().copied()).collect();
+        self.order(view, &mut candidates);
+        candidates.retain(|addr| untried.contains(addr));
         staggered::sooner(staggered::next(view, &candidates, attempt_delay(view)), tell_at, "resolution delay")
     }
 
@@ -76,7 +79,10 @@ fn sort(view: &View<'_>, addresses: &mut [IpAddr]) {
 fn history(view: &View<'_>, addr: IpAddr) -> (bool, bool, Duration) {
     let peer = view.path.peer(addr).filter(|_| !view.explore);
     let rtt = peer.filter(|p| p.has_answered).and_then(|p| p.rtt);
-    (peer.is_some_and(|p| p.is_failing(view.now)), rtt.is_none(), rtt.map_or(Duration::ZERO, |r| r.smoothed))
+    // What has failed in this very race keeps its place: it is not tried again, and its family has had its turn.
+    let tried = view.attempts.iter().any(|a| a.addr == addr);
+    let failing = !tried && peer.is_some_and(|p| p.is_failing(view.now));
+    (failing, rtt.is_none(), rtt.map_or(Duration::ZERO, |r| r.smoothed))
 }
 
 /// When the last attempt's SYN would be repeated: RFC 6298 by the history of this address, else of its family.

@@ -38,7 +38,8 @@ pub(super) fn tell_at(view: &View<'_>) -> Option<Instant> {
     if view.all_settled() || view.has_ready() {
         return Some(view.now);
     }
-    view.positive.map(|at| at + RESOLUTION_DELAY)
+    // A hint that was denied since is no address, and the other family may have some.
+    view.positive.filter(|_| !view.addresses().is_empty()).map(|at| at + RESOLUTION_DELAY)
 }
 
 /// The sooner of two waits.

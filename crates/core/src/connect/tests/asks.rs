@@ -183,6 +183,23 @@ fn addresses_that_were_asked_for_over_dns_can_be_raced() {
 }
 
 #[test]
+fn a_program_that_has_asked_for_one_family_alone_is_not_raced_over_the_other() {
+    // The stub asks the server for both.
+    let mut s = Story::of("adaptive").dns(SITE, V6, says(20, &[v6(1), v6(2)])).dns(SITE, V4, says(20, &[v4(1)]));
+    s = s.host(v4(1), Host::Answers(10)).host(v6(1), Host::Answers(600)).host(v6(2), Host::Answers(600));
+    s.ask(1, "curl", V6);
+    s.pass(100);
+    s.connect("curl", v6(1), false);
+    assert!(!s.begun().is_empty() && s.begun().iter().all(|(_, to)| to.is_ipv6()), "{:?}", s.begun());
+    // It has asked for the other too, by now.
+    s = s.host(v6(1), Host::Silent).host(v6(2), Host::Silent);
+    s.ask(2, "curl", V4);
+    s.pass(100);
+    s.connect("curl", v6(1), false);
+    assert!(s.begun().iter().any(|(_, to)| to.is_ipv4()), "{:?}", s.begun());
+}
+
+#[test]
 fn a_refusal_is_passed_on_and_not_remembered() {
     let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Says(20, LookupResult::Refused));
     s.ask(1, "go", V4);

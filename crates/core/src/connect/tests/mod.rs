@@ -11,6 +11,7 @@ mod rescue;
 mod services;
 mod stories;
 mod translator;
+mod wanted;
 
 use super::*;
 use crate::machine::Machine;

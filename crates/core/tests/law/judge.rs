@@ -1,0 +1,145 @@
+//! A world played bare and under headstart, and the laws by which the two are compared.
+
+use super::client::visit;
+use super::headstart::Supervisor;
+use super::sim::{Event, Os, Sim, Syn, ms};
+use super::world::World;
+use headstart_core::connect::Tally;
+use headstart_core::connect::race;
+use headstart_core::path::Family;
+use headstart_core::time::Duration;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+/// No program waits longer: 61 silent addresses, and what comes before them.
+const LIMIT: Duration = Duration::from_secs(9000);
+/// How long nothing happens before it is looked at what is left open: longer than anything is kept, the kernel's attempts
+/// among it.
+const REST: Duration = Duration::from_secs(700);
+
+/// One way of breaking the promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Law {
+    /// Whoever connects bare connects under headstart.
+    Reaches,
+    /// Never later than bare by more than 50 ms or 10 %.
+    InTime,
+    /// At most one SYN an address and second.
+    OneSynASecond,
+    /// Where all refuse: bare's SYNs and one an address.
+    NoStorm,
+    /// Only addresses of families that the program's hints allow.
+    Hints,
+    /// Nothing is left open.
+    NothingLeft,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Run {
+    /// Who was reached in each visit, and how long that took.
+    pub visits: Vec<(Option<IpAddr>, Duration)>,
+    pub syns: Vec<Syn>,
+    pub touched: BTreeSet<IpAddr>,
+    pub left: Option<String>,
+    pub tally: Tally,
+}
+
+/// Plays `world`, bare if there is no race.
+pub fn play(world: &Rc<World>, race: Option<&'static race::Entry>) -> Run {
+    let supervisor = race.map(|race| Supervisor::new(world, race));
+    let os = Os(Rc::new(RefCell::new(Sim::new(world, supervisor))));
+    let mut visits = Vec::new();
+    for n in 0..world.visits {
+        {
+            let mut sim = os.0.borrow_mut();
+            sim.visit = n;
+            if let Some(to) = world.moves.as_ref().filter(|to| to.visit == n) {
+                sim.after(ms(to.after), Event::Move);
+            }
+        }
+        let began = os.now();
+        let reached = os.run(LIMIT, visit(&os, world.client)).flatten();
+        visits.push((reached, os.now() - began));
+        Supervisor::with(&mut os.0.borrow_mut(), Supervisor::ended);
+        os.run(ms(world.pause), std::future::pending::<()>());
+    }
+    os.run(REST, std::future::pending::<()>());
+    let sim = os.0.borrow();
+    let supervisor = sim.supervisor.as_ref();
+    Run {
+        visits,
+        syns: sim.syns.clone(),
+        touched: supervisor.map(|s| s.touched.clone()).unwrap_or_default(),
+        left: supervisor.and_then(Supervisor::leftovers),
+        tally: supervisor.map(|s| s.connector.tally()).unwrap_or_default(),
+    }
+}
+
+/// What was broken, and how.
+pub struct Broken {
+    pub law: Law,
+    pub how: String,
+}
+
+impl fmt::Debug for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.law, self.how)
+    }
+}
+
+/// Laws that a race is excused from, and why.
+pub fn is_excused(race: &race::Entry, law: Law) -> bool {
+    match race.name {
+        // One lookup after the other, no delay between attempts: that is what it is there to show.
+        "sequential" => law == Law::InTime,
+        _ => false,
+    }
+}
+
+/// Every law that `run` breaks where `bare` does not.
+pub fn judge(world: &World, bare: &Run, run: &Run) -> Vec<Broken> {
+    let mut broken = Vec::new();
+    let mut found = |law, how: String| broken.push(Broken { law, how });
+    for (n, ((by_itself, alone), (reached, took))) in bare.visits.iter().zip(&run.visits).enumerate() {
+        if by_itself.is_some() && reached.is_none() {
+            found(Law::Reaches, format!("visit {n}: bare {by_itself:?} after {alone:?}, fails after {took:?}"));
+        }
+        let allowed = *alone + (*alone / 10).max(ms(50));
+        if by_itself.is_some() && reached.is_some() && *took > allowed {
+            found(Law::InTime, format!("visit {n}: bare {by_itself:?} after {alone:?}, {reached:?} after {took:?}"));
+        }
+    }
+    if let Some((first, again)) = twice_a_second(run).filter(|_| twice_a_second(bare).is_none()) {
+        found(Law::OneSynASecond, format!("{} at {:?} and {:?}", again.to, first.at, again.at));
+    }
+    if world.all_refuse() {
+        let addresses = world.v4.len() + world.v6.len();
+        for n in 0..world.visits {
+            let count = |run: &Run| run.syns.iter().filter(|syn| syn.visit == n).count();
+            let (by_itself, under) = (count(bare), count(run));
+            if under > by_itself + addresses {
+                found(Law::NoStorm, format!("visit {n}: {under} SYNs, bare {by_itself}, {addresses} addresses"));
+            }
+        }
+    }
+    let families = run.touched.iter().copied().chain(run.syns.iter().map(|syn| syn.to));
+    if let Some(stranger) = families.into_iter().find(|a| !world.allows(Family::of(*a))) {
+        found(Law::Hints, format!("{stranger}"));
+    }
+    if let Some(left) = &run.left {
+        found(Law::NothingLeft, left.clone());
+    }
+    broken
+}
+
+fn twice_a_second(run: &Run) -> Option<(Syn, Syn)> {
+    let mut last: BTreeMap<IpAddr, Syn> = BTreeMap::new();
+    run.syns.iter().find_map(|syn| {
+        let before = last.insert(syn.to, *syn)?;
+        (syn.at - before.at < ms(1000)).then_some((before, *syn))
+    })
+}

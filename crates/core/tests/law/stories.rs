@@ -1,0 +1,72 @@
+//! Counter-examples that the law has found, made as simple as they go, as stories.
+
+use super::judge::Law;
+use super::world::{Client, Fate, Front, Record, Says, Server, World};
+use super::{broken_by, races};
+
+/// A blocking program, the library, one server, one host a family, all a millisecond away.
+fn world() -> World {
+    World {
+        client: Client::Blocking,
+        front: Front::Preload,
+        families: (true, true),
+        port: false,
+        servers: vec![server(says(1), says(1))],
+        v4: vec![Fate::Alive(1)],
+        v6: vec![Fate::Alive(1)],
+        routes: (true, true),
+        moves: None,
+        visits: 1,
+        pause: 2500,
+        ahead: false,
+        seed: 0,
+    }
+}
+
+fn says(after: u64) -> Option<Record> {
+    Some(Record { after, says: Says::Addresses, lost: 0, failed: 0 })
+}
+
+fn server(a: Option<Record>, aaaa: Option<Record>) -> Server {
+    Server { a, aaaa, https: Some(Record { after: 1, says: Says::NoData, lost: 0, failed: 0 }) }
+}
+
+/// No race breaks one of `laws` in `world`, whichever program goes there by whichever front end.
+fn keeps(laws: &[Law], world: &World) {
+    use Client::{Blocking, Chromium, Curl, Go, Java, Musl, Node};
+    for client in [Blocking, Curl, Node, Java, Chromium, Go, Musl] {
+        for front in [Front::Preload, Front::Both, Front::Filter] {
+            if matches!(client, Go | Musl) && front != Front::Filter {
+                continue;
+            }
+            for port in [false, true] {
+                let world = World { client, front, port, ..world.clone() };
+                for race in races() {
+                    let broken = broken_by(&world, race);
+                    let broken: Vec<_> = broken.iter().filter(|b| laws.contains(&b.law)).collect();
+                    assert!(broken.is_empty(), "{client:?} by {front:?}, port {port}, {}: {broken:?}", race.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_that_asks_for_one_family_is_never_led_to_the_other() {
+    let refused = || vec![Fate::Refuses(1); 2];
+    keeps(&[Law::Hints], &World { families: (true, false), v4: refused(), visits: 2, ..world() });
+    keeps(&[Law::Hints], &World { families: (false, true), v6: refused(), visits: 2, ..world() });
+    keeps(&[Law::Hints], &World { families: (false, true), v6: vec![Fate::Alive(251)], visits: 2, ..world() });
+}
+
+#[test]
+fn a_program_that_begins_with_ipv4_is_not_kept_waiting_by_ipv6() {
+    let v6 = vec![Fate::Alive(52)];
+    let world = World { client: Client::Java, v6, ..world() };
+    for (race, front) in
+        races().flat_map(|race| [Front::Preload, Front::Both, Front::Filter].map(|front| (race, front)))
+    {
+        let broken = broken_by(&World { front, ..world.clone() }, race);
+        assert!(broken.is_empty(), "{} by {front:?}: {broken:?}", race.name);
+    }
+}
