@@ -3,14 +3,19 @@
 //! is played: of what was found, the least that covers as much becomes the new seeds, which every run of the tests
 //! replays.
 //!
+//! `--all --hours N` is for a timer: targets take turns, those that find something more often; corpora are merged when they have
+//! grown; `fuzz/played.md` is written after each turn, and the next run goes on from it.
+//!
 //! cargo-fuzz wants a nightly compiler for its flags. Those that guide libFuzzer (SanitizerCoverage) are passes of
-//! LLVM, which the stable one has too; left out are the address sanitizer's, which code without `unsafe` has little use
-//! for.
+//! LLVM, which the stable one has too. The address sanitizer's runtime is with it as well (`--asan`), but its flag is not stable:
+//! RUSTC_BOOTSTRAP lets it through, for these targets alone.
 
+mod played;
+mod rotation;
 mod seeds;
 
 use crate::Failure;
-use crate::step::Step;
+use crate::step::{Step, timed};
 use crate::tree::workspace_root;
 use std::fs;
 use std::path::Path;
@@ -28,11 +33,19 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions=yes -Coverflow-checks=yes";
 
+/// Seconds of a turn with `--hours`.
+const TURN: u32 = 120;
+
+/// A corpus is merged when it has grown to this many times its files at the last merge.
+const GROWN: usize = 2;
+
 /// What is asked for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     /// To play each target for so many seconds.
     Play(u32),
+    /// To play them in turns for so many hours.
+    Rotate(u32),
     /// To keep what was found.
     Keep,
 }
@@ -41,31 +54,114 @@ enum What {
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let root = workspace_root()?;
     let all = targets(&root.join("fuzz/fuzz_targets"))?;
-    let (what, chosen) = read(arguments, &all)?;
+    let asan = arguments.iter().any(|word| word == "--asan");
+    let arguments: Vec<_> = arguments.iter().filter(|word| *word != "--asan").cloned().collect();
+    let (what, chosen) = read(&arguments, &all)?;
     let host = host()?;
-    build(&host).run()?;
+    let build = Build { host: &host, asan };
+    build.step().run()?;
     let mut broken = Vec::new();
-    for target in chosen {
-        for folder in ["corpus", "artifacts"] {
-            let folder = root.join("fuzz").join(folder).join(&target);
-            fs::create_dir_all(&folder).map_err(|e| failed("making", &folder, &e))?;
+    if let What::Rotate(hours) = what {
+        for target in &chosen {
+            prepare(&root, target)?;
         }
-        plant(&root, &target)?;
+        broken = rotate(&root, &build, &chosen, hours)?;
+        return broken_or_not(&broken);
+    }
+    for target in chosen {
+        prepare(&root, &target)?;
         match what {
-            What::Keep => keep(&root, &host, &target)?,
+            What::Keep => keep(&root, &build, &target)?,
             What::Play(seconds) => {
                 println!("xtask: fuzz target {target}, {seconds} s");
-                let dictionary = root.join("fuzz").join(format!("{target}.dict")).exists();
-                if played(&host, &target, seconds, dictionary).run().is_err() {
+                if build.played(&target, seconds, has_dictionary(&root, &target)).run().is_err() {
                     broken.push(target);
                 }
             }
+            What::Rotate(_) => {}
         }
     }
-    if broken.is_empty() {
-        return Ok(());
+    broken_or_not(&broken)
+}
+
+fn broken_or_not(broken: &[String]) -> Result<(), Failure> {
+    match broken {
+        [] => Ok(()),
+        _ => Err(Failure::Failed(format!("{} broke; the inputs are in fuzz/artifacts", broken.join(", ")))),
     }
-    Err(Failure::Failed(format!("{} broke; the inputs are in fuzz/artifacts", broken.join(", "))))
+}
+
+fn has_dictionary(root: &Path, target: &str) -> bool {
+    root.join("fuzz").join(format!("{target}.dict")).exists()
+}
+
+/// Makes a target's folders, with its seeds in them.
+fn prepare(root: &Path, target: &str) -> Result<(), Failure> {
+    for folder in ["corpus", "artifacts"] {
+        let folder = root.join("fuzz").join(folder).join(target);
+        fs::create_dir_all(&folder).map_err(|e| failed("making", &folder, &e))?;
+    }
+    plant(root, target)
+}
+
+/// Plays targets in turns until the hours are over; those that broke.
+fn rotate(root: &Path, build: &Build<'_>, targets: &[String], hours: u32) -> Result<Vec<String>, Failure> {
+    let file = root.join("fuzz/played.md");
+    let mut table = played::read(&fs::read_to_string(&file).unwrap_or_default());
+    let (mut rotation, mut broken) = (rotation::Rotation::of(targets), Vec::new());
+    let mut merged = std::collections::BTreeMap::new();
+    let mut left = u64::from(hours) * 3600;
+    while left > 0
+        && let Some(target) = rotation.next()
+    {
+        let seconds = TURN.min(u32::try_from(left).unwrap_or(TURN));
+        println!("xtask: fuzz target {target}, {seconds} s; {left} s to go");
+        let before = of_children();
+        let (heard, took) = timed(|| build.played(&target, seconds, has_dictionary(root, &target)).hear());
+        let heard = heard?;
+        left = left.saturating_sub(took.as_secs().max(1));
+        let turn = played::Turn::heard(&heard.errors);
+        let row = table.entry(target.clone()).or_default();
+        *row = row.and(turn, of_children().saturating_sub(before));
+        fs::write(&file, played::write(&table)).map_err(|e| failed("writing", &file, &e))?;
+        rotation.found(&target, turn.new);
+        if !heard.success {
+            rotation.leave(&target);
+            broken.push(target);
+            continue;
+        }
+        let corpus = root.join("fuzz/corpus").join(&target);
+        let count = || fs::read_dir(&corpus).map_or(0, Iterator::count);
+        let at_last = *merged.entry(target.clone()).or_insert_with(&count);
+        if count() > GROWN * at_last.max(100) {
+            merge(root, build, &target)?;
+            merged.insert(target, count());
+        }
+    }
+    Ok(broken)
+}
+
+/// Seconds of processor time of what was played until now.
+fn of_children() -> u64 {
+    played::of_children(&fs::read_to_string("/proc/self/stat").unwrap_or_default())
+}
+
+/// Leaves in a target's corpus the least that covers as much as all of it.
+fn merge(root: &Path, build: &Build<'_>, target: &str) -> Result<(), Failure> {
+    let (least, corpus) = (least(root, target)?, root.join("fuzz/corpus").join(target));
+    build.merged(target).run()?;
+    // From here to the end a kill loses what was found since the last seeds, and no more.
+    fs::remove_dir_all(&corpus).map_err(|e| failed("removing", &corpus, &e))?;
+    fs::rename(&least, &corpus).map_err(|e| failed("moving", &least, &e))
+}
+
+/// An empty folder for the least of a target's inputs.
+fn least(root: &Path, target: &str) -> Result<std::path::PathBuf, Failure> {
+    let least = root.join("target/fuzz/least").join(target);
+    // What an earlier run left there is no input of this one; there is none at first.
+    let _ = fs::remove_dir_all(&least);
+    fs::create_dir_all(&least).map_err(|e| failed("making", &least, &e))?;
+    Ok(least)
 }
 
 fn failed(doing: &str, what: &Path, error: &dyn std::fmt::Display) -> Failure {
@@ -86,12 +182,9 @@ fn plant(root: &Path, target: &str) -> Result<(), Failure> {
 }
 
 /// Writes the least of a target's inputs that covers as much as all of them.
-fn keep(root: &Path, host: &str, target: &str) -> Result<(), Failure> {
-    let least = root.join("target/fuzz/least").join(target);
-    // What an earlier run left there is no input of this one; there is none at first.
-    let _ = fs::remove_dir_all(&least);
-    fs::create_dir_all(&least).map_err(|e| failed("making", &least, &e))?;
-    merged(host, target).run()?;
+fn keep(root: &Path, build: &Build<'_>, target: &str) -> Result<(), Failure> {
+    let least = least(root, target)?;
+    build.merged(target).run()?;
     let files = fs::read_dir(&least).map_err(|e| failed("reading", &least, &e))?;
     let inputs = files.flatten().map(|file| fs::read(file.path()));
     let inputs = inputs.collect::<Result<Vec<_>, _>>().map_err(|e| failed("reading", &least, &e))?;
@@ -119,12 +212,19 @@ fn targets(folder: &Path) -> Result<Vec<String>, Failure> {
 fn read(arguments: &[String], all: &[String]) -> Result<(What, Vec<String>), Failure> {
     let (mut what, mut chosen) = (None, Vec::new());
     let mut words = arguments.iter();
+    let mut everything = false;
     while let Some(word) = words.next() {
         let asked = match word.as_str() {
             "--keep" => What::Keep,
-            "--seconds" => {
+            "--all" => {
+                everything = true;
+                continue;
+            }
+            flag @ ("--seconds" | "--hours") => {
                 let number = words.next().and_then(|number| number.parse().ok()).filter(|n| *n > 0);
-                What::Play(number.ok_or_else(|| Failure::Usage("--seconds: give whole seconds, at least one".into()))?)
+                let wrong = || Failure::Usage(format!("{flag}: give a whole number of them, at least one"));
+                let number = number.ok_or_else(wrong)?;
+                if flag == "--hours" { What::Rotate(number) } else { What::Play(number) }
             }
             target if all.contains(word) => {
                 chosen.push(target.to_owned());
@@ -132,12 +232,19 @@ fn read(arguments: &[String], all: &[String]) -> Result<(What, Vec<String>), Fai
             }
             _ => {
                 let known = all.join(", ");
-                return Err(Failure::Usage(format!("`{word}` is not --seconds, --keep or one of: {known}")));
+                return Err(Failure::Usage(format!(
+                    "`{word}` is not --all, --hours, --seconds, --keep, --asan or one of: {known}"
+                )));
             }
         };
         if what.replace(asked).is_some() {
-            return Err(Failure::Usage("--seconds plays, --keep keeps what was found: one of them, once".into()));
+            return Err(Failure::Usage(
+                "--seconds and --hours play, --keep keeps what was found: one of them, once".into(),
+            ));
         }
+    }
+    if everything && !chosen.is_empty() {
+        return Err(Failure::Usage("--all is every target: name none, or leave it out".into()));
     }
     Ok((what.unwrap_or(What::Play(SECONDS)), if chosen.is_empty() { all.to_vec() } else { chosen }))
 }
@@ -151,30 +258,53 @@ fn host() -> Result<String, Failure> {
     host.map(str::to_owned).ok_or_else(|| Failure::Failed("`rustc -vV` names no host".into()))
 }
 
-/// The flags are for the targets alone, and not for programs of the build, where a compiler is told for whom it compiles.
-fn build(host: &str) -> Step {
-    let words = ["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz", "--bins"];
-    Step::cargo(&[&words[..], &["--target", host]].concat()).with("RUSTFLAGS", FLAGS)
+/// How targets are built, and so where they are.
+#[derive(Clone, Copy, Debug)]
+struct Build<'a> {
+    host: &'a str,
+    asan: bool,
 }
 
-fn played(host: &str, target: &str, seconds: u32, dictionary: bool) -> Step {
-    let mut words = vec![
-        format!("-max_total_time={seconds}"),
-        "-rss_limit_mb=2048".to_owned(),
-        "-timeout=25".to_owned(),
-        format!("-artifact_prefix=fuzz/artifacts/{target}/"),
-    ];
-    words.extend(dictionary.then(|| format!("-dict=fuzz/{target}.dict")));
-    words.push(format!("fuzz/corpus/{target}"));
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    Step::command(&format!("target/fuzz/{host}/release/{target}"), &words)
-}
+impl Build<'_> {
+    fn folder(self) -> &'static str {
+        if self.asan { "target/fuzz-asan" } else { "target/fuzz" }
+    }
 
-/// Copies to `target/fuzz/least` what covers something that nothing before it does, short inputs first.
-fn merged(host: &str, target: &str) -> Step {
-    let (to, from) = (format!("target/fuzz/least/{target}"), format!("fuzz/corpus/{target}"));
-    let words = ["-merge=1", "-rss_limit_mb=2048", "-timeout=25", &to, &from];
-    Step::command(&format!("target/fuzz/{host}/release/{target}"), &words)
+    /// The flags are for the targets alone, and not for programs of the build, where a compiler is told for whom it compiles.
+    fn step(self) -> Step {
+        let words =
+            ["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", self.folder(), "--bins"];
+        let step = Step::cargo(&[&words[..], &["--target", self.host]].concat());
+        match self.asan {
+            true => step.with("RUSTFLAGS", format!("{FLAGS} -Zsanitizer=address")).with("RUSTC_BOOTSTRAP", "1"),
+            false => step.with("RUSTFLAGS", FLAGS),
+        }
+    }
+
+    fn program(self, target: &str) -> String {
+        format!("{}/{}/release/{target}", self.folder(), self.host)
+    }
+
+    fn played(self, target: &str, seconds: u32, dictionary: bool) -> Step {
+        let mut words = vec![
+            format!("-max_total_time={seconds}"),
+            "-rss_limit_mb=2048".to_owned(),
+            "-timeout=25".to_owned(),
+            "-print_final_stats=1".to_owned(),
+            format!("-artifact_prefix=fuzz/artifacts/{target}/"),
+        ];
+        words.extend(dictionary.then(|| format!("-dict=fuzz/{target}.dict")));
+        words.push(format!("fuzz/corpus/{target}"));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        Step::command(&self.program(target), &words)
+    }
+
+    /// Copies to `target/fuzz/least` what covers something that nothing before it does, short inputs first.
+    fn merged(self, target: &str) -> Step {
+        let (to, from) = (format!("target/fuzz/least/{target}"), format!("fuzz/corpus/{target}"));
+        let words = ["-merge=1", "-rss_limit_mb=2048", "-timeout=25", &to, &from];
+        Step::command(&self.program(target), &words)
+    }
 }
 
 #[cfg(test)]
@@ -189,12 +319,26 @@ mod tests {
         assert_eq!(of(&["--seconds", "5", "har"]), Ok((What::Play(5), vec!["har".to_owned()])));
         assert_eq!(of(&["har", "--keep"]), Ok((What::Keep, vec!["har".to_owned()])));
         let both = ["--seconds", "5", "--keep"];
-        for wrong in [&["--seconds"][..], &["--seconds", "0"], &["hare"], &both, &["--keep", "--keep"]] {
+        assert_eq!(of(&["--all", "--hours", "6"]), Ok((What::Rotate(6), all.to_vec())));
+        assert_eq!(of(&["--hours", "1", "har"]), Ok((What::Rotate(1), vec!["har".to_owned()])));
+        let named = ["--all", "har"];
+        for wrong in [
+            &["--seconds"][..],
+            &["--seconds", "0"],
+            &["hare"],
+            &both,
+            &["--keep", "--keep"],
+            &named,
+            &["--hours", "x"],
+        ] {
             assert!(matches!(of(wrong), Err(Failure::Usage(_))), "{wrong:?}");
         }
-        let line = played("host", "har", 5, false).line();
+        let build = Build { host: "host", asan: false };
+        let line = build.played("har", 5, false).line();
         assert!(
             line.starts_with("target/fuzz/host/release/har -max_total_time=5 ") && line.ends_with(" fuzz/corpus/har")
         );
+        let line = Build { asan: true, ..build }.step().line();
+        assert!(line.contains("-Zsanitizer=address") && line.contains("RUSTC_BOOTSTRAP=1 cargo build"), "{line}");
     }
 }

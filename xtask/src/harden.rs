@@ -1,8 +1,8 @@
 //! `cargo xtask harden`: what takes too long for every change, one after the other. The daemon is killed at every step of its
-//! journal, programs look for signs of the forwarder by every check, and the soak.
+//! journal, programs look for signs of the forwarder by every check, the law is played in a million worlds, and the soak.
 
 use crate::step::Step;
-use crate::{Failure, soak};
+use crate::{Failure, law, soak};
 
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -14,12 +14,12 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn before_soak() -> [Step; 2] {
+fn before_soak() -> [Step; 3] {
     let of = |target, filter: &[&str]| {
         let words = ["test", "-p", "headstart", "--test", target, "--", "--include-ignored", "--nocapture"];
         Step::cargo(&[&words[..], filter].concat())
     };
-    [of("host", &["torture::"]), of("semantics", &[]).with("HEADSTART_EVERY_CHECK", "1")]
+    [of("host", &["torture::"]), of("semantics", &[]).with("HEADSTART_EVERY_CHECK", "1"), law::all()]
 }
 
 #[cfg(test)]
@@ -27,10 +27,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn torture_and_semantics_come_before_the_soak() {
+    fn torture_semantics_and_the_law_come_before_the_soak() {
         let lines: Vec<_> = before_soak().iter().map(Step::line).collect();
         assert!(lines[0].ends_with("--test host -- --include-ignored --nocapture torture::"), "{lines:?}");
         assert!(lines[1].starts_with("HEADSTART_EVERY_CHECK=1 cargo test"), "{lines:?}");
+        assert!(lines[2].contains("--test law"), "{lines:?}");
         assert!(matches!(run(&["5".to_owned()]), Err(Failure::Usage(_))), "wrong words are told before anything runs");
     }
 }

@@ -10,6 +10,7 @@ mod claims;
 mod conformance;
 mod fuzz;
 mod harden;
+mod law;
 mod packages;
 mod soak;
 mod source;
@@ -72,16 +73,24 @@ const ALL: &[Chore] = &[
         run: soak::run,
     },
     Chore {
+        name: "law",
+        arguments: "[--worlds N] [--seed N]",
+        summary: "programs bare and under headstart in a million random worlds in virtual time, or N: never less able, never \
+                  slower",
+        run: law::run,
+    },
+    Chore {
         name: "harden",
         arguments: "[--minutes N]",
-        summary: "the daemon killed at every step, every check for signs of the forwarder, then the soak, for 30 minutes or N",
+        summary: "the daemon killed at every step, every check for signs of the forwarder, a million worlds of the law, then the \
+                  soak, for 30 minutes or N",
         run: harden::run,
     },
     Chore {
         name: "fuzz",
-        arguments: "[--seconds N | --keep] [TARGET ...]",
-        summary: "the fuzz targets, or those named, for a minute or N seconds each, by the stable compiler; --keep makes what \
-                  they found the seeds that tests replay",
+        arguments: "[--seconds N | --all --hours N | --keep] [--asan] [TARGET ...]",
+        summary: "the fuzz targets, or those named, for a minute or N seconds each, by the stable compiler; --hours has them take \
+                  turns, for a timer; --keep makes what they found the seeds that tests replay; --asan adds the address sanitizer",
         run: fuzz::run,
     },
     Chore {

@@ -19,8 +19,8 @@ pub struct Step {
     program: String,
     /// Its arguments.
     arguments: Vec<String>,
-    /// One variable more in its environment.
-    variable: Option<(&'static str, String)>,
+    /// Variables more in its environment.
+    variables: Vec<(&'static str, String)>,
 }
 
 /// What a command printed, and how it ended.
@@ -44,21 +44,22 @@ impl Step {
         Self {
             program: program.to_owned(),
             arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
-            variable: None,
+            variables: Vec::new(),
         }
     }
 
     /// The same with a variable set.
-    pub fn with(self, name: &'static str, value: impl Into<String>) -> Self {
-        Self { variable: Some((name, value.into())), ..self }
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.variables.push((name, value.into()));
+        self
     }
 
     /// The line that a person would type.
     pub fn line(&self) -> String {
         let quoted = |word: &str| if word.contains(' ') { format!("'{word}'") } else { word.to_owned() };
-        let variable = self.variable.iter().map(|(name, value)| format!("{name}={}", quoted(value)));
+        let variables = self.variables.iter().map(|(name, value)| format!("{name}={}", quoted(value)));
         let words = std::iter::once(&self.program).chain(&self.arguments).map(|word| quoted(word));
-        variable.chain(words).collect::<Vec<_>>().join(" ")
+        variables.chain(words).collect::<Vec<_>>().join(" ")
     }
 
     /// Runs it and waits for it.
@@ -107,7 +108,7 @@ impl Step {
         } else {
             Command::new(program)
         };
-        command.args(&self.arguments).envs(self.variable.clone()).stdin(Stdio::null());
+        command.args(&self.arguments).envs(self.variables.clone()).stdin(Stdio::null());
         command.current_dir(crate::tree::workspace_root()?);
         Ok(command)
     }
