@@ -39,11 +39,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !status.success() {
         return Err("the preloaded library could not be built; see the messages above".into());
     }
-    let library = built_in.join(target).join("release").join("libheadstart.so");
+    let library = built_in.join(&target).join("release").join("libheadstart.so");
     println!("cargo::rustc-env=HEADSTART_LIBRARY={}", library.display());
     let mut id = DefaultHasher::new();
     fs::read(&library)?.hash(&mut id);
     println!("cargo::rustc-env=HEADSTART_LIBRARY_ID={:016x}", id.finish());
+    println!("cargo::rustc-env=HEADSTART_TARGET={target}");
+    println!("cargo::rustc-env=HEADSTART_PROFILE={}", env::var("PROFILE")?);
+    println!("cargo::rustc-env=HEADSTART_FEATURES={}", features());
     Ok(())
 }
 
@@ -51,6 +54,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn is_for_this_host() -> bool {
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|v| v == value);
     is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") && env::var("HOST") == env::var("TARGET")
+}
+
+/// The cargo features of the command, for `headstart --version --verbose`.
+fn features() -> String {
+    let names = env::vars().filter_map(|(name, _)| name.strip_prefix("CARGO_FEATURE_").map(str::to_lowercase));
+    let names: Vec<_> = names.collect();
+    if names.is_empty() { "default".to_owned() } else { names.join(", ") }
 }
 
 /// What a program of this host says.

@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 enum Request<'a> {
     /// What to measure.
     Bench(&'a str),
-    /// Whom to visit.
+    /// What to visit.
     Visit(Visit),
 }
 

@@ -2,25 +2,25 @@
 
 use std::process::ExitCode;
 
-/// All went well.
+/// Success.
 pub const OK: u8 = 0;
-/// It failed.
+/// Failure.
 pub const FAILURE: u8 = 1;
-/// The arguments were off (clap's code, too).
+/// Usage or configuration error (clap's code, too).
 pub const USAGE: u8 = 2;
-/// It works, but not all of it.
+/// Partly successful.
 pub const DEGRADED: u8 = 3;
-/// The kernel or the host does not permit it.
+/// Not permitted by the kernel or the host.
 pub const NOT_PERMITTED: u8 = 4;
-/// The daemon or supervisor that was asked is not there.
+/// The daemon, supervisor or server is not reachable.
 pub const UNREACHABLE: u8 = 5;
-/// A daemon was killed and what it changed is still there: `headstart recover`.
+/// A killed daemon left changes: `headstart recover`.
 pub const NEEDS_RECOVER: u8 = 6;
-/// The result is invalid: the machine was too busy.
+/// Invalid measurement: the machine was too busy.
 pub const INVALID: u8 = 7;
-/// The command was found but could not be run, as env(1) says it.
+/// The command cannot be executed; as env(1).
 pub const CANNOT_RUN: u8 = 126;
-/// The command was not found, as env(1) says it.
+/// Command not found; as env(1).
 pub const NOT_FOUND: u8 = 127;
 
 /// An error of usage: something was named that does not exist.

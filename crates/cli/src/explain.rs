@@ -18,9 +18,9 @@ const VERSION: u32 = 1;
 /// Arguments of `headstart explain`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A name or an address.
+    /// Host name or address.
     host: String,
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -29,15 +29,18 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let Some(link) = Link::find() else {
         let why = format!(
-            "no supervisor of this user is running here, so nothing is known of {}; it comes with the first `headstart run \
-             -- CMD` and stays for ten minutes after the last (private runs have one of their own)",
+            "no supervisor is running for this user, so there is nothing to explain about {}; `headstart run -- CMD` starts \
+             one, and it stays for ten minutes after the last run (private runs use their own)",
             args.host
         );
         return Err(exit::Coded(exit::UNREACHABLE, why).into());
     };
     let account = link.explain(&args.host)?;
     let Some(explanation) = &account.explanation else {
-        anyhow::bail!("nothing is known of {}: no program that was run has asked for it (or long ago)", args.host);
+        anyhow::bail!(
+            "no data about {}: no program has looked it up under `headstart run`, or not recently",
+            args.host
+        );
     };
     if args.json {
         crate::output::document(VERSION, json(&account, explanation)?);
@@ -63,7 +66,7 @@ fn text(account: &Account, e: &Explanation) -> String {
     let mut out = String::new();
     match &e.race {
         Some(race) => timeline(&mut out, race),
-        None => out.push_str(&format!("{}: no race\n", e.host)),
+        None => out.push_str(&format!("{}: no recent race\n", e.host)),
     }
     section(&mut out, "cached", e.cached.iter().map(cached));
     let families = e.families.iter().map(|f| {
@@ -72,8 +75,8 @@ fn text(account: &Account, e: &Explanation) -> String {
         words.extend(f.lookup_ms.map(|took| format!("lookup {took:.1} ms")));
         words.extend((!f.has_route).then(|| "no route".to_owned()));
         words.extend((f.suspended_ms > 0.0).then(|| format!("suspended for {}", span(f.suspended_ms))));
-        words.extend(f.unanswered.then(|| "queries are not answered".to_owned()));
-        let words = if words.is_empty() { "nothing known yet".to_owned() } else { words.join(", ") };
+        words.extend(f.unanswered.then(|| "queries get no answer".to_owned()));
+        let words = if words.is_empty() { "no data yet".to_owned() } else { words.join(", ") };
         format!("{}  {words}", f.family)
     });
     section(&mut out, "this network", families);
@@ -85,9 +88,9 @@ fn text(account: &Account, e: &Explanation) -> String {
         words.push(format!("tried {} ago", span(a.tried_ago_ms)));
         format!("{}  {}", a.address, words.join(", "))
     });
-    section(&mut out, "its addresses", addresses);
-    section(&mut out, "calls left alone, for this host", e.left_alone.iter().map(reason));
-    section(&mut out, "calls left alone, in all", e.left_alone_in_all.iter().map(reason));
+    section(&mut out, "addresses", addresses);
+    section(&mut out, "calls not handled, for this host", e.left_alone.iter().map(reason));
+    section(&mut out, "calls not handled, in total", e.left_alone_in_all.iter().map(reason));
     let runs = account.runs.iter().map(|run| format!("{} (process {})", run.command.join(" "), run.pid));
     section(&mut out, &format!("supervisor {}, up {}, serving", account.pid, span(account.up_ms)), runs);
     out
@@ -96,7 +99,7 @@ fn text(account: &Account, e: &Explanation) -> String {
 fn section(out: &mut String, title: &str, lines: impl Iterator<Item = String>) {
     let lines: Vec<_> = lines.collect();
     let _ = match lines.is_empty() {
-        true => writeln!(out, "\n{title}: nothing"),
+        true => writeln!(out, "\n{title}: none"),
         false => writeln!(out, "\n{title}:\n  {}", lines.join("\n  ")),
     };
 }
@@ -109,38 +112,38 @@ fn timeline(out: &mut String, race: &RaceTold) {
         let _ = writeln!(out, "{:>8.1} ms {what:<11} {detail}", told.at_ms);
     }
     if race.omitted > 0 {
-        let _ = writeln!(out, "{:>11} and {} events more", "", race.omitted);
+        let _ = writeln!(out, "{:>11} and {} more events", "", race.omitted);
     }
 }
 
 /// An event as a word or two and the rest.
 fn words(event: &Event) -> (&'static str, String) {
     match event {
-        Event::Asked { port: Some(port) } => ("asked", format!("by the program, which will connect to port {port}")),
-        Event::Asked { port: None } => ("asked", "by the program".into()),
-        Event::Ahead { port } => ("ahead", format!("a connection to port {port}, before the program asks")),
-        Event::FromCache { record, addresses } => ("known", format!("{record}: {}", list(addresses))),
+        Event::Asked { port: Some(port) } => ("lookup", format!("by the program, for port {port}")),
+        Event::Asked { port: None } => ("lookup", "by the program".into()),
+        Event::Ahead { port } => ("prefetch", format!("a connection to port {port}")),
+        Event::FromCache { record, addresses } => ("cached", format!("{record}: {}", list(addresses))),
         Event::Query { record, before: 0 } => ("query", record.to_string()),
         Event::Query { record, before } => ("query", format!("{record}, try {}", before + 1)),
-        Event::QueryUnderWay { record } => ("query", format!("{record}, under way already")),
+        Event::QueryUnderWay { record } => ("query", format!("{record}, already in progress")),
         Event::Answer { record, addresses, .. } if !addresses.is_empty() => {
             ("answer", format!("{record}: {}", list(addresses)))
         }
         Event::Answer { record, says, .. } => ("answer", format!("{record}: {says}")),
-        Event::Told { addresses } => ("told", list(addresses)),
+        Event::Told { addresses } => ("returned", list(addresses)),
         Event::Attempt { to, exploring: false } => ("attempt", to.to_string()),
-        Event::Attempt { to, exploring: true } => ("attempt", format!("{to}, only to learn")),
+        Event::Attempt { to, exploring: true } => ("attempt", format!("{to}, exploration")),
         Event::Connected { to, rtt_ms } => ("connected", format!("{to}, round trip {rtt_ms:.1} ms")),
         Event::Failed { to, errno } => ("failed", format!("{to}: {}", why(*errno))),
         Event::Wanted { to, nonblocking } => {
-            ("wanted", format!("{to}{}", if *nonblocking { ", without waiting" } else { "" }))
+            ("connect", format!("{to}{}", if *nonblocking { ", non-blocking" } else { "" }))
         }
-        Event::HandedOver { to, connected: true } => ("handed over", format!("{to}: it has won")),
-        Event::HandedOver { to, connected: false } => ("handed over", format!("{to}, under way")),
+        Event::HandedOver { to, connected: true } => ("handed over", format!("{to}, connected")),
+        Event::HandedOver { to, connected: false } => ("handed over", format!("{to}, connecting")),
         Event::GivenUp { errno } => ("given up", why(*errno)),
-        Event::LeftAlone { reason } => ("left alone", reason.to_string()),
+        Event::LeftAlone { reason } => ("not handled", reason.to_string()),
         Event::Closed { to, connected: true } => ("closed", format!("{to}, not needed")),
-        Event::Closed { to, connected: false } => ("closed", format!("{to}, before it was connected")),
+        Event::Closed { to, connected: false } => ("closed", format!("{to}, before connecting")),
     }
 }
 
@@ -254,15 +257,15 @@ mod tests {
         for words in [
             "last race, adaptive for curl, 62 s ago",
             "21.3 ms answer      AAAA: 2001:db8:1234:5678:9abc:def0:1234:5678",
-            "2001:db8:1234:5678:9abc:def0:1234:5678, only to learn",
+            "2001:db8:1234:5678:9abc:def0:1234:5678, exploration",
             "Connection refused",
-            "and 2 events more",
+            "and 2 more events",
             "www.example for curl, A, 59 s left: 198.51.100.17",
             "IPv6  round trip 43.2 ms, no route, suspended for 30 s",
             "198.51.100.17  round trip at least 20.0 ms, failed last time, tried 2 h ago",
-            "calls left alone, for this host: nothing",
+            "calls not handled, for this host: none",
             "  3 local name",
-            "supervisor 7, up 2 min, serving: nothing",
+            "supervisor 7, up 2 min, serving: none",
         ] {
             assert!(text.contains(words), "{words} in {text}");
         }

@@ -11,29 +11,29 @@ use std::path::{Path, PathBuf};
 /// Arguments of `headstart forward`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The number of an inherited descriptor: a TUN interface of IP packets, with or without IFF_VNET_HDR.
+    /// Inherited file descriptor of a TUN interface, with or without IFF_VNET_HDR.
     #[arg(long, value_name = "N")]
     tun_fd: i32,
-    /// A Unix socket (`@NAME`: an abstract one) to which each descriptor is sent, with one byte, before it is used; one byte is
-    /// awaited, 0 if packets of that socket will not come back to the interface.
+    /// Unix socket (`@NAME`: abstract) that receives each new socket with one byte before use, to exclude it from the TUN
+    /// route. It must answer one byte: 0 for success.
     #[arg(long, value_name = "PATH")]
     protect: Option<String>,
-    /// Write a JSON line for each connection and lookup to this file, as it ends.
+    /// Write one JSON line to FILE for each connection and lookup when it ends.
     #[arg(long, value_name = "FILE")]
     flows: Option<PathBuf>,
-    /// Write every packet to this file, as pcapng with the program's name on each; `-` is standard output.
+    /// Write all packets to FILE as pcapng, each labelled with its program; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     pcapng: Option<PathBuf>,
-    /// Write a summary to this file, as JSON.
+    /// Write a JSON summary to FILE.
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
-    /// Time what programs say piece by piece, until their peers acknowledge it (see `headstart run --help`).
+    /// Also time each request until the peer acknowledges it (see `headstart run --help`).
     #[arg(long)]
     request_rtt: bool,
-    /// Race each connection over all addresses that programs of its user were told of its peer's name.
+    /// Race each connection over all addresses of its host name.
     #[arg(long)]
     accelerate: bool,
-    /// Not a word about what was measured.
+    /// Do not print the measurement summary.
     #[arg(short, long)]
     quiet: bool,
 }
@@ -42,8 +42,7 @@ pub struct Args {
 pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let tun = Tun::of_descriptor(args.tun_fd).map_err(|e| exit::Usage(format!("--tun-fd {}: {e}", args.tun_fd)))?;
     let protector = args.protect.as_deref().map(Protector::at).transpose();
-    let protector =
-        protector.map_err(|e| exit::Usage(format!("--protect: the name of a Unix socket is wanted: {e}")))?;
+    let protector = protector.map_err(|e| exit::Usage(format!("--protect: must be the name of a Unix socket: {e}")))?;
     let racing = args.accelerate.then(|| supervise::settings(&Config::load(named)?)).transpose()?;
     let wanted = Wanted {
         command: &[],

@@ -20,11 +20,11 @@ const VERSION: u32 = 1;
 /// What to do with it.
 #[derive(Debug, clap::Subcommand)]
 pub enum Verb {
-    /// What was learned: the names that programs ask for, and the networks that the host has been on.
+    /// Show the learned host names of each program, and the known networks.
     Show(Show),
-    /// All of it, or some of it, as one JSON object.
+    /// Print the history as one JSON object.
     Export(Which),
-    /// Forget a program, a host, or everything, in memory and on disk.
+    /// Delete the history of a program, a host, or everything, in memory and on disk.
     Forget(Which),
 }
 
@@ -33,7 +33,7 @@ pub enum Verb {
 pub struct Show {
     #[command(flatten)]
     which: Which,
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -41,12 +41,24 @@ pub struct Show {
 /// Of what.
 #[derive(Debug, clap::Args)]
 pub struct Which {
-    /// Of this program only: the name of its file.
+    /// Only this program (its file name).
     #[arg(long, value_name = "PROGRAM")]
     app: Option<String>,
-    /// Of this host only: its name.
+    /// Only this host name.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
+}
+
+impl Which {
+    /// An empty name selects nothing; a script with an unset variable would believe that its history is gone.
+    fn check(&self) -> Result<(), exit::Usage> {
+        for (flag, value) in [("--app", &self.app), ("--host", &self.host)] {
+            if value.as_deref() == Some("") {
+                return Err(exit::Usage(format!("{flag}: must not be empty; leave it out to select everything")));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What was learned, where it was found, and what went wrong with the store.
@@ -58,6 +70,9 @@ struct Found {
 
 /// Shows, exports or forgets.
 pub fn run(verb: Verb) -> anyhow::Result<u8> {
+    match &verb {
+        Verb::Show(Show { which, .. }) | Verb::Export(which) | Verb::Forget(which) => which.check()?,
+    }
     match verb {
         Verb::Show(Show { which, json: false }) => {
             let found = found(&which)?;
@@ -96,8 +111,8 @@ fn found(which: &Which) -> anyhow::Result<Found> {
 fn store() -> anyhow::Result<Store> {
     let Some(folder) = store::folder(|name| std::env::var_os(name)) else {
         anyhow::bail!(
-            "no supervisor of this user is running here and none has kept anything: HEADSTART_HISTORY is off, or there is no \
-             home (neither XDG_STATE_HOME nor HOME is an absolute path)"
+            "there is no history: no supervisor is running for this user, and nothing is stored on disk because \
+             HEADSTART_HISTORY is `off` or neither XDG_STATE_HOME nor HOME is an absolute path"
         );
     };
     Ok(Store::in_folder(folder))
@@ -129,8 +144,7 @@ fn json(found: &Found) -> anyhow::Result<serde_json::Value> {
 fn text(found: &Found, which: &Which) -> String {
     let mut out = String::new();
     if found.history.programs.is_empty() {
-        let _ =
-            writeln!(out, "no program is known{}", if which.host.is_some() { " that asks for this host" } else { "" });
+        let _ = writeln!(out, "no program in the history{}", if which.host.is_some() { " uses this host" } else { "" });
     }
     for program in &found.history.programs {
         let _ = writeln!(out, "{}, {}", program.app, plural(program.launches.into(), "launch"));
@@ -146,7 +160,7 @@ fn program_text(out: &mut String, program: &Program) {
     let mut names: Vec<&Name> = program.names.iter().collect();
     names.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.name.cmp(&b.name)));
     for name in names {
-        let mut words = vec![format!("in {:.0} % of launches", 100.0 * name.share)];
+        let mut words = vec![frequency(name, program.launches)];
         words.push(format!("{} ms after", name.after_ms));
         for port in &name.ports {
             let mut text = format!("port {} in {:.0} %", port.port, 100.0 * port.share);
@@ -159,6 +173,16 @@ fn program_text(out: &mut String, program: &Program) {
             words.push(text);
         }
         let _ = writeln!(out, "  {}  {}", name.name, words.join("; "));
+    }
+}
+
+/// In which share of a program's launches it asks for a name. A share counts from the name's first launch.
+fn frequency(name: &Name, launches: u32) -> String {
+    let share = 100.0 * name.share;
+    match name.launches {
+        1 if launches > 1 => "first used in the last launch".to_owned(),
+        n if (2..launches).contains(&n) => format!("in {share:.0} % of the last {n} launches"),
+        _ => format!("in {share:.0} % of launches"),
     }
 }
 
@@ -184,11 +208,11 @@ fn forget(which: &Which) -> anyhow::Result<()> {
     };
     let what = match (app, host) {
         (None, None) => "everything".to_owned(),
-        (Some(app), None) => format!("what was learned of {app}"),
-        (None, Some(host)) => format!("what was learned of {host}"),
-        (Some(app), Some(host)) => format!("what was learned of {host} in {app}"),
+        (Some(app), None) => format!("history of {app}"),
+        (None, Some(host)) => format!("history of {host}"),
+        (Some(app), Some(host)) => format!("history of {host} in {app}"),
     };
-    crate::say!("forgotten: {what}; {} on disk", plural(records as u64, "record"));
+    crate::say!("deleted: {what}; {} on disk", plural(records as u64, "record"));
     Ok(())
 }
 
@@ -225,6 +249,15 @@ mod tests {
              \x20 rare.example  in 25 % of launches; 12 ms after\n\
              network 0000000000000007, here: 0 addresses; IPv4 round trip 20.5 ms\n"
         );
+    }
+
+    #[test]
+    fn a_name_that_is_new_is_not_said_to_be_in_every_launch() {
+        let of = |launches, share| frequency(&Name { launches, share, ..Name::default() }, 16);
+        assert_eq!(of(1, 1.0), "first used in the last launch");
+        assert_eq!(of(5, 0.8), "in 80 % of the last 5 launches");
+        assert_eq!(of(16, 1.0), "in 100 % of launches");
+        assert_eq!(frequency(&Name { launches: 1, share: 1.0, ..Name::default() }, 1), "in 100 % of launches");
     }
 
     #[test]

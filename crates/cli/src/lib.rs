@@ -12,10 +12,12 @@ mod exit;
 mod explain;
 mod forward;
 mod get;
+mod help;
 mod history;
 mod input;
 mod lab;
 mod list;
+mod manual;
 mod measure;
 mod operate;
 mod output;
@@ -32,84 +34,109 @@ mod top;
 mod trace;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Takes the waiting out of a host's network, and proves it.
+/// Makes existing programs connect faster on slow or broken networks, without changing them.
 #[derive(Debug, Parser)]
 #[command(name = "headstart", version, max_term_width = 100)]
 struct Cli {
-    /// A file of settings, read after the usual ones (see `headstart config`).
+    /// Configuration file, read after the usual ones.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// With --version: also print commit, target and features.
+    #[arg(long)]
+    verbose: bool,
     #[command(subcommand)]
     verb: Verb,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Run a program with its names resolved and its connections opened ahead of time.
+    /// Run a program with faster DNS lookups and connections
     Run(run::Args),
-    /// Why connections to a host were as fast or slow as they were: its last race, what is cached, what is known.
+    /// Explain the last connections to a host
     Explain(explain::Args),
-    /// What was learned of programs and networks and outlives the supervisor: see it, take it along, have it forgotten.
+    /// Show, export or delete what headstart has learned
     #[command(subcommand)]
     History(history::Verb),
-    /// Serve a folder over HTTP/3, HTTP/2 and HTTP/1.1, on this host alone unless told.
+    /// Serve a folder over HTTP/3, HTTP/2 and HTTP/1.1
+    ///
+    /// Listens on loopback by default.
     Serve(serve::Args),
-    /// Fetch a file over HTTP/3, or over HTTP/2 or HTTP/1.1 where QUIC does not answer.
+    /// Download a file over HTTP/3, or HTTP/2 and HTTP/1.1
+    ///
+    /// Falls back to TCP if QUIC does not answer.
     Get(get::Args),
-    /// Make the changes to this host that are on, and keep them until `down`.
+    /// Enable features for the whole host, until `down`
     Up(operate::up::Args),
-    /// Be the network's end of a tunnel over a fat and a fast channel (`up --steer` is the host's).
+    /// Run the network end of a two-channel tunnel
+    ///
+    /// The host's end is `headstart up --steer`.
     Gateway(operate::gateway::Args),
-    /// A proxy that picks the channel, fat or fast, of each object. For this host alone unless told.
+    /// Run an HTTP proxy that picks a channel for each object
+    ///
+    /// Listens on loopback by default.
     Proxy(proxy::Args),
-    /// Undo every change and end the daemon.
+    /// Undo all changes and stop the daemon
     Down(operate::down::Args),
-    /// Whether the daemon is up, what it has changed, what is wrong.
+    /// Show the daemon, its changes and problems
     Status(operate::status::Args),
-    /// What `up` would change, changing nothing.
+    /// Show what `up` would change, without changing it
     Plan(operate::plan::Args),
-    /// Undo what a killed daemon has left.
+    /// Undo what a killed daemon left behind
     Recover(operate::recover::Args),
-    /// What works here, what does not, and the line that mends it.
+    /// Check what works on this host, and how to fix the rest
     Doctor(operate::doctor::Args),
-    /// A relay with loss recovery of its own on each hop, and ports that lead programs through it.
+    /// Run or use a relay for lossy networks
     #[command(subcommand)]
     Relay(relay::Verb),
-    /// Streams of small messages from here to there: how late they come, by which technique.
+    /// Measure the delay of small messages to another host
     #[command(subcommand)]
     Realtime(realtime::Verb),
-    /// Run a program and write its packets to a capture (pcapng), each with the name of its process. Needs root.
+    /// Run a program and capture its packets (root)
+    ///
+    /// Each packet in the capture is labelled with the name of its process.
     Trace(trace::Args),
-    /// Forward and measure what comes out of a TUN interface that another program has made.
+    /// Forward and measure another program's TUN interface
+    ///
+    /// For programs that create the interface themselves, such as VPN apps.
     Forward(forward::Args),
-    /// The programs that are being measured, as they are now: connections, round trips, lookups, rates, gaps.
+    /// Watch measured programs live
+    ///
+    /// Shows connections, round trips, lookups, throughput and gaps of running measurements (`run --measure`, `trace`,
+    /// `up --measure`).
     Top(top::Args),
-    /// What can be said of a network by asking it (throughput, round trips idle and under load) or by reckoning (LTE).
+    /// Measure a network path, or calculate LTE throughput
     #[command(subcommand)]
     Measure(measure::Verb),
-    /// Keys for tunnels over two channels.
+    /// Generate keys for two-channel tunnels
     #[command(subcommand)]
     Steer(steer::Verb),
-    /// Emulated networks and experiments.
+    /// Emulate networks and run experiments
     #[command(subcommand)]
     Lab(lab::Verb),
-    /// A quick tour: real programs through an emulated dual-stack network, with and without headstart.
+    /// Compare programs with and without headstart (35 s)
+    ///
+    /// Runs real programs on an emulated network; needs no root and no internet.
     Demo(demo::Args),
-    /// What there is: races, techniques, links and their models, scenarios, conditions, faults, programs, experiments.
+    /// List races, links, scenarios, experiments and more
     List(list::Args),
-    /// Settings: an example to begin with, a check, what holds and why.
+    /// Create, check and show settings
     #[command(subcommand)]
     Config(config::verb::Verb),
+    /// Print a completion script for your shell
+    Completions(manual::Completions),
+    /// Print or write the man pages
+    Man(manual::Man),
     /// Serve this user's runs (`headstart run` starts it).
     #[command(hide = true)]
     Supervise(supervise::Args),
-    /// Do a small workload and say what was seen (for measuring).
+    /// Run a small workload and print what it saw (for measurements).
     #[command(hide = true)]
     Probe(probe::Args),
-    /// Connect to names read from standard input (for measuring).
+    /// Connect to names read from standard input (for measurements).
     #[command(hide = true)]
     Client(client::Args),
 }
@@ -134,10 +161,24 @@ fn run_alone() -> Option<run::Args> {
     run::Args::from_arg_matches(&command.try_get_matches_from(words()).ok()?).ok()
 }
 
+/// The arguments of this process; ends it where they are help, the version or wrong.
+fn parsed() -> Cli {
+    let mut command = help::command();
+    let matches = command.get_matches_mut();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|why| why.format(&mut command).exit())
+}
+
 /// The command `headstart`.
 pub fn headstart() -> ExitCode {
-    let alone = run_alone().map(|args| Cli { config: None, verb: Verb::Run(args) });
-    let Cli { config, verb } = alone.unwrap_or_else(Cli::parse);
+    let alone = run_alone().map(|args| Cli { config: None, verbose: false, verb: Verb::Run(args) });
+    if alone.is_none() && help::asks_for_version(&std::env::args_os().skip(1).collect::<Vec<OsString>>()) {
+        say!("{}", help::version());
+        return exit::code(Ok(exit::OK));
+    }
+    let Cli { config, verbose, verb } = alone.unwrap_or_else(parsed);
+    if verbose {
+        return exit::code(Err(exit::Usage("--verbose goes with --version".into()).into()));
+    }
     let named = config.as_deref();
     let result = match verb {
         Verb::Run(args) => run::run(args, named),
@@ -164,6 +205,8 @@ pub fn headstart() -> ExitCode {
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::List(args) => list::run(&args),
+        Verb::Completions(args) => manual::completions(&args),
+        Verb::Man(args) => manual::man(&args),
         Verb::Supervise(args) => supervise::run(args),
         Verb::Probe(args) => probe::run(&args),
         Verb::Client(args) => client::run(&args),

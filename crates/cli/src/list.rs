@@ -14,11 +14,11 @@ use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
 /// Arguments of `headstart list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this: races, starts (rules of congestion windows), controllers (of congestion), techniques, meters and profiles of the
-    /// forwarder, policies (of steering), links, the kinds of link models (rates, delays, losses, queues, media), scenarios,
-    /// conditions, faults, programs, changes (of a host), experiments.
+    /// List only this kind: races, starts (initial congestion windows), controllers (congestion control), techniques, meters,
+    /// profiles (forwarder), policies (steering), links, rates, delays, losses, queues, media (link models), scenarios,
+    /// conditions, faults, programs, changes (to a host), experiments.
     what: Option<String>,
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         && !all.iter().any(|(name, _)| name == what)
     {
         let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
-        return Err(exit::Usage(format!("there is no list of {what:?}; there are: {}", names.join(", "))).into());
+        return Err(exit::Usage(format!("unknown list {what:?}; choose one of {}", names.join(", "))).into());
     }
     let wanted = all.into_iter().filter(|(name, _)| args.what.as_ref().is_none_or(|w| w == name));
     if args.json {

@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 /// What kept something from being written to standard output, which is one for the whole process.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
-/// Writes a line to standard output. Whoever has stopped reading (`| head`) is not told more, and nothing else stops; what could
-/// not be written for another reason (a disk that is full) makes the command fail at its end (`lost`).
+/// Writes a line to standard output. A closed pipe (`| head`) is ignored; any other write error (a full disk) makes the command
+/// fail at its end (`lost`).
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => {
@@ -44,7 +44,7 @@ macro_rules! complain {
 /// How a verb writes its result.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Format {
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
 }
@@ -58,12 +58,12 @@ pub fn document(version: u32, mut object: serde_json::Value) {
 
 /// So many of something, in words: "1 address", "2 addresses".
 pub fn plural(n: u64, one: &str) -> String {
-    let ending = match one {
-        _ if n == 1 => "",
-        _ if one.ends_with(['s', 'x']) || one.ends_with("ch") || one.ends_with("sh") => "es",
-        _ => "s",
-    };
-    format!("{n} {one}{ending}")
+    match one.strip_suffix("ry") {
+        _ if n == 1 => format!("{n} {one}"),
+        Some(stem) => format!("{n} {stem}ries"),
+        None if one.ends_with(['s', 'x']) || one.ends_with("ch") || one.ends_with("sh") => format!("{n} {one}es"),
+        None => format!("{n} {one}s"),
+    }
 }
 
 /// Whether colours are welcome (no-color.org).
@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn only_one_is_one() {
-        let words = [(0, "lookup"), (1, "address"), (2, "address"), (1, "launch"), (3, "launch")]
+        let words = [(0, "lookup"), (1, "address"), (2, "address"), (1, "query"), (3, "query"), (3, "launch")]
             .map(|(n, one)| plural(n, one));
-        assert_eq!(words, ["0 lookups", "1 address", "2 addresses", "1 launch", "3 launches"]);
+        assert_eq!(words, ["0 lookups", "1 address", "2 addresses", "1 query", "3 queries", "3 launches"]);
     }
 }

@@ -25,11 +25,11 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Arguments that both verbs have.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Remember {
-    /// With which window a connection begins: a start rule (`headstart list starts`).
+    /// Rule for the initial congestion window of a connection (`headstart list starts`).
     #[arg(long, value_name = "RULE", default_value = start::DEFAULT)]
     start: String,
-    /// Where what is learned of paths is kept: `user` (with the rest of what was learned), `memory` (nowhere), a folder, or a
-    /// server that others share: redis://HOST[:PORT] or redis+unix:///PATH.
+    /// Where to keep the history of paths: `user` (the user's history), `memory` (not saved), a folder, or a shared server:
+    /// redis://HOST[:PORT] or redis+unix:///PATH.
     #[arg(long, value_name = "STORE", default_value = "user")]
     store: String,
 }
@@ -58,7 +58,7 @@ impl Remember {
     pub fn open(&self, network: NetworkId, listener: Option<Listener>) -> anyhow::Result<Remembering> {
         let Some(rule) = start::find(&self.start) else {
             let names: Vec<_> = start::ALL.iter().map(|entry| entry.name).collect();
-            let why = format!("there is no start rule {:?}; there are: {}", self.start, names.join(", "));
+            let why = format!("unknown start rule {:?}; choose one of {}", self.start, names.join(", "));
             return Err(Usage(why).into());
         };
         let mut shared = None;
@@ -67,14 +67,20 @@ impl Remember {
             "user" => store::folder(|name| std::env::var_os(name)),
             place if place.starts_with("redis") => {
                 let place: Place = place.parse().map_err(Usage)?;
+                if let Err(why) = place.try_to_connect() {
+                    crate::complain!(
+                        "headstart: warning: no answer from the store {}: {why}; continuing without it",
+                        self.store
+                    );
+                }
                 shared = Some(Shared::at(place, network).context("starting the thread of the shared store")?);
                 None
             }
-            folder if folder.contains('/') => Some(PathBuf::from(folder)),
+            folder if folder.contains('/') && !folder.contains("://") => Some(PathBuf::from(folder)),
             other => {
                 let why = format!(
-                    "{other:?} is no store: `user`, `memory`, a folder (with a slash: ./{other}), redis://HOST[:PORT] or \
-                     redis+unix:///PATH"
+                    "unknown store {other:?}: give `user`, `memory`, a folder (with a slash: ./{other}), redis://HOST[:PORT] \
+                     or redis+unix:///PATH"
                 );
                 return Err(Usage(why).into());
             }

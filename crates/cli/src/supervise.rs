@@ -82,7 +82,7 @@ pub fn whole() -> PathBuf {
     here.map_or_else(|| "/proc/self/exe".into(), |file| file.with_file_name("headstart"))
 }
 
-/// Serves the user's runs, in a process that nobody waits for; returns in the one that was started.
+/// Serves the user's runs, in a process of its own; returns in the one that was started.
 pub fn run(args: Args) -> anyhow::Result<u8> {
     let Some(place) = args.home else {
         let connection = copy(rustix::stdio::stdin()).context("the connection that should be standard input")?;
@@ -161,7 +161,7 @@ fn settle() -> anyhow::Result<OwnedFd> {
     Ok(stop)
 }
 
-/// Cuts this process loose from whoever started it: no terminal, no working folder. `name` is for ps(1).
+/// Detaches this process from its parent: no terminal, no working folder. `name` is for ps(1).
 pub fn cut_loose(name: &CStr) -> anyhow::Result<()> {
     // Fails in a process that leads a session already, which is as good.
     let _ = rustix::process::setsid();

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 /// Arguments of `headstart trace`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where the capture goes (pcapng); `-` is standard output: `headstart trace -w - -- CMD | wireshark -k -i -`.
+    /// Capture file (pcapng); `-` is standard output.
     #[arg(short, long, value_name = "FILE", default_value = "headstart.pcapng")]
     write: PathBuf,
-    /// Keep at most so many bytes of each packet: 128 are its headers.
+    /// Keep at most BYTES of each packet (128 covers the headers).
     #[arg(short, long, value_name = "BYTES")]
     snap: Option<usize>,
-    /// Not a word about what was measured.
+    /// Do not print the measurement summary.
     #[arg(short, long)]
     quiet: bool,
     /// The program and its arguments.

@@ -168,13 +168,13 @@ pub enum ControlError {
     #[error("the supervisor does not answer")]
     Nothing,
     /// The other side has hung up.
-    #[error("the supervisor has hung up")]
+    #[error("the supervisor closed the connection")]
     HungUp,
     /// The other side is of another version.
     #[error("the supervisor that is running is {0:?}, this is {VERSION:?}")]
     OtherVersion(String),
     /// Not a message of ours.
-    #[error("the message makes no sense: {0}")]
+    #[error("malformed message: {0}")]
     Malformed(String),
     /// The supervisor will not.
     #[error("the supervisor refuses: {0}")]

@@ -46,7 +46,7 @@ pub const ALL: &[Preset] = &[
         why: "129 Mbit/s down, 20 up: means measured in a commercial LTE network (paper 2, section 3, Fig. 4). 9 ms each way \
               with 0.5 ms of jitter: an RTT of 18 ms, the upper end of the 16-18 ms that paper 3 (Fig. 4) saw to a server \
               inside an LTE operator's network; jitter of half a 1 ms subframe; the distance to a server is added by \
-              whoever places it. No loss of its own: LTE retransmits below IP. Queues of 1000 packets: Linux's default; \
+              the condition that places it. No loss of its own: LTE retransmits below IP. Queues of 1000 packets: Linux's default; \
               base stations keep deep buffers.",
         up: || lte(20_000_000),
         down: || lte(129_000_000),

@@ -14,6 +14,7 @@ mod machine_paths;
 mod names;
 mod purity;
 mod unsafety;
+mod wording;
 
 use crate::Failure;
 use crate::tree::Tree;
@@ -42,6 +43,7 @@ const ALL: &[Rule] = &[
     Rule { name: "machine paths", check: machine_paths::check },
     Rule { name: "architecture", check: architecture::check },
     Rule { name: "locks", check: locks::check },
+    Rule { name: "wording", check: wording::check },
 ];
 
 /// Runs the chore.

@@ -3,12 +3,21 @@
 use super::setting::{Kind, Setting};
 use headstart_core::connect::race;
 
+/// Whether `run` prints no summary line.
+pub static QUIET: Setting = Setting {
+    key: "run.quiet",
+    kind: Kind::Flag,
+    default: "false",
+    what: "Do not print the summary line of `headstart run`; as with --quiet and HEADSTART_QUIET=1.",
+    source: "our choice",
+};
+
 /// The race of connections.
 pub static RACE: Setting = Setting {
     key: "connect.race",
     kind: Kind::Choice(races),
     default: race::DEFAULT,
-    what: "The race that orders lookups and connections (`headstart list races`).",
+    what: "Strategy for ordering DNS lookups and connection attempts (`headstart list races`).",
     source: "docs/decisions/0004",
 };
 
@@ -17,8 +26,8 @@ pub static CACHE_LIFETIME: Setting = Setting {
     key: "connect.cache-lifetime",
     kind: Kind::Text(|text| crate::run::lifetime(text).map(drop)),
     default: "ttl",
-    what: "How long DNS answers are kept: \"ttl\", \"off\", or seconds such as \"3600s\" (paper 1).",
-    source: "RFC 1035, section 3.2.1: an answer holds for its TTL",
+    what: "How long DNS answers are cached: \"ttl\", \"off\", or seconds such as \"3600s\" (paper 1).",
+    source: "RFC 1035, section 3.2.1: an answer is valid for its TTL",
 };
 
 /// Share of races that learn.
@@ -26,7 +35,7 @@ pub static EXPLORE: Setting = Setting {
     key: "connect.explore",
     kind: Kind::Share,
     default: "0.05",
-    what: "Share of races that also try the family they would not need, to learn how fast it is.",
+    what: "Share of connections that also try the other address family, to learn how fast it is.",
     source: "docs/decisions/0004",
 };
 
@@ -35,7 +44,7 @@ pub static VIA: Setting = Setting {
     key: "connect.via",
     kind: Kind::Choice(|| vec!["auto", "preload", "seccomp"]),
     default: "auto",
-    what: "How a program is reached: by a preloaded library, by its system calls (seccomp), or both (auto).",
+    what: "How headstart hooks into a program: a preloaded library, system calls (seccomp), or both (auto).",
     source: "docs/decisions/0003 and 0006",
 };
 
@@ -44,8 +53,8 @@ pub static LINGER: Setting = Setting {
     key: "connect.linger",
     kind: Kind::Whole { least: 0, most: 31_536_000 },
     default: "600",
-    what: "How long a user's supervisor stays after the last run, in seconds.",
-    source: "docs/decisions/0007: most answers hold no longer",
+    what: "How long the supervisor keeps running after the last run, in seconds.",
+    source: "docs/decisions/0007: most DNS answers expire sooner",
 };
 
 /// Whether initial windows are learned.
@@ -53,8 +62,8 @@ pub static INITCWND: Setting = Setting {
     key: "cwnd.initcwnd",
     kind: Kind::Flag,
     default: "false",
-    what: "`headstart up` gives routes to known peers an initial window learned from past TCP connections.",
-    source: "off: a larger first flight may hurt others on a small link",
+    what: "`headstart up` sets the initial congestion window of known peers from past TCP connections.",
+    source: "off: a larger first flight may hurt other traffic on a small link",
 };
 
 /// The largest initial window.
@@ -62,8 +71,8 @@ pub static INITCWND_MOST: Setting = Setting {
     key: "cwnd.initcwnd-most",
     kind: Kind::Whole { least: 10, most: 200 },
     default: "32",
-    what: "The largest initial window that is given, in segments (10 is the kernel's own: RFC 6928).",
-    source: "ours; 200 is the bound of paper 2's window",
+    what: "Largest initial window to set, in segments (the kernel default is 10: RFC 6928).",
+    source: "our choice; 200 is the limit in paper 2",
 };
 
 /// The share of the remembered window.
@@ -71,7 +80,7 @@ pub static INITCWND_SHARE: Setting = Setting {
     key: "cwnd.initcwnd-share",
     kind: Kind::Share,
     default: "0.5",
-    what: "Which share of the remembered window a connection starts with.",
+    what: "Share of the saved window that a new connection starts with.",
     source: "RFC 9959 (careful resume): at most half of the saved window",
 };
 
@@ -80,8 +89,8 @@ pub static INITCWND_AGE: Setting = Setting {
     key: "cwnd.initcwnd-age",
     kind: Kind::Whole { least: 1, most: 86_400 },
     default: "3600",
-    what: "The oldest memory of a path that counts, in seconds.",
-    source: "RFC 9040, section 6: shared state must age; an hour is ours",
+    what: "Maximum age of a saved window, in seconds.",
+    source: "RFC 9040, section 6: shared state must age; one hour is our choice",
 };
 
 /// The most routes.
@@ -89,8 +98,8 @@ pub static INITCWND_PEERS: Setting = Setting {
     key: "cwnd.initcwnd-peers",
     kind: Kind::Whole { least: 1, most: 4096 },
     default: "256",
-    what: "The most peers that are given a window at once; those used last come first.",
-    source: "ours: a table that a person can read",
+    what: "Maximum number of peers with a saved window; the most recently used come first.",
+    source: "our choice: a routing table that stays readable",
 };
 
 /// How often windows are learned anew.
@@ -98,8 +107,8 @@ pub static INITCWND_REFRESH: Setting = Setting {
     key: "cwnd.initcwnd-refresh",
     kind: Kind::Whole { least: 1, most: 86_400 },
     default: "60",
-    what: "How often the kernel is asked anew, in seconds.",
-    source: "ours: one wake-up a minute",
+    what: "How often to read new windows from the kernel, in seconds.",
+    source: "our choice: one wake-up a minute",
 };
 
 /// Whether small segments are bundled.
@@ -107,7 +116,7 @@ pub static BUNDLE: Setting = Setting {
     key: "realtime.bundle",
     kind: Kind::Flag,
     default: "false",
-    what: "`headstart up` has small TCP segments carry the one or two before them again while these are not acknowledged.",
+    what: "`headstart up` lets small TCP segments repeat the one or two unacknowledged segments before them.",
     source: "off: it hides losses from congestion control (docs/decisions/0014)",
 };
 
@@ -116,7 +125,7 @@ pub static TUNNEL: Setting = Setting {
     key: "steer.tunnel",
     kind: Kind::Text(|_| Ok(())),
     default: "",
-    what: "The file of the tunnel over two channels that `headstart up` opens (none if empty); as with --steer.",
+    what: "Tunnel file for `headstart up --steer`; empty for no tunnel.",
     source: "off: a tunnel needs a gateway (docs/guide/steering.md)",
 };
 
@@ -125,7 +134,7 @@ pub static PROFILE: Setting = Setting {
     key: "host.profile",
     kind: Kind::Choice(|| vec![SEPARATE, ALL_COLUMNS]),
     default: SEPARATE,
-    what: "Which columns `headstart up` switches on: each by its own setting (separate), or all that work here (all).",
+    what: "What `headstart up` enables: each feature by its own setting (separate), or all that work on this host (all).",
     source: "docs/decisions/0023",
 };
 
@@ -139,8 +148,8 @@ pub static TABLE: Setting = Setting {
     key: "host.table",
     kind: Kind::Whole { least: 1, most: 4_294_967_295 },
     default: "18515",
-    what: "The number of headstart's routing table. Nobody else's routes may be in it.",
-    source: "ours: 0x4853, \"HS\"",
+    what: "Number of headstart's routing table. No other program may use this table.",
+    source: "our choice: 0x4853, \"HS\"",
 };
 
 /// Our rules' priority.
@@ -148,8 +157,8 @@ pub static PRIORITY: Setting = Setting {
     key: "host.rule-priority",
     kind: Kind::Whole { least: 1, most: 32_765 },
     default: "32765",
-    what: "The priority of headstart's first routing rule; rules of later columns take the nine before it.",
-    source: "docs/decisions/0010: right before the main table, so that everybody else's rules come first",
+    what: "Priority of headstart's first routing rule; its other rules use the nine priorities before it.",
+    source: "docs/decisions/0010: just before the main table, so that all other rules come first",
 };
 
 /// Who may ask the daemon.
@@ -157,12 +166,13 @@ pub static GROUP: Setting = Setting {
     key: "host.group",
     kind: Kind::Text(group),
     default: "",
-    what: "A group whose members may ask the daemon for its status (none if empty). Only its owner and root may stop it.",
-    source: "ours",
+    what: "Group whose members may read the daemon's status; empty for none. Only its owner and root may stop it.",
+    source: "our choice",
 };
 
 /// All of them, in the order of the file.
 pub const ALL: &[&Setting] = &[
+    &QUIET,
     &RACE,
     &CACHE_LIFETIME,
     &EXPLORE,
@@ -189,5 +199,5 @@ fn races() -> Vec<&'static str> {
 /// Whether a group could have this name (useradd(8)); whether it does is only known where it is used.
 fn group(name: &str) -> Result<(), String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if name.chars().all(allowed) { Ok(()) } else { Err(format!("{name:?} is no name of a group")) }
+    if name.chars().all(allowed) { Ok(()) } else { Err(format!("must be the name of a group (got {name:?})")) }
 }

@@ -15,7 +15,7 @@ pub fn text(path: &Path, required: bool) -> Result<Option<String>, Usage> {
     match input::text(path, input::MOST) {
         // A folder in the way is a file's absence.
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) && !required => Ok(None),
-        read => read.map(Some).map_err(|e| Usage(format!("{}: settings could not be read: {e}", path.display()))),
+        read => read.map(Some).map_err(|e| Usage(format!("cannot read settings from {}: {e}", path.display()))),
     }
 }
 

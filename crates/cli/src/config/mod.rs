@@ -24,7 +24,7 @@ const SYSTEM: &str = "/etc/headstart/config.toml";
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// No layer sets it.
     Default,
     /// A line of a file.
     File(PathBuf, usize),
@@ -138,7 +138,7 @@ impl Config {
         matches!(self.get(setting).0, Value::Flag(true))
     }
 
-    /// A setting that is true or false, in a profile that has it true where nobody has said otherwise.
+    /// A setting that is true or false, in a profile that has it true unless a layer sets it.
     pub fn is_on_in(&self, profile: bool, setting: &Setting) -> bool {
         match self.get(setting) {
             (_, Origin::Default) if profile => true,

@@ -23,7 +23,7 @@ pub fn schema() -> Value {
     }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "headstart's settings",
+        "title": "headstart settings",
         "type": "object",
         "additionalProperties": false,
         "properties": sections,
@@ -45,9 +45,9 @@ fn of(setting: &Setting) -> Value {
 
 /// A file with every setting at its default, all of them commented out.
 pub fn example() -> String {
-    let mut text = "# Settings of headstart. Lines that begin with `#` are defaults; remove the sign to change one.\n\
-                    # Read in this order, later ones win: /etc/headstart/config.toml, ~/.config/headstart/config.toml, -c FILE,\n\
-                    # HEADSTART_SECTION__KEY, flags. `headstart config check` finds mistakes, `config show --origin` tells what holds.\n"
+    let mut text = "# headstart settings. Commented lines show the defaults; remove the `#` to change one.\n\
+                    # Order of precedence, lowest first: /etc/headstart/config.toml, ~/.config/headstart/config.toml, -c FILE,\n\
+                    # HEADSTART_SECTION__KEY, flags. Check with `headstart config check`; `config show --origin` shows current values.\n"
         .to_owned();
     let mut section = "";
     for setting in ALL {

@@ -93,7 +93,7 @@ impl Setting {
     /// Reads it from the environment or a flag; else what it may be.
     pub fn read(&self, text: &str) -> Result<Value, String> {
         match self.kind {
-            Kind::Flag => text.parse().map(Value::Flag).map_err(|_| format!("{text:?} is neither true nor false")),
+            Kind::Flag => text.parse().map(Value::Flag).map_err(|_| format!("must be true or false (got {text:?})")),
             Kind::Whole { .. } => text.parse().ok().map(Value::Whole).ok_or_else(|| self.not_whole(text)),
             Kind::Share => text.parse().ok().map(Value::Share).ok_or_else(|| not_a_share(text)),
             Kind::Choice(_) | Kind::Text(_) => Ok(Value::Text(text.to_owned())),
@@ -111,13 +111,13 @@ impl Setting {
         let kind = kind_of(value);
         match (self.kind, value) {
             (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
-            (Kind::Flag, _) => Err(format!("{kind} where true or false belongs")),
+            (Kind::Flag, _) => Err(format!("must be true or false (got {kind})")),
             (Kind::Whole { .. } | Kind::Share, _) => match number() {
                 Some(text) => self.read(&text),
-                None => Err(format!("{kind} where a number belongs")),
+                None => Err(format!("must be a number (got {kind})")),
             },
             (Kind::Choice(_) | Kind::Text(_), DeValue::String(text)) => self.checked(Value::Text(text.to_string())),
-            (Kind::Choice(_) | Kind::Text(_), _) => Err(format!("{kind} where a text in quotes belongs")),
+            (Kind::Choice(_) | Kind::Text(_), _) => Err(format!("must be a text in quotes (got {kind})")),
         }
     }
 
@@ -144,14 +144,14 @@ impl Setting {
 
     fn not_whole(&self, text: &str) -> String {
         match self.kind {
-            Kind::Whole { least, most } => format!("{text} is not a whole number from {least} to {most}"),
-            _ => format!("{text} is not a whole number"),
+            Kind::Whole { least, most } => format!("must be a whole number from {least} to {most} (got {text})"),
+            _ => format!("must be a whole number (got {text})"),
         }
     }
 }
 
 fn not_a_share(text: &str) -> String {
-    format!("{text} is not a share between 0 and 1")
+    format!("must be a number from 0 to 1 (got {text})")
 }
 
 fn kind_of(value: &DeValue<'_>) -> &'static str {

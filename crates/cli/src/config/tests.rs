@@ -62,12 +62,12 @@ fn mistakes_are_named_with_file_line_and_the_nearest_name() {
             "[connect]\nrace = \"adaptve\"\n",
             "config.toml:2: connect.race: unknown value \"adaptve\": did you mean \"adaptive\"?",
         ),
-        ("[connect]\nexplore = 2\n", "config.toml:2: connect.explore: 2 is not a share"),
-        ("[connect]\nexplore = \"0.1\"\n", "a text where a number belongs"),
-        ("[cwnd]\ninitcwnd = 1\n", "config.toml:2: cwnd.initcwnd: a number where true or false belongs"),
-        ("[cwnd]\ninitcwnd-most = 5000\n", "not a whole number from 10 to 200"),
-        ("[cwnd]\ninitcwnd-most = -1\n", "not a whole number from 10 to 200"),
-        ("[connect]\ncache-lifetime = \"soon\"\n", "config.toml:2: connect.cache-lifetime: give ttl"),
+        ("[connect]\nexplore = 2\n", "config.toml:2: connect.explore: must be a number from 0 to 1 (got 2)"),
+        ("[connect]\nexplore = \"0.1\"\n", "must be a number (got a text)"),
+        ("[cwnd]\ninitcwnd = 1\n", "config.toml:2: cwnd.initcwnd: must be true or false (got a number)"),
+        ("[cwnd]\ninitcwnd-most = 5000\n", "must be a whole number from 10 to 200 (got 5000)"),
+        ("[cwnd]\ninitcwnd-most = -1\n", "must be a whole number from 10 to 200 (got -1)"),
+        ("[connect]\ncache-lifetime = \"soon\"\n", "config.toml:2: connect.cache-lifetime: must be `ttl`"),
         ("[connect\n", "config.toml:1: "),
     ] {
         let why = read(text).expect_err(text);
@@ -82,7 +82,7 @@ fn variables_that_nobody_knows_are_mistakes_too() {
     assert!(why.contains("did you mean \"HEADSTART_CWND__INITCWND\"?"), "{why}");
     let why =
         Config::default().read_variables(&variables(&[("HEADSTART_CWND__INITCWND", "yes")])).unwrap_err().to_string();
-    assert!(why.contains("HEADSTART_CWND__INITCWND: \"yes\" is neither true nor false"), "{why}");
+    assert!(why.contains("HEADSTART_CWND__INITCWND: must be true or false (got \"yes\")"), "{why}");
 }
 
 #[test]

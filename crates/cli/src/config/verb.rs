@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 /// Verbs of `headstart config`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Verb {
-    /// Write a file with every setting, explained and commented out.
+    /// Write a configuration file with every setting explained and commented out.
     Init(Init),
-    /// Check the settings that hold here, or a file.
+    /// Check the current settings, or one file.
     Check(Check),
-    /// Print every setting as it holds.
+    /// Print the current value of every setting.
     Show(Show),
     /// Print the JSON Schema of the file, for editors.
     Schema,
@@ -23,14 +23,14 @@ pub enum Verb {
 /// Arguments of `headstart config init`.
 #[derive(Debug, clap::Args)]
 pub struct Init {
-    /// The file to write; `-` is standard output [default: the user's own].
+    /// File to write; `-` is standard output [default: the user's configuration file].
     file: Option<PathBuf>,
 }
 
 /// Arguments of `headstart config check`.
 #[derive(Debug, clap::Args)]
 pub struct Check {
-    /// Only this file.
+    /// Check only this file.
     file: Option<PathBuf>,
     #[command(flatten)]
     format: Format,
@@ -39,7 +39,7 @@ pub struct Check {
 /// Arguments of `headstart config show`.
 #[derive(Debug, clap::Args)]
 pub struct Show {
-    /// Say where each value came from.
+    /// Show where each value comes from.
     #[arg(long)]
     origin: bool,
     #[command(flatten)]
@@ -82,7 +82,7 @@ fn init(file: Option<PathBuf>) -> anyhow::Result<u8> {
             return Ok(exit::OK);
         }
         Some(file) => file,
-        None => of_user().context("neither XDG_CONFIG_HOME nor HOME is set: name a file")?,
+        None => of_user().context("neither XDG_CONFIG_HOME nor HOME is set: give a file name")?,
     };
     let what = || format!("writing {}", file.display());
     if let Some(folder) = file.parent() {
@@ -93,7 +93,7 @@ fn init(file: Option<PathBuf>) -> anyhow::Result<u8> {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
             let shown = file.display();
             let why = format!(
-                "{shown} is there already, and is left as it is: name another file, or print the example: headstart config init -"
+                "{shown} already exists and was not changed: give another file name, or print the example: headstart config init -"
             );
             return Err(exit::Usage(why).into());
         }

@@ -23,7 +23,7 @@ use tokio_rustls::TlsConnector;
 
 /// How long an attempt is waited for before the next begins beside it: the Connection Attempt Delay of RFC 8305, section 8.
 const DELAY: Duration = Duration::from_millis(250);
-/// How long QUIC is waited for once nobody answers over TCP either: as long as it takes to say the first word three times, 1 s and 2 s
+/// How long QUIC is waited for once TCP does not answer either: as long as it takes to say the first word three times, 1 s and 2 s
 /// apart (RFC 9002, section 6.2: a probe timeout of three first round trips of 333 ms, then twice that). A refusal over UDP is not heard.
 const QUIC_ALONE: Duration = Duration::from_secs(3);
 /// What a server may send before the program has read it: as much as 1 Gbit/s over 134 ms carries. quinn's own 1.25 MB hold
@@ -71,6 +71,11 @@ pub enum Opened {
     Two(hyper::client::conn::http2::SendRequest<String>),
     /// HTTP/1.1.
     One(hyper::client::conn::http1::SendRequest<String>),
+}
+
+/// An error of the TLS library in words.
+fn plain(why: &str) -> String {
+    why.replace("received corrupt message of type InvalidContentType", "the server does not speak TLS on this port")
 }
 
 impl Connector {
@@ -137,7 +142,7 @@ impl Connector {
         drop(trying_tcp);
         let mut failed: Vec<String> = Vec::new();
         let mut alone = pin!(async {
-            // Nothing is ever sent: it ends when nobody tries TCP any more.
+            // Nothing is ever sent: it ends when no attempt over TCP is left.
             let _ = tcp_ended.recv().await;
             tokio::time::sleep(QUIC_ALONE).await;
         });
@@ -145,23 +150,23 @@ impl Connector {
             let attempt = tokio::select! {
                 attempt = attempts.join_next() => attempt,
                 () = &mut alone, if over_tcp => {
-                    failed.push(format!("nothing over QUIC for {} s after that", QUIC_ALONE.as_secs()));
+                    failed.push(format!("no answer over QUIC for another {} s", QUIC_ALONE.as_secs()));
                     None
                 }
             };
             match attempt {
                 None => break,
                 Some(Ok(Ok(opened))) => return Ok(opened),
-                Some(Ok(Err(why))) => failed.push(exit::told(&why)),
+                Some(Ok(Err(why))) => failed.push(plain(&exit::told(&why))),
                 Some(Err(why)) => failed.push(why.to_string()),
             }
         }
         if failed.is_empty() {
-            failed.push("no address could be tried".to_owned());
+            failed.push("no usable address".to_owned());
         }
         let code = if failed.iter().any(|why| is_distrust(why)) { exit::FAILURE } else { exit::UNREACHABLE };
-        let hint = if code == exit::FAILURE { ": name whom to believe with --ca" } else { "" };
-        Err(Coded(code, format!("no connection to {}: {}{hint}", url.host, failed.join("; "))).into())
+        let hint = if code == exit::FAILURE { ": trust a certificate with --ca FILE" } else { "" };
+        Err(Coded(code, format!("cannot connect to {}: {}{hint}", url.host, failed.join("; "))).into())
     }
 
     /// Waits until what was said last has left, but not for the other side.
@@ -213,7 +218,7 @@ async fn quic(
 /// A connection over TCP; a server that accepts it and then says nothing is given up.
 async fn tcp(tls: Arc<rustls::ClientConfig>, address: SocketAddr, host: &str) -> anyhow::Result<Opened> {
     let opened = tokio::time::timeout(super::SILENCE, over_tcp(tls, address, host)).await;
-    opened.unwrap_or_else(|_| Err(anyhow::anyhow!("{address} said nothing for {} s", super::SILENCE.as_secs())))
+    opened.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer from {address} for {} s", super::SILENCE.as_secs())))
 }
 
 async fn over_tcp(tls: Arc<rustls::ClientConfig>, address: SocketAddr, host: &str) -> anyhow::Result<Opened> {

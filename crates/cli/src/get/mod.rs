@@ -40,33 +40,33 @@ const SILENCE: std::time::Duration = std::time::Duration::from_secs(30);
 /// Arguments of `headstart get`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to fetch: https://HOST[:PORT]/PATH.
+    /// URL to fetch: https://HOST[:PORT]/PATH.
     #[arg(value_name = "URL")]
     url: String,
-    /// Where it goes: a file, or `-` for standard output.
+    /// Output file; `-` is standard output.
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// Go on with what was fetched of it before (FILE.part), if the server still has the same.
+    /// Resume a partial download (FILE.part) if the file on the server has not changed.
     #[arg(short = 'C', long = "continue")]
     resume: bool,
-    /// Which versions of HTTP may be spoken.
+    /// HTTP versions to use.
     #[arg(long, value_name = "VERSION", value_enum, default_value = "any")]
     http: Versions,
-    /// Believe the certificates in this file (PEM), and no others.
+    /// Trust only the certificates in FILE (PEM).
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     ca: Option<PathBuf>,
-    /// Believe everybody: nothing is known of who answers.
+    /// Skip certificate verification (dangerous).
     #[arg(long)]
     insecure: bool,
     #[command(flatten)]
     paths: crate::paths::Remember,
-    /// Fetch it so often, each time over a new connection, which uses what the last one left (tickets, tokens).
+    /// Fetch N times, each over a new connection that reuses session tickets and tokens.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     times: u32,
-    /// No bar.
+    /// Do not show progress.
     #[arg(short, long)]
     quiet: bool,
-    /// Tell how long it took as one JSON object a fetch.
+    /// Print timings as one JSON object per fetch.
     #[arg(long)]
     json: bool,
 }
@@ -77,12 +77,10 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let place = Place::named(&args.output)?;
     let to_stdout = matches!(place, Place::Stdout);
     if to_stdout && args.json {
-        return Err(
-            Usage("--json and the file would both go to standard output: add -o FILE, or -o /dev/null".into()).into()
-        );
+        return Err(Usage("--json needs `-o FILE` (or `-o /dev/null`): both would go to standard output".into()).into());
     }
     if args.resume && !matches!(place, Place::File(_)) {
-        return Err(Usage("--continue goes on with a file: add -o FILE".into()).into());
+        return Err(Usage("--continue needs `-o FILE`".into()).into());
     }
     let trust = match &args.ca {
         Some(file) => Trust::File(file.clone()),
@@ -166,7 +164,7 @@ impl Fetch<'_> {
         let clock = Clock::new();
         let found = tokio::net::lookup_host((self.url.host.as_str(), self.url.port)).await;
         let addresses: Vec<SocketAddr> = found
-            .map_err(|why| Coded(exit::UNREACHABLE, format!("{} has no address: {why}", self.url.host)))?
+            .map_err(|why| Coded(exit::UNREACHABLE, format!("cannot resolve {}: {why}", self.url.host)))?
             .collect();
         let name_ms = ms(&clock);
         let begun = if self.resume { self.place.begun(&self.url.to_string()) } else { None };
@@ -192,7 +190,7 @@ impl Fetch<'_> {
             }
         }
         let lost_on_the_way =
-            |why: anyhow::Error| Coded(exit::UNREACHABLE, format!("{} did not answer: {why:#}", self.url));
+            |why: anyhow::Error| Coded(exit::UNREACHABLE, format!("no answer from {}: {why:#}", self.url));
         let mut reply = reply.map_err(lost_on_the_way)?;
         let first_byte_ms = ms(&clock);
         let Wanted { from, length, sink } = self.wanted(&reply, begun.as_ref())?;
@@ -233,7 +231,7 @@ impl Fetch<'_> {
 
     async fn ask(&self, opened: &mut Opened, headers: &HeaderMap) -> anyhow::Result<Reply> {
         let asked = tokio::time::timeout(SILENCE, opened.ask(self.url, headers)).await;
-        asked.unwrap_or_else(|_| Err(anyhow::anyhow!("nothing came for {} s", SILENCE.as_secs())))
+        asked.unwrap_or_else(|_| Err(anyhow::anyhow!("no data for {} s", SILENCE.as_secs())))
     }
 
     /// What of it comes, and where it goes.
@@ -253,7 +251,8 @@ impl Fetch<'_> {
             (StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE, Some(begun))
                 if is_another(&reply.headers, &begun.validator) =>
             {
-                let why = format!("{} has changed since it was begun: fetch it anew, without --continue", self.url);
+                let why =
+                    format!("{} has changed since the partial download: fetch it again without --continue", self.url);
                 Err(Coded(exit::FAILURE, why).into())
             }
             (StatusCode::PARTIAL_CONTENT, Some(Begun { have, .. }))
@@ -270,8 +269,8 @@ impl Fetch<'_> {
                 Ok(Wanted { from: *have, length: Some(0), sink: None })
             }
             (status, _) => {
-                let moved = said(header::LOCATION).map(|to| format!("; it is at {to}")).unwrap_or_default();
-                Err(Coded(exit::FAILURE, format!("{} was answered with {status}{moved}", self.url)).into())
+                let moved = said(header::LOCATION).map(|to| format!("; it moved to {to}")).unwrap_or_default();
+                Err(Coded(exit::FAILURE, format!("{}: the server answered {status}{moved}", self.url)).into())
             }
         }
     }
@@ -282,7 +281,7 @@ impl Fetch<'_> {
         let mut came = 0u64;
         let why = loop {
             let next = tokio::time::timeout(SILENCE, reply.next()).await;
-            match next.unwrap_or_else(|_| Err(anyhow::anyhow!("nothing came for {} s", SILENCE.as_secs()))) {
+            match next.unwrap_or_else(|_| Err(anyhow::anyhow!("no data for {} s", SILENCE.as_secs()))) {
                 Ok(Some(bytes)) => {
                     sink.write(&bytes)?;
                     came += bytes.len() as u64;
@@ -297,7 +296,7 @@ impl Fetch<'_> {
         if why.is_some() || missing {
             let why = why.map(|why| format!(": {why:#}")).unwrap_or_default();
             let kept = match self.place {
-                Place::File(_) => "; what came is kept: --continue goes on with it",
+                Place::File(_) => "; the partial file is kept: resume with --continue",
                 _ => "",
             };
             let of = length.map(|length| format!(" of {length}")).unwrap_or_default();
@@ -322,7 +321,7 @@ impl Done {
     fn text(&self, output: &std::path::Path) -> String {
         let rate = self.bytes as f64 / (self.total_ms / 1e3).max(1e-3);
         format!(
-            "{} to {} in {:.0} ms ({}/s) over {}; the first byte after {:.0} ms{}",
+            "{} to {} in {:.0} ms ({}/s) over {}; first byte after {:.0} ms{}",
             progress::size(self.bytes as f64),
             output.display(),
             self.total_ms,

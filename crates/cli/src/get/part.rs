@@ -27,13 +27,15 @@ impl Place {
             return Ok(Self::Stdout);
         }
         match path.metadata() {
-            Ok(found) if found.is_dir() => Err(Usage(format!("{} is a folder: name a file in it", path.display()))),
+            Ok(found) if found.is_dir() => {
+                Err(Usage(format!("{} is a folder: give a file name in it", path.display())))
+            }
             Ok(found) if !found.is_file() => Ok(Self::Device(path.to_owned())),
             _ => Ok(Self::File(path.to_owned())),
         }
     }
 
-    /// What was fetched of `url` before, as far as it may be gone on with.
+    /// What was fetched of `url` before, as far as it can be resumed.
     pub fn begun(&self, url: &str) -> Option<Begun> {
         let Self::File(path) = self else { return None };
         let about: serde_json::Value = serde_json::from_slice(&std::fs::read(beside(path, ABOUT)).ok()?).ok()?;
@@ -72,13 +74,13 @@ impl Place {
             // It could not be gone on with: what is there might be of another version.
             None => _ = std::fs::remove_file(&about),
         }
-        let note = aside.map(|aside| format!("what was there of an earlier fetch is now {}", aside.display()));
+        let note = aside.map(|aside| format!("moved an earlier partial download to {}", aside.display()));
         Ok((Sink::Part { file, path: path.clone() }, note))
     }
 
     /// Goes on behind what is there.
     pub fn resume(&self) -> anyhow::Result<Sink> {
-        let Self::File(path) = self else { anyhow::bail!("only a file can be gone on with") };
+        let Self::File(path) = self else { anyhow::bail!("resuming needs `-o FILE`") };
         let part = beside(path, PART);
         let file = taken(OpenOptions::new().append(true), &part)?;
         Ok(Sink::Part { file, path: path.clone() })
@@ -100,7 +102,7 @@ fn taken(options: &OpenOptions, path: &Path) -> anyhow::Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
-            anyhow::bail!("{} is being fetched by another process: wait for it, or name another file", path.display())
+            anyhow::bail!("another process is fetching {}: wait for it, or choose another file", path.display())
         }
         // A file system without locks.
         Err(TryLockError::Error(_)) => Ok(file),
@@ -126,7 +128,7 @@ fn set_aside(path: &Path, part: &Path) -> anyhow::Result<PathBuf> {
             Err(_) => {}
         }
     }
-    anyhow::bail!("{} was set aside {MOST_ASIDE} times already: remove what is not needed of it", part.display())
+    anyhow::bail!("there are already {MOST_ASIDE} old copies of {}: remove some", part.display())
 }
 
 /// Parts that are set aside beside each other.

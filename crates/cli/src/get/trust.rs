@@ -18,14 +18,14 @@ const BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Whom to believe.
+/// Which certificates to trust.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The host's authorities.
     Host,
     /// Those in this file alone.
     File(PathBuf),
-    /// Everybody: nothing is known of who answers.
+    /// All certificates; the server is not verified.
     Everybody,
 }
 
@@ -54,7 +54,7 @@ fn host() -> anyhow::Result<RootCertStore> {
     match bundle {
         Some(path) => read(&path),
         None => Err(Usage(format!(
-            "this host has no list of authorities to believe ({}): install ca-certificates, or name a file with --ca",
+            "no certificate authorities found ({}): install ca-certificates, or give a file with --ca",
             BUNDLES.join(", ")
         ))
         .into()),
@@ -62,19 +62,19 @@ fn host() -> anyhow::Result<RootCertStore> {
 }
 
 fn read(path: &Path) -> anyhow::Result<RootCertStore> {
-    let context = || format!("reading the certificates to believe in {}", path.display());
+    let context = || format!("cannot read certificates from {}", path.display());
     let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let all = all.with_context(context)?;
     let mut roots = RootCertStore::empty();
     // Old authorities whose certificates no library reads any more are left out, as others do.
     let (taken, _) = roots.add_parsable_certificates(all);
     if taken == 0 {
-        return Err(Usage(format!("{} holds no certificate that can be read", path.display())).into());
+        return Err(Usage(format!("{} contains no valid certificate", path.display())).into());
     }
     Ok(roots)
 }
 
-/// Believes everybody who has the key of the certificate that is shown.
+/// Accepts every certificate whose key the server has.
 #[derive(Debug)]
 struct Believe(Arc<CryptoProvider>);
 
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_file_without_certificates_is_named() {
         let why = |path: &str| format!("{:#}", Trust::File(path.into()).configuration(&["h3"], true).unwrap_err());
-        assert!(why("/dev/null").contains("/dev/null holds no certificate"), "{}", why("/dev/null"));
+        assert!(why("/dev/null").contains("/dev/null contains no valid certificate"), "{}", why("/dev/null"));
         assert!(why("/nowhere/ca.pem").contains("/nowhere/ca.pem"));
     }
 

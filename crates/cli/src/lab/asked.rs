@@ -7,16 +7,16 @@ use headstart_lab::experiment::{ExperimentError, Speeds};
 /// The arguments that both verbs have.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Asked {
-    /// Fewer trials: shows that it works, not what the numbers are.
+    /// Run fewer trials; shows that the experiment works, not reliable numbers.
     #[arg(long)]
     pub quick: bool,
-    /// Print one JSON object, on the last line of standard output, instead of tables.
+    /// Print one JSON object on the last line of standard output instead of tables.
     #[arg(long)]
     pub json: bool,
-    /// Seed of everything random.
+    /// Random seed.
     #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     pub seed: u64,
-    /// Virtual time (`sim`), real packets in namespaces (`netns`), or `both`.
+    /// `sim` (virtual time), `netns` (real packets in namespaces), or `both`.
     #[arg(long, default_value = "both")]
     pub speed: String,
 }

@@ -19,26 +19,26 @@ use std::path::PathBuf;
 pub enum Verb {
     /// List the experiments.
     List(List),
-    /// Run an experiment; its results go into a folder with a report.
+    /// Run one experiment and write a report.
     Run(run::Args),
-    /// Measure every claim of the papers; the ledger says what became of each.
+    /// Measure every claim of the papers and write the verdicts.
     Reproduce(reproduce::Args),
-    /// Make one report out of several results folders.
+    /// Combine several results folders into one report.
     Report(report::Args),
-    /// Play a network and its traffic from a TOML file, in virtual time and in namespaces.
+    /// Run a network described in a TOML file, in virtual time and with real packets.
     Scenario(scenario::Args),
     /// Run a shell or a program behind an emulated link.
     Shell(Shell),
-    /// Run a program through a proxy that stores every request and its answer, TLS included.
+    /// Run a program and record all its HTTP requests and responses, including TLS.
     Record(record::Record),
-    /// Run a program behind an emulated link where a recording is served again.
+    /// Run a program behind an emulated link with recorded servers.
     Replay(record::Replay),
 }
 
 /// Arguments of `headstart lab list`.
 #[derive(Debug, clap::Args)]
 pub struct List {
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -46,20 +46,19 @@ pub struct List {
 /// Arguments of `headstart lab shell`.
 #[derive(Debug, clap::Args)]
 pub struct Shell {
-    /// A preset (see `headstart list links`) or a text such as "rate=100mbit,delay=15ms,loss=1%".
+    /// Link preset (`headstart list links`) or a specification such as "rate=100mbit,delay=15ms,loss=1%".
     #[arg(long, default_value = "lte")]
     link: String,
-    /// How packets get in and out of the emulator: single-packets or super-packets [default: super-packets for links of more
-    /// than 500 Mbit/s].
+    /// Packet interface of the emulator: single-packets or super-packets [default: super-packets above 500 Mbit/s].
     #[arg(long, value_name = "KIND")]
     ports: Option<PortKind>,
-    /// Write a line of JSON for each packet: when it came, what became of it, when it left.
+    /// Write one JSON line to FILE for each packet: arrival, fate, departure.
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// Write a capture of the link, for Wireshark and its kin.
+    /// Write a packet capture of the link to FILE (pcapng).
     #[arg(long, value_name = "FILE")]
     pcapng: Option<PathBuf>,
-    /// The program and its arguments; your shell if there is none.
+    /// Program and arguments [default: your shell].
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -78,7 +77,7 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Record(args) => record::record(&args),
         Verb::Replay(args) => record::replay(&args),
         Verb::Shell(args) => {
-            headstart_link::parse_duplex(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
+            netns::link(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
             let Shell { link, ports, events, pcapng, command } = args;
             let settings = Settings { ports, events, pcapng, ..Settings::default() };
             let status = netns::shell_with(&link, &command, &settings)?;

@@ -6,7 +6,7 @@ use headstart_lab::experiment::Progress;
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::Mutex;
 
-/// Between two lines where nobody watches a terminal.
+/// Between two lines where standard error is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Progress for people.

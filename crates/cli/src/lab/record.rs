@@ -18,10 +18,10 @@ const MOST_LINES: usize = 10;
 /// Arguments of `headstart lab record`.
 #[derive(Debug, clap::Args)]
 pub struct Record {
-    /// Folder for the recording; it is made, and must not hold one already.
+    /// Folder for the recording; created if missing, must not contain another recording.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// The program and its arguments; your shell if there is none.
+    /// Program and arguments [default: your shell].
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -29,21 +29,21 @@ pub struct Record {
 /// Arguments of `headstart lab replay`.
 #[derive(Debug, clap::Args)]
 pub struct Replay {
-    /// Folder with a recording: of `headstart lab record`, or of Mahimahi.
+    /// Folder with a recording by `headstart lab record` or Mahimahi.
     recording: PathBuf,
-    /// A preset (see `headstart list links`) or a text such as "rate=100mbit,delay=15ms,loss=1%".
+    /// Link preset (`headstart list links`) or a specification such as "rate=100mbit,delay=15ms,loss=1%".
     #[arg(long, default_value = "lte")]
     link: String,
-    /// Servers over TLS offer HTTP/2.
+    /// TLS servers offer HTTP/2.
     #[arg(long)]
     http2: bool,
-    /// They offer HTTP/3 too, and say so (Alt-Svc).
+    /// TLS servers also offer HTTP/3 (Alt-Svc).
     #[arg(long)]
     http3: bool,
-    /// Seed of everything random in the network.
+    /// Random seed.
     #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
-    /// The program and its arguments; your shell if there is none.
+    /// Program and arguments [default: your shell].
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -64,7 +64,7 @@ pub fn record(args: &Record) -> anyhow::Result<u8> {
 
 /// Runs the program where the recording is served again; its exit status.
 pub fn replay(args: &Replay) -> anyhow::Result<u8> {
-    headstart_link::parse_duplex(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
+    netns::link(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
     // Said outside, before anything is started.
     let (exchanges, broken) = recording::read(&args.recording)?;
     if let Entered::Ended(status) = Entry::this_command().pass_signals().enter()? {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Arguments of `headstart lab report`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Results folders, or result.json files.
+    /// Results folders or result.json files.
     #[arg(required = true, value_name = "DIR")]
     results: Vec<PathBuf>,
     /// Folder for the report.
@@ -30,7 +30,7 @@ pub fn read(path: &Path) -> anyhow::Result<Outcome> {
     let file = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
     let text = std::fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
     let outcome: Outcome = serde_json::from_slice(&text)
-        .with_context(|| format!("{} is not a result of this version; run the experiment again", file.display()))?;
-    outcome.check().with_context(|| format!("{} contradicts itself", file.display()))?;
+        .with_context(|| format!("{} was not written by this version: run the experiment again", file.display()))?;
+    outcome.check().with_context(|| format!("{} is inconsistent", file.display()))?;
     Ok(outcome)
 }

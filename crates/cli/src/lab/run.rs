@@ -15,17 +15,21 @@ use std::time::{Duration, SystemTime};
 /// How long the machine is looked at before a run: long enough for a share of 10 ms ticks.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// The experiments that load pages, which may be other ones than the built-in.
+const LOADS_PAGES: [&str; 3] = ["page-load", "steer-pages", "together"];
+
 /// Arguments of `headstart lab run`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The experiment (see `headstart lab list`).
+    /// Experiment to run (`headstart lab list`).
     name: String,
     #[command(flatten)]
     asked: Asked,
-    /// Only this condition; may be given several times.
+    /// Run only this condition; may be repeated.
     #[arg(long = "condition", value_name = "NAME")]
     conditions: Vec<String>,
-    /// Pages to load in place of the project's own: a file of page specs, or a folder with `specs.jsonl` (page-load).
+    /// Pages to load instead of the built-in ones: a page specification file, or a folder with `specs.jsonl` (page-load,
+    /// steer-pages, together).
     #[arg(long, value_name = "DIR|FILE")]
     pages: Option<PathBuf>,
     /// Folder for the results [default: headstart-results/NAME].
@@ -41,6 +45,10 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(bad) = args.conditions.iter().find(|c| !entry.conditions.contains(&c.as_str())) {
         let known = entry.conditions.join(", ");
         return Err(exit::Usage(format!("{} has no condition {bad:?}; it has: {known}", entry.name)).into());
+    }
+    if args.pages.is_some() && !LOADS_PAGES.contains(&entry.name) {
+        let why = format!("--pages: {} does not use it; only {} do", entry.name, LOADS_PAGES.join(", "));
+        return Err(exit::Usage(why).into());
     }
     let out = args.out.clone().unwrap_or_else(|| Path::new("headstart-results").join(entry.name));
     not_of_another(&out, entry.name)?;
@@ -72,7 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 fn not_of_another(out: &Path, name: &str) -> Result<(), exit::Usage> {
     match super::report::read(out) {
         Ok(there) if there.experiment != name => Err(exit::Usage(format!(
-            "{} holds a result of {}: give --out a folder of its own, such as {}",
+            "{} already holds results of {}: use another folder, such as --out {}",
             out.display(),
             there.experiment,
             out.join(name).display()
@@ -128,6 +136,6 @@ mod tests {
         assert!(not_of_another(&out, "one").is_ok());
         let why = not_of_another(&out, "two").unwrap_err().to_string();
         std::fs::remove_dir_all(&out).unwrap();
-        assert!(why.contains("holds a result of one") && why.ends_with("/two"), "{why}");
+        assert!(why.contains("holds results of one") && why.ends_with("/two"), "{why}");
     }
 }

@@ -16,21 +16,21 @@ const MOST_OF_A_TRACE: u64 = 64 << 20;
 /// Arguments of `headstart lab scenario`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A scenario of the project (see `headstart list scenarios`) or a TOML file.
+    /// Built-in scenario (`headstart list scenarios`) or a TOML file.
     scenario: String,
-    /// Virtual time, real packets in namespaces, or both.
+    /// Run in virtual time, with real packets, or both.
     #[arg(long, value_enum, default_value_t = Time::Both)]
     time: Time,
-    /// Print the scenario's text, as a beginning of your own.
+    /// Print the scenario file, as a starting point for your own.
     #[arg(long, conflicts_with_all = ["at", "json"])]
     show: bool,
-    /// Print one JSON object, on the last line of standard output.
+    /// Print one JSON object on the last line of standard output.
     #[arg(long)]
     json: bool,
-    /// Run a program on this node instead of the scenario's flows; names of nodes resolve to their addresses.
+    /// Run a program on this node instead of the scenario's flows; node names resolve to addresses.
     #[arg(long, value_name = "NODE", conflicts_with = "json")]
     at: Option<String>,
-    /// The program and its arguments; your shell if there is none.
+    /// Program and arguments [default: your shell].
     #[arg(last = true, value_name = "CMD", requires = "at")]
     command: Vec<OsString>,
 }
@@ -38,11 +38,11 @@ pub struct Args {
 /// Which clock moves the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Time {
-    /// The models alone, as fast as the machine computes.
+    /// Simulate in virtual time.
     Virtual,
-    /// Namespaces, sockets, the emulator.
+    /// Use real packets in network namespaces.
     Real,
-    /// Both, beside each other.
+    /// Do both, and compare.
     Both,
 }
 

@@ -19,20 +19,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const VERSION: u32 = 1;
 /// How long the other end may be silent.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take for the first answer, which tells whether it is one of ours.
+const FIRST: Duration = Duration::from_secs(3);
 
 /// Arguments of `headstart measure network`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where `headstart measure serve` is.
+    /// Address of a `headstart measure serve`.
     #[arg(value_name = "HOST:PORT")]
     server: String,
-    /// How long each of the four transfers lasts, in seconds.
+    /// Duration of each of the four transfers, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     seconds: f64,
-    /// Connections of a transfer with many.
+    /// Number of parallel connections.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
     flows: u8,
-    /// Connects, and idle round trips.
+    /// Number of connects and of idle round trips.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     times: u16,
     #[command(flatten)]
@@ -50,17 +52,26 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     if !(0.1..=600.0).contains(&args.seconds) {
         return Err(exit::Usage(format!("--seconds {}: from 0.1 to 600", args.seconds)).into());
     }
-    let what = || format!("asking {}", args.server);
+    let what = || format!("cannot measure {}", args.server);
     let to = args.server.to_socket_addrs().with_context(what)?.next().with_context(what)?;
     let root = Path::new("/");
     let (began, before) = (wall(), Snapshot::take(root));
     let clock = Clock::new();
+    let mut stream = greet(to, ECHO).with_context(what)?;
+    stream.set_read_timeout(Some(FIRST))?;
+    ask(&mut stream, clock).map_err(|why| {
+        let why = format!(
+            "{}: no `headstart measure serve` answers there ({why}): start one, or check the address and port",
+            args.server
+        );
+        exit::Coded(exit::UNREACHABLE, why)
+    })?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     let connects = (0..args.times).map(|_| {
         let start = clock.now();
         TcpStream::connect_timeout(&to, PATIENCE).map(|_| ms(clock.now().since(start)))
     });
     let connects = RoundTrips(connects.collect::<io::Result<_>>().with_context(what)?);
-    let mut stream = greet(to, ECHO).with_context(what)?;
     let idle = (0..args.times).map(|_| ask(&mut stream, clock)).collect::<io::Result<_>>();
     let idle = RoundTrips(idle.with_context(what)?);
     let time = Duration::from_secs_f64(args.seconds);
@@ -101,7 +112,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         let name = name.replace('_', ", ");
         let grade = added(transfer).map_or("?", grade);
         crate::say!(
-            "{name:<10}  {:.2} Mbit/s, round trip meanwhile {}: {grade}",
+            "{name:<10}  {:.2} Mbit/s, round trip under load {}: {grade}",
             transfer.mbit_s,
             in_words(&transfer.loaded)
         );
@@ -127,8 +138,8 @@ fn figures(trips: &RoundTrips) -> Value {
 
 fn in_words(trips: &RoundTrips) -> String {
     match (trips.quantile(0.0), trips.median(), trips.quantile(0.95)) {
-        (Some(least), Some(median), Some(p95)) => format!("{median:.2} ms (least {least:.2}, 95 % below {p95:.2})"),
-        _ => "not known".into(),
+        (Some(least), Some(median), Some(p95)) => format!("{median:.2} ms (min {least:.2}, p95 {p95:.2})"),
+        _ => "unknown".into(),
     }
 }
 
@@ -147,7 +158,14 @@ fn ask(stream: &mut TcpStream, clock: Clock) -> io::Result<f64> {
     let mut message = [7; MESSAGE];
     let start = clock.now();
     stream.write_all(&message)?;
-    stream.read_exact(&mut message)?;
+    stream.read_exact(&mut message).map_err(|why| match why.kind() {
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "no answer in time"),
+        io::ErrorKind::UnexpectedEof => io::Error::new(why.kind(), "the server closed the connection"),
+        _ => why,
+    })?;
+    if message != [7; MESSAGE] {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it speaks another protocol"));
+    }
     Ok(ms(clock.now().since(start)))
 }
 

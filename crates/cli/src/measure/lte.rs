@@ -11,19 +11,19 @@ const VERSION: u32 = 1;
 /// Arguments of `headstart measure lte`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Channel quality indicator, 1 to 15; all of them if none is given.
+    /// Channel quality indicator, 1 to 15 [default: all].
     #[arg(long, value_name = "CQI")]
     cqi: Option<u8>,
-    /// Resource blocks each millisecond: 25 is a carrier of 5 MHz, 100 one of 20 MHz.
-    #[arg(long, value_name = "N", default_value_t = 25)]
+    /// Resource blocks per millisecond: 25 for a 5 MHz carrier, 100 for 20 MHz.
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
     blocks: u32,
-    /// Bytes of a packet.
-    #[arg(long, value_name = "BYTES", default_value_t = 1500)]
+    /// Packet size in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1..))]
     packet: u32,
-    /// Bits of the headers of RLC and MAC that go with it.
+    /// RLC and MAC header size in bits.
     #[arg(long, value_name = "BITS", default_value_t = 0)]
     headers: u32,
-    /// Resource elements of a block in 1 ms that carry data, of 168.
+    /// Resource elements per block that carry data, out of 168.
     #[arg(long, value_name = "N", default_value_t = USABLE, value_parser = clap::value_parser!(u32).range(1..=168))]
     elements: u32,
     #[command(flatten)]
@@ -34,14 +34,14 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let wanted: Vec<&Quality> = match args.cqi {
         None => lte::ALL.iter().collect(),
-        Some(cqi) => vec![lte::find(cqi).ok_or_else(|| exit::Usage(format!("CQI {cqi}: give one of 1 to 15")))?],
+        Some(cqi) => vec![lte::find(cqi).ok_or_else(|| exit::Usage(format!("--cqi {cqi}: must be from 1 to 15")))?],
     };
     if args.format.json {
         let rows: Vec<Value> = wanted.iter().map(|quality| row(args, quality)).collect();
         document(VERSION, json!({ "qualities": rows }));
         return Ok(exit::OK);
     }
-    crate::say!("CQI  modulation  code rate  bits a block  blocks a packet  Mbit/s of {} blocks", args.blocks);
+    crate::say!("CQI  modulation  code rate  bits/block    blocks/packet    Mbit/s with {} blocks", args.blocks);
     for quality in wanted {
         let blocks = blocks(args, quality).map_or("-".to_owned(), |blocks| blocks.to_string());
         crate::say!(

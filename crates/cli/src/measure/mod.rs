@@ -8,11 +8,11 @@ mod speech;
 /// The verbs of `headstart measure`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Verb {
-    /// The path to a `headstart measure serve`: connect times, round trips idle and under load, throughput both ways.
+    /// Measure the path to a `headstart measure serve`: connect time, latency idle and under load, throughput.
     Network(ask::Args),
-    /// The other end of measurements, on this host alone unless told.
+    /// Answer `headstart measure network`; listens on loopback by default.
     Serve(serve::Args),
-    /// What resource blocks of LTE carry, by the equations of paper 3: bits a block, blocks a packet, throughput.
+    /// Calculate LTE throughput from channel quality and resource blocks (paper 3).
     Lte(lte::Args),
 }
 

@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Arguments of `headstart measure serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where to listen.
+    /// Address to listen on.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7700")]
     listen: SocketAddr,
-    /// How long a connection may last, in seconds.
+    /// Maximum duration of a connection, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     longest: u64,
-    /// What a connection may have, in Mbit/s.
+    /// Maximum rate of a connection, in Mbit/s.
     #[arg(long, value_name = "MBIT", default_value_t = 10_000)]
     most: u64,
-    /// Connections at a time; others are closed at once.
+    /// Maximum number of connections; further ones are closed at once.
     #[arg(long, value_name = "N", default_value_t = 64)]
     connections: usize,
 }
@@ -36,7 +36,7 @@ struct Bounds {
 /// Serves until it is ended.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let listener = TcpListener::bind(args.listen).with_context(|| format!("listening on {}", args.listen))?;
-    crate::complain!("headstart: measuring for whoever asks {}", listener.local_addr()?);
+    crate::complain!("headstart: listening on {}", listener.local_addr()?);
     let bounds =
         Bounds { longest: Duration::from_secs(args.longest), bytes_a_second: args.most.max(1) as f64 * 1e6 / 8.0 };
     let open = Arc::new(AtomicUsize::new(0));

@@ -64,13 +64,13 @@ struct Check {
 /// Every check, in the order in which people should mend.
 const ALL: &[Check] = &[
     Check { name: "settings", run: settings },
-    Check { name: "run: system calls heard", run: system_calls },
+    Check { name: "run: seccomp", run: system_calls },
     Check { name: "lab: namespaces", run: namespaces },
     Check { name: "up: privilege", run: privilege },
     Check { name: "up: folders", run: folders },
     Check { name: "up: daemon", run: daemon },
     Check { name: "up: routing table", run: routing_table },
-    Check { name: "up: memories of connections", run: memories },
+    Check { name: "up: TCP metrics", run: memories },
     Check { name: "up: nft", run: nft },
 ];
 
@@ -114,7 +114,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
 fn settings(named: Option<&Path>) -> Finding {
     match Config::load(named) {
         Ok(_) => works("valid"),
-        Err(why) => broken(why.to_string(), "mend that line; `headstart config init -` shows every setting"),
+        Err(why) => broken(why.to_string(), "correct that line; `headstart config init -` shows every setting"),
     }
 }
 
@@ -144,11 +144,11 @@ fn folders(_: Option<&Path>) -> Finding {
                 true => works(format!("{} for the journal", place.state.display())),
                 false => degraded(
                     format!("{} cannot be written", place.state.display()),
-                    "run it as root, or name a folder of yours in STATE_DIRECTORY",
+                    "run as root, or set STATE_DIRECTORY to a folder of your own",
                 ),
             }
         }
-        Err(why) => degraded(why.to_string(), "name a folder of yours in STATE_DIRECTORY"),
+        Err(why) => degraded(why.to_string(), "set STATE_DIRECTORY to a folder of your own"),
     }
 }
 
@@ -161,11 +161,11 @@ fn daemon(_: Option<&Path>) -> Finding {
         Ok(Answer::Status(status)) if status.problems.is_empty() => works(format!("up (process {})", status.pid)),
         Ok(Answer::Status(status)) => degraded(status.problems.join("; "), "headstart down, then headstart up again"),
         Err(AskError::NotUp) => match place.has_journal() {
-            Some(true) => broken("one was killed here and its changes are still there", "headstart recover"),
-            _ => works("none is up"),
+            Some(true) => broken("a daemon was killed and its changes remain", "headstart recover"),
+            _ => works("not running"),
         },
-        Err(why @ AskError::Denied { .. }) => degraded(why.to_string(), "ask as root, or set host.group"),
-        Ok(_) => broken("it does not tell its status", "headstart down, then headstart up again"),
+        Err(why @ AskError::Denied { .. }) => degraded(why.to_string(), "run as root, or set host.group"),
+        Ok(_) => broken("the daemon gave no status", "headstart down, then headstart up again"),
         Err(why) => broken(why.to_string(), "headstart down; if it does not answer, kill it, then headstart recover"),
     }
 }
@@ -178,56 +178,56 @@ fn routing_table(named: Option<&Path>) -> Finding {
     };
     if !found.strangers.is_empty() {
         let says = format!("others use table {}: {}", numbers.table, found.strangers.join("; "));
-        return degraded(says, "set host.table to a number that nobody uses");
+        return degraded(says, "set host.table to an unused number");
     }
     let orphans = !found.ours.is_empty()
         && Place::of_host().is_ok_and(|place| {
             matches!(ask(&place, Wish::Status), Err(AskError::NotUp)) && place.has_journal() == Some(false)
         });
     if orphans {
-        let says = format!("without any journal, these are left: {}", found.ours.join("; "));
+        let says = format!("leftovers without a journal: {}", found.ours.join("; "));
         let (table, mark) = (numbers.table, headstart_io::host::PROTOCOL);
         let mend = format!(
             "for f in -4 -6; do ip $f route flush table {table} proto {mark}; ip $f rule del lookup {table} protocol {mark}; done"
         );
         return degraded(says, mend);
     }
-    works(format!("table {} is headstart's alone", numbers.table))
+    works(format!("table {} is free for headstart", numbers.table))
 }
 
 fn memories(_: Option<&Path>) -> Finding {
     match Kernel::open().and_then(|mut kernel| kernel.remembers()) {
         Err(why) => return degraded(why.to_string(), "a kernel with CONFIG_INET and generic netlink"),
         Ok(false) => {
-            return degraded("the kernel keeps no tcp_metrics", "`up --initcwnd` has nothing to learn from here");
+            return degraded("the kernel keeps no TCP metrics", "`up --initcwnd` cannot learn windows on this host");
         }
         Ok(true) => {}
     }
     match std::fs::read_to_string("/proc/sys/net/ipv4/tcp_no_metrics_save") {
         Ok(value) if value.trim() != "0" => {
-            degraded("the kernel does not save memories of connections", "sysctl -w net.ipv4.tcp_no_metrics_save=0")
+            degraded("the kernel does not save TCP metrics", "sysctl -w net.ipv4.tcp_no_metrics_save=0")
         }
-        _ => works("the kernel keeps them"),
+        _ => works("saved by the kernel"),
     }
 }
 
 fn nft(_: Option<&Path>) -> Finding {
     match table::program() {
         Some(path) => works(path.display().to_string()),
-        None => degraded("not installed; no verb of today needs it", "apt-get install nftables"),
+        None => degraded("not installed: no `--bundle`, no `gateway --nat`", "apt-get install nftables"),
     }
 }
 
 fn namespaces(_: Option<&Path>) -> Finding {
     if rustix::process::geteuid().is_root() {
-        return works("root needs no user namespace");
+        return works("running as root");
     }
     // A process can only leave a user namespace by ending: a child tries.
     let tried = std::process::Command::new("unshare").args(["--user", "--net", "true"]).output();
     match tried {
         Ok(ended) if ended.status.success() => works("unprivileged user namespaces are allowed"),
         Ok(_) => degraded(
-            "unprivileged user namespaces are refused: no lab",
+            "unprivileged user namespaces are disabled: the lab cannot run",
             "sudo sysctl -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0",
         ),
         Err(why) => degraded(format!("unshare(1) cannot be run: {why}"), "apt-get install util-linux"),
@@ -239,7 +239,7 @@ fn system_calls(_: Option<&Path>) -> Finding {
     let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
     if !actions.split_whitespace().any(|action| action == "user_notif") {
         return degraded(
-            "the kernel has no seccomp user notification: static programs are not reached",
+            "the kernel has no seccomp user notification: static programs are not covered",
             "Linux 5.19 or later",
         );
     }
@@ -248,6 +248,6 @@ fn system_calls(_: Option<&Path>) -> Finding {
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     match version >= (5, 19) {
         true => works(format!("Linux {}", release.trim())),
-        false => degraded(format!("Linux {}: static programs are not reached", release.trim()), "Linux 5.19 or later"),
+        false => degraded(format!("Linux {}: static programs are not covered", release.trim()), "Linux 5.19 or later"),
     }
 }

@@ -25,13 +25,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     match ask(&place, Wish::Down) {
         Ok(Answer::Down(undoing)) => Ok(tell(&undoing, "down", args.format)),
         Ok(Answer::Refused { why }) => Err(Coded(exit::NOT_PERMITTED, why).into()),
-        Ok(other) => anyhow::bail!("the daemon did not go down: {other:?}"),
+        Ok(other) => anyhow::bail!("unexpected answer from the daemon: {other:?}"),
         Err(AskError::NotUp) => match recover(&place).map_err(explained)? {
-            Some(report) => Ok(tell(&Undoing::from(&report), "the daemon had been killed", args.format)),
+            Some(report) => Ok(tell(&Undoing::from(&report), "cleaned up after a killed daemon", args.format)),
             None => {
                 match args.format.json {
                     true => output::document(VERSION, serde_json::json!({ "was_up": false })),
-                    false => say!("nothing is up"),
+                    false => say!("no daemon is running"),
                 }
                 Ok(exit::OK)
             }

@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 /// Arguments of `headstart gateway`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file of the tunnel, in WireGuard's form.
+    /// Tunnel file, in WireGuard's format.
     file: PathBuf,
-    /// Let packets of the host leave under this gateway's own addresses; without it, routes must lead back to the host's.
+    /// Translate the host's addresses to the gateway's own (NAT). Without it, you need routes back to the host.
     #[arg(long)]
     nat: bool,
-    /// Stay, and undo everything on SIGTERM: for service managers.
+    /// Stay in the foreground and undo all changes on SIGTERM; for service managers.
     #[arg(long)]
     foreground: bool,
     #[command(flatten)]
@@ -66,17 +66,17 @@ fn masquerade(tunnel: &steer::Config) -> String {
     format!("chain steer {{ type nat hook postrouting priority 100; policy accept; {rules} }}")
 }
 
-/// Reads the file of a tunnel. It holds a secret, so nobody else may be able to read it.
+/// Reads the file of a tunnel. It holds a secret, so other users must not be able to read it.
 pub fn tunnel(file: &Path) -> anyhow::Result<steer::Config> {
     let shown = file.display();
     let text = input::text(file, input::MOST).map_err(|e| Usage(format!("{shown}: {e}")))?;
     let about = std::fs::metadata(file)?;
     let mode = about.permissions().mode();
     if mode & 0o077 != 0 && !about.is_file() {
-        return Err(Usage(format!("{shown} is no file")).into());
+        return Err(Usage(format!("{shown} is not a regular file")).into());
     }
     if mode & 0o077 != 0 {
-        return Err(Usage(format!("{shown} may be read by others, and holds a secret: chmod 600 {shown}")).into());
+        return Err(Usage(format!("{shown} contains a secret but other users can read it: chmod 600 {shown}")).into());
     }
     Ok(text.parse().map_err(|e: steer::config::ConfigError| Usage(format!("{shown}: {e}")))?)
 }

@@ -35,8 +35,7 @@ fn settings(config: &Config) -> Result<Settings, Usage> {
     let every = Duration::from_secs(config.whole(&all::INITCWND_REFRESH));
     let numbers = numbers(config);
     if (253..=255).contains(&numbers.table) {
-        let why =
-            format!("host.table: {} is one of the system's own tables; choose a number of your own", numbers.table);
+        let why = format!("host.table: {} is reserved by the system; choose another number", numbers.table);
         return Err(Usage(why));
     }
     let group = config.text(&all::GROUP);
@@ -64,10 +63,10 @@ fn something_is_on(settings: &Settings) -> Result<(), Usage> {
     if settings.windows.is_some() || settings.bundle || steers || !settings.standing.is_empty() {
         return Ok(());
     }
-    let why = "nothing is on that would change this host: `headstart up --initcwnd` gives known peers an initial window \
-               (or set cwnd.initcwnd = true), `--bundle` has small segments carry those before them (realtime.bundle), `--steer FILE` opens a \
-                tunnel over two channels (steer.tunnel), `--measure --capture-default` measures what programs send, `--all` does all \
-                that changes what they get and works here (host.profile = \"all\")";
+    let why = "nothing to do: choose at least one of --initcwnd (larger initial windows for known peers; setting \
+               cwnd.initcwnd), --bundle (repeat small segments; realtime.bundle), --steer FILE (two-channel tunnel; steer.tunnel), \
+               --measure --capture-default (measure all programs), --all (every feature that works on this host; \
+               host.profile = \"all\")";
     Err(Usage(why.into()))
 }
 
@@ -96,7 +95,7 @@ fn explained(why: DaemonError) -> anyhow::Error {
 /// The line that grants the right to change a host.
 fn grant() -> String {
     let program = std::env::current_exe().map_or_else(|_| "headstart".into(), |path| path.display().to_string());
-    format!("run it as root, or once: sudo setcap cap_net_admin+ep {program}")
+    format!("run as root, or grant the capability once: sudo setcap cap_net_admin+ep {program}")
 }
 
 /// What an undoing came to, in words, and the code that goes with it.
@@ -104,7 +103,7 @@ fn undone(undoing: &Undoing) -> (String, u8) {
     let Undoing { removed, were_gone, left_alone, failed } = undoing;
     let mut words = format!("{} undone", output::plural(*removed as u64, "change"));
     if *were_gone > 0 {
-        words += &format!(", {were_gone} were gone already");
+        words += &format!(", {were_gone} already gone");
     }
     for why in left_alone {
         words += &format!("\nleft alone: {why}");

@@ -15,13 +15,13 @@ const VERSION: u32 = 1;
 /// Arguments of `headstart plan`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// As with `up --initcwnd`.
+    /// Plan for `up --initcwnd`.
     #[arg(long)]
     initcwnd: bool,
-    /// As with `up --bundle`.
+    /// Plan for `up --bundle`.
     #[arg(long)]
     bundle: bool,
-    /// As with `up --all`, but for the tunnel, which leaves nothing to undo.
+    /// Plan for `up --all`, except the tunnel, which leaves nothing to undo.
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -58,14 +58,14 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         return Ok(code);
     }
     for stranger in &occupants.strangers {
-        say!("# in headstart's place, made by somebody else; `up` would refuse: {stranger}");
+        say!("# in headstart's routing table, but not created by headstart; `up` would refuse: {stranger}");
     }
     for change in &changes {
         say!("{change:#}");
     }
     if changes.is_empty() {
         say!(
-            "# nothing: no peer has earned an initial window larger than the kernel's own by now; the daemon would watch"
+            "# no changes yet: no known peer has a window larger than the kernel's default; the daemon would keep checking"
         );
     }
     Ok(code)

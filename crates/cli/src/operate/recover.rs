@@ -24,7 +24,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         Ok(None) => "nothing to recover".to_owned(),
         Err(DaemonError::Taken { pid }) => {
             let pid = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-            format!("nothing to recover: the daemon lives{pid}; `headstart down` ends it")
+            format!("nothing to recover: the daemon is running{pid}; `headstart down` stops it")
         }
         Err(why) => return Err(explained(why)),
     };

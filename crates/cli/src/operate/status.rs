@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             }
             Ok(code)
         }
-        Ok(other) => anyhow::bail!("the daemon does not tell: {other:?}"),
+        Ok(other) => anyhow::bail!("unexpected answer from the daemon: {other:?}"),
         Err(AskError::NotUp) => {
             let left_behind = place.has_journal();
             if args.format.json {
@@ -45,10 +45,10 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             } else {
                 match left_behind {
                     Some(true) => {
-                        say!("down, and a daemon has been killed: what it changed is undone by `headstart recover`")
+                        say!("down; a daemon was killed and its changes remain: undo them with `headstart recover`")
                     }
                     Some(false) => say!("down"),
-                    None => say!("down; whether a killed daemon has left something is for its owner or root to see"),
+                    None => say!("down; only its owner or root can see whether a killed daemon left changes"),
                 }
             }
             Ok(if left_behind == Some(true) { exit::NEEDS_RECOVER } else { exit::UNREACHABLE })
@@ -66,7 +66,7 @@ fn tell(status: &Status) {
         say!("initial windows: {peers} peers");
     }
     if let Some(BundlingTally { outgoing, bundled, bytes, .. }) = bundling {
-        say!("bundling: {bundled} of {outgoing} small segments carried {bytes} bytes again");
+        say!("bundling: {bundled} of {outgoing} small segments repeated {bytes} bytes");
     }
     if let Some(steering) = steering {
         tell_steering(steering);
@@ -74,13 +74,13 @@ fn tell(status: &Status) {
     if let Some(measuring) = measuring {
         let (interface, captured) = (&measuring.interface, measuring.captured.join(", "));
         let accelerated = if measuring.accelerated { " (accelerated)" } else { "" };
-        say!("measuring{accelerated}: {captured}, through {interface}; `headstart top {pid}` shows it");
+        say!("measuring{accelerated}: {captured}, through {interface}; watch it with `headstart top {pid}`");
     }
     for change in changes {
         say!("  {change}");
     }
     if *omitted > 0 {
-        say!("  and {omitted} changes more");
+        say!("  and {omitted} more changes");
     }
     for problem in problems {
         say!("problem: {problem}");
@@ -92,7 +92,7 @@ fn tell_steering(status: &steer::Status) {
     say!("steering: {interface}, by {policy}");
     for ChannelStatus { channel, uses, cap, alive, loss, peer, rtt_ms, packets, share, .. } in channels {
         let state = if *alive { "alive" } else { "dead" };
-        let peer = peer.as_deref().unwrap_or("nobody yet");
+        let peer = peer.as_deref().unwrap_or("no peer yet");
         let rtt = rtt_ms.map_or_else(|| "not measured".to_owned(), |ms| format!("{ms:.1} ms"));
         say!(
             "  {channel:4}  {state}, {peer}, {uses}, round trip {rtt}, {loss:.1} % lost, {packets} packets, {share:.1} % of bytes"
@@ -103,18 +103,18 @@ fn tell_steering(status: &steer::Status) {
         }
     }
     for ReasonStatus { why, channel, packets, gained_ms } in reasons {
-        say!("  {channel:4}  {why}: {packets} packets, {gained_ms:.1} ms sooner each");
+        say!("  {channel:4}  {why}: {packets} packets, {gained_ms:.1} ms earlier each");
     }
-    say!("  {replaced} acknowledgements replaced, {} packets held, {} of them too long", held[0], held[1]);
+    say!("  {replaced} acknowledgements replaced, {} packets reordered, {} of them timed out", held[0], held[1]);
     if let Some(bundled) = bundled {
-        say!("  {bundled} packets of thin streams carried those before them again");
+        say!("  {bundled} packets of thin streams repeated earlier packets");
     }
     let steer::Refused { datagrams, frames, sources, destinations, packets, contexts, nowhere } = refused;
     let all = datagrams + frames + sources + destinations + packets + contexts + nowhere;
     if all > 0 {
         say!(
-            "  refused: {datagrams} datagrams, {frames} frames, {sources} sources, {destinations} destinations, {packets} packets; \
-             {contexts} leaned on a lost context, {nowhere} had nowhere to go"
+            "  dropped: {datagrams} datagrams, {frames} frames, {sources} by source, {destinations} by destination, {packets} packets; \
+             {contexts} without their compression context, {nowhere} without a route"
         );
     }
 }

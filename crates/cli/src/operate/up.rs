@@ -20,24 +20,24 @@ const VERSION: u32 = 1;
 /// Arguments of `headstart up`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Give known peers an initial window learned from the kernel's memory of past TCP connections (also: setting
+    /// Set the initial congestion window of known peers from the kernel's TCP metrics of past connections (setting
     /// `cwnd.initcwnd`).
     #[arg(long)]
     initcwnd: bool,
-    /// Have small TCP segments carry the one or two before them again while these are not acknowledged, so that a lost one costs
-    /// no time (also: setting `realtime.bundle`).
+    /// Let small TCP segments repeat the one or two unacknowledged segments before them, so that a lost one costs no delay
+    /// (setting `realtime.bundle`).
     #[arg(long)]
     bundle: bool,
-    /// Open the tunnel over two channels that this file describes (`headstart gateway` is its other end).
+    /// Open the two-channel tunnel described in FILE; the other end runs `headstart gateway` (setting `steer.tunnel`).
     #[arg(long, value_name = "FILE")]
     steer: Option<PathBuf>,
-    /// Measure what programs of this host begin to send to whom is captured, undistorted; `headstart top` shows it.
+    /// Measure outgoing connections to the captured networks; watch them with `headstart top`.
     #[arg(long, requires = "captured")]
     measure: bool,
-    /// With --measure: capture everything, the default route.
+    /// With --measure: capture the default route (everything).
     #[arg(long, requires = "measure", group = "captured")]
     capture_default: bool,
-    /// With --measure: capture what goes to this network; may be given several times.
+    /// With --measure: capture this network; may be repeated.
     #[arg(
         long,
         requires = "measure",
@@ -46,17 +46,17 @@ pub struct Args {
         conflicts_with = "capture_default"
     )]
     capture: Vec<String>,
-    /// With --measure: add a JSON line for each connection and lookup to this file.
+    /// With --measure: append one JSON line to FILE for each connection and lookup.
     #[arg(long, requires = "measure", value_name = "FILE")]
     flows: Option<PathBuf>,
-    /// With --measure: race each captured connection over all addresses that programs of its user were told of its peer's name. Such
-    /// connections are marked, and their connect times do not count.
+    /// With --measure: race each captured connection over all addresses of its host name. Raced connections are marked, and
+    /// their connect times are not counted.
     #[arg(long, requires = "measure")]
     accelerate: bool,
-    /// All of it that works here; what does not is left out, and said (also: setting `host.profile`).
+    /// Enable every feature that works on this host, and report those that do not (setting `host.profile`).
     #[arg(long)]
     all: bool,
-    /// Stay, and undo everything on SIGTERM: for service managers.
+    /// Stay in the foreground and undo all changes on SIGTERM; for service managers.
     #[arg(long)]
     foreground: bool,
     #[command(flatten)]
@@ -84,7 +84,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     if together && settings.bundle && !config.is_on(&all::BUNDLE) {
         // Nobody has asked for this one by its name.
         settings.bundle =
-            super::bundling_works().map_err(|why| complain!("headstart: all, but bundling: {why}")).is_ok();
+            super::bundling_works().map_err(|why| complain!("headstart: --all without bundling: {why}")).is_ok();
     }
     settings.die_at = args.die_at_step;
     if args.drill {
@@ -95,7 +95,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     match &file {
         Some(file) => settings.steering = Some((gateway::tunnel(file)?, Role::Host)),
         None if together => {
-            complain!("headstart: all, but steering: no tunnel is named (--steer FILE or steer.tunnel)")
+            complain!("headstart: --all without steering: no tunnel is configured (--steer FILE or steer.tunnel)")
         }
         None => {}
     }
@@ -116,13 +116,13 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, format: &Format) ->
     let _blocked = signal::ending()?;
     let (daemon, begun) = Daemon::begin(&place, settings).map_err(explained)?;
     if let Some(report) = &begun.recovered {
-        complain!("headstart: a daemon had been killed here: {}", undone(&Undoing::from(report)).0);
+        complain!("headstart: cleaned up after a killed daemon: {}", undone(&Undoing::from(report)).0);
     }
     let status = daemon.status();
     match format.json {
         true => output::document(VERSION, serde_json::to_value(&status)?),
         false => say!(
-            "up: {}; `headstart status` tells, `headstart down` undoes them",
+            "up: {}; `headstart status` shows them, `headstart down` undoes them",
             output::plural((status.changes.len() + status.omitted) as u64, "change")
         ),
     }
@@ -133,7 +133,7 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, format: &Format) ->
         if let Err(why) = detached {
             // Nobody would keep what was made.
             daemon.end().map_err(explained)?;
-            return Err(why.context("leaving a daemon behind"));
+            return Err(why.context("cannot start the daemon in the background"));
         }
     }
     let report = daemon.serve(|problem| complain!("headstart: {problem}")).map_err(explained)?;
@@ -145,17 +145,16 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, format: &Format) ->
 /// A network that is captured.
 fn network(text: &str) -> Result<(IpAddr, u8), Usage> {
     let wrong = |why: &str| Usage(format!("--capture {text}: {why}, as in 198.51.100.0/24 or 2001:db8::/32"));
-    let (address, bits) =
-        text.split_once('/').ok_or_else(|| wrong("an address, a stroke and a number of bits are wanted"))?;
-    let address: IpAddr = address.parse().map_err(|_| wrong("that is no address"))?;
+    let (address, bits) = text.split_once('/').ok_or_else(|| wrong("must be ADDRESS/BITS"))?;
+    let address: IpAddr = address.parse().map_err(|_| wrong("not an IP address"))?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     let bits = bits
         .parse()
         .ok()
         .filter(|bits| *bits <= most)
-        .ok_or_else(|| wrong(&format!("0 to {most} bits are possible")))?;
+        .ok_or_else(|| wrong(&format!("the prefix length must be from 0 to {most}")))?;
     if bits == 0 {
-        return Err(wrong("that is everything, which --capture-default is for; a network is wanted"));
+        return Err(wrong("use --capture-default to capture everything; give a network"));
     }
     Ok((address, bits))
 }

@@ -23,7 +23,7 @@ pub struct Passing {
     pub inner: Incoming,
     pub bytes: u64,
     pub ended: bool,
-    /// Whom to tell its size, under which key; none of what is no whole object.
+    /// Where its size is recorded, and under which key; none for parts of objects.
     pub learn: Option<u64>,
     pub shared: Arc<Shared>,
     /// The connection that it comes over, and where that leads.

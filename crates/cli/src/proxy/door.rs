@@ -20,12 +20,12 @@ pub const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"heads
 
 /// See the module.
 pub struct Door {
-    /// The key of this run, and the tag of each `NAME:PASSWORD`; none where everybody may come in.
+    /// The key of this run, and the tag of each `NAME:PASSWORD`; none where all clients are admitted.
     known: Option<(hmac::Key, Vec<hmac::Tag>)>,
 }
 
 impl Door {
-    /// Everybody who reaches it may come in.
+    /// All clients are admitted.
     pub fn open() -> Self {
         Self { known: None }
     }
@@ -35,7 +35,7 @@ impl Door {
         let shown = file.display();
         let text = input::text(file, input::MOST).map_err(|e| Usage(format!("{shown}: {e}")))?;
         if std::fs::metadata(file)?.permissions().mode() & 0o077 != 0 {
-            let what = format!("{shown} may be read by others, and holds passwords: chmod 600 {shown}");
+            let what = format!("{shown} contains passwords but other users can read it: chmod 600 {shown}");
             return Err(Usage(what).into());
         }
         Self::of(&text).with_context(|| shown.to_string())
@@ -50,16 +50,16 @@ impl Door {
                 Some((name, password)) if !name.is_empty() && !password.is_empty() => {
                     tags.push(hmac::sign(&key, line.as_bytes()));
                 }
-                _ => return Err(Usage(format!("line {}: it is not NAME:PASSWORD", n + 1)).into()),
+                _ => return Err(Usage(format!("line {}: must be NAME:PASSWORD", n + 1)).into()),
             }
         }
         if tags.is_empty() {
-            return Err(Usage("it names nobody: a line is NAME:PASSWORD".into()).into());
+            return Err(Usage("the file lists no users: each line must be NAME:PASSWORD".into()).into());
         }
         Ok(Self { known: Some((key, tags)) })
     }
 
-    /// Whether whoever says this (`Proxy-Authorization`) may come in.
+    /// Whether a client with this header (`Proxy-Authorization`) is admitted.
     pub fn admits(&self, said: Option<&[u8]>) -> bool {
         let Some((key, tags)) = &self.known else { return true };
         let said = said.and_then(credentials).unwrap_or_default();
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_list_that_is_none_is_told_with_its_line() {
-        for (text, why) in [("ann:x\nbob", "line 2"), (":x", "line 1"), ("ann:", "line 1"), ("\n", "nobody")] {
+        for (text, why) in [("ann:x\nbob", "line 2"), (":x", "line 1"), ("ann:", "line 1"), ("\n", "no users")] {
             let told = Door::of(text).err().map(|e| e.to_string()).unwrap_or_default();
             assert!(told.contains(why), "{text:?}: {told}");
         }

@@ -31,9 +31,9 @@ fn place(uri: &Uri) -> Result<(String, u16, String), Refusal> {
     let bad = |why| refused(StatusCode::BAD_REQUEST, why);
     match uri.scheme_str() {
         Some("http") => {}
-        Some("https") => return Err(bad("what is secure goes through a proxy by CONNECT")),
-        Some(_) => return Err(bad("this proxy speaks http alone")),
-        None => return Err(bad("this is a proxy: a request names its server, as in GET http://server.example/")),
+        Some("https") => return Err(bad("https requests must use CONNECT")),
+        Some(_) => return Err(bad("this proxy supports only http URLs")),
+        None => return Err(bad("this is a proxy: send a full URL, as in GET http://server.example/")),
     }
     let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| bad("the request names no server"))?;
     let authority = uri.authority().map_or("", |authority| authority.as_str());
@@ -50,7 +50,10 @@ fn place(uri: &Uri) -> Result<(String, u16, String), Refusal> {
 fn prepare(name: &str, mut request: Request<Incoming>) -> Result<Asked, Refusal> {
     let (host, port, authority) = place(request.uri())?;
     if request.headers().get_all(VIA).iter().any(|via| via.to_str().is_ok_and(|via| via.contains(name))) {
-        return Err(refused(StatusCode::LOOP_DETECTED, "this request was here before"));
+        return Err(refused(
+            StatusCode::LOOP_DETECTED,
+            "loop detected: this request already passed through this proxy",
+        ));
     }
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     *request.uri_mut() = path.parse().map_err(|_| refused(StatusCode::BAD_REQUEST, "the request names no path"))?;
@@ -133,7 +136,7 @@ mod tests {
         assert_eq!(of("http://u:p@a.example:8080/"), Ok(("a.example".into(), 8080, "a.example:8080".into())));
         assert_eq!(of("http://[2001:db8::1]:81/"), Ok(("[2001:db8::1]".into(), 81, "[2001:db8::1]:81".into())));
         for (uri, why) in
-            [("/x", "this is a proxy"), ("https://a.example/", "CONNECT"), ("ftp://a.example/", "http alone")]
+            [("/x", "this is a proxy"), ("https://a.example/", "CONNECT"), ("ftp://a.example/", "only http")]
         {
             let (status, told) = of(uri).unwrap_err();
             assert!(status == 400 && told.contains(why), "{uri}: {told}");

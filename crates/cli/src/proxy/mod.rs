@@ -47,31 +47,30 @@ const LONGEST_HEAD: usize = 64 * 1024;
 /// Arguments of `headstart proxy`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The fat channel: the interface or the address that its connections leave by.
+    /// Interface or local address of the high-bandwidth (fat) channel.
     #[arg(long, value_name = "INTERFACE|ADDRESS")]
     fat: Bound,
-    /// The fast channel.
+    /// Interface or local address of the low-latency (fast) channel.
     #[arg(long, value_name = "INTERFACE|ADDRESS")]
     fast: Bound,
-    /// Which objects are fast: `headstart list policies`, those by objects.
+    /// Policy that chooses the channel of an object (`headstart list policies`, the object-based ones).
     #[arg(long, value_name = "POLICY", default_value = "obj-size-3k")]
     policy: String,
-    /// Where to listen; other hosts reach it only if this is not a loopback address, and then it wants --users. Port 0 is any
-    /// that is free.
+    /// Address to listen on; a non-loopback address requires --users. Port 0 picks a free port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3128")]
     listen: SocketAddr,
-    /// Who may use it: a file with a line `NAME:PASSWORD` each, which nobody else may read. Without it, all of this host may.
+    /// File of allowed users, one NAME:PASSWORD per line, not readable by other users [default: all programs on this host].
     #[arg(long, value_name = "FILE")]
     users: Option<PathBuf>,
-    /// How long what has begun may take when it is to end.
+    /// Time to finish open requests on shutdown.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
-    /// Say on standard error which channel each object takes.
+    /// Log the channel of each object to standard error.
     #[arg(short, long)]
     verbose: bool,
 }
 
-/// What everybody who is served shares.
+/// What all connections share.
 struct Shared {
     door: Door,
     guess: Guess,
@@ -116,17 +115,20 @@ impl Shared {
 pub fn run(args: Args) -> anyhow::Result<u8> {
     let entry = policy::find(&args.policy).map_err(|e| Usage(e.to_string()))?;
     if (entry.new)().object(&Object { bytes: None, urgency: 7 }).is_none() {
-        let what = format!("--policy {}: it chooses by packets, which is for `headstart up --steer`", entry.name);
+        let what = format!("--policy {}: this policy works on packets; use it with `headstart up --steer`", entry.name);
         return Err(Usage(what).into());
     }
     if args.users.is_none() && !args.listen.ip().is_loopback() {
-        let what = format!("--listen {} is open to other hosts: say who may use it with --users FILE", args.listen);
+        let what = format!("--listen {} is open to other hosts: add --users FILE", args.listen);
         return Err(Usage(what).into());
+    }
+    if args.fat == args.fast {
+        return Err(Usage("--fat and --fast are the same: give two different interfaces or addresses".into()).into());
     }
     let door = args.users.as_deref().map(Door::read).transpose()?.unwrap_or_else(Door::open);
     for absent in [&args.fat, &args.fast].into_iter().filter_map(Bound::absent) {
         crate::complain!(
-            "headstart: there is no interface {absent} now: until it comes, the other channel carries everything"
+            "headstart: warning: there is no interface {absent}; until it appears, the other channel carries all traffic"
         );
     }
     let (guess, notes) = Guess::new(headstart_io::store::folder(|name| std::env::var_os(name)))?;
@@ -156,7 +158,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         crate::serve::ended(ending).await?;
         let _ = stop_all.send(true);
         if tokio::time::timeout(Duration::from_secs(args.grace), serving).await.is_err() {
-            crate::complain!("headstart: ended with connections still open, after {} s (--grace)", args.grace);
+            crate::complain!("headstart: stopped with open connections after {} s (--grace)", args.grace);
         }
         anyhow::Ok(())
     })?;
@@ -179,7 +181,7 @@ async fn keep(shared: Arc<Shared>) {
     }
 }
 
-/// Serves whoever connects, until it is to end.
+/// Serves all connections, until shutdown.
 async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: watch::Receiver<bool>) {
     let mut stopped = stop.clone();
     let stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
@@ -212,7 +214,8 @@ async fn connection(
 
 async fn answer(shared: Arc<Shared>, place: Arc<OwnedSemaphorePermit>, request: Request<Incoming>) -> Response<Body> {
     if !shared.door.admits(request.headers().get(PROXY_AUTHORIZATION).map(|value| value.as_bytes())) {
-        let mut refused = said(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "this proxy wants a name and a password\n");
+        let mut refused =
+            said(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "this proxy requires a user name and a password\n");
         refused.headers_mut().insert(PROXY_AUTHENTICATE, door::CHALLENGE);
         return refused;
     }

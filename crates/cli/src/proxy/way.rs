@@ -49,7 +49,7 @@ impl FromStr for Bound {
         if is_name {
             Ok(Self::Interface(text.into()))
         } else {
-            Err("neither an address nor the name of an interface".into())
+            Err("must be an IP address or an interface name".into())
         }
     }
 }
@@ -75,7 +75,10 @@ impl Bound {
                 bound.attempt(to).await
             });
         }
-        let mut failed = io::Error::new(io::ErrorKind::AddrNotAvailable, "no address of a family that the channel has");
+        let mut failed = io::Error::new(
+            io::ErrorKind::AddrNotAvailable,
+            "no address in an address family that the channel supports",
+        );
         while let Some(attempt) = attempts.join_next().await {
             match attempt.unwrap_or_else(|e| Err(io::Error::other(e))) {
                 Ok(stream) => return Ok(stream),
@@ -114,13 +117,16 @@ impl Ways {
     }
 
     /// Where `host` is, as far as it may be reached through a proxy: what is this host's own is not, since it is open here to
-    /// programs that trust whoever is here.
+    /// programs that trust every client on this host.
     pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let all: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
         let others: Vec<SocketAddr> = all.iter().copied().filter(|to| is_of_others(to.ip())).collect();
         if others.is_empty() && !all.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is an address of the proxy's own host"));
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "destination is an address of the proxy host itself",
+            ));
         }
         Ok(others)
     }

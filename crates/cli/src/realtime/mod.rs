@@ -12,7 +12,7 @@ mod send;
 pub enum Verb {
     /// Send streams of small messages to `headstart realtime receive`.
     Send(send::Args),
-    /// Receive them, and say how late they came.
+    /// Receive the messages and report their delays.
     Receive(receive::Args),
 }
 

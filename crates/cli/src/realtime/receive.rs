@@ -15,14 +15,14 @@ const BOUND_MS: f64 = 100.0;
 /// Arguments of `headstart realtime receive`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where to listen; other hosts reach it only if this is not a loopback address. Whoever does may send.
+    /// Address to listen on. On a non-loopback address, any host that can reach it may send.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7602")]
     listen: SocketAddr,
-    /// Senders to receive from before it ends.
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    /// Number of senders to receive from before exiting.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     senders: u32,
-    /// The sender's clock is another: the fastest message then counts as half the shortest round trip that this side has seen, or
-    /// as zero, and all others from there.
+    /// Clocks are not synchronised; delays are relative to the fastest message, which counts as half the shortest round trip
+    /// (or zero).
     #[arg(long)]
     clocks_apart: bool,
     #[command(flatten)]
@@ -122,7 +122,7 @@ fn print(format: Format, account: &Account) {
     }
     let number = |name: &str| summary[name].as_f64().unwrap_or(f64::NAN);
     crate::say!(
-        "{} of {} messages in {} streams, {} doubled",
+        "{} of {} messages in {} streams, {} duplicates",
         summary["received"],
         summary["expected"],
         summary["streams"],

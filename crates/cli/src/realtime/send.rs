@@ -18,34 +18,34 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Arguments of `headstart realtime send`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where `headstart realtime receive` listens.
+    /// Address of a `headstart realtime receive`.
     #[arg(value_name = "HOST:PORT")]
     to: Destination,
-    /// What is done so that messages do not wait (see `headstart list techniques`).
+    /// Technique that keeps messages from waiting (`headstart list techniques`).
     #[arg(long, value_name = "NAME", default_value = headstart_realtime::technique::DEFAULT)]
     technique: String,
-    /// Streams, one after the other.
+    /// Number of streams, sent one after the other.
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     streams: u32,
-    /// Messages of each stream.
+    /// Messages per stream.
     #[arg(long, value_name = "COUNT", default_value_t = event::MESSAGES)]
     messages: u32,
-    /// Milliseconds between two messages.
+    /// Interval between messages, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 30)]
     interval: u64,
-    /// Bytes of each message.
+    /// Message size in bytes.
     #[arg(long, value_name = "COUNT", default_value_t = event::BYTES)]
     bytes: usize,
-    /// Only the newest message matters: older ones that have not left may be dropped.
+    /// Drop unsent messages when a newer one is ready.
     #[arg(long)]
     latest: bool,
-    /// Go through this relay.
+    /// Send through this relay.
     #[arg(long, value_name = "HOST:PORT", requires_all = ["relay_key", "key"])]
     relay: Option<String>,
-    /// The relay's public key.
+    /// Public key of the relay.
     #[arg(long, value_name = "PUBLIC", requires = "relay")]
     relay_key: Option<PublicKey>,
-    /// The file with this client's own key, for the relay.
+    /// File with this client's key for the relay.
     #[arg(long, value_name = "FILE", requires = "relay")]
     key: Option<PathBuf>,
     #[command(flatten)]
@@ -56,11 +56,11 @@ impl Args {
     fn check(&self) -> Result<(), Usage> {
         headstart_realtime::technique::find(&self.technique).map_err(|e| Usage(e.to_string()))?;
         if !(event::LEAST..=MAX_MESSAGE).contains(&self.bytes) {
-            let why = format!("--bytes {}: a message has {} to {MAX_MESSAGE} bytes", self.bytes, event::LEAST);
+            let why = format!("--bytes {}: must be from {} to {MAX_MESSAGE}", self.bytes, event::LEAST);
             return Err(Usage(why));
         }
         if self.interval == 0 || self.messages == 0 || self.streams == 0 {
-            return Err(Usage("--interval, --messages and --streams are at least 1".into()));
+            return Err(Usage("--interval, --messages and --streams must be at least 1".into()));
         }
         Ok(())
     }
@@ -102,15 +102,15 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         } else {
             let (sent, copies, stalls) = (stats.sent, stats.copies, stats.stalls);
             crate::say!(
-                "{sent} messages by {}: {per_message:.2} written each, {copies} copies, {stalls} stalls",
+                "{sent} messages with {}: {per_message:.2} writes each, {copies} copies, {stalls} stalls",
                 args.technique
             );
             if let Some(rtt) = ms(stats.smoothed) {
-                crate::say!("round trip {rtt:.1} ms, the path is {}", stats.state.name());
+                crate::say!("round trip {rtt:.1} ms, path state: {}", stats.state.name());
             }
         }
         if !arrived {
-            crate::complain!("headstart: the receiver is not known to have everything");
+            crate::complain!("headstart: the receiver did not confirm all messages");
         }
         Ok(if arrived { exit::OK } else { exit::FAILURE })
     })

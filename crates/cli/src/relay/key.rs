@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Arguments of `headstart relay key`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file. Where none is, one is made that nobody else may read; one that is there is never changed.
+    /// Key file. Created with owner-only permissions if missing; an existing key is never changed.
     file: PathBuf,
     #[command(flatten)]
     format: Format,

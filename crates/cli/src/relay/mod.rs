@@ -12,11 +12,11 @@ use tokio::runtime::{Builder, Runtime};
 /// Verbs of `headstart relay`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Verb {
-    /// Make a key, or tell the public part of one that is there.
+    /// Create a key, or print the public part of an existing one.
     Key(key::Args),
-    /// Be a relay: for listed clients, to listed destinations.
+    /// Run a relay for listed clients and destinations.
     Serve(serve::Args),
-    /// Open ports on this host that lead through a relay, for programs that know nothing of it.
+    /// Forward local ports through a relay, for unmodified programs.
     Ports(ports::Args),
 }
 
@@ -29,16 +29,16 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
     }
 }
 
-/// Which relay, and as whom.
+/// Which relay, and with which key.
 #[derive(Debug, clap::Args)]
 pub struct Through {
-    /// The relay's address.
+    /// Address of the relay.
     #[arg(long, value_name = "HOST:PORT")]
     relay: String,
-    /// Its public key.
+    /// Public key of the relay.
     #[arg(long, value_name = "PUBLIC")]
     relay_key: PublicKey,
-    /// The file with this client's own key (`headstart relay key FILE`).
+    /// File with this client's key (`headstart relay key FILE`).
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
 }

@@ -13,13 +13,13 @@ use tokio::net::TcpListener;
 pub struct Args {
     #[command(flatten)]
     through: Through,
-    /// A port of this host that leads to a destination, as in 2222=desk.example.org:22; again for each.
+    /// Forward a local port to a destination, as in 2222=desk.example.org:22; may be repeated.
     #[arg(long, value_name = "[ADDRESS:]PORT=HOST:PORT")]
     forward: Vec<Forward>,
-    /// A port of this host where programs say by SOCKS5 where they want to go.
+    /// Open a SOCKS5 port on this host.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     socks: Option<Local>,
-    /// What is done so that bytes do not wait (see `headstart list techniques`).
+    /// Technique that keeps data from waiting (`headstart list techniques`).
     #[arg(long, value_name = "NAME", default_value = headstart_realtime::technique::DEFAULT)]
     technique: String,
 }
@@ -35,7 +35,7 @@ impl FromStr for Local {
         let port = text.parse().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
         port.or_else(|_| text.parse())
             .map(Self)
-            .map_err(|_| format!("{text:?} is no port of this host: write 1080, or 127.0.0.1:1080, or [::1]:1080"))
+            .map_err(|_| format!("must be a local port such as 1080, 127.0.0.1:1080 or [::1]:1080 (got {text:?})"))
     }
 }
 
@@ -52,7 +52,7 @@ impl FromStr for Forward {
     fn from_str(text: &str) -> Result<Self, String> {
         let (from, to) = text
             .split_once('=')
-            .ok_or_else(|| format!("{text:?} leads nowhere: write PORT=HOST:PORT, as in 2222=desk.example.org:22"))?;
+            .ok_or_else(|| format!("must be PORT=HOST:PORT, as in 2222=desk.example.org:22 (got {text:?})"))?;
         Ok(Self { from: from.parse()?, to: to.parse().map_err(|e| format!("{e}"))? })
     }
 }
@@ -60,7 +60,7 @@ impl FromStr for Forward {
 /// Opens the ports and carries what comes, until it is ended from outside.
 pub fn run(args: Args) -> anyhow::Result<u8> {
     if args.forward.is_empty() && args.socks.is_none() {
-        return Err(Usage("no port was asked for: --forward PORT=HOST:PORT, or --socks PORT".into()).into());
+        return Err(Usage("no port to open: add --forward PORT=HOST:PORT or --socks PORT".into()).into());
     }
     headstart_realtime::technique::find(&args.technique).map_err(|e| Usage(e.to_string()))?;
     let config = Config { technique: args.technique, interval: None };
@@ -71,12 +71,12 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         let failed = |error: &ports::PortError| crate::complain!("headstart: {error}");
         for Forward { from, to } in args.forward {
             let listener = bind(from).await?;
-            crate::say!("{} leads to {to}", listener.local_addr()?);
+            crate::say!("{} forwards to {to}", listener.local_addr()?);
             serving.spawn(ports::forward(listener, to, client.clone(), config.clone(), failed));
         }
         if let Some(at) = args.socks {
             let listener = bind(at).await?;
-            crate::say!("{} is SOCKS5", listener.local_addr()?);
+            crate::say!("{} accepts SOCKS5", listener.local_addr()?);
             serving.spawn(ports::by_socks(listener, client, config, failed));
         }
         while serving.join_next().await.is_some() {}

@@ -11,23 +11,23 @@ use std::path::PathBuf;
 /// Arguments of `headstart relay serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where to listen; other hosts reach it only if this is not a loopback address.
+    /// Address to listen on; other hosts can reach only a non-loopback address.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7601")]
     listen: SocketAddr,
-    /// The file with the relay's own key (`headstart relay key FILE`).
+    /// File with the relay's key (`headstart relay key FILE`).
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// The public key of a client that may use it; again for each.
+    /// Public key of an allowed client; may be repeated.
     #[arg(long = "client", value_name = "PUBLIC", required = true)]
     clients: Vec<PublicKey>,
-    /// Where clients may go: HOST:PORT, where HOST is a name, *.NAME, an address, a network as in 10.0.0.0/8, or * for all that
-    /// is public, and PORT a number, a range or *; again for each. Nothing else is allowed.
+    /// Allowed destination; may be repeated. HOST is a name, *.NAME, an address, a network such as 10.0.0.0/8, or * for all
+    /// public addresses; PORT is a number, a range or *. Everything else is refused.
     #[arg(long = "allow", value_name = "HOST:PORT")]
     allowed: Vec<Pattern>,
-    /// Connections at most; a session has up to six.
+    /// Maximum number of connections; a session uses up to six.
     #[arg(long, value_name = "COUNT", default_value_t = 40_000)]
     most: usize,
-    /// Say on standard error who came, and what was answered for which destination.
+    /// Log clients, destinations and answers to standard error.
     #[arg(short, long)]
     verbose: bool,
 }
@@ -37,11 +37,11 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     let key = SecretKey::read(&args.key)?;
     let public = key.public()?;
     if args.most == 0 {
-        return Err(Usage("--most 0: a relay of no connections serves nobody".into()).into());
+        return Err(Usage("--most 0: must be at least 1".into()).into());
     }
     if args.allowed.is_empty() {
         crate::complain!(
-            "headstart: no destination is allowed, so every request will be refused: name some by --allow"
+            "headstart: warning: no destination is allowed, so every request will be refused: add --allow HOST:PORT"
         );
     }
     raise_files();
@@ -64,18 +64,18 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
 
 fn tell(event: &Event) {
     match event {
-        Event::Unknown(peer) => crate::complain!("{peer}: no client of this relay, or silent"),
+        Event::Unknown(peer) => crate::complain!("{peer}: not a client of this relay, or sent nothing"),
         Event::Answered(answer, to) => {
             let what = match answer {
                 Answer::Granted => "granted",
                 Answer::Refused => "refused: not on the list",
-                Answer::Unreachable => "not reached",
-                Answer::Gone => "a session that is not known any more",
+                Answer::Unreachable => "unreachable",
+                Answer::Gone => "unknown or expired session",
                 Answer::Busy => "refused: too many connections",
             };
             match to {
                 Some(to) => crate::complain!("{to}: {what}"),
-                None => crate::complain!("one more connection of a session: {what}"),
+                None => crate::complain!("additional connection of a session: {what}"),
             }
         }
     }

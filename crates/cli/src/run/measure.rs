@@ -33,7 +33,7 @@ use std::rc::Rc;
 const VERSION: u32 = 1;
 /// How long the last words of a program that has ended may stand still on their way.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same of programs that go on when the forwarder is to end.
+/// The same for programs that continue when the forwarder stops.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The longest packet for a profile that has programs send more than the path takes.
 const LONG_PACKETS: u32 = 65_535;
@@ -101,7 +101,7 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     Ok(exit::of_child(status))
 }
 
-/// Forwards what comes out of an interface that somebody else has made, until this process is to end or the interface is gone.
+/// Forwards what comes out of an interface that somebody else has made, until this process is stopped or the interface is gone.
 pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> anyhow::Result<u8> {
     let stop = signal::ending().context("handling signals")?;
     let namespace = NetNs::current().context("the network namespace")?;

@@ -4,6 +4,7 @@
 //! the program, its child, which has the library preloaded. Standard input, output and error are the program's; headstart
 //! says one line on standard error afterwards.
 
+mod environment;
 pub mod measure;
 mod summary;
 mod ways;
@@ -44,52 +45,50 @@ pub type Alone = fn(OwnedFd, Settings) -> u8;
 /// Arguments of `headstart run`.
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
-    /// The race that orders lookups and connections (see `headstart list races`) [default: setting `connect.race`].
+    /// Strategy for ordering DNS lookups and connection attempts (`headstart list races`) [default: setting `connect.race`].
     #[arg(long, value_name = "NAME")]
     race: Option<String>,
-    /// How long answers are kept: `ttl`, `off`, or seconds such as `3600s` (paper 1) [default: setting
-    /// `connect.cache-lifetime`].
+    /// How long DNS answers are cached: `ttl`, `off`, or seconds such as `3600s` [default: setting `connect.cache-lifetime`].
     #[arg(long, value_name = "TIME")]
     cache_lifetime: Option<String>,
-    /// Share of races that try the other family too, to learn [default: setting `connect.explore`].
+    /// Share of connections that also try the other address family, to learn how fast it is [default: setting `connect.explore`].
     #[arg(long, value_name = "SHARE")]
     explore: Option<String>,
-    /// How the program is reached [default: setting `connect.via`].
+    /// How headstart hooks into the program [default: setting `connect.via`].
     #[arg(long, value_enum)]
     via: Option<Via>,
-    /// Measure the program's network in place, and do nothing else: connect and round-trip times, lookups, throughput,
-    /// gaps, what was sent again. It runs in a network namespace of its own, in which it notices no difference. Needs
-    /// root.
+    /// Measure instead of accelerate: connect and round-trip times, lookups, throughput, gaps, retransmissions. The program
+    /// runs in its own network namespace and notices no difference. Needs root.
     #[arg(long, conflicts_with_all = ["race", "cache_lifetime", "explore", "via", "private"])]
     measure: bool,
-    /// With --measure: write a JSON line for each connection and lookup to this file, as it ends.
+    /// With --measure: write one JSON line to FILE for each connection and lookup when it ends.
     #[arg(long, value_name = "FILE", requires = "measure")]
     flows: Option<PathBuf>,
-    /// With --measure: write every packet of the program to this file, as pcapng with the program's name on each.
+    /// With --measure: write all packets to FILE as pcapng, each labelled with its program.
     #[arg(long, value_name = "FILE", requires = "measure")]
     pcapng: Option<PathBuf>,
-    /// With --pcapng: keep at most so many bytes of each packet: 128 are its headers.
+    /// With --pcapng: keep at most BYTES of each packet (128 covers the headers).
     #[arg(long, value_name = "BYTES", requires = "pcapng")]
     snap: Option<usize>,
-    /// With --measure: time what the program says piece by piece, from the last byte of each (of at most 16 KiB, and none while one is
-    /// on its way) until its peer acknowledges it, as request_rtt_ms and longest_request_rtt_ms. Costs a wake-up or two for each.
+    /// With --measure: also time each request, from its last byte until the peer acknowledges it (request_rtt_ms,
+    /// longest_request_rtt_ms). Covers requests up to 16 KiB, one at a time; costs one or two wake-ups each.
     #[arg(long, requires = "measure")]
     request_rtt: bool,
-    /// With --measure: race each connection over all addresses that the program was told of its peer's name, also of a program that
-    /// nothing else of headstart reaches. Such connections are marked, and their connect times do not count.
+    /// With --measure: race each connection over all addresses of its host name; works for programs that headstart cannot
+    /// otherwise hook into. Raced connections are marked, and their connect times are not counted.
     #[arg(long, requires = "measure")]
     accelerate: bool,
     /// For the lab: forward with the flaws of this profile.
     #[arg(long, value_name = "NAME", requires = "measure", conflicts_with = "accelerate", hide = true)]
     profile: Option<String>,
-    /// Serve this run by a supervisor of its own, which knows nothing of earlier runs and ends with it. Also by
-    /// HEADSTART=private, and where other settings than the default ones are given.
+    /// Use a separate supervisor without history, which ends with this run. Also: HEADSTART=private. Implied by non-default
+    /// settings.
     #[arg(long)]
     private: bool,
-    /// Do not say what was gained.
+    /// Do not print the summary line (also: HEADSTART_QUIET=1, setting `run.quiet`).
     #[arg(short, long)]
     quiet: bool,
-    /// Write what was gained and what it cost to this file, as JSON.
+    /// Write a JSON summary of gains and costs to FILE.
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
     /// For the lab's `oracle`: a file of lines `NAME 4` or `NAME 6`.
@@ -109,7 +108,7 @@ pub fn lifetime(text: &str) -> Result<Lifetime, String> {
             let seconds = text.strip_suffix('s').unwrap_or(text).parse::<u64>();
             seconds
                 .map(|s| Lifetime::Fixed(Duration::from_secs(s)))
-                .map_err(|_| "give ttl, off, or seconds such as 3600s".into())
+                .map_err(|_| "must be `ttl`, `off`, or seconds such as `3600s`".into())
         }
     }
 }
@@ -133,12 +132,14 @@ impl Args {
 pub fn whole_instead(words: &[OsString]) -> anyhow::Error {
     let whole = supervise::whole();
     let why = Command::new(&whole).arg0("headstart").arg("run").args(words).exec();
-    anyhow::Error::new(why).context(format!("starting {}, which is to lie beside headstart-run", whole.display()))
+    anyhow::Error::new(why).context(format!("cannot start {}, which belongs next to headstart-run", whole.display()))
 }
 
 /// Runs the program; its exit code.
-pub fn run(args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
+pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
+    environment::check()?;
     if args.measure {
+        args.quiet = environment::is_quiet(args.quiet, &Config::load(named)?);
         let racing = args.accelerate.then(|| supervise::settings(&Config::load(named)?)).transpose()?;
         return measure::run(&Wanted {
             command: &args.command,
@@ -157,7 +158,9 @@ pub fn run(args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
 
 /// Runs the program with its names and connections served; its exit code. Should it need a supervisor of its own, `alone` is that.
 pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Result<u8> {
+    environment::check()?;
     let mut config = Config::load(named)?;
+    args.quiet = environment::is_quiet(args.quiet, &config);
     let race = race_of(&args)?;
     config.flag(&all::RACE, "--race", args.race.as_deref().filter(|_| !race.is_some_and(|race| race.lab_only)))?;
     config.flag(&all::CACHE_LIFETIME, "--cache-lifetime", args.cache_lifetime.as_deref())?;
@@ -183,7 +186,7 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     };
     let mut launch = Launch { words: &args.command, file: ways.file.as_deref(), variables: &[], trap: None };
     if let Some(why) = ways.why_not() {
-        complain(&args, format_args!("{} is not covered: {why}", program.to_string_lossy()));
+        complain(&args, format_args!("{} runs without headstart: {why}", program.to_string_lossy()));
         return match start(&launch)? {
             Ok(child) => end_of(&child),
             Err(code) => Ok(code),
@@ -210,7 +213,7 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     };
     let code = end_of(&child)?;
     if let Err(why) = watched {
-        complain(&args, format_args!("{why:#}; the program went on alone"));
+        complain(&args, format_args!("{why:#}; the program continued without headstart"));
     }
     // What the program has left behind may connect yet.
     let left = watchdog.filter(|watchdog| !watchdog.is_over());
@@ -256,7 +259,8 @@ fn race_of(args: &Args) -> anyhow::Result<Option<&'static race::Entry>> {
     let Some(name) = &args.race else { return Ok(None) };
     let entry = race::find(name).map_err(|e| exit::Usage(e.to_string()))?;
     if entry.lab_only && args.faster.is_none() {
-        let why = format!("race {:?} knows what no host can know; only the lab runs it", entry.name);
+        let why =
+            format!("race {:?} needs knowledge that a real host does not have; only the lab can run it", entry.name);
         return Err(exit::Usage(why).into());
     }
     Ok(Some(entry))
@@ -302,7 +306,7 @@ fn attach(
     if !is_private(args, &settings) {
         match Link::shared(supervise::command(linger), &registration) {
             Ok(link) => return Ok(link),
-            Err(why) if !args.quiet => crate::complain!("headstart: {why}; this run has a supervisor of its own"),
+            Err(why) if !args.quiet => crate::complain!("headstart: {why}; using a separate supervisor for this run"),
             Err(_) => {}
         }
     }
@@ -313,7 +317,7 @@ fn attach(
 fn report(args: &Args, summary: Result<Summary, ControlError>) -> anyhow::Result<()> {
     let gained = match &summary {
         Ok(gained) => summary::in_words(gained),
-        Err(why) => format!("what was gained is not known, for {why}; the program went on alone"),
+        Err(why) => format!("no summary: {why}; the program continued without headstart"),
     };
     for note in summary.iter().flat_map(|summary| &summary.notes) {
         complain(args, format_args!("{note}"));
@@ -362,7 +366,7 @@ fn watch(pid: i32, link: &Link, watchdog: Option<&Watchdog>) -> anyhow::Result<(
     Ok(())
 }
 
-/// Nobody serves the program: waits for the end of process `pid`, and answers its calls.
+/// No supervisor serves the program: waits for the end of process `pid`, and answers its calls.
 fn stand_in(pid: i32, watchdog: Option<&Watchdog>) -> anyhow::Result<()> {
     let Some(watchdog) = watchdog else { return Ok(()) };
     let ended = headstart_io::process_end(pid).context("watching the program")?;
@@ -401,7 +405,7 @@ fn heard(args: &Args, ways: &Ways, link: Option<&Link>, (trap, outstanding): (Tr
     if let (Some(Via::Auto), Err(why)) = (args.via, &ways.preload) {
         complain(
             args,
-            format_args!("{} is reached by its system calls only: {why}", args.command[0].to_string_lossy()),
+            format_args!("{} is covered through system calls only: {why}", args.command[0].to_string_lossy()),
         );
     }
     // Should the supervisor have gone, the watchdog is needed at once; the end of the connection tells.
@@ -412,8 +416,8 @@ fn heard(args: &Args, ways: &Ways, link: Option<&Link>, (trap, outstanding): (Tr
 fn not_heard(args: &Args, ways: &Ways, why: &dyn std::fmt::Display) {
     let name = args.command[0].to_string_lossy();
     match ways.preload {
-        Ok(()) => complain(args, format_args!("{name} is reached through its C library only: {why}")),
-        Err(_) => complain(args, format_args!("{name} is not covered: {why}")),
+        Ok(()) => complain(args, format_args!("{name} is covered through its C library only: {why}")),
+        Err(_) => complain(args, format_args!("{name} runs without headstart: {why}")),
     }
 }
 

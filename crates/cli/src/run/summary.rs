@@ -78,49 +78,48 @@ pub fn in_words(summary: &Summary) -> String {
     let mut parts = Vec::new();
     match summary.processes {
         0 if summary.connects_heard == 0 => {
-            return "the program never looked up a name or connected through its C library; nothing to gain here"
-                .into();
+            return "nothing to gain: the program made no lookups or connections".into();
         }
         0 if t.connections() + t.failed + t.asked == 0 => {
             let heard = plural(summary.connects_heard, "connect");
-            parts.push(format!("{heard} heard, and no name looked up through the C library; nothing to gain here"));
+            parts.push(format!("nothing to gain: {heard}, but no lookups through the C library"));
         }
         0 => {}
         _ => parts.push(format!(
-            "{} resolved ({} of {} lookups from the cache) in {:.1} ms",
+            "{} resolved in {:.1} ms ({} of {} lookups cached)",
             plural(t.resolved, "name"),
+            ms(t.lookup_wait),
             t.cache_hits,
-            t.cache_hits + t.cache_misses,
-            ms(t.lookup_wait)
+            t.cache_hits + t.cache_misses
         )),
     }
     if t.asked > 0 {
-        let mut part = format!("{} over DNS answered", plural(t.asked, "question"));
+        let mut part = format!("{} of the program answered", plural(t.asked, "DNS query"));
         if t.not_waited_for > 0 {
-            part += &format!(", {} of them for a family that was not waited for", t.not_waited_for);
+            part += &format!(", {} without waiting for the slower address family", t.not_waited_for);
         }
         parts.push(part);
     }
     if t.handed_over > 0 {
         parts.push(format!(
-            "{} handed over after {:.1} ms of waiting for {:.1} ms of handshakes",
+            "{} ready after {:.1} ms of waiting (handshakes took {:.1} ms)",
             plural(t.handed_over, "connection"),
             ms(t.connect_wait),
             ms(t.handshakes)
         ));
     }
     if t.spares_taken > 0 {
-        parts.push(format!("{} of them opened before the program asked", t.spares_taken));
+        parts.push(format!("{} opened ahead of time", t.spares_taken));
     }
     if t.handed_over_in_progress > 0 {
-        parts.push(format!("{} handed over under way", plural(t.handed_over_in_progress, "connection")));
+        parts.push(format!("{} handed over while connecting", plural(t.handed_over_in_progress, "connection")));
     }
     if t.unused > 0 {
-        parts.push(format!("{} opened and not used", t.unused));
+        parts.push(format!("{} opened but unused", t.unused));
     }
     if !t.passed.is_empty() {
         let reasons: Vec<_> = t.passed.iter().map(|(p, n)| format!("{n} {}", p.describe())).collect();
-        parts.push(format!("left alone: {}", reasons.join(", ")));
+        parts.push(format!("not handled: {}", reasons.join(", ")));
     }
     parts.join("; ")
 }

@@ -12,12 +12,12 @@ use std::path::PathBuf;
 /// Ways to reach a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Via {
-    /// Both of the others, each where it is possible.
+    /// Both methods, each where it works.
     Auto,
-    /// A library preloaded into dynamically linked programs.
+    /// Preload a library; for dynamically linked programs.
     Preload,
-    /// Their connects, heard as system calls: static programs too. An ordinary user's set-user-ID programs (sudo) have no
-    /// special rights under it.
+    /// Intercept connect() by seccomp user notification; also for static programs. Set-user-ID programs (sudo) lose their
+    /// privileges under it unless you are root.
     Seccomp,
 }
 

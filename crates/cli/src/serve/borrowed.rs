@@ -16,7 +16,7 @@ const BUDGET: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Borrowed {
     peer: IpAddr,
-    /// Nobody else uses it.
+    /// Nothing else uses it.
     ours: bool,
     /// Somebody else does: this keeps the connection from using what is known here.
     held: Option<Lease>,

@@ -22,7 +22,7 @@ const RECEIVED: u32 = 128 * 1024;
 
 type Quic = Bounded<h3_quinn::Connection>;
 
-/// Serves whoever connects to `endpoint`, until it is to end; what has begun then is still sent.
+/// Serves connections to `endpoint` until shutdown; open requests are finished.
 pub async fn serve(endpoint: Endpoint, serving: Serving) {
     let mut connections = JoinSet::new();
     let stopped = serving.clone();
@@ -45,7 +45,7 @@ pub async fn serve(endpoint: Endpoint, serving: Serving) {
 }
 
 /// Half full, addresses are to be proved first (RFC 9000, section 8.1.2), so that spoofed ones cost a packet each; full,
-/// nobody is let in.
+/// no connection is accepted.
 fn admitted(endpoint: &Endpoint, incoming: Incoming, most: usize) -> Option<Incoming> {
     let open = endpoint.open_connections();
     if open >= most {

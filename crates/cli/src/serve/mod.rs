@@ -41,33 +41,33 @@ const MOST_CONNECTIONS: usize = 4096;
 /// Arguments of `headstart serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder to serve. Hidden files, and links that lead out of it, are not.
+    /// Folder to serve. Hidden files and links out of the folder are never served.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Where to listen, by TCP and UDP; may be repeated. Port 0 is any that is free.
+    /// Address to listen on (TCP and UDP); may be repeated. Port 0 picks a free port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
     listen: Vec<SocketAddr>,
-    /// The certificate and those that lead to a known authority, in PEM. Without it one is made that signs itself.
+    /// TLS certificate chain (PEM) [default: a new self-signed certificate].
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// The key of the certificate, in PEM.
+    /// Private key of the certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// A name that the certificate that is made is good for, besides localhost and the addresses; may be repeated.
+    /// Host name for the self-signed certificate, in addition to localhost and the addresses; may be repeated.
     #[arg(long, value_name = "NAME", conflicts_with = "cert")]
     name: Vec<String>,
-    /// Write the certificate (not its key) to this file, for clients to trust.
+    /// Write the certificate (without its key) to FILE, for clients to trust.
     #[arg(long, value_name = "FILE")]
     write_cert: Option<PathBuf>,
     #[command(flatten)]
     paths: crate::paths::Remember,
-    /// Write what the start rule did to each connection into this folder, as events of qlog (one file a connection).
+    /// Write qlog events of the start rule into DIR, one file per connection.
     #[arg(long, value_name = "DIR")]
     qlog: Option<PathBuf>,
-    /// How long clients may take for what has begun, and to close, when it is to end.
+    /// Time to finish open requests on shutdown.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
-    /// Tell where it listens as one JSON object, on one line.
+    /// Print the listening addresses as one JSON object on one line.
     #[arg(long)]
     json: bool,
 }
@@ -77,7 +77,7 @@ pub struct Args {
 struct Serving {
     /// What is served.
     site: Arc<Site>,
-    /// Becomes true when it is to end.
+    /// Becomes true on shutdown.
     stop: watch::Receiver<bool>,
     /// Connections that are open at once.
     most_connections: usize,
@@ -88,7 +88,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// Returns when it is to end.
+    /// Returns on shutdown.
     async fn stopped(&self) {
         // Nobody who could say so is left: then it is over, too.
         let _ = self.stop.clone().wait_for(|stop| *stop).await;
@@ -137,7 +137,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         let _ = stop_all.send(true);
         let finished = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(Duration::from_secs(args.grace), finished).await.is_err() {
-            crate::complain!("headstart: ended with connections still open, after {} s (--grace)", args.grace);
+            crate::complain!("headstart: stopped with open connections after {} s (--grace)", args.grace);
         }
         anyhow::Ok(())
     })?;
@@ -152,7 +152,7 @@ fn own_certificate(args: &Args) -> anyhow::Result<Certificate> {
     names.extend(args.name.iter().cloned());
     let unspecified = |ip: &IpAddr| !ip.is_unspecified();
     let addresses: Vec<IpAddr> = args.listen.iter().map(SocketAddr::ip).filter(unspecified).collect();
-    Certificate::own(&names, &addresses).map_err(|why| Usage(format!("{why:#}: --name takes names of hosts")).into())
+    Certificate::own(&names, &addresses).map_err(|why| Usage(format!("{why:#}: --name must be a host name")).into())
 }
 
 /// What clients may compare.
@@ -176,7 +176,10 @@ fn tell(args: &Args, addresses: &[SocketAddr], shown: &Shown) {
         crate::say!("https://{address}/ (HTTP/3, HTTP/2, HTTP/1.1)");
         let public = !address.ip().is_loopback();
         if public || address.ip() == IpAddr::V4(Ipv4Addr::UNSPECIFIED) {
-            crate::complain!("headstart: whoever reaches {address} may read everything in {}", args.folder.display());
+            crate::complain!(
+                "headstart: warning: any host that can reach {address} can read {}",
+                args.folder.display()
+            );
         }
     }
     crate::say!("certificate SHA-256 {}", shown.fingerprint);

@@ -58,17 +58,18 @@ fn refused(what: &str, address: SocketAddr, why: &io::Error) -> Coded {
         io::ErrorKind::AddrInUse => Coded(
             exit::FAILURE,
             format!(
-                "{address} is in use ({what}): `ss -lnp sport = :{port}` says by whom; another number with --listen, 0 for any"
+                "{address} is in use ({what}): find the program with `ss -lnp sport = :{port}`, or choose another port with --listen (0: any)"
             ),
         ),
         io::ErrorKind::PermissionDenied => Coded(
             exit::NOT_PERMITTED,
-            format!("{address} may not be used ({what}): numbers below 1024 are root's; another with --listen"),
+            format!("{address} cannot be used ({what}): ports below 1024 need root; choose another with --listen"),
         ),
-        io::ErrorKind::AddrNotAvailable => {
-            Coded(exit::FAILURE, format!("{address} is no address of this host ({what}): `ip address` lists those"))
-        }
-        _ => Coded(exit::FAILURE, format!("listening on {address} ({what}): {why}")),
+        io::ErrorKind::AddrNotAvailable => Coded(
+            exit::FAILURE,
+            format!("{address} is not an address of this host ({what}): list them with `ip address`"),
+        ),
+        _ => Coded(exit::FAILURE, format!("cannot listen on {address} ({what}): {why}")),
     }
 }
 
@@ -94,6 +95,6 @@ mod tests {
         assert!(why.contains("is in use (UDP)") || why.contains("is in use (TCP)"), "{why}");
         // TEST-NET-1 (RFC 5737) is nobody's.
         let Coded(_, why) = Sockets::bind(([192, 0, 2, 1], 0).into()).unwrap_err();
-        assert!(why.contains("no address of this host"), "{why}");
+        assert!(why.contains("not an address of this host"), "{why}");
     }
 }

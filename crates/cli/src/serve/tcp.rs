@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 /// How long a client may take for the handshake of TLS, and for the head of a request.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Serves whoever connects to `listener`, until it is to end; what has begun then is still sent.
+/// Serves connections to `listener` until shutdown; open requests are finished.
 pub async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, alt_svc: Option<HeaderValue>, serving: Serving) {
     let acceptor = TlsAcceptor::from(tls);
     let stopped = serving.clone();

@@ -23,13 +23,13 @@ const LEAST: f64 = 0.1;
 /// Arguments of `headstart top`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The process that measures, if there are several.
+    /// Process ID of the measurement, if there are several.
     #[arg(value_name = "PID")]
     pid: Option<u32>,
-    /// Ask twice, print what was there and end; so too where standard output is no terminal.
+    /// Print one snapshot and exit; also when standard output is not a terminal.
     #[arg(long)]
     once: bool,
-    /// Seconds between two questions.
+    /// Seconds between updates.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
     interval: f64,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct Args {
 /// Shows it.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     if !(LEAST..=3600.0).contains(&args.interval) {
-        return Err(Usage(format!("--interval {}: from {LEAST} to 3600 seconds", args.interval)).into());
+        return Err(Usage(format!("--interval: must be from {LEAST} to 3600 seconds (got {:e})", args.interval)).into());
     }
     let every = Duration::from_secs_f64(args.interval);
     let pid = chosen(args.pid)?;
@@ -74,13 +74,14 @@ fn chosen(named: Option<u32>) -> anyhow::Result<u32> {
     }
     match board::running()[..] {
         [] => {
-            let why = "nothing is being measured in this network namespace: `headstart run --measure -- CMD`, or `headstart up --measure`";
+            let why = "no measurement is running in this network namespace: start one with `headstart run --measure -- CMD` or `headstart up --measure --capture-default`";
             Err(Coded(exit::UNREACHABLE, why.into()).into())
         }
         [pid] => Ok(pid),
         ref several => {
             let pids: Vec<_> = several.iter().map(u32::to_string).collect();
-            Err(Usage(format!("several processes measure; say which: headstart top {}", pids.join(" | "))).into())
+            Err(Usage(format!("several measurements are running; choose one: headstart top {}", pids.join(" | ")))
+                .into())
         }
     }
 }
@@ -89,6 +90,6 @@ fn ask(pid: u32) -> anyhow::Result<Board> {
     board::ask(pid).map_err(|e| {
         let code =
             if e.kind() == std::io::ErrorKind::PermissionDenied { exit::NOT_PERMITTED } else { exit::UNREACHABLE };
-        Coded(code, format!("asking process {pid}, which is to measure: {e}")).into()
+        Coded(code, format!("no measurement answers in process {pid}: {e}")).into()
     })
 }

@@ -13,7 +13,7 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Row, Table};
 
 /// What the last line says.
-const KEYS: &str = "q: end   c: connections or programs   up, down: scroll";
+const KEYS: &str = "q: quit   c: connections/programs   up, down: scroll";
 
 /// What is chosen with keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub fn show(pid: u32, mut view: View, every: Duration) -> anyhow::Result<()> {
     let watched = watch();
     ratatui::try_restore()?;
     if let Some(why) = ended {
-        crate::complain!("headstart: process {pid} measures no more ({why})");
+        crate::complain!("headstart: process {pid} stopped measuring ({why})");
     }
     watched
 }
@@ -136,7 +136,7 @@ mod tests {
         assert!(shown[0].starts_with("process 7 has measured for 2 s"), "{shown:#?}");
         assert!(shown[1].starts_with("APP") && shown[1].trim_end().ends_with("AGAIN"), "{shown:#?}");
         assert!(shown[2].starts_with("curl") && shown[2].contains("34.5") && shown[2].contains("1.00"), "{shown:#?}");
-        assert!(shown[5].starts_with("q: end"), "{shown:#?}");
+        assert!(shown[5].starts_with("q: quit"), "{shown:#?}");
         let shown = screen(&view, Choice { connections: true, skipped: 0 });
         assert!(shown[2].contains("198.51.100.1:443") && shown[2].contains("77"), "{shown:#?}");
         // Further than to the last row nobody scrolls.

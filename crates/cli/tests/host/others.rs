@@ -18,10 +18,10 @@ inside!(the_second_daemon_finds_the_first_and_changes_nothing, || {
     let second = scene.says(&["up", "--initcwnd"]);
     assert!(second.code == Some(1) && second.err.contains("a daemon is up already"), "{second:?}");
     let recover = scene.says(&["recover"]);
-    assert!(recover.code == Some(0) && recover.out.contains("the daemon lives"), "{recover:?}");
+    assert!(recover.code == Some(0) && recover.out.contains("the daemon is running"), "{recover:?}");
     scene.must_be_as(&with_one, "after a second daemon and a recover");
     assert_eq!(scene.says(&["down"]).code, Some(0));
-    assert_eq!(scene.says(&["down"]).out.trim(), "nothing is up");
+    assert_eq!(scene.says(&["down"]).out.trim(), "no daemon is running");
 });
 
 inside!(a_dead_daemons_socket_is_no_obstacle, || {
@@ -36,7 +36,7 @@ inside!(a_dead_daemons_socket_is_no_obstacle, || {
     let doctor = scene.says(&["doctor"]);
     assert!(doctor.code == Some(1) && doctor.out.contains("-> headstart recover"), "{doctor:?}");
     let up = scene.says(&["up", "--initcwnd"]);
-    assert!(up.code == Some(0) && up.err.contains("a daemon had been killed here: 2 changes undone"), "{up:?}");
+    assert!(up.code == Some(0) && up.err.contains("cleaned up after a killed daemon: 2 changes undone"), "{up:?}");
     assert_eq!(scene.says(&["down"]).code, Some(0));
     scene.must_be_as(&before, "after a killed daemon, another and its end");
 });
@@ -48,7 +48,7 @@ inside!(what_somebody_else_has_in_our_place_is_left_alone_and_said, || {
     let before = scene.look();
     let up = scene.says(&["up", "--initcwnd"]);
     assert!(
-        up.code == Some(1) && up.err.contains("203.0.113.0/24 dev uplink") && up.err.contains("left alone"),
+        up.code == Some(1) && up.err.contains("203.0.113.0/24 dev uplink") && up.err.contains("stay unchanged"),
         "{up:?}"
     );
     assert_eq!(scene.says(&["plan", "--initcwnd"]).code, Some(3));

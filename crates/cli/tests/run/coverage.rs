@@ -13,7 +13,7 @@ fn not_covered(lab: &Lab, program: &Path, reason: &str, code: i32) {
     let bare = lab.bare(&words);
     let heard = lab.ours(&words);
     assert_eq!((heard.code, &heard.out), (Some(code), &bare.out), "{heard:?}");
-    let said = format!("headstart: {} is reached by its system calls only: ", words[0]);
+    let said = format!("headstart: {} is covered through system calls only: ", words[0]);
     assert!(heard.err.starts_with(&said) && heard.err.contains(reason), "{heard:?}");
     assert!(heard.count("connects_heard") > 0 && heard.count("processes") == 0, "{heard:?}");
     not_reached(lab, &["--via", "preload"], program, reason, code);
@@ -27,7 +27,7 @@ fn not_reached(lab: &Lab, flags: &[&str], program: &Path, reason: &str, code: i3
     assert_eq!(ours.err.lines().count(), 1, "{ours:?}");
     let name = words[0];
     assert!(
-        ours.err.starts_with(&format!("headstart: {name} is not covered: ")) && ours.err.contains(reason),
+        ours.err.starts_with(&format!("headstart: {name} runs without headstart: ")) && ours.err.contains(reason),
         "{ours:?}"
     );
     let quiet = lab.ours_with(&[flags, &["--quiet"]].concat(), &words);

@@ -172,7 +172,7 @@ fn an_option_that_does_not_exist_is_no_command_and_those_of_the_command_are_its_
 fn the_labs_own_race_is_refused_with_the_reason() {
     let scratch = Scratch::new();
     let ended = ended(scratch.headstart(["run", "--race", "oracle", "--", "true"]).spawn().unwrap());
-    assert!(ended.code == Some(2) && ended.err.contains("only the lab runs it"), "{ended:?}");
+    assert!(ended.code == Some(2) && ended.err.contains("only the lab can run it"), "{ended:?}");
 }
 
 #[test]

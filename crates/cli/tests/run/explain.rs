@@ -51,7 +51,7 @@ inside!(a_visit_is_told_from_the_question_to_the_hand_over, || {
     assert_eq!(u32::try_from(told["supervisor"]["pid"].as_u64().unwrap()).unwrap(), supervisors()[0]);
 
     let text = explain(&lab, &["www.lab.example"]).out;
-    for words in ["last race", "for curl", "handed over", "cached:", "IPv6", "left alone", "supervisor"] {
+    for words in ["last race", "for curl", "handed over", "cached:", "IPv6", "not handled", "supervisor"] {
         assert!(text.contains(words), "{words} in {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -78,7 +78,7 @@ inside!(without_knowledge_it_says_so_and_fails, || {
     assert_eq!(run(&lab, &["true"]).code, Some(0));
     for words in [&["www.lab.example"][..], &["www.lab.example", "--json"], &[""]] {
         let nothing = explain(&lab, words);
-        assert!(nothing.code == Some(1) && nothing.err.contains("nothing is known of"), "{nothing:?}");
+        assert!(nothing.code == Some(1) && nothing.err.contains("no data about"), "{nothing:?}");
         assert!(nothing.out.is_empty(), "{nothing:?}");
     }
     end();

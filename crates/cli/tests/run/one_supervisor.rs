@@ -47,7 +47,7 @@ inside!(the_second_run_finds_what_the_first_has_learned, || {
     assert!(second.code == Some(0) && second.out == first.out, "{second:?}");
     assert_eq!((second.count("queries"), second.count("cache_hits"), second.count("resolved")), (0, 2, 1));
     assert_eq!((first.count("processes"), second.count("processes")), (1, 1), "each has a summary of its own");
-    assert!(second.err.contains("(2 of 2 lookups from the cache)"), "{second:?}");
+    assert!(second.err.contains("(2 of 2 lookups cached)"), "{second:?}");
     end(supervisor());
     assert!(lab.scratch.left_behind().is_empty(), "{:?}", lab.scratch.left_behind());
 });
@@ -187,7 +187,7 @@ inside!(a_shared_supervisor_dies_and_the_programs_go_on, || {
     drop(child.stdin.take());
     let run = ended(child);
     assert!(run.code == Some(0) && run.out.contains("b''"), "{run:?}");
-    assert!(run.err.contains("went on alone"), "{run:?}");
+    assert!(run.err.contains("continued without headstart"), "{run:?}");
 });
 
 inside!(an_idle_supervisor_does_not_wake_up, || {

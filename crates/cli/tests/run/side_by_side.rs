@@ -12,7 +12,7 @@ inside!(two_runs_at_once_do_not_meet, || {
     };
     for run in [start(), start()].map(ended) {
         assert_eq!((run.code, run.out.as_str()), (Some(0), "failures: 0\n"), "{run:?}");
-        assert!(run.err.contains("handed over"), "{run:?}");
+        assert!(run.err.contains("ready after"), "{run:?}");
     }
     assert!(lab.scratch.left_behind().is_empty());
 });

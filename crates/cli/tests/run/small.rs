@@ -52,7 +52,7 @@ fn without_the_whole_command_beside_it_programs_run_all_the_same() {
     assert!(help.code == Some(1) && help.err.contains(&expected), "{help:?}");
     let program = small(&scratch, &moved, &["sh", "-c", "echo said; exit 5"]);
     assert!(program.code == Some(5) && program.out == "said\n", "{program:?}");
-    assert!(program.err.contains("the program went on alone"), "{program:?}");
+    assert!(program.err.contains("the program continued without headstart"), "{program:?}");
     assert!(scratch.left_behind().is_empty(), "{:?}", scratch.left_behind());
 }
 

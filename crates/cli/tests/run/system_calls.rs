@@ -18,7 +18,7 @@ inside!(a_run_within_a_run_is_reached_through_its_library_and_says_why, || {
     assert!(nested.err.contains(said), "{nested:?}");
     let alone = lab.ours(&[HEADSTART, "run", "--via", "seccomp", "--", program, "blocking"]);
     assert_eq!(differences(&bare, &alone), Vec::<String>::new(), "{alone:?}");
-    assert!(alone.err.contains("is not covered: a sandbox or another headstart listens"), "{alone:?}");
+    assert!(alone.err.contains("runs without headstart: a sandbox or another headstart listens"), "{alone:?}");
 });
 
 inside!(what_the_library_was_declined_is_not_asked_about_a_second_time, || {

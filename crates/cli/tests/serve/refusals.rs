@@ -38,7 +38,7 @@ fn a_number_that_is_taken_a_folder_that_is_missing_and_half_a_certificate_are_na
     assert!(missing.code == Some(1) && missing.err.contains("/nowhere/at/all"), "{missing:?}");
     assert_eq!(server.scratch.headstart(&["serve", site, "--cert", "x"]).code, Some(2));
     let unread = server.scratch.headstart(&["serve", site, "--cert", "/dev/null", "--key", "/dev/null"]);
-    assert!(unread.code == Some(1) && unread.err.contains("/dev/null holds no certificate"), "{unread:?}");
+    assert!(unread.code == Some(1) && unread.err.contains("/dev/null contains no valid certificate"), "{unread:?}");
 }
 
 #[test]

@@ -117,7 +117,7 @@ pub enum FrameError {
     #[error("lane {0} was of another kind before: each lane has one kind for as long as the session lasts")]
     KindChanged(u8),
     /// A message or an acknowledgement that cannot be.
-    #[error("{0}: the peer is confused, or not what it says it is")]
+    #[error("{0}: the peer violates the protocol")]
     Impossible(&'static str),
 }
 

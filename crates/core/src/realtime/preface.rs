@@ -32,7 +32,7 @@ pub enum Request {
 
 /// Bytes that are no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a request to a relay: the client may be newer than this relay, or no headstart")]
+#[error("not a request to a relay: the client may be newer than this relay, or not headstart")]
 pub struct NotARequest;
 
 /// The length of the text that follows a request's header.

@@ -51,7 +51,7 @@ pub enum Said {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum CompressError {
     /// It leans on a context that is not known, the one with this number: that one was lost.
-    #[error("a compressed packet leans on context {0}, which never came")]
+    #[error("a compressed packet refers to the unknown context {0}")]
     UnknownContext(u8),
     /// It is not what a compressor writes.
     #[error("a compressed packet is malformed")]

@@ -32,10 +32,10 @@ pub enum SocksError {
     #[error("not SOCKS version 5: set the program to SOCKS5 (curl: --socks5-hostname)")]
     Version,
     /// The program insists on authentication.
-    #[error("the program offers no way without authentication: leave its user and password for the proxy empty")]
+    #[error("the program insists on authentication: leave its user name and password for the proxy empty")]
     Authentication,
     /// BIND, UDP ASSOCIATE, or none.
-    #[error("command {0}: only CONNECT is served, which is TCP to the outside")]
+    #[error("SOCKS command {0} is not supported: only CONNECT (TCP) is")]
     Command(u8),
     /// An address that does not read.
     #[error("the request names no host and port that could be connected to")]

@@ -161,7 +161,7 @@ impl Answer {
 
     /// Reads one.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(bytes).map_err(|e| format!("the daemon's answer makes no sense: {e}"))
+        serde_json::from_slice(bytes).map_err(|e| format!("malformed answer from the daemon: {e}"))
     }
 }
 

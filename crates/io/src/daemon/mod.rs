@@ -88,7 +88,7 @@ pub enum DaemonError {
     #[error("{0}")]
     Place(#[from] PlaceError),
     /// Somebody else is where its changes would go.
-    #[error("these are in headstart's place and were not made by it; they are left alone: {}. Set `host.table` to a table that nobody uses", .0.join("; "))]
+    #[error("these are in headstart's routing table but were not created by headstart, and stay unchanged: {}. Set `host.table` to an unused table", .0.join("; "))]
     Strangers(Vec<String>),
     /// A killed daemon's changes could not be undone. The journal keeps them: a new daemon's would take its place.
     #[error("a daemon that was killed here has left changes that cannot be undone: {}. Mend what they name, then `headstart recover`", .0.join("; "))]

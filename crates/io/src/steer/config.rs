@@ -348,8 +348,7 @@ impl Config {
         let names = [("Fat", &self.ways[0]), ("Fast", &self.ways[1])];
         for (name, way) in names {
             if way.endpoint.is_none() && way.listen == 0 {
-                let what =
-                    format!("neither {name}Endpoint nor {name}Listen is set: nobody could ever be reached over it");
+                let what = format!("neither {name}Endpoint nor {name}Listen is set: no peer could be reached over it");
                 return Err(ConfigError::Senseless(what));
             }
             let looped = way.endpoint.filter(|to| self.allowed.iter().any(|prefix| prefix.contains(to.ip())));

@@ -71,6 +71,19 @@ impl std::str::FromStr for Place {
     }
 }
 
+impl Place {
+    /// Connects once, to see whether there is a server at all.
+    pub fn try_to_connect(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(path) => UnixStream::connect(path).map(drop),
+            Self::Tcp(host) => {
+                let address = host.to_socket_addrs()?.next().ok_or(io::ErrorKind::AddrNotAvailable)?;
+                TcpStream::connect_timeout(&address, PATIENCE).map(drop)
+            }
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

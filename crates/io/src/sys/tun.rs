@@ -130,7 +130,7 @@ impl Tun {
         if framed && !(told && header == HEADER as libc::c_int) {
             return unfit("its IFF_VNET_HDR header is not 10 bytes long");
         }
-        rustix::io::ioctl_fionbio(&file, true).map_err(|e| fail("having nobody wait")(e.into()))?;
+        rustix::io::ioctl_fionbio(&file, true).map_err(|e| fail("setting it to non-blocking")(e.into()))?;
         Ok(Self { file, name: request.name(), framed, trains: false })
     }
 

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
     /// Chromium has ended, or closed its pipe.
-    #[error("Chromium has gone while it was to {0}: run it by hand to see why")]
+    #[error("Chromium exited during {0}: run it by hand to see why")]
     Gone(String),
     /// It says nothing any more.
     #[error("Chromium did not {what} within {} s", within.as_secs())]

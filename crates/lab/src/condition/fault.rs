@@ -66,8 +66,8 @@ const FIRST_DEAD: Condition = Condition {
 const DNS_SLOW: Condition = Condition {
     name: "dns-slow",
     what: "as healthy, but every record takes half a second",
-    why: "As `healthy`; half a second is far above every other delay here, and below the first repetition of a query. On \
-          a first visit nobody can be sooner; whoever remembers is, on the second.",
+    why: "As `healthy`; half a second is far above every other delay here, and below the first repetition of a query; \
+          no race can be faster on a first visit; one with a history is, on the second.",
     world: |seed, sites| changed(seed, sites, |site| (site.a.delay, site.aaaa.delay) = (SLOW, SLOW)),
 };
 
@@ -82,7 +82,7 @@ const DNS_FIRST_DEAD: Condition = Condition {
 const DNS_DEAD: Condition = Condition {
     name: "dns-dead",
     what: "as healthy, but the only DNS server is silent",
-    why: "As `healthy`; nobody can be reached by name. What counts is that the program hears of it, and not later than \
+    why: "As `healthy`; no host can be reached by name. What counts is that the program hears of it, and not later than \
           from glibc, which gives up after 10 s (measured).",
     world: |seed, sites| resolved_by(seed, sites, &[Fate::BlackHole]),
 };
@@ -100,7 +100,7 @@ const IPV6_COMES: Condition = Condition {
     name: "ipv6-comes",
     what: "the host has IPv4 alone until the program connects, and then IPv6 too; hosts are 78 ms away",
     why: "As `ipv6-leaves`, the other way round: no IPv6 address or route until 45 ms after the first question has reached \
-          the DNS server. Nothing is broken; whoever follows routes must not stumble.",
+          the DNS server. Nothing is broken; a race that follows routes must cope.",
     world: |seed, sites| changing(seed, sites, &[Event::Leaves(Family::V6)], MEANWHILE, Event::Comes(Family::V6)),
 };
 

@@ -43,7 +43,9 @@ use headstart_io::sys::mountns::MountNs;
 use headstart_io::sys::netlink::{Netlink, NetlinkError};
 use headstart_io::sys::reexec::ReexecError;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io;
+use std::io::Read as _;
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -121,7 +123,7 @@ impl Network {
         check(&world.sites)?;
         check_resolvers(&world.resolvers)?;
         check_timeline(world)?;
-        let link = headstart_link::parse_duplex(&world.link)?;
+        let link = link(&world.link)?;
         let kind = settings.ports_for(&link);
         let clock = Clock::new();
         let addresses: Vec<IpAddr> = hosts(&world.sites).map(|host| host.addr).collect();
@@ -351,4 +353,20 @@ fn check(sites: &[Site]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The longest trace file of a link: days of recording.
+const LONGEST_TRACE: u64 = 64 << 20;
+
+/// Reads a link specification; trace files that it names (`rate=trace:FILE`) are found from the current folder.
+pub fn link(text: &str) -> Result<headstart_link::DuplexSpec, headstart_link::ParseError> {
+    headstart_link::parse_duplex_with_files(text, &mut |name| {
+        let mut trace = String::new();
+        let read = File::open(name).and_then(|file| file.take(LONGEST_TRACE + 1).read_to_string(&mut trace));
+        match read {
+            Ok(bytes) if bytes as u64 > LONGEST_TRACE => Err(format!("{name} is larger than 64 MiB")),
+            Ok(_) => Ok(trace),
+            Err(why) => Err(format!("cannot read {name}: {why}")),
+        }
+    })
 }

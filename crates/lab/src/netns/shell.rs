@@ -43,7 +43,7 @@ pub fn shell(link: &str, command: &[OsString]) -> Result<i32, Error> {
 /// As [`shell`], with the emulator set up by `settings`.
 pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Result<i32, Error> {
     // Said outside, before anything is started.
-    let spec = headstart_link::parse_duplex(link)?;
+    let spec = super::link(link)?;
     let outer = outer_block()?;
     match Entry::this_command().keep_network(outer.is_some()).pass_signals().enter()? {
         Entered::Ended(status) => return Ok(status),

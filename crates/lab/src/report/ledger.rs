@@ -1,4 +1,4 @@
-//! The ledger: what became of every claim of the papers, out of the results of all experiments that measure one.
+//! The ledger: a verdict on every claim of the papers, out of the results of all experiments that measure one.
 //!
 //! A claim's verdict is that of its rows, by the paper's own arm first: a claim is contradicted where what the paper
 //! proposes did not show the effect, whatever others did. Reads outcomes, measures nothing.
@@ -9,9 +9,6 @@ use super::table::{Kind, Table};
 use crate::experiment::{Claim, Claims, Direction, Extent, Outcome, Row, Verdict};
 use headstart_core::connect::race;
 use serde_json::{Value, json};
-
-/// Where the ledger stands between its marks in a page that is kept by hand.
-const MARKS: [&str; 2] = ["<!-- ledger: written by `headstart lab reproduce --docs` -->", "<!-- end of ledger -->"];
 
 /// A claim and what was measured for it.
 #[derive(Clone, Debug)]
@@ -132,9 +129,10 @@ pub fn table(accounts: &[Account<'_>]) -> Table {
 /// The page `claims.md`: the table, how it came about, and what to run to see any of it again.
 pub fn markdown(accounts: &[Account<'_>], how: &str) -> String {
     let mut out = format!(
-        "# Every claim of the papers\n\n{how}\n\nRatios are arm / baseline with their 95 % intervals; *its way here* is \
-         what the paper proposes, measured here; *best here* is the best of all arms under the same condition. A verdict \
-         is by one rule (`experiment::verdict`), fixed beforehand.\n\n{}\n## Evidence\n",
+        "# Every claim of the papers\n\n{how}\n\nA number is a ratio, arm / baseline, with its 95 % interval: 0.69 is 31 % less. \
+         *Paper* is as printed; *its way here* is what the paper proposes, measured here; *best here* is the best that a host can \
+         do under the same condition. A line shows the first row of a claim. Verdicts follow one rule (`experiment::verdict`), fixed \
+         beforehand; a claim fails if any of its rows fails. *Instrument only*: measured, without a verdict.\n\n{}\n## Evidence\n",
         table(accounts).to_markdown()
     );
     for account in accounts {
@@ -188,13 +186,6 @@ pub fn verdicts(accounts: &[Account<'_>], how: &str) -> String {
         out += &format!("\n[[claim]]\nid = {id}\nsays = {says}\nexperiment = {experiment}\nverdict = {verdict}\n");
     }
     out
-}
-
-/// `page` with `ledger` in place of what stands between its marks; none if it has no marks, or not in this order.
-pub fn placed(page: &str, ledger: &str) -> Option<String> {
-    let from = page.find(MARKS[0])? + MARKS[0].len();
-    let to = from + page[from..].find(MARKS[1])?;
-    Some(format!("{}\n{}{}", &page[..from], ledger, &page[to..]))
 }
 
 #[cfg(test)]
@@ -265,14 +256,5 @@ mod tests {
         let outcomes = [outcome(rows)];
         let text = table(&accounts(&claims, &outcomes)).to_markdown();
         assert!(text.contains("| simultaneous 0.60 |"), "{text}");
-    }
-
-    #[test]
-    fn a_page_keeps_what_stands_around_the_ledger() {
-        let page = format!("before\n{}\nold\n{}\nafter\n", MARKS[0], MARKS[1]);
-        let new = placed(&page, "new\n").unwrap();
-        assert_eq!(new, format!("before\n{}\nnew\n{}\nafter\n", MARKS[0], MARKS[1]));
-        assert_eq!(placed(&new, "new\n").as_deref(), Some(new.as_str()));
-        assert_eq!(placed("no marks", "new"), None);
     }
 }

@@ -9,6 +9,7 @@ mod html;
 pub mod ledger;
 mod markdown;
 mod number;
+pub mod picture;
 pub mod plot;
 mod summary;
 mod table;

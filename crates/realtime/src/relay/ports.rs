@@ -36,7 +36,7 @@ pub enum PortError {
     #[error("a program's connection: {0}")]
     Program(#[from] io::Error),
     /// It said nothing in time.
-    #[error("a program did not say where it wants to go")]
+    #[error("the program sent no destination")]
     Silent,
 }
 

@@ -24,9 +24,9 @@ pub fn plan(args: &Args, speeds: Speeds, all: usize, missing: &[(&'static Entry,
     let seconds: Option<f64> = missing.iter().map(before).sum();
     let time = match seconds {
         _ if missing.is_empty() => String::new(),
-        Some(seconds) => format!(", about {:.0} min as before", (seconds / 60.0).max(1.0)),
+        Some(seconds) => format!(", about {:.0} min, as last time", (seconds / 60.0).max(1.0)),
         None if args.asked.quick && speeds == Speeds::Both && args.only.is_empty() && missing.len() == all => {
-            format!(", about {QUICK_MINUTES} min on two processors with nothing else to do")
+            format!(", about {QUICK_MINUTES} min on two idle processors")
         }
         None => String::new(),
     };
@@ -64,18 +64,18 @@ pub fn how(args: &Args, outcomes: &[Outcome], earlier: &[Outcome]) -> String {
         text += &format!(" Of commit {other}: {}.", names(all().filter(of)));
     }
     if !earlier.is_empty() {
-        text += &format!(" Runs by themselves: {}.", names(earlier.iter()));
+        text += &format!(" Separate runs: {}.", names(earlier.iter()));
     }
     if all().any(|o| !o.valid) {
         let invalid = names(all().filter(|o| !o.valid));
-        text += &format!(" Not valid, and judging nothing: {invalid} (the reasons are in their reports).");
+        text += &format!(" Invalid, without a verdict: {invalid} (reasons are in their reports).");
     }
     text
 }
 
 /// "Quick, in virtual time".
 fn extent(outcome: &Outcome) -> String {
-    let words = outcome.extent.as_ref().map_or_else(|| "not told how much".to_owned(), Extent::to_string);
+    let words = outcome.extent.as_ref().map_or_else(|| "unknown extent".to_owned(), Extent::to_string);
     words[..1].to_uppercase() + &words[1..]
 }
 
@@ -109,9 +109,9 @@ mod tests {
         let text = how(&args(true), &here, &earlier);
         for part in [
             "`headstart lab reproduce --quick`, seed 1, 2000-01-01T00:00:00Z, commit unknown, kernel unknown, 2 processors.",
-            " In full, in virtual time: `steer-pages`. Not told how much: `measure-lte`. Quick, in virtual time: `app-session`.",
-            " Quick, in virtual time and with real packets: `page-load`.",
-            " Runs by themselves: `steer-pages`, `measure-lte`.",
+            " In full, in virtual time: `steer-pages`. Quick, in virtual time: `app-session`.",
+            " Quick, in virtual time and with real packets: `page-load`. Unknown extent: `measure-lte`.",
+            " Separate runs: `steer-pages`, `measure-lte`.",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
@@ -125,10 +125,10 @@ mod tests {
         assert_eq!(of(true, &[]), "experiments: 2, to run: 0");
         assert_eq!(
             of(true, &[(a, known(a, true)), (b, known(b, true))]),
-            "experiments: 2, to run: 2, about 3 min as before"
+            "experiments: 2, to run: 2, about 3 min, as last time"
         );
         assert_eq!(of(false, &[(a, known(a, true)), (b, None)]), "experiments: 2, to run: 2");
-        assert!(of(true, &[(a, None), (b, None)]).ends_with("about 13 min on two processors with nothing else to do"));
+        assert!(of(true, &[(a, None), (b, None)]).ends_with("about 13 min on two idle processors"));
         assert_eq!(of(true, &[(a, None)]), "experiments: 2, to run: 1");
     }
 }

@@ -1,5 +1,4 @@
-//! `headstart lab reproduce`: every claim of the papers measured, one experiment after the other, and the ledger of what
-//! became of each.
+//! `headstart lab reproduce`: every claim of the papers measured, one experiment after the other, and a ledger of the verdicts.
 //!
 //! Each experiment is a run of `headstart lab run` in a process of its own, with a results folder of its own. What is there
 //! already, from this program and with the same arguments, is not run again: an interrupted reproduction goes on where
@@ -30,16 +29,16 @@ const ENDING: [i32; 4] = [1, 2, 3, 15];
 pub struct Args {
     #[command(flatten)]
     asked: Asked,
-    /// Only this claim or experiment; may be given several times.
+    /// Run only this claim or experiment; may be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Run again what has a result.
+    /// Run experiments again that already have results.
     #[arg(long)]
     again: bool,
-    /// Folder for the results, one in it for each experiment.
+    /// Folder for the results, one subfolder per experiment.
     #[arg(long, value_name = "DIR", default_value = "headstart-results/reproduce")]
     out: PathBuf,
-    /// Write the ledger into this checkout too: `docs/results` and the table of `README.md`.
+    /// Also write the verdicts into `docs/results` of this checkout.
     #[arg(long, value_name = "CHECKOUT")]
     docs: Option<PathBuf>,
 }
@@ -60,7 +59,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         let folder = args.out.join(entry.name);
         let outcome = match kept(entry) {
             Some(outcome) => {
-                crate::complain!("{}/{} {}: has a result", n + 1, chosen.len(), entry.name);
+                crate::complain!("{}/{} {}: already measured", n + 1, chosen.len(), entry.name);
                 Ok(outcome)
             }
             None => {
@@ -72,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             Ok(outcome) => outcomes.push(outcome),
             Err(why) if why.is::<exit::Coded>() => return Err(why),
             Err(why) => {
-                crate::complain!("headstart: {}: {}; the others go on", entry.name, exit::told(&why));
+                crate::complain!("headstart: {}: {}; continuing with the others", entry.name, exit::told(&why));
                 failed.push(entry.name);
             }
         }
@@ -96,7 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         crate::say!("{}\n{how}\nreport: {}", ledger::table(&accounts).to_text(output::width(), colour), page.display());
     }
     if !failed.is_empty() {
-        bail!("no result of {}; the same command tries these again", failed.join(", "));
+        bail!("no result for {}; run the same command again to retry", failed.join(", "));
     }
     Ok(if outcomes.iter().all(|o| o.valid) { exit::OK } else { exit::INVALID })
 }
@@ -107,7 +106,9 @@ fn chosen(args: &Args, speeds: Speeds) -> anyhow::Result<Vec<&'static Entry>> {
     let all: Vec<_> = ALL.iter().filter(|entry| !entry.claims.is_empty()).collect();
     if let Some(unknown) = args.only.iter().find(|name| !all.iter().any(|entry| named(entry, name))) {
         let known: Vec<_> = all.iter().map(|entry| format!("{} ({})", entry.name, entry.claims.join(", "))).collect();
-        return Err(exit::Usage(format!("nothing measures {unknown:?}; there is: {}", known.join(", "))).into());
+        return Err(
+            exit::Usage(format!("no claim or experiment {unknown:?}; choose one of {}", known.join(", "))).into()
+        );
     }
     let wanted = |entry: &&Entry| args.only.is_empty() || args.only.iter().any(|name| named(entry, name));
     let possible = |entry: &&Entry| entry.speeds(speeds).is_ok();
@@ -147,7 +148,7 @@ fn measured(entry: &Entry, args: &Args, folder: &Path, asked: &str) -> anyhow::R
     let status = child.wait().context("waiting for its process")?;
     signal::pass_on_to(0).context("handling signals")?;
     if ENDING.iter().any(|n| status.signal() == Some(*n) || status.code() == Some(128 + n)) {
-        let why = "interrupted; the same command goes on with what has no result yet".to_owned();
+        let why = "interrupted; run the same command again to continue".to_owned();
         return Err(exit::Coded(exit::FAILURE, why).into());
     }
     if ![Some(i32::from(exit::OK)), Some(i32::from(exit::INVALID))].contains(&status.code()) {
@@ -171,12 +172,9 @@ fn write(folder: &Path, accounts: &[ledger::Account<'_>], how: &str) -> anyhow::
 
 /// Writes the ledger into the documents of a checkout.
 fn document(checkout: &Path, accounts: &[ledger::Account<'_>], how: &str) -> anyhow::Result<()> {
-    let readme = checkout.join("README.md");
-    let page = fs::read_to_string(&readme).with_context(|| format!("reading {}", readme.display()))?;
-    let table = ledger::table(accounts).without_column("Rows").without_column("Condition").to_markdown();
-    let Some(new) = ledger::placed(&page, &format!("\n{table}\n{how}\n\n")) else {
-        bail!("{} has no marks between which the ledger would stand; give this project's checkout", readme.display());
-    };
+    if !checkout.join("docs/claims.toml").is_file() {
+        bail!("{} is not a checkout of headstart: it has no docs/claims.toml", checkout.display());
+    }
     let results = checkout.join("docs/results");
     fs::create_dir_all(&results).with_context(|| format!("making {}", results.display()))?;
     for (name, text) in
@@ -185,5 +183,5 @@ fn document(checkout: &Path, accounts: &[ledger::Account<'_>], how: &str) -> any
         let file = results.join(name);
         fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
     }
-    fs::write(&readme, new).with_context(|| format!("writing {}", readme.display()))
+    Ok(())
 }

@@ -6,7 +6,7 @@ use super::{Entry, ms};
 pub(super) const ENTRY: Entry = Entry {
     name: "request_rtt_ms",
     unit: "ms",
-    what: "The mean time from the last byte of a request to its acknowledgement by the peer; none where nobody times that",
+    what: "The mean time from the last byte of a request to its acknowledgement by the peer; none where requests are not timed",
     read: |flow| (flow.requests.count > 0).then(|| ms(flow.requests.total) / flow.requests.count as f64),
 };
 

@@ -19,8 +19,8 @@ pub(super) struct Window {
 impl Worker {
     /// From now on whoever of this user asks is told how it stands (see [`board`]).
     pub fn tell_who_asks(&mut self) -> Result<(), WorkerError> {
-        let listener = board::listener().map_err(failed("opening a socket for whoever asks"))?;
-        self.poll.add(&listener, BOARD, Interest::Read).map_err(failed("listening to whoever asks"))?;
+        let listener = board::listener().map_err(failed("opening the status socket"))?;
+        self.poll.add(&listener, BOARD, Interest::Read).map_err(failed("listening on the status socket"))?;
         self.window = Some(Window { listener, tallies: Tallies::default() });
         Ok(())
     }

@@ -69,7 +69,7 @@ pub enum ChangeError {
     #[error("nft: {0}")]
     Nft(String),
     /// The journal holds something that this kind never wrote.
-    #[error("the journal names {0}, which headstart never changes; it is left alone")]
+    #[error("the journal names {0}, which headstart never changes; it stays unchanged")]
     NotOurs(String),
 }
 

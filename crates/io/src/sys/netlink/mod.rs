@@ -215,7 +215,7 @@ impl Netlink {
 
     /// Adds a route where there is none: one that somebody else has made stays, and is an error.
     pub fn new_route(&mut self, to: IpAddr, prefix: u8, via: Via) -> Result<(), NetlinkError> {
-        let what = format!("routing {to}/{prefix} {via:?}, which nobody else may route");
+        let what = format!("routing {to}/{prefix} {via:?}, which no other table may route");
         let message = RouteNetlinkMessage::NewRoute(route(to, prefix, via));
         self.request(NLM_F_CREATE | NLM_F_EXCL, message, what)
     }

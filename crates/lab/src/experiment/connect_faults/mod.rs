@@ -148,7 +148,7 @@ fn method(size: &Size) -> [String; 3] {
         format!(
             "Where a host without headstart is known to hang (virtual time), the bare program runs beside the others, all \
              of them at once; only if it does not hang is it then measured in turns. What takes {} s is cut, and the cut is \
-             what is reported. Where nobody can be reached, what counts is the time until the program gives up.",
+             what is reported. Where no host can be reached, what counts is the time until the program gives up.",
             case::CUT.as_secs()
         ),
         "Second visit: a shell runs the program twice under one `headstart run`; the second run, from the end of the first. \

@@ -131,7 +131,7 @@ fn method(speeds: &[&Speed]) -> Vec<String> {
     let mut method = vec![
         "A program looks a name up (getaddrinfo with a port) and connects to the first address that it is given, on \
          failure to the next. Each name is visited beforehand once over each family alone, as `curl -4` and `curl -6` \
-         would, in every arm alike, so that whoever keeps a history of paths has one. Then each name is visited with \
+         would, in every arm alike, so that races with a history of paths have one. Then each name is visited with \
          both families. Arms visit the same names of the same worlds in the same order; intervals are 95 % bootstrap \
          intervals over pairs of visits."
             .to_owned(),
@@ -147,7 +147,7 @@ fn method(speeds: &[&Speed]) -> Vec<String> {
 
 const NOTES: &[&str] = &[
     "`simultaneous` is the method of paper 1. Its equation 2 has lookups last until both answers are there; that is its \
-     time in getaddrinfo. RFC 8305 goes on with AAAA alone, or 50 ms after A; a method that waits for both cannot be \
+     time in getaddrinfo. RFC 8305 continues with AAAA alone, or 50 ms after A; a method that waits for both cannot be \
      sooner than that, whatever the network, so by equation 2 the paper's 48 ms against 53 ms cannot come from the \
      standard as written (its equation 3 adds the resolution delay even where AAAA came first). P1.1 is therefore \
      judged by both definitions.",

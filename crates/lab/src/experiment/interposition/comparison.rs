@@ -118,7 +118,7 @@ impl Scene<'_> {
 
     fn visit(&self, program: &Program, content: Content, host: &str, front_end: Option<&str>) -> anyhow::Result<Ended> {
         let program = self.suite.introduce(program.clone(), content);
-        let url = self.suite.url(program.entry, content, host).context("a content that nobody can be asked for")?;
+        let url = self.suite.url(program.entry, content, host).context("content that no server can provide")?;
         let home = self.folder.of("home")?;
         let (command, summary) = match front_end {
             None => (program.command(&url), None),

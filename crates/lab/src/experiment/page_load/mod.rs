@@ -124,7 +124,7 @@ const METHOD: [&str; 6] = [
     "`bare` is a modern browser by itself: both records asked for at once and both awaited, IPv6 first, IPv4 beside it after \
      300 ms. `sequential` is the Android of paper 1. `simultaneous` is the paper's method with its cache of an hour. The other \
      races stand alone, with the lifetimes that records have, and are loaded twice. `headstart` is `adaptive` with answers kept \
-     for an hour, names looked up and connections opened ahead. `ready` is what nobody can do: every name known, every connection open to the \
+     for an hour, names looked up and connections opened ahead. `ready` is out of reach for any host: every name known, every connection open to the \
      nearest address, whenever it is asked for. What is between it and `bare` is all that there is to gain below a browser; \
      what each page waits for on the path to its load event is told as a share.",
     "A later visit is half an hour after the first, with an empty cache of objects, no open connection and no memory of the \
@@ -133,7 +133,7 @@ const METHOD: [&str; 6] = [
     "A value is the mean of a page over its worlds. Rows of pages of 1.5 to 3 s are of those that take so long under \
      `sequential` on a first visit.",
     "The same page meets the same world under each arm: who is how far over which family, how long each record takes, who \
-     refuses. Only the jitter of links, and what neighbours do on the WLAN, is another for whoever sends another packet; a page \
+     refuses. Only the jitter of links, and what neighbours do on the WLAN, differs for an arm that sends different packets; a page \
      that loses by that in one world gains by it in the next. `bare-again` is `bare` in the same worlds with other numbers drawn \
      by the links: as many of its pages are slower, and by as much, as by luck alone.",
     "In namespaces Chromium loads recorded pages if `--pages` has some, else pages of the generator with contents made up for them, from a server for each host; bare and \

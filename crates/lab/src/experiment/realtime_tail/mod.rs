@@ -204,7 +204,7 @@ const KERNEL_METHOD: [&str; 2] = [
 ];
 
 const NOTES: [&str; 5] = [
-    "`udp-redundant` is the floor: UDP, each datagram with the last three messages. `udp-all` is the bound for whoever sends when \
+    "`udp-redundant` is the floor: UDP, each datagram with the last three messages. `udp-all` is the bound for arms that send when \
      messages are made: each datagram has the last ten, so that the first to get through brings all that were lost.",
     "`burst`: a spell of 60 ms takes two messages of sixty-nine and, where round trips are shorter than an interval, holds up one \
      more behind them: fewer than one of twenty, so plain TCP's 95th percentile is the way itself, nothing can be below it, and the \

@@ -94,7 +94,7 @@ impl Client {
     }
 
     fn told(&mut self, request: &Request) -> anyhow::Result<Taken> {
-        let requests = self.requests.as_mut().context("it has been told to end")?;
+        let requests = self.requests.as_mut().context("it was stopped")?;
         writeln!(requests, "bench {request}")?;
         self.line()
     }

@@ -47,7 +47,7 @@ const METHOD: [&str; 6] = [
     "Under a policy by objects each object's connection is bound to its channel, as a proxy would do it: hosts have six \
      connections on either.",
     "`pooled` is what no steering can beat: one channel with the rates of both together and the shorter of their delays, which loses \
-     nothing, varies by nothing and carries no header of a tunnel. Nobody has it; what is between it and an arm is the most that is \
+     nothing, varies by nothing and carries no header of a tunnel. No host has it; what is between it and an arm is the most that is \
      left undone, and what full packets of responses take over the fat channel is a part of it.",
     "A value is the mean of a page over its worlds. `saved` is the mean over pages of what each saves, in percent. A page is \
      slower if it takes more than 1 % longer than over the fat channel alone.",

@@ -60,8 +60,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method = METHOD.map(str::to_owned).to_vec();
     outcome.method.push(
-        "Harm is counted over 2 s (1 MB) or 8 s (10 MB) from the beginning of the transfer, as long for each arm: drops of \
-         everybody at the bottleneck, goodput of the background flows. The flows are `sim::tcp` (CUBIC, SACK, RACK), begun 1 to \
+        "Harm is counted over 2 s (1 MB) or 8 s (10 MB) from the beginning of the transfer, as long for each arm: all \
+         drops at the bottleneck, goodput of the background flows. The flows are `sim::tcp` (CUBIC, SACK, RACK), begun 1 to \
          2 s before."
             .into(),
     );

@@ -325,7 +325,7 @@ fn ask(upstream: &mut Upstream, request: &Message) -> io::Result<(Vec<u8>, Messa
         let raw: Vec<u8> = upstream.read.drain(..end).collect();
         let head = head::parse(&raw).map_err(broken)?;
         match head.status() {
-            Some(101) => return Err(broken("the server changed the protocol, which nobody asked it for")),
+            Some(101) => return Err(broken("the server changed the protocol, without being asked")),
             Some(100..200) => {}
             _ => return Ok((raw, head)),
         }

@@ -82,7 +82,7 @@ const fn seen(check: Check, wire: fn(&[Seen]) -> String) -> Check {
 pub const ALL: &[Check] = &[
     over_v4("refused", "A closed port refuses", refused, peers::nobody),
     over_v6(over_v4("refused-v6", "A closed port refuses, over IPv6", refused, peers::nobody)),
-    over_v4("black-hole", "Nobody answers, and the attempt is still under way after 1.5 s", black_hole, peers::nobody),
+    over_v4("black-hole", "No answer comes, and the attempt is still under way after 1.5 s", black_hole, peers::nobody),
     over_v4("no-route", "The host has no route", no_route, peers::nobody),
     over_v4("a-round-trip", "connect() takes a round trip, not less", a_round_trip, peers::listens),
     over_v4("mss", "TCP_MAXSEG of a connection", mss, peers::listens),

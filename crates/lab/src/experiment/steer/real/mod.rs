@@ -126,7 +126,7 @@ const METHOD: &str = "With real packets (`--speed netns`) the channels are emula
     kernel's TCP over the fat channel, and `mptcp` its Multipath TCP over both, with the default scheduler, begun over the fat \
     channel; browsers are put on it by `mptcpize`. `tunnel`: our tunnel, both ends on this host, a WireGuard session a channel, \
     probes and all; `single-fat` goes through it too. Arms take turns. Shares of bytes are those of the host's interfaces, with every header and \
-    probe. In virtual time there is no `mptcp`: it is the kernel's, and nobody else's.";
+    probe. In virtual time there is no `mptcp`: only the kernel has it.";
 
 #[cfg(test)]
 mod tests {

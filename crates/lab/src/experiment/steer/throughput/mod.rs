@@ -161,7 +161,7 @@ fn without(cx: &Context, outcome: &mut Outcome, condition: &str, arms: &[Arm], t
         outcome.samples.push(Series::new(condition, &metric, "ms", OURS, values));
     }
     let about = format!(
-        "The {channel} channel loses everything for 1.5 s in mid-transfer, and tells nobody; data of the gateway."
+        "The {channel} channel loses everything for 1.5 s in mid-transfer, without a signal; data of the gateway."
     );
     outcome.conditions.push(Condition { name: condition.into(), about });
     Ok(true)

@@ -1,0 +1,72 @@
+//! The variables of the environment that concern a run: HEADSTART, HEADSTART_QUIET, HEADSTART_LINGER. A value that is not
+//! understood is an error, because a run that ignores it would look like one that obeys it.
+
+use crate::config::{Config, all};
+use crate::exit::Usage;
+use std::ffi::OsStr;
+
+/// Seconds in a year: the longest that a supervisor stays.
+const LONGEST: u64 = 31_536_000;
+
+/// Checks every variable.
+pub fn check() -> Result<(), Usage> {
+    let read = |name| std::env::var_os(name).unwrap_or_default();
+    mode(&read("HEADSTART"))?;
+    linger(&read("HEADSTART_LINGER"))?;
+    quiet(&read("HEADSTART_QUIET")).map(drop)
+}
+
+/// Whether a run prints no summary line: by its flag, the environment or the setting.
+pub fn is_quiet(flag: bool, config: &Config) -> bool {
+    flag || quiet(&std::env::var_os("HEADSTART_QUIET").unwrap_or_default()).unwrap_or(false)
+        || config.is_on(&all::QUIET)
+}
+
+fn mode(value: &OsStr) -> Result<(), Usage> {
+    match value.to_str() {
+        Some("" | "on" | "off" | "private") => Ok(()),
+        _ => Err(Usage(format!("HEADSTART: must be `on`, `off` or `private` (got {value:?})"))),
+    }
+}
+
+fn linger(value: &OsStr) -> Result<(), Usage> {
+    let seconds = value.to_str().and_then(|text| text.parse::<u64>().ok());
+    match seconds {
+        _ if value.is_empty() => Ok(()),
+        Some(seconds) if seconds <= LONGEST => Ok(()),
+        _ => Err(Usage(format!("HEADSTART_LINGER: must be a number of seconds from 0 to {LONGEST} (got {value:?})"))),
+    }
+}
+
+fn quiet(value: &OsStr) -> Result<bool, Usage> {
+    match value.to_str() {
+        Some("" | "0" | "false") => Ok(false),
+        Some("1" | "true") => Ok(true),
+        _ => Err(Usage(format!("HEADSTART_QUIET: must be 1 or 0 (got {value:?})"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_understood_is_accepted_and_anything_else_is_named() {
+        let of = OsStr::new;
+        for good in ["", "on", "off", "private"] {
+            assert!(mode(of(good)).is_ok(), "{good}");
+        }
+        for good in ["", "0", "600"] {
+            assert!(linger(of(good)).is_ok(), "{good}");
+        }
+        assert_eq!(["", "0", "1", "true"].map(|text| quiet(of(text)).unwrap()), [false, false, true, true]);
+        for (why, value) in [
+            (mode(of("nonsense")).unwrap_err(), "\"nonsense\""),
+            (linger(of("abc")).unwrap_err(), "\"abc\""),
+            (linger(of("-1")).unwrap_err(), "\"-1\""),
+            (quiet(of("maybe")).unwrap_err(), "\"maybe\""),
+        ] {
+            assert!(why.0.starts_with("HEADSTART") && why.0.contains(value), "{why}");
+        }
+    }
+}

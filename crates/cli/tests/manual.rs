@@ -1,0 +1,69 @@
+//! Completion scripts load in their shells, and man pages render without a warning; a shell that is not installed is left out.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn headstart(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_headstart")).args(words).output().unwrap()
+}
+
+fn run(program: &str, words: &[&str]) -> Option<Output> {
+    match Command::new(program).args(words).output() {
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => None,
+        output => Some(output.unwrap()),
+    }
+}
+
+#[test]
+fn completions_load_in_their_shells() {
+    let folder = tempfile::tempdir().unwrap();
+    for (shell, load) in [
+        ("bash", "source \"$0\" && complete -p headstart"),
+        ("zsh", "autoload -U compinit && compinit -u -D && source \"$0\" && print headstart $+functions[_headstart]"),
+        ("fish", "source $argv[1]; complete -C 'headstart expl' | string replace explain headstart"),
+    ] {
+        let script = headstart(&["completions", shell]);
+        assert!(script.status.success() && script.stdout.len() > 1000, "{script:?}");
+        let file = folder.path().join(shell);
+        std::fs::write(&file, &script.stdout).unwrap();
+        let file = file.to_str().unwrap();
+        let Some(loaded) = run(shell, &["-c", load, file]) else { continue };
+        let said = String::from_utf8_lossy(&loaded.stdout);
+        assert!(
+            loaded.status.success() && said.contains("headstart") && loaded.stderr.is_empty(),
+            "{shell}: {loaded:?}"
+        );
+    }
+}
+
+#[test]
+fn every_verb_has_a_man_page_that_renders() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = headstart(&["man", folder.path().to_str().unwrap()]);
+    assert!(written.status.success(), "{written:?}");
+    let pages: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|page| page.unwrap().path()).collect();
+    let has = |name: &str| pages.iter().any(|page| page.file_name() == Some(name.as_ref()));
+    assert!(has("headstart.1") && has("headstart-run.1") && has("headstart-lab-shell.1"), "{pages:?}");
+    assert!(!has("headstart-supervise.1"), "hidden verbs have none");
+    pages.iter().for_each(|page| renders(page));
+    let one = headstart(&["man"]);
+    assert!(one.status.success() && one.stdout.starts_with(b".ie"), "{one:?}");
+}
+
+fn renders(page: &Path) {
+    let page = page.to_str().unwrap();
+    for (program, words) in [("man", &["--warnings", "-l", page][..]), ("mandoc", &["-T", "lint", "-W", "error", page])]
+    {
+        let Some(rendered) = run(program, words) else { continue };
+        let warned = String::from_utf8_lossy(&rendered.stderr);
+        assert!(rendered.status.success() && warned.is_empty(), "{page}: {warned}");
+    }
+}
+
+#[test]
+fn the_version_is_short_or_long() {
+    let of = |words: &[&str]| String::from_utf8(headstart(words).stdout).unwrap();
+    assert_eq!(of(&["--version"]).lines().count(), 1);
+    let long = of(&["--version", "--verbose"]);
+    assert!(["commit: ", "target: ", "features: "].iter().all(|part| long.contains(part)), "{long}");
+}

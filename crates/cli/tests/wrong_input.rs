@@ -1,0 +1,132 @@
+//! Wrong input is refused with what is wrong and what to do, before anything is done. One line a mistake.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::process::Command;
+
+const HEADSTART: &str = env!("CARGO_BIN_EXE_headstart");
+
+/// The command with these words, without settings and history of whoever runs the test.
+fn headstart(words: &[&str]) -> Command {
+    let mut command = Command::new(HEADSTART);
+    command.args(words).env("HEADSTART_CONFIG", "off").env("HEADSTART_HISTORY", "off");
+    for name in ["HEADSTART", "HEADSTART_LINGER", "HEADSTART_QUIET"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Checks that the command fails with this code and says this.
+fn fails(command: &mut Command, code: i32, says: &str) {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(code) && said.contains(says), "{command:?}: {:?}: {said}", output.status);
+}
+
+#[test]
+fn wrong_words_are_usage_errors_that_name_the_way_out() {
+    for (words, says) in [
+        (&["serve", ".", "--store", "foo://x"][..], "unknown store \"foo://x\""),
+        (&["serve", ".", "--store", "bar"], "./bar"),
+        (&["serve", ".", "--grace", "-1"], "invalid value '-1' for '--grace"),
+        (&["serve", ".", "--start", "soon"], "unknown start rule \"soon\""),
+        (&["proxy", "--fat", "lo", "--fast", "lo"], "--fat and --fast are the same"),
+        (&["proxy", "--fat", "a b", "--fast", "lo"], "must be an IP address or an interface name"),
+        (&["proxy", "--fat", "x0", "--fast", "lo", "--policy", "pkt-state"], "works on packets"),
+        (&["proxy", "--fat", "x0", "--fast", "lo", "--listen", "0.0.0.0:0"], "add --users FILE"),
+        (&["realtime", "receive", "--senders", "0"], "invalid value '0' for '--senders"),
+        (&["realtime", "send", "127.0.0.1:1", "--interval", "-5"], "invalid value '-5'"),
+        (&["realtime", "send", "127.0.0.1:1", "--bytes", "3"], "--bytes 3: must be from 20"),
+        (&["lab", "run", "connect-model", "--pages", "x"], "--pages: connect-model does not use it"),
+        (&["lab", "run", "nonsense"], "there is no experiment 'nonsense'"),
+        (&["lab", "shell", "--link", "rate=trace:/nonexistent/trace"], "cannot read /nonexistent/trace"),
+        (&["lab", "shell", "--link", "nonsense"], "unknown preset `nonsense`"),
+        (&["history", "forget", "--host", ""], "--host: must not be empty"),
+        (&["history", "show", "--app", ""], "--app: must not be empty"),
+        (&["measure", "lte", "--blocks", "0"], "invalid value '0' for '--blocks"),
+        (&["measure", "lte", "--packet", "0"], "invalid value '0' for '--packet"),
+        (&["measure", "lte", "--cqi", "16"], "--cqi 16: must be from 1 to 15"),
+        (&["top", "-i", "1e300"], "must be from 0.1 to 3600 seconds (got 1e300)"),
+        (&["top", "--interval", "-1"], "must be from 0.1 to 3600 seconds (got -1e0)"),
+        (&["get", "https://localhost/", "--json"], "--json needs `-o FILE`"),
+        (&["get", "https://localhost/", "--continue"], "--continue needs `-o FILE`"),
+        (&["list", "nonsense"], "unknown list \"nonsense\"; choose one of races"),
+        (&["--verbose", "list"], "--verbose goes with --version"),
+        (&["run", "--race", "nonsense", "--", "true"], "nonsense"),
+        (&["run", "--cache-lifetime", "soon", "--", "true"], "must be `ttl`, `off`, or seconds"),
+        (&["run", "--explore", "-1", "--", "true"], "--explore: must be a number from 0 to 1 (got -1)"),
+        (&["up", "--measure", "--capture", "198.51.100.0"], "must be ADDRESS/BITS"),
+        (&["completions", "csh"], "invalid value 'csh'"),
+    ] {
+        fails(&mut headstart(words), 2, says);
+    }
+}
+
+#[test]
+fn variables_that_are_not_understood_are_named() {
+    for (name, value) in [("HEADSTART", "nonsense"), ("HEADSTART_LINGER", "abc"), ("HEADSTART_QUIET", "maybe")] {
+        let says = format!("{name}: must be ");
+        fails(headstart(&["run", "--", "true"]).env(name, value), 2, &says);
+    }
+}
+
+#[test]
+fn a_report_that_could_not_be_written_is_refused_before_the_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    fails(&mut headstart(&["demo", "--out", file.to_str().unwrap()]), 1, "cannot write");
+}
+
+/// A server that answers everything as a web server does that is spoken to in another protocol; its port.
+fn web_server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 16_384]);
+                let answer = format!("HTTP/1.1 400 Bad Request\r\nContent-Length: 100\r\n\r\n{}", " ".repeat(100));
+                let _ = stream.write_all(answer.as_bytes());
+                // Until the client has read it: to close earlier would discard it.
+                let _ = stream.read_to_end(&mut Vec::new());
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn a_server_of_another_kind_is_recognised() {
+    let at = format!("127.0.0.1:{}", web_server());
+    fails(&mut headstart(&["measure", "network", &at]), 5, "no `headstart measure serve` answers there");
+    let url = format!("https://{at}/");
+    let get = &mut headstart(&["get", &url, "-o", "/dev/null", "--store", "redis://127.0.0.1:1"]);
+    fails(get, 5, "the server does not speak TLS on this port");
+    fails(get, 5, "no answer from the store redis://127.0.0.1:1");
+}
+
+#[test]
+fn a_trace_of_a_link_is_read_from_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("cellular.trace");
+    std::fs::write(&trace, "1\n2\n4\n").unwrap();
+    headstart_lab::netns::link(&format!("rate=trace:{},delay=15ms", trace.display())).unwrap();
+    std::fs::write(&trace, "4\n2\n").unwrap();
+    let shell = ["lab", "shell", "--link", &format!("rate=trace:{}", trace.display()), "--", "true"];
+    fails(&mut headstart(&shell), 2, ":2: 2 comes after 4: sort the timestamps");
+}
+
+#[test]
+fn the_line_of_a_run_can_be_silenced() {
+    let says = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let run = || headstart(&["run", "--private", "--", "true"]);
+    assert!(says(&mut run()).starts_with("headstart: "), "there is something to silence");
+    assert_eq!(says(run().env("HEADSTART_QUIET", "1")), "");
+    assert_eq!(says(run().env("HEADSTART_RUN__QUIET", "true")), "");
+    assert!(says(run().env("HEADSTART_QUIET", "0")).starts_with("headstart: "));
+}
