@@ -90,7 +90,7 @@ inside!(switched_off_nothing_is_preloaded, || {
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "none none\n");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("not covered: HEADSTART=off"), "{said}");
+    assert!(said.contains("runs without headstart: HEADSTART=off"), "{said}");
 });
 
 inside!(switched_off_further_down_a_program_is_left_alone, || {

@@ -67,7 +67,7 @@ inside!(what_a_supervisor_has_learned_outlives_it_until_it_is_forgotten, || {
     assert!(said.out.contains(", here: ") && said.out.contains("round trip"), "{said:?}");
 
     let said = history(&lab, &["forget"]);
-    assert!(said.code == Some(0) && said.out.contains("forgotten: everything"), "{said:?}");
+    assert!(said.code == Some(0) && said.out.contains("deleted: everything"), "{said:?}");
     assert_eq!(peers(&exported(&lab)), 0);
     end();
     assert_eq!(peers(&exported(&lab)), 0);

@@ -167,7 +167,7 @@ inside!(a_supervisor_of_another_version_is_left_alone, || {
     let other = supervisor();
     let run = run(&lab, &[curl.to_str().unwrap(), "-sS", PAGE]);
     assert!(run.code == Some(0) && run.count("resolved") == 1, "{run:?}");
-    assert!(run.err.contains("another version") && run.err.contains("supervisor of its own"), "{run:?}");
+    assert!(run.err.contains("another version") && run.err.contains("using a separate supervisor"), "{run:?}");
     assert!(is_alive(other));
     end(other);
     assert!(lab.scratch.left_behind().is_empty(), "{:?}", lab.scratch.left_behind());

@@ -48,7 +48,7 @@ fn without_the_whole_command_beside_it_programs_run_all_the_same() {
     let moved = scratch.path("moved");
     fs::copy(SMALL, &moved).unwrap();
     let help = small(&scratch, &moved, &["--help"]);
-    let expected = format!("starting {}", moved.with_file_name("headstart").display());
+    let expected = format!("cannot start {}", moved.with_file_name("headstart").display());
     assert!(help.code == Some(1) && help.err.contains(&expected), "{help:?}");
     let program = small(&scratch, &moved, &["sh", "-c", "echo said; exit 5"]);
     assert!(program.code == Some(5) && program.out == "said\n", "{program:?}");

@@ -14,7 +14,7 @@ inside!(a_run_within_a_run_is_reached_through_its_library_and_says_why, || {
     let bare = lab.bare(&[program, "blocking"]);
     let nested = lab.ours(&[HEADSTART, "run", "--", program, "blocking"]);
     assert_eq!(differences(&bare, &nested), Vec::<String>::new(), "{nested:?}");
-    let said = "is reached through its C library only: a sandbox or another headstart listens";
+    let said = "is covered through its C library only: a sandbox or another headstart listens";
     assert!(nested.err.contains(said), "{nested:?}");
     let alone = lab.ours(&[HEADSTART, "run", "--via", "seccomp", "--", program, "blocking"]);
     assert_eq!(differences(&bare, &alone), Vec::<String>::new(), "{alone:?}");
