@@ -10,6 +10,7 @@ use headstart_lab::netns::{Entered, Entry};
 use headstart_lab::report;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// How long the machine is looked at before a run: long enough for a share of 10 ms ticks.
@@ -89,39 +90,34 @@ fn not_of_another(out: &Path, name: &str) -> Result<(), exit::Usage> {
     }
 }
 
-/// Runs `entry` and notes the state of the machine meanwhile.
+/// Runs `entry` with a line that says how far it is, and notes the state of the machine meanwhile.
 pub fn observed(entry: &experiment::Entry, plan: Context) -> anyhow::Result<Outcome> {
-    let speeds = plan.speeds;
+    let progress = Arc::new(Line::begin());
+    let outcome = watched(entry, Context { progress: Box::new(Arc::clone(&progress)), ..plan });
+    progress.end();
+    outcome
+}
+
+/// Runs `entry` and notes the state of the machine meanwhile.
+pub fn watched(entry: &experiment::Entry, cx: Context) -> anyhow::Result<Outcome> {
     let root = Path::new("/");
     let earlier = Snapshot::take(root);
     Clock::new().sleep(LOOK);
     let (began, before): (SystemTime, Snapshot) = (wall(), Snapshot::take(root));
-    let progress = std::sync::Arc::new(Line::begin());
-    let cx = Context { progress: Box::new(Shared(progress.clone())), ..plan };
     let clock = Clock::new();
     let started = clock.now();
     let outcome = entry.start(&cx);
     let took = clock.now() - started;
-    progress.end();
     let mut outcome = outcome?;
     outcome.extent = Some(Extent::of(&cx, took));
     let device = DeviceState::over(root, began, earlier, before, Snapshot::take(root));
-    if speeds.in_namespaces() {
+    if cx.speeds.in_namespaces() {
         for doubt in device.doubts() {
             outcome.invalidate(doubt);
         }
     }
     outcome.device = Some(device);
     Ok(outcome)
-}
-
-/// The progress line, while the experiment has it too.
-struct Shared(std::sync::Arc<Line>);
-
-impl experiment::Progress for Shared {
-    fn step(&self, done: u64, total: u64, doing: &str) {
-        self.0.step(done, total, doing);
-    }
 }
 
 #[cfg(test)]

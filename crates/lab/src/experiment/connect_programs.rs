@@ -1,17 +1,18 @@
 //! `connect-programs`: unmodified third-party programs fetch a page over an emulated dual-stack LTE link, bare and under
 //! `headstart run`, where all is well and where IPv6 or its records are broken. What `headstart demo` shows first.
 //!
-//! A program that is not on the machine is left out; headstart's own client always runs. Every run under headstart is a
-//! first visit: its supervisor knows nothing of the network.
+//! A program that is not on the machine is left out; headstart's own client always runs. A run of the arm `headstart` is a
+//! first visit: its supervisor knows nothing of the network. On the healthy network there is the arm `headstart-again` too: later
+//! visits, by the user's usual supervisor, which was there before.
 
-use super::stopwatch::{How, time};
+use super::stopwatch::{Ended, How, Supervisor, time, time_output};
 use super::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::netns::{Network, default_world};
 use crate::program::{self, Folder, Program, Scheme, Url};
 use crate::stats::{Pairing, Statistic};
 use anyhow::Context as _;
 use headstart_core::time::Duration;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The experiment.
@@ -37,36 +38,90 @@ pub const ENTRY: Entry = Entry {
     run,
 };
 
-/// Whom the tour shows; `connect-faults` has them all.
+/// The programs of the tour; `connect-faults` has all.
 const PROGRAMS: [&str; 4] = ["client", "curl", "wget", "python"];
 
 const METRIC: &str = "time to fetch a page";
 /// A bare program that needs longer is cut; the cut is what is reported.
-const CUT: Duration = Duration::from_secs(20);
+pub const CUT: Duration = Duration::from_secs(20);
+/// Between two visits by one supervisor: it has opened what it opens ahead, or closed what nobody took.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The arm without headstart.
+pub const BARE: &str = "bare";
+const OURS: &str = "headstart";
+const AGAIN: &str = "headstart-again";
+/// How the note begins that has what `headstart explain` says of the last visit.
+pub const EXPLAINED: &str = "`headstart explain`";
 
+/// A network of the experiment.
+#[derive(Debug)]
 struct Place {
     network: &'static str,
+    /// What a reader calls it.
+    title: &'static str,
     host: &'static str,
     about: &'static str,
     /// Whether a bare program may take seconds, so that it is run once, beside the others that do.
     hard: bool,
 }
 
+/// The networks, those with most to gain first.
 const PLACES: [Place; 3] = [
-    Place { network: "healthy", host: "www.lab.example", about: "Both families answer, lookups too.", hard: false },
     Place {
         network: "aaaa-lost",
+        title: "IPv6 answers lost",
         host: "aaaa-lost.lab.example",
         about: "AAAA queries are swallowed; glibc repeats them for 15 s.",
         hard: true,
     },
     Place {
         network: "ipv6-black-hole",
+        title: "IPv6 black hole",
         host: "black-hole-v6.lab.example",
         about: "Packets to the IPv6 address vanish; the kernel repeats the SYN for 131 s.",
         hard: true,
     },
+    Place {
+        network: "healthy",
+        title: "healthy network",
+        host: "www.lab.example",
+        about: "Both families answer, lookups too.",
+        hard: false,
+    },
 ];
+
+/// A comparison with the bare program, as readers see it: a network and the arm.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    place: &'static Place,
+    /// The arm under headstart.
+    pub arm: &'static str,
+}
+
+/// All of them, those with most to gain first.
+pub fn views() -> impl Iterator<Item = View> {
+    let first = PLACES.iter().map(|place| View { place, arm: OURS });
+    first.chain(PLACES.iter().filter(|place| !place.hard).map(|place| View { place, arm: AGAIN }))
+}
+
+impl View {
+    /// What a reader calls it.
+    pub fn title(&self) -> String {
+        let later = if self.arm == AGAIN { ", later visits" } else { "" };
+        format!("{}{later}", self.place.title)
+    }
+
+    /// The program of a condition of this network; none if it is another network's.
+    pub fn program<'a>(&self, condition: &'a str) -> Option<&'a str> {
+        condition.strip_prefix(self.place.network)?.strip_prefix('-')
+    }
+
+    /// The rows of this comparison, with their programs.
+    pub fn rows<'a>(&self, outcome: &'a Outcome) -> impl Iterator<Item = (&'a str, &'a Row)> {
+        let of_arm = outcome.rows.iter().filter(|row| row.arm == self.arm && row.unit == "ms");
+        of_arm.filter_map(|row| Some((self.program(&row.condition)?, row)))
+    }
+}
 
 /// A program in a place: one condition.
 struct Case<'a> {
@@ -87,86 +142,162 @@ impl Case<'_> {
         Url::new(Scheme::Http, self.place.host)
     }
 
-    fn bare(&self, network: &Network) -> anyhow::Result<Option<f64>> {
+    /// The program alone.
+    fn bare(&self, at: &Site<'_>) -> anyhow::Result<Option<f64>> {
         let mut command = self.program.command(&self.url());
-        network.adopt(&mut command)?;
-        timed(&mut command)
+        at.network.adopt(&mut command)?;
+        self.watched(at, BARE, || time(&mut command, CUT))
     }
 
-    fn with_headstart(&self, network: &Network, headstart: &Path) -> anyhow::Result<Option<f64>> {
-        let mut run = Command::new(headstart);
+    /// A first visit under headstart.
+    fn first(&self, at: &Site<'_>) -> anyhow::Result<Option<f64>> {
+        let mut run = Command::new(&at.headstart);
         run.args(["run", "--private", "--quiet", "--"]);
         let mut command = self.program.command_behind(run, &self.url());
-        network.adopt(&mut command)?;
-        timed(&mut command)
+        at.network.adopt(&mut command)?;
+        self.watched(at, OURS, || time(&mut command, CUT))
     }
+
+    /// A later visit under headstart, by the supervisor at home in `home`.
+    fn again(&self, at: &Site<'_>, home: &Path) -> anyhow::Result<Option<f64>> {
+        let mut run = Command::new(&at.headstart);
+        run.args(["run", "--quiet", "--"]);
+        let mut command = self.program.command_behind(run, &self.url());
+        at.network.adopt(&mut command)?;
+        self.watched(at, AGAIN, || time_output(&mut command, CUT, Supervisor::Usual(home), |_| true))
+    }
+
+    /// A run, in milliseconds; none if it failed.
+    fn watched(
+        &self,
+        at: &Site<'_>,
+        arm: &str,
+        run: impl FnOnce() -> anyhow::Result<Ended>,
+    ) -> anyhow::Result<Option<f64>> {
+        at.cx.progress.run_begins(&self.name(), arm);
+        let ended = run()?;
+        let ms = (ended.how != How::Failed).then(|| ended.millis());
+        at.cx.progress.run_ended(&self.name(), arm, ms);
+        Ok(ms)
+    }
+}
+
+/// Where the programs run.
+struct Site<'a> {
+    cx: &'a Context,
+    network: Network,
+    headstart: PathBuf,
+    rounds: usize,
+}
+
+/// What the programs of a case took.
+#[derive(Default)]
+struct Taken {
+    bare: Vec<Option<f64>>,
+    ours: Vec<Option<f64>>,
+    again: Vec<Option<f64>>,
+    explained: Option<String>,
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    let network = Network::build(&default_world("lte"))?;
     let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
+    let rounds = if cx.quick { 6 } else { 20 };
+    let site = Site { cx, network: Network::build(&default_world("lte"))?, headstart, rounds };
     let folder = Folder::new().context("making a folder for the programs' files")?;
-    let programs = PROGRAMS.iter().filter_map(|name| program::prepare(name, &headstart, &folder).transpose());
+    let programs = PROGRAMS.iter().filter_map(|name| program::prepare(name, &site.headstart, &folder).transpose());
     let programs = programs.collect::<anyhow::Result<Vec<_>>>()?;
     let cases = PLACES.iter().flat_map(|place| programs.iter().map(move |program| Case { place, program }));
     let cases: Vec<Case<'_>> = cases.filter(|c| cx.wants(&c.name())).collect();
-    let rounds = if cx.quick { 6 } else { 20 };
-    let taken = std::thread::scope(|scope| -> anyhow::Result<Vec<_>> {
+    let taken = std::thread::scope(|scope| -> anyhow::Result<Vec<Taken>> {
         // Bare programs that wait for many seconds need no processor meanwhile: they all wait at once, beside the rest.
-        let network = &network;
-        let waiting: Vec<_> = cases.iter().map(|c| c.place.hard.then(|| scope.spawn(|| c.bare(network)))).collect();
+        let site = &site;
+        let waiting: Vec<_> = cases.iter().map(|c| c.place.hard.then(|| scope.spawn(|| c.bare(site)))).collect();
         let mut taken = Vec::new();
-        for (n, (case, waiting)) in cases.iter().zip(waiting).enumerate() {
+        for (n, case) in cases.iter().enumerate() {
             cx.progress.step(n as u64, cases.len() as u64, &case.name());
-            let (mut ours, mut bare) = (Vec::new(), Vec::new());
-            for round in 0..rounds {
-                // In turns, the first one changing, so that a disturbance meets both.
-                if round % 2 == 1 && !case.place.hard {
-                    bare.push(case.bare(network)?);
-                }
-                ours.push(case.with_headstart(network, &headstart)?);
-                if round % 2 == 0 && !case.place.hard {
-                    bare.push(case.bare(network)?);
-                }
-            }
-            taken.push((case, ours, bare, waiting));
+            taken.push(in_turns(case, site)?);
         }
-        let joined = taken.into_iter().map(|(case, ours, mut bare, waiting)| {
+        for (taken, waiting) in taken.iter_mut().zip(waiting) {
             if let Some(thread) = waiting {
-                bare.push(thread.join().map_err(|_| anyhow::anyhow!("a thread that runs a program panicked"))??);
+                taken.bare.push(thread.join().map_err(|_| anyhow::anyhow!("a thread that runs a program panicked"))??);
             }
-            Ok((case, ours, bare))
-        });
-        joined.collect()
+        }
+        Ok(taken)
     })?;
-    for (case, ours, bare) in taken {
-        let name = case.name();
-        let series = |arm, values| Series::with_failures(&name, METRIC, "ms", arm, values);
-        let (ours, bare) = (series("headstart", ours), series("bare", bare));
-        outcome.conditions.push(Condition { name: name.clone(), about: case.about() });
-        if ours.failed() + bare.failed() > 0 {
-            outcome.rows.push(Row::failures(&ours, &bare));
-        }
-        if !ours.present().is_empty() && !bare.present().is_empty() {
-            outcome.rows.push(Row::compare(&ours, &bare, Statistic::Median, Pairing::Unpaired, cx.seed)?);
-        }
-        outcome.samples.extend([bare, ours]);
+    for (case, taken) in cases.iter().zip(taken) {
+        compare(case, taken, &mut outcome)?;
     }
     outcome.method.push(format!(
         "Each program runs {rounds} times, from its start to its end, alone and under `headstart run`, taking turns; where \
          it alone may need many seconds, once, and cut after {} s. The page is a few bytes, so connecting is nearly all \
-         there is, but for the start of the program itself (and of headstart). Link: lte (18 ms round trip).",
-        CUT.as_secs()
+         there is, but for the start of the program itself (and of headstart). {AGAIN}: later visits, {} ms apart, by one \
+         supervisor. Link: lte (18 ms round trip).",
+        CUT.as_secs(),
+        PAUSE.as_millis()
     ));
-    if let Some(doubt) = network.certificate().doubt() {
+    if let Some(doubt) = site.network.certificate().doubt() {
         outcome.invalidate(doubt);
     }
     Ok(outcome)
 }
 
-/// Runs `command` to its end, but not longer than [`CUT`]: the time in milliseconds, none if it failed.
-fn timed(command: &mut Command) -> anyhow::Result<Option<f64>> {
-    let ended = time(command, CUT)?;
-    Ok((ended.how != How::Failed).then(|| ended.millis()))
+/// Runs of a case in turns, the first one changing, so that a disturbance meets all arms.
+fn in_turns(case: &Case<'_>, site: &Site<'_>) -> anyhow::Result<Taken> {
+    let mut taken = Taken::default();
+    // A program that waits for seconds by itself runs beside this one; on later visits its name is known to be broken, which is
+    // nothing to show.
+    let home = (!case.place.hard).then(Folder::new).transpose().context("making a home for a supervisor")?;
+    if let Some(home) = &home {
+        // The first visit teaches the supervisor, and does not count.
+        case.again(site, home.path())?;
+    }
+    for round in 0..site.rounds {
+        if round % 2 == 1 && !case.place.hard {
+            taken.bare.push(case.bare(site)?);
+        }
+        taken.ours.push(case.first(site)?);
+        if let Some(home) = &home {
+            site.network.clock().sleep(PAUSE);
+            taken.again.push(case.again(site, home.path())?);
+        }
+        if round % 2 == 0 && !case.place.hard {
+            taken.bare.push(case.bare(site)?);
+        }
+    }
+    if let Some(home) = &home {
+        taken.explained = explained(case, site, home.path())?;
+    }
+    Ok(taken)
+}
+
+/// What `headstart explain` says of the last visit; none if it cannot.
+fn explained(case: &Case<'_>, site: &Site<'_>, home: &Path) -> anyhow::Result<Option<String>> {
+    let mut command = Command::new(&site.headstart);
+    command.args(["explain", case.place.host]).env("XDG_RUNTIME_DIR", home).env("XDG_STATE_HOME", home);
+    site.network.adopt(&mut command)?;
+    let said = command.output().context("starting headstart explain")?;
+    Ok(said.status.success().then(|| String::from_utf8_lossy(&said.stdout).trim_end().to_owned()))
+}
+
+/// The rows and samples of a case.
+fn compare(case: &Case<'_>, taken: Taken, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let name = case.name();
+    let series = |arm, values| Series::with_failures(&name, METRIC, "ms", arm, values);
+    let (bare, ours, again) = (series(BARE, taken.bare), series(OURS, taken.ours), series(AGAIN, taken.again));
+    outcome.conditions.push(Condition { name: name.clone(), about: case.about() });
+    if ours.failed() + bare.failed() > 0 {
+        outcome.rows.push(Row::failures(&ours, &bare));
+    }
+    for arm in [&ours, &again] {
+        if !arm.present().is_empty() && !bare.present().is_empty() {
+            outcome.rows.push(Row::compare(arm, &bare, Statistic::Median, Pairing::Unpaired, outcome.seed)?);
+        }
+    }
+    outcome.samples.extend([bare, ours, again].into_iter().filter(|s| !s.values.is_empty()));
+    let host = case.place.host;
+    outcome
+        .notes
+        .extend(taken.explained.map(|said| format!("{EXPLAINED} {host} after the last visit of {name}:\n{said}")));
+    Ok(())
 }

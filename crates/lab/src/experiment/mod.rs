@@ -260,13 +260,37 @@ pub trait Progress {
     /// `done` of `total` units of work are done; `doing` says what comes next ("ipv6-black-hole, trial 3").
     fn step(&self, done: u64, total: u64, doing: &str);
 
+    /// A run of `arm` in `condition` begins: for a display that shows programs while they run.
+    fn run_begins(&self, _condition: &str, _arm: &str) {}
+
+    /// It has ended after `ms` milliseconds; none if it failed.
+    fn run_ended(&self, _condition: &str, _arm: &str, _ms: Option<f64>) {}
+
     /// Whether to stop at the next opportunity; what was measured until then is kept and marked as not valid.
     fn stop(&self) -> bool {
         false
     }
 }
 
-/// Progress that nobody watches.
+impl<P: Progress + ?Sized> Progress for std::sync::Arc<P> {
+    fn step(&self, done: u64, total: u64, doing: &str) {
+        (**self).step(done, total, doing);
+    }
+
+    fn run_begins(&self, condition: &str, arm: &str) {
+        (**self).run_begins(condition, arm);
+    }
+
+    fn run_ended(&self, condition: &str, arm: &str, ms: Option<f64>) {
+        (**self).run_ended(condition, arm, ms);
+    }
+
+    fn stop(&self) -> bool {
+        (**self).stop()
+    }
+}
+
+/// Progress that is not shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

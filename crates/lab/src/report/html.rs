@@ -17,13 +17,7 @@ pub fn page(outcomes: &[Outcome], claims: &Claims) -> String {
         [one] => title(one).to_owned(),
         _ => format!("{} experiments", outcomes.len()),
     };
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{} – headstart lab</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
-        escape::html(&name)
-    );
+    let mut out = head(&name);
     if outcomes.len() > 1 {
         out += "<nav><h1>headstart lab</h1><ul>\n";
         for (i, o) in outcomes.iter().enumerate() {
@@ -35,8 +29,22 @@ pub fn page(outcomes: &[Outcome], claims: &Claims) -> String {
     for (i, o) in outcomes.iter().enumerate() {
         Article { outcome: o, claims, id: format!("e{i}") }.write(&mut out);
     }
-    out + "</main>\n</body>\n</html>\n"
+    out + END
 }
+
+/// The beginning of a page called `name`.
+pub(super) fn head(name: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{} – headstart lab</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
+        escape::html(name)
+    )
+}
+
+/// The end of a page.
+pub(super) const END: &str = "</main>\n</body>\n</html>\n";
 
 /// One experiment on the page.
 struct Article<'a> {
@@ -205,13 +213,13 @@ improvement and at least half of the paper’s effect was measured. <b>Contradic
 effect. <b>Instrument only</b>: the measurement does not decide, or the run is not valid. Where the paper saw a cost, up to twice its size \
 reproduces it; where it saw no difference, an interval within 10 % of 1 does.</p></section>\n";
 
-fn section(out: &mut String, heading: &str, table: &Table) {
+pub(super) fn section(out: &mut String, heading: &str, table: &Table) {
     if !table.is_empty() {
         let _ = write!(out, "<section><h2>{}</h2>\n{}</section>\n", escape::html(heading), table.to_html(false));
     }
 }
 
-fn paragraphs(out: &mut String, heading: &str, paragraphs: &[String]) {
+pub(super) fn paragraphs(out: &mut String, heading: &str, paragraphs: &[String]) {
     if paragraphs.is_empty() {
         return;
     }

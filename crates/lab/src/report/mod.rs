@@ -13,6 +13,7 @@ pub mod picture;
 pub mod plot;
 mod summary;
 mod table;
+mod tour;
 
 pub use html::page;
 pub use markdown::markdown;
@@ -67,6 +68,11 @@ pub fn write_readable(dir: &Path, outcomes: &[Outcome], claims: &Claims) -> Resu
     put(dir, "rows.csv", &csv::rows(outcomes))?;
     put(dir, "report.md", &markdown(outcomes, claims))?;
     put(dir, "report.html", &page(outcomes, claims))
+}
+
+/// Writes `report.html`, the page of `headstart demo`, into `dir`; returns its path. The outcomes' own folders are beside it.
+pub fn write_tour(dir: &Path, outcomes: &[&Outcome]) -> Result<PathBuf, ReportError> {
+    put(dir, "report.html", &tour::page(outcomes))
 }
 
 /// What a terminal of `width` characters shows of an outcome: the headline, the medians, the comparisons with the paper;

@@ -9,11 +9,13 @@ mod bars;
 mod boxes;
 mod canvas;
 mod cdf;
+mod speedup;
 mod waterfall;
 
 pub use bars::{Bar, BarGroup, bars};
 pub use boxes::boxes;
 pub use cdf::cdf;
+pub use speedup::{Speedup, SpeedupGroup, speedups};
 pub use waterfall::waterfall;
 
 /// Width of every plot in its own units; the page scales it, so that text stays readable on a telephone.

@@ -1,0 +1,278 @@
+//! `headstart demo`: one screen in half a minute. The same unmodified programs fetch a page without and with headstart, on a
+//! healthy network and on two where IPv6 is broken, with bars that move as time does; then a page load, what `headstart explain` says,
+//! the price, and what to type next. Needs no Debian package: whichever of curl, wget and Python is there takes part, headstart's
+//! own client always does.
+//!
+//! JSON: one object with `version`, `programs` (`network`, `program`, `arm`, `without_ms`, `with_ms`, `ratio`, `interval`), `page`
+//! (`without_ms`, `with_ms`), `valid` and `report`. A time of [`CUT`] says that the program was stopped then.
+
+mod live;
+mod screen;
+
+use crate::{exit, lab, output};
+use headstart_core::time::Duration;
+use headstart_lab::experiment::connect_programs::{BARE, CUT, EXPLAINED, View, views};
+use headstart_lab::experiment::{self, Claims, Context, Outcome, Row, Speeds, Waterfall};
+use headstart_lab::netns::{Entered, Entry};
+use headstart_lab::report;
+use live::Live;
+use screen::{Cell, Lane};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Version of the JSON.
+const VERSION: u32 = 1;
+/// Lines of `headstart explain` that are shown.
+const EXPLAINED_LINES: usize = 5;
+
+/// Arguments of `headstart demo`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folder for the report.
+    #[arg(long, value_name = "DIR", default_value = "headstart-results/demo")]
+    out: PathBuf,
+    /// Random seed.
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
+    seed: u64,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Takes the tour.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    // Before half a minute of work that could not be stored.
+    report::prepare(&args.out)?;
+    if let Entered::Ended(status) = Entry::this_command().pass_signals().enter()? {
+        return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
+    }
+    let terminal = !args.json && std::io::stdout().is_terminal();
+    if !args.json {
+        crate::say!("headstart demo: the same programs without and with headstart, on an emulated LTE network\n");
+    }
+    let quick = |speeds| Context { quick: true, speeds, ..Context::new(args.seed) };
+    let live = terminal.then(|| Arc::new(Live::begin()));
+    let plan = quick(Speeds::Namespaces);
+    let entry = experiment::find("connect-programs")?;
+    let programs = match &live {
+        Some(live) => lab::run::watched(entry, Context { progress: Box::new(Arc::clone(live)), ..plan }),
+        None => lab::run::observed(entry, plan),
+    };
+    if let Some(live) = live {
+        live.end();
+    }
+    let programs = programs?;
+    let page = Context { conditions: Some(vec!["lte".to_owned()]), ..quick(Speeds::Virtual) };
+    let page = lab::run::observed(experiment::find("page-load")?, page)?;
+    let path = written(&args.out, &[&programs, &page])?;
+    if args.json {
+        output::document(VERSION, json(&programs, &page, &path));
+    } else {
+        told(&programs, &page, &path).iter().for_each(|line| crate::say!("{line}"));
+    }
+    Ok(exit::OK)
+}
+
+/// Writes a folder an experiment, and one page about all; returns its path.
+fn written(out: &Path, outcomes: &[&Outcome]) -> anyhow::Result<PathBuf> {
+    let claims = Claims::built_in()?;
+    for outcome in outcomes {
+        report::write(&out.join(&outcome.experiment), outcome, &claims)?;
+    }
+    let page = report::write_tour(out, outcomes)?;
+    Ok(page.canonicalize().unwrap_or(page))
+}
+
+/// All of it, in at most 40 lines of at most 80 columns.
+fn told(programs: &Outcome, page: &Outcome, report: &Path) -> Vec<String> {
+    let mut lines = screen::lines(&lanes(programs));
+    if let Some([without, with]) = page_loads(page) {
+        lines.push(String::new());
+        lines.extend(screen::page(without, with));
+    }
+    if let Some(said) = programs.notes.iter().find_map(|note| note.strip_prefix(EXPLAINED)) {
+        let mut said = said.lines();
+        let host = said.next().and_then(|line| line.split_whitespace().next()).unwrap_or_default();
+        lines.push(format!("\nWhy the second visit is quick: headstart explain {host}"));
+        let is_event = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
+        let events = said.skip_while(|line| !is_event(line)).take_while(is_event).take(EXPLAINED_LINES);
+        lines.extend(events.map(|line| screen::cut(&format!("  {line}"), 80)));
+    }
+    lines.push(String::new());
+    lines.extend(price(programs));
+    lines.push(format!("Report: {}", report.display()));
+    lines.push("Next:   headstart run -- curl https://example.org/   (any program, on your own network)".to_owned());
+    lines.extend(noise(programs));
+    lines
+}
+
+/// What to show of each program, the broken networks first.
+fn lanes(outcome: &Outcome) -> Vec<Lane> {
+    let done = |ms: Option<f64>| Cell { ms: ms.unwrap_or_default(), running: false };
+    let compared = |view: View| -> Vec<Lane> {
+        let lane = |(program, row): (&str, &Row)| Lane {
+            network: view.title(),
+            program: program.to_owned(),
+            cells: [Some(done(row.baseline)), Some(done(Some(row.ours)))],
+            verdict: speed_up(row),
+        };
+        view.rows(outcome).map(lane).collect()
+    };
+    views().flat_map(compared).collect()
+}
+
+/// The ratio of a row in words; one whose interval contains 1 is no difference.
+fn speed_up(row: &Row) -> String {
+    let Some(ratio) = row.ratio.filter(|ratio| *ratio > 0.0) else { return String::new() };
+    let unclear = row.interval.is_some_and(|interval| (interval.lo..=interval.hi).contains(&1.0));
+    let at_least = if row.baseline.is_some_and(screen::is_cut) { "> " } else { "" };
+    match ratio {
+        _ if unclear => "no difference".to_owned(),
+        r if r < 0.1 => format!("{at_least}{:.0}x faster", 1.0 / r),
+        r if r < 1.0 => format!("{at_least}{:.1}x faster", 1.0 / r),
+        r => format!("{r:.2}x slower"),
+    }
+}
+
+/// A page load without and with headstart, where both were kept.
+fn page_loads(page: &Outcome) -> Option<[&Waterfall; 2]> {
+    let of = |arm: &str| page.waterfalls.iter().find(|load| load.arm == arm);
+    Some([of(BARE)?, of("headstart")?])
+}
+
+/// What a first visit costs where there is nothing to gain.
+fn price(programs: &Outcome) -> Option<String> {
+    let first = |row: &&Row| row.condition.starts_with("healthy-") && row.arm == "headstart" && row.unit == "ms";
+    let mut longer: Vec<f64> =
+        programs.rows.iter().filter(first).filter_map(|row| Some(row.ours - row.baseline?)).collect();
+    longer.sort_by(f64::total_cmp);
+    let median = longer.get(longer.len() / 2)?;
+    let sign = if *median >= 0.0 { "+" } else { "-" };
+    Some(format!(
+        "Price:  {sign}{:.0} ms on a first visit over a healthy network (median program): starting headstart",
+        median.abs()
+    ))
+}
+
+/// What other load on the machine means for the figures, if there was any.
+fn noise(programs: &Outcome) -> Option<String> {
+    (!programs.valid)
+        .then(|| "Note:   the machine was busy; differences of a few milliseconds may be noise.".to_owned())
+}
+
+fn json(programs: &Outcome, page: &Outcome, report: &Path) -> serde_json::Value {
+    let compared = views().flat_map(|view| {
+        let program = |(program, row): (&str, &Row)| {
+            serde_json::json!({
+                "network": view.title(),
+                "program": program,
+                "arm": row.arm,
+                "without_ms": row.baseline,
+                "with_ms": row.ours,
+                "ratio": row.ratio,
+                "interval": row.interval,
+            })
+        };
+        view.rows(programs).map(program).collect::<Vec<_>>()
+    });
+    serde_json::json!({
+        "programs": compared.collect::<Vec<_>>(),
+        "page": page_loads(page).map(|[a, b]| serde_json::json!({"without_ms": a.load_ms, "with_ms": b.load_ms})),
+        "valid": programs.valid,
+        "report": report,
+    })
+}
+
+/// Where `connect-programs` stops a program.
+fn stopped_after() -> Duration {
+    CUT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_lab::experiment::Fall;
+    use headstart_lab::stats::Interval;
+
+    fn row(condition: &str, arm: &str, baseline: f64, ours: f64) -> Row {
+        let ratio = ours / baseline;
+        Row {
+            baseline_arm: Some("bare".into()),
+            baseline: Some(baseline),
+            ratio: Some(ratio),
+            interval: Some(Interval { lo: 0.98 * ratio, hi: 1.02 * ratio }),
+            ..Row::measured(condition, "time to fetch a page, median", "ms", arm, ours)
+        }
+    }
+
+    fn programs() -> Outcome {
+        let mut outcome = Outcome::new("connect-programs", 1);
+        for program in ["client", "curl", "wget", "python"] {
+            let healthy = format!("healthy-{program}");
+            outcome.rows.push(row(&healthy, "headstart", 64.0, 65.0));
+            outcome.rows.push(row(&healthy, "headstart-again", 64.0, 36.0));
+            outcome.rows.push(row(&format!("aaaa-lost-{program}"), "headstart", 15_080.0, 120.0));
+            outcome.rows.push(row(&format!("ipv6-black-hole-{program}"), "headstart", 20_004.0, 313.0));
+        }
+        let events: String = (0..9).map(|n| format!("\n     {n}.0 ms query       AAAA")).collect();
+        outcome.notes.push(format!("{EXPLAINED} www.lab.example after the last visit of healthy-curl:{events}"));
+        outcome
+    }
+
+    fn page() -> Outcome {
+        let load = |arm: &str, load_ms: f64| {
+            let fall = Fall {
+                kind: "doc".into(),
+                host: "h".into(),
+                wanted_ms: 0.0,
+                sent_ms: load_ms / 3.0,
+                first_byte_ms: load_ms / 2.0,
+                end_ms: load_ms,
+            };
+            Waterfall {
+                condition: "lte-launched".into(),
+                arm: arm.into(),
+                page: "page".into(),
+                load_ms,
+                falls: vec![fall],
+            }
+        };
+        let mut outcome = Outcome::new("page-load", 1);
+        outcome.waterfalls = vec![load("bare", 1500.0), load("headstart", 1400.0)];
+        outcome
+    }
+
+    #[test]
+    fn all_of_it_fits_on_one_screen_and_says_what_was_measured() {
+        let mut programs = programs();
+        programs.invalidate("17 % of the processor was taken");
+        let lines = told(&programs, &page(), Path::new("headstart-results/demo/report.html"));
+        let text = lines.join("\n");
+        // With the title and the empty line after it.
+        assert!(text.lines().count() + 2 <= 40, "{}\n{text}", text.lines().count());
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for expected in ["15.1 s ▏ 120 ms 126x faster", "> 20 s ▏ 313 ms > 64x faster", "64 ms ▏ 65 ms 1.02x slower"]
+        {
+            assert!(words.contains(expected), "{expected}\n{text}");
+        }
+        assert!(words.contains("36 ms 1.8x faster") && words.contains("headstart explain www.lab.example"), "{text}");
+        assert!(words.contains("Price: +1 ms") && words.contains("the machine was busy"), "{text}");
+        let long: Vec<_> = text.lines().filter(|line| line.chars().count() > 90).collect();
+        assert!(long.is_empty(), "{long:?}");
+    }
+
+    #[test]
+    fn a_ratio_whose_interval_contains_one_is_no_difference() {
+        let unclear =
+            Row { interval: Some(Interval { lo: 0.9, hi: 1.1 }), ..row("healthy-curl", "headstart", 64.0, 65.0) };
+        assert_eq!(speed_up(&unclear), "no difference");
+    }
+
+    #[test]
+    fn the_object_has_every_program_on_every_network() {
+        let object = json(&programs(), &page(), Path::new("r"));
+        assert_eq!(object["programs"].as_array().unwrap().len(), 16);
+        assert_eq!((&object["page"]["without_ms"], &object["valid"]), (&1500.0.into(), &true.into()));
+    }
+}
