@@ -6,7 +6,7 @@ use std::process::Command;
 
 const HEADSTART: &str = env!("CARGO_BIN_EXE_headstart");
 
-/// The command with these words, without settings and history of whoever runs the test.
+/// The command with these words, without the settings and the history of the user who runs the test.
 fn headstart(words: &[&str]) -> Command {
     let mut command = Command::new(HEADSTART);
     command.args(words).env("HEADSTART_CONFIG", "off").env("HEADSTART_HISTORY", "off");

@@ -44,7 +44,7 @@ const PROGRAMS: [&str; 4] = ["client", "curl", "wget", "python"];
 const METRIC: &str = "time to fetch a page";
 /// A bare program that needs longer is cut; the cut is what is reported.
 pub const CUT: Duration = Duration::from_secs(20);
-/// Between two visits by one supervisor: it has opened what it opens ahead, or closed what nobody took.
+/// Between two visits by one supervisor: it has opened what it opens ahead, or closed what was not taken.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The arm without headstart.
 pub const BARE: &str = "bare";
