@@ -47,7 +47,15 @@ pub fn process_end(pid: i32) -> std::io::Result<std::os::fd::OwnedFd> {
 
 /// Columns of the terminal that standard output or standard error is, if one is.
 pub fn terminal_width() -> Option<usize> {
-    let columns = |size: rustix::termios::Winsize| Some(usize::from(size.ws_col)).filter(|c| *c > 0);
+    window().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// Lines of that terminal.
+pub fn terminal_height() -> Option<usize> {
+    window().map(|size| usize::from(size.ws_row)).filter(|lines| *lines > 0)
+}
+
+fn window() -> Option<rustix::termios::Winsize> {
     let out = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
-    out.or_else(|_| rustix::termios::tcgetwinsize(rustix::stdio::stderr())).ok().and_then(columns)
+    out.or_else(|_| rustix::termios::tcgetwinsize(rustix::stdio::stderr())).ok()
 }

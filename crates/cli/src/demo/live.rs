@@ -103,8 +103,11 @@ fn frame(state: &State, now: Instant) -> Vec<String> {
     lines(&lanes)
 }
 
-/// Draws over the `drawn` lines above; returns how many there are now.
+/// Draws over the `drawn` lines above; returns how many there are now. What a low terminal has no room for is left out: it could not be
+/// drawn over.
 fn draw(drawn: usize, lines: &[String]) -> usize {
+    let room = headstart_io::terminal_height().map_or(lines.len(), |height| height.saturating_sub(1));
+    let lines = &lines[..lines.len().min(room)];
     let mut text = if drawn > 0 { format!("\x1b[{drawn}A\r\x1b[J") } else { String::new() };
     for line in lines {
         text += line;

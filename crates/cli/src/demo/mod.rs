@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     }
     let terminal = !args.json && std::io::stdout().is_terminal();
     if !args.json {
-        crate::say!("headstart demo: the same programs without and with headstart, on an emulated LTE network\n");
+        crate::say!("headstart demo: the same programs without and with headstart, on emulated LTE\n");
     }
     let quick = |speeds| Context { quick: true, speeds, ..Context::new(args.seed) };
     let live = terminal.then(|| Arc::new(Live::begin()));
@@ -102,7 +102,7 @@ fn told(programs: &Outcome, page: &Outcome, report: &Path) -> Vec<String> {
     lines.push(String::new());
     lines.extend(price(programs));
     lines.push(format!("Report: {}", report.display()));
-    lines.push("Next:   headstart run -- curl https://example.org/   (any program, on your own network)".to_owned());
+    lines.push("Next:   headstart run -- curl https://example.org/  (any program, your network)".to_owned());
     lines.extend(noise(programs));
     lines
 }
@@ -150,7 +150,7 @@ fn price(programs: &Outcome) -> Option<String> {
     let median = longer.get(longer.len() / 2)?;
     let sign = if *median >= 0.0 { "+" } else { "-" };
     Some(format!(
-        "Price:  {sign}{:.0} ms on a first visit over a healthy network (median program): starting headstart",
+        "Price:  {sign}{:.0} ms on a first visit over a healthy network (median program)",
         median.abs()
     ))
 }
@@ -158,7 +158,7 @@ fn price(programs: &Outcome) -> Option<String> {
 /// What other load on the machine means for the figures, if there was any.
 fn noise(programs: &Outcome) -> Option<String> {
     (!programs.valid)
-        .then(|| "Note:   the machine was busy; differences of a few milliseconds may be noise.".to_owned())
+        .then(|| "Note:   the machine was busy; differences of some milliseconds may be noise.".to_owned())
 }
 
 fn json(programs: &Outcome, page: &Outcome, report: &Path) -> serde_json::Value {
@@ -258,7 +258,7 @@ mod tests {
         }
         assert!(words.contains("36 ms 1.8x faster") && words.contains("headstart explain www.lab.example"), "{text}");
         assert!(words.contains("Price: +1 ms") && words.contains("the machine was busy"), "{text}");
-        let long: Vec<_> = text.lines().filter(|line| line.chars().count() > 90).collect();
+        let long: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
         assert!(long.is_empty(), "{long:?}");
     }
 
