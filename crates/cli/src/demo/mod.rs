@@ -149,16 +149,12 @@ fn price(programs: &Outcome) -> Option<String> {
     longer.sort_by(f64::total_cmp);
     let median = longer.get(longer.len() / 2)?;
     let sign = if *median >= 0.0 { "+" } else { "-" };
-    Some(format!(
-        "Price:  {sign}{:.0} ms on a first visit over a healthy network (median program)",
-        median.abs()
-    ))
+    Some(format!("Price:  {sign}{:.0} ms on a first visit over a healthy network (median program)", median.abs()))
 }
 
 /// What other load on the machine means for the figures, if there was any.
 fn noise(programs: &Outcome) -> Option<String> {
-    (!programs.valid)
-        .then(|| "Note:   the machine was busy; differences of some milliseconds may be noise.".to_owned())
+    (!programs.valid).then(|| "Note:   the machine was busy; differences of some milliseconds may be noise.".to_owned())
 }
 
 fn json(programs: &Outcome, page: &Outcome, report: &Path) -> serde_json::Value {
