@@ -7,6 +7,7 @@ mod bundle;
 mod initcwnd;
 mod measure;
 mod others;
+mod record;
 mod scene;
 mod torture;
 mod unit;
