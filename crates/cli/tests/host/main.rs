@@ -5,6 +5,7 @@
 mod bad_input;
 mod bundle;
 mod initcwnd;
+mod loops;
 mod measure;
 mod others;
 mod record;
