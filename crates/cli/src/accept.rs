@@ -1,5 +1,6 @@
 //! Taking connections of clients, a bounded number at once, until it is to end: what `serve` and `proxy` have in common.
 
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,16 @@ pub async fn each<S: Future<Output = ()> + Send + 'static>(
     serve: impl Fn(TcpStream, OwnedSemaphorePermit) -> S,
 ) {
     let room = Arc::new(Semaphore::new(most));
+    admitted(listener, |_| room.clone().try_acquire_owned().ok(), stopped, serve).await;
+}
+
+/// The same with places that `admit` gives, by the client's address.
+pub async fn admitted<P, S: Future<Output = ()> + Send + 'static>(
+    listener: TcpListener,
+    admit: impl Fn(IpAddr) -> Option<P>,
+    stopped: impl Future<Output = ()>,
+    serve: impl Fn(TcpStream, P) -> S,
+) {
     let mut connections = JoinSet::new();
     let mut stopped = pin!(stopped);
     loop {
@@ -28,12 +39,12 @@ pub async fn each<S: Future<Output = ()> + Send + 'static>(
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = listener.accept() => accepted,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, peer)) = accepted else {
             tokio::time::sleep(BREATH).await;
             continue;
         };
         // Beyond the bound a connection is closed at once: that is heard sooner than silence.
-        let Ok(place) = room.clone().try_acquire_owned() else { continue };
+        let Some(place) = admit(peer.ip()) else { continue };
         // Small answers do not wait for the acknowledgement of those before.
         let _ = stream.set_nodelay(true);
         connections.spawn(serve(stream, place));

@@ -144,6 +144,7 @@ enum Verb {
 /// The command `headstart-run`: a plain `headstart run`, without all that the other verbs bring along, which takes longer to be
 /// loaded than a program to be covered. What is more than plain is left to `headstart` beside it.
 pub fn headstart_run() -> ExitCode {
+    outlive_limits();
     supervise::is_part();
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     exit::code(match run::Args::plain(&words) {
@@ -168,8 +169,15 @@ fn parsed() -> Cli {
     Cli::from_arg_matches(&matches).unwrap_or_else(|why| why.format(&mut command).exit())
 }
 
+/// A limit on files is a full disk to this process, not its end.
+fn outlive_limits() {
+    // Where even this fails, a limit is what it was.
+    let _ = headstart_io::sys::signal::outlive_file_limit();
+}
+
 /// The command `headstart`.
 pub fn headstart() -> ExitCode {
+    outlive_limits();
     let alone = run_alone().map(|args| Cli { config: None, verbose: false, verb: Verb::Run(args) });
     if alone.is_none() && help::asks_for_version(&std::env::args_os().skip(1).collect::<Vec<OsString>>()) {
         say!("{}", help::version());
@@ -190,10 +198,10 @@ pub fn headstart() -> ExitCode {
         Verb::Up(args) => operate::up::run(&args, named),
         Verb::Gateway(args) => operate::gateway::run(&args, named),
         Verb::Proxy(args) => proxy::run(args),
-        Verb::Down(args) => operate::down::run(&args),
-        Verb::Status(args) => operate::status::run(&args),
+        Verb::Down(args) => operate::down::run(&args, named),
+        Verb::Status(args) => operate::status::run(&args, named),
         Verb::Plan(args) => operate::plan::run(&args, named),
-        Verb::Recover(args) => operate::recover::run(&args),
+        Verb::Recover(args) => operate::recover::run(&args, named),
         Verb::Doctor(args) => operate::doctor::run(&args, named),
         Verb::Relay(verb) => relay::run(verb),
         Verb::Realtime(verb) => realtime::run(verb),

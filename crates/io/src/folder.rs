@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// What names of supervisors' folders begin with (see [`crate::home`]).
 pub(crate) const HOME: &str = "user-";
+/// What names of runs' folders begin with.
+const RUN: &str = "run-";
 /// What names of libraries begin with; the rest says which one it is.
 const LIBRARY: &str = "libheadstart-";
 const SOCKET: &str = "socket";
@@ -215,7 +217,7 @@ fn vacate(parent: &Path) {
 fn fresh(parent: &Path) -> io::Result<PathBuf> {
     let pid = std::process::id();
     for n in 0..MAX_NAMESAKES {
-        let name = if n == 0 { format!("run-{pid}") } else { format!("run-{pid}-{n}") };
+        let name = if n == 0 { format!("{RUN}{pid}") } else { format!("{RUN}{pid}-{n}") };
         let path = parent.join(name);
         // The address of a socket has room for 108 bytes (unix(7)).
         SocketAddrUnix::new(path.join(SOCKET)).map_err(|_| io::Error::other("path too long for a socket"))?;
@@ -287,11 +289,21 @@ pub(crate) fn private(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Removes the folders of runs and supervisors whose process is gone, and of whose programs none is left.
+/// Removes the folders of runs and supervisors whose process is gone, and of whose programs none is left. The gate is held.
 pub(crate) fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
-        let Ok(lock) = File::open(path.join(LOCK)) else { continue };
+        let lock = match File::open(path.join(LOCK)) {
+            Ok(lock) => lock,
+            Err(why) => {
+                // Killed before it had made its lock, or after it had removed it: while the gate is held none is being made.
+                let is_half = why.kind() == io::ErrorKind::NotFound && is_run(&entry);
+                if is_half && !is_mapped_anywhere(&path.join(USED)) {
+                    remove(&path);
+                }
+                continue;
+            }
+        };
         if path.is_dir()
             && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
             && !is_mapped_anywhere(&path.join(USED))
@@ -299,6 +311,12 @@ pub(crate) fn sweep(parent: &Path) {
             remove(&path);
         }
     }
+}
+
+/// Whether this is the folder of a run, by its name.
+fn is_run(entry: &fs::DirEntry) -> bool {
+    entry.file_name().as_encoded_bytes().starts_with(RUN.as_bytes())
+        && entry.file_type().is_ok_and(|kind| kind.is_dir())
 }
 
 /// Removes the folder of a run or a supervisor, the lock last: what is removed by half can be swept.
@@ -414,8 +432,15 @@ mod tests {
         for file in [SOCKET, FILTER, USED, LOCK] {
             fs::write(dead.join(file), b"left over").unwrap();
         }
+        // Killed before they had a lock, or after they had removed it.
+        let halves = ["run-8", "run-8-1"].map(|name| parent.join(name));
+        halves.iter().for_each(|half| fs::create_dir(half).unwrap());
+        fs::write(halves[1].join(USED), b"").unwrap();
+        fs::create_dir(parent.join("others")).unwrap();
         sweep(&parent);
         assert!(!dead.exists() && alive.path().exists());
+        assert!(!halves[0].exists() && !halves[1].exists() && parent.join("others").exists());
+        fs::remove_dir(parent.join("others")).unwrap();
         drop(alive);
         fs::remove_dir_all(place).unwrap();
     }

@@ -1,22 +1,28 @@
-//! Who has connected and not said what it wants: only so many at a time, and nobody keeps the others out for long.
+//! Who has connected and not said what it wants: only so many at a time, and no network keeps the others out.
 //!
-//! Where there is no room for one more, the oldest of the network that has most of them is sent away, once it has had time for a
-//! handshake: who opens connections by the hundred and says nothing loses those, and clients that all come back at once, after a
-//! restart, wait for each other instead of chasing each other away. Ours.
+//! A network (an IPv4 address, or 56 bits of IPv6: what a customer is given, RFC 6177) has a share of the places. Beyond it, it gets
+//! more only while less than half of all are taken, so that there is room for others at any time; what comes then waits in a line of
+//! its own, without holding up whoever accepts, and from a full line it is closed at once. Where a place is needed, the
+//! oldest of the network that has most is sent away, once it has had time for a handshake. A network whose connections say nothing
+//! is penalised: for a while it has few places, and never none. As OpenSSH's PerSourceMaxStartups and PerSourcePenalties
+//! (sshd_config(5)); the numbers are ours.
 
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::future::Future;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Who is behind an address: of IPv6 a host has 64 bits to choose from (RFC 4291, section 2.5.1).
+/// Who is behind an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Network {
     V4([u8; 4]),
-    V6([u8; 8]),
+    V6([u8; 7]),
+    /// This host: its programs share an address, and none is punished for another.
+    Own,
     /// Not TCP, or not known.
     Other,
 }
@@ -24,42 +30,148 @@ enum Network {
 impl Network {
     fn of(address: Option<IpAddr>) -> Self {
         match address.map(|address| address.to_canonical()) {
+            Some(ip) if ip.is_loopback() => Self::Own,
             Some(IpAddr::V4(ip)) => Self::V4(ip.octets()),
             Some(IpAddr::V6(ip)) => ip.octets().first_chunk().map_or(Self::Other, |prefix| Self::V6(*prefix)),
             None => Self::Other,
         }
     }
+
+    fn is_bounded(self) -> bool {
+        matches!(self, Self::V4(_) | Self::V6(_))
+    }
 }
 
 /// Nobody is sent away before: a handshake of TLS takes two round trips of any path, and its turn on a busy processor.
 const GRACE: Duration = Duration::from_secs(2);
+/// The share of a network: a part of all places.
+const SHARE: usize = 16;
+/// Connections of a network that wait for a place, and of all networks, for each place that there is: as many as a kernel's own
+/// line holds (somaxconn).
+const LINE: usize = 2;
+const LINES: usize = 8;
+/// What a connection that said nothing for as long as it might adds to a network's penalty, from when on it counts, and how long it gets at most.
+const PENALTY: Duration = Duration::from_secs(1);
+const COUNTS: Duration = Duration::from_secs(15);
+const LONGEST: Duration = Duration::from_secs(60);
+/// Places and waiting connections of a network that is penalised.
+const PENALISED: usize = 4;
+/// Networks whose penalties are remembered.
+const MOST_NETWORKS: usize = 16_384;
 
 struct Waiting {
     number: u64,
     since: Instant,
     from: Network,
+    enter: Arc<Notify>,
     leave: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct Line {
     next: u64,
-    /// The oldest first.
+    /// Those with a place, the oldest first.
     waiting: Vec<Waiting>,
+    /// How many of them each network has.
+    places: HashMap<Network, usize>,
+    /// Those without, the oldest first.
+    outside: Vec<Waiting>,
+    /// Until when a network is penalised: the more it was silent, the later.
+    penalties: HashMap<Network, Instant>,
+}
+
+impl Line {
+    fn is_penalised(&self, now: Instant, from: Network) -> bool {
+        self.penalties.get(&from).is_some_and(|until| *until > now + COUNTS)
+    }
+
+    fn places(&self, from: Network) -> usize {
+        self.places.get(&from).copied().unwrap_or_default()
+    }
+
+    /// Gives a place to one that has waited outside.
+    fn seat(&mut self, now: Instant, waiting: Waiting) {
+        *self.places.entry(waiting.from).or_default() += 1;
+        self.waiting.push(Waiting { since: now, ..waiting });
+    }
+
+    fn unseat(&mut self, at: usize) -> Waiting {
+        let waiting = self.waiting.remove(at);
+        if let Some(places) = self.places.get_mut(&waiting.from) {
+            *places -= 1;
+            if *places == 0 {
+                self.places.remove(&waiting.from);
+            }
+        }
+        waiting
+    }
+
+    /// Places that are this network's whatever others have.
+    fn share(&self, now: Instant, from: Network, most: usize) -> usize {
+        match from.is_bounded() {
+            false => most,
+            true if self.is_penalised(now, from) => PENALISED.min(most),
+            true => (most / SHARE).max(1),
+        }
+    }
+
+    /// Whether one more of this network may be let in, of `most`, without any being sent away.
+    fn has_room(&self, now: Instant, from: Network, most: usize) -> bool {
+        let is_calm = self.waiting.len() < most / 2 && !self.is_penalised(now, from);
+        self.waiting.len() < most && (is_calm || self.places(from) < self.share(now, from, most))
+    }
+
+    /// Which to send away for one of this network: the oldest of those that have most, if it has had its time.
+    fn to_send_away(&self, now: Instant, from: Network, most: usize) -> Option<usize> {
+        // A network that has its share, and one that is not kept out by others, makes room for itself.
+        let own = self.waiting.len() < most || self.places(from) >= self.share(now, from, most);
+        let count = |of: Network| self.places(of) + usize::from(of == from);
+        let patient = self.waiting.iter().enumerate().take_while(|(_, waiting)| waiting.since + GRACE <= now);
+        let patient = patient.filter(|(_, waiting)| !own || waiting.from == from);
+        // Of equals the first, which is the oldest.
+        let away = patient.max_by_key(|(at, waiting)| (count(waiting.from), Reverse(*at)));
+        away.map(|(at, _)| at)
+    }
+
+    fn penalise(&mut self, now: Instant, from: Network) {
+        if from.is_bounded() && (self.penalties.len() < MOST_NETWORKS || self.penalties.contains_key(&from)) {
+            let until = self.penalties.entry(from).or_insert(now);
+            *until = ((*until).max(now) + PENALTY).min(now + LONGEST);
+        }
+        if self.penalties.len() >= MOST_NETWORKS {
+            self.penalties.retain(|_, until| *until > now);
+        }
+    }
+
+    /// Gives free places to those outside: one of the network that has least comes first.
+    fn let_in(&mut self, now: Instant, most: usize) {
+        while self.waiting.len() < most {
+            let fits = self.outside.iter().enumerate().filter(|(_, out)| self.has_room(now, out.from, most));
+            let Some((at, _)) = fits.min_by_key(|(at, out)| (self.places(out.from), *at)) else { return };
+            let out = self.outside.remove(at);
+            out.enter.notify_one();
+            self.seat(now, out);
+        }
+    }
 }
 
 /// See the module.
-pub(crate) struct Doorstep {
+pub struct Doorstep {
     most: usize,
     clock: Clock,
     line: Mutex<Line>,
-    left: Notify,
+}
+
+impl std::fmt::Debug for Doorstep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Doorstep").field("most", &self.most).finish_non_exhaustive()
+    }
 }
 
 impl Doorstep {
     /// With room for so many.
     pub fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, clock: Clock::new(), line: Mutex::default(), left: Notify::new() })
+        Arc::new(Self { most, clock: Clock::new(), line: Mutex::default() })
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -67,78 +179,128 @@ impl Doorstep {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody has come from there; it waits until there is room, or somebody may be sent away.
-    pub async fn enter(self: &Arc<Self>, from: Option<IpAddr>) -> Place {
-        loop {
-            let left = self.left.notified();
-            match self.try_enter(self.clock.now(), from) {
-                Ok(place) => return place,
-                Err(until) => {
-                    let _ = tokio::time::timeout(until.since(self.clock.now()), left).await;
-                }
-            }
-        }
+    /// A connection has come from there: it has a place or waits for one; none if too many of its network wait already.
+    pub fn arrive(self: &Arc<Self>, from: Option<IpAddr>) -> Option<Arrival> {
+        self.arrive_at(self.clock.now(), Network::of(from))
     }
 
-    /// The same without waiting; without room, when to ask again.
-    fn try_enter(self: &Arc<Self>, now: Instant, from: Option<IpAddr>) -> Result<Place, Instant> {
-        let (from, leave) = (Network::of(from), Arc::new(Notify::new()));
+    fn arrive_at(self: &Arc<Self>, now: Instant, from: Network) -> Option<Arrival> {
         let mut line = self.line();
-        if line.waiting.len() >= self.most {
-            let mut counts: HashMap<Network, usize> = HashMap::from([(from, 1)]);
-            for waiting in &line.waiting {
-                *counts.entry(waiting.from).or_default() += 1;
-            }
-            let patient = line.waiting.iter().enumerate().take_while(|(_, waiting)| waiting.since + GRACE <= now);
-            // Of equals the first, which is the oldest.
-            let away = patient.max_by_key(|(at, waiting)| (counts.get(&waiting.from).copied(), Reverse(*at)));
-            match away.map(|(at, _)| at) {
-                Some(at) => line.waiting.remove(at).leave.notify_one(),
-                None => return Err(line.waiting.first().map_or(now, |oldest| oldest.since + GRACE)),
-            }
-        }
+        let [enter, leave] = [(); 2].map(|()| Arc::new(Notify::new()));
         let number = line.next;
         line.next += 1;
-        line.waiting.push(Waiting { number, since: now, from, leave: Arc::clone(&leave) });
-        Ok(Place { doorstep: Arc::clone(self), number, leave })
+        let waiting = Waiting { number, since: now, from, enter: Arc::clone(&enter), leave: Arc::clone(&leave) };
+        let theirs = line.outside.iter().filter(|out| out.from == from).count();
+        if theirs == 0 && line.has_room(now, from, self.most) {
+            line.seat(now, waiting);
+        } else {
+            let most = if line.is_penalised(now, from) { PENALISED } else { LINE * self.most };
+            if line.outside.len() >= LINES * self.most || from.is_bounded() && theirs >= most {
+                return None;
+            }
+            line.outside.push(waiting);
+        }
+        Some(Arrival { place: Place { doorstep: Arc::clone(self), number, from, leave }, enter })
+    }
+
+    /// The same for those who can wait outside: a place, when there is one.
+    pub async fn enter(self: &Arc<Self>, from: Option<IpAddr>) -> Place {
+        loop {
+            match self.arrive(from) {
+                Some(arrival) => return arrival.place().await,
+                None => tokio::time::sleep(GRACE / 8).await,
+            }
+        }
     }
 
     /// A place at once, or none.
     pub fn enter_now(self: &Arc<Self>, from: Option<IpAddr>) -> Option<Place> {
-        self.try_enter(self.clock.now(), from).ok()
+        let now = self.clock.now();
+        let arrival = self.arrive_at(now, Network::of(from))?;
+        arrival.try_place(now).ok().map(|()| arrival.place)
+    }
+}
+
+/// A connection that has come, and may have to wait for its place. Dropped, it has left.
+#[derive(Debug)]
+pub struct Arrival {
+    place: Place,
+    enter: Arc<Notify>,
+}
+
+impl Arrival {
+    /// Waits for the place.
+    pub async fn place(self) -> Place {
+        loop {
+            let now = self.place.doorstep.clock.now();
+            let Err(until) = self.try_place(now) else { return self.place };
+            let _ = tokio::time::timeout(until.since(now), self.enter.notified()).await;
+        }
+    }
+
+    /// Takes the place, sending another away if that is needed and just; else when to ask again.
+    fn try_place(&self, now: Instant) -> Result<(), Instant> {
+        let Place { doorstep, number, from, .. } = &self.place;
+        let mut line = doorstep.line();
+        let Some(at) = line.outside.iter().position(|out| out.number == *number) else { return Ok(()) };
+        let Some(away) = line.to_send_away(now, *from, doorstep.most) else {
+            // Its turn comes when one leaves, or when the oldest has had its time.
+            let oldest = line.waiting.first().map_or(now, |oldest| oldest.since);
+            return Err((oldest + GRACE).max(now + GRACE / 8));
+        };
+        let away = line.unseat(away);
+        line.penalise(now, away.from);
+        away.leave.notify_one();
+        let own = line.outside.remove(at);
+        line.seat(now, own);
+        Ok(())
     }
 }
 
 /// A place on the doorstep, until it is dropped.
-pub(crate) struct Place {
+#[derive(Debug)]
+pub struct Place {
     doorstep: Arc<Doorstep>,
     number: u64,
+    from: Network,
     leave: Arc<Notify>,
 }
 
 impl Place {
-    /// Waits until it is needed for another.
-    pub async fn is_needed(&self) {
-        self.leave.notified().await;
+    /// Waits until it is needed for another; for ever once this is dropped.
+    pub fn is_needed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let leave = Arc::clone(&self.leave);
+        async move { leave.notified().await }
+    }
+
+    /// Its connection has said nothing for as long as it might: its network is penalised. One that closes by itself holds nothing up,
+    /// as the checks of a load balancer do.
+    pub fn was_silent(&self) {
+        let now = self.doorstep.clock.now();
+        self.doorstep.line().penalise(now, self.from);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.doorstep.line().waiting.retain(|waiting| waiting.number != self.number);
-        self.doorstep.left.notify_one();
+        let now = self.doorstep.clock.now();
+        let mut line = self.doorstep.line();
+        if let Some(at) = line.waiting.iter().position(|waiting| waiting.number == self.number) {
+            line.unseat(at);
+        }
+        line.outside.retain(|waiting| waiting.number != self.number);
+        line.let_in(now, self.doorstep.most);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    fn from(text: &str) -> Option<IpAddr> {
-        Some(text.parse().unwrap())
+    fn from(text: &str) -> Network {
+        Network::of(Some(text.parse().unwrap()))
     }
 
     fn is_sent_away(place: &Place) -> bool {
@@ -150,35 +312,110 @@ mod tests {
     }
 
     impl Doorstep {
+        /// One that comes, and whether it has a place.
+        fn comes(self: &Arc<Self>, millis: u64, address: &str) -> (Arrival, bool) {
+            let arrival = self.arrive_at(at(millis), from(address)).expect("the line is full");
+            let has = arrival.try_place(at(millis)).is_ok();
+            (arrival, has)
+        }
+
         fn takes(self: &Arc<Self>, millis: u64, address: &str) -> Place {
-            self.try_enter(at(millis), from(address)).unwrap_or_else(|until| panic!("not before {until:?}"))
+            let (arrival, has) = self.comes(millis, address);
+            assert!(has, "no place for {address} at {millis}");
+            arrival.place
         }
     }
 
     #[test]
-    fn who_fills_the_doorstep_makes_room_for_others_and_not_they_for_it() {
-        let doorstep = Doorstep::new(4);
-        let client = doorstep.takes(0, "192.0.2.7");
-        let many: Vec<Place> = (1..4).map(|n| doorstep.takes(n, "198.51.100.1")).collect();
-        // The oldest of the many, each time.
-        let another = doorstep.takes(5000, "192.0.2.8");
-        let more = doorstep.takes(5001, "198.51.100.1");
-        let away: Vec<bool> = many.iter().map(is_sent_away).collect();
-        assert_eq!(away, [true, true, false]);
-        assert!(!is_sent_away(&client) && !is_sent_away(&another) && !is_sent_away(&more));
+    fn however_many_come_from_eight_addresses_others_have_a_place_at_once() {
+        let doorstep = Doorstep::new(512);
+        let mut silent = Vec::new();
+        let mut closed = 0;
+        for n in 0..20_000u64 {
+            // Ten seconds of two thousand a second, none of which says a word.
+            let address = format!("198.51.100.{}", n % 8);
+            match doorstep.arrive_at(at(n / 2), from(&address)) {
+                Some(arrival) => {
+                    let _ = arrival.try_place(at(n / 2));
+                    silent.push(arrival);
+                }
+                None => closed += 1,
+            }
+            if n % 100 == 0 {
+                drop(doorstep.takes(n / 2, "192.0.2.7"));
+            }
+        }
+        assert!(closed > 1000, "{closed}: a line has an end");
+        let line = doorstep.line();
+        assert!(line.waiting.len() < 512 && line.outside.len() <= LINES * 512);
     }
 
     #[test]
-    fn nobody_is_sent_away_in_the_midst_of_a_handshake() {
+    fn a_network_of_many_clients_takes_what_others_do_not_want_and_waits_for_the_rest() {
+        let doorstep = Doorstep::new(32);
+        let mut inside: Vec<Place> = (0..16).map(|n| doorstep.takes(n, "198.51.100.1")).collect();
+        let mut outside: Vec<Arrival> = (0..8)
+            .map(|n| {
+                let (arrival, has) = doorstep.comes(20 + n, "198.51.100.1");
+                assert!(!has, "half are kept for others");
+                arrival
+            })
+            .collect();
+        let other = doorstep.takes(30, "192.0.2.7");
+        // As those inside say what they want, those outside come in, in their order.
+        drop((inside.remove(0), inside.remove(0)));
+        let has: Vec<bool> = outside.iter().map(|arrival| arrival.try_place(at(31)).is_ok()).collect();
+        assert_eq!(has.iter().filter(|has| **has).count(), 1, "{has:?}: another has come meanwhile");
+        assert!(has[0]);
+        drop(outside.remove(0));
+        drop((other, inside, outside));
+        let line = doorstep.line();
+        assert!(line.waiting.is_empty() && line.outside.is_empty());
+    }
+
+    #[test]
+    fn nothing_is_sent_away_in_the_midst_of_a_handshake() {
         let doorstep = Doorstep::new(2);
         let first = doorstep.takes(1000, "192.0.2.7");
-        let second = doorstep.takes(1500, "192.0.2.7");
-        assert_eq!(doorstep.try_enter(at(2999), from("192.0.2.7")).err(), Some(at(3000)));
+        let second = doorstep.takes(1500, "192.0.2.8");
+        let (third, has) = doorstep.comes(2000, "192.0.2.9");
+        assert!(!has && third.try_place(at(2000)).err() == Some(at(3000)));
         assert!(!is_sent_away(&first));
-        let third = doorstep.takes(3000, "192.0.2.7");
-        assert!(is_sent_away(&first) && !is_sent_away(&second) && !is_sent_away(&third));
+        assert!(third.try_place(at(3000)).is_ok());
+        assert!(is_sent_away(&first) && !is_sent_away(&second) && !is_sent_away(&third.place));
+        let (fourth, has) = doorstep.comes(3100, "192.0.2.10");
+        assert!(!has);
         drop(second);
-        assert!(doorstep.try_enter(at(3000), from("192.0.2.7")).is_ok());
+        assert!(fourth.try_place(at(3100)).is_ok(), "a place that is left is free");
+    }
+
+    #[test]
+    fn where_a_network_has_its_share_it_makes_room_for_itself_by_its_own() {
+        let doorstep = Doorstep::new(32);
+        let other = doorstep.takes(0, "192.0.2.7");
+        let many: Vec<Place> = (0..15).map(|n| doorstep.takes(n, "198.51.100.1")).collect();
+        let more = doorstep.takes(3000, "198.51.100.1");
+        assert!(is_sent_away(&many[0]) && !is_sent_away(&many[1]) && !is_sent_away(&other) && !is_sent_away(&more));
+    }
+
+    #[test]
+    fn a_network_that_says_nothing_has_few_places_for_a_while_and_never_none() {
+        let doorstep = Doorstep::new(512);
+        let penalise = |n| (0..n).for_each(|_| doorstep.line().penalise(at(0), from("198.51.100.1")));
+        penalise(15);
+        let places = |millis| {
+            let all: Vec<_> = (0..40).filter_map(|_| doorstep.arrive_at(at(millis), from("198.51.100.1"))).collect();
+            (all.iter().filter(|arrival| arrival.try_place(at(millis)).is_ok()).count(), all.len())
+        };
+        assert_eq!(places(0), (40, 40), "a few do not count");
+        penalise(30);
+        assert_eq!(places(0), (PENALISED, 2 * PENALISED));
+        assert_eq!(places(60_000), (40, 40), "it is forgotten");
+        penalise(100_000);
+        assert_eq!(places(46_000), (40, 40), "it has an end");
+        // A host's own programs are not punished for each other.
+        (0..100).for_each(|_| doorstep.line().penalise(at(0), from("127.0.0.1")));
+        assert!(doorstep.comes(0, "::1").1 && doorstep.line().penalties.len() == 1);
     }
 
     #[test]
@@ -190,16 +427,14 @@ mod tests {
         assert!(doorstep.enter_now(None).is_none());
         assert!(!is_sent_away(&first) && !is_sent_away(&second));
         drop((first, second));
-        assert!(doorstep.line().waiting.is_empty());
+        assert!(doorstep.line().waiting.is_empty() && doorstep.line().outside.is_empty());
     }
 
     #[test]
-    fn a_host_of_ipv6_is_one_whatever_addresses_it_takes() {
-        let doorstep = Doorstep::new(3);
-        let client = doorstep.takes(0, "2001:db8:0:1::1");
-        let many: Vec<Place> = (1..3).map(|n| doorstep.takes(n, &format!("2001:db8:0:2::{n}"))).collect();
-        let last = doorstep.takes(5000, "2001:db8:0:3::1");
-        assert!(!is_sent_away(&client) && is_sent_away(&many[0]) && !is_sent_away(&last));
-        assert_eq!(Network::of(from("::ffff:192.0.2.7")), Network::of(from("192.0.2.7")));
+    fn a_customer_of_ipv6_is_one_whatever_addresses_it_takes() {
+        assert_eq!(from("2001:db8:0:1::1"), from("2001:db8:0:2::9"));
+        assert_ne!(from("2001:db8:0:1::1"), from("2001:db8:0:100::1"));
+        assert_eq!(from("::ffff:192.0.2.7"), from("192.0.2.7"));
+        assert_eq!((from("127.0.0.1"), from("::1")), (Network::Own, Network::Own));
     }
 }

@@ -20,7 +20,7 @@
 #![deny(unsafe_code)]
 
 pub mod blocking;
-mod doorstep;
+pub mod doorstep;
 mod driver;
 #[allow(unsafe_code)]
 pub mod ffi;

@@ -1,7 +1,7 @@
 //! A relay over loopback: who may use it, what goes through it, and what its death does.
 
 use headstart_realtime::keys::SecretKey;
-use headstart_realtime::relay::{self, Answer, Client, Event, Server, ServerSettings, Tally, ports};
+use headstart_realtime::relay::{self, Answer, Client, Clients, Event, Server, ServerSettings, Tally, ports};
 use headstart_realtime::{Config, Kind, Listener, Session};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -229,7 +229,7 @@ fn noise(len: u32) -> Vec<u8> {
 async fn forwarded(client: Client, to: SocketAddr) -> SocketAddr {
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = port.local_addr().unwrap();
-    tokio::spawn(ports::forward(port, to.to_string().parse().unwrap(), client, auto(), |_| {}));
+    tokio::spawn(ports::forward((port, Clients::new(64)), to.to_string().parse().unwrap(), client, auto(), |_| {}));
     at
 }
 
@@ -248,7 +248,7 @@ async fn a_program_goes_through_the_relay_by_a_port_and_by_socks_unchanged() {
 
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let socks = port.local_addr().unwrap();
-    tokio::spawn(ports::by_socks(port, client, auto(), |_| {}));
+    tokio::spawn(ports::by_socks((port, Clients::new(64)), client, auto(), |_| {}));
     let by_name = [&[5, 1, 0, 3, 9][..], b"localhost", &server.port().to_be_bytes()].concat();
     let by_address = [&[5, 1, 0, 1, 127, 0, 0, 1][..], &server.port().to_be_bytes()].concat();
     for request in [by_name, by_address] {

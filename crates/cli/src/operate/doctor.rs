@@ -186,11 +186,7 @@ fn routing_table(named: Option<&Path>) -> Finding {
         });
     if orphans {
         let says = format!("leftovers without a journal: {}", found.ours.join("; "));
-        let (table, mark) = (numbers.table, headstart_io::host::PROTOCOL);
-        let mend = format!(
-            "for f in -4 -6; do ip $f route flush table {table} proto {mark}; ip $f rule del lookup {table} protocol {mark}; done"
-        );
-        return degraded(says, mend);
+        return degraded(says, "headstart recover --found");
     }
     works(format!("table {} is free for headstart", numbers.table))
 }

@@ -1,6 +1,7 @@
 //! `headstart down`: the daemon undoes everything and ends. Where it has been killed, what it left is undone instead.
 
-use super::{explained, undone};
+use super::{explained, numbers, undone};
+use crate::config::Config;
 use crate::exit::{self, Coded};
 use crate::output::{self, Format};
 use crate::say;
@@ -8,6 +9,7 @@ use headstart_io::daemon::client::{AskError, ask};
 use headstart_io::daemon::message::{Answer, Undoing, Wish};
 use headstart_io::daemon::recovery::recover;
 use headstart_io::host::place::Place;
+use std::path::Path;
 
 /// Version of the JSON.
 pub const VERSION: u32 = 1;
@@ -20,22 +22,27 @@ pub struct Args {
 }
 
 /// Takes the daemon down.
-pub fn run(args: &Args) -> anyhow::Result<u8> {
+pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let place = Place::of_host().map_err(|e| explained(e.into()))?;
     match ask(&place, Wish::Down) {
         Ok(Answer::Down(undoing)) => Ok(tell(&undoing, "down", args.format)),
         Ok(Answer::Refused { why }) => Err(Coded(exit::NOT_PERMITTED, why).into()),
         Ok(other) => anyhow::bail!("unexpected answer from the daemon: {other:?}"),
-        Err(AskError::NotUp) => match recover(&place).map_err(explained)? {
-            Some(report) => Ok(tell(&Undoing::from(&report), "cleaned up after a killed daemon", args.format)),
-            None => {
-                match args.format.json {
-                    true => output::document(VERSION, serde_json::json!({ "was_up": false })),
-                    false => say!("no daemon is running"),
-                }
-                Ok(exit::OK)
+        Err(AskError::NotUp) => {
+            let numbers = numbers(&Config::load(named).unwrap_or_default());
+            let report = recover(&place, numbers, false).map_err(explained)?;
+            if report.had_record {
+                return Ok(tell(&Undoing::from(&report), "cleaned up after a killed daemon", args.format));
             }
-        },
+            if !report.is_clean() {
+                return Ok(tell(&Undoing::from(&report), "no daemon is running", args.format));
+            }
+            match args.format.json {
+                true => output::document(VERSION, serde_json::json!({ "was_up": false })),
+                false => say!("no daemon is running"),
+            }
+            Ok(exit::OK)
+        }
         Err(why @ AskError::Denied { .. }) => Err(Coded(exit::NOT_PERMITTED, why.to_string()).into()),
         Err(why) => Err(Coded(exit::UNREACHABLE, why.to_string()).into()),
     }

@@ -18,6 +18,7 @@ use headstart_io::daemon::message::Undoing;
 use headstart_io::daemon::{DaemonError, Settings};
 use headstart_io::host::Numbers;
 use headstart_io::host::change::table;
+use headstart_io::host::found::UNMARKED;
 use headstart_io::host::ledger::LedgerError;
 use headstart_io::packet_queue::PacketQueue;
 
@@ -86,7 +87,7 @@ fn explained(why: DaemonError) -> anyhow::Error {
     if why.is_not_permitted() {
         return Coded(exit::NOT_PERMITTED, format!("{why}; {}", grant())).into();
     }
-    if matches!(why, DaemonError::Leftovers(_) | DaemonError::Halfway { .. }) {
+    if matches!(why, DaemonError::Leftovers(_) | DaemonError::Unrecorded(_) | DaemonError::Halfway { .. }) {
         return Coded(exit::NEEDS_RECOVER, why.to_string()).into();
     }
     why.into()
@@ -98,9 +99,20 @@ fn grant() -> String {
     format!("run as root, or grant the capability once: sudo setcap cap_net_admin+ep {program}")
 }
 
+/// What is left without a record, and what removes it.
+fn unrecorded(found: &[String]) -> String {
+    format!(
+        "made by headstart, without a record: {}; `headstart recover --found` removes {}. Values of the kernel bear no mark: if \
+         `headstart gateway` was up, look at {}",
+        found.join("; "),
+        if found.len() == 1 { "it" } else { "them" },
+        UNMARKED.join(" and "),
+    )
+}
+
 /// What an undoing came to, in words, and the code that goes with it.
 fn undone(undoing: &Undoing) -> (String, u8) {
-    let Undoing { removed, were_gone, left_alone, failed } = undoing;
+    let Undoing { removed, were_gone, left_alone, failed, unclosed, found, not_looked_at } = undoing;
     let mut words = format!("{} undone", output::plural(*removed as u64, "change"));
     if *were_gone > 0 {
         words += &format!(", {were_gone} already gone");
@@ -111,9 +123,18 @@ fn undone(undoing: &Undoing) -> (String, u8) {
     for why in failed {
         words += &format!("\nnot undone: {why}");
     }
-    let code = if !failed.is_empty() {
+    for why in unclosed {
+        words += &format!("\nthe record of what is undone cannot be removed (`headstart recover` tries again): {why}");
+    }
+    if !found.is_empty() {
+        words += &format!("\n{}", unrecorded(found));
+    }
+    if let Some(why) = not_looked_at {
+        words += &format!("\n{why}");
+    }
+    let code = if !failed.is_empty() || !found.is_empty() {
         exit::NEEDS_RECOVER
-    } else if left_alone.is_empty() {
+    } else if left_alone.is_empty() && unclosed.is_empty() {
         exit::OK
     } else {
         exit::DEGRADED

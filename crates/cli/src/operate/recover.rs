@@ -1,27 +1,42 @@
 //! `headstart recover`: undoes what a killed daemon has left. Does nothing where one lives or nothing is left, and may be
-//! repeated.
+//! repeated. What bears headstart's marks and is in no record is told, and removed with `--found`.
 
-use super::{down, explained};
+use super::{down, explained, numbers};
+use crate::config::Config;
 use crate::output::{self, Format};
 use crate::{exit, say};
 use headstart_io::daemon::DaemonError;
 use headstart_io::daemon::message::Undoing;
 use headstart_io::daemon::recovery::recover;
 use headstart_io::host::place::Place;
+use std::path::Path;
 
 /// Arguments of `headstart recover`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// Also remove routes, rules and nftables tables that bear headstart's marks and are in no record. Only where no daemon is
+    /// running with other folders.
+    #[arg(long)]
+    found: bool,
     #[command(flatten)]
     format: Format,
 }
 
 /// Recovers.
-pub fn run(args: &Args) -> anyhow::Result<u8> {
+pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let place = Place::of_host().map_err(|e| explained(e.into()))?;
-    let said = match recover(&place) {
-        Ok(Some(report)) => return Ok(down::tell(&Undoing::from(&report), "recovered", args.format)),
-        Ok(None) => "nothing to recover".to_owned(),
+    // Settings that cannot be read are no reason not to undo.
+    let numbers = numbers(&Config::load(named).unwrap_or_default());
+    let said = match recover(&place, numbers, args.found) {
+        Ok(report) if report.had_record || args.found && report.removed > 0 => {
+            return Ok(down::tell(&Undoing::from(&report), "recovered", args.format));
+        }
+        Ok(report) if !report.is_clean() => {
+            return Ok(down::tell(&Undoing::from(&report), "no record of a daemon", args.format));
+        }
+        Ok(report) => {
+            ["nothing to recover"].into_iter().chain(report.not_looked_at.as_deref()).collect::<Vec<_>>().join("; ")
+        }
         Err(DaemonError::Taken { pid }) => {
             let pid = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
             format!("nothing to recover: the daemon is running{pid}; `headstart down` stops it")

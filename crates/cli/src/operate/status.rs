@@ -1,16 +1,19 @@
 //! `headstart status`: whether a daemon is up, what it has changed, what is not as it should be.
 //!
 //! JSON: `up`, and the fields of `headstart_io::daemon::message::Status`; where none is up, `left_behind` tells whether
-//! one has been killed (null if the caller may not see that).
+//! one has been killed (null if the caller may not see that), and `found` lists what bears headstart's marks without a record.
 
-use super::explained;
+use super::{explained, numbers, unrecorded};
+use crate::config::Config;
 use crate::exit::{self, Coded};
 use crate::output::{self, Format};
 use crate::say;
 use headstart_io::daemon::client::{AskError, ask};
 use headstart_io::daemon::message::{Answer, BundlingTally, Status, Wish};
+use headstart_io::daemon::recovery::left_without_record;
 use headstart_io::host::place::Place;
 use headstart_io::steer::{self, CapStatus, ChannelStatus, ReasonStatus};
+use std::path::Path;
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
@@ -23,7 +26,7 @@ pub struct Args {
 }
 
 /// Tells how it is.
-pub fn run(args: &Args) -> anyhow::Result<u8> {
+pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let place = Place::of_host().map_err(|e| explained(e.into()))?;
     match ask(&place, Wish::Status) {
         Ok(Answer::Status(status)) => {
@@ -38,24 +41,35 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             Ok(code)
         }
         Ok(other) => anyhow::bail!("unexpected answer from the daemon: {other:?}"),
-        Err(AskError::NotUp) => {
-            let left_behind = place.has_journal();
-            if args.format.json {
-                output::document(VERSION, serde_json::json!({ "up": false, "left_behind": left_behind }));
-            } else {
-                match left_behind {
-                    Some(true) => {
-                        say!("down; a daemon was killed and its changes remain: undo them with `headstart recover`")
-                    }
-                    Some(false) => say!("down"),
-                    None => say!("down; only its owner or root can see whether a killed daemon left changes"),
-                }
-            }
-            Ok(if left_behind == Some(true) { exit::NEEDS_RECOVER } else { exit::UNREACHABLE })
-        }
+        Err(AskError::NotUp) => not_up(&place, args.format, named),
         Err(why @ AskError::Denied { .. }) => Err(Coded(exit::NOT_PERMITTED, why.to_string()).into()),
         Err(why) => Err(Coded(exit::UNREACHABLE, why.to_string()).into()),
     }
+}
+
+/// Tells what is left where no daemon is up.
+fn not_up(place: &Place, format: Format, named: Option<&Path>) -> anyhow::Result<u8> {
+    let left_behind = place.has_journal();
+    let numbers = numbers(&Config::load(named).unwrap_or_default());
+    // What a journal names is found, too.
+    let found = match left_behind {
+        Some(true) => Vec::new(),
+        _ => left_without_record(place, numbers).map_err(explained)?.in_words(),
+    };
+    if format.json {
+        output::document(VERSION, serde_json::json!({ "up": false, "left_behind": left_behind, "found": found }));
+    } else {
+        match left_behind {
+            Some(true) => {
+                say!("down; a daemon was killed and its changes remain: undo them with `headstart recover`")
+            }
+            _ if !found.is_empty() => say!("down; {}", unrecorded(&found)),
+            Some(false) => say!("down"),
+            None => say!("down; only its owner or root can see whether a killed daemon left changes"),
+        }
+    }
+    let is_left = left_behind == Some(true) || !found.is_empty();
+    Ok(if is_left { exit::NEEDS_RECOVER } else { exit::UNREACHABLE })
 }
 
 fn tell(status: &Status) {

@@ -119,17 +119,23 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, format: &Format) ->
         complain!("headstart: cleaned up after a killed daemon: {}", undone(&Undoing::from(report)).0);
     }
     let status = daemon.status();
-    match format.json {
-        true => output::document(VERSION, serde_json::to_value(&status)?),
+    let mut object = serde_json::to_value(&status)?;
+    let tell = |pid: u32| match format.json {
+        true => {
+            object["pid"] = pid.into();
+            output::document(VERSION, object);
+        }
         false => say!(
             "up: {}; `headstart status` shows them, `headstart down` undoes them",
             output::plural((status.changes.len() + status.omitted) as u64, "change")
         ),
-    }
+    };
     if foreground {
+        tell(std::process::id());
         readiness::ready();
     } else {
-        let detached = fork::detach().map_err(anyhow::Error::from).and_then(|()| supervise::cut_loose(c"headstart-up"));
+        let detached =
+            fork::detach_after(tell).map_err(anyhow::Error::from).and_then(|()| supervise::cut_loose(c"headstart-up"));
         if let Err(why) = detached {
             // Nobody would keep what was made.
             daemon.end().map_err(explained)?;

@@ -1,12 +1,12 @@
 //! CONNECT (RFC 9110, section 9.3.6): a tunnel through the proxy, whose object is all that comes back through it.
 
 use super::body::Body;
+use super::seat::Seat;
 use super::{Refusal, Shared};
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
-use tokio::sync::OwnedSemaphorePermit;
 
 /// Where a tunnel is to lead.
 fn place(uri: &Uri) -> Result<(String, u16), Refusal> {
@@ -21,7 +21,7 @@ fn place(uri: &Uri) -> Result<(String, u16), Refusal> {
 /// Opens a tunnel. `place` is the client's among those that are open at once; the tunnel takes it along.
 pub async fn connect(
     shared: &Arc<Shared>,
-    of_client: Arc<OwnedSemaphorePermit>,
+    of_client: Arc<Seat>,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Refusal> {
     let (host, port) = place(request.uri())?;

@@ -9,6 +9,7 @@ mod door;
 mod fetch;
 mod guess;
 mod pool;
+mod seat;
 mod way;
 
 use crate::exit::{self, Coded, Usage};
@@ -17,12 +18,15 @@ use door::Door;
 use guess::Guess;
 use headstart_core::steer::Channel;
 use headstart_core::steer::policy::{self, Object};
+use headstart_realtime::doorstep::{Arrival, Doorstep};
+use headstart_realtime::relay::access::{Access, Pattern};
 use hyper::body::Incoming;
 use hyper::header::{PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use pool::Pool;
+use seat::Seat;
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
@@ -32,15 +36,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{Semaphore, watch};
 use way::{Bound, Ways};
 
 /// How long a client may take for the head of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two times that learned sizes are written.
 const KEPT: Duration = Duration::from_secs(300);
-/// Connections of clients that are open at once.
+/// Connections of clients that are served at once.
 const MOST_CONNECTIONS: usize = 1024;
+/// Connections of clients that have not said who they are.
+const UNDECIDED: usize = 512;
 /// Bytes of a request's head at most.
 const LONGEST_HEAD: usize = 64 * 1024;
 
@@ -62,6 +68,10 @@ pub struct Args {
     /// File of allowed users, one NAME:PASSWORD per line, not readable by other users [default: all programs on this host].
     #[arg(long, value_name = "FILE")]
     users: Option<PathBuf>,
+    /// With a non-loopback --listen: also allow this destination, which is private or this host's own; may be repeated. As in
+    /// `headstart relay serve --allow`.
+    #[arg(long = "allow", value_name = "HOST:PORT")]
+    allowed: Vec<Pattern>,
     /// Time to finish open requests on shutdown.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
@@ -73,6 +83,10 @@ pub struct Args {
 /// What all connections share.
 struct Shared {
     door: Door,
+    /// Who has not said who it is.
+    doorstep: Arc<Doorstep>,
+    /// Who is served.
+    room: Arc<Semaphore>,
     guess: Guess,
     ways: Ways,
     pool: Pool,
@@ -135,9 +149,11 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     notes.iter().for_each(|note| crate::complain!("headstart: {note}"));
     let shared = Arc::new(Shared {
         door,
+        doorstep: Doorstep::new(UNDECIDED),
+        room: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
         name: format!("headstart-{:016x}", RandomState::new().hash_one(args.listen)),
         guess,
-        ways: Ways::new([args.fat, args.fast]),
+        ways: Ways::new([args.fat, args.fast], (!args.listen.ip().is_loopback()).then(|| Access::new(args.allowed))),
         pool: Pool::default(),
         policy: Box::new(ByObject(entry)),
         objects: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -185,42 +201,54 @@ async fn keep(shared: Arc<Shared>) {
 async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: watch::Receiver<bool>) {
     let mut stopped = stop.clone();
     let stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
-    crate::accept::each(listener, MOST_CONNECTIONS, stopped, |stream, place| {
-        connection(stream, shared.clone(), Arc::new(place), stop.clone())
+    let admit = |from| shared.doorstep.arrive(Some(from));
+    crate::accept::admitted(listener, admit, stopped, |stream, arrival| {
+        connection(stream, shared.clone(), arrival, stop.clone())
     })
     .await;
 }
 
-async fn connection(
-    stream: TcpStream,
-    shared: Arc<Shared>,
-    place: Arc<OwnedSemaphorePermit>,
-    mut stop: watch::Receiver<bool>,
-) {
+async fn connection(stream: TcpStream, shared: Arc<Shared>, arrival: Arrival, mut stop: watch::Receiver<bool>) {
+    let Ok(place) = tokio::time::timeout(PATIENCE, arrival.place()).await else { return };
+    let is_needed = place.is_needed();
+    let seat = Arc::new(Seat::new(place, shared.room.clone()));
+    let of_connection = seat.clone();
     let service = service_fn(|request: Request<Incoming>| {
-        let (shared, place) = (shared.clone(), place.clone());
-        async move { Ok::<_, Infallible>(answer(shared, place, request).await) }
+        let (shared, seat) = (shared.clone(), of_connection.clone());
+        async move { Ok::<_, Infallible>(answer(shared, seat, request).await) }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
     // What goes wrong with one connection concerns its client alone.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+    let mut was_silent = false;
+    let is_stopped = tokio::select! {
+        ended = connection.as_mut() => {
+            was_silent = ended.is_err_and(|why| why.is_timeout());
+            false
+        }
+        () = is_needed => false,
+        _ = stop.wait_for(|stop| *stop) => true,
+    };
+    if is_stopped {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
     }
-    let _ = connection.await;
+    seat.ended(was_silent);
 }
 
-async fn answer(shared: Arc<Shared>, place: Arc<OwnedSemaphorePermit>, request: Request<Incoming>) -> Response<Body> {
+async fn answer(shared: Arc<Shared>, seat: Arc<Seat>, request: Request<Incoming>) -> Response<Body> {
     if !shared.door.admits(request.headers().get(PROXY_AUTHORIZATION).map(|value| value.as_bytes())) {
         let mut refused =
             said(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "this proxy requires a user name and a password\n");
         refused.headers_mut().insert(PROXY_AUTHENTICATE, door::CHALLENGE);
         return refused;
     }
+    if !seat.admit() {
+        return said(StatusCode::SERVICE_UNAVAILABLE, "this proxy has as many connections as it may\n");
+    }
     let answered = if request.method() == Method::CONNECT {
-        connect::connect(&shared, place, request).await
+        connect::connect(&shared, seat, request).await
     } else {
         fetch::fetch(&shared, request).await
     };

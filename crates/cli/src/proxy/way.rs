@@ -7,6 +7,8 @@ use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_io::sys::netlink::Netlink;
 use headstart_io::sys::socket_option::bind_to_device;
+use headstart_realtime::relay::Destination;
+use headstart_realtime::relay::access::{Access, Host};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -108,12 +110,15 @@ pub struct Ways {
     /// Until when a channel is left.
     left: Mutex<[Instant; 2]>,
     clock: Clock,
+    /// What may be reached of private networks and of this host, where other hosts may ask.
+    private: Option<Access>,
 }
 
 impl Ways {
-    /// The fat channel and the fast one.
-    pub fn new(ways: [Bound; 2]) -> Self {
-        Self { ways, left: Mutex::new([Instant::ZERO; 2]), clock: Clock::new() }
+    /// The fat channel and the fast one. With `private`, other hosts may ask: of private networks and of this host's own
+    /// addresses they reach what that allows.
+    pub fn new(ways: [Bound; 2], private: Option<Access>) -> Self {
+        Self { ways, left: Mutex::new([Instant::ZERO; 2]), clock: Clock::new(), private }
     }
 
     /// Where `host` is, as far as it may be reached through a proxy: what is this host's own is not, since it is open here to
@@ -123,12 +128,26 @@ impl Ways {
         let all: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
         let others: Vec<SocketAddr> = all.iter().copied().filter(|to| is_of_others(to.ip())).collect();
         if others.is_empty() && !all.is_empty() {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "destination is an address of the proxy host itself",
+            return Err(refused("destination is an address of the proxy host itself"));
+        }
+        let allowed: Vec<SocketAddr> = others.iter().copied().filter(|to| self.is_allowed(host, *to)).collect();
+        if allowed.is_empty() && !others.is_empty() {
+            return Err(refused(
+                "destination is private or the proxy host's own; its operator may add --allow HOST:PORT",
             ));
         }
-        Ok(others)
+        Ok(allowed)
+    }
+
+    /// Whether other hosts may have a connection to this address of `host`.
+    fn is_allowed(&self, host: &str, to: SocketAddr) -> bool {
+        let Some(access) = &self.private else { return true };
+        if !is_private(to.ip()) && !is_own(to.ip()) {
+            return true;
+        }
+        let by_name = host.parse::<IpAddr>().is_err().then(|| format!("{host}:{}", to.port()).parse().ok()).flatten();
+        let by_address = Destination { host: Host::Address(to.ip().to_canonical()), port: to.port() };
+        access.allows(&by_name.unwrap_or(by_address), to.ip().to_canonical())
     }
 
     /// A connection over `channel`, or over the other one if that does not lead there.
@@ -183,6 +202,27 @@ impl Ways {
     }
 }
 
+fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+/// Whether an address is of a private network: RFC 1918, RFC 6598 (carriers' own), RFC 4193, and what is on a link alone.
+fn is_private(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => {
+            let [a, b, ..] = v4.octets();
+            v4.is_private() || v4.is_link_local() || (a == 100 && b & 0xc0 == 64)
+        }
+        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
+}
+
+/// Whether an interface of this host has the address. What cannot be told is taken for its own.
+fn is_own(ip: IpAddr) -> bool {
+    let length = Netlink::open().and_then(|mut netlink| netlink.prefix_length(ip.to_canonical()));
+    length.map_or(true, |length| length.is_some())
+}
+
 fn is_of_others(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast())
@@ -207,6 +247,28 @@ mod tests {
         let is_absent = |text: &str| text.parse::<Bound>().unwrap().absent().map(str::to_owned);
         assert_eq!(is_absent("nowhere0"), Some("nowhere0".to_owned()));
         assert_eq!((is_absent("lo"), is_absent("192.0.2.7")), (None, None));
+    }
+
+    #[test]
+    fn what_is_private_is_for_other_hosts_only_by_a_rule() {
+        let rules = ["10.1.0.0/16:443", "desk.example:22"].map(|rule| rule.parse().unwrap());
+        let ways = |private| Ways::new([0, 1].map(|n| Bound::Address(IpAddr::from([192, 0, 2, n]))), private);
+        let (open, guarded) = (ways(None), ways(Some(Access::new(rules.into()))));
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        for private in
+            ["10.2.3.4:443", "192.168.0.1:80", "172.16.9.9:443", "169.254.1.1:80", "100.64.1.1:80", "[fd00::1]:80"]
+        {
+            assert!(!guarded.is_allowed("a.example", at(private)), "{private}");
+            assert!(open.is_allowed("a.example", at(private)), "{private}: programs of this host reach it anyway");
+        }
+        for public in ["203.0.113.80:80", "[2001:db8::1]:443", "100.128.1.1:80"] {
+            assert!(guarded.is_allowed("a.example", at(public)), "{public}");
+        }
+        assert!(
+            guarded.is_allowed("10.1.2.3", at("10.1.2.3:443")) && !guarded.is_allowed("10.1.2.3", at("10.1.2.3:80"))
+        );
+        assert!(guarded.is_allowed("Desk.example", at("192.168.0.9:22")));
+        assert!(!guarded.is_allowed("other.example", at("192.168.0.9:22")));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{Through, raise_files, runtime};
 use crate::exit::{self, Usage};
 use headstart_realtime::Config;
-use headstart_realtime::relay::{Destination, ports};
+use headstart_realtime::relay::{Clients, Destination, ports};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use tokio::net::TcpListener;
@@ -19,6 +19,9 @@ pub struct Args {
     /// Open a SOCKS5 port on this host.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     socks: Option<Local>,
+    /// Maximum number of connections; one user of this host, or one other host, may have a quarter of them.
+    #[arg(long, value_name = "COUNT", default_value_t = 4096)]
+    most: usize,
     /// Technique that keeps data from waiting (`headstart list techniques`).
     #[arg(long, value_name = "NAME", default_value = headstart_realtime::technique::DEFAULT)]
     technique: String,
@@ -62,22 +65,26 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     if args.forward.is_empty() && args.socks.is_none() {
         return Err(Usage("no port to open: add --forward PORT=HOST:PORT or --socks PORT".into()).into());
     }
+    if args.most == 0 {
+        return Err(Usage("--most 0: must be at least 1".into()).into());
+    }
     headstart_realtime::technique::find(&args.technique).map_err(|e| Usage(e.to_string()))?;
     let config = Config { technique: args.technique, interval: None };
     let client = args.through.client()?;
     raise_files();
+    let clients = Clients::new(args.most);
     runtime()?.block_on(async move {
         let mut serving = tokio::task::JoinSet::new();
         let failed = |error: &ports::PortError| crate::complain!("headstart: {error}");
         for Forward { from, to } in args.forward {
             let listener = bind(from).await?;
             crate::say!("{} forwards to {to}", listener.local_addr()?);
-            serving.spawn(ports::forward(listener, to, client.clone(), config.clone(), failed));
+            serving.spawn(ports::forward((listener, clients.clone()), to, client.clone(), config.clone(), failed));
         }
         if let Some(at) = args.socks {
             let listener = bind(at).await?;
             crate::say!("{} accepts SOCKS5", listener.local_addr()?);
-            serving.spawn(ports::by_socks(listener, client, config, failed));
+            serving.spawn(ports::by_socks((listener, clients), client, config, failed));
         }
         while serving.join_next().await.is_some() {}
         Ok(exit::OK)

@@ -65,6 +65,7 @@ pub struct Wanted<'a> {
 pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     let name = args.profile.unwrap_or(profile::DEFAULT.name);
     let profile = profile::find(name).map_err(|e| exit::Usage(e.to_string()))?;
+    let outputs = Outputs::open(args)?;
     // From before there is anything to leave behind.
     signal::pass_on_to(0).context("handling signals")?;
     let enclosure = Enclosure::create(profile.claimed_mss.map(|_| LONG_PACKETS))
@@ -78,7 +79,7 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
         command.stdout(std::process::Stdio::from(other));
     }
     enclosure.namespace.adopt(&mut command).context("preparing the program")?;
-    let (mut worker, measured, clock) = prepare(enclosure, profile, args)?;
+    let (mut worker, measured, clock) = prepare(enclosure, profile, args, outputs)?;
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(e) => {
@@ -97,24 +98,58 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     signal::pass_on_to(0).context("handling signals")?;
     forwarded?;
     drop(worker);
-    report(args, &measured.borrow(), clock.now())?;
-    Ok(exit::of_child(status))
+    let is_whole = report(args, &mut measured.borrow_mut(), clock.now());
+    // What the program says of itself goes before what is missing here.
+    Ok(match exit::of_child(status) {
+        exit::OK if !is_whole => exit::FAILURE,
+        code => code,
+    })
 }
 
 /// Forwards what comes out of an interface that somebody else has made, until this process is stopped or the interface is gone.
 pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> anyhow::Result<u8> {
+    let outputs = Outputs::open(args)?;
     let stop = signal::ending().context("handling signals")?;
     let namespace = NetNs::current().context("the network namespace")?;
-    let (mut worker, measured, clock) = prepare(Enclosure { namespace, tun }, profile::DEFAULT, args)?;
-    protector.into_iter().for_each(|protector| worker.protect(protector));
+    let (mut worker, measured, clock) = prepare(Enclosure { namespace, tun }, profile::DEFAULT, args, outputs)?;
+    match protector {
+        Some(protector) => worker.protect(protector),
+        None => worker.watch_for_loops(),
+    }
     raise_limit();
     match worker.run(&stop, LAST_WORDS) {
         Err(gone) if gone.is_lost() => args.complain(format_args!("{gone}")),
         forwarded => forwarded?,
     }
     drop(worker);
-    report(args, &measured.borrow(), clock.now())?;
-    Ok(exit::OK)
+    let is_whole = report(args, &mut measured.borrow_mut(), clock.now());
+    Ok(if is_whole { exit::OK } else { exit::FAILURE })
+}
+
+/// The files that are written meanwhile. Opened before signals are kept for the program: a pipe that nothing reads from is waited
+/// for, and may be waited for no longer.
+struct Outputs {
+    lines: Option<File>,
+    capture: Option<BufWriter<Box<dyn Write>>>,
+}
+
+impl Outputs {
+    fn open(args: &Wanted<'_>) -> anyhow::Result<Self> {
+        let lines = args.flows.map(|file| {
+            File::create(file).with_context(|| format!("making {}, for a line for each connection", file.display()))
+        });
+        let capture = args.pcapng.map(|file| {
+            let output: Box<dyn Write> = match file.to_str() {
+                Some("-") => Box::new(std::io::stdout()),
+                _ => Box::new(File::create(file)?),
+            };
+            let mut output = BufWriter::new(output);
+            output.write_all(&pcapng::header("headstart", &["from-program", "to-program"]))?;
+            Ok::<_, std::io::Error>(output)
+        });
+        let named = |why| anyhow::Error::from(why).context(format!("writing a capture to {}", args.capture_name()));
+        Ok(Self { lines: lines.transpose()?, capture: capture.transpose().map_err(named)? })
+    }
 }
 
 /// A forwarder with all that is wanted of it, and what it will have measured by a clock.
@@ -122,12 +157,11 @@ fn prepare(
     enclosure: Enclosure,
     profile: &'static profile::Entry,
     args: &Wanted<'_>,
+    Outputs { lines, capture: output }: Outputs,
 ) -> anyhow::Result<(Worker, Rc<RefCell<Measured>>, Clock)> {
-    let lines = args.flows.as_ref().map(|file| {
-        File::create(file).with_context(|| format!("making {}, for a line for each connection", file.display()))
-    });
     let clock = Clock::new();
-    let measured = Rc::new(RefCell::new(Measured { lines: lines.transpose()?, ..Measured::default() }));
+    let capture = output.map(|output| Rc::new(RefCell::new(Capture { output, lost: None })));
+    let measured = Rc::new(RefCell::new(Measured { lines, capture: capture.clone(), ..Measured::default() }));
     let sink = Rc::clone(&measured);
     let mut seed = [0; 8];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).context("drawing a seed")?;
@@ -143,8 +177,8 @@ fn prepare(
     if let Err(why) = worker.tell_who_asks() {
         args.complain(format_args!("`headstart top` cannot ask: {why}"));
     }
-    if let Some(file) = args.pcapng {
-        worker.show(capture(file, args.snap.unwrap_or(usize::MAX), clock)?);
+    if let Some(capture) = capture {
+        worker.show(tap(capture, args.snap.unwrap_or(usize::MAX), clock));
     }
     Ok((worker, measured, clock))
 }
@@ -156,6 +190,10 @@ fn raise_limit() {
 }
 
 impl Wanted<'_> {
+    fn capture_name(&self) -> String {
+        self.pcapng.map_or_else(String::new, |file| file.display().to_string())
+    }
+
     fn complain(&self, what: std::fmt::Arguments<'_>) {
         if !self.quiet {
             crate::complain!("headstart: {what}");
@@ -166,20 +204,34 @@ impl Wanted<'_> {
 /// Processes that a capture names by blocks of their own; packets of others have the comment alone.
 const MOST_PROCESSES: usize = 65_536;
 
-/// Writes at most `most` bytes of each packet to `file` (`-`: standard output), with a comment that says whose it is, and a block for
-/// each process.
-fn capture(file: &Path, most: usize, clock: Clock) -> anyhow::Result<Tap> {
-    let what = || format!("writing a capture to {}", file.display());
-    let output: Box<dyn Write> = match file.to_str() {
-        Some("-") => Box::new(std::io::stdout()),
-        _ => Box::new(File::create(file).with_context(what)?),
-    };
-    let mut output = BufWriter::new(output);
-    output.write_all(&pcapng::header("headstart", &["from-program", "to-program"])).with_context(what)?;
+/// Where packets are written.
+struct Capture {
+    output: BufWriter<Box<dyn Write>>,
+    /// Why it was cut off.
+    lost: Option<std::io::Error>,
+}
+
+impl Capture {
+    /// Writes a block, unless one before it could not be written.
+    fn write(&mut self, block: &[u8]) {
+        if self.lost.is_none() {
+            self.lost = self.output.write_all(block).err();
+        }
+    }
+
+    /// Writes what is left; why something is missing. A reader of a pipe that has stopped misses nothing.
+    fn end(&mut self) -> Option<std::io::Error> {
+        let lost = self.lost.take().or_else(|| self.output.flush().err());
+        lost.filter(|why| why.kind() != std::io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// Writes at most `most` bytes of each packet to a capture, with a comment that says whose it is, and a block for each process.
+fn tap(capture: Rc<RefCell<Capture>>, most: usize, clock: Clock) -> Tap {
     let since_epoch = wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let origin = since_epoch.saturating_sub(clock.now().since(Instant::ZERO));
     let mut processes = HashMap::new();
-    Ok(Box::new(move |tapped: Tapped<'_>| {
+    Box::new(move |tapped: Tapped<'_>| {
         let mut comment =
             tapped.process.map_or(String::new(), |process| format!("app={};pid={}", process.name, process.pid));
         if let Some(to) = tapped.accelerated {
@@ -198,9 +250,8 @@ fn capture(file: &Path, most: usize, clock: Clock) -> anyhow::Result<Tap> {
         });
         let at = origin + tapped.at.since(Instant::ZERO);
         block.extend(pcapng::packet(u32::from(tapped.to_program), at, tapped.bytes, most, (&comment, of)));
-        // Whoever has stopped reading is not told more; the program goes on.
-        let _ = output.write_all(&block);
-    }))
+        capture.borrow_mut().write(&block);
+    })
 }
 
 /// What was seen of a program.
@@ -217,11 +268,12 @@ struct App {
 }
 
 /// What was seen of all.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Measured {
     apps: BTreeMap<String, App>,
     lookups: Vec<f64>,
     lines: Option<File>,
+    capture: Option<Rc<RefCell<Capture>>>,
     /// The first line that could not be written.
     lost: Option<std::io::Error>,
 }
@@ -276,10 +328,17 @@ fn median(values: &[f64]) -> Option<f64> {
     Some(round((lower + upper) / 2.0))
 }
 
-fn report(args: &Wanted<'_>, measured: &Measured, took: Instant) -> anyhow::Result<()> {
-    if let (Some(file), Some(e)) = (&args.flows, &measured.lost) {
-        args.complain(format_args!("writing to {}: {e}; not every line is there", file.display()));
+/// Tells what was measured; whether all that was to be written is. The code of the program is not touched by a summary that
+/// cannot be.
+fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
+    let lost = measured.capture.take().and_then(|capture| capture.borrow_mut().end());
+    if let Some(e) = &lost {
+        crate::complain!("headstart: writing the capture to {}: {e}; it is cut off there", args.capture_name());
     }
+    if let (Some(file), Some(e)) = (&args.flows, &measured.lost) {
+        crate::complain!("headstart: writing to {}: {e}; not every line is there", file.display());
+    }
+    let is_whole = lost.is_none() && measured.lost.is_none();
     let connections: u64 = measured.apps.values().map(|app| app.connections).sum();
     if let Some(file) = &args.summary {
         let apps: serde_json::Map<_, _> = measured.apps.iter().map(|(name, app)| (name.clone(), app.json())).collect();
@@ -287,8 +346,9 @@ fn report(args: &Wanted<'_>, measured: &Measured, took: Instant) -> anyhow::Resu
             "version": VERSION, "connections": connections, "lookups": measured.lookups.len(),
             "lookup_ms": median(&measured.lookups), "took_ms": round(took.as_millis_f64()), "apps": apps,
         });
-        std::fs::write(file, summary.to_string())
-            .with_context(|| format!("writing the summary to {}", file.display()))?;
+        if let Err(why) = std::fs::write(file, summary.to_string()) {
+            crate::complain!("headstart: writing the summary to {}: {why}", file.display());
+        }
     }
     let lookups = match median(&measured.lookups) {
         Some(median) => format!("{} (median {median} ms)", plural(measured.lookups.len() as u64, "lookup")),
@@ -298,7 +358,7 @@ fn report(args: &Wanted<'_>, measured: &Measured, took: Instant) -> anyhow::Resu
     for (name, app) in &measured.apps {
         args.complain(format_args!("  {name}: {app}"));
     }
-    Ok(())
+    is_whole
 }
 
 impl App {

@@ -234,7 +234,7 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
         }
         link.leave();
     }
-    report(&args, summary)?;
+    report(&args, summary);
     Ok(code)
 }
 
@@ -313,8 +313,8 @@ fn attach(
     Ok(Link::private(|connection| alone(connection, settings), &registration)?)
 }
 
-/// Says what was gained.
-fn report(args: &Args, summary: Result<Summary, ControlError>) -> anyhow::Result<()> {
+/// Says what was gained. The program's code is its own, whatever cannot be written here.
+fn report(args: &Args, summary: Result<Summary, ControlError>) {
     let gained = match &summary {
         Ok(gained) => summary::in_words(gained),
         Err(why) => format!("no summary: {why}; the program continued without headstart"),
@@ -324,10 +324,11 @@ fn report(args: &Args, summary: Result<Summary, ControlError>) -> anyhow::Result
     }
     if let (Some(file), Ok(summary)) = (&args.summary, &summary) {
         let text = summary::json(summary).to_string();
-        std::fs::write(file, text).with_context(|| format!("writing the summary to {}", file.display()))?;
+        if let Err(why) = std::fs::write(file, text) {
+            crate::complain!("headstart: writing the summary to {}: {why}", file.display());
+        }
     }
     complain(args, format_args!("{gained}"));
-    Ok(())
 }
 
 /// Starts the program, to which signals are passed on from now on; the exit code if it could not be executed.

@@ -2,6 +2,7 @@
 //! Nothing is changed, or everything is undone, and the message says what to do.
 
 use crate::scene::{Ended, HEADSTART, Scene, found, inside, send};
+use headstart_io::sys::netns;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_remount, unmount};
 use rustix::process::Signal;
 use std::fs;
@@ -105,22 +106,29 @@ inside!(a_damaged_journal_is_undone_as_far_as_it_can_be_read_and_put_aside, || {
     let (mut daemon, _) = scene.daemon(&["--initcwnd"]);
     send(&daemon, Signal::KILL);
     daemon.wait().unwrap();
-    let journal = fs::read_dir(scene.path("state")).unwrap().map(|e| e.unwrap().path());
-    let journal =
-        journal.into_iter().find(|path| path.file_name().unwrap().to_string_lossy().starts_with("changes-")).unwrap();
-    let text = fs::read_to_string(&journal).unwrap();
-    let mut lines: Vec<_> = text.lines().collect();
-    let strange =
-        "{\"n\":90,\"will\":{\"kind\":\"sysctl\",\"path\":\"kernel/hostname\",\"was\":\"x\",\"becomes\":\"y\"}}";
-    lines.extend(["nonsense", strange]);
-    fs::write(&journal, lines.join("\n") + "\n").unwrap();
+    let name = format!("changes-{}", netns::own_cookie().unwrap());
+    let copies = [scene.path("state").join(&name), scene.path("run").join(name + ".copy")];
+    for copy in &copies {
+        fs::OpenOptions::new().append(true).open(copy).unwrap().write_all(b"nonsense\n").unwrap();
+    }
     let recovered = scene.says(&["recover"]);
     assert!(recovered.code == Some(6) && recovered.out.contains(".damaged"), "{recovered:?}");
-    assert!(recovered.out.contains("2 changes undone") && recovered.out.contains("kernel/hostname"), "{recovered:?}");
+    assert!(
+        recovered.out.contains("2 changes undone") && recovered.out.contains("net.ipv4.ip_forward"),
+        "{recovered:?}"
+    );
     scene.must_be_as(&before, "after a damaged journal");
-    fs::write(&journal, "this is no journal\n").unwrap();
+    // A value that is none of headstart's, in a record of version one, which has no checksums.
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let head = format!("{{\"version\":1,\"boot\":\"{}\",\"netns\":{}}}", boot.trim(), netns::own_cookie().unwrap());
+    let strange =
+        "{\"n\":90,\"will\":{\"kind\":\"sysctl\",\"path\":\"kernel/hostname\",\"was\":\"x\",\"becomes\":\"y\"}}";
+    fs::write(&copies[0], format!("{head}\n{strange}\n")).unwrap();
+    let recovered = scene.says(&["recover"]);
+    assert!(recovered.code == Some(3) && recovered.out.contains("kernel/hostname"), "{recovered:?}");
+    fs::write(&copies[0], head.replacen('1', "9", 1) + "\n").unwrap();
     let up = scene.says(&["up", "--initcwnd"]);
-    assert!(up.code == Some(1) && up.err.contains("no journal of this version"), "{up:?}");
-    fs::remove_file(&journal).unwrap();
-    scene.must_be_as(&before, "after a file that is no journal");
+    assert!(up.code == Some(1) && up.err.contains("later version"), "{up:?}");
+    fs::remove_file(&copies[0]).unwrap();
+    scene.must_be_as(&before, "after a file of a later version");
 });

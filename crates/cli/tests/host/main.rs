@@ -5,8 +5,10 @@
 mod bad_input;
 mod bundle;
 mod initcwnd;
+mod loops;
 mod measure;
 mod others;
+mod record;
 mod scene;
 mod torture;
 mod unit;

@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 /// No daemon has more steps.
-const MOST_STEPS: u32 = 60;
+const MOST_STEPS: u32 = 120;
 
 /// A byte there and back.
 fn talks(near: &mut TcpStream, far: &mut TcpStream) {

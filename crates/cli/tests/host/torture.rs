@@ -113,12 +113,12 @@ inside!(a_daemon_killed_at_any_step_leaves_nothing_that_recover_does_not_undo, |
     );
 });
 
-/// Steps of `--drill` and `--bundle`, which the daemons that refresh do not take: four a change.
+/// Steps of `--drill` and `--bundle`, which the daemons that refresh do not take: six a change.
 fn drilled(_: &Scene) -> u32 {
     match (has("nft"), can_bundle()) {
-        (true, true) => 12,
-        (true, false) => 8,
-        (false, _) => 4,
+        (true, true) => 18,
+        (true, false) => 12,
+        (false, _) => 6,
     }
 }
 

@@ -7,3 +7,4 @@ mod many;
 mod messages;
 mod programs;
 mod scene;
+mod silent;

@@ -27,3 +27,4 @@ mod soak;
 mod stub;
 mod supervisor_gone;
 mod system_calls;
+mod written;

@@ -1,8 +1,10 @@
 //! `headstart proxy` on a host with two links: whom the server sees says which one an object has taken.
 
 use crate::scene::{SERVER, Scene, inside, until};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output};
@@ -31,18 +33,23 @@ impl Proxy {
 
     /// Another one, on a host whose links lead to the server already.
     fn again(scene: &Scene, policy: &str) -> Self {
+        Self::at(scene, policy, "127.0.0.1")
+    }
+
+    /// One that listens at this address of the host.
+    fn at(scene: &Scene, policy: &str, own: &str) -> Self {
         let users = std::env::temp_dir().join(format!("headstart-proxy-users-{}", std::process::id()));
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&users).unwrap();
         file.write_all(b"ann:secret\n").unwrap();
-        let words =
-            ["proxy", "--fat", "fat", "--fast", "fast", "--listen", "127.0.0.1:0", "--policy", policy, "--users"];
+        let listen = format!("{own}:0");
+        let words = ["proxy", "--fat", "fat", "--fast", "fast", "--listen", &listen, "--policy", policy, "--users"];
         let mut child = scene.headstart(false, &words).arg(&users).arg("--verbose").spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
         let url = line.split(' ').next().unwrap().trim().to_owned();
-        assert!(url.starts_with("http://127.0.0.1:"), "{line}");
+        assert!(url.starts_with(&format!("http://{own}:")), "{line}");
         Self { child, said, url, users }
     }
 
@@ -124,6 +131,47 @@ inside!(urgent_objects_are_fast_by_priority_and_nobody_comes_in_without_a_passwo
     curl.args(["--silent", "--noproxy", "", "--proxy", &proxy.url, "--proxy-user", "ann:secret", "--max-time", "30"]);
     let own = curl.args(["--write-out", "%{http_code}", &proxy.url]).output().unwrap();
     assert!(String::from_utf8_lossy(&own.stdout).ends_with("403"), "{own:?}");
+});
+
+inside!(half_a_head_by_the_thousand_keeps_no_user_out, || {
+    let Some(scene) = Scene::new() else { return };
+    drop(Proxy::new(&scene, "obj-priority"));
+    let proxy = Proxy::at(&scene, "obj-priority", FAT);
+    ip(&["address", "add", "198.51.100.7/32", "dev", "lo"]);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).unwrap();
+    let to: SocketAddr = proxy.url.trim_start_matches("http://").parse().unwrap();
+    let halves: Vec<TcpStream> = (0..1200)
+        .map(|_| {
+            let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            bind(&socket, &SocketAddr::from(([198, 51, 100, 7], 0))).unwrap();
+            connect(&socket, &to).unwrap();
+            let mut half = TcpStream::from(socket);
+            let _ = half.write_all(b"GET http://");
+            half
+        })
+        .collect();
+    assert_eq!(proxy.fetch(&["--header", "Priority: u=1"], "/who/900"), over(FAT, 900));
+    drop(halves);
+});
+
+inside!(what_is_private_or_the_hosts_own_is_not_for_other_hosts, || {
+    let Some(scene) = Scene::new() else { return };
+    drop(Proxy::new(&scene, "obj-priority"));
+    let proxy = Proxy::at(&scene, "obj-priority", FAT);
+    let listener = TcpListener::bind((FAST, 0)).unwrap();
+    let own = format!("http://{}/", listener.local_addr().unwrap());
+    for url in [&own, "http://10.1.2.3/", "http://192.168.1.1/"] {
+        for tunnel in [&[][..], &["--proxytunnel"]] {
+            let mut curl = Command::new("curl");
+            curl.args(["--silent", "--noproxy", "", "--proxy", &proxy.url, "--proxy-user", "ann:secret"]).args(tunnel);
+            curl.args(["--max-time", "30", "--write-out", "%{http_code} %{http_connect}", url]);
+            let said = curl.output().unwrap();
+            let text = String::from_utf8_lossy(&said.stdout);
+            assert!(text.contains("403"), "{url}: {text}");
+        }
+    }
 });
 
 inside!(a_dead_channel_is_left_to_the_other_one, || {

@@ -2,6 +2,7 @@
 //!
 //! The asker may be any local user who can open the socket: what cannot be read is refused, never guessed.
 
+use crate::host::found::UNMARKED;
 use serde::{Deserialize, Serialize};
 
 /// Version of both.
@@ -122,16 +123,39 @@ pub struct Undoing {
     pub left_alone: Vec<String>,
     /// What could not be undone.
     pub failed: Vec<String>,
+    /// Why the journal is still there although everything that it names is undone.
+    #[serde(default)]
+    pub unclosed: Vec<String>,
+    /// What bears headstart's marks and is in no journal.
+    #[serde(default)]
+    pub found: Vec<String>,
+    /// Where could not be looked for it, and why.
+    #[serde(default)]
+    pub not_looked_at: Option<String>,
 }
 
 impl From<&crate::host::ledger::Report> for Undoing {
     fn from(report: &crate::host::ledger::Report) -> Self {
-        let crate::host::ledger::Report { removed, were_gone, left_alone, failed, put_aside } = report.clone();
-        let mut undoing = Self { removed, were_gone, left_alone, failed };
-        let aside =
-            put_aside.map(|path| format!("parts of the journal could not be read; it is now {}", path.display()));
-        undoing.failed.extend(aside);
-        undoing
+        let crate::host::ledger::Report {
+            removed,
+            were_gone,
+            left_alone,
+            mut failed,
+            put_aside,
+            unclosed,
+            found,
+            not_looked_at,
+            had_record: _,
+        } = report.clone();
+        let values = UNMARKED.join(" and ");
+        failed.extend(put_aside.map(|path| {
+            format!(
+                "parts of both copies of the journal could not be read; it is now {}. If `headstart gateway` was up, {values} \
+                 may still be 1: compare them with what you want, then `sysctl -w NAME=0`",
+                path.display()
+            )
+        }));
+        Self { removed, were_gone, left_alone, failed, unclosed, found, not_looked_at }
     }
 }
 
@@ -152,6 +176,7 @@ impl Answer {
                 Self::Status(status) => status.problems.clear(),
                 Self::Down(undoing) => {
                     undoing.left_alone.truncate(undoing.left_alone.len() / 2);
+                    undoing.found.truncate(undoing.found.len() / 2);
                     undoing.failed.truncate(undoing.failed.len().div_ceil(2).min(8));
                 }
                 Self::Refused { why } | Self::Misunderstood { why } => why.clear(),

@@ -18,7 +18,7 @@ use crate::host::Numbers;
 use crate::host::change::Change;
 use crate::host::journal::Steps;
 use crate::host::ledger::{Ledger, LedgerError, Report};
-use crate::host::place::{Place, PlaceError};
+use crate::host::place::{Lock, Place, PlaceError};
 use crate::host::{Kernel, occupants};
 use crate::poll::{Interest, Poll};
 use crate::steer::{Tunnel, TunnelError};
@@ -31,7 +31,6 @@ use headstart_core::lookout::Lookout;
 use headstart_core::time::{Duration, Instant};
 use measuring::{Measuring, MeasuringError};
 use message::{Answer, Status, Undoing};
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use windows::Windows;
@@ -93,6 +92,9 @@ pub enum DaemonError {
     /// A killed daemon's changes could not be undone. The journal keeps them: a new daemon's would take its place.
     #[error("a daemon that was killed here has left changes that cannot be undone: {}. Mend what they name, then `headstart recover`", .0.join("; "))]
     Leftovers(Vec<String>),
+    /// What bears our marks is there, and no journal names it.
+    #[error("these were made by headstart and no record of them is left: {}. `headstart recover --found` removes them", .0.join("; "))]
+    Unrecorded(Vec<String>),
     /// A change was not made, and some before it could not be undone; they are in the journal.
     #[error("{why}; and these could not be undone: {}. Mend what they name, then `headstart recover`", .left.join("; "))]
     Halfway {
@@ -146,7 +148,7 @@ pub struct Daemon {
     measuring: Option<Measuring>,
     watch: Watch,
     door: Door,
-    lock: File,
+    lock: Lock,
     clock: Clock,
     problem: Option<String>,
     /// What has ended before its time.
@@ -166,10 +168,14 @@ impl Daemon {
     pub fn begin(place: &Place, settings: Settings) -> Result<(Self, Begun), DaemonError> {
         place.prepare()?;
         let lock = place.lock()?.map_err(|pid| DaemonError::Taken { pid })?;
-        let recovered = recovery::recover_under(place, &lock)?;
-        if let Some(Report { failed, .. }) = recovered.as_ref().filter(|report| !report.failed.is_empty()) {
-            return Err(DaemonError::Leftovers(failed.clone()));
+        let recovered = recovery::recover_under(place, &lock, settings.numbers, false)?;
+        if !recovered.failed.is_empty() {
+            return Err(DaemonError::Leftovers(recovered.failed));
         }
+        if !recovered.found.is_empty() {
+            return Err(DaemonError::Unrecorded(recovered.found));
+        }
+        let recovered = recovered.had_record.then_some(recovered);
         let mut kernel = Kernel::open().map_err(LedgerError::from)?;
         let strangers = occupants(&mut kernel, settings.numbers).map_err(LedgerError::from)?.strangers;
         if !strangers.is_empty() {
@@ -187,7 +193,7 @@ impl Daemon {
             Some(Door::open(&path, settings.group.as_deref()).map_err(|source| DaemonError::Door { path, source })?);
         let begin = || {
             let steps = Steps::until(settings.die_at);
-            let mut ledger = Ledger::begin(&place.journal(), place.here.clone(), lock.try_clone()?, steps)?;
+            let mut ledger = Ledger::begin(place.journal(), place.here.clone(), lock.file().try_clone()?, steps)?;
             let mut windows = settings.windows.map(|(bounds, every)| (Windows::new(bounds, settings.numbers), every));
             // Somebody listens before anything is handed over.
             let bundling = settings.bundle.then(|| Bundling::open(clock)).transpose().map_err(LedgerError::from)?;
@@ -284,7 +290,7 @@ impl Daemon {
     fn attend_all(&mut self, mut say: impl FnMut(&str)) -> io::Result<Option<OwnedFd>> {
         // Here, in the process that reads it: a descriptor of signals belongs to whoever listens to it.
         let stop = signal::ending()?;
-        Place::handed_on(&mut self.lock);
+        self.lock.note_holder();
         let mut poll = Poll::new()?;
         poll.add(&stop, STOP, Interest::Read)?;
         poll.add(self.door.listener(), DOOR, Interest::Read)?;

@@ -1,37 +1,88 @@
 //! Undoing what a daemon has left that was killed. May be done by anybody with its rights, at any time, as often as one likes;
 //! a living daemon's changes are never touched.
+//!
+//! The journal says what to undo. What bears our marks and is in no journal is told, and undone if that is wanted: nothing is
+//! called clean that was not looked at.
 
 use super::DaemonError;
+use super::client::{AskError, ask};
+use super::message::{Answer, Wish};
+use crate::host::change::Undone;
+use crate::host::found::{Found, look};
 use crate::host::ledger::{Ledger, LedgerError, Report};
-use crate::host::place::Place;
-use std::fs::File;
+use crate::host::place::{Lock, Place};
+use crate::host::{Kernel, KernelError, Numbers};
 
-/// Undoes what is left in this network namespace; none if nothing is. What cannot be undone stays in the journal, and in the
-/// report.
-pub fn recover(place: &Place) -> Result<Option<Report>, DaemonError> {
-    if place.has_journal() == Some(false) {
-        return Ok(None);
+/// Undoes what is left in this network namespace, with what is found without a record if `found`. What cannot be undone stays in
+/// the journal, and in the report.
+pub fn recover(place: &Place, numbers: Numbers, found: bool) -> Result<Report, DaemonError> {
+    if place.has_journal() == Some(false) && place.is_locked() != Some(true) {
+        let mut report = Report::default();
+        tell(left_without_record(place, numbers)?, &mut report);
+        if report.found.is_empty() || !found {
+            return Ok(report);
+        }
     }
-    place.prepare()?;
+    place.prepare_to_undo()?;
     let lock = place.lock()?.map_err(|pid| DaemonError::Taken { pid })?;
-    recover_under(place, &lock)
+    recover_under(place, &lock, numbers, found)
+}
+
+/// What bears our marks here although no journal names it; none of it is a living daemon's.
+pub fn left_without_record(place: &Place, numbers: Numbers) -> Result<Found, DaemonError> {
+    let found = look(&mut Kernel::open().map_err(LedgerError::from)?, numbers).map_err(LedgerError::from)?;
+    if found.marked.is_empty() {
+        return Ok(found);
+    }
+    // A daemon that keeps its folders elsewhere answers at the system's socket.
+    match ask(place, Wish::Status) {
+        Err(AskError::NotUp) => Ok(found),
+        Ok(Answer::Status(status)) => Err(DaemonError::Taken { pid: Some(status.pid) }),
+        _ => Err(DaemonError::Taken { pid: None }),
+    }
 }
 
 /// The same for who has the lock already.
-pub(super) fn recover_under(place: &Place, lock: &File) -> Result<Option<Report>, DaemonError> {
-    let lock = lock.try_clone()?;
-    let Some(ledger) = Ledger::inherit(&place.journal(), lock).map_err(DaemonError::from)? else { return Ok(None) };
-    // What it names has gone with the boot. (A namespace's number is in the file's name already.)
-    if *ledger.here() != place.here {
-        ledger.discard()?;
-        return Ok(None);
-    }
-    let report = ledger.undo_all()?;
+pub(super) fn recover_under(place: &Place, lock: &Lock, numbers: Numbers, found: bool) -> Result<Report, DaemonError> {
+    let ledger = Ledger::inherit(place.journal(), place.here.clone(), lock.file().try_clone()?)?;
+    let mut report = match ledger {
+        None => Report::default(),
+        Some(ledger) if ledger.is_elsewhere() => {
+            ledger.discard();
+            Report::default()
+        }
+        Some(ledger) => ledger.undo_all()?,
+    };
     if report.failed.iter().any(|why| why.contains("Operation not permitted")) {
-        return Err(DaemonError::Ledger(LedgerError::Kernel(crate::host::KernelError::new(
-            "undoing what a killed daemon has left",
-            std::io::Error::from(std::io::ErrorKind::PermissionDenied),
-        ))));
+        return Err(not_permitted("undoing what a killed daemon has left"));
     }
-    Ok(Some(report))
+    // What could not be undone is still there, and the journal names it.
+    if !report.failed.is_empty() {
+        return Ok(report);
+    }
+    let mut left = left_without_record(place, numbers)?;
+    if found {
+        let mut kernel = Kernel::open().map_err(LedgerError::from)?;
+        for (words, change) in std::mem::take(&mut left.marked) {
+            match change.undo(&mut kernel, lock.file()) {
+                Ok(Undone::Removed) => report.removed += 1,
+                Ok(Undone::WasGone) => report.were_gone += 1,
+                Ok(Undone::LeftAlone(why)) => report.left_alone.push(why),
+                Err(why) if why.is_not_permitted() => return Err(not_permitted(&format!("removing {words}"))),
+                Err(why) => report.failed.push(format!("{words}: {why}")),
+            }
+        }
+    }
+    tell(left, &mut report);
+    Ok(report)
+}
+
+fn tell(found: Found, report: &mut Report) {
+    report.found = found.in_words();
+    report.not_looked_at = found.not_looked_at;
+}
+
+fn not_permitted(what: &str) -> DaemonError {
+    let why = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+    DaemonError::Ledger(LedgerError::Kernel(KernelError::new(what, why)))
 }

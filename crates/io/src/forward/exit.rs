@@ -60,6 +60,13 @@ pub struct Exit {
 }
 
 impl Exit {
+    /// Whether this process may mark packets.
+    pub fn may_mark() -> bool {
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        let value = crate::sys::socket_option::Value::of_int(1);
+        socket.is_ok_and(|socket| crate::sys::socket_option::set(&socket, MARK, &value))
+    }
+
     /// Readies a socket that has sent nothing yet. What is not ready would be led back, and is not to be used.
     pub fn ready(&self, socket: impl AsFd) -> Result<(), Errno> {
         if let Some(mark) = self.mark {

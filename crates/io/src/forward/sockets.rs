@@ -98,6 +98,11 @@ pub fn mark(socket: impl AsFd, v4: bool, traffic_class: u8) -> Result<(), Errno>
     if v4 { sockopt::set_ip_tos(socket, traffic_class) } else { sockopt::set_ipv6_tclass(socket, traffic_class.into()) }
 }
 
+/// Where a connection begins.
+pub fn local(socket: impl AsFd) -> Option<SocketAddr> {
+    rustix::net::getsockname(socket).ok()?.try_into().ok()
+}
+
 /// The largest segment of a connection.
 pub fn mss(socket: impl AsFd) -> Option<u16> {
     crate::sys::socket_option::get(socket, MAXSEG)?.int()?.try_into().ok()

@@ -2,10 +2,10 @@
 //! undone by anybody, at any time, as often as one likes.
 
 use super::change::{Change, ChangeError, Undone};
-use super::journal::{Here, Journal, JournalError, Steps};
+use super::journal::{Closed, Here, Journal, JournalError, Steps};
 use super::{Kernel, KernelError};
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
@@ -43,14 +43,22 @@ pub struct Report {
     pub left_alone: Vec<String>,
     /// What could not be undone; the journal keeps it.
     pub failed: Vec<String>,
-    /// Where a journal with lines that could not be read has been put.
+    /// Where a journal that could not be read as a whole has been put.
     pub put_aside: Option<PathBuf>,
+    /// Why the journal is still there although everything that it names is undone.
+    pub unclosed: Vec<String>,
+    /// Whether there was a journal.
+    pub had_record: bool,
+    /// What bears our marks and is in no journal.
+    pub found: Vec<String>,
+    /// Where could not be looked for it, and why.
+    pub not_looked_at: Option<String>,
 }
 
 impl Report {
     /// Whether nothing of ours is left.
     pub fn is_clean(&self) -> bool {
-        self.failed.is_empty() && self.put_aside.is_none()
+        self.failed.is_empty() && self.put_aside.is_none() && self.found.is_empty()
     }
 }
 
@@ -63,21 +71,21 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Begins, where no journal is. `lock` says that this process alone writes at `path`.
-    pub fn begin(path: &Path, here: Here, lock: File, steps: Steps) -> Result<Self, LedgerError> {
+    /// Begins, where no journal is. `lock` says that this process alone writes at `paths`.
+    pub fn begin(paths: [PathBuf; 2], here: Here, lock: File, steps: Steps) -> Result<Self, LedgerError> {
         let kernel = Kernel::open()?;
-        Ok(Self { journal: Journal::begin(path, here, steps)?, kernel, lock })
+        Ok(Self { journal: Journal::begin(paths, here, steps)?, kernel, lock })
     }
 
-    /// Takes over what a dead daemon has left at `path`, if it has left anything.
-    pub fn inherit(path: &Path, lock: File) -> Result<Option<Self>, LedgerError> {
-        let Some(journal) = Journal::open(path, Steps::default())? else { return Ok(None) };
+    /// Takes over what a dead daemon has left at `paths`, if it has left anything here.
+    pub fn inherit(paths: [PathBuf; 2], here: Here, lock: File) -> Result<Option<Self>, LedgerError> {
+        let Some(journal) = Journal::open(paths, here, Steps::default())? else { return Ok(None) };
         Ok(Some(Self { journal, kernel: Kernel::open()?, lock }))
     }
 
-    /// Whose changes these are.
-    pub fn here(&self) -> &Here {
-        &self.journal.contents().here
+    /// Whether what it names is gone, with the boot or the namespace that it was in.
+    pub fn is_elsewhere(&self) -> bool {
+        self.journal.contents().elsewhere
     }
 
     /// What there is.
@@ -118,7 +126,7 @@ impl Ledger {
 
     /// Undoes everything, the last change first, and ends the journal if nothing is left.
     pub fn undo_all(mut self) -> Result<Report, LedgerError> {
-        let mut report = Report::default();
+        let mut report = Report { had_record: true, ..Report::default() };
         let all: Vec<u64> = self.journal.contents().live.keys().rev().copied().collect();
         for n in all {
             match self.undo(n) {
@@ -136,16 +144,12 @@ impl Ledger {
         if !report.failed.is_empty() {
             return Ok(report);
         }
-        if self.journal.contents().damaged > 0 {
-            report.put_aside = Some(self.journal.put_aside()?);
-        } else {
-            self.journal.remove()?;
-        }
-        Ok(report)
+        let Closed { put_aside, unclosed } = self.journal.close();
+        Ok(Report { put_aside, unclosed, ..report })
     }
 
     /// Ends the journal without undoing anything: what it names is gone with the boot or the namespace that it was in.
-    pub fn discard(self) -> Result<(), LedgerError> {
-        Ok(self.journal.remove()?)
+    pub fn discard(self) {
+        self.journal.close();
     }
 }

@@ -1,5 +1,8 @@
-//! Where the daemon of a network namespace keeps its journal, its lock and its socket: folders that systemd names in the
+//! Where the daemon of a network namespace keeps its journal, its locks and its socket: folders that systemd names in the
 //! environment, else the system's for root and the user's own for others. One daemon a namespace, whatever its name.
+//!
+//! Journal and lock are in both folders, a copy each: whatever happens to one folder (full, read-only, damaged, removed), the other
+//! still says what was changed and whether a daemon lives.
 
 use super::journal::Here;
 use crate::clock::Clock;
@@ -87,9 +90,27 @@ impl Place {
 
     /// Makes the folders.
     pub fn prepare(&self) -> Result<(), PlaceError> {
+        self.folders(true)
+    }
+
+    /// Sees to it that the folders are of use to somebody who undoes changes: it may do without those that cannot be made, but
+    /// never reads one that others can write to.
+    pub fn prepare_to_undo(&self) -> Result<(), PlaceError> {
+        self.folders(false)
+    }
+
+    fn folders(&self, both: bool) -> Result<(), PlaceError> {
         for (path, mode) in [(&self.state, 0o700), (&self.runtime, 0o755)] {
             let failed = |source| PlaceError::File { path: path.clone(), source, advice: ADVICE };
-            DirBuilder::new().recursive(true).mode(mode).create(path).map_err(failed)?;
+            match DirBuilder::new().recursive(true).mode(mode).create(path) {
+                Err(_) if !both && !path.exists() => continue,
+                made => made.map_err(failed)?,
+            }
+            if both {
+                // Said here, where there is advice, and before anything is opened.
+                use rustix::fs::{Access, AtFlags, CWD, accessat};
+                accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).map_err(|e| failed(e.into()))?;
+            }
             let meta = fs::metadata(path).map_err(failed)?;
             let user = rustix::process::geteuid();
             // Root may look after the folder of a daemon that runs as somebody else (systemd's DynamicUser).
@@ -100,9 +121,11 @@ impl Place {
         Ok(())
     }
 
-    /// The journal.
-    pub fn journal(&self) -> PathBuf {
-        self.state.join(format!("changes-{}", self.here.netns))
+    /// The two copies of the journal.
+    pub fn journal(&self) -> [PathBuf; 2] {
+        let name = format!("changes-{}", self.here.netns);
+        // The folders may be one.
+        [self.state.join(&name), self.runtime.join(name + ".copy")]
     }
 
     /// The socket of the daemon.
@@ -118,50 +141,101 @@ impl Place {
         all
     }
 
-    fn lock_path(&self) -> PathBuf {
-        self.state.join(format!("lock-{}", self.here.netns))
+    fn lock_paths(&self) -> Vec<PathBuf> {
+        let mut all: Vec<_> =
+            [&self.state, &self.runtime].map(|folder| folder.join(format!("lock-{}", self.here.netns))).into();
+        all.dedup();
+        all
     }
 
-    /// Takes the lock that a daemon holds as long as it lives, and notes who has it; the holder's process if it is taken.
-    pub fn lock(&self) -> Result<Result<File, Option<u32>>, PlaceError> {
-        let path = self.lock_path();
-        let failed = |source| PlaceError::File { path: path.clone(), source, advice: ADVICE };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(&path).map_err(failed)?;
-        let clock = Clock::new();
-        for round in 0.. {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => break,
-                // Somebody may only have looked whether it is taken, or is finishing what a killed daemon began.
-                Err(rustix::io::Errno::WOULDBLOCK) if round < LOOKS => clock.sleep(BETWEEN_LOOKS),
-                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Err(holder(&mut file))),
-                Err(e) => return Err(failed(e.into())),
+    /// Takes the locks that a daemon holds as long as it lives, and notes who has them; the holder's process if one is taken. A
+    /// folder that takes no lock does not matter as long as the other does.
+    pub fn lock(&self) -> Result<Result<Lock, Option<u32>>, PlaceError> {
+        let (mut files, mut refused) = (Vec::new(), None);
+        for path in self.lock_paths() {
+            let failed = |source| PlaceError::File { path: path.clone(), source, advice: ADVICE };
+            let mut file = match lock_file(&path) {
+                Ok(file) => file,
+                Err(why) => {
+                    refused.get_or_insert(failed(why));
+                    continue;
+                }
+            };
+            if !taken(&file).map_err(failed)? {
+                return Ok(Err(holder(&mut file)));
             }
+            files.push(file);
         }
-        // For messages alone; a full disk is no reason to have no lock.
-        let _ = note_holder(&mut file, std::process::id());
-        Ok(Ok(file))
+        let mut files = files.into_iter();
+        let Some(first) = files.next() else {
+            return Err(refused.unwrap_or(PlaceError::Unknown(io::Error::other("there is no folder for a lock"))));
+        };
+        let lock = Lock { first, second: files.next() };
+        lock.note_holder();
+        Ok(Ok(lock))
     }
 
-    /// Notes that another process holds the lock now.
-    pub fn handed_on(lock: &mut File) {
-        let _ = note_holder(lock, std::process::id());
-    }
-
-    /// Whether somebody holds the lock; none if that cannot be seen.
+    /// Whether a daemon holds a lock; none if that cannot be seen.
     pub fn is_locked(&self) -> Option<bool> {
-        let file = File::open(self.lock_path()).ok()?;
-        Some(flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+        let files = self.lock_paths().into_iter().filter_map(|path| File::open(path).ok());
+        let held = files.map(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err());
+        held.reduce(|one, other| one || other)
     }
 
-    /// Whether a journal is there; none if that cannot be seen.
+    /// Whether a copy of the journal is there; none if that cannot be seen.
     pub fn has_journal(&self) -> Option<bool> {
-        self.journal().try_exists().ok()
+        let [one, other] = self.journal().map(|path| path.try_exists().ok());
+        if one == Some(true) || other == Some(true) { Some(true) } else { one.and(other) }
     }
 }
 
-fn note_holder(file: &mut File, pid: u32) -> io::Result<()> {
+/// The right to be the daemon of a namespace, or to undo what a dead one has left: held until this is dropped, and by whatever
+/// inherits its files.
+#[derive(Debug)]
+pub struct Lock {
+    first: File,
+    second: Option<File>,
+}
+
+impl Lock {
+    /// One of its files: a child that has it keeps the lock.
+    pub fn file(&self) -> &File {
+        &self.first
+    }
+
+    /// Notes that this process holds it.
+    pub fn note_holder(&self) {
+        for file in [Some(&self.first), self.second.as_ref()].into_iter().flatten() {
+            // For messages alone; a full disk is no reason to have no lock.
+            let _ = note_holder(file, std::process::id());
+        }
+    }
+}
+
+/// Opens a file to be locked, made if it is not there. Where nothing can be written, it is enough to read it.
+fn lock_file(path: &Path) -> io::Result<File> {
+    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let made = options.custom_flags(no_follow).open(path);
+    made.or_else(|why| OpenOptions::new().read(true).custom_flags(no_follow).open(path).map_err(|_| why))
+}
+
+/// Whether the lock was free, and is ours now.
+fn taken(file: &File) -> io::Result<bool> {
+    let clock = Clock::new();
+    for _ in 0..LOOKS {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            // Somebody may only have looked whether it is taken, or is finishing what a killed daemon began.
+            Err(rustix::io::Errno::WOULDBLOCK) => clock.sleep(BETWEEN_LOOKS),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(false)
+}
+
+fn note_holder(mut file: &File, pid: u32) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(format!("{pid}\n").as_bytes())

@@ -30,13 +30,21 @@ pub fn apart(with: OwnedFd, work: impl FnOnce(OwnedFd) -> u8) -> io::Result<Pid>
 
 /// Goes on in a new process that nobody waits for; the present one ends with success. The same conditions as for [`apart`].
 pub fn detach() -> io::Result<()> {
+    detach_after(|_| ())
+}
+
+/// The same, after the present one has said something of the new one, by its process id.
+pub fn detach_after(say: impl FnOnce(u32)) -> io::Result<()> {
     must_have_one_thread()?;
     // SAFETY: this process has one thread (above), so the child is whole and may do whatever its parent may.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(()),
-        // SAFETY: ends the process; what its destructors would do is the child's business.
-        _ => unsafe { libc::_exit(0) },
+        pid => {
+            let _ = catch_unwind(AssertUnwindSafe(|| say(pid.unsigned_abs())));
+            // SAFETY: ends the process; what its destructors would do is the child's business.
+            unsafe { libc::_exit(0) }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ pub mod fork;
 pub mod launch;
 pub mod lease;
 pub mod libc_client;
+pub mod memory;
 pub mod mountns;
 pub mod netlink;
 pub mod netns;

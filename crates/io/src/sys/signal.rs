@@ -67,6 +67,27 @@ pub fn pass_on_to(pid: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// From now on a write beyond the limit on the size of files (RLIMIT_FSIZE) fails, as one on a full disk does, instead of ending
+/// this process. Programs started later by exec have the default disposition again.
+pub fn outlive_file_limit() -> io::Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: `sigaction` is plain data; all zeroes is a valid value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null new action only reads the current one into `action`.
+    if unsafe { libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &mut action) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if action.sa_sigaction == libc::SIG_DFL {
+        action.sa_sigaction = nothing as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: `nothing` has the type of a handler and does nothing.
+        if unsafe { libc::sigaction(libc::SIGXFSZ, &action, std::ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// A descriptor that becomes readable when somebody wants this process to end (SIGTERM, SIGINT, SIGHUP, SIGQUIT), which
 /// from now on interrupts nothing. For a process of one thread: others have masks of their own.
 pub fn ending() -> io::Result<OwnedFd> {

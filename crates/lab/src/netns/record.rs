@@ -33,7 +33,7 @@ use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
@@ -107,7 +107,8 @@ impl Recorder {
             capture: capture.is_some().then_some(sender),
             missed: missed.clone(),
         };
-        let write = move || write(&receiver, events, capture, &missed);
+        let cut_off = settings.cut_off.clone();
+        let write = move || write(&receiver, events, capture, (&missed, &cut_off));
         let thread = std::thread::Builder::new().name("recorder".into()).spawn(write)?;
         Ok((recorder, Writer(Some(thread))))
     }
@@ -171,7 +172,18 @@ impl Recorder {
 }
 
 /// Writes until the recorder is gone.
-fn write(from: &Receiver<Message>, mut events: Option<Events>, mut capture: Option<Capture>, missed: &AtomicU64) {
+fn write(
+    from: &Receiver<Message>,
+    mut events: Option<Events>,
+    mut capture: Option<Capture>,
+    (missed, cut_off): (&AtomicU64, &AtomicBool),
+) {
+    let fail = |why: io::Error| {
+        missed.fetch_add(1, Ordering::Relaxed);
+        if !cut_off.swap(true, Ordering::Relaxed) {
+            eprintln!("headstart: recording what goes over the links: {why}; the records are not whole");
+        }
+    };
     loop {
         let written = match from.recv_timeout(FLUSH) {
             Ok(Message::Ended(ended)) => events.as_mut().map_or(Ok(()), |events| events.write(&ended)),
@@ -180,15 +192,10 @@ fn write(from: &Receiver<Message>, mut events: Option<Events>, mut capture: Opti
             }
             Err(RecvTimeoutError::Timeout) => flush(&mut events, &mut capture),
             Err(RecvTimeoutError::Disconnected) => {
-                if flush(&mut events, &mut capture).is_err() {
-                    missed.fetch_add(1, Ordering::Relaxed);
-                }
-                return;
+                return flush(&mut events, &mut capture).unwrap_or_else(fail);
             }
         };
-        if written.is_err() {
-            missed.fetch_add(1, Ordering::Relaxed);
-        }
+        written.unwrap_or_else(fail);
     }
 }
 

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// How packets get in and out of the emulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,11 +93,13 @@ pub struct Settings {
     pub events: Option<PathBuf>,
     /// A file for a capture of all links.
     pub pcapng: Option<PathBuf>,
+    /// Becomes true when one of these files cannot be written on; final when the network is gone.
+    pub cut_off: Arc<AtomicBool>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { ports: None, real_time: true, events: None, pcapng: None }
+        Self { ports: None, real_time: true, events: None, pcapng: None, cut_off: Arc::default() }
     }
 }
 

@@ -18,6 +18,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use std::sync::atomic::Ordering;
 
 /// Environment variable by which a lab's client knows that it is one, and which addresses are left for labs inside it.
 pub(super) const BLOCK: &str = "HEADSTART_LAB_BLOCK";
@@ -53,7 +54,8 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Resu
         let network = Network::build_with(&default_world(link), settings)?;
         let status = run_command(command, |command| network.adopt(command))?;
         vouch(&network.certificate());
-        return Ok(status);
+        drop(network);
+        return Ok(whole(status, settings));
     };
     let seed = default_world(link).seed.wrapping_add(u64::from(outer.depth()) + 1);
     let kind = settings.ports_for(&spec);
@@ -67,7 +69,13 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Resu
         Ok(())
     })?;
     vouch(&emulator.certificate());
-    Ok(status)
+    drop(emulator);
+    Ok(whole(status, settings))
+}
+
+/// The exit status of a command whose network is gone: a record that was cut off is no success.
+fn whole(status: i32, settings: &Settings) -> i32 {
+    if status == 0 && settings.cut_off.load(Ordering::Relaxed) { 1 } else { status }
 }
 
 /// The block of the lab whose client this process is, if any.

@@ -8,6 +8,7 @@
 
 mod carry;
 mod client;
+mod clients;
 mod hop;
 pub mod ports;
 mod records;
@@ -15,6 +16,7 @@ mod server;
 mod splice;
 
 pub use client::{Client, ClientError};
+pub use clients::Clients;
 pub use headstart_core::realtime::access::{self, Access, AccessError, Destination};
 pub use headstart_core::realtime::preface::Answer;
 pub use hop::{Onward, run, run_far, run_near};

@@ -5,6 +5,7 @@
 
 use super::carry::carry;
 use super::client::{Client, ClientError};
+use super::clients::Clients;
 use crate::knobs;
 use crate::session::{Config, Session, SessionError};
 use headstart_core::realtime::access::{Destination, Host};
@@ -35,6 +36,9 @@ pub enum PortError {
     /// The program's connection broke.
     #[error("a program's connection: {0}")]
     Program(#[from] io::Error),
+    /// There are too many already.
+    #[error("a program's connection was closed: {0}")]
+    Crowded(String),
     /// It said nothing in time.
     #[error("the program sent no destination")]
     Silent,
@@ -42,13 +46,13 @@ pub enum PortError {
 
 /// Leads every connection to `listener` to `to`.
 pub async fn forward(
-    listener: TcpListener,
+    (listener, clients): (TcpListener, Arc<Clients>),
     to: Destination,
     relay: Client,
     config: Config,
     failed: impl Fn(&PortError) + Clone + Send + 'static,
 ) {
-    each(listener, failed, move |stream| {
+    each((listener, clients), failed, move |stream| {
         let (to, relay, config) = (to.clone(), relay.clone(), config.clone());
         async move {
             match relay.open(to, config).await {
@@ -66,12 +70,12 @@ pub async fn forward(
 
 /// Leads connections to `listener` to where they ask for by SOCKS5.
 pub async fn by_socks(
-    listener: TcpListener,
+    (listener, clients): (TcpListener, Arc<Clients>),
     relay: Client,
     config: Config,
     failed: impl Fn(&PortError) + Clone + Send + 'static,
 ) {
-    each(listener, failed, move |mut stream| {
+    each((listener, clients), failed, move |mut stream| {
         let (relay, config) = (relay.clone(), config.clone());
         async move {
             let asked = tokio::time::timeout(INTRODUCTION, asked(&mut stream)).await.map_err(|_| PortError::Silent)?;
@@ -105,16 +109,28 @@ async fn carry_until_gone(stream: TcpStream, (session, gone): (Session, Arc<Noti
 
 /// Does the same with each connection, and tells of those that failed.
 async fn each<F>(
-    listener: TcpListener,
+    (listener, clients): (TcpListener, Arc<Clients>),
     failed: impl Fn(&PortError) + Clone + Send + 'static,
     serve: impl Fn(TcpStream) -> F,
 ) where
     F: Future<Output = Result<(), PortError>> + Send + 'static,
 {
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, from)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
+        };
+        let place = match stream.local_addr() {
+            Ok(to) => clients.enter(from, to),
+            Err(why) => Err(why.to_string()),
+        };
+        let place = match place {
+            Ok(place) => place,
+            Err(why) => {
+                let _ = stream.set_zero_linger();
+                failed(&PortError::Crowded(why));
+                continue;
+            }
         };
         knobs::turn(&stream, None);
         knobs::attend(&stream);
@@ -123,6 +139,7 @@ async fn each<F>(
             if let Err(error) = served.await {
                 failed(&error);
             }
+            drop(place);
         });
     }
 }

@@ -166,14 +166,27 @@ impl Server {
             };
             self.shared.tally.accepted.fetch_add(1, Ordering::Relaxed);
             let (shared, tell) = (Arc::clone(&self.shared), tell.clone());
-            let place = shared.undecided.enter(Some(peer.ip())).await;
+            // Accepting never waits for a place: beyond its network's line a connection is closed at once, which is heard sooner
+            // than silence.
+            let Some(arrival) = shared.undecided.arrive(Some(peer.ip())) else {
+                shared.tally.unknown.fetch_add(1, Ordering::Relaxed);
+                let _ = stream.set_zero_linger();
+                continue;
+            };
             connections.spawn(async move {
                 shared.tally.open.fetch_add(1, Ordering::Relaxed);
                 let _closed = Closing(&shared.tally.open);
+                let Ok(place) = tokio::time::timeout(shared.settings.patience, arrival.place()).await else {
+                    shared.tally.unknown.fetch_add(1, Ordering::Relaxed);
+                    return tell(Event::Unknown(peer));
+                };
                 // Each part on the heap: what a connection takes while it lasts is far less than what it took to begin it.
                 let asked = Box::pin(async {
                     tokio::select! {
-                        heard = tokio::time::timeout(shared.settings.patience, shared.hear(stream)) => heard.ok()?.ok(),
+                        heard = tokio::time::timeout(shared.settings.patience, shared.hear(stream)) => {
+                            let heard = heard.inspect_err(|_| place.was_silent());
+                            heard.ok()?.ok()
+                        }
                         () = place.is_needed() => None,
                     }
                 })

@@ -16,6 +16,7 @@ use super::owner::{Owner, Owners, Process};
 use super::{Enclosure, sockets};
 use crate::clock::Clock;
 use crate::forward::sockets::Stock;
+use crate::host::change::capture::OWN_MARK;
 use crate::poll::{Change, Interest, Poll};
 use crate::sys::datagram;
 use crate::sys::offload::{Checksum, Offload, Segments, Transport};
@@ -57,6 +58,9 @@ const BOARD: u64 = u64::MAX - 5;
 const MAPPINGS: u64 = 1 << 62;
 /// Tokens from here on, below those, are attempts of races.
 const ATTEMPTS: u64 = 1 << 61;
+
+/// What has happened when what it sends comes back to it.
+const LOOP: &str = "its own connections come back to it";
 
 /// What has happened when there is nothing to forward any more.
 const LOST: &str = "the TUN interface is no more";
@@ -200,7 +204,9 @@ pub struct Worker {
     /// Sockets that wait for a program that wants one.
     stock: Stock,
     /// The TUN interface is no more.
-    lost: Option<io::Error>,
+    lost: Option<WorkerError>,
+    /// Where its own connections begin, if it is to notice those that come back to it.
+    own: Option<HashMap<SocketAddr, FlowId>>,
     /// The connect engine behind programs' SYNs, where that is wanted.
     accelerator: Option<Accelerator>,
     sink: Sink,
@@ -261,6 +267,7 @@ impl Worker {
             exit: Rc::default(),
             stock: Stock::default(),
             lost: None,
+            own: None,
             accelerator: None,
             sink,
             tap: None,
@@ -277,6 +284,15 @@ impl Worker {
     /// Marks its own packets from now on (SO_MARK), so that they are not led back here. Needs CAP_NET_ADMIN.
     pub fn mark(&mut self, mark: u32) {
         self.leave(Exit { mark: Some(mark), ..(*self.exit).clone() });
+    }
+
+    /// Its own packets may be led back to it: they are marked if that is allowed, for a rule that leads them elsewhere, and the first
+    /// connection that comes back all the same ends [`Self::run`].
+    pub fn watch_for_loops(&mut self) {
+        if Exit::may_mark() {
+            self.mark(OWN_MARK);
+        }
+        self.own = Some(HashMap::new());
     }
 
     /// Has each of its own sockets protected from now on, by who has made the TUN interface.
@@ -326,9 +342,9 @@ impl Worker {
             let wait = |since| since + if self.forwarder.is_needed() { patience } else { LAST_WORDS.min(patience) };
             let until = self.until(now, stopping.map(wait));
             self.wait(now, until)?;
-            if let Some(source) = self.lost.take() {
+            if let Some(why) = self.lost.take() {
                 self.record_open();
-                return Err(WorkerError { what: LOST, source });
+                return Err(why);
             }
             let now = self.clock.now();
             let changes: Vec<Change> = self.poll.changes().collect();

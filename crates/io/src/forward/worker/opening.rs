@@ -1,13 +1,15 @@
 //! How connections to peers begin: by a socket to the peer, or by a race over the addresses of its name.
 
 use super::accelerator::{Accelerator, Ended, Waiting};
-use super::{Upstream, Whose, Worker, sockets};
+use super::{LOOP, Upstream, Whose, Worker, WorkerError, sockets};
+use crate::host::change::capture::OWN_MARK;
 use crate::poll::Interest;
 use headstart_core::forward::{Failure, FlowId, Input};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use rustix::io::Errno;
 use rustix::net::sockopt;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
@@ -27,6 +29,14 @@ impl Worker {
         (flow, app, peer): (FlowId, SocketAddr, SocketAddr),
         (traffic_class, hop_limit, no_delay): (u8, u8, bool),
     ) {
+        if self.is_own(app, peer) {
+            let way_out = format!(
+                "a connection of the forwarder to {peer} was led into the interface: exclude it, by --protect or by a rule such as \
+                 `ip rule add fwmark {OWN_MARK} lookup main` (which needs CAP_NET_ADMIN here)"
+            );
+            self.lost = Some(WorkerError { what: LOOP, source: io::Error::other(way_out) });
+            return self.unopened(now, flow, Whose::default(), Failure::Here);
+        }
         let limit = Some(hop_limit).filter(|limit| *limit != self.default_ttl);
         let mut whose = None;
         // Who counts routers wants to know of this way, not of another.
@@ -40,6 +50,12 @@ impl Worker {
         }
         let began = sockets::begin(peer, traffic_class, limit, no_delay, (&mut self.stock, &self.exit));
         self.began(now, (flow, app, peer), whose, began);
+    }
+
+    /// Whether a program's connection is one of ours, led back.
+    fn is_own(&self, app: SocketAddr, peer: SocketAddr) -> bool {
+        let flow = self.own.as_ref().and_then(|own| own.get(&app));
+        flow.and_then(|flow| self.upstreams.get(flow)).is_some_and(|upstream| upstream.reached == peer)
     }
 
     /// Whose connection this is, as far as that is known at once.
@@ -112,6 +128,11 @@ impl Worker {
             request: None,
             carried: 0,
         };
+        if let Some(own) = &mut self.own
+            && let Some(local) = sockets::local(&upstream.socket)
+        {
+            own.insert(local, flow);
+        }
         self.upstreams.insert(flow, upstream);
         if !connecting {
             self.time(flow);

@@ -180,6 +180,11 @@ impl Worker {
         let mut facts = None;
         let whose = match self.upstreams.remove(&flow) {
             Some(upstream) => {
+                if let Some(own) = &mut self.own
+                    && let Some(local) = sockets::local(&upstream.socket)
+                {
+                    own.remove(&local);
+                }
                 // Its ends may be another's by now.
                 let ends = (upstream.app, upstream.peer);
                 if self.by_ends.get(&ends) == Some(&flow) {

@@ -3,7 +3,7 @@
 //! Each thing that a socket is given wakes whoever reads at its other end. Where several connections are busy their packets come out of the
 //! interface in turns; what a row has for one socket is given to it by one call, and wakes whoever reads there once.
 
-use super::{BATCH, SMALL, Worker};
+use super::{BATCH, LOST, SMALL, Worker, WorkerError};
 use headstart_core::forward::Input;
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
@@ -45,7 +45,7 @@ impl Worker {
                 Err(e) => {
                     // EBADFD and ENODEV: somebody has taken the interface away (tun.c).
                     let gone = [libc::EBADFD, libc::ENODEV].contains(&e.raw_os_error().unwrap_or_default());
-                    self.lost = gone.then_some(e);
+                    self.lost = gone.then_some(WorkerError { what: LOST, source: e });
                     break;
                 }
             };

@@ -17,7 +17,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 /// Its table.
-const TABLE: Marked = Marked("headstart-bundle");
+pub(super) const TABLE: Marked = Marked("headstart-bundle");
 /// The chain that hands over.
 const HAND_OVER: &str = "hand-over";
 /// Longest IP packet that is handed over, in bytes: the longest payload of a thin stream (120), with the longest headers of TCP

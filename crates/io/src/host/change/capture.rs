@@ -18,7 +18,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 /// Its table.
-const TABLE: Marked = Marked("headstart-measure");
+pub(super) const TABLE: Marked = Marked("headstart-measure");
 /// The mark of what is led to the forwarder: the number of our routing table, which nobody else is likely to have chosen.
 pub const MARK: u32 = 18_515;
 /// The mark of what the forwarder sends itself.

@@ -47,6 +47,9 @@ pub(super) struct Marked(pub &'static str);
 
 const TABLE: Marked = Marked(TABLE_NAME);
 
+/// The names of all our tables.
+pub const NAMES: [&str; 3] = [TABLE_NAME, super::bundle::TABLE.0, super::capture::TABLE.0];
+
 impl Marked {
     pub fn make(self, body: &str, lock: &File) -> Result<(), ChangeError> {
         let Self(name) = self;
@@ -104,6 +107,20 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         TABLE.tell(&self.body, f)
     }
+}
+
+/// Which of our tables are there and bear our mark; else why that cannot be told.
+pub fn ours(lock: &File) -> Result<Vec<&'static str>, String> {
+    let said = |listed: Result<Result<String, String>, ChangeError>| listed.map_err(|e| e.to_string())?;
+    let all = said(nft(&["list", "tables", "inet"], "", lock))?;
+    let there = NAMES.into_iter().filter(|name| all.lines().any(|line| line == format!("table inet {name}")));
+    let mut ours = Vec::new();
+    for name in there {
+        if said(nft(&["list", "table", "inet", name], "", lock))?.contains(MARK) {
+            ours.push(name);
+        }
+    }
+    Ok(ours)
 }
 
 /// The program, if it is anywhere.

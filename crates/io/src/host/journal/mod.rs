@@ -1,50 +1,24 @@
-//! The journal of changes, written ahead: a change is described in a file, and the file is on the disk, before the change is
-//! made. Whoever finds the file knows everything that has to be undone, however its writer ended.
+//! The journal of changes, written ahead: a change is described in two files, and both are on the disk, before the change is
+//! made. Whoever finds one of them knows everything that has to be undone, however its writer ended.
 //!
-//! JSON, one line a record: a head that names the boot and the network namespace (what the kernel held is gone with either), then
-//! `{"n":1,"will":CHANGE}` and `{"n":1,"undone":true}`. Only the first must reach the disk before anything happens, since
-//! undoing twice does no harm. A last line that was cut belongs to a change that was never made.
+//! The files are copies of each other ([`format`]), in two folders if there are two: what one has lost, the other says. Undoing
+//! twice does no harm, so only what will be done must reach the disk before anything happens. Where nothing can be written any
+//! more, what is written can still be undone.
+
+pub mod format;
 
 use super::change::Change;
-use serde::{Deserialize, Serialize};
+pub use format::{Contents, Here};
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Version of the format.
-const VERSION: u32 = 1;
-/// Beyond this size, in bytes, the file is written anew without what is undone.
+/// Beyond this size, in bytes, the files are written anew without what is undone.
 const LARGE: u64 = 64 * 1024;
 /// No journal is larger: 4096 routes of 1 KiB and what is undone.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
-
-/// Whose changes: those of a boot and a network namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Here {
-    /// The kernel's name for this boot (/proc/sys/kernel/random/boot_id).
-    pub boot: String,
-    /// The kernel's number of the network namespace; never used twice in a boot.
-    pub netns: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Head {
-    version: u32,
-    #[serde(flatten)]
-    here: Here,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Record {
-    n: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    will: Option<Change>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    undone: bool,
-}
 
 /// Why there is no journal, or none that can be used.
 #[derive(Debug, thiserror::Error)]
@@ -59,10 +33,8 @@ pub enum JournalError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// Its first line is not that of a journal of this version.
-    #[error(
-        "{path} is no journal of this version of headstart; recover with the version that wrote it, or look inside and remove it"
-    )]
+    /// It is of a later version.
+    #[error("{path} was written by a later version of headstart; recover with that version")]
     Foreign {
         /// Its path.
         path: PathBuf,
@@ -99,90 +71,55 @@ impl Steps {
     }
 }
 
-/// What a journal says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contents {
-    /// Whose it is.
-    pub here: Here,
-    /// The changes that are not undone, by number.
-    pub live: BTreeMap<u64, Change>,
-    /// Lines in the middle that could not be read.
-    pub damaged: usize,
-    next: u64,
-}
-
-impl Contents {
-    /// Reads the text of a journal; none if it is of another version or no journal at all. Never panics on any text.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        // What follows the last end of a line was cut.
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let mut lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let head: Head = serde_json::from_slice(lines.next()?).ok()?;
-        if head.version != VERSION {
-            return None;
-        }
-        let mut contents = Self { here: head.here, live: BTreeMap::new(), damaged: 0, next: 1 };
-        for line in lines {
-            match serde_json::from_slice::<Record>(line) {
-                Ok(Record { n, will: Some(change), undone: false }) => {
-                    contents.next = contents.next.max(n.saturating_add(1));
-                    contents.live.insert(n, change);
-                }
-                Ok(Record { n, will: None, undone: true }) => _ = contents.live.remove(&n),
-                _ => contents.damaged += 1,
-            }
-        }
-        Some(contents)
-    }
-}
-
 /// An open journal.
 #[derive(Debug)]
 pub struct Journal {
-    path: PathBuf,
-    file: File,
+    here: Here,
+    paths: [PathBuf; 2],
+    /// Those that can be written.
+    files: [Option<File>; 2],
     contents: Contents,
     steps: Steps,
 }
 
+/// What the end of a journal came to.
+#[derive(Debug, Default)]
+pub struct Closed {
+    /// Where the files have been put, if both were damaged.
+    pub put_aside: Option<PathBuf>,
+    /// Why a file is still there.
+    pub unclosed: Vec<String>,
+}
+
 impl Journal {
-    /// Begins one at `path`, where none is.
-    pub fn begin(path: &Path, here: Here, steps: Steps) -> Result<Self, JournalError> {
-        let contents = Contents { here, live: BTreeMap::new(), damaged: 0, next: 1 };
+    /// Begins one at `paths`, where none is.
+    pub fn begin(paths: [PathBuf; 2], here: Here, steps: Steps) -> Result<Self, JournalError> {
         steps.step();
-        let file = write_anew(path, &contents, &steps)?;
-        Ok(Self { path: path.to_owned(), file, contents, steps })
+        let mut journal = Self { here, paths, files: [None, None], contents: Contents::none(), steps };
+        journal.write_anew().inspect_err(|_| {
+            for path in &journal.paths {
+                let _ = fs::remove_file(path);
+            }
+        })?;
+        Ok(journal)
     }
 
-    /// Opens the one at `path`; none if there is none.
-    pub fn open(path: &Path, steps: Steps) -> Result<Option<Self>, JournalError> {
-        let failed = |source| JournalError::File { path: path.to_owned(), what: "read", source };
-        let options = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
-            .open(path);
-        let mut file = match options {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(failed)?,
+    /// Opens the one at `paths`, of which one may be missing; none if both are.
+    pub fn open(paths: [PathBuf; 2], here: Here, steps: Steps) -> Result<Option<Self>, JournalError> {
+        let found = match paths.each_ref().map(|path| open(path)) {
+            // What a disk does not give any more is damaged, as long as the other file can be read.
+            [Ok(one @ Some(_)), Err(why)] if !why.is_not_permitted() => [one, Some((None, Vec::new()))],
+            [Err(why), Ok(other @ Some(_))] if !why.is_not_permitted() => [Some((None, Vec::new())), other],
+            [one, other] => [one?, other?],
         };
-        let mut bytes = Vec::new();
-        (&mut file).take(MOST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
-        // Killed before its first line was whole, so before any change: there is nothing in it.
-        if !bytes.contains(&b'\n') {
-            let contents =
-                Contents { here: Here { boot: String::new(), netns: 0 }, live: BTreeMap::new(), damaged: 0, next: 1 };
-            return Ok(Some(Self { path: path.to_owned(), file, contents, steps }));
+        if found.iter().all(Option::is_none) {
+            return Ok(None);
         }
-        let contents = Contents::read(&bytes).ok_or_else(|| JournalError::Foreign { path: path.to_owned() })?;
-        // What is written now must not join a line that was cut.
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        if whole < bytes.len() {
-            let cut = file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0)));
-            // Where nothing can be written any more, changes can still be undone.
-            let _ = cut;
-        }
-        Ok(Some(Self { path: path.to_owned(), file, contents, steps }))
+        let copies = found.each_ref().map(|found| found.as_ref().map(|(_, bytes)| bytes.as_slice()));
+        let foreign = || JournalError::Foreign { path: paths[usize::from(copies[0].is_none())].clone() };
+        let contents = Contents::read(copies, &here).ok_or_else(foreign)?;
+        let files = found.map(|found| found.and_then(|(file, _)| file));
+        Ok(Some(Self { here, paths, files, contents, steps }))
     }
 
     /// What it says.
@@ -197,15 +134,16 @@ impl Journal {
 
     /// Writes down that `change` will be made, and returns when the disk has it. Afterwards it may be made.
     pub fn intend(&mut self, change: &Change) -> Result<u64, JournalError> {
-        let failed = |source| JournalError::File { path: self.path.clone(), what: "written", source };
-        if self.file.metadata().map_err(failed)?.len() > LARGE {
-            self.compact()?;
+        let is_large = |file: &File| file.metadata().is_ok_and(|meta| meta.len() > LARGE);
+        if self.files.iter().any(|file| file.as_ref().is_none_or(is_large)) {
+            self.steps.step();
+            self.write_anew()?;
         }
         let n = self.contents.next;
-        let record = Record { n, will: Some(change.clone()), undone: false };
+        let line = format::intended(&self.here, n, change).map_err(io::Error::other);
+        let line = line.map_err(|source| self.failed(0, "written", source))?;
         self.steps.step();
-        self.append(&record, true)?;
-        self.steps.step();
+        self.append(&line)?;
         self.contents.next += 1;
         self.contents.live.insert(n, change.clone());
         Ok(n)
@@ -214,60 +152,114 @@ impl Journal {
     /// Notes that a change is undone. If that cannot be written, it is undone once more by whoever recovers.
     pub fn undone(&mut self, n: u64) {
         self.steps.step();
-        let _ = self.append(&Record { n, will: None, undone: true }, false);
+        let line = format::undone(&self.here, n).unwrap_or_default();
+        for file in self.files.iter_mut().flatten() {
+            let _ = append(file, &line, || ());
+        }
         self.contents.live.remove(&n);
     }
 
-    /// Removes the file: everything is undone.
-    pub fn remove(self) -> Result<(), JournalError> {
-        self.steps.step();
-        let removed = fs::remove_file(&self.path).and_then(|()| sync_folder(&self.path));
-        self.steps.step();
-        removed.map_err(|source| JournalError::File { path: self.path, what: "removed", source })
-    }
-
-    /// Puts the file aside, for people to look at.
-    pub fn put_aside(self) -> Result<PathBuf, JournalError> {
-        let aside = self.path.with_extension("damaged");
-        let moved = fs::rename(&self.path, &aside);
-        moved.map(|()| aside).map_err(|source| JournalError::File { path: self.path, what: "moved", source })
-    }
-
-    /// Appends a record, whole or not at all.
-    fn append(&mut self, record: &Record, sync: bool) -> Result<(), JournalError> {
-        let mut write = || {
-            let before = self.file.seek(SeekFrom::End(0))?;
-            let line = serde_json::to_string(record).map_err(io::Error::other)? + "\n";
-            let written = self.file.write_all(line.as_bytes()).and_then(|()| {
-                self.steps.step();
-                if sync { self.file.sync_data() } else { Ok(()) }
-            });
-            if written.is_err() {
-                // A full disk still takes this.
-                let _ = self.file.set_len(before);
+    /// Ends it: everything that it names is undone or gone. If both files were damaged they are put aside, for people to look
+    /// at; else they are removed.
+    pub fn close(self) -> Closed {
+        let mut closed = Closed::default();
+        for path in self.paths.iter().filter(|path| path.symlink_metadata().is_ok()) {
+            self.steps.step();
+            let aside = self.contents.lost.then(|| beside(path, ".damaged"));
+            let ended = match &aside {
+                Some(aside) => fs::rename(path, aside),
+                None => fs::remove_file(path).and_then(|()| sync_folder(path)),
+            };
+            match ended {
+                Ok(()) => closed.put_aside = closed.put_aside.or(aside),
+                Err(why) => closed.unclosed.push(format!("{}: {why}", path.display())),
             }
-            written
-        };
-        write().map_err(|source| JournalError::File { path: self.path.clone(), what: "written", source })
+        }
+        self.steps.step();
+        closed
     }
 
-    /// Writes the file anew without what is undone.
-    fn compact(&mut self) -> Result<(), JournalError> {
-        self.steps.step();
-        self.file = write_anew(&self.path, &self.contents, &self.steps)?;
+    /// Appends a line to both files and syncs them, whole or not at all.
+    fn append(&mut self, line: &str) -> Result<(), JournalError> {
+        let mut before = [None, None];
+        for n in 0..2 {
+            let Some(file) = &mut self.files[n] else { continue };
+            let written = file.seek(SeekFrom::End(0)).and_then(|end| {
+                before[n] = Some(end);
+                append(file, line, || self.steps.step())?;
+                file.sync_data()
+            });
+            if let Err(source) = written {
+                for (file, before) in self.files.iter().zip(before) {
+                    // A full disk still takes this.
+                    let _ = file.as_ref().zip(before).map(|(file, before)| file.set_len(before));
+                }
+                return Err(self.failed(n, "written", source));
+            }
+            self.steps.step();
+        }
         Ok(())
+    }
+
+    /// Writes the files anew without what is undone, one after the other: at any moment there is an old one or a new one, whole.
+    fn write_anew(&mut self) -> Result<(), JournalError> {
+        let lines = self.contents.written(&self.here).map_err(io::Error::other);
+        let lines = lines.map_err(|source| self.failed(0, "written", source))?;
+        for n in 0..2 {
+            let file = write_anew(&self.paths[n], &lines, &self.steps);
+            self.files[n] = Some(file.map_err(|source| self.failed(n, "written", source))?);
+        }
+        Ok(())
+    }
+
+    fn failed(&self, n: usize, what: &'static str, source: io::Error) -> JournalError {
+        JournalError::File { path: self.paths[n].clone(), what, source }
     }
 }
 
-/// Writes a journal beside `path` and moves it there: at any moment there is the old one or the new one, whole.
-fn write_anew(path: &Path, contents: &Contents, steps: &Steps) -> Result<File, JournalError> {
-    let fresh = path.with_extension("new");
+/// What is in a file, and the file if it can be written to.
+type Opened = (Option<File>, Vec<u8>);
+
+/// What is at `path`.
+fn open(path: &Path) -> Result<Option<Opened>, JournalError> {
+    let failed = |source| JournalError::File { path: path.to_owned(), what: "read", source };
+    let options = |writes| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(writes).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
+        options
+    };
+    // Where nothing can be written any more, changes can still be undone.
+    let writable = options(true).open(path).ok();
+    let mut file = match &writable {
+        Some(file) => file.try_clone().map_err(failed)?,
+        None => match options(false).open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(failed)?,
+        },
+    };
+    let mut bytes = Vec::new();
+    (&mut file).take(MOST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    // What is written now must not join a line that was cut, nor be in a form of another version.
+    let whole = bytes.ends_with(b"\n") && !format::is_plain(&bytes);
+    Ok(Some((writable.filter(|_| whole), bytes)))
+}
+
+/// Appends a line, whole or not at all; `written` is called when it is written and not yet synced.
+fn append(file: &mut File, line: &str, written: impl FnOnce()) -> io::Result<()> {
+    let before = file.seek(SeekFrom::End(0))?;
+    let done = file.write_all(line.as_bytes());
+    written();
+    if done.is_err() {
+        // A full disk still takes this.
+        let _ = file.set_len(before);
+    }
+    done
+}
+
+/// Writes a file beside `path` and moves it there.
+fn write_anew(path: &Path, lines: &str, steps: &Steps) -> io::Result<File> {
+    let fresh = beside(path, ".new");
     let write = || {
-        let mut lines = serde_json::to_string(&Head { version: VERSION, here: contents.here.clone() })? + "\n";
-        for (n, change) in &contents.live {
-            let record = Record { n: *n, will: Some(change.clone()), undone: false };
-            lines += &(serde_json::to_string(&record)? + "\n");
-        }
         // What a killed writer left is nobody's.
         let _ = fs::remove_file(&fresh);
         let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&fresh)?;
@@ -280,10 +272,13 @@ fn write_anew(path: &Path, contents: &Contents, steps: &Steps) -> Result<File, J
         sync_folder(path)?;
         Ok(file)
     };
-    write().map_err(|source| {
-        let _ = fs::remove_file(&fresh);
-        JournalError::File { path: path.to_owned(), what: "written", source }
-    })
+    write().inspect_err(|_| _ = fs::remove_file(&fresh))
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
 }
 
 fn sync_folder(path: &Path) -> io::Result<()> {
@@ -295,7 +290,6 @@ mod tests {
     use super::*;
     use crate::host::Numbers;
     use crate::host::change::{rule::Rule, table::Table};
-    use proptest::prelude::*;
 
     fn here() -> Here {
         Here { boot: "b".into(), netns: 7 }
@@ -305,90 +299,119 @@ mod tests {
         Change::Rule(Rule::new(family, Numbers { table: 18515, priority: 32765 }))
     }
 
-    fn scratch(name: &str) -> PathBuf {
+    /// Two folders, and the paths of a journal in them.
+    fn scratch(name: &str) -> (PathBuf, [PathBuf; 2]) {
         let folder = std::env::temp_dir().join(format!("headstart-journal-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        folder
+        let paths = ["state", "run"].map(|name| folder.join(name).join("changes"));
+        for path in &paths {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+        }
+        (folder, paths)
     }
 
-    fn reopened(path: &Path) -> Journal {
-        Journal::open(path, Steps::default()).unwrap().unwrap()
+    fn begun(paths: &[PathBuf; 2]) -> Journal {
+        Journal::begin(paths.clone(), here(), Steps::default()).unwrap()
+    }
+
+    fn reopened(paths: &[PathBuf; 2]) -> Option<Journal> {
+        Journal::open(paths.clone(), here(), Steps::default()).unwrap()
+    }
+
+    fn files(paths: &[PathBuf; 2]) -> usize {
+        paths.iter().map(|path| fs::read_dir(path.parent().unwrap()).unwrap().count()).sum()
     }
 
     #[test]
     fn what_was_intended_and_not_undone_is_found_again() {
-        let folder = scratch("again");
-        let path = folder.join("changes");
-        assert!(Journal::open(&path, Steps::default()).unwrap().is_none());
-        let mut journal = Journal::begin(&path, here(), Steps::default()).unwrap();
+        let (folder, paths) = scratch("again");
+        assert!(reopened(&paths).is_none());
+        let mut journal = begun(&paths);
         let (one, two) = (journal.intend(&change(2)).unwrap(), journal.intend(&change(10)).unwrap());
         journal.undone(one);
-        let mut again = reopened(&path);
+        assert_eq!(fs::read(&paths[0]).unwrap(), fs::read(&paths[1]).unwrap());
+        let mut again = reopened(&paths).unwrap();
         assert_eq!(again.contents().live, [(two, change(10))].into());
-        assert_eq!(again.contents().here, here());
         assert!(again.intend(&change(2)).unwrap() > two, "a number is never used twice");
-        again.remove().unwrap();
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        assert!(again.close().unclosed.is_empty());
+        assert_eq!(files(&paths), 0);
         fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
-    fn a_journal_that_was_cut_anywhere_never_loses_a_change_that_was_made() {
-        let folder = scratch("cut");
-        let path = folder.join("changes");
-        let mut journal = Journal::begin(&path, here(), Steps::default()).unwrap();
-        let head = fs::metadata(&path).unwrap().len();
-        journal.intend(&change(2)).unwrap();
-        let one = fs::metadata(&path).unwrap().len();
-        journal.intend(&change(10)).unwrap();
-        let whole = fs::read(&path).unwrap();
-        for length in 0..whole.len() {
-            fs::write(&path, &whole[..length]).unwrap();
-            let expected = usize::from(length as u64 >= one);
-            let mut cut = reopened(&path);
-            assert_eq!((cut.contents().live.len(), cut.contents().damaged), (expected, 0), "cut at {length}");
-            if length as u64 >= head {
-                cut.intend(&change(10)).unwrap();
-                assert_eq!(reopened(&path).contents().live.len(), expected + 1, "cut at {length}, then written");
+    fn whatever_becomes_of_one_file_it_is_written_on_in_the_other() {
+        let (folder, paths) = scratch("one");
+        for harmed in 0..2 {
+            for harm in [None, Some(&b"{\"n\":"[..]), Some(&[0; 300])] {
+                let harm = |path: &Path| harm.map_or_else(|| fs::remove_file(path), |bytes| fs::write(path, bytes));
+                let mut journal = begun(&paths);
+                journal.intend(&change(2)).unwrap();
+                harm(&paths[harmed]).unwrap();
+                let mut again = reopened(&paths).unwrap();
+                assert_eq!((again.contents().live.len(), again.contents().lost), (1, false));
+                again.intend(&change(10)).unwrap();
+                harm(&paths[1 - harmed]).unwrap();
+                let last = reopened(&paths).unwrap();
+                assert_eq!(last.contents().live.len(), 2, "what was harmed is whole again");
+                last.close();
+                assert_eq!(files(&paths), 0);
             }
         }
         fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
+    fn when_both_are_harmed_both_are_kept_for_people() {
+        let (folder, paths) = scratch("both");
+        let mut journal = begun(&paths);
+        journal.intend(&change(2)).unwrap();
+        for path in &paths {
+            fs::write(path, []).unwrap();
+        }
+        let again = reopened(&paths).unwrap();
+        assert!(again.contents().lost && again.contents().live.is_empty());
+        assert_eq!(again.close().put_aside, Some(beside(&paths[0], ".damaged")));
+        assert!(reopened(&paths).is_none());
+        assert_eq!(files(&paths), 2);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_made_good_by_the_other() {
+        let (folder, paths) = scratch("unread");
+        for harmed in 0..2 {
+            begun(&paths).intend(&change(2)).unwrap();
+            fs::remove_file(&paths[harmed]).unwrap();
+            std::os::unix::fs::symlink("/nonexistent", &paths[harmed]).unwrap();
+            let again = reopened(&paths).unwrap();
+            assert_eq!((again.contents().live.len(), again.contents().lost), (1, false));
+            assert!(again.close().unclosed.is_empty());
+            assert_eq!(files(&paths), 0);
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn where_a_file_cannot_be_made_nothing_is_begun() {
+        let (folder, paths) = scratch("nowhere");
+        fs::remove_dir_all(paths[1].parent().unwrap()).unwrap();
+        let refused = Journal::begin(paths.clone(), here(), Steps::default()).unwrap_err().to_string();
+        assert!(refused.contains("run/changes"), "{refused}");
+        assert!(!paths[0].exists());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
     fn a_long_journal_is_written_anew_without_what_is_undone() {
-        let folder = scratch("long");
-        let path = folder.join("changes");
-        let mut journal = Journal::begin(&path, here(), Steps::default()).unwrap();
+        let (folder, paths) = scratch("long");
+        let mut journal = begun(&paths);
         let kept = journal.intend(&change(2)).unwrap();
         let large = Change::Table(Table::new(&"x".repeat(10_000)));
         for _ in 0..30 {
             let n = journal.intend(&large).unwrap();
             journal.undone(n);
         }
-        assert!(fs::metadata(&path).unwrap().len() < 2 * LARGE);
-        assert_eq!(reopened(&path).contents().live, [(kept, change(2))].into());
+        assert!(paths.iter().all(|path| fs::metadata(path).unwrap().len() < 2 * LARGE));
+        assert_eq!(reopened(&paths).unwrap().contents().live, [(kept, change(2))].into());
         fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn a_line_that_is_damaged_is_counted_and_the_others_hold() {
-        let text = format!(
-            "{{\"version\":1,\"boot\":\"b\",\"netns\":7}}\n{}\nnonsense\n{{\"n\":9,\"will\":{{\"kind\":\"moon\"}}}}\n",
-            serde_json::to_string(&Record { n: 1, will: Some(change(2)), undone: false }).unwrap()
-        );
-        let contents = Contents::read(text.as_bytes()).unwrap();
-        assert_eq!((contents.live.len(), contents.damaged), (1, 2));
-        assert_eq!(Contents::read(b"{\"version\":2,\"boot\":\"b\",\"netns\":7}\n"), None);
-        assert_eq!(Contents::read(b"hello\n"), None);
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_a_journal_or_none(text in ".{0,300}", cut in 0usize..400) {
-            let good = format!("{{\"version\":1,\"boot\":\"b\",\"netns\":7}}\n{text}\n");
-            let _ = (Contents::read(text.as_bytes()), Contents::read(good.as_bytes()));
-            let _ = Contents::read(&good.as_bytes()[..cut.min(good.len())]);
-        }
     }
 }

@@ -19,6 +19,7 @@ use super::Front;
 use super::engine::{Engine, Told};
 use super::stub::{Call, Redirected, Stub};
 use super::token::{HEARD, HELD, of_run};
+use crate::sys::memory::Memory;
 use crate::sys::process;
 use crate::sys::seccomp::{Kind, Listener, Notification};
 use app_socket::{AppSocket, Fresh, Look, look};
@@ -76,6 +77,8 @@ impl Held {
 #[derive(Debug)]
 pub(super) struct Seccomp {
     listener: Listener,
+    /// What programs of this run keep waiting for is no other run's affair.
+    memory: Memory,
     outstanding: Outstanding,
     run: u32,
     held: BTreeMap<u64, Held>,
@@ -99,6 +102,7 @@ impl Seccomp {
         listener.hand_over_in_place();
         Ok(Self {
             listener,
+            memory: Memory::default(),
             outstanding: outstanding.into(),
             run,
             held: BTreeMap::new(),
@@ -210,7 +214,7 @@ impl Seccomp {
         let (number, (address, len)) = (call.number, call.address);
         let mut bytes = [0u8; MAX_BYTES];
         let bytes = bytes.get_mut(..len).ok_or(None)?;
-        let read = process::read_memory(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
+        let read = self.memory.read(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
         let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
         *host = Some(to.ip());
         let is_server = engine.is_dns_server(to);

@@ -1,0 +1,66 @@
+//! `forward` beside an interface that takes everything: what it sends itself must not come back to it without end.
+
+use crate::scene::{PEERS, Scene, inside, run, send, until};
+use headstart_io::sys::netlink::Netlink;
+use headstart_io::sys::tun::Tun;
+use rustix::process::Signal;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd as _;
+use std::process::Child;
+
+/// An interface that all of the host's connections go to, and a forwarder behind it.
+fn forwarder(scene: &Scene) -> (Tun, Child) {
+    let tun = Tun::create("everything", 500).unwrap();
+    let mut netlink = Netlink::open().unwrap();
+    let index = netlink.index("everything").unwrap();
+    netlink.address(index, "10.9.0.1".parse().unwrap(), 24).unwrap();
+    netlink.up(index).unwrap();
+    run(&["ip", "route", "replace", "default", "dev", "everything"]);
+    // Inherited: a copy is not closed on exec.
+    let copy = rustix::io::dup(&tun).unwrap();
+    let child = scene.headstart(&["forward", "--tun-fd", &copy.as_raw_fd().to_string()]).spawn().unwrap();
+    (tun, child)
+}
+
+inside!(a_forwarder_whose_own_connections_come_back_to_it_ends_and_says_how_to_exclude_them, || {
+    let Some(scene) = Scene::new() else { return };
+    let (_tun, mut child) = forwarder(&scene);
+    let to: SocketAddr = SocketAddr::new(PEERS[1].parse().unwrap(), 80);
+    let program = std::thread::spawn(move || TcpStream::connect(to).is_err());
+    until("the forwarder ends", || child.try_wait().unwrap().is_some());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("--protect") && said.contains("ip rule add fwmark 18516"), "{said}");
+    // The program is not kept by what has ended.
+    run(&["ip", "link", "set", "everything", "down"]);
+    drop(program);
+});
+
+inside!(a_forwarder_whose_marked_connections_are_led_elsewhere_needs_no_protector, || {
+    let Some(scene) = Scene::new() else { return };
+    run(&["ip", "route", "add", "default", "via", PEERS[0], "dev", "uplink", "table", "77"]);
+    run(&["ip", "rule", "add", "fwmark", "18516", "lookup", "77"]);
+    let (_tun, mut child) = forwarder(&scene);
+    let (mut near, mut far) = scene.connect(PEERS[1].parse().unwrap());
+    let mut byte = [0];
+    near.write_all(b"x").unwrap();
+    far.read_exact(&mut byte).unwrap();
+    assert_eq!(far.peer_addr().unwrap().ip().to_string(), "192.0.2.1");
+    assert_eq!(near.local_addr().unwrap().ip().to_string(), "10.9.0.1", "it went through the forwarder");
+    drop((near, far));
+    send(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+});
+
+inside!(up_tells_the_process_that_stays, || {
+    let Some(scene) = Scene::new() else { return };
+    scene.teach(1);
+    let up = scene.says(&["up", "--initcwnd", "--json"]);
+    let up: serde_json::Value = serde_json::from_str(&up.out).unwrap_or_else(|e| panic!("{e}: {up:?}"));
+    let status = scene.status();
+    assert!(status["pid"].as_u64().is_some_and(|pid| pid > 0));
+    assert_eq!(up["pid"], status["pid"]);
+    assert_eq!(scene.says(&["down"]).code, Some(0));
+});
