@@ -144,6 +144,7 @@ enum Verb {
 /// The command `headstart-run`: a plain `headstart run`, without all that the other verbs bring along, which takes longer to be
 /// loaded than a program to be covered. What is more than plain is left to `headstart` beside it.
 pub fn headstart_run() -> ExitCode {
+    exit::keep_panics_of_the_database_quiet();
     supervise::is_part();
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     exit::code(match run::Args::plain(&words) {
@@ -170,6 +171,7 @@ fn parsed() -> Cli {
 
 /// The command `headstart`.
 pub fn headstart() -> ExitCode {
+    exit::keep_panics_of_the_database_quiet();
     let alone = run_alone().map(|args| Cli { config: None, verbose: false, verb: Verb::Run(args) });
     if alone.is_none() && help::asks_for_version(&std::env::args_os().skip(1).collect::<Vec<OsString>>()) {
         say!("{}", help::version());
