@@ -23,6 +23,23 @@ pub const CANNOT_RUN: u8 = 126;
 /// Command not found; as env(1).
 pub const NOT_FOUND: u8 = 127;
 
+/// A store that is damaged makes the database library panic; `io::store` catches that and says what it means. So these panics
+/// are not printed; all others are, as before. To be called once, first of all.
+pub fn keep_panics_of_the_database_quiet() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let of_the_database = panic.location().is_some_and(|at| is_of_the_database(at.file()));
+        if !of_the_database {
+            tell(panic);
+        }
+    }));
+}
+
+/// Whether a source file is one of redb, of which the path says so (`…/redb-4.1.0/src/…`).
+fn is_of_the_database(file: &str) -> bool {
+    file.split('/').any(|part| part.starts_with("redb-"))
+}
+
 /// An error of usage: something was named that does not exist.
 #[derive(Debug)]
 pub struct Usage(pub String);

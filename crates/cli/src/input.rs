@@ -1,4 +1,4 @@
-//! Files that people write and verbs read whole: as text, and within bounds, whatever they were pointed at.
+//! Files that people write and verbs read whole: as text or in PEM, and within bounds, whatever they were pointed at.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,19 +7,41 @@ use std::path::Path;
 /// Settings, tunnels, scenarios, lists: none is larger; what is, is another file.
 pub const MOST: u64 = 1 << 20;
 
-/// The text of a file of at most `most` bytes, whole MiB of them. An error says what is wrong, and not with which file.
+/// Certificates and keys: all authorities of a host take 0.3 MiB.
+const PEM: u64 = 16 << 20;
+
+/// The text of a file, as [`bytes`].
 pub fn text(path: &Path, most: u64) -> io::Result<String> {
+    let bytes = bytes(path, most)?;
+    String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("it is not UTF-8: {e}")))
+}
+
+/// What a file in PEM holds of one kind, within a bound as well.
+pub fn pem<T: rustls::pki_types::pem::PemObject>(path: &Path) -> io::Result<Vec<T>> {
+    let all: Result<_, _> = T::pem_slice_iter(&bytes(path, PEM)?).collect();
+    all.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))
+}
+
+/// All that is in a file of at most `most` bytes, whole MiB of them. An error says what is wrong, and not with which file.
+pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         return Err(io::Error::other(format!("it is larger than {} MiB", most >> 20)));
     }
-    String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("it is not UTF-8: {e}")))
+    Ok(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn certificates_without_end_are_refused() {
+        let why = pem::<rustls::pki_types::CertificateDer<'_>>(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(why, "it is larger than 16 MiB");
+        assert!(pem::<rustls::pki_types::CertificateDer<'_>>(Path::new("/dev/null")).unwrap().is_empty());
+    }
 
     #[test]
     fn what_has_no_end_is_too_large_and_what_is_no_text_is_said_to_be_none() {

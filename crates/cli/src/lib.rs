@@ -145,6 +145,7 @@ enum Verb {
 /// loaded than a program to be covered. What is more than plain is left to `headstart` beside it.
 pub fn headstart_run() -> ExitCode {
     outlive_limits();
+    exit::keep_panics_of_the_database_quiet();
     supervise::is_part();
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     exit::code(match run::Args::plain(&words) {
@@ -178,6 +179,7 @@ fn outlive_limits() {
 /// The command `headstart`.
 pub fn headstart() -> ExitCode {
     outlive_limits();
+    exit::keep_panics_of_the_database_quiet();
     let alone = run_alone().map(|args| Cli { config: None, verbose: false, verb: Verb::Run(args) });
     if alone.is_none() && help::asks_for_version(&std::env::args_os().skip(1).collect::<Vec<OsString>>()) {
         say!("{}", help::version());

@@ -95,28 +95,41 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let paths = Arc::new(args.paths.open(network, None)?);
     let fetched = runtime.block_on(async {
         let connector = Connector::new(args.http, &trust, paths.clone())?;
-        for n in 0..args.times {
-            let fetch =
-                Fetch { url: &url, place: &place, connector: &connector, paths: &paths, resume: args.resume, quiet };
-            let done = fetch.run().await?;
-            if args.json {
-                done.tell();
-            } else if !quiet {
-                crate::complain!("{}", done.text(&args.output));
-            }
-            // Tickets come behind the answer.
-            let left = args.times - 1 - n;
-            if left > 0 {
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-        }
+        let fetched = fetch_all(args, &url, &place, &connector, &paths, quiet).await;
+        // A server keeps a connection that just falls silent for its whole idle time, so one that failed is closed, too.
         connector.close().await;
-        anyhow::Ok(())
+        fetched
     });
     paths.end();
     // What still runs is of no use any more.
     runtime.shutdown_background();
     fetched.map(|()| exit::OK)
+}
+
+/// Fetches as often as `args` say, one after the other.
+async fn fetch_all(
+    args: &Args,
+    url: &Url,
+    place: &Place,
+    connector: &Connector,
+    paths: &Remembering,
+    quiet: bool,
+) -> anyhow::Result<()> {
+    for n in 0..args.times {
+        let fetch = Fetch { url, place, connector, paths, resume: args.resume, quiet };
+        let done = fetch.run().await?;
+        if args.json {
+            done.tell();
+        } else if !quiet {
+            crate::complain!("{}", done.text(&args.output));
+        }
+        // Tickets come behind the answer.
+        let left = args.times - 1 - n;
+        if left > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+    Ok(())
 }
 
 /// What an answer brings.

@@ -4,7 +4,6 @@ use crate::exit::Usage;
 use anyhow::Context as _;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use std::path::{Path, PathBuf};
@@ -63,8 +62,7 @@ fn host() -> anyhow::Result<RootCertStore> {
 
 fn read(path: &Path) -> anyhow::Result<RootCertStore> {
     let context = || format!("cannot read certificates from {}", path.display());
-    let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let all = all.with_context(context)?;
+    let all: Vec<CertificateDer<'_>> = crate::input::pem(path).with_context(context)?;
     let mut roots = RootCertStore::empty();
     // Old authorities whose certificates no library reads any more are left out, as others do.
     let (taken, _) = roots.add_parsable_certificates(all);

@@ -25,10 +25,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
+/// Of a result: the largest of ours has 7 MiB.
+const MOST: u64 = 256 << 20;
+
 /// Reads the result in a folder, or a result file.
 pub fn read(path: &Path) -> anyhow::Result<Outcome> {
     let file = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
-    let text = std::fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
+    let text = crate::input::bytes(&file, MOST).with_context(|| format!("reading {}", file.display()))?;
     let outcome: Outcome = serde_json::from_slice(&text)
         .with_context(|| format!("{} was not written by this version: run the experiment again", file.display()))?;
     outcome.check().with_context(|| format!("{} is inconsistent", file.display()))?;

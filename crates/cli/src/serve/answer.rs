@@ -59,6 +59,13 @@ pub fn answer(site: &Site, method: &Method, uri: &Uri, headers: &HeaderMap) -> R
     answer
 }
 
+/// The answer while too many others are under way.
+pub fn busy() -> Response<Body> {
+    let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way\n".to_owned());
+    set(&mut answer, header::RETRY_AFTER, "1");
+    answer
+}
+
 fn decoded(target: &target::Target) -> String {
     let names = target.names.iter().map(|name| String::from_utf8_lossy(name));
     names.fold("/".to_owned(), |path, name| path + &name + "/")

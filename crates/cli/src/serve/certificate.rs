@@ -3,7 +3,6 @@
 
 use anyhow::{Context as _, bail};
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::net::IpAddr;
 use std::path::Path;
@@ -19,15 +18,21 @@ impl Certificate {
     /// Reads both from files in PEM.
     pub fn read(chain: &Path, key: &Path) -> anyhow::Result<Self> {
         let of_chain = || format!("reading the certificate {}", chain.display());
-        let certificates = CertificateDer::pem_file_iter(chain).and_then(Iterator::collect);
-        let certificates: Vec<CertificateDer<'static>> = certificates.with_context(of_chain)?;
+        let certificates: Vec<CertificateDer<'static>> = crate::input::pem(chain).with_context(of_chain)?;
         if certificates.is_empty() {
             bail!(
-                "{} holds no certificate: it should have a block that begins with BEGIN CERTIFICATE",
+                "{} contains no valid certificate: it should have a block that begins with BEGIN CERTIFICATE",
                 chain.display()
             );
         }
-        let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("reading the key {}", key.display()))?;
+        let keys: Vec<PrivateKeyDer<'static>> =
+            crate::input::pem(key).with_context(|| format!("reading the key {}", key.display()))?;
+        let Some(key) = keys.into_iter().next() else {
+            bail!(
+                "{} contains no private key: it should have a block that begins with BEGIN PRIVATE KEY",
+                key.display()
+            );
+        };
         Ok(Self { chain: certificates, key })
     }
 
@@ -99,6 +104,7 @@ impl std::fmt::Debug for Certificate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustls::pki_types::pem::PemObject as _;
 
     fn own() -> Certificate {
         Certificate::own(&["localhost".to_owned()], &[[127, 0, 0, 1].into()]).unwrap()

@@ -1,17 +1,21 @@
 //! HTTP/3 (RFC 9114), over QUIC connections that start by the history of their paths.
 
 use super::Serving;
-use super::answer::{Body, answer};
+use super::answer::{self, Body, answer};
 use super::borrowed::Borrowed;
 use super::bounded::Bounded;
+use super::places::{Place, Places, Turn};
+use super::tcp::{PATIENCE, STALLED};
 use h3::error::Code;
 use h3::server::RequestResolver;
 use headstart_quic::adapter::Watch;
+use hyper::Response;
 use hyper::body::Bytes;
-use hyper::header::{DATE, HeaderValue};
-use quinn::{Connection, Endpoint, Incoming, Runtime as _, TokioRuntime, TransportConfig};
+use hyper::header::{self, DATE, HeaderMap, HeaderValue};
+use quinn::{Connecting, Connection, Endpoint, Incoming, Runtime as _, TokioRuntime, TransportConfig};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// Bytes of the head of a request: as much as browsers send with all their cookies.
@@ -20,7 +24,18 @@ const MOST_HEAD: u64 = 64 * 1024;
 /// Bytes of a stream that may come before they are looked at.
 const RECEIVED: u32 = 128 * 1024;
 
+/// Bytes that may wait in a connection to be acknowledged: four initial windows, and four of 4 MB.
+const LEAST_SENDING: u64 = 48 * 1024;
+const MOST_SENDING: u64 = 16 * 1024 * 1024;
+/// A congestion window in bytes that is worth large pieces.
+const LARGE: u64 = 128 * 1024;
+/// What a connection sends in [`STALLED`] at least if anything but probes and signs of life gets through.
+const MOVING: u64 = 16 * 1024;
+/// How long an idle connection has to close itself on shutdown.
+const LINGER: Duration = Duration::from_millis(500);
+
 type Quic = Bounded<h3_quinn::Connection>;
+type Stream = h3::server::RequestStream<<Quic as h3::quic::OpenStreams<Bytes>>::BidiStream, Bytes>;
 
 /// Serves connections to `endpoint` until shutdown; open requests are finished.
 pub async fn serve(endpoint: Endpoint, serving: Serving) {
@@ -34,32 +49,34 @@ pub async fn serve(endpoint: Endpoint, serving: Serving) {
             incoming = endpoint.accept() => incoming,
         };
         let Some(incoming) = incoming else { break };
-        if let Some(incoming) = admitted(&endpoint, incoming, serving.most_connections) {
+        if let Some((incoming, place)) = admitted(incoming, &serving.places) {
             let serving = serving.clone();
-            connections.spawn(async move { admit(incoming, serving).await });
+            connections.spawn(async move { admit(incoming, place, serving).await });
         }
     }
     while connections.join_next().await.is_some() {}
     endpoint.close(quinn::VarInt::from_u32(0x100), b"");
-    endpoint.wait_idle().await;
+    // What was said last has left; whether it is heard is of no use to know any more.
+    let _ = tokio::time::timeout(LINGER, endpoint.wait_idle()).await;
 }
 
 /// Half full, addresses are to be proved first (RFC 9000, section 8.1.2), so that spoofed ones cost a packet each; full,
-/// no connection is accepted.
-fn admitted(endpoint: &Endpoint, incoming: Incoming, most: usize) -> Option<Incoming> {
-    let open = endpoint.open_connections();
-    if open >= most {
-        incoming.refuse();
-        None
-    } else if open >= most / 2 && !incoming.remote_address_validated() && incoming.may_retry() {
+/// another gives way or no connection is accepted.
+fn admitted(incoming: Incoming, places: &Arc<Places>) -> Option<(Incoming, Arc<Place>)> {
+    if places.is_half_full() && !incoming.remote_address_validated() && incoming.may_retry() {
         let _ = incoming.retry();
-        None
-    } else {
-        Some(incoming)
+        return None;
+    }
+    match places.enter(incoming.remote_address().ip()) {
+        Some(place) => Some((incoming, place)),
+        None => {
+            incoming.refuse();
+            None
+        }
     }
 }
 
-async fn admit(incoming: Incoming, serving: Serving) {
+async fn admit(incoming: Incoming, place: Arc<Place>, serving: Serving) {
     let paths = &serving.paths;
     let (remote, validated) = (incoming.remote_address(), incoming.remote_address_validated());
     let borrowed = Borrowed::of(paths, remote.ip(), validated).await;
@@ -67,6 +84,7 @@ async fn admit(incoming: Incoming, serving: Serving) {
     let remembered = plan.remembered().map_or(0, |known| known.window);
     let mut transport = TransportConfig::default();
     transport.max_concurrent_bidi_streams(128u32.into());
+    transport.send_window(sending(remembered));
     let watch = plan.apply(&mut transport);
     // Clients have little to say; what they say unasked is not to fill the memory of the host.
     transport.max_concurrent_uni_streams(8u32.into());
@@ -75,19 +93,46 @@ async fn admit(incoming: Incoming, serving: Serving) {
     config.transport_config(Arc::new(transport));
     let told = Told { watch: watch.clone(), rule: paths.memory.options().rule.name, remembered };
     if let Ok(connecting) = incoming.accept_with(Arc::new(config)) {
-        // A server may always speak before the handshake is confirmed, and so answers requests in 0-RTT at once.
-        match connecting.into_0rtt() {
-            Ok((opened, _)) => connection(opened, serving.clone(), told).await,
-            Err(connecting) => {
-                if let Ok(opened) = connecting.await {
-                    connection(opened, serving.clone(), told).await;
-                }
-            }
+        tokio::select! {
+            () = carry(connecting, serving.clone(), place.clone(), told) => {}
+            // What is dropped is closed.
+            () = place.must_leave() => {}
         }
     }
     watch.close(TokioRuntime.now());
     paths.learned();
     borrowed.give_back(paths);
+}
+
+/// Bytes that wait to be acknowledged, or to leave, of a connection whose window is `window`: enough for it to grow by slow
+/// start, so that what a client makes this server keep is what it has shown to take.
+fn sending(window: u64) -> u64 {
+    (4 * window).clamp(LEAST_SENDING, MOST_SENDING)
+}
+
+async fn carry(connecting: Connecting, serving: Serving, place: Arc<Place>, told: Told) {
+    let opened = tokio::select! {
+        opened = greeted(connecting) => opened,
+        // It has not asked for anything.
+        () = serving.stopped() => return,
+    };
+    if let Some(opened) = opened {
+        place.has_moved();
+        connection(opened, serving, place, told).await;
+    }
+}
+
+/// The connection, as soon as its client has said what it bears: the first word of TLS, which may be longer than a packet
+/// (key shares that withstand quantum computers, names cut up against censors). quinn lets a server open streams before
+/// that, when there is credit for none, and forgets to wake what waited for credit when it comes with that word: SETTINGS were
+/// never sent and no request was read. See docs/internals/quinn-streams-before-parameters.md.
+async fn greeted(mut connecting: Connecting) -> Option<Connection> {
+    tokio::time::timeout(PATIENCE, connecting.handshake_data()).await.ok()?.ok()?;
+    // A server may always speak before the handshake is confirmed, and so answers requests in 0-RTT at once.
+    match connecting.into_0rtt() {
+        Ok((opened, _)) => Some(opened),
+        Err(connecting) => connecting.await.ok(),
+    }
 }
 
 /// What an answer tells of how its connection began.
@@ -107,10 +152,16 @@ impl Told {
     }
 }
 
-async fn connection(opened: Connection, serving: Serving, told: Told) {
+async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, told: Told) {
     let mut builder = h3::server::builder();
     builder.max_field_section_size(MOST_HEAD);
-    let Ok(mut http) = builder.build::<_, Bytes>(Quic::new(h3_quinn::Connection::new(opened))).await else { return };
+    let http = builder.build::<_, Bytes>(Quic::new(h3_quinn::Connection::new(opened.clone())));
+    // A client that gives no credit for what a server must say first wants nothing.
+    let built = tokio::select! {
+        built = tokio::time::timeout(PATIENCE, http) => built,
+        () = serving.stopped() => return,
+    };
+    let Ok(Ok(mut http)) = built else { return };
     let mut requests = JoinSet::new();
     let stopped = serving.clone();
     let mut stopped = pin!(stopped.stopped());
@@ -120,17 +171,29 @@ async fn connection(opened: Connection, serving: Serving, told: Told) {
             Some(_) = requests.join_next(), if !requests.is_empty() => {}
             // What goes wrong with one connection concerns its client alone.
             accepted = http.accept() => match accepted {
-                Ok(Some(resolver)) => _ = requests.spawn(request(resolver, serving.clone(), told.clone())),
+                Ok(Some(resolver)) => {
+                    let asked = Asked { serving: serving.clone(), place: place.clone(), told: told.clone(), opened: opened.clone() };
+                    requests.spawn(asked.answered(resolver));
+                }
                 _ => return finish(requests).await,
             },
         }
     }
     // GOAWAY: what has begun is finished, nothing else is begun (RFC 9114, section 5.2). What was sent last may still be on
-    // its way: the client closes when it has it.
+    // its way: the client closes when it has it. One that was idle, and has acknowledged all, has nothing to wait for.
+    let was_idle = requests.is_empty();
+    let mut look = tokio::time::interval(LINGER);
+    let mut looks = 0;
     if http.shutdown(1).await.is_ok() {
         loop {
             tokio::select! {
                 Some(_) = requests.join_next(), if !requests.is_empty() => {}
+                _ = look.tick(), if was_idle => {
+                    looks = if told.watch.flight().unwrap_or(0) == 0 { looks + 1 } else { 0 };
+                    if looks == 2 {
+                        break;
+                    }
+                }
                 accepted = http.accept() => if !matches!(accepted, Ok(Some(_))) { break },
             }
         }
@@ -142,44 +205,93 @@ async fn finish(mut requests: JoinSet<()>) {
     while requests.join_next().await.is_some() {}
 }
 
-async fn request(resolver: RequestResolver<Quic, Bytes>, serving: Serving, told: Told) {
-    // A request whose head does not end is no request.
-    let head = tokio::time::timeout(super::tcp::PATIENCE, resolver.resolve_request()).await;
-    let Ok(Ok((request, mut stream))) = head else { return };
-    let (head, ()) = request.into_parts();
-    let found =
-        tokio::task::spawn_blocking(move || answer(&serving.site, &head.method, &head.uri, &head.headers)).await;
-    let Ok(found) = found else { return stream.stop_stream(Code::H3_INTERNAL_ERROR) };
-    let (mut head, body) = found.into_parts();
-    // Over TCP, the library does it.
-    let now = httpdate::fmt_http_date(headstart_io::clock::wall());
-    if let Ok(now) = HeaderValue::from_str(&now) {
-        head.headers.insert(DATE, now);
-    }
-    if let Some(told) = told.header() {
-        head.headers.insert("server-timing", told);
-    }
-    // Nobody reads what comes behind the head of a request to us.
-    stream.stop_sending(Code::H3_NO_ERROR);
-    if stream.send_response(hyper::Response::from_parts(head, ())).await.is_err() {
-        return;
-    }
-    match body {
-        Body::Empty => {}
-        Body::Text(text) => {
-            if stream.send_data(text).await.is_err() {
-                return;
-            }
+/// Whether a field is among them that concerns a connection of HTTP/1.1 alone: then the request is malformed (RFC 9114,
+/// section 4.2). `te` may say that trailers are taken, and nothing else.
+fn is_of_one_connection(headers: &HeaderMap) -> bool {
+    let names = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+    names.iter().any(|name| headers.contains_key(*name))
+        || headers.get_all(header::TE).iter().any(|te| !te.as_bytes().eq_ignore_ascii_case(b"trailers"))
+}
+
+/// What answers a request.
+struct Asked {
+    serving: Serving,
+    place: Arc<Place>,
+    told: Told,
+    opened: Connection,
+}
+
+impl Asked {
+    async fn answered(self, resolver: RequestResolver<Quic, Bytes>) {
+        // A request whose head does not end is no request.
+        let head = tokio::time::timeout(PATIENCE, resolver.resolve_request()).await;
+        let Ok(Ok((request, mut stream))) = head else { return };
+        self.place.has_moved();
+        let (head, ()) = request.into_parts();
+        if is_of_one_connection(&head.headers) {
+            stream.stop_sending(Code::H3_MESSAGE_ERROR);
+            return stream.stop_stream(Code::H3_MESSAGE_ERROR);
         }
-        Body::File(mut chunks) => {
-            while let Some(piece) = chunks.next().await {
-                // Less than was announced is never passed off as all of it.
-                let Ok(piece) = piece else { return stream.stop_stream(Code::H3_INTERNAL_ERROR) };
-                if stream.send_data(piece).await.is_err() {
-                    return;
+        let turn = self.place.answer();
+        let found = match &turn {
+            None => Ok(answer::busy()),
+            Some(_) => {
+                let site = self.serving.site.clone();
+                tokio::task::spawn_blocking(move || answer(&site, &head.method, &head.uri, &head.headers)).await
+            }
+        };
+        let Ok(found) = found else { return stream.stop_stream(Code::H3_INTERNAL_ERROR) };
+        let sent = self.send(&mut stream, found, turn.as_ref()).await;
+        // Less than was announced is never passed off as all of it.
+        if let Err(code) = sent {
+            stream.stop_stream(code);
+        }
+    }
+
+    /// Sends the answer; the code that ends the stream if it cannot.
+    async fn send(&self, stream: &mut Stream, found: Response<Body>, turn: Option<&Turn>) -> Result<(), Code> {
+        let (mut head, body) = found.into_parts();
+        // Over TCP, the library does it.
+        let now = httpdate::fmt_http_date(headstart_io::clock::wall());
+        if let Ok(now) = HeaderValue::from_str(&now) {
+            head.headers.insert(DATE, now);
+        }
+        if let Some(told) = self.told.header() {
+            head.headers.insert("server-timing", told);
+        }
+        // Nobody reads what comes behind the head of a request to us.
+        stream.stop_sending(Code::H3_NO_ERROR);
+        self.taken(stream.send_response(Response::from_parts(head, ()))).await?;
+        match body {
+            Body::Empty => {}
+            Body::Text(text) => self.taken(stream.send_data(text)).await?,
+            Body::File(mut chunks) => {
+                loop {
+                    let window = self.told.watch.window().unwrap_or(0);
+                    // quinn keeps a piece until all of it was acknowledged: several are to fit into what it may keep.
+                    let is_little = window < LARGE || turn.is_none_or(Turn::is_scarce);
+                    let Some(piece) = chunks.next(is_little).await else { break };
+                    let piece = piece.map_err(|_| Code::H3_INTERNAL_ERROR)?;
+                    self.opened.set_send_window(sending(window));
+                    self.taken(stream.send_data(piece)).await?;
+                    self.place.has_moved();
                 }
             }
         }
+        self.taken(stream.finish()).await
     }
-    let _ = stream.finish().await;
+
+    /// Waits for `work`, but not for a client that takes nothing.
+    async fn taken<E>(&self, work: impl Future<Output = Result<(), E>>) -> Result<(), Code> {
+        let mut work = pin!(work);
+        loop {
+            let sent = self.opened.stats().udp_tx.bytes;
+            match tokio::time::timeout(STALLED, work.as_mut()).await {
+                Ok(done) => return done.map_err(|_| Code::H3_REQUEST_CANCELLED),
+                // A slow path, and room for this when what is before it has got through.
+                Err(_) if self.opened.stats().udp_tx.bytes - sent >= MOVING => {}
+                Err(_) => return Err(Code::H3_REQUEST_CANCELLED),
+            }
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod chunks;
 mod http3;
 mod kind;
 mod listing;
+mod places;
 mod qlog;
 mod site;
 mod sockets;
@@ -21,6 +22,7 @@ use anyhow::Context as _;
 use certificate::Certificate;
 use headstart_core::path::NetworkId;
 use hyper::header::HeaderValue;
+use places::Places;
 use rustix::event::{PollFd, PollFlags, poll};
 use site::Site;
 use sockets::Sockets;
@@ -35,8 +37,12 @@ use tokio::task::JoinSet;
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
-/// Connections that are open at once, of each kind.
+/// Connections that are open at once, over UDP and TCP.
 const MOST_CONNECTIONS: usize = 4096;
+/// Answers that are under way at once; at most 130 MB of pieces of files, an eighth of them in the larger ones.
+const MOST_ANSWERS: usize = 2048;
+/// Threads that wait for the disk.
+const WAITING: usize = 64;
 
 /// Arguments of `headstart serve`.
 #[derive(Debug, clap::Args)]
@@ -79,8 +85,8 @@ struct Serving {
     site: Arc<Site>,
     /// Becomes true on shutdown.
     stop: watch::Receiver<bool>,
-    /// Connections that are open at once.
-    most_connections: usize,
+    /// Places for connections and answers.
+    places: Arc<Places>,
     /// What is remembered of paths.
     paths: Arc<Remembering>,
     /// QUIC, but for what each connection has of its own.
@@ -116,12 +122,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let paths = Arc::new(args.paths.open(NetworkId::default(), listener)?);
     let all = args.listen.iter().map(|address| Sockets::bind(*address)).collect::<Result<Vec<_>, _>>()?;
     let addresses: Vec<SocketAddr> = all.iter().map(|sockets| sockets.address).collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().max_blocking_threads(WAITING).enable_all().build();
+    let runtime = runtime.context("starting threads")?;
     runtime.block_on(async {
         let (stop_all, stop) = watch::channel(false);
         let config = quinn::crypto::rustls::QuicServerConfig::try_from(quic)?;
         let config = quinn::ServerConfig::with_crypto(Arc::new(config));
-        let serving = Serving { site, stop, most_connections: MOST_CONNECTIONS, paths: paths.clone(), quic: config };
+        let serving = Serving { site, stop, places: places(), paths: paths.clone(), quic: config };
         let mut tasks = JoinSet::new();
         for Sockets { tcp: listener, udp, address } in all {
             let runtime = Arc::new(quinn::TokioRuntime);
@@ -145,6 +152,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     // A disk that hangs is not waited for.
     runtime.shutdown_background();
     Ok(exit::OK)
+}
+
+/// As many places as are fixed, but at most three eighths of the descriptors that this process may have.
+fn places() -> Arc<Places> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    Places::new(MOST_CONNECTIONS.min(limit / 4).max(1), MOST_ANSWERS.min(limit / 8).max(1))
 }
 
 fn own_certificate(args: &Args) -> anyhow::Result<Certificate> {

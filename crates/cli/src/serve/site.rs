@@ -7,11 +7,12 @@ use anyhow::Context as _;
 use headstart_core::wire::target::Target;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 /// How often a path is resolved again that was changed at that moment (openat2(2), EAGAIN).
@@ -21,6 +22,8 @@ const TRIES: u32 = 8;
 #[derive(Debug)]
 pub struct Site {
     root: OwnedFd,
+    /// Files that are being sent, by device and tag: clients that fetch the same share a descriptor.
+    open: Mutex<HashMap<(u64, String), Weak<File>>>,
 }
 
 /// What is at a path.
@@ -55,6 +58,9 @@ pub struct Opened {
     pub kind: &'static str,
 }
 
+/// Shared descriptors that are remembered before those of ended answers are looked for.
+const LOOKED_THROUGH: usize = 256;
+
 /// The last second that a date of HTTP can say: the end of the year 9999.
 const LAST_DATE: u64 = 253_402_300_799;
 
@@ -64,7 +70,7 @@ impl Site {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty());
         let root = root.with_context(|| format!("opening the folder {}", path.display()))?;
-        let site = Self { root };
+        let site = Self { root, open: Mutex::default() };
         match site.beneath(Path::new(".")) {
             Ok(_) => Ok(site),
             Err(why) => Err(anyhow::Error::new(why)).context(
@@ -97,7 +103,7 @@ impl Site {
             FileType::RegularFile if target.is_folder => Ok(Found::Nothing),
             FileType::RegularFile => {
                 let name = target.names.last().map_or(&[][..], |name| name);
-                Ok(Found::File(opened_file(opened, &stat, kind::of(name))))
+                Ok(Found::File(self.shared(opened_file(opened, &stat, kind::of(name)), &stat)))
             }
             FileType::Directory if !target.is_folder => Ok(Found::Elsewhere),
             FileType::Directory => self.folder(path, &opened),
@@ -114,7 +120,7 @@ impl Site {
         if let Some(index) = index {
             let stat = rustix::fs::fstat(&index)?;
             if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-                return Ok(Found::File(opened_file(index, &stat, kind::of(b"index.html"))));
+                return Ok(Found::File(self.shared(opened_file(index, &stat, kind::of(b"index.html")), &stat)));
             }
         }
         let mut entries = Vec::new();
@@ -140,6 +146,21 @@ impl Site {
             }
         }
         Ok(Found::Folder(entries, false))
+    }
+
+    /// The same, by a descriptor that is there already if it is.
+    fn shared(&self, mut opened: Opened, stat: &rustix::fs::Stat) -> Opened {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // Twice as many as were in use: looked through seldom enough to cost nothing.
+        if open.len() >= LOOKED_THROUGH && open.len() == open.capacity() {
+            open.retain(|_, file| file.strong_count() > 0);
+        }
+        let there = open.entry((stat.st_dev, opened.tag.clone())).or_default();
+        match there.upgrade() {
+            Some(file) => opened.file = file,
+            None => *there = Arc::downgrade(&opened.file),
+        }
+        opened
     }
 
     fn beneath(&self, path: &Path) -> Result<OwnedFd, Errno> {
@@ -257,6 +278,38 @@ mod tests {
         all.sort();
         let names: Vec<_> = all.iter().map(|entry| String::from_utf8_lossy(&entry.name)).collect();
         assert_eq!(names, ["deep", "file", "good"]);
+    }
+
+    #[test]
+    fn clients_that_fetch_the_same_share_a_descriptor_until_it_is_replaced() {
+        let scratch = Scratch::new("shared");
+        fs::write(scratch.0.join("f"), "old").unwrap();
+        let site = Site::open(&scratch.0).unwrap();
+        let file = || {
+            let Found::File(file) = find(&site, "/f") else { panic!() };
+            file.file
+        };
+        let (one, other) = (file(), file());
+        assert!(Arc::ptr_eq(&one, &other));
+        fs::write(scratch.0.join("new"), "new").unwrap();
+        fs::rename(scratch.0.join("new"), scratch.0.join("f")).unwrap();
+        let replaced = file();
+        assert!(!Arc::ptr_eq(&one, &replaced));
+        let mut text = [0; 3];
+        std::os::unix::fs::FileExt::read_exact_at(&*one, &mut text, 0).unwrap();
+        assert_eq!(&text, b"old", "what has begun is sent to its end");
+    }
+
+    #[test]
+    fn the_memory_of_descriptors_does_not_grow_with_the_files_that_were_sent() {
+        let scratch = Scratch::new("forgotten");
+        let site = Site::open(&scratch.0).unwrap();
+        for n in 0..20 * LOOKED_THROUGH {
+            let path = scratch.0.join(format!("f{n}"));
+            fs::write(&path, "x".repeat(n % 7)).unwrap();
+            assert!(matches!(find(&site, &format!("/f{n}")), Found::File(_)));
+        }
+        assert!(site.open.lock().unwrap().len() <= 4 * LOOKED_THROUGH);
     }
 
     #[test]

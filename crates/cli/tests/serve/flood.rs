@@ -1,9 +1,7 @@
 //! A client that never ends what it has begun to say: it is refused before it fills anybody's memory.
 
+use crate::client::connected;
 use crate::scene::{Scratch, Server};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use std::sync::Arc;
 
 /// A HEADERS frame of 2^30 bytes (RFC 9114, section 7.1: type, length), of which none ever completes it.
 const ENDLESS: [u8; 9] = [0x01, 0xc0, 0, 0, 0, 0x40, 0, 0, 0];
@@ -13,21 +11,6 @@ const CONTROL: [u8; 10] = [0x00, 0x04, 0xc0, 0, 0, 0, 0x40, 0, 0, 0];
 const EXCESSIVE: u32 = 0x107;
 /// More than anybody has to listen to: what is taken in, and twice a window of flow control.
 const MOST: u64 = 1 << 20;
-
-async fn connected(server: &Server) -> (quinn::Endpoint, quinn::Connection) {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(server.cert()).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider);
-    let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]).unwrap();
-    let mut tls = builder.with_root_certificates(roots).with_no_client_auth();
-    tls.alpn_protocols = vec![b"h3".to_vec()];
-    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap();
-    let endpoint = quinn::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
-    let config = quinn::ClientConfig::new(Arc::new(crypto));
-    let connection = endpoint.connect_with(config, server.address, "localhost").unwrap().await.unwrap();
-    (endpoint, connection)
-}
 
 /// Writes for ever; how much was written until that was refused, and why.
 async fn flood(send: &mut quinn::SendStream, begin: &[u8]) -> (u64, quinn::WriteError) {
@@ -49,7 +32,7 @@ fn what_never_ends_is_refused_and_others_are_served() {
     let server = Server::start(scratch, &[]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let (_endpoint, connection) = connected(&server).await;
+        let connection = connected(&server).await;
         let (mut send, _receive) = connection.open_bi().await.unwrap();
         let (_, why) = flood(&mut send, &ENDLESS).await;
         assert!(matches!(why, quinn::WriteError::Stopped(code) if code == EXCESSIVE.into()), "{why:?}");

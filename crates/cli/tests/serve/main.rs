@@ -2,7 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod browser;
+mod client;
 mod flood;
+mod greeting;
+mod hostile;
 mod lab;
 mod memory;
 mod others;

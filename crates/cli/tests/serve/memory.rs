@@ -51,6 +51,23 @@ fn what_was_written_survives_kill_minus_nine() {
 }
 
 #[test]
+fn a_store_that_was_cut_off_is_named_in_one_line_and_set_aside() {
+    let scratch = Scratch::new();
+    scratch.file("file.bin", LENGTH);
+    let store = scratch.path("kept").to_str().unwrap().to_owned();
+    let mut server = Server::start(scratch, &["--store", &store]);
+    until_remembered(&server);
+    server.end();
+    assert_eq!(server.ended(), Some(0));
+    let file = std::fs::OpenOptions::new().write(true).open(server.scratch.path("kept/paths.redb")).unwrap();
+    file.set_len(8192).unwrap();
+    let words = ["get", "--store", &store, "--insecure", "--http", "2", "https://127.0.0.1:1/"];
+    let ended = server.scratch.headstart(&words);
+    assert!(ended.err.contains("is damaged") && !ended.err.contains("panicked"), "{ended:?}");
+    assert!(server.scratch.path("kept/paths.set-aside.redb").exists());
+}
+
+#[test]
 fn nothing_is_kept_of_a_memory_that_is_to_end_with_its_server() {
     let scratch = Scratch::new();
     scratch.file("file.bin", LENGTH);

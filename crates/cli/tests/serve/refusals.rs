@@ -1,5 +1,6 @@
 //! What is refused, and what is said then.
 
+use crate::client::refusing_server;
 use crate::scene::{Scratch, Server};
 use std::os::unix::fs::symlink;
 
@@ -37,6 +38,13 @@ fn a_number_that_is_taken_a_folder_that_is_missing_and_half_a_certificate_are_na
     let missing = server.scratch.headstart(&["serve", "/nowhere/at/all"]);
     assert!(missing.code == Some(1) && missing.err.contains("/nowhere/at/all"), "{missing:?}");
     assert_eq!(server.scratch.headstart(&["serve", site, "--cert", "x"]).code, Some(2));
+    // What has no end is not read until memory ends.
+    for (cert, key) in [("/dev/zero", "/dev/null"), (&server.cert()[..], "/dev/zero")] {
+        let endless = server.scratch.headstart(&["serve", site, "--cert", cert, "--key", key]);
+        assert!(endless.code == Some(1) && endless.err.contains("/dev/zero: it is larger than"), "{endless:?}");
+    }
+    let endless = server.scratch.headstart(&["get", "--ca", "/dev/zero", "https://127.0.0.1:1/"]);
+    assert!(endless.code == Some(1) && endless.err.contains("it is larger than"), "{endless:?}");
     let unread = server.scratch.headstart(&["serve", site, "--cert", "/dev/null", "--key", "/dev/null"]);
     assert!(unread.code == Some(1) && unread.err.contains("/dev/null holds no certificate"), "{unread:?}");
 }
@@ -74,4 +82,17 @@ fn what_cannot_be_fetched_is_said_with_a_code_of_its_own() {
     assert!(plain.code == Some(2) && plain.err.contains("only https"), "{plain:?}");
     let unresumable = scratch.headstart(&["get", "--continue", "--insecure", url]);
     assert!(unresumable.code == Some(2) && unresumable.err.contains("-o FILE"), "{unresumable:?}");
+}
+
+#[test]
+fn a_connection_that_brought_no_answer_to_keep_is_closed() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (address, ended) = runtime.block_on(async { refusing_server() });
+    let scratch = Scratch::new();
+    let failed = scratch.headstart(&["get", "--insecure", "--http", "3", &format!("https://{address}/none")]);
+    assert!(failed.code == Some(1) && failed.err.contains("404"), "{failed:?}");
+    let why = runtime.block_on(async { ended.await.unwrap() });
+    // H3_NO_ERROR: it was told to end, and not just dropped, which may be heard or not.
+    let quinn::ConnectionError::ApplicationClosed(why) = why else { panic!("{why:?}") };
+    assert_eq!(why.error_code, 0x100u32.into());
 }

@@ -123,6 +123,28 @@ impl Server {
         self.scratch.headstart(&words.into_iter().chain(flags.iter().copied()).chain([url]).collect::<Vec<_>>())
     }
 
+    /// A line of a file of the kernel's about it, as a number.
+    fn told(&self, file: &str, name: &str, nth: usize) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().nth(nth).and_then(|word| word.parse().ok()).unwrap_or(u64::MAX)
+    }
+
+    /// The most memory that it has had so far, in kB.
+    pub fn most_memory(&self) -> u64 {
+        self.told("status", "VmHWM:", 0)
+    }
+
+    /// Descriptors that it has.
+    pub fn descriptors(&self) -> u64 {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count() as u64
+    }
+
+    /// Descriptors that it may have.
+    pub fn most_descriptors(&self) -> u64 {
+        self.told("limits", "Max open files", 0)
+    }
+
     /// Asks it to end.
     pub fn end(&self) {
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
@@ -212,16 +234,28 @@ pub struct Datagrams {
 impl Datagrams {
     /// Between one client and the server at `to`.
     pub fn start(to: SocketAddr) -> Self {
+        Self::holding_the_second(to, Duration::ZERO)
+    }
+
+    /// As [`Self::start`]; but what the client says second is held until the server has answered, and so much longer.
+    pub fn holding_the_second(to: SocketAddr, hold: Duration) -> Self {
         let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         far.connect(to).unwrap();
         let (address, passed) = (near.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
         let (client, counted) = (Arc::new(Mutex::new(None)), passed.clone());
         let (from_client, to_server, told) = (near.try_clone().unwrap(), far.try_clone().unwrap(), client.clone());
+        let answered = passed.clone();
         // Both end with the process of the tests.
         std::thread::spawn(move || {
             let mut bytes = [0; 65_536];
+            let mut came = 0;
             while let Ok((length, from)) = from_client.recv_from(&mut bytes) {
                 *told.lock().unwrap() = Some(from);
+                came += 1;
+                if came == 2 && !hold.is_zero() {
+                    until("the server answers", || answered.load(Ordering::SeqCst) > 0);
+                    Clock::new().sleep(hold);
+                }
                 let _ = to_server.send(&bytes[..length]);
             }
         });

@@ -1,0 +1,200 @@
+//! Clients that ask for much and take nothing: what they make the server hold is bounded, and others are served beside them.
+
+use crate::client::{asked, connected_with, http, open_tls};
+use crate::scene::{Scratch, Server, until};
+use headstart_core::time::{Duration, Instant};
+use headstart_io::clock::Clock;
+use hyper::Request;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, TcpStream};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+/// What the server may take at most, in kB.
+const MOST_MEMORY: u64 = 300_000;
+/// Files of the site: no two answers of a connection are of the same.
+const FILES: u32 = 128;
+
+fn site() -> Scratch {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+    let scratch = Scratch::new();
+    (0..FILES).for_each(|n| drop(scratch.file(&format!("f{n}"), 500_000)));
+    scratch
+}
+
+/// Which address of loopback the `n`th hostile client has: one of sixteen.
+fn source(n: usize) -> IpAddr {
+    [127, 0, 1, 1 + (n % 16) as u8].into()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+/// The server is within its bounds, and serves others: over every version of HTTP.
+fn is_well(server: &Server) {
+    for version in ["1.1", "2", "3"] {
+        let ended = server.get(&server.url("f0"), &server.scratch.path("f"), &["--http", version]);
+        assert_eq!(ended.objects()[0]["bytes"], 500_000, "HTTP/{version}");
+    }
+    let (memory, descriptors, limit) = (server.most_memory(), server.descriptors(), server.most_descriptors());
+    println!("{memory} kB at most, {descriptors} descriptors of {limit}");
+    assert!(memory <= MOST_MEMORY, "{memory} kB");
+    assert!(descriptors <= limit / 2, "{descriptors} of {limit}");
+}
+
+#[test]
+fn answers_that_are_not_taken_over_http2_cost_little() {
+    let server = Server::start(site(), &[]);
+    let runtime = runtime();
+    let held = runtime.block_on(async {
+        let mut held = Vec::new();
+        for n in 0..60 {
+            let stream = open_tls(&server, source(n), b"h2").await;
+            let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+            builder.initial_stream_window_size(1);
+            let (requests, connection) = builder.handshake::<_, String>(TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(connection);
+            for n in 0..FILES {
+                let request = Request::get(format!("https://localhost/f{n}")).body(String::new()).unwrap();
+                let mut requests = requests.clone();
+                held.push(tokio::spawn(async move {
+                    let answer = requests.send_request(request).await;
+                    // Held, and never read.
+                    std::future::pending::<()>().await;
+                    drop(answer);
+                }));
+            }
+        }
+        held
+    });
+    // Some were told to come back, or to leave; the others wait for credit.
+    until("answers are under way", || server.descriptors() > 60);
+    is_well(&server);
+    drop((held, runtime));
+}
+
+#[test]
+fn answers_that_are_not_taken_over_http3_cost_little() {
+    let server = Server::start(site(), &[]);
+    let runtime = runtime();
+    let held = runtime.block_on(async {
+        let mut held = Vec::new();
+        for n in 0..30 {
+            // Enough for the head of an answer.
+            let connection = connected_with(&server, source(n), 500).await;
+            let mut requests = http(connection).await;
+            for n in 0..100 {
+                let request = Request::get(format!("https://localhost/f{n}")).body(()).unwrap();
+                // A connection may have been told to leave.
+                let Ok(mut stream) = requests.send_request(request).await else { break };
+                let _ = stream.finish().await;
+                // A connection ends with the last that may send requests.
+                held.push((stream, requests.clone()));
+            }
+        }
+        // The last has come, so that all before it are under way.
+        let _ = held.last_mut().unwrap().0.recv_response().await;
+        held
+    });
+    is_well(&server);
+    drop((held, runtime));
+}
+
+#[test]
+fn silent_connections_make_room_for_others() {
+    let server = Server::start(site(), &[]);
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let silent = 4_300.min(limit.saturating_sub(200)) as usize;
+    let mut held: Vec<TcpStream> = (0..silent).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    // From the same address as theirs: each newcomer takes the place of the one that has been silent for longest.
+    is_well(&server);
+    // What moves stays while others come and go.
+    let runtime = runtime();
+    runtime.block_on(async {
+        let mut stream = open_tls(&server, [127, 0, 0, 1].into(), b"http/1.1").await;
+        let mut answer = vec![0; 600_000];
+        for _ in 0..3 {
+            stream.write_all(b"GET /f1 HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+            stream.read_exact(&mut answer[..500_000]).await.unwrap();
+            let more: Vec<_> = (0..100).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+            held.extend(more);
+            let _ = stream.read(&mut answer).await.unwrap();
+        }
+    });
+}
+
+#[test]
+#[ignore = "takes half a minute: cargo xtask test"]
+fn who_takes_nothing_is_left_and_who_takes_little_is_served() {
+    let scratch = Scratch::new();
+    scratch.file("large", 50_000_000);
+    let server = Server::start(scratch, &[]);
+    let runtime = runtime();
+    runtime.block_on(async {
+        let from = IpAddr::from([127, 0, 0, 1]);
+        let ask = b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        let (mut slow, mut silent) =
+            (open_tls(&server, from, b"http/1.1").await, open_tls(&server, from, b"http/1.1").await);
+        slow.write_all(ask).await.unwrap();
+        silent.write_all(ask).await.unwrap();
+        let two = {
+            let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+            builder.initial_stream_window_size(1);
+            let stream = open_tls(&server, from, b"h2").await;
+            let (mut requests, connection) = builder.handshake::<_, String>(TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(connection);
+            let request = Request::get("https://localhost/large").body(String::new()).unwrap();
+            (requests.send_request(request).await.unwrap(), requests)
+        };
+        let mut requests = http(connected_with(&server, from, 100_000).await).await;
+        let mut three = requests.send_request(Request::get("https://localhost/large").body(()).unwrap()).await.unwrap();
+        three.finish().await.unwrap();
+        three.recv_response().await.unwrap();
+        // As slow as a link may be: 4 kB a second. Every buffer on the way is full.
+        let clock = Clock::new();
+        let mut bytes = [0; 1024];
+        while clock.now().since(Instant::ZERO) < Duration::from_secs(40) {
+            slow.read_exact(&mut bytes).await.expect("it takes what it can");
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+        assert!(two.1.is_closed(), "HTTP/2");
+        let mut rest = Vec::new();
+        let _ = silent.read_to_end(&mut rest).await;
+        assert!(rest.len() < 50_000_000, "HTTP/1.1");
+        let ended = loop {
+            match three.recv_data().await {
+                Ok(Some(_)) => {}
+                other => break other.map(drop),
+            }
+        };
+        assert!(ended.is_err(), "HTTP/3");
+        assert_eq!(asked(&mut requests, "/large", &[]).await.unwrap(), 200, "the connection is as good as before");
+        slow.read_exact(&mut bytes).await.expect("it takes what it can");
+    });
+}
+
+/// A hung client does not hold the server on shutdown: neither one that has said half a word nor one that is idle.
+#[test]
+fn shutdown_waits_for_no_client_that_wants_nothing() {
+    let mut server = Server::start(site(), &["--grace", "3600"]);
+    let runtime = runtime();
+    let held = runtime.block_on(async {
+        let mut requests = http(connected_with(&server, source(0), 1_000_000).await).await;
+        let mut half = TcpStream::connect(server.address).unwrap();
+        // A handshake record of TLS, of 512 bytes.
+        half.write_all(&[22, 3, 1, 2, 0]).unwrap();
+        half.set_nonblocking(true).unwrap();
+        assert!(half.read(&mut [0]).is_err_and(|why| why.kind() == std::io::ErrorKind::WouldBlock));
+        let mut stream = requests.send_request(Request::get("https://localhost/f0").body(()).unwrap()).await.unwrap();
+        stream.finish().await.unwrap();
+        stream.recv_response().await.unwrap();
+        while stream.recv_data().await.unwrap().is_some() {}
+        (requests, half)
+    });
+    server.end();
+    assert_eq!(server.ended(), Some(0));
+    drop(held);
+}
