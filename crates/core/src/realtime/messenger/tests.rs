@@ -222,22 +222,35 @@ fn what_is_lost_comes_with_the_next_message_over_another_connection() {
     // Longer than the time between messages: each goes where nothing is on its way.
     let mut pair = Pair::over("auto", ms(20));
     pair.events(0..10);
-    let (writes, stalls) = (pair.writes[0], pair.ends[0].stats(pair.now).stalls);
-    pair.lose_segment(ms(400));
-    let lost = pair.now;
-    pair.ends[0].choose(pair.now);
-    pair.held[0].0 = Connection(pair.ends[0].primary.unwrap());
-    pair.events(10..20);
-    assert_eq!(pair.arrival(10), lost + ms(30 + 20));
-    for number in 11..20 {
-        assert_eq!(pair.arrival(number), lost + ms(30 * u64::from(number - 10) + 20), "{number}");
+    // The first loss is found when it is overdue, after 44 ms; after it each message takes the one before along.
+    for (first, intervals) in [(10, 2), (20, 1)] {
+        let (writes, stalls) = (pair.writes[0], pair.ends[0].stats(pair.now).stalls);
+        pair.lose_segment(ms(400));
+        let lost = pair.now;
+        pair.ends[0].choose(pair.now);
+        pair.held.last_mut().unwrap().0 = Connection(pair.ends[0].primary.unwrap());
+        pair.events(first..first + 10);
+        assert_eq!(pair.arrival(first), lost + ms(30 * intervals + 20));
+        for number in first + 1..first + 10 {
+            assert_eq!(pair.arrival(number), lost + ms(30 * u64::from(number - first) + 20), "{number}");
+        }
+        let stats = pair.ends[0].stats(pair.now);
+        assert_eq!((pair.writes[0] - writes, stats.stalls - stalls), (10, 1), "no write but those of the messages");
+        assert_eq!(stats.state, State::Lossy);
     }
-    let stats = pair.ends[0].stats(pair.now);
-    assert_eq!((pair.writes[0] - writes, stats.stalls - stalls), (10, 1), "no write but those of the messages");
-    assert_eq!(stats.state, State::Lossy);
     pair.run(ms(2500));
     assert_eq!(pair.ends[0].stats(pair.now).state, State::Clean);
-    assert_eq!(pair.numbers(1).len(), 20, "each once");
+    assert_eq!(pair.numbers(1).len(), 30, "each once");
+}
+
+#[test]
+fn where_nothing_is_lost_nothing_goes_twice_however_long_the_way() {
+    for one_way in [5, 30, 50] {
+        let mut pair = Pair::over("auto", ms(one_way));
+        pair.events(0..100);
+        pair.run(ms(200));
+        assert_eq!((pair.writes[0], pair.ends[0].stats(pair.now).copies), (100, 0), "{one_way} ms");
+    }
 }
 
 #[test]
