@@ -63,7 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         return Err(Usage("no port to open: add --forward PORT=HOST:PORT or --socks PORT".into()).into());
     }
     headstart_realtime::technique::find(&args.technique).map_err(|e| Usage(e.to_string()))?;
-    let config = Config { technique: args.technique, interval: None };
+    let config = Config { technique: args.technique, ..Config::default() };
     let client = args.through.client()?;
     raise_files();
     runtime()?.block_on(async move {

@@ -254,6 +254,66 @@ fn where_nothing_is_lost_nothing_goes_twice_however_long_the_way() {
 }
 
 #[test]
+fn a_peer_that_does_not_prove_itself_is_none() {
+    let (session, id) = (SessionId([1; 16]), Connection(3));
+    let hello = |goes_on| {
+        let mut bytes = Vec::new();
+        let (interval_micros, technique) = (0, "auto");
+        Frame::Hello(Hello { session, connection: 3, interval_micros, technique, goes_on }).encode(&mut bytes);
+        bytes
+    };
+    let said = |frame: Frame<'_>| {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        bytes
+    };
+    let message = said(Frame::Message { lane: EVENT, kind: Kind::Event, seq: 0, key: 0, payload: b"x" });
+    let welcome = said(Frame::Welcome(Proof::welcome(session, 3)));
+    let hears = |introduce, words: &[&[u8]]| {
+        let mut end = Messenger::new(session, settings("auto"));
+        end.handle_input(Instant::ZERO, Input::Opened { connection: id, rtt: None, introduce });
+        let heard = words.iter().try_for_each(|words| end.received(Instant::ZERO, id, words));
+        (heard.err(), end.peer_is_ours(), end.answered(), end.untaken())
+    };
+    assert_eq!(hears(true, &[&hello(false)]), (Some(FrameError::Echoed), false, 0, 0));
+    assert_eq!(hears(true, &[&said(Frame::Gone(Proof::gone(session, 3)))]), (Some(FrameError::Gone), false, 0, 0));
+    for words in [&message, &said(Frame::Welcome(Proof::welcome(session, 4))), &said(Frame::Welcome(Proof(0)))] {
+        let (error, ours, answered, untaken) = hears(true, &[words]);
+        assert!(error.is_some() && !ours && answered == 0 && untaken == 0, "{error:?}");
+    }
+    assert!(matches!(hears(true, &[&welcome, &message]), (None, true, 1, 1..)));
+    // The side that was connected to: greeted once, and by nothing else.
+    assert!(matches!(hears(false, &[&hello(false), &message]), (None, true, 1, 1..)));
+    for words in [&[&welcome[..]][..], &[&message], &[&hello(false), &hello(false)], &[&hello(false), &welcome]] {
+        assert!(hears(false, words).0.is_some());
+    }
+}
+
+#[test]
+fn an_answer_that_the_session_is_unknown_ends_it_only_where_there_is_no_other() {
+    let gone = |id: u32| {
+        let mut bytes = Vec::new();
+        Frame::Gone(Proof::gone(SessionId([1; 16]), id)).encode(&mut bytes);
+        bytes
+    };
+    let mut pair = Pair::new("auto");
+    let open = |pair: &mut Pair, id| {
+        let input = Input::Opened { connection: Connection(id), rtt: None, introduce: true };
+        pair.ends[0].handle_input(pair.now, input);
+        assert_eq!(pair.ends[0].received(pair.now, Connection(id), &gone(id)), Err(FrameError::Gone));
+        pair.ends[0].handle_input(pair.now, Input::Closed(Connection(id)));
+    };
+    open(&mut pair, 50);
+    assert!(!pair.ends[0].peer_has_forgotten());
+    assert_eq!(pair.ends[0].connections_wanted(), 1, "others would lead there as well");
+    for id in 0..6 {
+        pair.ends[0].handle_input(pair.now, Input::Closed(Connection(id)));
+    }
+    open(&mut pair, 51);
+    assert!(pair.ends[0].peer_has_forgotten());
+}
+
+#[test]
 fn after_a_spell_the_first_message_to_get_through_brings_all_that_were_lost() {
     let mut pair = Pair::over("auto", ms(10));
     pair.events(0..10);
