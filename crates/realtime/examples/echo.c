@@ -1,44 +1,62 @@
 /* A listener and a session in one process: sends ten messages, has them sent back, and says how many came. */
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 
 #include "headstart_realtime.h"
 
 static void *serve(void *listener) {
-    hs_session *session = hs_listener_accept(listener);
+    int error;
+    hs_session *session = hs_listener_accept_within(listener, 30000, &error);
     uint8_t bytes[64], lane;
-    ssize_t len;
-    int left = 10;
-    while (session && left > 0 && (len = hs_session_receive(session, bytes, sizeof bytes, &lane, NULL, 30000)) >= 0) {
+    ptrdiff_t len;
+    if (!session) fprintf(stderr, "no session: %s\n", hs_error_text(error));
+    /* Until the other side leaves. */
+    while (session && (len = hs_session_receive(session, bytes, sizeof bytes, &lane, NULL, 30000)) >= 0)
         hs_session_send(session, lane, HS_EVENT, 0, bytes, (size_t)len);
-        left--;
-    }
     hs_session_close(session);
-    return NULL;
+    /* No session comes any more: this returns when the listener is stopped. */
+    return hs_listener_accept(listener);
 }
 
 int main(void) {
+    int error;
+    hs_session *none = hs_session_connect_within("127.0.0.1:1", NULL, 0, 5000, &error);
+    if (none || error != HS_CONNECT) return 1;
     hs_listener *listener = hs_listener_bind("127.0.0.1:0");
     if (!listener) return 1;
     pthread_t server;
     if (pthread_create(&server, NULL, serve, listener)) return 1;
     char address[32];
     snprintf(address, sizeof address, "127.0.0.1:%u", hs_listener_port(listener));
-    hs_session *session = hs_session_connect(address, "auto", 30000);
-    if (!session) return 1;
+    hs_session *session = hs_session_connect_within(address, "auto", 30000, 30000, &error);
+    if (!session) {
+        fprintf(stderr, "%s: %s\n", address, hs_error_text(error));
+        return 1;
+    }
+    struct pollfd readable = {.fd = hs_session_descriptor(session), .events = POLLIN};
+    if (readable.fd < 0 || poll(&readable, 1, 0) != 0) return 2;
     for (int i = 0; i < 10; i++) {
         uint8_t bytes[50] = {(uint8_t)i};
-        if (hs_session_send(session, 0, HS_EVENT, 0, bytes, sizeof bytes) != 0) return 1;
+        if (hs_session_try_send(session, 0, HS_EVENT, 0, bytes, sizeof bytes) != HS_OK) return 3;
     }
     unsigned came = 0, sum = 0;
     uint8_t bytes[64];
-    while (came < 10 && hs_session_receive(session, bytes, sizeof bytes, NULL, NULL, 30000) == 50) {
+    while (came < 10 && poll(&readable, 1, 30000) == 1) {
+        if (hs_session_receive(session, bytes, sizeof bytes, NULL, NULL, 0) != 50) return 4;
         came++;
         sum += bytes[0];
     }
-    pthread_join(server, NULL);
-    hs_session_close(session);
+    if (poll(&readable, 1, 0) != 0) return 5;
+    if (hs_session_receive(session, bytes, sizeof bytes, NULL, NULL, 0) != HS_TIMEOUT) return 6;
+    uint64_t unconfirmed = 99;
+    if (hs_session_ending(session, &unconfirmed) != HS_OK || unconfirmed > 10) return 7;
+    if (hs_session_try_send(session, 64, HS_EVENT, 0, bytes, 1) != HS_INVALID) return 8;
+    if (hs_session_close(session) != HS_OK) return 9;
+    hs_listener_stop(listener);
+    void *stopped;
+    pthread_join(server, &stopped);
     hs_listener_close(listener);
     printf("%u messages, sum %u\n", came, sum);
-    return came == 10 && sum == 45 ? 0 : 1;
+    return !stopped && came == 10 && sum == 45 ? 0 : 1;
 }

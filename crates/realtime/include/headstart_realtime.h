@@ -23,6 +23,76 @@
 #define HS_ORDERED 3
 
 /*
+ It worked.
+ */
+#define HS_OK 0
+
+/*
+ An argument is null, or of no use.
+ */
+#define HS_INVALID -1
+
+/*
+ The time for it is up.
+ */
+#define HS_TIMEOUT -2
+
+/*
+ The lane has as many messages on their way as it may.
+ */
+#define HS_FULL -3
+
+/*
+ This side has closed the session, or stopped the listener.
+ */
+#define HS_CLOSED -4
+
+/*
+ The peer has closed the session.
+ */
+#define HS_LEFT -5
+
+/*
+ The peer does not know the session any more: it was restarted, or has given it up.
+ */
+#define HS_GONE -6
+
+/*
+ There was no connection to the peer for as long as that may be.
+ */
+#define HS_LOST -7
+
+/*
+ The peer never answered.
+ */
+#define HS_SILENT -8
+
+/*
+ The peer does not speak this protocol, or another version of it.
+ */
+#define HS_STRANGER -9
+
+/*
+ No connection to the peer, or no address to listen on.
+ */
+#define HS_CONNECT -10
+
+/*
+ No technique of that name.
+ */
+#define HS_TECHNIQUE -11
+
+/*
+ The message is longer than 16 KiB.
+ */
+#define HS_TOO_LONG -12
+
+/*
+ The session was closed before the peer had confirmed everything.
+ */
+#define HS_UNCONFIRMED -13
+
+/*
  Accepts sessions. See [`crate::Listener`].
  */
 typedef struct hs_listener hs_listener;
@@ -37,13 +107,37 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Connects to `address` ("host:port") with a technique (null: the default) and an interval in microseconds (0: unknown).
- Null if that failed.
+ What a code says, in English; of any other number, that it is unknown. The text is never freed.
+ */
+const char *hs_error_text(int code);
+
+/*
+ Connects to `address` ("host:port") with a technique (null: the default) and an interval in microseconds (0: unknown), and waits
+ until the peer has shown that it speaks this protocol, up to `timeout_ms`. The same time is the session's patience: it is over
+ (`HS_LOST`) when there was no connection to the peer for so long. Null if that failed; `error`, if it is not null, says why.
+
+ # Safety
+ `address` and `technique` are null or strings that end with a zero; `error` is null or may be written.
+ */
+struct hs_session *hs_session_connect_within(const char *address,
+                                             const char *technique,
+                                             uint32_t interval_us,
+                                             uint32_t timeout_ms,
+                                             int *error);
+
+/*
+ As `hs_session_connect_within`, with 30 seconds.
+
+ # Safety
+ `address` and `technique` are null or strings that end with a zero.
  */
 struct hs_session *hs_session_connect(const char *address, const char *technique, uint32_t interval_us);
 
 /*
  Listens on `address` ("host:port", port 0: any). Null if that failed.
+
+ # Safety
+ `address` is null or a string that ends with a zero.
  */
 struct hs_listener *hs_listener_bind(const char *address);
 
@@ -56,12 +150,32 @@ struct hs_listener *hs_listener_bind(const char *address);
 uint16_t hs_listener_port(const struct hs_listener *listener);
 
 /*
- Waits for the next session. Null if there will be none.
+ Waits for the next session. Null if there will be none: the listener was stopped.
 
  # Safety
  `listener` is null or from [`hs_listener_bind`], and not closed.
  */
 struct hs_session *hs_listener_accept(const struct hs_listener *listener);
+
+/*
+ Waits up to `timeout_ms` for the next session. Null if none came; `error`, if it is not null, says why (`HS_TIMEOUT`, or
+ `HS_CLOSED` where the listener was stopped).
+
+ # Safety
+ `listener` is null or from [`hs_listener_bind`], and not closed; `error` is null or may be written.
+ */
+struct hs_session *hs_listener_accept_within(const struct hs_listener *listener,
+                                             uint32_t timeout_ms,
+                                             int *error);
+
+/*
+ Accepts no more sessions: a thread that waits in `hs_listener_accept` comes back. Sessions stay, and the listener is still to be
+ closed, once no thread uses it.
+
+ # Safety
+ `listener` is null or from [`hs_listener_bind`], and not closed.
+ */
+void hs_listener_stop(const struct hs_listener *listener);
 
 /*
  Closes a listener; its sessions stay.
@@ -73,7 +187,8 @@ void hs_listener_close(struct hs_listener *listener);
 
 /*
  Sends `len` bytes on a lane (0 to 63) of a kind (`HS_LATEST`, `HS_EVENT`, `HS_ORDERED`), waiting while too many messages
- are on their way. 0: taken, 1: taken in place of an older value, -1: not taken.
+ are on their way, as long as the session's patience is. 0: taken, 1: taken in place of an older value, negative: not taken, and
+ why.
 
  # Safety
  `session` is null or a session that is not closed; `bytes` points to `len` bytes.
@@ -86,8 +201,55 @@ int hs_session_send(const struct hs_session *session,
                     size_t len);
 
 /*
+ As `hs_session_send`, waiting up to `timeout_ms`: with 0, not at all, and `HS_FULL` is the answer then.
+
+ # Safety
+ `session` is null or a session that is not closed; `bytes` points to `len` bytes.
+ */
+int hs_session_send_within(const struct hs_session *session,
+                           uint8_t lane,
+                           uint8_t kind,
+                           uint64_t key,
+                           const uint8_t *bytes,
+                           size_t len,
+                           uint32_t timeout_ms);
+
+/*
+ As `hs_session_send`, without waiting: `HS_FULL` if too many messages are on their way.
+
+ # Safety
+ `session` is null or a session that is not closed; `bytes` points to `len` bytes.
+ */
+int hs_session_try_send(const struct hs_session *session,
+                        uint8_t lane,
+                        uint8_t kind,
+                        uint64_t key,
+                        const uint8_t *bytes,
+                        size_t len);
+
+/*
+ Why the session is over for sending: 0 while it goes on. `unconfirmed`, if it is not null, gets the number of messages that were
+ taken and that the peer has not confirmed so far.
+
+ # Safety
+ `session` is null or a session that is not closed; `unconfirmed` is null or may be written.
+ */
+int hs_session_ending(const struct hs_session *session,
+                      uint64_t *unconfirmed);
+
+/*
+ A descriptor for poll() and its like: readable while there is something to receive, or the session is over. It belongs to the
+ session: it is not to be read, written or closed. Negative if there is none.
+
+ # Safety
+ `session` is null or a session that is not closed.
+ */
+int hs_session_descriptor(const struct hs_session *session);
+
+/*
  Waits up to `timeout_ms` for a message and copies at most `capacity` bytes of it into `buffer`. Its length, which may be
- more than `capacity`; -1 if none came. `lane` and `key` may be null.
+ more than `capacity`; `HS_TIMEOUT` if none came, and another negative code if none will: the session is over. With a timeout of 0 it
+ takes what is there. `lane` and `key` may be null.
 
  # Safety
  `session` is null or a session that is not closed; `buffer` has room for `capacity` bytes; `lane` and `key` are null or
@@ -101,7 +263,8 @@ ptrdiff_t hs_session_receive(const struct hs_session *session,
                              uint32_t timeout_ms);
 
 /*
- Waits until the peer has everything, for two seconds at most, and ends the session. 0 if it has, -1 if not.
+ Waits until the peer has everything, for two seconds at most, and ends the session. 0 if it has, `HS_UNCONFIRMED` if
+ not: `hs_session_ending` says before how much is unconfirmed.
 
  # Safety
  `session` is null or a session, and is not used again.

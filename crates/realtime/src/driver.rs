@@ -1,9 +1,9 @@
 //! The tasks of a session: one a connection, one that keeps time, and on the side that connects one that dials.
 
+use crate::ending::Why;
 use crate::scratch;
 use crate::session::{Connection, SessionError};
 use crate::shared::Shared;
-use headstart_core::machine::Machine;
 use headstart_core::realtime::{Connection as Number, Input};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -19,8 +19,6 @@ pub(crate) type Dial = Box<dyn Fn() -> Pin<Box<dyn Future<Output = io::Result<Co
 /// After a failure to connect the next attempt waits this long, twice as long each time, up to the longest. Ours.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// A session without connections waits so long for its peer to come back. Ours.
-const RESUME_WITHIN: Duration = Duration::from_secs(30);
 /// A frame's buffer that is kept: most frames are small.
 const SMALL: usize = 256;
 /// Read at once; more than a burst of small messages.
@@ -29,11 +27,16 @@ const READ: usize = 4096;
 /// Begins a session on the side that connects: with its first connection, or the reason why there is none.
 pub(crate) async fn connect(shared: &Arc<Shared>, dial: Dial) -> Result<(), SessionError> {
     let began = shared.clock.now();
-    let first = dial().await.map_err(SessionError::Connect)?;
+    let first = in_time(shared, dial()).await.map_err(SessionError::Connect)?;
     start(shared, first, Some(shared.clock.now().since(began)));
     tokio::spawn(keep_time(Arc::clone(shared)));
     tokio::spawn(keep_connections(Arc::clone(shared), dial));
     Ok(())
+}
+
+/// What becomes of an attempt to connect within the patience of the session: the kernel's own is two minutes.
+async fn in_time<T>(shared: &Shared, attempt: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::time::timeout(shared.patience, attempt).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 fn start(shared: &Arc<Shared>, stream: Connection, rtt: Option<Duration>) {
@@ -44,7 +47,7 @@ fn start(shared: &Arc<Shared>, stream: Connection, rtt: Option<Duration>) {
     };
     let input = Input::Opened { connection: Number(id), rtt, introduce: true };
     if let Some(writer) = shared.opened(input, id) {
-        tokio::spawn(run(Arc::clone(shared), id, stream, writer, Vec::new(), false));
+        tokio::spawn(run(Arc::clone(shared), id, stream, writer, Vec::new()));
     }
 }
 
@@ -52,12 +55,12 @@ fn start(shared: &Arc<Shared>, stream: Connection, rtt: Option<Duration>) {
 pub(crate) fn attach(shared: &Arc<Shared>, id: u32, stream: Connection, bytes: Vec<u8>) {
     let input = Input::Opened { connection: Number(id), rtt: None, introduce: false };
     if let Some(writer) = shared.opened(input, id) {
-        tokio::spawn(run(Arc::clone(shared), id, stream, writer, bytes, true));
+        tokio::spawn(run(Arc::clone(shared), id, stream, writer, bytes));
     }
 }
 
 /// Reads and writes until either fails, or the session ends.
-async fn run(shared: Arc<Shared>, id: u32, stream: Connection, writer: Arc<Notify>, bytes: Vec<u8>, accepted: bool) {
+async fn run(shared: Arc<Shared>, id: u32, stream: Connection, writer: Arc<Notify>, bytes: Vec<u8>) {
     let (mut from, mut to) = tokio::io::split(stream);
     if bytes.is_empty() || shared.received(id, &bytes).is_ok() {
         drop(bytes);
@@ -107,27 +110,6 @@ async fn run(shared: Arc<Shared>, id: u32, stream: Connection, writer: Arc<Notif
         }
     }
     shared.gone(id);
-    if accepted {
-        tokio::spawn(wait_for_peer(shared));
-    }
-}
-
-/// Ends a session that the peer left, or did not come back to.
-async fn wait_for_peer(shared: Arc<Shared>) {
-    let alone = || {
-        let state = shared.lock();
-        (state.messenger.connections() == 0, state.messenger.peer_has_left())
-    };
-    match alone() {
-        (true, true) => shared.close(),
-        (true, false) => {
-            tokio::time::sleep(RESUME_WITHIN).await;
-            if alone().0 {
-                shared.close();
-            }
-        }
-        (false, _) => {}
-    }
 }
 
 /// Wakes the messenger when it wants to be woken.
@@ -141,12 +123,12 @@ pub(crate) async fn keep_time(shared: Arc<Shared>) {
             Some(at) => {
                 let left = at.since(shared.clock.now());
                 if left.is_zero() {
-                    shared.act(|now, messenger| messenger.handle_timeout(now));
+                    shared.wake();
                     tokio::task::yield_now().await;
                     continue;
                 }
                 tokio::select! {
-                    () = tokio::time::sleep(left) => shared.act(|now, messenger| messenger.handle_timeout(now)),
+                    () = tokio::time::sleep(left) => shared.wake(),
                     () = shared.timer.notified() => {}
                 }
             }
@@ -166,9 +148,11 @@ async fn keep_connections(shared: Arc<Shared>, dial: Dial) {
                 return;
             }
             // A peer that does not speak this protocol will not learn it.
-            if state.messenger.connections() == 0 && (state.error.is_some() || state.messenger.peer_has_left()) {
+            if state.messenger.connections() == 0
+                && let Some(error) = state.error
+            {
                 drop(state);
-                shared.close();
+                shared.close(Why::Stranger(error));
                 return;
             }
         }
@@ -181,7 +165,7 @@ async fn keep_connections(shared: Arc<Shared>, dial: Dial) {
             continue;
         }
         let began = shared.clock.now();
-        if let Ok(stream) = dial().await {
+        if let Ok(stream) = in_time(&shared, dial()).await {
             // A connection that comes after the end would begin a session at the peer, which nobody speaks in.
             if shared.lock().closed {
                 return;

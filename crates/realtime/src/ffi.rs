@@ -1,13 +1,15 @@
 //! The C interface, of which cbindgen makes `include/headstart_realtime.h` (`tests/header.rs`). Calls wait, as in
 //! [`crate::blocking`].
 //!
-//! A pointer that C gives is taken at its word only as far as the header promises; null is always an error, never a crash. No
+//! For C alone: no path leads here from Rust. A pointer that C gives is taken at its word only as far as the header promises; null is
+//! always an error, never a crash. No
 //! panic crosses into C: nothing here panics on what C can do right, and the release profile's unwinding stops at `extern "C"`
 //! by aborting.
 
 use crate::blocking::{Listener, Session};
-use crate::session::Config;
-use headstart_core::realtime::{Kind, Sent};
+use crate::ending::Why;
+use crate::session::{Config, PATIENCE, SessionError};
+use headstart_core::realtime::{Kind, SendError, Sent};
 use std::ffi::{CStr, c_char, c_int};
 use std::time::Duration;
 
@@ -23,43 +25,161 @@ const _: () = assert!(
         && HS_ORDERED as u64 == Kind::Ordered.code()
 );
 
-/// What a call returns when it did not work.
-const FAILED: c_int = -1;
+/// It worked.
+pub const HS_OK: c_int = 0;
+/// An argument is null, or of no use.
+pub const HS_INVALID: c_int = -1;
+/// The time for it is up.
+pub const HS_TIMEOUT: c_int = -2;
+/// The lane has as many messages on their way as it may.
+pub const HS_FULL: c_int = -3;
+/// This side has closed the session, or stopped the listener.
+pub const HS_CLOSED: c_int = -4;
+/// The peer has closed the session.
+pub const HS_LEFT: c_int = -5;
+/// The peer does not know the session any more: it was restarted, or has given it up.
+pub const HS_GONE: c_int = -6;
+/// There was no connection to the peer for as long as that may be.
+pub const HS_LOST: c_int = -7;
+/// The peer never answered.
+pub const HS_SILENT: c_int = -8;
+/// The peer does not speak this protocol, or another version of it.
+pub const HS_STRANGER: c_int = -9;
+/// No connection to the peer, or no address to listen on.
+pub const HS_CONNECT: c_int = -10;
+/// No technique of that name.
+pub const HS_TECHNIQUE: c_int = -11;
+/// The message is longer than 16 KiB.
+pub const HS_TOO_LONG: c_int = -12;
+/// The session was closed before the peer had confirmed everything.
+pub const HS_UNCONFIRMED: c_int = -13;
+
+/// What a code says, in English.
+const TEXTS: &[(c_int, &CStr)] = &[
+    (HS_OK, c"it worked"),
+    (HS_INVALID, c"an argument is null, or of no use"),
+    (HS_TIMEOUT, c"the time for it is up"),
+    (HS_FULL, c"the lane has as many messages on their way as it may"),
+    (HS_CLOSED, c"this side has closed it"),
+    (HS_LEFT, c"the peer has closed the session"),
+    (HS_GONE, c"the peer does not know the session any more: it was restarted, or has given it up"),
+    (HS_LOST, c"there was no connection to the peer for too long"),
+    (HS_SILENT, c"the peer never answered: it does not speak this protocol, or only an older version of it"),
+    (HS_STRANGER, c"the peer does not speak this protocol, or another version of it"),
+    (HS_CONNECT, c"no connection to the peer, or no address to listen on"),
+    (HS_TECHNIQUE, c"there is no technique of that name"),
+    (HS_TOO_LONG, c"a message is longer than 16 KiB"),
+    (HS_UNCONFIRMED, c"the session was closed before the peer had confirmed everything"),
+];
+
+fn code(error: &SessionError) -> c_int {
+    match error {
+        SessionError::Connect(_) => HS_CONNECT,
+        SessionError::Technique(_) => HS_TECHNIQUE,
+        SessionError::TimedOut => HS_TIMEOUT,
+        SessionError::Send(SendError::Full(_)) => HS_FULL,
+        SessionError::Send(SendError::TooLong(_)) => HS_TOO_LONG,
+        SessionError::Send(SendError::NoLane(_) | SendError::OtherKind(_)) => HS_INVALID,
+        SessionError::Over(ending) => over(ending.why),
+    }
+}
+
+fn over(why: Why) -> c_int {
+    match why {
+        Why::Closed => HS_CLOSED,
+        Why::Left { .. } => HS_LEFT,
+        Why::Gone => HS_GONE,
+        Why::Lost(_) => HS_LOST,
+        Why::Silent(_) => HS_SILENT,
+        Why::Stranger(_) => HS_STRANGER,
+    }
+}
+
+/// What a code says, in English; of any other number, that it is unknown. The text is never freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn hs_error_text(code: c_int) -> *const c_char {
+    TEXTS.iter().find(|(known, _)| *known == code).map_or(c"an unknown code", |(_, text)| text).as_ptr()
+}
 
 /// The text behind `text`, if it is one.
-fn string(text: *const c_char) -> Option<String> {
+///
+/// # Safety
+/// `text` is null or a string that ends with a zero.
+unsafe fn string(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: not null, and the header asks for a string that ends with a zero.
+    // SAFETY: not null, and a string that ends with a zero, by the contract of this function.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().ok().map(str::to_owned)
 }
 
-fn boxed<T>(value: Option<T>) -> *mut T {
-    value.map_or(std::ptr::null_mut(), |value| Box::into_raw(Box::new(value)))
+/// Hands out what was made, or null and why not.
+///
+/// # Safety
+/// `error` is null or may be written.
+unsafe fn handed<T>(made: Result<T, c_int>, error: *mut c_int) -> *mut T {
+    // SAFETY: null, or may be written, by the contract of this function.
+    if let Some(error) = unsafe { error.as_mut() } {
+        *error = made.as_ref().err().copied().unwrap_or(HS_OK);
+    }
+    made.map_or(std::ptr::null_mut(), |made| Box::into_raw(Box::new(made)))
 }
 
-/// Connects to `address` ("host:port") with a technique (null: the default) and an interval in microseconds (0: unknown).
-/// Null if that failed.
+fn millis(timeout_ms: u32) -> Duration {
+    Duration::from_millis(timeout_ms.into())
+}
+
+/// Connects to `address` ("host:port") with a technique (null: the default) and an interval in microseconds (0: unknown), and waits
+/// until the peer has shown that it speaks this protocol, up to `timeout_ms`. The same time is the session's patience: it is over
+/// (`HS_LOST`) when there was no connection to the peer for so long. Null if that failed; `error`, if it is not null, says why.
+///
+/// # Safety
+/// `address` and `technique` are null or strings that end with a zero; `error` is null or may be written.
 #[unsafe(no_mangle)]
-pub extern "C" fn hs_session_connect(
+pub unsafe extern "C" fn hs_session_connect_within(
+    address: *const c_char,
+    technique: *const c_char,
+    interval_us: u32,
+    timeout_ms: u32,
+    error: *mut c_int,
+) -> *mut Session {
+    let interval = (interval_us > 0).then(|| Duration::from_micros(interval_us.into()));
+    let mut config = Config { interval, patience: millis(timeout_ms), ..Config::default() };
+    // SAFETY: null, or strings, by the contract of this function.
+    let (address, technique) = unsafe { (string(address), string(technique)) };
+    config.technique = technique.unwrap_or(config.technique);
+    let session = address.ok_or(HS_INVALID).and_then(|at| Session::connect(&at, config).map_err(|e| code(&e)));
+    // SAFETY: null, or may be written, by the contract of this function.
+    unsafe { handed(session, error) }
+}
+
+/// As `hs_session_connect_within`, with 30 seconds.
+///
+/// # Safety
+/// `address` and `technique` are null or strings that end with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hs_session_connect(
     address: *const c_char,
     technique: *const c_char,
     interval_us: u32,
 ) -> *mut Session {
-    let interval = (interval_us > 0).then(|| Duration::from_micros(interval_us.into()));
-    let mut config = Config { interval, ..Config::default() };
-    if let Some(technique) = string(technique) {
-        config.technique = technique;
-    }
-    boxed(string(address).and_then(|address| Session::connect(&address, config).ok()))
+    let patience = PATIENCE.as_millis() as u32;
+    // SAFETY: null, or strings, by the contract of this function.
+    unsafe { hs_session_connect_within(address, technique, interval_us, patience, std::ptr::null_mut()) }
 }
 
 /// Listens on `address` ("host:port", port 0: any). Null if that failed.
+///
+/// # Safety
+/// `address` is null or a string that ends with a zero.
 #[unsafe(no_mangle)]
-pub extern "C" fn hs_listener_bind(address: *const c_char) -> *mut Listener {
-    boxed(string(address).and_then(|address| Listener::bind(&address).ok()))
+pub unsafe extern "C" fn hs_listener_bind(address: *const c_char) -> *mut Listener {
+    // SAFETY: null, or a string, by the contract of this function.
+    let address = unsafe { string(address) };
+    let listener = address.ok_or(HS_INVALID).and_then(|at| Listener::bind(&at).map_err(|_| HS_CONNECT));
+    // SAFETY: null.
+    unsafe { handed(listener, std::ptr::null_mut()) }
 }
 
 /// The port that it listens on; 0 if `listener` is null.
@@ -73,7 +193,7 @@ pub unsafe extern "C" fn hs_listener_port(listener: *const Listener) -> u16 {
     listener.and_then(Listener::address).map_or(0, |address| address.port())
 }
 
-/// Waits for the next session. Null if there will be none.
+/// Waits for the next session. Null if there will be none: the listener was stopped.
 ///
 /// # Safety
 /// `listener` is null or from [`hs_listener_bind`], and not closed.
@@ -81,7 +201,43 @@ pub unsafe extern "C" fn hs_listener_port(listener: *const Listener) -> u16 {
 pub unsafe extern "C" fn hs_listener_accept(listener: *const Listener) -> *mut Session {
     // SAFETY: null, or a listener, by the contract of this function.
     let listener = unsafe { listener.as_ref() };
-    boxed(listener.and_then(Listener::accept))
+    let session = listener.ok_or(HS_INVALID).and_then(|listener| listener.accept().ok_or(HS_CLOSED));
+    // SAFETY: null.
+    unsafe { handed(session, std::ptr::null_mut()) }
+}
+
+/// Waits up to `timeout_ms` for the next session. Null if none came; `error`, if it is not null, says why (`HS_TIMEOUT`, or
+/// `HS_CLOSED` where the listener was stopped).
+///
+/// # Safety
+/// `listener` is null or from [`hs_listener_bind`], and not closed; `error` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hs_listener_accept_within(
+    listener: *const Listener,
+    timeout_ms: u32,
+    error: *mut c_int,
+) -> *mut Session {
+    // SAFETY: null, or a listener, by the contract of this function.
+    let listener = unsafe { listener.as_ref() };
+    let session = listener.ok_or(HS_INVALID).and_then(|listener| {
+        let accepted = listener.accept_within(millis(timeout_ms)).map_err(|e| code(&e))?;
+        accepted.ok_or(HS_CLOSED)
+    });
+    // SAFETY: null, or may be written, by the contract of this function.
+    unsafe { handed(session, error) }
+}
+
+/// Accepts no more sessions: a thread that waits in `hs_listener_accept` comes back. Sessions stay, and the listener is still to be
+/// closed, once no thread uses it.
+///
+/// # Safety
+/// `listener` is null or from [`hs_listener_bind`], and not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hs_listener_stop(listener: *const Listener) {
+    // SAFETY: null, or a listener, by the contract of this function.
+    if let Some(listener) = unsafe { listener.as_ref() } {
+        listener.stop();
+    }
 }
 
 /// Closes a listener; its sessions stay.
@@ -96,8 +252,38 @@ pub unsafe extern "C" fn hs_listener_close(listener: *mut Listener) {
     }
 }
 
+/// What is to be sent, if it is all there.
+///
+/// # Safety
+/// `session` is null or a session that is not closed; `bytes` points to `len` bytes.
+unsafe fn outgoing<'a>(
+    session: *const Session,
+    kind: u8,
+    bytes: *const u8,
+    len: usize,
+) -> Option<(&'a Session, Kind, &'a [u8])> {
+    // SAFETY: null, or a session, by the contract of this function.
+    let session = unsafe { session.as_ref() }?;
+    let kind = Kind::of_code(kind.into())?;
+    if bytes.is_null() && len > 0 {
+        return None;
+    }
+    // SAFETY: `len` bytes are there, by the contract of this function; of none, nothing is read.
+    let bytes = if len == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(bytes, len) } };
+    Some((session, kind, bytes))
+}
+
+fn sent(result: Result<Sent, SessionError>) -> c_int {
+    match result {
+        Ok(Sent::Accepted) => HS_OK,
+        Ok(Sent::Conflated) => 1,
+        Err(error) => code(&error),
+    }
+}
+
 /// Sends `len` bytes on a lane (0 to 63) of a kind (`HS_LATEST`, `HS_EVENT`, `HS_ORDERED`), waiting while too many messages
-/// are on their way. 0: taken, 1: taken in place of an older value, -1: not taken.
+/// are on their way, as long as the session's patience is. 0: taken, 1: taken in place of an older value, negative: not taken, and
+/// why.
 ///
 /// # Safety
 /// `session` is null or a session that is not closed; `bytes` points to `len` bytes.
@@ -110,23 +296,82 @@ pub unsafe extern "C" fn hs_session_send(
     bytes: *const u8,
     len: usize,
 ) -> c_int {
+    // SAFETY: by the contract of this function, which is the same.
+    let outgoing = unsafe { outgoing(session, kind, bytes, len) };
+    outgoing.map_or(HS_INVALID, |(session, kind, bytes)| sent(session.send(lane, kind, key, bytes)))
+}
+
+/// As `hs_session_send`, waiting up to `timeout_ms`: with 0, not at all, and `HS_FULL` is the answer then.
+///
+/// # Safety
+/// `session` is null or a session that is not closed; `bytes` points to `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hs_session_send_within(
+    session: *const Session,
+    lane: u8,
+    kind: u8,
+    key: u64,
+    bytes: *const u8,
+    len: usize,
+    timeout_ms: u32,
+) -> c_int {
+    // SAFETY: by the contract of this function, which is the same.
+    let outgoing = unsafe { outgoing(session, kind, bytes, len) };
+    let Some((session, kind, bytes)) = outgoing else { return HS_INVALID };
+    sent(match timeout_ms {
+        0 => session.try_send(lane, kind, key, bytes),
+        _ => session.send_within(millis(timeout_ms), (lane, kind, key), bytes),
+    })
+}
+
+/// As `hs_session_send`, without waiting: `HS_FULL` if too many messages are on their way.
+///
+/// # Safety
+/// `session` is null or a session that is not closed; `bytes` points to `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hs_session_try_send(
+    session: *const Session,
+    lane: u8,
+    kind: u8,
+    key: u64,
+    bytes: *const u8,
+    len: usize,
+) -> c_int {
+    // SAFETY: by the contract of this function, which is the same.
+    unsafe { hs_session_send_within(session, lane, kind, key, bytes, len, 0) }
+}
+
+/// Why the session is over for sending: 0 while it goes on. `unconfirmed`, if it is not null, gets the number of messages that were
+/// taken and that the peer has not confirmed so far.
+///
+/// # Safety
+/// `session` is null or a session that is not closed; `unconfirmed` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hs_session_ending(session: *const Session, unconfirmed: *mut u64) -> c_int {
+    // SAFETY: null, or a session, by the contract of this function.
+    let Some(session) = (unsafe { session.as_ref() }) else { return HS_INVALID };
+    // SAFETY: null, or may be written, by the contract of this function.
+    if let Some(unconfirmed) = unsafe { unconfirmed.as_mut() } {
+        *unconfirmed = session.unconfirmed() as u64;
+    }
+    session.ending().map_or(HS_OK, |ending| over(ending.why))
+}
+
+/// A descriptor for poll() and its like: readable while there is something to receive, or the session is over. It belongs to the
+/// session: it is not to be read, written or closed. Negative if there is none.
+///
+/// # Safety
+/// `session` is null or a session that is not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hs_session_descriptor(session: *const Session) -> c_int {
     // SAFETY: null, or a session, by the contract of this function.
     let session = unsafe { session.as_ref() };
-    let (Some(session), Some(kind)) = (session, Kind::of_code(kind.into())) else { return FAILED };
-    if bytes.is_null() && len > 0 {
-        return FAILED;
-    }
-    // SAFETY: `len` bytes are there, by the contract of this function; of none, nothing is read.
-    let bytes = if len == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(bytes, len) } };
-    match session.send(lane, kind, key, bytes) {
-        Ok(Sent::Accepted) => 0,
-        Ok(Sent::Conflated) => 1,
-        Err(_) => FAILED,
-    }
+    session.and_then(|session| session.descriptor().ok()).unwrap_or(HS_INVALID)
 }
 
 /// Waits up to `timeout_ms` for a message and copies at most `capacity` bytes of it into `buffer`. Its length, which may be
-/// more than `capacity`; -1 if none came. `lane` and `key` may be null.
+/// more than `capacity`; `HS_TIMEOUT` if none came, and another negative code if none will: the session is over. With a timeout of 0 it
+/// takes what is there. `lane` and `key` may be null.
 ///
 /// # Safety
 /// `session` is null or a session that is not closed; `buffer` has room for `capacity` bytes; `lane` and `key` are null or
@@ -141,9 +386,10 @@ pub unsafe extern "C" fn hs_session_receive(
     timeout_ms: u32,
 ) -> isize {
     // SAFETY: null, or a session, by the contract of this function.
-    let session = unsafe { session.as_ref() };
-    let message = session.and_then(|session| session.receive_within(Duration::from_millis(timeout_ms.into())));
-    let Some(message) = message else { return -1 };
+    let Some(session) = (unsafe { session.as_ref() }) else { return HS_INVALID as isize };
+    let Some(message) = session.receive_within(millis(timeout_ms)) else {
+        return session.ending().map_or(HS_TIMEOUT, |ending| over(ending.why)) as isize;
+    };
     let copied = if buffer.is_null() { 0 } else { message.bytes.len().min(capacity) };
     if copied > 0 {
         // SAFETY: not null, with room for `capacity` bytes, by the contract of this function; the two cannot overlap.
@@ -160,16 +406,17 @@ pub unsafe extern "C" fn hs_session_receive(
     message.bytes.len() as isize
 }
 
-/// Waits until the peer has everything, for two seconds at most, and ends the session. 0 if it has, -1 if not.
+/// Waits until the peer has everything, for two seconds at most, and ends the session. 0 if it has, `HS_UNCONFIRMED` if
+/// not: `hs_session_ending` says before how much is unconfirmed.
 ///
 /// # Safety
 /// `session` is null or a session, and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hs_session_close(session: *mut Session) -> c_int {
     if session.is_null() {
-        return FAILED;
+        return HS_INVALID;
     }
     // SAFETY: from `Box::into_raw`, and not used again, by the contract of this function.
     let session = unsafe { Box::from_raw(session) };
-    if session.close() { 0 } else { FAILED }
+    if session.close() { HS_OK } else { HS_UNCONFIRMED }
 }

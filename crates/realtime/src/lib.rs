@@ -2,7 +2,7 @@
 //!
 //! A [`Session`] is one end; its [`Lane`]s say what a program promises itself of its messages. What is sent when, over which
 //! of its connections, is decided by `headstart_core::realtime`; here are only the tasks that read and write. Any stream will
-//! do as a connection: TCP, or TLS over it. [`blocking`] is the same without async, [`ffi`] for C.
+//! do as a connection: TCP, or TLS over it. [`blocking`] is the same without async, `ffi` for C.
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), headstart_realtime::SessionError> {
@@ -22,8 +22,9 @@
 pub mod blocking;
 pub mod doorstep;
 mod driver;
+mod ending;
 #[allow(unsafe_code)]
-pub mod ffi;
+mod ffi;
 pub mod keys;
 mod knobs;
 mod listener;
@@ -32,6 +33,7 @@ mod scratch;
 mod session;
 mod shared;
 
+pub use ending::{Ending, Why};
 pub use headstart_core::realtime::{Kind, MAX_MESSAGE, SendError, Sent, State, Stats, technique};
 pub use knobs::Knobs;
 pub use listener::Listener;

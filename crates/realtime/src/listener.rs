@@ -6,19 +6,19 @@
 use crate::doorstep::{Doorstep, Place};
 use crate::driver;
 use crate::knobs;
-use crate::session::{Config, Connection, Session, Stream};
+use crate::session::{Config, Connection, PATIENCE, Session, Stream};
 use crate::shared::Shared;
-use headstart_core::realtime::frame::{Frame, begins_a_connection};
-use headstart_core::realtime::{Messenger, SessionId};
+use headstart_core::realtime::frame::{Frame, Proof, begins_a_connection};
+use headstart_core::realtime::{FrameError, Hello, Messenger, SessionId};
 use headstart_io::clock::Clock;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, ToSocketAddrs};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// A connection has so long to say for which session it is. Ours.
 const INTRODUCTION: Duration = Duration::from_secs(5);
@@ -28,8 +28,34 @@ const UNDECIDED: usize = 256;
 const BACKLOG: usize = 128;
 /// Longest first frame: a header and the longest name of a technique, with room for what may be added.
 const LONGEST_HELLO: usize = 512;
+/// Sessions that are over and are remembered, the latest. Ours: a client comes back within its patience, and 16 KiB are little.
+const REMEMBERED: usize = 1024;
 
-type Sessions = Mutex<HashMap<SessionId, Weak<Shared>>>;
+/// What goes on here, and what did of late.
+#[derive(Default)]
+struct Sessions {
+    known: HashMap<SessionId, Weak<Shared>>,
+    over: VecDeque<SessionId>,
+}
+
+impl Sessions {
+    fn get(&self, id: SessionId) -> Option<Arc<Shared>> {
+        self.known.get(&id).and_then(Weak::upgrade).filter(|shared| !shared.lock().closed)
+    }
+
+    /// Forgets those that are over, except that they were.
+    fn tidy(&mut self) {
+        let Self { known, over } = self;
+        known.retain(|id, session| {
+            let goes_on = session.upgrade().is_some_and(|shared| !shared.lock().closed);
+            if !goes_on {
+                over.push_back(*id);
+            }
+            goes_on
+        });
+        over.drain(..over.len().saturating_sub(REMEMBERED));
+    }
+}
 
 /// Accepts sessions.
 pub struct Listener {
@@ -37,10 +63,12 @@ pub struct Listener {
     accepted: tokio::sync::Mutex<mpsc::Receiver<Session>>,
     door: Arc<Door>,
     accepting: Option<tokio::task::JoinHandle<()>>,
+    stopped: watch::Sender<bool>,
 }
 
 struct Door {
-    sessions: Sessions,
+    sessions: Mutex<Sessions>,
+    patience: Mutex<Duration>,
     out: mpsc::Sender<Session>,
     undecided: Arc<Doorstep>,
 }
@@ -102,8 +130,21 @@ impl Listener {
     /// One that gets its connections from [`Listener::add`] alone.
     pub fn unbound() -> Self {
         let (out, accepted) = mpsc::channel(BACKLOG);
-        let door = Door { sessions: Sessions::default(), out, undecided: Doorstep::new(UNDECIDED) };
-        Self { address: None, accepted: accepted.into(), door: Arc::new(door), accepting: None }
+        let (sessions, patience) = (Mutex::default(), Mutex::new(PATIENCE));
+        let door = Door { sessions, patience, out, undecided: Doorstep::new(UNDECIDED) };
+        Self {
+            address: None,
+            accepted: accepted.into(),
+            door: Arc::new(door),
+            accepting: None,
+            stopped: watch::channel(false).0,
+        }
+    }
+
+    /// Sessions that begin from now on are given up when they have had no connection for so long ([`Config::patience`]); 30 seconds
+    /// unless told.
+    pub fn set_patience(&self, patience: Duration) {
+        *self.door.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience;
     }
 
     /// Takes in a connection that came in elsewhere: TLS, say. Where too many have not said for which session they are, it is closed.
@@ -123,13 +164,16 @@ impl Listener {
     /// Begins session `id` with its first connection; `None` if that is for another, or says nothing sensible in time.
     pub(crate) async fn begin(&self, id: SessionId, stream: impl Stream) -> Option<Session> {
         let introduced = tokio::time::timeout(INTRODUCTION, introduce(Box::new(stream))).await.ok()??;
-        if introduced.session == id { self.door.place(introduced, true) } else { None }
+        match introduced {
+            Introduced::For(entrant) if entrant.session == id => self.door.place(entrant, true).ok()?,
+            _ => None,
+        }
     }
 
     /// Whether session `id` goes on here.
     pub(crate) fn knows(&self, id: SessionId) -> bool {
         let sessions = self.door.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.get(&id).and_then(Weak::upgrade).is_some_and(|shared| !shared.lock().closed)
+        sessions.get(id).is_some()
     }
 
     /// The address that it listens on.
@@ -137,9 +181,21 @@ impl Listener {
         self.address
     }
 
-    /// The next session.
+    /// The next session; `None` when the listener was stopped.
     pub async fn accept(&self) -> Option<Session> {
-        self.accepted.lock().await.recv().await
+        let mut stopped = self.stopped.subscribe();
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => None,
+            session = async { self.accepted.lock().await.recv().await } => session,
+        }
+    }
+
+    /// Accepts no more: whatever waits in [`Listener::accept`] is told. Sessions stay.
+    pub fn stop(&self) {
+        self.stopped.send_replace(true);
+        if let Some(task) = &self.accepting {
+            task.abort();
+        }
     }
 }
 
@@ -149,59 +205,96 @@ impl Door {
     fn admit(door: &Arc<Self>, stream: Connection, place: Place, only: Option<SessionId>) {
         let door = Arc::clone(door);
         tokio::spawn(async move {
-            if let Some(introduced) = said(stream, place).await
-                && only.is_none_or(|id| id == introduced.session)
-                && let Some(session) = door.place(introduced, only.is_none())
-            {
-                // Nobody accepts any more: the session ends as its handle is dropped.
-                let _ = door.out.send(session).await;
+            let introduced = tokio::select! {
+                introduced = tokio::time::timeout(INTRODUCTION, introduce(stream)) => introduced.ok().flatten(),
+                () = place.is_needed() => None,
+            };
+            let entrant = match introduced {
+                Some(Introduced::For(entrant)) if only.is_none_or(|id| id == entrant.session) => entrant,
+                Some(Introduced::OfVersion(stream)) => return refuse(stream, &newest(), place).await,
+                _ => return,
+            };
+            let gone = Frame::Gone(Proof::gone(entrant.session, entrant.connection));
+            match door.place(entrant, only.is_none()) {
+                Ok(Some(session)) => {
+                    drop(place);
+                    // Nothing accepts any more: the session ends as its handle is dropped.
+                    let _ = door.out.send(session).await;
+                }
+                Ok(None) => {}
+                Err(stream) => refuse(stream, &gone, place).await,
             }
         });
     }
 
-    /// Puts a connection into its session; that comes back if it is a new one, which it may only be if it `may_begin`.
-    fn place(&self, introduced: Introduced, may_begin: bool) -> Option<Session> {
-        let Introduced { session: id, connection, config, stream, bytes } = introduced;
+    /// Puts a connection into its session; that comes back if it is a new one, which it may only be if it `may_begin`, and if the
+    /// peer has not heard of it before. The stream comes back if it is for a session that is not here.
+    fn place(&self, entrant: Entrant, may_begin: bool) -> Result<Option<Session>, Connection> {
+        let Entrant { session: id, connection, goes_on, config, stream, bytes } = entrant;
         let new = {
             let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-            let known = sessions.get(&id).and_then(Weak::upgrade).filter(|shared| !shared.lock().closed);
-            if let Some(shared) = known {
+            if let Some(shared) = sessions.get(id) {
                 driver::attach(&shared, connection, stream, bytes);
-                return None;
+                return Ok(None);
             }
-            if !may_begin {
-                return None;
+            sessions.tidy();
+            if !may_begin || goes_on || sessions.over.contains(&id) {
+                return Err(stream);
             }
-            sessions.retain(|_, session| session.strong_count() > 0);
             // A technique that only the peer knows is its own affair: this side then does nothing special.
             let settings =
                 config.settings().or_else(|_| Config { technique: "plain".into(), ..config.clone() }.settings());
-            let shared = Shared::new(Messenger::new(id, settings.ok()?), Clock::new());
-            sessions.insert(id, Arc::downgrade(&shared));
+            let Ok(settings) = settings else { return Err(stream) };
+            let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
+            let shared = Shared::new(Messenger::new(id, settings), Clock::new(), patience);
+            sessions.known.insert(id, Arc::downgrade(&shared));
             shared
         };
         let session = Session::of(Arc::clone(&new));
         tokio::spawn(driver::keep_time(Arc::clone(&new)));
         driver::attach(&new, connection, stream, bytes);
-        Some(session)
+        Ok(Some(session))
     }
 }
 
 /// A connection that has said for which session it is.
-struct Introduced {
+struct Entrant {
     session: SessionId,
     connection: u32,
+    goes_on: bool,
     config: Config,
     stream: Connection,
     /// What it said.
     bytes: Vec<u8>,
 }
 
-/// What a connection says of itself in time, if its place is not needed for another before it does.
-async fn said(stream: Connection, place: Place) -> Option<Introduced> {
+/// What a connection has said first.
+enum Introduced {
+    For(Entrant),
+    /// Something of another version of this protocol.
+    OfVersion(Connection),
+}
+
+/// What every version takes for a greeting of another, and names.
+fn newest() -> Frame<'static> {
+    let session = SessionId::default();
+    Frame::Hello(Hello { session, connection: 0, interval_micros: 0, technique: "", goes_on: false })
+}
+
+/// Says why a connection is not taken, and reads to its end: to close while something is unread would take the answer along.
+async fn refuse(mut stream: Connection, answer: &Frame<'_>, place: Place) {
+    let mut bytes = Vec::new();
+    answer.encode(&mut bytes);
+    let said = async {
+        stream.write_all(&bytes).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; LONGEST_HELLO];
+        while stream.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
     tokio::select! {
-        introduced = tokio::time::timeout(INTRODUCTION, introduce(stream)) => introduced.ok()?,
-        () = place.is_needed() => None,
+        _ = tokio::time::timeout(INTRODUCTION, said) => {}
+        () = place.is_needed() => {}
     }
 }
 
@@ -217,11 +310,12 @@ async fn introduce(mut stream: Connection) -> Option<Introduced> {
         match Frame::decode(&bytes) {
             Ok(Some((Frame::Hello(hello), _))) => {
                 let interval = Duration::from_micros(hello.interval_micros.into());
-                let (session, connection) = (hello.session, hello.connection);
-                let config =
-                    Config { technique: hello.technique.into(), interval: (!interval.is_zero()).then_some(interval) };
-                return Some(Introduced { session, connection, config, stream, bytes });
+                let (session, connection, goes_on) = (hello.session, hello.connection, hello.goes_on);
+                let interval = (!interval.is_zero()).then_some(interval);
+                let config = Config { technique: hello.technique.into(), interval, ..Config::default() };
+                return Some(Introduced::For(Entrant { session, connection, goes_on, config, stream, bytes }));
             }
+            Err(FrameError::Version(_)) => return Some(Introduced::OfVersion(stream)),
             Ok(None) if bytes.len() < LONGEST_HELLO => {}
             _ => return None,
         }
@@ -240,7 +334,8 @@ mod tests {
     async fn said_for(session: SessionId, connection: u32) -> (tokio::io::DuplexStream, tokio::io::DuplexStream) {
         let (mut far, near) = tokio::io::duplex(4096);
         let mut bytes = Vec::new();
-        Frame::Hello(Hello { session, connection, interval_micros: 0, technique: "plain" }).encode(&mut bytes);
+        Frame::Hello(Hello { session, connection, interval_micros: 0, technique: "plain", goes_on: false })
+            .encode(&mut bytes);
         far.write_all(&bytes).await.unwrap();
         (far, near)
     }
@@ -251,7 +346,14 @@ mod tests {
         let gone = |mut far: tokio::io::DuplexStream| async move { far.read(&mut [0; 64]).await };
         let (far, near) = said_for(OURS, 0).await;
         listener.join(OURS, near);
-        assert_eq!(gone(far).await.unwrap(), 0, "it is over already");
+        let (mut far, mut said) = (far, Vec::new());
+        far.shutdown().await.unwrap();
+        far.read_to_end(&mut said).await.unwrap();
+        assert_eq!(
+            Frame::decode(&said),
+            Ok(Some((Frame::Gone(Proof::gone(OURS, 0)), said.len()))),
+            "it is over already"
+        );
         assert!(!listener.knows(OURS));
         let (_first, near) = said_for(OURS, 0).await;
         let session = listener.begin(OURS, near).await.unwrap();

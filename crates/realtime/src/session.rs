@@ -1,14 +1,16 @@
 //! Handles of a session: what a program holds.
 
 use crate::driver::{self, Dial};
+use crate::ending::{Ending, Why};
 use crate::knobs::{self, Knobs};
 use crate::shared::Shared;
 use futures_sink::Sink;
 use headstart_core::realtime::technique::UnknownTechnique;
-use headstart_core::realtime::{FrameError, Kind, LaneId, Messenger, SendError, Sent, SessionId, Settings, Stats};
+use headstart_core::realtime::{Kind, LaneId, Messenger, SendError, Sent, SessionId, Settings, Stats};
 use headstart_io::clock::Clock;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -18,6 +20,8 @@ use tokio::net::{TcpStream, ToSocketAddrs};
 
 /// When a session is closed, so long is waited for what is on its way. Ours.
 const LINGER: Duration = Duration::from_secs(2);
+/// How long a session has no connection on which its peer answers before it is given up. Ours.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Any stream of bytes both ways.
 pub type Connection = Box<dyn Stream>;
@@ -33,12 +37,15 @@ pub struct Config {
     pub technique: String,
     /// The time between two messages, if the program knows it.
     pub interval: Option<Duration>,
+    /// An attempt to connect may take so long, and a session that has had no connection for so long on which its peer answers is
+    /// given up.
+    pub patience: Duration,
 }
 
 impl Default for Config {
-    /// `auto`, and whatever interval is measured.
+    /// `auto`, whatever interval is measured, and 30 seconds.
     fn default() -> Self {
-        Self { technique: crate::technique::DEFAULT.into(), interval: None }
+        Self { technique: crate::technique::DEFAULT.into(), interval: None, patience: PATIENCE }
     }
 }
 
@@ -61,12 +68,11 @@ pub enum SessionError {
     #[error(transparent)]
     Send(#[from] SendError),
     /// The session is over.
-    #[error("the session is over{}", reason(.0))]
-    Over(Option<FrameError>),
-}
-
-fn reason(error: &Option<FrameError>) -> String {
-    error.map_or_else(String::new, |error| format!(": {error}"))
+    #[error("the session is over: {0}")]
+    Over(Ending),
+    /// The time for it is up.
+    #[error("it took longer than it may")]
+    TimedOut,
 }
 
 /// A message that came in.
@@ -100,7 +106,7 @@ struct Guard(Arc<Shared>);
 impl Drop for Guard {
     fn drop(&mut self) {
         self.0.act(|_, messenger| messenger.leave());
-        self.0.close();
+        self.0.close(Why::Closed);
     }
 }
 
@@ -124,6 +130,8 @@ impl Session {
     }
 
     /// Connects to a [`crate::Listener`] over TCP. Lost connections are made anew for as long as the session lasts.
+    ///
+    /// What is at the other end is known when it has answered: [`Session::peer_is_ours`]. Messages may be sent before.
     pub async fn connect(
         peer: impl ToSocketAddrs + Clone + Send + Sync + 'static,
         config: Config,
@@ -171,7 +179,7 @@ impl Session {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let settings = config.settings()?;
-        let shared = Shared::new(Messenger::new(id, settings), Clock::new());
+        let shared = Shared::new(Messenger::new(id, settings), Clock::new(), config.patience);
         let session = Self::of(Arc::clone(&shared));
         let dial: Dial = Box::new(move || {
             let stream = dial();
@@ -237,6 +245,39 @@ impl Session {
         self.shared.lock().messenger.connections()
     }
 
+    /// Why the session is over for sending, and what is not known to have arrived; `None` while it goes on.
+    pub fn ending(&self) -> Option<Ending> {
+        self.shared.lock().ending()
+    }
+
+    /// How long the session may have no connection on which its peer answers.
+    pub fn patience(&self) -> Duration {
+        self.shared.patience
+    }
+
+    /// A descriptor to poll: readable while there is something to receive, or the session is over. It is not to be read or written, and
+    /// lives as long as the session.
+    pub fn descriptor(&self) -> io::Result<std::os::fd::RawFd> {
+        Ok(self.shared.lock().signal()?.as_raw_fd())
+    }
+
+    /// Waits until the peer has shown that it speaks this protocol, or says why that is not to be.
+    pub async fn greeted(&self) -> Result<(), SessionError> {
+        if self.peer_is_ours().await {
+            return Ok(());
+        }
+        let state = self.shared.lock();
+        let unconfirmed = state.messenger.on_their_way();
+        let stranger = |error| Ending { why: Why::Stranger(error), unconfirmed };
+        let ending = state.error.map(stranger).or(state.ending());
+        Err(SessionError::Over(ending.unwrap_or(Ending { why: Why::Closed, unconfirmed })))
+    }
+
+    /// Messages that were handed in and that the peer has not confirmed.
+    pub fn unconfirmed(&self) -> usize {
+        self.shared.lock().messenger.on_their_way()
+    }
+
     /// Waits until the peer has everything, or the session is over. Whether the peer has.
     pub async fn delivered(&self) -> bool {
         poll_fn(|cx| {
@@ -255,9 +296,13 @@ impl Session {
     /// peer has.
     pub async fn close(self) -> bool {
         let _ = tokio::time::timeout(LINGER, self.delivered()).await;
-        let arrived = self.shared.lock().messenger.on_their_way() == 0;
+        let arrived = {
+            let state = self.shared.lock();
+            // What a program that has left did not take has not arrived.
+            state.messenger.on_their_way() == 0 && state.messenger.untaken_by_peer() == 0
+        };
         self.shared.act(|_, messenger| messenger.leave());
-        self.shared.close();
+        self.shared.close(Why::Closed);
         // The farewell is written by the tasks of the connections: whoever ends the runtime now would cut it off.
         let all_gone = async {
             loop {
@@ -294,11 +339,8 @@ impl Session {
     }
 
     fn try_send(&self, lane: LaneId, kind: Kind, key: u64, bytes: &[u8]) -> Result<Sent, SessionError> {
-        {
-            let state = self.shared.lock();
-            if state.closed || state.messenger.peer_has_left() {
-                return Err(SessionError::Over(state.error));
-            }
+        if let Some(ending) = self.ending() {
+            return Err(SessionError::Over(ending));
         }
         Ok(self.shared.act(|now, messenger| messenger.send(now, lane, kind, key, bytes))?)
     }
@@ -352,8 +394,8 @@ impl Sink<Vec<u8>> for Lane {
 
     fn poll_ready(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SessionError>> {
         let mut state = self.session.shared.lock();
-        if state.closed {
-            return Poll::Ready(Err(SessionError::Over(state.error)));
+        if let Some(ending) = state.ending() {
+            return Poll::Ready(Err(SessionError::Over(ending)));
         }
         if self.kind != Kind::Latest && state.messenger.is_lane_full(self.id) {
             self.session.shared.await_room(&mut state, cx.waker().clone());

@@ -2,18 +2,24 @@
 //!
 //! Nothing is decided here. The lock is held for as long as the messenger thinks, never while somebody waits.
 
+use crate::ending::{Ending, Why};
 use crate::knobs::Knobs;
 use headstart_core::machine::Machine;
 use headstart_core::realtime::{FrameError, Input, MAX_CONNECTIONS, Messenger, Output};
 use headstart_core::time::Instant;
 use headstart_io::clock::Clock;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// See the module.
 pub(crate) struct Shared {
     pub clock: Clock,
+    /// How long there may be no connection on which the peer answers.
+    pub patience: Duration,
     state: Mutex<State>,
     /// Which options the kernel took.
     pub knobs: OnceLock<Knobs>,
@@ -39,7 +45,15 @@ pub(crate) struct State {
     deadline: Option<Instant>,
     /// Nothing more is to come or to go.
     pub closed: bool,
+    /// Why, and what was on its way then.
+    ending: Option<Ending>,
     pub error: Option<FrameError>,
+    /// Since when there has been no connection on which the peer answers.
+    alone: Option<Instant>,
+    /// There was one before.
+    met: bool,
+    /// What a program may poll, and whether it is readable.
+    signal: Option<(OwnedFd, bool)>,
     /// Whoever waits to know what the peer is was told.
     judged: bool,
     pub next_connection: u32,
@@ -51,6 +65,45 @@ pub(crate) struct State {
 const MOST_UNTAKEN: usize = 16 << 20;
 
 impl State {
+    /// Whether nothing more is sent, and why.
+    pub fn ending(&self) -> Option<Ending> {
+        let now = |why| Ending { why, unconfirmed: self.messenger.on_their_way() };
+        let left = || self.messenger.peer_has_left().then(|| now(self.left()));
+        // What is confirmed after the end is confirmed.
+        let over =
+            |ending: Ending| Ending { unconfirmed: ending.unconfirmed.min(self.messenger.on_their_way()), ..ending };
+        self.ending.map(over).or_else(left)
+    }
+
+    fn left(&self) -> Why {
+        Why::Left { untaken: self.messenger.untaken_by_peer() }
+    }
+
+    /// What is readable while there is something to receive, or the end.
+    pub fn signal(&mut self) -> io::Result<&OwnedFd> {
+        if self.signal.is_none() {
+            use rustix::event::{EventfdFlags, eventfd};
+            self.signal = Some((eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?, false));
+            self.show();
+        }
+        self.signal.as_ref().map(|(signal, _)| signal).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn show(&mut self) {
+        let is_due = self.messenger.has_some() || self.closed || self.messenger.peer_has_left();
+        if let Some((signal, shown)) = &mut self.signal
+            && *shown != is_due
+        {
+            // It holds one or nothing, so that neither can block or fail.
+            let _ = if is_due {
+                rustix::io::write(&*signal, &1u64.to_ne_bytes())
+            } else {
+                rustix::io::read(&*signal, &mut [0; 8])
+            };
+            *shown = is_due;
+        }
+    }
+
     /// Whether connections are not to be read: the program has much to take. One that waits until it may send takes nothing, and what it waits
     /// for is an acknowledgement, behind what the peer sends: connections are read for it, until it would be far too much.
     pub fn must_not_read(&self) -> bool {
@@ -59,9 +112,10 @@ impl State {
 }
 
 impl Shared {
-    pub fn new(messenger: Messenger, clock: Clock) -> Arc<Self> {
+    pub fn new(messenger: Messenger, clock: Clock, patience: Duration) -> Arc<Self> {
         Arc::new(Self {
             clock,
+            patience,
             knobs: OnceLock::new(),
             state: Mutex::new(State {
                 messenger,
@@ -70,7 +124,11 @@ impl Shared {
                 senders: Vec::new(),
                 deadline: None,
                 closed: false,
+                ending: None,
                 error: None,
+                alone: None,
+                met: false,
+                signal: None,
                 judged: false,
                 next_connection: 0,
                 heard: 0,
@@ -94,11 +152,14 @@ impl Shared {
         let mut state = self.lock();
         let now = self.clock.now();
         let result = f(now, &mut state.messenger);
-        self.spread(&mut state);
+        self.spread(now, &mut state);
         result
     }
 
-    fn spread(&self, state: &mut State) {
+    fn spread(&self, now: Instant, state: &mut State) {
+        let answered = state.messenger.answered() > 0;
+        state.met |= answered;
+        state.alone = if answered { None } else { state.alone.or(Some(now)) };
         let mut delivered = false;
         while let Some(output) = state.messenger.poll_output() {
             match output {
@@ -110,13 +171,15 @@ impl Shared {
                 }
             }
         }
+        state.show();
         if delivered || state.messenger.peer_has_left() {
             state.receivers.drain(..).for_each(Waker::wake);
         }
         if !state.messenger.is_full() {
             self.room.notify_waiters();
         }
-        let deadline = state.messenger.poll_timeout().map(|deadline| deadline.at);
+        let give_up = state.alone.map(|since| since + self.patience);
+        let deadline = state.messenger.poll_timeout().map(|deadline| deadline.at).into_iter().chain(give_up).min();
         if deadline != state.deadline {
             let sooner = deadline.is_some_and(|at| state.deadline.is_none_or(|old| at < old));
             state.deadline = deadline;
@@ -132,6 +195,18 @@ impl Shared {
     /// When to wake next.
     pub fn deadline(&self) -> Option<Instant> {
         self.lock().deadline
+    }
+
+    /// What is due at this moment: the messenger's affairs, and the end of a session whose peer answers nowhere.
+    pub fn wake(&self) {
+        self.act(|now, messenger| messenger.handle_timeout(now));
+        let (alone, met) = {
+            let state = self.lock();
+            (state.alone, state.met)
+        };
+        if alone.is_some_and(|since| since + self.patience <= self.clock.now()) {
+            self.close(if met { Why::Lost(self.patience) } else { Why::Silent(self.patience) });
+        }
     }
 
     /// A program waits until it may send, or until what it sent has come.
@@ -150,11 +225,18 @@ impl Shared {
         state.senders.drain(..).for_each(Waker::wake);
         match result {
             Ok(()) => state.heard += 1,
+            // Where the peer answers on other connections, these lead elsewhere.
+            Err(FrameError::Gone) => {}
             Err(error) => state.error = Some(error),
         }
+        let forgotten = state.messenger.peer_has_forgotten();
         if !state.judged && (state.error.is_some() || state.messenger.peer_is_ours()) {
             state.judged = true;
             self.judged.notify_waiters();
+        }
+        drop(state);
+        if forgotten {
+            self.close(Why::Gone);
         }
         result
     }
@@ -176,7 +258,7 @@ impl Shared {
         state.writers.push((id, Arc::clone(&writer)));
         let now = self.clock.now();
         state.messenger.handle_input(now, input);
-        self.spread(&mut state);
+        self.spread(now, &mut state);
         Some(writer)
     }
 
@@ -186,14 +268,27 @@ impl Shared {
         self.act(|now, messenger| {
             messenger.handle_input(now, Input::Closed(headstart_core::realtime::Connection(id)));
         });
+        let over = {
+            let state = self.lock();
+            (state.messenger.connections() == 0 && state.messenger.peer_has_left()).then(|| state.left())
+        };
+        if let Some(why) = over {
+            self.close(why);
+        }
         self.dial.notify_one();
         self.parted.notify_waiters();
     }
 
-    /// The session is over for this side.
-    pub fn close(&self) {
+    /// The session is over for this side; the first reason stays.
+    pub fn close(&self, why: Why) {
         let mut state = self.lock();
         state.closed = true;
+        if state.ending.is_none() {
+            // A peer that has left before is the reason.
+            let why = if state.messenger.peer_has_left() { state.left() } else { why };
+            state.ending = Some(Ending { why, unconfirmed: state.messenger.on_their_way() });
+        }
+        state.show();
         state.receivers.drain(..).for_each(Waker::wake);
         state.senders.drain(..).for_each(Waker::wake);
         for (_, writer) in &state.writers {

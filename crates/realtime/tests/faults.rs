@@ -38,8 +38,14 @@ async fn connections_of_a_hedge_that_come_in_another_order_are_one_session_and_e
     let mut streams = Vec::new();
     for (connection, messages) in [(3u32, &[2u32, 4][..]), (0, &[0, 1, 2]), (5, &[4, 3]), (1, &[])] {
         let mut bytes = Vec::new();
-        Frame::Hello(Hello { session: SessionId([7; 16]), connection, interval_micros: 0, technique: "hedge" })
-            .encode(&mut bytes);
+        Frame::Hello(Hello {
+            session: SessionId([7; 16]),
+            connection,
+            interval_micros: 0,
+            technique: "hedge",
+            goes_on: false,
+        })
+        .encode(&mut bytes);
         for n in messages {
             let payload = &n.to_be_bytes();
             Frame::Message { lane: LaneId(0), kind: Kind::Event, seq: u64::from(*n), key: 0, payload }
@@ -170,7 +176,7 @@ async fn a_program_that_reads_nothing_is_waited_for_by_events_and_gets_the_newes
     const VALUES: u32 = 20_000;
     for technique in ["plain", "auto"] {
         let listener = Listener::bind("127.0.0.1:0").await.unwrap();
-        let config = Config { technique: technique.into(), interval: None };
+        let config = Config { technique: technique.into(), ..Config::default() };
         let near = Session::connect(listener.address().unwrap(), config).await.unwrap();
         let (events, values) = (near.lane(0, Kind::Event), near.lane(1, Kind::Latest));
         let (mut accepted, mut refused) = (0u32, 0);

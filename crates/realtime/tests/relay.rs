@@ -295,6 +295,30 @@ async fn a_program_whose_stream_died_with_the_relay_is_told_by_a_reset() {
 }
 
 #[tokio::test]
+async fn a_relay_that_dies_for_good_leaves_no_half_of_anything_that_looks_whole() {
+    let keys = Keys::new();
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = server.local_addr().unwrap().to_string().parse().unwrap();
+    let relay = Killable::start("127.0.0.1:0", keys.settings(&["127.0.0.1:*"]));
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = port.local_addr().unwrap();
+    let config = Config { patience: Duration::from_secs(2), ..auto() };
+    tokio::spawn(ports::forward(port, to, keys.client(relay.address), config, |_| {}));
+    let mut program = TcpStream::connect(at).await.unwrap();
+    let (mut served, _) = patient(server.accept()).await.unwrap();
+    let mut half = [0; 17];
+    program.write_all(b"half of a request").await.unwrap();
+    patient(served.read_exact(&mut half)).await.unwrap();
+    served.write_all(b"half of an answer").await.unwrap();
+    patient(program.read_exact(&mut half)).await.unwrap();
+    relay.kill();
+    for end in [&mut served, &mut program] {
+        let error = patient(end.read_to_end(&mut Vec::new())).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+}
+
+#[tokio::test]
 async fn a_reader_that_takes_nothing_holds_up_its_own_stream_alone() {
     let keys = Keys::new();
     let sleeper = TcpListener::bind("127.0.0.1:0").await.unwrap();

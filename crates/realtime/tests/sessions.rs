@@ -181,7 +181,8 @@ async fn no_event_is_lost_or_doubled_when_connections_are_cut_again_and_again() 
 async fn a_connection_that_somebody_replays_is_dropped_and_the_session_goes_on() {
     let listener = Listener::bind("127.0.0.1:0").await.unwrap();
     let mut opening = Vec::new();
-    let hello = Hello { session: SessionId([1; 16]), connection: 0, interval_micros: 0, technique: "plain" };
+    let hello =
+        Hello { session: SessionId([1; 16]), connection: 0, interval_micros: 0, technique: "plain", goes_on: false };
     Frame::Hello(hello).encode(&mut opening);
     let message = |seq: u64, out: &mut Vec<u8>| {
         Frame::Message { lane: LaneId(0), kind: Kind::Event, seq, key: 0, payload: &[seq as u8] }.encode(out);
@@ -209,7 +210,13 @@ async fn a_frame_that_is_too_long_or_of_no_lane_ends_its_connection_and_no_other
     let (near, far, listener) = pair("plain").await;
     for bad in [[4u8 << 2 | 2, 0, 0xff, 0xff, 0x7f], [0xff, 0xff, 0x03, 0, 0]] {
         let mut opening = Vec::new();
-        let hello = Hello { session: SessionId([bad[0]; 16]), connection: 0, interval_micros: 0, technique: "plain" };
+        let hello = Hello {
+            session: SessionId([bad[0]; 16]),
+            connection: 0,
+            interval_micros: 0,
+            technique: "plain",
+            goes_on: false,
+        };
         Frame::Hello(hello).encode(&mut opening);
         opening.extend_from_slice(&bad);
         let mut stranger = TcpStream::connect(listener.address().unwrap()).await.unwrap();

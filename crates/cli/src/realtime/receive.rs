@@ -5,7 +5,7 @@ use crate::exit;
 use crate::output::Format;
 use crate::relay::runtime;
 use headstart_lab::stats::quantile;
-use headstart_realtime::{Listener, Session};
+use headstart_realtime::{Listener, Session, Why};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -108,6 +108,10 @@ async fn receive(session: Session, clocks_apart: bool) -> Account {
     let mut account = Account::default();
     while let Some(message) = session.receive().await {
         account.take(event::now(), &message.bytes);
+    }
+    // What a sender that was lost had still to say, it has not said.
+    if let Some(ending) = session.ending().filter(|ending| !matches!(ending.why, Why::Left { .. })) {
+        crate::complain!("headstart: a sender was lost: {}", ending.why);
     }
     if clocks_apart {
         account.align(session.stats().shortest.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3 / 2.0));

@@ -66,7 +66,11 @@ impl Args {
     }
 
     async fn connect(&self) -> anyhow::Result<Session> {
-        let config = Config { technique: self.technique.clone(), interval: Some(Duration::from_millis(self.interval)) };
+        let config = Config {
+            technique: self.technique.clone(),
+            interval: Some(Duration::from_millis(self.interval)),
+            ..Config::default()
+        };
         Ok(match (&self.relay, self.relay_key, &self.key) {
             (Some(relay), Some(relay_key), Some(key)) => {
                 Client::new(relay, &SecretKey::read(key)?, relay_key)?.session(self.to.clone(), config).await?
@@ -83,8 +87,9 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         let session = args.connect().await?;
         send(&session, &args).await?;
         let mut stats = session.stats();
-        // However long the path was cut: a session is given up by the other side after thirty seconds.
+        // However long the path was cut: a session is given up after thirty seconds by either side.
         let _ = tokio::time::timeout(PATIENCE, session.delivered()).await;
+        let ending = session.ending();
         let arrived = session.clone().close().await;
         // Copies go out until all is there.
         let last = session.stats();
@@ -110,7 +115,8 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
             }
         }
         if !arrived {
-            crate::complain!("headstart: the receiver did not confirm all messages");
+            let why = ending.map_or_else(String::new, |ending| format!(": {ending}"));
+            crate::complain!("headstart: the receiver did not confirm all messages{why}");
         }
         Ok(if arrived { exit::OK } else { exit::FAILURE })
     })

@@ -69,7 +69,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         return Err(Usage("--most 0: must be at least 1".into()).into());
     }
     headstart_realtime::technique::find(&args.technique).map_err(|e| Usage(e.to_string()))?;
-    let config = Config { technique: args.technique, interval: None };
+    let config = Config { technique: args.technique, ..Config::default() };
     let client = args.through.client()?;
     raise_files();
     let clients = Clients::new(args.most);

@@ -84,7 +84,7 @@ fn cost(asked: u64, technique: &str) -> Cost {
         let door = Listener::bind("127.0.0.1:0").await.unwrap();
         let to = door.address().unwrap().to_string();
         let open = async || {
-            let config = Config { technique: technique.into(), interval: None };
+            let config = Config { technique: technique.into(), ..Config::default() };
             let near = client.session(to.parse().unwrap(), config).await.unwrap();
             near.lane(0, Kind::Event).send(b"hello").await.unwrap();
             let far = door.accept().await.unwrap();

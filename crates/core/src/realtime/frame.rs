@@ -11,8 +11,8 @@ use super::lane::{Kind, LaneId, MAX_LANES};
 pub const MAX_MESSAGE: usize = 16 * 1024;
 /// Longest header: tag, sequence, key and length, each a varint of at most ten bytes.
 pub const MAX_HEADER: usize = 40;
-/// Version of the frames; a peer of another version is refused by its first frame.
-pub const VERSION: u8 = 1;
+/// Version of the frames; a peer of another version is refused by its first frame, and told which one this side speaks.
+pub const VERSION: u8 = 2;
 /// Longest name of a technique on the wire, in bytes.
 pub const MAX_TECHNIQUE: usize = 64;
 /// Connections that one acknowledgement tells of at most.
@@ -33,6 +33,38 @@ pub struct Hello<'a> {
     pub interval_micros: u32,
     /// The technique by its name in the registry, so that both sides work alike.
     pub technique: &'a str,
+    /// The peer has answered in this session before: one that does not know it must not begin it anew.
+    pub goes_on: bool,
+}
+
+/// What only a peer can say that has read this connection's [`Hello`] and speaks this protocol: numbers made of the session and of the
+/// connection, another one in each answer. An echo has none of them, nor has what answered another connection. It proves no identity:
+/// that is for TLS, or a relay's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof(pub u64);
+
+impl Proof {
+    /// Of a peer that has the session.
+    pub fn welcome(session: SessionId, connection: u32) -> Self {
+        Self::of(session, connection, WELCOME)
+    }
+
+    /// Of a peer that does not have it.
+    pub fn gone(session: SessionId, connection: u32) -> Self {
+        Self::of(session, connection, GONE)
+    }
+
+    /// By the finalizer of SplitMix64 (Steele et al., OOPSLA 2014), once for each word.
+    fn of(session: SessionId, connection: u32, answer: u64) -> Self {
+        let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| session.0[at + i]));
+        let mix = |seed: u64, word: u64| {
+            let mut z = (seed ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        };
+        Self([word(0), word(8), u64::from(connection)].into_iter().fold(answer, mix))
+    }
 }
 
 /// What a frame is.
@@ -42,8 +74,10 @@ pub struct Hello<'a> {
 pub enum Frame<'a> {
     /// First on each connection.
     Hello(Hello<'a>),
-    /// The answer of a peer of ours to [`Frame::Hello`].
-    Welcome,
+    /// The answer of a peer of ours to [`Frame::Hello`]: first on each connection the other way.
+    Welcome(Proof),
+    /// Its answer where it does not know the session that goes on: it was restarted, or has given it up.
+    Gone(Proof),
     /// How many messages have come over which connections.
     Ack(Counts),
     /// The receiver misses messages (paper 4: Trigger).
@@ -53,7 +87,10 @@ pub enum Frame<'a> {
     /// Something back, so that an acknowledgement of TCP leaves with it (paper 4: Return).
     Echo,
     /// The peer leaves for good, and will not come back for what it has not.
-    Bye,
+    Bye {
+        /// Messages that it has acknowledged and that its program did not take, of `Event` and `Ordered` lanes.
+        untaken: u64,
+    },
     /// A message.
     Message {
         /// Its lane.
@@ -116,6 +153,12 @@ pub enum FrameError {
     /// A lane that was of another kind before.
     #[error("lane {0} was of another kind before: each lane has one kind for as long as the session lasts")]
     KindChanged(u8),
+    /// The peer does not know the session.
+    #[error("the peer does not know the session any more: it was restarted, or has given it up")]
+    Gone,
+    /// The peer is none: it sends back what it is sent.
+    #[error("the peer sends back what it is sent: it is an echo server, or this side itself")]
+    Echoed,
     /// A message or an acknowledgement that cannot be.
     #[error("{0}: the peer violates the protocol")]
     Impossible(&'static str),
@@ -128,6 +171,7 @@ const NOTICE: u64 = 4;
 const FILLER: u64 = 5;
 const ECHO: u64 = 6;
 const BYE: u64 = 7;
+const GONE: u64 = 8;
 
 /// Appends `value` as a LEB128 varint.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -173,18 +217,28 @@ impl Frame<'_> {
             put_varint(out, control << 2);
             out.extend_from_slice(&[0, 0]);
         };
+        let proven = |out: &mut Vec<u8>, control: u64, proof: Proof| {
+            put_varint(out, control << 2);
+            out.extend_from_slice(&[0, 1 + 8, VERSION]);
+            out.extend_from_slice(&proof.0.to_be_bytes());
+        };
         match self {
-            Self::Welcome => empty(out, WELCOME),
+            Self::Welcome(proof) => proven(out, WELCOME, *proof),
+            Self::Gone(proof) => proven(out, GONE, *proof),
             Self::Notice => empty(out, NOTICE),
             Self::Filler => empty(out, FILLER),
             Self::Echo => empty(out, ECHO),
-            Self::Bye => empty(out, BYE),
+            Self::Bye { untaken } => {
+                put_varint(out, BYE << 2);
+                out.extend_from_slice(&[0, varint_length(*untaken) as u8]);
+                put_varint(out, *untaken);
+            }
             Self::Hello(hello) => {
                 let name = &hello.technique.as_bytes()[..hello.technique.len().min(MAX_TECHNIQUE)];
                 put_varint(out, HELLO << 2);
                 out.push(0);
-                put_varint(out, (1 + 16 + 4 + 4 + name.len()) as u64);
-                out.push(VERSION);
+                put_varint(out, (1 + 1 + 16 + 4 + 4 + name.len()) as u64);
+                out.extend_from_slice(&[VERSION, u8::from(hello.goes_on)]);
                 out.extend_from_slice(&hello.session.0);
                 out.extend_from_slice(&hello.connection.to_be_bytes());
                 out.extend_from_slice(&hello.interval_micros.to_be_bytes());
@@ -253,8 +307,14 @@ impl Frame<'_> {
 fn control(which: u64, payload: &[u8]) -> Result<Frame<'_>, FrameError> {
     let bad = FrameError::Control(which);
     match (which, payload) {
-        (HELLO, [version, ..]) if *version != VERSION => Err(FrameError::Version(*version)),
-        (HELLO, [_, rest @ ..]) => {
+        // What version 1 answers has nothing in it.
+        (WELCOME, []) => Err(FrameError::Version(1)),
+        (HELLO | WELCOME | GONE, [version, ..]) if *version != VERSION => Err(FrameError::Version(*version)),
+        (WELCOME | GONE, [_, rest @ ..]) => {
+            let proof = Proof(u64::from_be_bytes(rest.try_into().map_err(|_| bad)?));
+            Ok(if which == WELCOME { Frame::Welcome(proof) } else { Frame::Gone(proof) })
+        }
+        (HELLO, [_, goes_on @ (0 | 1), rest @ ..]) => {
             let (Some(session), Some(words), Some(name)) = (rest.get(..16), rest.get(16..24), rest.get(24..)) else {
                 return Err(bad);
             };
@@ -262,7 +322,14 @@ fn control(which: u64, payload: &[u8]) -> Result<Frame<'_>, FrameError> {
             let name = std::str::from_utf8(name).ok().filter(|n| n.len() <= MAX_TECHNIQUE).ok_or(bad)?;
             let mut id = SessionId::default();
             id.0.copy_from_slice(session);
-            Ok(Frame::Hello(Hello { session: id, connection: word(0), interval_micros: word(4), technique: name }))
+            let goes_on = *goes_on == 1;
+            Ok(Frame::Hello(Hello {
+                session: id,
+                connection: word(0),
+                interval_micros: word(4),
+                technique: name,
+                goes_on,
+            }))
         }
         (ACK, _) => {
             let mut counts = Counts::default();
@@ -281,18 +348,20 @@ fn control(which: u64, payload: &[u8]) -> Result<Frame<'_>, FrameError> {
             }
             Ok(Frame::Ack(counts))
         }
-        (WELCOME, []) => Ok(Frame::Welcome),
         (NOTICE, []) => Ok(Frame::Notice),
         (FILLER, []) => Ok(Frame::Filler),
         (ECHO, []) => Ok(Frame::Echo),
-        (BYE, []) => Ok(Frame::Bye),
+        (BYE, _) => match varint(payload)? {
+            Some((untaken, length)) if length == payload.len() => Ok(Frame::Bye { untaken }),
+            _ => Err(bad),
+        },
         _ => Err(bad),
     }
 }
 
 /// Whether a connection of a peer of ours may begin with this byte: every other one is told apart at once.
 pub fn begins_a_connection(first: u8) -> bool {
-    [HELLO << 2, WELCOME << 2].contains(&u64::from(first))
+    [HELLO << 2, WELCOME << 2, GONE << 2].contains(&u64::from(first))
 }
 
 /// Bytes of a connection on their way to frames. Keeps at most one frame that is not complete, and what came with it.
@@ -335,6 +404,7 @@ mod tests {
             connection: 3,
             interval_micros: 30_000,
             technique: "reduction-50+trigger",
+            goes_on: true,
         })
     }
 
@@ -371,9 +441,16 @@ mod tests {
     fn every_control_frame_reads_back() {
         let mut counts = Counts::default();
         assert!(counts.push(1, 500) && counts.push(700, u64::MAX));
-        for frame in
-            [hello(), Frame::Welcome, Frame::Ack(counts), Frame::Notice, Frame::Filler, Frame::Echo, Frame::Bye]
-        {
+        for frame in [
+            hello(),
+            Frame::Welcome(Proof(u64::MAX)),
+            Frame::Gone(Proof(3)),
+            Frame::Ack(counts),
+            Frame::Notice,
+            Frame::Filler,
+            Frame::Echo,
+            Frame::Bye { untaken: 300 },
+        ] {
             let bytes = written(&frame);
             assert_eq!(Frame::decode(&bytes), Ok(Some((frame, bytes.len()))));
         }
@@ -404,7 +481,7 @@ mod tests {
     #[test]
     fn a_web_browser_on_the_port_is_told_apart_by_its_first_byte() {
         assert!(!begins_a_connection(b'G'));
-        for frame in [hello(), Frame::Welcome] {
+        for frame in [hello(), Frame::Welcome(Proof(1)), Frame::Gone(Proof(1))] {
             assert!(begins_a_connection(written(&frame)[0]));
         }
     }
@@ -414,6 +491,23 @@ mod tests {
         let mut bytes = written(&hello());
         bytes[3] = 9;
         assert_eq!(Frame::decode(&bytes), Err(FrameError::Version(9)));
+        // As version 1 answered.
+        assert_eq!(Frame::decode(&[(WELCOME << 2) as u8, 0, 0]), Err(FrameError::Version(1)));
+    }
+
+    #[test]
+    fn each_answer_on_each_connection_of_each_session_has_a_proof_of_its_own() {
+        let ids = [0, 1].map(|last| SessionId(std::array::from_fn(|k| if k == 15 { last } else { 7 })));
+        let mut all: Vec<u64> = Vec::new();
+        for id in ids {
+            for connection in 0..6 {
+                all.extend([Proof::welcome(id, connection).0, Proof::gone(id, connection).0]);
+            }
+        }
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
     }
 
     proptest! {

@@ -89,6 +89,18 @@ impl Inbox {
         self.bytes >= self.limit
     }
 
+    /// Messages that the program has not taken, but values: a newer one would take their place.
+    pub fn untaken(&self) -> u64 {
+        let ready = self.ready.iter().filter(|waiting| waiting.what.kind != Kind::Latest).count();
+        let early = self.lanes.iter().map(|lane| lane.early.iter().flatten().count()).sum::<usize>();
+        (ready + early) as u64
+    }
+
+    /// Whether a message waits for the program.
+    pub fn has_some(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Bytes that wait for the program, and what they take besides.
     pub fn bytes(&self) -> usize {
         self.bytes

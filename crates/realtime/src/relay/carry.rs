@@ -1,8 +1,9 @@
 //! A program's stream over a session: its bytes in order, its end, and its breaking off.
 //!
 //! An empty message is the end of one direction. A session that ends without one has been broken off, and so is the program's
-//! connection then: a program never takes half of an answer for the whole.
+//! connection then, or when this process dies: a program never takes half of an answer for the whole.
 
+use crate::knobs;
 use crate::scratch;
 use crate::session::Session;
 use headstart_core::realtime::Kind;
@@ -25,6 +26,7 @@ enum End {
 /// Carries the bytes of `stream` both ways over `session` until both directions are at their ends, either is broken off, or
 /// `given_up` is.
 pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: impl Future<Output = ()>) {
+    knobs::break_off(&stream, true);
     let (mut from, mut to) = stream.split();
     let lane = session.lane(BYTES, Kind::Ordered);
     let out = async {
@@ -69,10 +71,7 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
         end = end => end,
         () = given_up => End::Broken,
     };
-    if end == End::Broken {
-        // A reset; where that cannot be asked for, an end is all that can be said.
-        let _ = stream.set_zero_linger();
-        drop(stream);
-    }
+    knobs::break_off(&stream, end == End::Broken);
+    drop(stream);
     session.close().await;
 }

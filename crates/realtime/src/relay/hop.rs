@@ -128,7 +128,7 @@ impl Peer {
 }
 
 /// Carries one connection. Nothing of it is read before the `peer` is known, so that nothing is lost if that is a stranger.
-async fn near(stream: TcpStream, onward: Onward, peer: &Peer) -> Result<(), SessionError> {
+async fn near(mut stream: TcpStream, onward: Onward, peer: &Peer) -> Result<(), SessionError> {
     if !peer.is_stranger(onward.memory) {
         let session = Session::connect(onward.to.clone(), onward.config).await?;
         if tokio::time::timeout(onward.patience, session.peer_is_ours()).await == Ok(true) {
@@ -137,11 +137,15 @@ async fn near(stream: TcpStream, onward: Onward, peer: &Peer) -> Result<(), Sess
         }
         peer.found_stranger();
     }
-    let far = TcpStream::connect(onward.to).await.map_err(SessionError::Connect)?;
+    let mut far = TcpStream::connect(onward.to).await.map_err(SessionError::Connect)?;
     knobs::turn(&far, None);
     knobs::attend(&far);
     // A connection that breaks is broken off on the other side too, which is all there is to tell.
-    let _ = splice(stream, far).await;
+    let broken_off = |ends: [&TcpStream; 2], yes| ends.into_iter().for_each(|end| knobs::break_off(end, yes));
+    broken_off([&stream, &far], true);
+    if splice(&mut stream, &mut far).await.is_ok() {
+        broken_off([&stream, &far], false);
+    }
     Ok(())
 }
 

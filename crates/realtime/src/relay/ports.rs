@@ -55,13 +55,9 @@ pub async fn forward(
     each((listener, clients), failed, move |stream| {
         let (to, relay, config) = (to.clone(), relay.clone(), config.clone());
         async move {
-            match relay.open(to, config).await {
-                Ok(opened) => carry_until_gone(stream, opened).await,
-                Err(error) => {
-                    let _ = stream.set_zero_linger();
-                    return Err(error.into());
-                }
-            }
+            // A reset is all that a program without a protocol can be told.
+            knobs::break_off(&stream, true);
+            carry_until_gone(stream, relay.open(to, config).await?).await;
             Ok(())
         }
     })

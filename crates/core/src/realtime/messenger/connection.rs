@@ -1,6 +1,6 @@
 //! One connection of a session: what is on its way over it, and what is to be written on it next.
 
-use super::super::frame::Decoder;
+use super::super::frame::{Decoder, Proof};
 use crate::time::Instant;
 use std::collections::VecDeque;
 
@@ -24,7 +24,11 @@ pub(super) struct Wire {
     /// Something has come in, and it began as it should.
     pub introduced: bool,
     pub hello: bool,
-    pub welcome: bool,
+    /// This side opened it.
+    pub opened: bool,
+    /// The peer has said that it is one of ours, and which connection this is.
+    pub met: bool,
+    pub welcome: Option<Proof>,
     pub bye: bool,
     pub notices: u32,
     pub fillers: u32,
@@ -62,10 +66,18 @@ impl Wire {
         self.flights.iter().filter(|flight| flight.end > self.kernel_has)
     }
 
+    /// Whether something may be written: whoever opened it speaks first.
+    pub fn may_speak(&self) -> bool {
+        self.opened || self.met
+    }
+
     /// Whether there is something to write besides new messages.
     pub fn has_work(&self) -> bool {
-        let control =
-            self.hello || self.welcome || self.ack || self.bye || self.notices + self.fillers + self.echoes > 0;
+        let control = self.hello
+            || self.welcome.is_some()
+            || self.ack
+            || self.bye
+            || self.notices + self.fillers + self.echoes > 0;
         control || !self.again.is_empty()
     }
 }

@@ -12,7 +12,7 @@ impl Messenger {
     /// Tells the caller of work on a connection, once.
     pub(super) fn announce(&mut self, at: usize) {
         let wire = &mut self.wires[at];
-        if wire.has_work() && !wire.announced {
+        if wire.has_work() && wire.may_speak() && !wire.announced {
             wire.announced = true;
             self.outputs.push_back(Output::Write(Connection(wire.id)));
         }
@@ -25,7 +25,7 @@ impl Messenger {
         }
         self.choose(now);
         let Some(primary) = self.primary else { return };
-        if let Some(wire) = self.wire(primary).filter(|wire| !wire.announced) {
+        if let Some(wire) = self.wire(primary).filter(|wire| wire.may_speak() && !wire.announced) {
             wire.announced = true;
             self.outputs.push_back(Output::Write(Connection(primary)));
         }
@@ -81,13 +81,17 @@ impl Messenger {
     /// Appends to `out` what is to be written next on `connection`, in one write; `false` if there is nothing.
     pub fn transmit(&mut self, now: Instant, connection: Connection, out: &mut Vec<u8>) -> bool {
         let Some(at) = self.wires.iter().position(|wire| wire.id == connection.0) else { return false };
+        if !self.wires[at].may_speak() {
+            self.wires[at].announced = false;
+            return false;
+        }
         let before = out.len();
         if self.wires[at].hello {
             self.wires[at].hello = false;
             Frame::Hello(self.hello(connection.0)).encode(out);
         }
-        if std::mem::take(&mut self.wires[at].welcome) {
-            Frame::Welcome.encode(out);
+        if let Some(proof) = self.wires[at].welcome.take() {
+            Frame::Welcome(proof).encode(out);
         }
         if std::mem::take(&mut self.wires[at].ack) {
             self.write_ack(at, out);
@@ -118,7 +122,7 @@ impl Messenger {
         }
         // Last of all: what is to be said after it is not said.
         if out.len() == before && std::mem::take(&mut self.wires[at].bye) {
-            Frame::Bye.encode(out);
+            Frame::Bye { untaken: self.inbox.untaken() }.encode(out);
         }
         let wire = &mut self.wires[at];
         let written = (out.len() - before) as u64;
@@ -276,7 +280,8 @@ impl Messenger {
             Some(Deadline { at: next.map_or(at, |next| at.max(next)), why: "message overdue" })
         });
         // Where the connection cannot be written, or there is none, waking would change nothing.
-        let can_write = self.wires.iter().any(|wire| self.primary == Some(wire.id) && !wire.announced);
+        let can_write =
+            self.wires.iter().any(|wire| self.primary == Some(wire.id) && wire.may_speak() && !wire.announced);
         let held = self.lanes.iter().filter(move |lane| can_write && lane.has_unsent()).filter_map(move |lane| {
             let (_, held) = self.slots(lane, &view)?;
             Some(Deadline { at: held, why: "value held" })
@@ -300,7 +305,7 @@ impl Machine for Messenger {
                 if let Some(rtt) = rtt {
                     self.gauge.sample(now, rtt);
                 }
-                self.wires.push(Wire { id: connection.0, hello: introduce, ..Wire::default() });
+                self.wires.push(Wire { id: connection.0, hello: introduce, opened: introduce, ..Wire::default() });
                 let at = self.wires.len() - 1;
                 if self.primary.is_none() {
                     self.primary = Some(connection.0);

@@ -11,7 +11,7 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
-use super::frame::{self, Counts, Frame, FrameError, Hello, MAX_COUNTS, MAX_MESSAGE, SessionId};
+use super::frame::{self, Counts, Frame, FrameError, Hello, MAX_COUNTS, MAX_MESSAGE, Proof, SessionId};
 use super::gauge::Gauge;
 use super::inbox::{Accepted, Delivered, Inbox};
 use super::lane::{Kind, LaneId, MAX_LANES};
@@ -191,8 +191,12 @@ pub struct Messenger {
     last_whole: Option<u32>,
     /// When that was chosen, nothing was heard of what should have been.
     spell: bool,
-    /// The peer has left for good.
-    peer_left: bool,
+    /// The peer has left for good, and so many messages that it had were not taken.
+    peer_left: Option<u64>,
+    /// Whatever answers at the peer's address does not know the session.
+    forgotten: bool,
+    /// The same of some connections, while the peer answers on others.
+    scattered: bool,
     /// The receiver has said that it misses a message, and none has come since.
     noticed: bool,
     /// When the first message came that is not acknowledged, where not each one is.
@@ -222,15 +226,18 @@ impl Messenger {
             heard: Instant::ZERO,
             last_whole: None,
             spell: false,
-            peer_left: false,
+            peer_left: None,
+            forgotten: false,
+            scattered: false,
             noticed: false,
             ack_since: None,
         }
     }
 
-    /// Connections that should be open: one until the peer has shown that it speaks this protocol.
+    /// Connections that should be open: one until the peer has shown that it speaks this protocol, and where some of them lead to
+    /// another machine, which does not know the session.
     pub fn connections_wanted(&self) -> usize {
-        if self.ours { self.settings.technique.connections().min(MAX_CONNECTIONS) } else { 1 }
+        if self.ours && !self.scattered { self.settings.technique.connections().min(MAX_CONNECTIONS) } else { 1 }
     }
 
     /// The session's name.
@@ -246,6 +253,16 @@ impl Messenger {
     /// Connections that are open.
     pub fn connections(&self) -> usize {
         self.wires.len()
+    }
+
+    /// Of those, how many the peer has answered on.
+    pub fn answered(&self) -> usize {
+        self.wires.iter().filter(|wire| wire.met).count()
+    }
+
+    /// Whether the peer has said that it does not know the session, when there was no connection on which it does.
+    pub fn peer_has_forgotten(&self) -> bool {
+        self.forgotten
     }
 
     /// Takes a message in, to be sent as soon as it can.
@@ -297,6 +314,11 @@ impl Messenger {
         self.inbox.is_full()
     }
 
+    /// Whether a message waits for the program.
+    pub fn has_some(&self) -> bool {
+        self.inbox.has_some()
+    }
+
     /// Bytes that wait for the program, and what keeping them takes besides.
     pub fn untaken(&self) -> usize {
         self.inbox.bytes()
@@ -312,7 +334,12 @@ impl Messenger {
 
     /// Whether the peer has left for good: nothing more will come.
     pub fn peer_has_left(&self) -> bool {
-        self.peer_left
+        self.peer_left.is_some()
+    }
+
+    /// Messages that the peer acknowledged, and that its program had not taken when it left.
+    pub fn untaken_by_peer(&self) -> u64 {
+        self.peer_left.unwrap_or(0)
     }
 
     /// What has been done so far.
@@ -406,14 +433,31 @@ impl Messenger {
 
     fn take_in(&mut self, now: Instant, at: usize, frame: &Frame<'_>) -> Result<(), FrameError> {
         match frame {
-            Frame::Hello(_) => {
+            Frame::Hello(_) if self.wires[at].opened => return Err(FrameError::Echoed),
+            Frame::Hello(hello) if !self.wires[at].met => {
                 self.ours = true;
-                self.wires[at].welcome = true;
+                let wire = &mut self.wires[at];
+                (wire.met, wire.welcome) = (true, Some(Proof::welcome(self.session, hello.connection)));
             }
-            Frame::Welcome => self.ours = true,
+            Frame::Welcome(proof) | Frame::Gone(proof) if self.wires[at].opened && !self.wires[at].met => {
+                let (session, connection) = (self.session, self.wires[at].id);
+                if *proof == Proof::gone(session, connection) {
+                    let elsewhere = self.answered() > 0;
+                    (self.forgotten, self.scattered) = (!elsewhere, elsewhere);
+                    return Err(FrameError::Gone);
+                }
+                if *proof != Proof::welcome(session, connection) {
+                    return Err(FrameError::Impossible("an answer to another connection"));
+                }
+                (self.ours, self.wires[at].met) = (true, true);
+            }
+            Frame::Hello(_) | Frame::Welcome(_) | Frame::Gone(_) => {
+                return Err(FrameError::Impossible("a greeting out of its place"));
+            }
+            _ if !self.wires[at].met => return Err(FrameError::Impossible("something before the greeting")),
             Frame::Ack(counts) => return self.acknowledged(now, at, counts),
             Frame::Notice => self.wires[at].fillers = FILLERS,
-            Frame::Bye => self.peer_left = true,
+            Frame::Bye { untaken } => self.peer_left = Some(*untaken),
             Frame::Filler | Frame::Echo => {}
             Frame::Message { lane, kind, seq, key, payload } => {
                 let accepted = self.inbox.accept(*lane, *kind, *seq, *key, payload)?;
@@ -510,6 +554,12 @@ impl Messenger {
 
     fn hello(&self, connection: u32) -> Hello<'_> {
         let interval = self.settings.interval.map_or(0, |i| u32::try_from(i.as_micros()).unwrap_or(0));
-        Hello { session: self.session, connection, interval_micros: interval, technique: &self.settings.name }
+        Hello {
+            session: self.session,
+            connection,
+            interval_micros: interval,
+            technique: &self.settings.name,
+            goes_on: self.ours,
+        }
     }
 }

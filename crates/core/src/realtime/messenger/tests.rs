@@ -222,22 +222,95 @@ fn what_is_lost_comes_with_the_next_message_over_another_connection() {
     // Longer than the time between messages: each goes where nothing is on its way.
     let mut pair = Pair::over("auto", ms(20));
     pair.events(0..10);
-    let (writes, stalls) = (pair.writes[0], pair.ends[0].stats(pair.now).stalls);
-    pair.lose_segment(ms(400));
-    let lost = pair.now;
-    pair.ends[0].choose(pair.now);
-    pair.held[0].0 = Connection(pair.ends[0].primary.unwrap());
-    pair.events(10..20);
-    assert_eq!(pair.arrival(10), lost + ms(30 + 20));
-    for number in 11..20 {
-        assert_eq!(pair.arrival(number), lost + ms(30 * u64::from(number - 10) + 20), "{number}");
+    // The first loss is found when it is overdue, after 44 ms; after it each message takes the one before along.
+    for (first, intervals) in [(10, 2), (20, 1)] {
+        let (writes, stalls) = (pair.writes[0], pair.ends[0].stats(pair.now).stalls);
+        pair.lose_segment(ms(400));
+        let lost = pair.now;
+        pair.ends[0].choose(pair.now);
+        pair.held.last_mut().unwrap().0 = Connection(pair.ends[0].primary.unwrap());
+        pair.events(first..first + 10);
+        assert_eq!(pair.arrival(first), lost + ms(30 * intervals + 20));
+        for number in first + 1..first + 10 {
+            assert_eq!(pair.arrival(number), lost + ms(30 * u64::from(number - first) + 20), "{number}");
+        }
+        let stats = pair.ends[0].stats(pair.now);
+        assert_eq!((pair.writes[0] - writes, stats.stalls - stalls), (10, 1), "no write but those of the messages");
+        assert_eq!(stats.state, State::Lossy);
     }
-    let stats = pair.ends[0].stats(pair.now);
-    assert_eq!((pair.writes[0] - writes, stats.stalls - stalls), (10, 1), "no write but those of the messages");
-    assert_eq!(stats.state, State::Lossy);
     pair.run(ms(2500));
     assert_eq!(pair.ends[0].stats(pair.now).state, State::Clean);
-    assert_eq!(pair.numbers(1).len(), 20, "each once");
+    assert_eq!(pair.numbers(1).len(), 30, "each once");
+}
+
+#[test]
+fn where_nothing_is_lost_nothing_goes_twice_however_long_the_way() {
+    for one_way in [5, 30, 50] {
+        let mut pair = Pair::over("auto", ms(one_way));
+        pair.events(0..100);
+        pair.run(ms(200));
+        assert_eq!((pair.writes[0], pair.ends[0].stats(pair.now).copies), (100, 0), "{one_way} ms");
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_prove_itself_is_none() {
+    let (session, id) = (SessionId([1; 16]), Connection(3));
+    let hello = |goes_on| {
+        let mut bytes = Vec::new();
+        let (interval_micros, technique) = (0, "auto");
+        Frame::Hello(Hello { session, connection: 3, interval_micros, technique, goes_on }).encode(&mut bytes);
+        bytes
+    };
+    let said = |frame: Frame<'_>| {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        bytes
+    };
+    let message = said(Frame::Message { lane: EVENT, kind: Kind::Event, seq: 0, key: 0, payload: b"x" });
+    let welcome = said(Frame::Welcome(Proof::welcome(session, 3)));
+    let hears = |introduce, words: &[&[u8]]| {
+        let mut end = Messenger::new(session, settings("auto"));
+        end.handle_input(Instant::ZERO, Input::Opened { connection: id, rtt: None, introduce });
+        let heard = words.iter().try_for_each(|words| end.received(Instant::ZERO, id, words));
+        (heard.err(), end.peer_is_ours(), end.answered(), end.untaken())
+    };
+    assert_eq!(hears(true, &[&hello(false)]), (Some(FrameError::Echoed), false, 0, 0));
+    assert_eq!(hears(true, &[&said(Frame::Gone(Proof::gone(session, 3)))]), (Some(FrameError::Gone), false, 0, 0));
+    for words in [&message, &said(Frame::Welcome(Proof::welcome(session, 4))), &said(Frame::Welcome(Proof(0)))] {
+        let (error, ours, answered, untaken) = hears(true, &[words]);
+        assert!(error.is_some() && !ours && answered == 0 && untaken == 0, "{error:?}");
+    }
+    assert!(matches!(hears(true, &[&welcome, &message]), (None, true, 1, 1..)));
+    // The side that was connected to: greeted once, and by nothing else.
+    assert!(matches!(hears(false, &[&hello(false), &message]), (None, true, 1, 1..)));
+    for words in [&[&welcome[..]][..], &[&message], &[&hello(false), &hello(false)], &[&hello(false), &welcome]] {
+        assert!(hears(false, words).0.is_some());
+    }
+}
+
+#[test]
+fn an_answer_that_the_session_is_unknown_ends_it_only_where_there_is_no_other() {
+    let gone = |id: u32| {
+        let mut bytes = Vec::new();
+        Frame::Gone(Proof::gone(SessionId([1; 16]), id)).encode(&mut bytes);
+        bytes
+    };
+    let mut pair = Pair::new("auto");
+    let open = |pair: &mut Pair, id| {
+        let input = Input::Opened { connection: Connection(id), rtt: None, introduce: true };
+        pair.ends[0].handle_input(pair.now, input);
+        assert_eq!(pair.ends[0].received(pair.now, Connection(id), &gone(id)), Err(FrameError::Gone));
+        pair.ends[0].handle_input(pair.now, Input::Closed(Connection(id)));
+    };
+    open(&mut pair, 50);
+    assert!(!pair.ends[0].peer_has_forgotten());
+    assert_eq!(pair.ends[0].connections_wanted(), 1, "others would lead there as well");
+    for id in 0..6 {
+        pair.ends[0].handle_input(pair.now, Input::Closed(Connection(id)));
+    }
+    open(&mut pair, 51);
+    assert!(pair.ends[0].peer_has_forgotten());
 }
 
 #[test]

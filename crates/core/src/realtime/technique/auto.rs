@@ -1,8 +1,8 @@
 //! What the state of the path asks for. Ours, and the default.
 //!
-//! What is unacknowledged goes again with the next message, over another connection, so that a loss costs the time between
-//! two messages and no packet; what is overdue before the next message goes by itself, as `hedge` has it, for at most 15 %
-//! extra packets, after a loss for more. Queued: whatever is sent waits behind what was sent, so nothing goes again, patience
+//! After a loss, what is unacknowledged goes again with the next message, over another connection, so that another loss costs the time
+//! between two messages and no packet. What is overdue goes again whatever was before, with the next message or, if that is far, by
+//! itself, as `hedge` has it, for at most 15 % extra packets, after a loss for more. So a path that loses nothing pays nothing. Queued: whatever is sent waits behind what was sent, so nothing goes again, patience
 //! is longer, and `Latest` lanes send at most twice a round trip. Outage: each message takes along what is overdue, so that the
 //! first to get through brings all.
 
@@ -17,11 +17,10 @@ const LOSSY: u32 = 40;
 const QUEUED: u32 = 2;
 /// How much longer patience is where packets wait: what is late is not lost. Ours.
 const QUEUED_PATIENCE: u32 = 2;
-/// Messages that go again before they are overdue: with two, only three losses in a row cost more than two intervals. Ours, as
-/// for `bundle`.
-const DEPTH: usize = 2;
-/// A stream with more in a round trip is not thin: what goes again before it must costs bytes, so only after a loss. Ours.
-const THIN: u32 = 4;
+/// Messages that go again before they are overdue, after a loss: with one, only two losses in a row cost more than an interval … Ours.
+const DEPTH: usize = 1;
+/// … and where no connection gets anything through, as `bundle` has it. Ours.
+const OUTAGE_DEPTH: usize = 2;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -42,10 +41,10 @@ impl Technique for Auto {
     }
 
     fn carries(&self, view: &View) -> Option<usize> {
-        let thin = view.rtt.zip(view.interval).is_some_and(|(rtt, interval)| rtt.smoothed <= interval * THIN);
         match view.state {
-            State::Clean => Some(if thin { DEPTH } else { 0 }),
-            State::Lossy | State::Outage => Some(DEPTH),
+            State::Clean => Some(0),
+            State::Lossy => Some(DEPTH),
+            State::Outage => Some(OUTAGE_DEPTH),
             State::Queued => None,
         }
     }

@@ -239,8 +239,9 @@ mod tests {
     fn auto_carries_what_may_be_lost_and_holds_back_where_packets_wait() {
         let auto = find("auto").unwrap();
         let in_state = |state| View { state, ..view(40) };
-        assert_eq!(auto.carries(&in_state(State::Clean)), Some(2));
-        assert_eq!(auto.carries(&in_state(State::Lossy)), Some(2));
+        assert_eq!(auto.carries(&in_state(State::Clean)), Some(0));
+        assert_eq!(auto.carries(&in_state(State::Lossy)), Some(1));
+        assert_eq!(auto.carries(&in_state(State::Outage)), Some(2));
         assert_eq!(auto.carries(&in_state(State::Queued)), None);
         assert!(auto.earns(&in_state(State::Queued)) < auto.earns(&in_state(State::Clean)));
         assert_eq!(auto.patience(&in_state(State::Clean)), Some(Duration::from_millis(44)));

@@ -80,6 +80,7 @@ pub const NAMES: &[&str] = &[
     "outage-r60",
     "outage-r100",
     "clean",
+    "clean-r60",
     "contended",
     "no-bulk",
     "strong",
@@ -109,6 +110,11 @@ pub const ALL: &[Condition] = &[
     message("outage-r60", "The same spells with round trips of 60 ms.", &[faded(150, "delay=30ms", 60)]),
     message("outage-r100", "The same spells with round trips of 100 ms.", &[faded(150, "delay=50ms", 100)]),
     message("clean", "Nothing is lost, round trips of 20 ms.", &[leg("delay=10ms", 20)]),
+    message(
+        "clean-r60",
+        "Nothing is lost, round trips of 60 ms, longer than the time between two messages.",
+        &[leg("delay=30ms", 60)],
+    ),
     message(
         "contended",
         "802.11n at 65 Mbit/s with three neighbours, on and off by turns of 400 ms; 10 ms of wire.",

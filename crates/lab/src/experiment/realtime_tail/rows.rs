@@ -41,6 +41,10 @@ impl Arm {
         self.each(self.streams.iter().map(|s| s.packets))
     }
 
+    fn bytes(&self) -> f64 {
+        self.each(self.streams.iter().map(|s| s.bytes))
+    }
+
     fn of_streams(&self, condition: &str) -> Series {
         Series::new(condition, OF_STREAM, "ms", self.name, self.streams.iter().map(|s| mean(&s.delays)))
     }
@@ -69,7 +73,7 @@ fn prices(outcome: &mut Outcome, condition: &str, arms: &[Arm]) {
             outcome.prices.push(Price { condition, arm, what: what.into(), unit: unit.into(), amount });
         };
         price("packets a message", "", arm.packets());
-        price("bytes a message", "bytes", arm.each(arm.streams.iter().map(|s| s.bytes)));
+        price("bytes a message", "bytes", arm.bytes());
         price("packets back a message", "", arm.each(arm.streams.iter().map(|s| s.back)));
     }
 }
@@ -111,6 +115,12 @@ pub fn of_messages(outcome: &mut Outcome, condition: &str, arms: &[Arm], seed: u
             baseline: Some(plain.packets()),
             ratio: Some(arm.packets() / plain.packets()),
             ..Row::measured(condition, "packets a message", "", arm.name, arm.packets())
+        });
+        outcome.rows.push(Row {
+            baseline_arm: Some(PLAIN.into()),
+            baseline: Some(plain.bytes()),
+            ratio: Some(arm.bytes() / plain.bytes()),
+            ..Row::measured(condition, "bytes a message", "bytes", arm.name, arm.bytes())
         });
     }
     prices(outcome, condition, arms);

@@ -7,6 +7,7 @@ use crate::experiment::{Outcome, Row};
 const DELAY: &str = "message delay, p95";
 const AGE: &str = "age of information, p95";
 const PACKETS: &str = "packets a message";
+const BYTES: &str = "bytes a message";
 const ALL_THREE: &str = "reduction-50+trigger+echo";
 
 /// Condition with age of TCP, way of sending, metric, and its ratio to plain at most; of packets, how many at most.
@@ -20,6 +21,9 @@ const TARGETS: &[(&str, &str, &str, f64)] = &[
     ("iid3-r10-modern", "auto", PACKETS, 1.9),
     ("iid3-r40-modern", "auto", PACKETS, 1.9),
     ("iid3-r100-modern", "auto", PACKETS, 1.9),
+    ("iid3-r10-modern", "auto", BYTES, 1.6),
+    ("iid3-r40-modern", "auto", BYTES, 1.6),
+    ("iid3-r100-modern", "auto", BYTES, 1.6),
     ("iid3-r10-modern", "bundle", DELAY, 0.37),
     ("iid3-r40-modern", "bundle", DELAY, 0.37),
     ("iid3-r100-modern", "bundle", DELAY, 0.37),
@@ -38,6 +42,10 @@ const TARGETS: &[(&str, &str, &str, f64)] = &[
     ("clean-modern", "auto", DELAY, 1.05),
     ("clean-modern", "auto", AGE, 1.05),
     ("clean-modern", "auto", PACKETS, 1.1),
+    ("clean-modern", "auto", BYTES, 1.1),
+    ("clean-r60-modern", "auto", DELAY, 1.05),
+    ("clean-r60-modern", "auto", PACKETS, 1.1),
+    ("clean-r60-modern", "auto", BYTES, 1.1),
     ("contended-modern", "auto", DELAY, 1.05),
     ("contended-modern", "auto", AGE, 1.05),
     ("contended-modern", "auto", PACKETS, 1.1),

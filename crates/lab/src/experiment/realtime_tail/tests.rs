@@ -34,6 +34,23 @@ fn ours_helps_at_three_percent_loss() {
     assert!(auto_packets < 2.0 && bundle_packets < 1.1, "{auto_packets} {bundle_packets}");
 }
 
+/// Bytes of all packets towards the receiver.
+fn bytes(condition: &str, arm: &'static str) -> f64 {
+    let condition = condition::ALL.iter().find(|c| c.name == condition).unwrap();
+    let arm = one(condition, tcp::MODERN, arm, 60, 3).unwrap();
+    arm.streams.iter().map(|s| s.bytes as f64).sum()
+}
+
+#[test]
+fn copies_are_paid_for_where_something_is_lost_and_within_bounds() {
+    for (condition, most) in
+        [("clean", 1.1), ("clean-r60", 1.1), ("iid3-r10", 1.6), ("iid3-r40", 1.6), ("iid3-r100", 1.6)]
+    {
+        let (plain, auto) = (bytes(condition, PLAIN), bytes(condition, "auto"));
+        assert!(auto <= most * plain, "{condition}: {:.2} times the bytes of plain", auto / plain);
+    }
+}
+
 #[test]
 fn on_a_clean_path_nothing_costs_time() {
     for arm in [PLAIN, "auto", BUNDLE, "hedge"] {

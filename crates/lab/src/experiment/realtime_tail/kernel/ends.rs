@@ -51,7 +51,7 @@ impl Near {
                     socket.connect(to).await?;
                     return Ok(Self::Datagrams(socket, first.then(|| (repeated, Vec::new())), Traffic::default()));
                 }
-                let config = Config { technique: name.into(), interval: Some(TOUCH.interval) };
+                let config = Config { technique: name.into(), interval: Some(TOUCH.interval), ..Config::default() };
                 let watched = counter.clone();
                 let dial = move || {
                     let watched = watched.clone();

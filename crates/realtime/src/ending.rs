@@ -1,0 +1,62 @@
+//! How a session came to its end, and what is not known to have arrived by then. Never silence: a program that is told that a session
+//! is over can ask why, and how much of what it sent nobody has confirmed.
+
+use headstart_core::realtime::FrameError;
+use std::time::Duration;
+
+/// Why a session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// This side has closed it.
+    Closed,
+    /// The peer has closed it.
+    Left {
+        /// Messages of `Event` and `Ordered` lanes that the peer had confirmed, and that its program did not take.
+        untaken: u64,
+    },
+    /// The peer does not know it any more: it was restarted, or has given it up.
+    Gone,
+    /// There was no connection on which the peer answers, for so long.
+    Lost(Duration),
+    /// The peer never answered, for so long.
+    Silent(Duration),
+    /// The peer does not speak this protocol, or another version of it, or violates it.
+    Stranger(FrameError),
+}
+
+/// The end of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Why.
+    pub why: Why,
+    /// Messages that were handed in and that the peer has not confirmed: some may have arrived all the same.
+    pub unconfirmed: usize,
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Closed => f.write_str("this side closed it"),
+            Self::Left { untaken: 0 } => f.write_str("the peer closed it"),
+            Self::Left { untaken } => write!(f, "the peer closed it and left {untaken} messages unread"),
+            Self::Gone => FrameError::Gone.fmt(f),
+            Self::Lost(patience) => write!(f, "no connection to the peer for {} s", patience.as_secs_f64()),
+            Self::Silent(patience) => write!(
+                f,
+                "the peer did not answer for {} s: it does not speak this protocol, or only version 1 of it",
+                patience.as_secs_f64()
+            ),
+            Self::Stranger(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::fmt::Display for Ending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.why.fmt(f)?;
+        match self.unconfirmed {
+            0 => Ok(()),
+            count => write!(f, "; {count} messages are not known to have arrived"),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! How sessions end: no message is lost in silence, and nothing waits for ever.
+
+use headstart_core::realtime::frame::Frame;
+use headstart_core::realtime::{FrameError, Hello, SessionId, WINDOW};
+use headstart_realtime::{Config, Ending, Kind, Listener, Message, SendError, Session, SessionError, Why, blocking};
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Generous: nothing here is about speed.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// For a session that is to give up: long enough for whatever is alive.
+const SHORT: Duration = Duration::from_secs(2);
+
+async fn patient<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("it takes far too long")
+}
+
+/// A program that takes sessions and hands out all that comes, in a runtime of its own: killed, it has no time for a word.
+struct Program {
+    address: SocketAddr,
+    got: UnboundedReceiver<Message>,
+    runtime: Runtime,
+}
+
+impl Program {
+    fn start(at: &str) -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (bound, address) = mpsc::channel();
+        let (sent, got) = unbounded_channel();
+        let at = at.to_owned();
+        runtime.spawn(async move {
+            let listener = Listener::bind(at).await.unwrap();
+            bound.send(listener.address().unwrap()).unwrap();
+            while let Some(session) = listener.accept().await {
+                let sent = sent.clone();
+                tokio::spawn(async move {
+                    while let Some(message) = session.receive().await {
+                        sent.send(message).unwrap();
+                    }
+                });
+            }
+        });
+        Self { address: address.recv().unwrap(), got, runtime }
+    }
+
+    /// Whatever its threads were at, it is gone, and its port is free.
+    fn kill(self) -> SocketAddr {
+        std::thread::spawn(move || self.runtime.shutdown_timeout(PATIENCE)).join().unwrap();
+        self.address
+    }
+}
+
+fn impatient() -> Config {
+    Config { patience: SHORT, ..Config::default() }
+}
+
+/// Waits until the session is over for sending.
+async fn ended(session: &Session) -> Ending {
+    patient(async {
+        loop {
+            if let Some(ending) = session.ending() {
+                return ending;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_program_that_was_restarted_begins_no_session_in_its_middle_and_the_other_side_is_told() {
+    for kind in [Kind::Ordered, Kind::Event] {
+        let mut program = Program::start("127.0.0.1:0");
+        let near = Session::connect(program.address, Config::default()).await.unwrap();
+        let lane = near.lane(0, kind);
+        for n in 0..50u32 {
+            patient(lane.send(&n.to_be_bytes())).await.unwrap();
+        }
+        assert!(patient(near.delivered()).await);
+        for _ in 0..50 {
+            patient(program.got.recv()).await.unwrap();
+        }
+        let mut again = Program::start(&program.kill().to_string());
+        let mut accepted = 50;
+        let ending = loop {
+            match patient(lane.send(&[0; 4])).await {
+                Ok(_) => accepted += 1,
+                Err(SessionError::Over(ending)) => break ending,
+                Err(error) => panic!("{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        };
+        // Of each that was taken after the death nothing is known, and that is said.
+        assert_eq!(ending, Ending { why: Why::Gone, unconfirmed: accepted - 50 }, "{kind:?}");
+        assert_eq!(patient(near.receive()).await, None);
+        assert!(!patient(near.close()).await, "{kind:?}: not everything has arrived");
+        // A new session is another matter.
+        let anew = Session::connect(again.address, Config::default()).await.unwrap();
+        anew.lane(0, kind).send(b"first").await.unwrap();
+        assert_eq!(patient(again.got.recv()).await.unwrap().bytes, b"first", "{kind:?}: nothing of the old one");
+        again.kill();
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_come_back_is_given_up_and_what_waits_for_room_is_told() {
+    let program = Program::start("127.0.0.1:0");
+    let near = Session::connect(program.address, impatient()).await.unwrap();
+    assert!(patient(near.peer_is_ours()).await);
+    let lane = near.lane(0, Kind::Ordered);
+    program.kill();
+    let ending = patient(async {
+        loop {
+            if let Err(error) = lane.send(b"into the void").await {
+                return error;
+            }
+        }
+    })
+    .await;
+    let SessionError::Over(ending) = ending else { panic!("{ending}") };
+    assert_eq!(ending.why, Why::Lost(SHORT));
+    assert_eq!(ending.unconfirmed, WINDOW);
+    assert!(!patient(near.delivered()).await);
+}
+
+#[tokio::test]
+async fn the_side_that_accepted_gives_up_as_well_and_the_other_hears_so_when_it_comes_back() {
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    listener.set_patience(SHORT);
+    let to = listener.address().unwrap();
+    // A way that can be cut and opened again.
+    let (open, opened) = tokio::sync::watch::channel(true);
+    let dial = move || {
+        let mut opened = opened.clone();
+        async move {
+            patient(opened.wait_for(|open| *open)).await.unwrap();
+            let mut far = TcpStream::connect(to).await?;
+            let (near, mut here) = tokio::io::duplex(4096);
+            tokio::spawn(async move {
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut here, &mut far) => {}
+                    _ = opened.wait_for(|open| !*open) => {}
+                }
+            });
+            Ok(near)
+        }
+    };
+    let config = Config { patience: PATIENCE, ..Config::default() };
+    let near = Session::connect_over(dial, config).await.unwrap();
+    near.lane(0, Kind::Event).send(b"x").await.unwrap();
+    let far = patient(listener.accept()).await.unwrap();
+    assert_eq!(patient(far.receive()).await.unwrap().bytes, b"x");
+    assert!(patient(near.delivered()).await);
+    open.send_replace(false);
+    assert_eq!(patient(far.receive()).await, None);
+    assert_eq!(far.ending().unwrap().why, Why::Lost(SHORT));
+    open.send_replace(true);
+    assert_eq!(ended(&near).await.why, Why::Gone);
+}
+
+#[tokio::test]
+async fn a_peer_that_says_nothing_is_none() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = Session::connect(silent.local_addr().unwrap(), impatient()).await.unwrap();
+    near.lane(0, Kind::Event).send(b"x").await.unwrap();
+    assert!(!patient(near.peer_is_ours()).await);
+    assert_eq!(near.ending(), Some(Ending { why: Why::Silent(SHORT), unconfirmed: 1 }));
+    assert_eq!(patient(near.receive()).await, None);
+}
+
+#[tokio::test]
+async fn what_sends_back_what_it_is_sent_is_none_and_no_message_comes_of_it() {
+    let echo = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = echo.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = echo.accept().await {
+            tokio::spawn(async move {
+                let (mut from, mut to) = stream.split();
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+            });
+        }
+    });
+    let near = Session::connect(at, Config::default()).await.unwrap();
+    near.lane(0, Kind::Event).send(b"mine").await.unwrap();
+    assert!(!patient(near.peer_is_ours()).await);
+    assert_eq!(patient(near.receive()).await, None);
+    assert_eq!(ended(&near).await.why, Why::Stranger(FrameError::Echoed));
+    let refused = tokio::task::spawn_blocking(move || blocking::Session::connect(&at.to_string(), Config::default()));
+    let error = patient(refused).await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("echo server"), "{error}");
+}
+
+/// What answered another connection, of this session too, answers this one with words that are not for it.
+#[tokio::test]
+async fn an_answer_to_another_connection_is_none() {
+    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = Session::connect(socket.local_addr().unwrap(), Config::default()).await.unwrap();
+    let (mut stream, _) = patient(socket.accept()).await.unwrap();
+    let mut bytes = [0; 512];
+    let n = patient(stream.read(&mut bytes)).await.unwrap();
+    let Ok(Some((Frame::Hello(hello), _))) = Frame::decode(&bytes[..n]) else { panic!("no greeting") };
+    let mut answer = Vec::new();
+    let proof = headstart_core::realtime::frame::Proof::welcome(hello.session, hello.connection + 1);
+    Frame::Welcome(proof).encode(&mut answer);
+    stream.write_all(&answer).await.unwrap();
+    assert!(!patient(near.peer_is_ours()).await);
+}
+
+#[tokio::test]
+async fn each_side_names_the_version_of_the_other() {
+    // A listener of version 1 answers with nothing in it.
+    let old = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = Session::connect(old.local_addr().unwrap(), Config::default()).await.unwrap();
+    let (mut stream, _) = patient(old.accept()).await.unwrap();
+    stream.write_all(&[8, 0, 0]).await.unwrap();
+    assert_eq!(ended(&near).await.why, Why::Stranger(FrameError::Version(1)));
+    // One of version 1 that connects hears which version this is, in a frame that it reads so far.
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let mut bytes = Vec::new();
+    let hello =
+        Hello { session: SessionId([7; 16]), connection: 0, interval_micros: 0, technique: "auto", goes_on: false };
+    Frame::Hello(hello).encode(&mut bytes);
+    bytes[3] = 1;
+    let mut stream = TcpStream::connect(listener.address().unwrap()).await.unwrap();
+    stream.write_all(&bytes).await.unwrap();
+    stream.write_all(b"and what it sends at once").await.unwrap();
+    let mut answer = [0; 4];
+    patient(stream.read_exact(&mut answer)).await.unwrap();
+    // Control frame 1, number 0, its length, its version.
+    assert_eq!((answer[0], answer[1], answer[3]), (4, 0, headstart_core::realtime::frame::VERSION));
+}
+
+#[tokio::test]
+async fn a_peer_that_leaves_says_how_much_its_program_did_not_take() {
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let near = Session::connect(listener.address().unwrap(), Config::default()).await.unwrap();
+    let lane = near.lane(0, Kind::Ordered);
+    for n in 0..5u8 {
+        lane.send(&[n]).await.unwrap();
+    }
+    let far = patient(listener.accept()).await.unwrap();
+    assert_eq!(patient(far.receive()).await.unwrap().bytes, [0]);
+    assert!(patient(near.delivered()).await);
+    drop(far);
+    assert_eq!(ended(&near).await, Ending { why: Why::Left { untaken: 4 }, unconfirmed: 0 });
+    assert!(!patient(near.close()).await, "four were thrown away");
+}
+
+#[tokio::test]
+async fn connections_that_lead_to_another_machine_are_done_without() {
+    let listeners = [Listener::bind("127.0.0.1:0").await.unwrap(), Listener::bind("127.0.0.1:0").await.unwrap()];
+    let ways = listeners.each_ref().map(|listener| listener.address().unwrap());
+    let dialled = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = std::sync::Arc::clone(&dialled);
+    // The first connection to one machine, all others to another.
+    let dial = move || {
+        let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        TcpStream::connect(ways[number.min(1)])
+    };
+    let near = Session::connect_over(dial, Config::default()).await.unwrap();
+    let far = patient(listeners[0].accept()).await.unwrap();
+    let lane = near.lane(0, Kind::Ordered);
+    for n in 0..200u32 {
+        patient(lane.send(&n.to_be_bytes())).await.unwrap();
+        assert_eq!(patient(far.receive()).await.unwrap().bytes, n.to_be_bytes());
+    }
+    assert!(patient(near.close()).await);
+    let asked = dialled.load(std::sync::atomic::Ordering::Relaxed);
+    assert!((2..=7).contains(&asked), "{asked} connections");
+    assert!(tokio::time::timeout(Duration::from_millis(50), listeners[1].accept()).await.is_err(), "no other session");
+}
+
+#[test]
+fn calls_that_wait_wait_no_longer_than_they_may_and_a_listener_can_be_stopped() {
+    let listener = blocking::Listener::bind("127.0.0.1:0").unwrap();
+    let moment = Duration::from_millis(30);
+    assert!(matches!(listener.accept_within(moment), Err(SessionError::TimedOut)));
+    let near = blocking::Session::connect(&listener.address().unwrap().to_string(), Config::default()).unwrap();
+    assert!(near.receive_within(moment).is_none() && near.ending().is_none());
+    // Nothing takes them: the lane and the inbox are full in the end.
+    let message = [7; 8192];
+    let error = loop {
+        if let Err(error) = near.send_within(moment, (0, Kind::Event, 0), &message) {
+            break error;
+        }
+    };
+    assert!(matches!(error, SessionError::TimedOut), "{error}");
+    let error = near.try_send(0, Kind::Event, 0, &message).unwrap_err();
+    assert!(matches!(error, SessionError::Send(SendError::Full(0))), "{error}");
+    assert!(!near.delivered_within(moment) && near.unconfirmed() >= WINDOW);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            // The one that is there, and then none.
+            let first = listener.accept().is_some();
+            (first, listener.accept().is_none())
+        });
+        listener.stop();
+        let (_, none) = waiting.join().unwrap();
+        assert!(none);
+    });
+}
