@@ -162,14 +162,21 @@ impl Draft<'_> {
 fn race(script: &Script, until: u64) -> Vec<(u64, IpAddr)> {
     let settings =
         Settings { explore: 0.0, ..Settings::of(race::find("happy-eyeballs-v3").expect("it is registered")) };
-    let mut play =
-        Play { script, connector: Connector::new(settings), now: 0, events: BTreeMap::new(), next: 0, begun: vec![] };
+    let (connector, events) = (Connector::new(settings), BTreeMap::new());
+    let mut play = Play { script, connector, now: 0, events, next: 0, begun: vec![], told: vec![] };
     play.input(Input::Network { id: NetworkId(1), v4: true, v6: script.ipv6 });
+    // It is known to have sockets of AF_INET6 alone, so that nothing is begun once more for its sake.
+    play.input(Input::Claim(RequestId(3), claim(address(1, 99))));
     let (app, name) = ("program".into(), "www.example".to_owned());
     let resolve = Resolve { app, name, want: Want::Both, port: Some(443) };
     play.input(Input::Resolve(RequestId(1), resolve));
     play.run(until);
     play.begun
+}
+
+fn claim(to: IpAddr) -> Claim {
+    let app = "program".into();
+    Claim { app, to: (to, 443).into(), domain: Family::V6, nonblocking: false, accepts_mapped: true, rescuable: false }
 }
 
 struct Play<'a> {
@@ -179,6 +186,8 @@ struct Play<'a> {
     events: BTreeMap<(u64, u64), Input>,
     next: u64,
     begun: Vec<(u64, IpAddr)>,
+    /// What the program was told, until it goes there.
+    told: Vec<IpAddr>,
 }
 
 impl Play<'_> {
@@ -198,20 +207,15 @@ impl Play<'_> {
                 Output::Query { id, record, .. } => self.ask(id, record),
                 Output::Connect { id, to, .. } => self.dial(id, to.ip()),
                 Output::Close(id) => self.events.retain(|_, e| !matches!(e, Input::Attempt(a, _) if *a == id)),
-                // A program whose socket takes either family, so that nothing is left out for its sake.
-                Output::Answer(_, Resolved::Addresses(list)) => {
-                    let claim = Claim {
-                        app: "program".into(),
-                        to: (list[0], 443).into(),
-                        domain: Family::V6,
-                        nonblocking: false,
-                        accepts_mapped: true,
-                        rescuable: false,
-                    };
-                    self.later(0, Input::Claim(RequestId(2), claim));
-                }
+                Output::Answer(_, Resolved::Addresses(list)) => self.told = list,
                 _ => {}
             }
+        }
+        // A program whose socket takes either family and that goes where the race has begun, so that nothing is left out or
+        // begun for its sake.
+        if let Some(to) = self.begun.iter().map(|(_, to)| *to).find(|to| self.told.contains(to)) {
+            self.told.clear();
+            self.later(0, Input::Claim(RequestId(2), claim(to)));
         }
     }
 
@@ -233,7 +237,10 @@ impl Play<'_> {
             RecordType::A => (2, self.addresses(1)),
         };
         if let Some(at) = self.script.after[place] {
+            // Of answers that come in the same moment the draft knows all; hints come last, for they may be denied by it.
+            self.next += if place == 0 { 1 << 32 } else { 0 };
             self.later(at.saturating_sub(self.now), Input::Lookup(id, result));
+            self.next -= if place == 0 { 1 << 32 } else { 0 };
         }
     }
 

@@ -1,6 +1,8 @@
 //! The host's own rules about names: which are DNS's business, and which server is asked (hosts(5), resolv.conf(5),
 //! nsswitch.conf(5)). What these files decide otherwise is left to the C library, which reads them too.
 
+use headstart_core::connect::Patience;
+use headstart_core::time::Duration;
 use headstart_core::wire::shim::Pass;
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -37,6 +39,7 @@ struct Rules {
     other_servers: bool,
     searches: bool,
     ndots: usize,
+    patience: Patience,
     dns_only: bool,
 }
 
@@ -76,6 +79,11 @@ impl Names {
     /// The servers to ask, in order.
     pub fn servers(&self) -> &[SocketAddr] {
         &self.rules.servers
+    }
+
+    /// How long the C library asks them.
+    pub fn patience(&self) -> Patience {
+        self.rules.patience
     }
 
     /// Whether [these](Self::servers) are all that programs may ask.
@@ -118,6 +126,7 @@ impl Rules {
                 ["options", ref list @ ..] => {
                     let ndots = list.iter().filter_map(|o| o.strip_prefix("ndots:")).filter_map(|n| n.parse().ok());
                     rules.ndots = ndots.fold(rules.ndots, |_, n| n);
+                    rules.wait(list);
                 }
                 _ => {}
             }
@@ -133,6 +142,17 @@ impl Rules {
             rules.dns_only = all_understood && sources.any(|s| s == "dns" || s == "resolve");
         }
         rules
+    }
+
+    /// How long the C library waits, within its own limits (RES_MAXRETRANS, RES_MAXRETRY).
+    fn wait(&mut self, options: &[&str]) {
+        for option in options {
+            match option.split_once(':').map(|(name, n)| (name, n.parse::<u32>())) {
+                Some(("timeout", Ok(n))) => self.patience.timeout = Duration::from_secs(n.clamp(1, 30).into()),
+                Some(("attempts", Ok(n))) => self.patience.attempts = n.clamp(1, 5),
+                _ => {}
+            }
+        }
     }
 
     fn check(&self, name: &str) -> Result<(), Pass> {
@@ -210,6 +230,10 @@ mod tests {
         assert_eq!(r.check("www.example"), Err(Pass::SearchDomain), "one dot is fewer than two");
         assert_eq!(r.check("www.example."), Ok(()), "absolute");
         assert_eq!(r.check("a.b.example"), Ok(()));
+        assert_eq!(r.patience, Patience { timeout: Duration::from_secs(1), attempts: 2 });
+        let most = rules("", "options timeout:99 attempts:9\noptions attempts:x rotate\n", "").patience;
+        assert_eq!(most, Patience { timeout: Duration::from_secs(30), attempts: 5 });
+        assert_eq!(rules("", "", "").patience, Patience::default());
         assert_eq!(rules("", "", "").servers, [SocketAddr::from(([127, 0, 0, 1], 53))]);
         assert!(!rules("", "search .\n", "").searches);
     }

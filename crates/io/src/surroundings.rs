@@ -3,23 +3,30 @@
 
 use crate::sys::netlink::{Netlink, NetlinkError, Route};
 use headstart_core::path::identity::{Surroundings, WayOut, prefix};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Where to, to see how packets for the Internet leave: documentation addresses (RFC 5737, RFC 3849), to which nothing is
-/// sent.
-const FAR: [IpAddr; 2] = [
-    IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
-    IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+/// sent. Two a family: one may be the host's own or have a route of its own, as in a laboratory.
+const FAR: [[IpAddr; 2]; 2] = [
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V4(Ipv4Addr::new(203, 0, 113, 254))],
+    [
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 0xfe)),
+    ],
 ];
 
 /// Looks around in the network namespace of the calling thread; `servers` are its DNS servers.
 pub fn look(servers: &[SocketAddr]) -> Result<Surroundings, NetlinkError> {
     let mut netlink = Netlink::open()?;
-    let ways = FAR.map(|far| netlink.route_to(far));
+    let mut way_to = |[one, other]: [IpAddr; 2]| match netlink.route_to(one)? {
+        Some(way) => Ok(Some(way)),
+        None => netlink.route_to(other),
+    };
+    let ways = FAR.map(&mut way_to);
     let mut below = Vec::new();
     // A way out without a router is a tunnel, or a wire to somebody: what lies below it makes the difference.
     if ways.iter().any(|way| matches!(way, Ok(Some(route)) if route.gateway.is_none())) {
-        for far in FAR {
+        for [far, _] in FAR {
             for router in netlink.routers(far)? {
                 below.push(described(&mut netlink, router)?);
             }
@@ -58,6 +65,26 @@ mod tests {
         let servers = [SocketAddr::from(([192, 0, 2, 53], 53))];
         let seen = look(&servers).unwrap();
         assert_eq!(seen.servers, [servers[0].ip()]);
+    }
+
+    #[test]
+    #[ignore = "needs network namespaces: cargo xtask test"]
+    fn a_host_with_an_address_of_the_documentation_has_its_routes_all_the_same() {
+        let Ok(here) = NetNs::create() else { return eprintln!("skipped: no network namespaces for this user") };
+        let there = NetNs::create().unwrap();
+        here.run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            let end = |name, last, ns| VethEnd { name, mac: [2, 0, 0, 0, 0, last], ns };
+            netlink.veth(end("one", 1, &here), end("two", 2, &there)).unwrap();
+            let index = netlink.index("one").unwrap();
+            netlink.up(index).unwrap();
+            netlink.address(index, [192, 0, 2, 1].into(), 24).unwrap();
+            netlink.route([0, 0, 0, 0].into(), 0, Via::Gateway([192, 0, 2, 9].into(), index)).unwrap();
+            let seen = look(&[]).unwrap();
+            assert_eq!(seen.v4.and_then(|way| way.gateway), Some([192, 0, 2, 9].into()));
+            assert_eq!(seen.v6, None);
+        })
+        .unwrap();
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! and one family never held up by the other.
 //!
 //! Such a program asks for both families and waits for both answers: 15 s in the C library, 10 s in Go's resolver, if one
-//! of them is lost. Once one family has addresses, the other is waited for as long as RFC 8305 would wait (section 3,
-//! Resolution Delay), and then said to have none. That is never remembered: what the server says later is what holds.
+//! of them is lost. Once one family has addresses, the other is waited for as long as these are worth (see
+//! [`reliance`](super::race::reliance)), and then said to have none. That is never remembered: what the server says later is
+//! what holds.
 //! A program that has not asked for the other family gets no such answer, for it may have no use for it.
 //!
 //! Most that ask for one family ask for the other in the next moment, and each of their questions is a few system calls after
@@ -16,8 +17,6 @@ use crate::time::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Resolution Delay: RFC 8305, section 8.
-const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 /// Two questions of a program for one name belong together if the second comes within this time of the first. The C library
 /// asks both at once; where it asks one after the other (`single-request`), the second follows the first's answer.
 const TOGETHER: Duration = Duration::from_secs(2);
@@ -59,6 +58,8 @@ struct Said {
     query: QueryId,
     at: Instant,
     addresses: bool,
+    /// How long the other family is waited for beside these addresses.
+    reliance: Option<Duration>,
 }
 
 /// Who waits for what, and what has been said.
@@ -127,7 +128,14 @@ impl Asks {
         {
             self.said.remove(&oldest);
         }
-        self.said.insert(question.clone(), Said { query, at: now, addresses });
+        self.said.insert(question.clone(), Said { query, at: now, addresses, reliance: None });
+    }
+
+    /// What was said to `question` is worth this long a wait for the other family; for ever, if it is not said.
+    pub fn rely(&mut self, question: &Question, reliance: Option<Duration>) {
+        if let Some(said) = self.said.get_mut(question) {
+            said.reliance = reliance;
+        }
     }
 
     /// Whoever waits for `question` waits no longer.
@@ -196,7 +204,8 @@ impl Asks {
         let known = self.said.get(&other).filter(|s| s.addresses && has_route && !lookups.is_open(&other))?;
         let (_, asked) = self.recent.iter().find(|(q, _)| *q == other)?;
         let apart = waiting.since.since(*asked).max(asked.since(waiting.since));
-        (apart <= TOGETHER).then(|| known.at.max(*asked).max(waiting.since) + RESOLUTION_DELAY)
+        let reliance = known.reliance.filter(|_| apart <= TOGETHER)?;
+        Some(known.at.max(*asked).max(waiting.since) + reliance)
     }
 }
 

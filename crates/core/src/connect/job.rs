@@ -321,6 +321,7 @@ impl Job {
     /// once such an attempt has been begun, the program has been told of `addr` and will come to it.
     fn is_worth_trying(&self, addr: IpAddr, claim: &Claim) -> bool {
         domain_for(addr, claim).is_some()
+            || self.crosses(claim)
             || (self.told.contains(&addr) && self.attempts.iter().any(|a| self.can_serve(a, claim)))
     }
 
@@ -363,11 +364,14 @@ impl Job {
     /// Puts an address first for which the program will bring a socket that the attempt under way can stand in for.
     ///
     /// Programs connect to the head of their list. If that is of another family than the attempt that was begun before
-    /// they were told, the attempt is lost and its time with it, which no better address makes up for.
-    pub fn lead_with_what_is_under_way(&self, list: &mut Vec<IpAddr>) {
+    /// they were told, the attempt is lost and its time with it, which no better address makes up for. But what nothing is
+    /// `known` of may never answer, and then the order without us is the better one.
+    pub fn lead_with_what_is_under_way(&self, list: &mut Vec<IpAddr>, known: impl Fn(IpAddr) -> bool) {
         let racing = || self.attempts.iter().filter(|a| !a.exploring && !a.given);
         let ready = racing().find(|a| matches!(a.state, State::Ready { .. }));
-        let Some(leading) = ready.or_else(|| racing().find(|a| a.state == State::InFlight)) else { return };
+        let Some(leading) = ready.or_else(|| racing().find(|a| a.state == State::InFlight && known(a.addr))) else {
+            return;
+        };
         if let Some(head) = list.iter().position(|a| Family::of(*a) == leading.domain) {
             let head = list.remove(head);
             list.insert(0, head);
@@ -378,9 +382,34 @@ impl Job {
     pub fn moves_on_at(&self) -> Option<Instant> {
         let waiting = self.claim.as_ref()?;
         let next = |a: &Attempt| {
-            matches!(a.state, State::Ready { .. }) && !self.can_serve(a, &waiting.claim) && self.told.contains(&a.addr)
+            let of_use = self.told.contains(&a.addr) || self.crosses(&waiting.claim);
+            matches!(a.state, State::Ready { .. }) && !self.can_serve(a, &waiting.claim) && of_use
         };
         self.attempts.iter().any(next).then(|| waiting.since + MOVE_ON_AFTER)
+    }
+
+    /// Whether this attempt's socket can take the place of that of whoever waits although it is of another family. The program
+    /// was told of no other address of that family, and everything that fits has failed or been silent for long: it fails
+    /// without it.
+    pub fn can_cross(&self, now: Instant, attempt: &Attempt) -> bool {
+        let Some(waiting) = self.claim.as_ref().filter(|w| self.crosses(&w.claim)) else { return false };
+        let hopeful = |a: &Attempt| a.state == State::InFlight && self.can_serve(a, &waiting.claim);
+        let ready = matches!(attempt.state, State::Ready { .. }) && !attempt.given;
+        ready && (!self.attempts.iter().any(hopeful) || now >= waiting.since + MOVE_ON_AFTER)
+    }
+
+    /// Whether addresses of a family are of use that the socket of `claim` is not made for. A socket of AF_INET6 does all that one
+    /// of AF_INET does but to say that it is one.
+    pub fn crosses(&self, claim: &Claim) -> bool {
+        let fits = |a: &IpAddr| domain_for(*a, claim).is_some();
+        let was_told_of_one = !self.told.is_empty() && self.told.iter().all(fits);
+        was_told_of_one && self.want == Want::Both && claim.domain == Family::V4 && !claim.nonblocking
+    }
+
+    /// Whether this attempt goes where `claim` could go, by a socket that cannot take the place of the program's.
+    pub fn is_unfit(&self, attempt: &Attempt, claim: &Claim) -> bool {
+        let under_way = matches!(attempt.state, State::InFlight | State::Ready { .. }) && !attempt.given;
+        under_way && domain_for(attempt.addr, claim).is_some_and(|domain| domain != attempt.domain)
     }
 
     /// Whether this attempt's socket can be exchanged for that of `claim`.

@@ -6,11 +6,29 @@ use crate::wire::record::RecordType;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// When a query is sent again, after its first sending, each time to the next server. glibc waits 5 s; a resolver that
-/// answers at all answers 99 % of queries within a second (RFC 8767, section 4, bounds a client's patience at 1.8 s).
-pub(super) const RETRY_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
-/// When a query is given up: glibc's timeout of one try.
-pub(super) const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
+/// When a query is sent again, each time to the next server: after its sending, and then after each repetition; the last of these
+/// again and again. The C library waits 5 s, but a resolver that answers at all answers 99 % of queries within a second
+/// (RFC 8767, section 4, bounds a client's patience at 1.8 s).
+const RETRY_AFTER: [Duration; 4] =
+    [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(2), Duration::from_secs(4)];
+/// A program that asks the same again within this time is another part of it: what is under way answers both.
+const ASKS_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long the resolver that programs would use asks before it gives up (resolv.conf(5)): nothing is given up here before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// How long one server is waited for.
+    pub timeout: Duration,
+    /// How often each is asked.
+    pub attempts: u32,
+}
+
+impl Default for Patience {
+    /// RES_TIMEOUT and RES_DFLRETRY of the C library.
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(5), attempts: 2 }
+    }
+}
 
 /// What a lookup is about: answers are never shared between programs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,13 +48,44 @@ pub(super) struct Open {
     pub first: u32,
     /// Queries sent so far, each to the next server.
     pub sent: u32,
+    /// Of those, how many went to the next server for want of an answer or after a refusal, and not because a program asked it.
+    turns: u32,
+    /// How many were refused.
+    pub refused: u32,
+    /// The other family's question has been answered: somebody is there.
+    pub lasting: bool,
+    /// It has addresses.
+    pub is_dispensable: bool,
     /// Retries done because their time came; retries after a refusal are not counted.
     timed: usize,
+    /// When the next is due.
+    due: Instant,
+    /// Servers that programs have asked themselves, and when.
+    theirs: Vec<(u32, Instant)>,
 }
 
 impl Open {
-    fn due(&self) -> Instant {
-        self.asked + RETRY_AFTER.get(self.timed).copied().unwrap_or(GIVE_UP_AFTER)
+    /// The server that is asked next; counted as sent.
+    pub fn next_server(&mut self) -> u32 {
+        self.sent += 1;
+        self.turns += 1;
+        self.server()
+    }
+
+    /// The server that was asked last.
+    pub fn server(&self) -> u32 {
+        self.first + self.turns
+    }
+
+    /// Whether a program that asks `server` now has this sent there. Some ask all of them at once, and others one after the
+    /// other.
+    pub fn is_asked_of(&mut self, now: Instant, server: u32) -> bool {
+        let recently = |at: Instant| now - at < ASKS_AGAIN_AFTER;
+        if let Some((_, at)) = self.theirs.iter_mut().find(|(s, _)| *s == server) {
+            return !recently(std::mem::replace(at, now));
+        }
+        self.theirs.push((server, now));
+        true
     }
 }
 
@@ -54,6 +103,8 @@ pub(super) struct Lookups {
     next: u64,
     /// The first that was asked on this network.
     first_here: u64,
+    /// For all servers together.
+    patience: Option<Duration>,
 }
 
 impl Lookups {
@@ -75,8 +126,46 @@ impl Lookups {
         }
         let id = QueryId(self.next);
         self.next += 1;
-        self.open.insert(id, Open { question: question.clone(), asked: now, account, first: 0, sent: 1, timed: 0 });
+        self.open.insert(
+            id,
+            Open {
+                question: question.clone(),
+                asked: now,
+                account,
+                first: 0,
+                sent: 1,
+                turns: 0,
+                refused: 0,
+                lasting: false,
+                is_dispensable: false,
+                timed: 0,
+                due: now + RETRY_AFTER[0],
+                theirs: Vec::new(),
+            },
+        );
         (id, true)
+    }
+
+    /// How long `servers` are asked.
+    pub fn wait(&mut self, patience: Patience, servers: u32) {
+        self.patience = Some(patience.timeout * patience.attempts.max(1) * servers.max(1));
+    }
+
+    /// When `open` is given up. Where one family has been answered the C library asks once more, one question after the other.
+    fn give_up_at(&self, open: &Open) -> Instant {
+        let default = Patience::default();
+        let patience = self.patience.unwrap_or(default.timeout * default.attempts);
+        open.asked + if open.lasting { patience * 3 / 2 } else { patience }
+    }
+
+    /// The query under way for the other family of the same name.
+    pub fn other_of(&mut self, question: &Question) -> Option<(QueryId, &mut Open)> {
+        let record = question.record.family()?.other().into();
+        let is_other = |o: &Open| {
+            o.question.record == record && o.question.app == question.app && o.question.name == question.name
+        };
+        let mut of_here = self.open.range_mut(QueryId(self.first_here)..);
+        of_here.find(|(_, o)| is_other(o)).map(|(id, o)| (*id, o))
     }
 
     /// Whether the answer to `question` is awaited.
@@ -98,19 +187,20 @@ impl Lookups {
     }
 
     pub fn next_due(&self) -> Option<Instant> {
-        self.open.values().map(Open::due).min()
+        self.open.values().map(|open| open.due.min(self.give_up_at(open))).min()
     }
 
     /// The next query whose time has come by `now`; a retry is counted as sent.
     pub fn due(&mut self, now: Instant) -> Option<Due> {
-        let (id, open) = self.open.iter_mut().find(|(_, o)| o.due() <= now)?;
-        if open.timed < RETRY_AFTER.len() {
-            open.timed += 1;
-            open.sent += 1;
-            Some(Due::Retry(*id))
-        } else {
-            Some(Due::GiveUp(*id))
+        let given_up = self.open.iter().find(|(_, open)| self.give_up_at(open) <= now);
+        if let Some((id, _)) = given_up {
+            return Some(Due::GiveUp(*id));
         }
+        let (id, open) = self.open.iter_mut().find(|(_, open)| open.due <= now)?;
+        open.timed += 1;
+        open.next_server();
+        open.due += RETRY_AFTER[open.timed.min(RETRY_AFTER.len() - 1)];
+        Some(Due::Retry(*id))
     }
 }
 
@@ -118,12 +208,12 @@ impl Lookups {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_query_is_repeated_twice_and_given_up_after_five_seconds() {
-        let mut l = Lookups::default();
+    fn story(mut l: Lookups, servers: u32, lasting: bool) -> Vec<(u64, &'static str)> {
+        l.wait(Patience::default(), servers);
         let q = Question { app: "curl".into(), name: "a.example".into(), record: RecordType::A };
         let (id, new) = l.ask(Instant::ZERO, 0, &q);
         assert!(new && !l.ask(Instant::ZERO, 0, &q).1, "asked once, however many wait");
+        l.get_mut(id).unwrap().lasting = lasting;
         let mut story = Vec::new();
         while let Some(at) = l.next_due() {
             match l.due(at).unwrap() {
@@ -134,6 +224,25 @@ mod tests {
                 }
             }
         }
-        assert_eq!(story, [(1000, "again"), (3000, "again"), (5000, "given up")]);
+        story
+    }
+
+    #[test]
+    fn a_query_is_repeated_and_given_up_when_the_c_library_would() {
+        let one = story(Lookups::default(), 1, false);
+        assert_eq!(one, [(1000, "again"), (3000, "again"), (5000, "again"), (9000, "again"), (10_000, "given up")]);
+        let last = |servers, lasting| story(Lookups::default(), servers, lasting).last().copied();
+        assert_eq!(last(1, true), Some((15_000, "given up")), "the other family was answered");
+        assert_eq!(last(3, false), Some((30_000, "given up")));
+    }
+
+    #[test]
+    fn a_program_that_asks_another_server_is_heard_there_and_once_a_second() {
+        let mut l = Lookups::default();
+        let q = Question { app: "curl".into(), name: "a.example".into(), record: RecordType::A };
+        let (id, _) = l.ask(Instant::ZERO, 0, &q);
+        let open = l.get_mut(id).unwrap();
+        let mut asks = |ms, server| open.is_asked_of(Instant::from_millis(ms), server);
+        assert!(asks(0, 0) && asks(0, 1) && !asks(1, 0) && !asks(1, 1) && asks(2501, 0));
     }
 }

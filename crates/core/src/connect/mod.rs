@@ -18,6 +18,7 @@
 //! | [`race`], [`rank`] | the trait, its registry, one file a race; which of the ready connections is best |
 //! | `hints` | which families of a name a program has asked for |
 //! | `lookups`, `job` | queries under way, shared; one name that a program is after, its lookups and attempts |
+//! | `failures` | what has just failed, told at once to the program that comes to it |
 //! | `asks` | questions of programs that speak DNS themselves; no family is held up by the other |
 //! | `habits`, [`memory`] | what programs ask for from launch to launch; the records of it that a store keeps |
 //! | `prefetch`, `pool`, `agenda`, `missed` | what is looked up before a program asks; where a connection is opened and when, for how long it is good, what may be wasted; why one was not there |
@@ -29,6 +30,7 @@ mod asks;
 pub mod cache;
 mod connector;
 pub mod explain;
+mod failures;
 mod habits;
 mod hints;
 mod job;
@@ -46,6 +48,7 @@ mod types;
 
 pub use asks::Answered;
 pub use connector::{Connector, Settings};
+pub use lookups::Patience;
 pub use missed::Missed;
 pub use pool::{MAX_SPARES, Spoilt};
 pub use prefetch::Ahead;

@@ -1,6 +1,7 @@
 //! What goes into the [`Connector`](super::Connector) and what comes out.
 
 use super::Answered;
+use super::lookups::Patience;
 use super::pool::Spoilt;
 use crate::path::{Family, NetworkId};
 use crate::time::Duration;
@@ -171,6 +172,8 @@ pub enum Input {
     Spoilt(AttemptId, Spoilt, Duration),
     /// So many servers may be asked; one unless it is said.
     Servers(u32),
+    /// How long the resolver that programs would use waits for them.
+    Patience(Patience),
     /// The host is on this network, with routes for these families.
     Network {
         /// Which one.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub const NAME: &str = "www.example";
 pub const PORT: u16 = 443;
 /// How long the library waits for a getaddrinfo.
-const PATIENCE: u64 = 20_000;
+const PATIENCE: u64 = 60_000;
 const TTL: Duration = Duration::from_secs(60);
 
 /// A call that waits for the connector.

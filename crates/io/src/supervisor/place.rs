@@ -102,6 +102,7 @@ impl Engine {
         let now = look(servers).unwrap_or_else(|_| guess(servers));
         let before = self.place.seen.replace(now.clone());
         self.feed(Input::Servers(count));
+        self.feed(Input::Patience(self.names.patience()));
         let (id, v4, v6) = (now.network(), now.v4.is_some(), now.v6.is_some());
         match before {
             Some(before) if before == now => {}

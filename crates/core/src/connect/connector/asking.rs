@@ -5,7 +5,9 @@ use crate::connect::asks::Answered;
 use crate::connect::cache::Kept;
 use crate::connect::job::Job;
 use crate::connect::lookups::Question;
+use crate::connect::race::reliance::reliance;
 use crate::connect::{AppId, Ask, Claim, LookupResult, Output, QueryId, RequestId, Want};
+use crate::path::Family;
 use crate::time::{Duration, Instant};
 use crate::wire::record::RecordType;
 use std::net::IpAddr;
@@ -19,6 +21,7 @@ impl Connector {
         self.make_room_for(&question.app);
         self.asked(now, request.account(), &question.app, &question.name, &[ask.record]);
         let said = self.asks.ask(now, &question);
+        self.rely(now, &question.app, &question.name);
         self.answer_or_look_up(now, request, &question, said, ask.server);
         if let Some(next) = self.asks.next(&question) {
             let kept = self.caches.get(&next.app).and_then(|cache| cache.peek(now, &next.name, next.record));
@@ -56,10 +59,12 @@ impl Connector {
     /// Sends a query for `question`, unless there is one under way.
     fn look_up(&mut self, now: Instant, account: u32, question: &Question, server: u32) {
         let (query, new) = self.lookups.ask(now, account, question);
+        let Some(open) = self.lookups.get_mut(query) else { return };
         if new {
-            if let Some(open) = self.lookups.get_mut(query) {
-                open.first = server;
-            }
+            open.first = server;
+        }
+        if open.is_asked_of(now, server) {
+            open.sent += u32::from(!new);
             self.tally.of(account).queries += 1;
             let (name, record) = (Arc::clone(&question.name), question.record);
             self.outputs.push_back(Output::Query { id: query, name, record, server });
@@ -132,6 +137,19 @@ impl Connector {
         let answer = if said { Answered::Said { query, age: Duration::ZERO } } else { Answered::Unanswered };
         for request in self.asks.take(question) {
             self.answer_asker(request, answer);
+        }
+    }
+
+    /// What the addresses of `name` are worth may be another matter now.
+    pub(super) fn rely(&mut self, now: Instant, app: &AppId, name: &Arc<str>) {
+        if !self.asks.knows(app) {
+            return;
+        }
+        let known = self.caches.get(app).map_or_else(Vec::new, |cache| cache.remembered(name));
+        for family in Family::BOTH {
+            let list: Vec<_> = known.iter().filter(|a| Family::of(**a) == family).copied().collect();
+            let question = Question { app: AppId::clone(app), name: Arc::clone(name), record: family.into() };
+            self.asks.rely(&question, reliance(self.path.current(), now, &list, family.other()));
         }
     }
 

@@ -1,17 +1,22 @@
 //! Connects of programs: which job they are for, and the calls that are left to the programs.
 
-use super::Connector;
+use super::{Connector, MAX_APPS};
 use crate::connect::job::{Job, Waiting, is_alternative};
+use crate::connect::lookups::Question;
 use crate::connect::pool::{self, Host};
+use crate::connect::race::{Attempt, State};
 use crate::connect::timeline::Event;
-use crate::connect::{Claim, Output, RequestId, Want};
+use crate::connect::{AppId, Claim, Output, RequestId, Want};
+use crate::path::Family;
 use crate::time::{Duration, Instant};
 use crate::wire::shim::Pass;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 impl Connector {
     pub(super) fn claim(&mut self, now: Instant, request: RequestId, claim: Claim) {
         self.note_where_it_goes(&claim);
+        self.note_its_sockets(&claim);
         let addr = claim.to.ip();
         let habits = &self.habits;
         let may_wait = |j: &Job| {
@@ -41,6 +46,10 @@ impl Connector {
             self.missed(now, account, &host, under_way);
         }
         let nonblocking = claim.nonblocking;
+        if let Some(errno) = self.has_just_failed(now, request, &claim, open) {
+            self.tally.of(account).failed += 1;
+            return self.outputs.push_back(Output::Fail(request, errno));
+        }
         let id = match open {
             Some(id) => id,
             None => {
@@ -59,6 +68,7 @@ impl Connector {
                 job.settle_own(now, &addresses);
                 job.answered = Some(now);
                 job.told = job.addresses();
+                self.await_answers(now, &mut job);
                 job.remembered = addresses;
                 job.races_itself = nonblocking;
                 job.claim = Some(Waiting { request, claim, since: now });
@@ -77,9 +87,82 @@ impl Connector {
         job.races_itself |= nonblocking;
         self.timelines.note(now, id, &job.name, wanted(&claim));
         job.claim = Some(Waiting { request, claim, since: now });
+        if let Some(mut job) = self.jobs.remove(&id) {
+            self.begin_for(now, &mut job);
+            self.jobs.insert(id, job);
+        }
         self.drive(now, id);
         self.leave(now, id, request);
         self.connected(now, account, &app, &name, port);
+    }
+
+    /// How the address of `claim` has just failed, if the program has not been told and nothing else is to be had for it.
+    fn has_just_failed(&mut self, now: Instant, request: RequestId, claim: &Claim, open: Option<u64>) -> Option<i32> {
+        let Some(job) = open.and_then(|id| self.jobs.get_mut(&id)) else {
+            return self.failures.take(now, request.account(), &claim.app, claim.to);
+        };
+        // Whoever waits may still be given another.
+        if !claim.nonblocking || job.attempts.iter().any(|a| job.can_serve(a, claim) && a.state != State::Gone) {
+            return None;
+        }
+        let ended = job.attempts.iter_mut().find(|a| a.addr == claim.to.ip() && a.has_just_failed(now))?;
+        let State::Failed(errno) = std::mem::replace(&mut ended.state, State::Gone) else { return None };
+        Some(errno)
+    }
+
+    /// Begins where a program that waits wants to go, if nothing is under way that can take the place of its socket: without us
+    /// it would begin now. What is under way to the same address by a socket of another kind is of no use to it.
+    fn begin_for(&mut self, now: Instant, job: &mut Job) {
+        let Some(claim) = job.claim.as_ref().map(|w| w.claim.clone()).filter(|claim| !claim.nonblocking) else {
+            return;
+        };
+        let to = claim.to.ip();
+        if let Some(n) = job.attempts.iter().position(|a| a.addr == to && job.is_unfit(a, &claim)) {
+            let (id, started) = (job.attempts[n].id, job.attempts[n].started);
+            self.close_where(now, job, |a| a.id == id);
+            job.attempts.remove(n);
+            self.attempt(now, job, to, false);
+            // The race goes on as if it had been begun like that.
+            job.attempts.iter_mut().filter(|a| a.addr == to).for_each(|a| a.started = started);
+            job.attempts.sort_by_key(|a| a.started);
+            return;
+        }
+        let alive = |a: &Attempt| matches!(a.state, State::InFlight | State::Ready { .. });
+        let network = self.path.current();
+        let is_known = |a: &Attempt| network.peer(a.addr).is_some_and(|peer| peer.rtt.is_some());
+        let served = job.attempts.iter().any(|a| alive(a) && job.can_serve(a, &claim) && is_known(a));
+        let under_way = job.attempts.iter().any(alive);
+        let tried = job.attempts.iter().any(|a| a.addr == to);
+        if under_way && !served && !tried && job.addresses().contains(&to) && !self.is_doubtful(now, to) {
+            self.attempt(now, job, to, false);
+        }
+    }
+
+    /// Whether what is known speaks against trying `addr`.
+    pub(super) fn is_doubtful(&mut self, now: Instant, addr: IpAddr) -> bool {
+        let network = self.path.current();
+        network.is_failing(addr, now) || network.is_suspended(Family::of(addr), now)
+    }
+
+    /// The other family's answer, if it is still awaited, may help a program that goes where it knows.
+    fn await_answers(&self, now: Instant, job: &mut Job) {
+        let want = self.hints.want(job.account, &job.app, &job.name);
+        for family in Family::BOTH.into_iter().filter(|f| want.includes(*f)) {
+            let question = Question { app: AppId::clone(&job.app), name: Arc::clone(&job.name), record: family.into() };
+            if job.lookup(family).addresses().is_empty() && self.lookups.is_open(&question) {
+                job.ask(now, family.into());
+            }
+        }
+    }
+
+    /// Some programs (Java) have sockets of AF_INET6 for everything: what is opened for them must be able to take their place.
+    fn note_its_sockets(&mut self, claim: &Claim) {
+        let maps = claim.to.is_ipv4() && claim.domain == Family::V6 && claim.accepts_mapped;
+        if maps && self.mapping.len() < MAX_APPS {
+            self.mapping.insert(AppId::clone(&claim.app));
+        } else if claim.domain == Family::V4 {
+            self.mapping.remove(&claim.app);
+        }
     }
 
     pub(super) fn passed(&mut self, now: Instant, request: RequestId, host: Option<String>, reason: Pass) {

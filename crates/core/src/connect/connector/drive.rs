@@ -105,7 +105,8 @@ impl Connector {
         let mut list = job.addresses();
         let race = &self.race;
         job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
-        job.lead_with_what_is_under_way(&mut list);
+        let network = self.path.current();
+        job.lead_with_what_is_under_way(&mut list, |addr| network.expected_rtt(addr).is_some());
         self.tally.of(job.account).lookup_wait += now - since;
         if list.is_empty() && job.in_want {
             job.done = true;
@@ -135,14 +136,12 @@ impl Connector {
     /// go itself. Programs have orders of their own (Java: IPv4 first), and bare they would begin there.
     fn as_wanted(&mut self, now: Instant, job: &Job, addr: IpAddr) -> IpAddr {
         let Some(wanted) = job.claim.as_ref().map(|waiting| waiting.claim.to.ip()) else { return addr };
-        let network = self.path.current();
-        let known = network.peer(addr).is_some_and(|peer| peer.rtt.is_some());
-        let doubtful = network.is_failing(wanted, now) || network.is_suspended(Family::of(wanted), now);
+        let known = self.path.current().peer(addr).is_some_and(|peer| peer.rtt.is_some());
         let first = job.attempts.is_empty() && job.addresses().contains(&wanted);
-        if first && !known && !doubtful { wanted } else { addr }
+        if first && !known && !self.is_doubtful(now, wanted) { wanted } else { addr }
     }
 
-    fn attempt(&mut self, now: Instant, job: &mut Job, addr: IpAddr, exploring: bool) {
+    pub(super) fn attempt(&mut self, now: Instant, job: &mut Job, addr: IpAddr, exploring: bool) {
         let Some(port) = job.port else { return };
         if job.is_for_nobody() && !pool::may_lead_to(addr, port) {
             self.spare_ended(now, job, End::Barred);
@@ -156,8 +155,10 @@ impl Connector {
         let pending = job.want.includes(Family::V6) && !job.v6.is_settled() && race.waits_for_both();
         // What it was told holds, even where another address would be the first by now.
         let expected = if pending { Some(Family::V6) } else { list.first().copied().map(Family::of) };
+        let expected = if self.mapping.contains(&job.app) { Some(Family::V6) } else { expected };
         let head = job.told.first().copied().map(Family::of).or(expected);
-        let domain = job.domain_for(addr, head);
+        // What is begun to learn stands in for nothing.
+        let domain = job.domain_for(addr, head.filter(|_| !exploring || self.mapping.contains(&job.app)));
         let id = AttemptId(self.next_attempt);
         self.next_attempt += 1;
         self.tally.of(job.account).attempts += 1;
@@ -172,7 +173,9 @@ impl Connector {
         let Some(waiting) = &job.claim else { return };
         let claim = &waiting.claim;
         let asked = Family::of(claim.to.ip());
-        let best = rank::best(&job.attempts, asked, self.path.current(), now, |a| job.can_serve(a, claim));
+        let best = rank::best(&job.attempts, asked, self.path.current(), now, |a| {
+            job.can_serve(a, claim) || job.can_cross(now, a)
+        });
         let best = best.map(|a| (a.id, a.state)).filter(|(_, state)| claim.nonblocking || *state != State::InFlight);
         let Some((attempt, state)) = best else {
             if job.moves_on_at().is_some_and(|at| now >= at) {
@@ -222,10 +225,11 @@ impl Connector {
         let Some(waiting) = &job.claim else { return };
         let claim = &waiting.claim;
         let hopeful = job.attempts.iter().any(|a| match a.state {
-            State::InFlight => job.can_serve(a, claim),
+            State::InFlight => job.can_serve(a, claim) || job.crosses(claim),
             _ => false,
         });
-        let pending = job.may_learn_more(|f| claim.domain == f || (f == Family::V4 && claim.accepts_mapped));
+        let crosses = job.crosses(claim);
+        let pending = job.may_learn_more(|f| claim.domain == f || (f == Family::V4 && claim.accepts_mapped) || crosses);
         if hopeful || pending || claim.nonblocking || job.wake.is_some() {
             return;
         }
@@ -237,6 +241,13 @@ impl Connector {
         let asked = job.attempts.iter().filter(|a| a.addr == claim.to.ip()).find_map(errno_of);
         let errno = asked.or_else(|| job.attempts.iter().rev().find_map(errno_of)).filter(|_| !job.in_want);
         let reason = if job.in_want { Pass::OutOfDescriptors } else { Pass::Unsuitable };
+        if let (Some(_), Some(port)) = (errno, job.port) {
+            let others = job.attempts.iter().filter(|a| a.addr != claim.to.ip());
+            for (addr, errno) in others.filter_map(|a| Some((a.addr, errno_of(a)?))) {
+                let (account, to) = (request.account(), SocketAddr::new(addr, port));
+                self.failures.note(now, account, &job.app, to, errno);
+            }
+        }
         job.claim = None;
         // What the program will try next may be under way already.
         job.done = !job.attempts.iter().any(|a| matches!(a.state, State::InFlight | State::Ready { .. }));

@@ -12,10 +12,11 @@ mod translator;
 use super::agenda::Agenda;
 use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
+use super::failures::Failures;
 use super::habits::{Habits, Name};
 use super::hints::Hints;
 use super::job::{Job, Lack, Translation};
-use super::lookups::{Due, Lookups, Question};
+use super::lookups::{Due, Lookups, Patience, Question};
 use super::memory::Memory;
 use super::missed::Fates;
 use super::pool::{End, Pool, Terms};
@@ -34,7 +35,7 @@ use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use claiming::wanted;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -84,6 +85,9 @@ pub struct Connector {
     agenda: Agenda,
     pool: Pool,
     fates: Fates,
+    failures: Failures,
+    /// Programs whose sockets are of AF_INET6 even for IPv4.
+    mapping: HashSet<AppId>,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
@@ -94,6 +98,7 @@ pub struct Connector {
     network: NetworkId,
     /// Servers that queries may go to; a refusal by one is asked of the next.
     servers: u32,
+    patience: Patience,
     rng: fastrand::Rng,
     tally: Tallies,
     pub(super) timelines: Timelines,
@@ -117,6 +122,8 @@ impl Connector {
             habits: Habits::default(),
             agenda: Agenda::default(),
             fates: Fates::default(),
+            failures: Failures::default(),
+            mapping: HashSet::new(),
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
@@ -124,6 +131,7 @@ impl Connector {
             now: Instant::ZERO,
             network: NetworkId::default(),
             servers: 1,
+            patience: Patience::default(),
             tally: Tallies::default(),
             timelines: Timelines::default(),
             outputs: VecDeque::new(),
@@ -273,6 +281,27 @@ impl Connector {
         touched.into_iter().for_each(|id| self.drive(now, id));
     }
 
+    /// A server has refused: whether the next is asked, or others may still answer. Each is asked as often as the C library
+    /// would, which does without a family as soon as the other has addresses.
+    fn asks_again(&mut self, now: Instant, query: QueryId) -> bool {
+        let most = self.servers * self.patience.attempts;
+        let Some(open) = self.lookups.get_mut(query) else { return false };
+        open.refused += 1;
+        if open.is_dispensable {
+            return false;
+        }
+        if open.sent >= most {
+            return open.refused < open.sent;
+        }
+        let (before, server) = (open.sent, open.next_server());
+        let (account, question) = (open.account, open.question.clone());
+        self.note_repeated(now, &question, before);
+        let Question { name, record, .. } = question;
+        self.tally.of(account).queries += 1;
+        self.outputs.push_back(Output::Query { id: query, name, record, server });
+        true
+    }
+
     fn note_repeated(&mut self, now: Instant, question: &Question, before: u32) {
         let concerns = |j: &Job| j.app == question.app && j.name == question.name;
         for job in self.jobs.values().filter(|j| concerns(j)) {
@@ -282,17 +311,8 @@ impl Connector {
     }
 
     fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
-        if result == Some(LookupResult::Refused)
-            && let Some(open) = self.lookups.get_mut(query)
-            && open.sent < self.servers
-        {
-            let (before, server) = (open.sent, open.first + open.sent);
-            open.sent += 1;
-            let (account, question) = (open.account, open.question.clone());
-            self.note_repeated(now, &question, before);
-            let Question { name, record, .. } = question;
-            self.tally.of(account).queries += 1;
-            return self.outputs.push_back(Output::Query { id: query, name, record, server });
+        if result == Some(LookupResult::Refused) && self.asks_again(now, query) {
+            return;
         }
         if result == Some(LookupResult::NotSent) && self.lookups.get_mut(query).is_some_and(|open| open.sent > 1) {
             // What was sent before it may still be answered.
@@ -312,6 +332,11 @@ impl Connector {
                 Some(_) => of_here,
             },
         );
+        let other = self.lookups.other_of(&open.question).and_then(|(id, other)| {
+            other.lasting |= outcome.1;
+            other.is_dispensable |= outcome.0;
+            (other.is_dispensable && other.refused > 0).then_some(id)
+        });
         let unsent = result == Some(LookupResult::NotSent);
         self.tell_askers(now, query, &open.question, result.is_some() && !unsent, outcome);
         let Question { app, name, record } = open.question;
@@ -355,6 +380,7 @@ impl Connector {
             }
             let cache = self.caches.entry(Arc::clone(&app)).or_default();
             cache.put(now, &name, record, kept, ttl, self.settings.lifetime);
+            self.rely(now, &app, &name);
         }
         let waiting = |j: &Job| j.app == app && j.name == name && matches!(j.lookup(record), Lookup::Asked(_));
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| waiting(j)).map(|(id, _)| *id).collect();
@@ -368,6 +394,9 @@ impl Connector {
                 }
             }
             self.drive(now, id);
+        }
+        if let Some(other) = other {
+            self.lookup_ended(now, other, Some(LookupResult::Refused));
         }
     }
 
@@ -403,6 +432,9 @@ impl Connector {
         }
         if let Some(outcome) = outcome {
             self.learn(now, attempt, addr, outcome);
+        }
+        if let Some((app, name)) = self.jobs.get(&id).map(|job| (AppId::clone(&job.app), Arc::clone(&job.name))) {
+            self.rely(now, &app, &name);
         }
         if let Some(job) = self.jobs.get_mut(&id) {
             job.in_want |= outcome.is_none();
@@ -448,7 +480,14 @@ impl Machine for Connector {
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Launched { account, app } => self.launched(now, account, &app, None),
             Input::Spoilt(attempt, how, ago) => self.spoilt(now, attempt, how, ago),
-            Input::Servers(servers) => self.servers = servers,
+            Input::Servers(servers) => {
+                self.servers = servers;
+                self.lookups.wait(self.patience, servers);
+            }
+            Input::Patience(patience) => {
+                self.patience = patience;
+                self.lookups.wait(patience, self.servers);
+            }
             Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
             Input::Recognised(id) => self.recognised(id),
             Input::Woken(slept) => self.woken(slept),
@@ -461,8 +500,7 @@ impl Machine for Connector {
             match due {
                 Due::Retry(id) => {
                     let Some(open) = self.lookups.get_mut(id) else { continue };
-                    let (before, account) = (open.sent - 1, open.account);
-                    let server = open.first + before;
+                    let (before, account, server) = (open.sent - 1, open.account, open.server());
                     let question = open.question.clone();
                     self.note_repeated(now, &question, before);
                     let Question { name, record, .. } = question;

@@ -71,6 +71,7 @@ impl Connector {
             self.first_attempt_here = self.next_attempt;
             self.caches.values_mut().for_each(Cache::clear);
             self.asks.forget();
+            self.failures.clear();
         }
         self.path.current().family_mut(Family::V4).has_route = v4;
         self.path.current().family_mut(Family::V6).has_route = v6;

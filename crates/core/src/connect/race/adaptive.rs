@@ -17,7 +17,7 @@
 //!   suspension has run out does the same.
 
 use super::staggered::{self, RESOLUTION_DELAY};
-use super::{Lookup, Next, Race, View};
+use super::{Attempt, Lookup, Next, Race, State, View};
 use crate::path::Family;
 use crate::time::{Duration, Instant};
 use std::net::IpAddr;
@@ -31,6 +31,9 @@ const MIN_ATTEMPT_DELAY: Duration = Duration::from_millis(50);
 const MAX_ATTEMPT_DELAY: Duration = Duration::from_secs(2);
 /// Slack on top of the estimate, for the scheduling of host and server.
 const SLACK: Duration = Duration::from_millis(10);
+
+/// What a host says at a port where nothing listens: the errno.
+const ECONNREFUSED: i32 = 111;
 
 #[derive(Debug)]
 pub(super) struct Adaptive;
@@ -94,15 +97,22 @@ fn arrange(view: &View<'_>, addresses: &mut Vec<IpAddr>, done: Option<Family>) {
 
 /// The family of the last two attempts, if they were of one: of a third it is the other's turn in any case.
 fn twice(view: &View<'_>) -> Option<Family> {
-    let mut racing = view.attempts.iter().rev().filter(|a| !a.exploring).map(|a| view.family(a.addr));
+    let mut racing =
+        view.attempts.iter().rev().filter(|a| !a.exploring && !has_refused(a)).map(|a| view.family(a.addr));
     let last = racing.next()?;
     (racing.next() == Some(last)).then_some(last)
 }
 
-/// The family of the last attempt, if it has never been seen to work: one silent host says little of one that works.
+/// The family of the last attempt, if it has never been seen to work: one silent host says little of one that works, and one
+/// that refuses shows that it does.
 fn unproven(view: &View<'_>) -> Option<Family> {
-    let last = view.attempts.iter().rfind(|a| !a.exploring)?.addr;
+    let last = view.attempts.iter().rfind(|a| !a.exploring).filter(|a| !has_refused(a))?.addr;
     view.path.family(Family::of(last)).rtt.is_none().then(|| view.family(last))
+}
+
+/// Whether a host was there, and said no.
+fn has_refused(attempt: &Attempt) -> bool {
+    attempt.state == State::Failed(ECONNREFUSED)
 }
 
 /// Whether an address that is known so far has answered before and has not failed since.

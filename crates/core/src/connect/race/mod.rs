@@ -8,6 +8,7 @@ mod adaptive;
 mod happy_eyeballs_v2;
 mod happy_eyeballs_v3;
 mod oracle;
+pub(super) mod reliance;
 mod sequential;
 mod simultaneous;
 mod staggered;
@@ -99,6 +100,11 @@ impl Attempt {
             State::Ready { at, .. } => Some(at),
             _ => None,
         }
+    }
+
+    /// Whether it has failed within the second: bare, it would not be begun again before that is over.
+    pub fn has_just_failed(&self, now: Instant) -> bool {
+        matches!(self.state, State::Failed(_)) && now - self.started < Duration::from_secs(1)
     }
 
     /// Whether it is under way to learn, not to win.

@@ -1,12 +1,12 @@
 //! Attempts one after the other with a delay between their beginnings: the frame that RFC 8305, section 5, gives to
 //! every race that does not begin all attempts at once.
 
+pub(super) use super::reliance::RESOLUTION_DELAY;
+use super::reliance::reliance;
 use super::{Next, State, View};
+use crate::path::Family;
 use crate::time::{Duration, Instant};
 use std::net::IpAddr;
-
-/// Longest wait of one family for the other: the Resolution Delay of RFC 8305, section 8.
-pub(super) const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
 /// Attempts under way at once at most: curl's bound, and ours.
 pub(super) const MAX_IN_FLIGHT: usize = 6;
@@ -31,15 +31,23 @@ pub(super) fn next(view: &View<'_>, candidates: &[IpAddr], delay: Duration) -> N
 /// When the program is told the addresses, once there are any: `None` for now.
 ///
 /// RFC 8305 is written for programs that take addresses as they come. getaddrinfo tells once, and a program that was told
-/// one family cannot fall back to the other. So it is told when both are known; or when a connection is ready, since
-/// nothing is gained by waiting then; or when the Resolution Delay is over. The race goes on meanwhile: attempts begin
-/// before the program is told, and the wait is hidden behind their handshakes.
+/// one family cannot fall back to the other; without us it would have heard of both. So it is told when both are known; or
+/// when a connection is ready, since nothing is gained by waiting then; or when the one family has been waited for as long as
+/// what is known of the other is worth (see [`reliance`]). The race goes on meanwhile: attempts begin before the program is
+/// told, and the wait is hidden behind their handshakes.
 pub(super) fn tell_at(view: &View<'_>) -> Option<Instant> {
     if view.all_settled() || view.has_ready() {
         return Some(view.now);
     }
     // A hint that was denied since is no address, and the other family may have some.
-    view.positive.filter(|_| !view.addresses().is_empty()).map(|at| at + RESOLUTION_DELAY)
+    let addresses = view.addresses();
+    let known = view.positive.filter(|_| !addresses.is_empty())?;
+    match Family::BOTH.into_iter().find(|f| view.want.includes(*f) && !view.lookup(*f).is_settled()) {
+        // Where a connection is being opened, that shows what the addresses are worth.
+        Some(pending) if view.path.family(pending).has_route && view.may_connect => None,
+        Some(pending) => Some(known + reliance(view.path, view.now, &addresses, pending)?),
+        None => Some(known + RESOLUTION_DELAY),
+    }
 }
 
 /// The sooner of two waits.
