@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 
 /// What moved within this time does not give way to one more of those that hold as much as its own address.
 const FRESH: Duration = Duration::from_secs(1);
+/// In milliseconds: how often all are looked through for an address that has as many answers as any.
+const SELDOM: u64 = 100;
 /// What one customer of a network may choose its addresses from (RFC 6177 has sites of /48 to /56).
 const SITE: u8 = 56;
 
@@ -31,6 +33,8 @@ struct State {
     held: HashMap<u64, Held>,
     groups: HashMap<IpAddr, Weight>,
     answers: usize,
+    /// When all were looked through last for one more answer.
+    looked: u64,
 }
 
 /// What the connections of an address hold together.
@@ -161,6 +165,14 @@ impl Place {
         let mut state = self.all.lock();
         let group = state.held.get(&self.id)?.group;
         if state.answers >= self.all.most_answers {
+            let weights = state.groups.values().map(|weight| weight.answers);
+            let is_heaviest = state.groups.get(&group).is_some_and(|own| own.answers + 1 >= weights.max().unwrap_or(0));
+            let now = self.all.moment();
+            // Looking through all is dear, and an address with as much as any asks often: others do not wait for that.
+            if is_heaviest && now < state.looked + SELDOM {
+                return None;
+            }
+            state.looked = now;
             let victim = state.weakest(group, fresh, |weight| weight.answers, |held| held.answers > 0)?;
             if victim == self.id {
                 return None;
