@@ -70,3 +70,55 @@ fn a_program_that_begins_with_ipv4_is_not_kept_waiting_by_ipv6() {
         assert!(broken.is_empty(), "{} by {front:?}: {broken:?}", race.name);
     }
 }
+
+#[test]
+fn a_family_that_answers_late_is_reached_where_the_other_refuses() {
+    let v4 = vec![Fate::Refuses(1)];
+    keeps(&[Law::Reaches], &World { servers: vec![server(says(1), says(100))], v4: v4.clone(), visits: 2, ..world() });
+    // Whoever waits in its connect is given it even then.
+    for front in [Front::Preload, Front::Both, Front::Filter] {
+        let late = World { servers: vec![server(says(1), says(3500))], v4: v4.clone(), front, ..world() };
+        for race in races() {
+            let broken = broken_by(&late, race);
+            assert!(broken.iter().all(|b| b.law != Law::Reaches), "{} by {front:?}: {broken:?}", race.name);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_given_up_before_the_resolver_of_the_program_would() {
+    keeps(&[Law::Reaches], &World { servers: vec![server(says(6000), says(6000))], ..world() });
+    let failing = Some(Record { after: 1, says: Says::Addresses, lost: 0, failed: 1 });
+    keeps(&[Law::Reaches], &World { servers: vec![server(failing, failing)], ..world() });
+}
+
+#[test]
+fn addresses_that_all_refuse_are_asked_no_more_often_than_bare_and_once_each() {
+    let refuse = || vec![Fate::Refuses(30); 8];
+    keeps(&[Law::NoStorm], &World { v4: refuse(), v6: refuse(), visits: 2, ..world() });
+}
+
+#[test]
+fn a_program_that_asks_all_servers_at_once_is_heard_by_all() {
+    let world = World { client: Client::Musl, front: Front::Filter, ..world() };
+    let dead = Server { a: None, aaaa: None, https: None };
+    let world = World { servers: vec![dead, server(says(1), says(1))], ..world };
+    for race in races() {
+        assert!(broken_by(&world, race).is_empty(), "{}", race.name);
+    }
+}
+
+#[test]
+fn a_program_goes_no_later_where_it_would_have_gone() {
+    // Java begins with IPv4; nothing is known of IPv6, which is slower.
+    let java = World { client: Client::Java, port: true, v6: vec![Fate::Alive(52)], ..world() };
+    // An answer comes just after the attempt to the other family, of which nothing is known, has begun.
+    let just = vec![server(says(1), says(60))];
+    let late = World { client: Client::Chromium, port: true, servers: just, v4: vec![Fate::Alive(400)], ..world() };
+    for race in races() {
+        for world in [&java, &late] {
+            let broken = broken_by(world, race);
+            assert!(broken.iter().all(|b| b.law != Law::InTime), "{}: {broken:?}", race.name);
+        }
+    }
+}
