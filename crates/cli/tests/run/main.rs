@@ -16,6 +16,7 @@ mod inertness;
 mod interposition;
 mod lab;
 mod large;
+mod late;
 mod measure;
 mod measured;
 mod names;
