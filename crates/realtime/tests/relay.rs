@@ -303,7 +303,7 @@ async fn a_relay_that_dies_for_good_leaves_no_half_of_anything_that_looks_whole(
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = port.local_addr().unwrap();
     let config = Config { patience: Duration::from_secs(2), ..auto() };
-    tokio::spawn(ports::forward(port, to, keys.client(relay.address), config, |_| {}));
+    tokio::spawn(ports::forward((port, Clients::new(64)), to, keys.client(relay.address), config, |_| {}));
     let mut program = TcpStream::connect(at).await.unwrap();
     let (mut served, _) = patient(server.accept()).await.unwrap();
     let mut half = [0; 17];
