@@ -55,7 +55,7 @@ inside!(a_client_is_served_while_thousands_of_others_say_nothing, || {
         let to = door.address().unwrap().to_string();
         let asked = async || {
             let began = clock.now();
-            let config = Config { technique: "plain".into(), interval: None };
+            let config = Config { technique: "plain".into(), interval: None, ..Config::default() };
             let near = client.session(to.parse().unwrap(), config).await.unwrap();
             near.lane(0, Kind::Event).send(b"hello").await.unwrap();
             assert_eq!(door.accept().await.unwrap().receive().await.unwrap().bytes, b"hello");
