@@ -248,7 +248,7 @@ mod tests {
         // With the title and the empty line after it.
         assert!(text.lines().count() + 2 <= 40, "{}\n{text}", text.lines().count());
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for expected in ["15.1 s ▏ 120 ms 126x faster", "> 20 s ▏ 313 ms > 64x faster", "64 ms ▏ 65 ms 1.02x slower"]
+        for expected in ["15.1 s ▏ 120 ms 126x faster", "> 20 s ▎ 313 ms > 64x faster", "64 ms ▏ 65 ms no difference"]
         {
             assert!(words.contains(expected), "{expected}\n{text}");
         }
@@ -263,6 +263,7 @@ mod tests {
         let unclear =
             Row { interval: Some(Interval { lo: 0.9, hi: 1.1 }), ..row("healthy-curl", "headstart", 64.0, 65.0) };
         assert_eq!(speed_up(&unclear), "no difference");
+        assert_eq!(speed_up(&row("healthy-curl", "headstart", 60.0, 66.0)), "1.10x slower");
     }
 
     #[test]
