@@ -32,11 +32,16 @@ pub(crate) enum Served {
 pub(crate) unsafe fn accelerate(fd: c_int, addr: *const libc::sockaddr, len: libc::socklen_t) -> Option<Served> {
     let session = start::session()?;
     // SAFETY: the caller's contract.
-    let to = unsafe { destination(addr, len) }?;
+    let address = unsafe { bytes_of(addr, len) }?;
+    let to = sockaddr::destination(address)?;
     if !session.may_know(to.ip()) || !marks::may_exchange(fd) {
         return None;
     }
     let socket = Socket::examine(fd)?;
+    if !sockaddr::is_for(address, socket.domain) {
+        // Refused by the kernel.
+        return None;
+    }
     if socket.nonblocking && session.calls_are_heard() {
         // The system call is answered as soon, and can be helped later, should it come to nothing.
         return Some(Served::Heard);
@@ -98,17 +103,17 @@ pub(crate) unsafe fn declined(addr: *const libc::sockaddr, len: libc::socklen_t)
     (copy, len as libc::socklen_t + 1)
 }
 
-/// Where a connect goes, if it goes where TCP goes.
+/// The bytes of a socket address.
 ///
 /// # Safety
-/// `addr` valid for `len` bytes.
-unsafe fn destination(addr: *const libc::sockaddr, len: libc::socklen_t) -> Option<SocketAddr> {
+/// `addr` valid for `len` bytes, for as long as these are looked at.
+unsafe fn bytes_of<'a>(addr: *const libc::sockaddr, len: libc::socklen_t) -> Option<&'a [u8]> {
     let len = usize::try_from(len).ok()?;
     if addr.is_null() || len > MAX_BYTES {
         return None;
     }
     // SAFETY: valid for `len` bytes (the caller's contract); bytes need no alignment.
-    sockaddr::destination(unsafe { std::slice::from_raw_parts(addr.cast::<u8>(), len) })
+    Some(unsafe { std::slice::from_raw_parts(addr.cast::<u8>(), len) })
 }
 
 /// Puts `new` in the place of the program's socket, with the program's options.

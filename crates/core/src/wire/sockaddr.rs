@@ -1,6 +1,7 @@
 //! Socket addresses as programs hand them to connect(2): `struct sockaddr_in` and `struct sockaddr_in6` of Linux
 //! (ip(7), ipv6(7)), read from foreign bytes.
 
+use crate::path::Family;
 use std::net::{IpAddr, SocketAddr};
 
 /// AF_INET of Linux.
@@ -37,6 +38,15 @@ pub fn destination(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
+/// Whether the kernel takes this address for a TCP socket of `domain`; of another family it takes none, v4-mapped or not.
+pub fn is_for(bytes: &[u8], domain: Family) -> bool {
+    let family = match domain {
+        Family::V4 => AF_INET,
+        Family::V6 => AF_INET6,
+    };
+    bytes.starts_with(&family.to_ne_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +67,7 @@ mod tests {
         bytes.extend([0x1f, 0x90, 192, 0, 2, 7]);
         bytes.resize(V4_BYTES, 0xff);
         assert_eq!(destination(&bytes), Some("192.0.2.7:8080".parse().unwrap()));
+        assert!(is_for(&bytes, Family::V4) && !is_for(&bytes, Family::V6) && !is_for(&[], Family::V4));
         bytes.resize(MAX_BYTES, 0xff);
         assert_eq!(destination(&bytes), Some("192.0.2.7:8080".parse().unwrap()));
         assert_eq!(destination(&bytes[..V4_BYTES - 1]), None);

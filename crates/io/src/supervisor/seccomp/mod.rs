@@ -238,6 +238,10 @@ impl Seccomp {
             return Err(Some(Pass::UnknownAddress));
         }
         let Look::Tcp(socket) = look(file, &self.fresh).map_err(Some)? else { return Err(None) };
+        // Refused by the kernel.
+        if !sockaddr::is_for(&bytes[..read], socket.domain) {
+            return Err(None);
+        }
         if is_switched_off(call.thread) {
             return Err(Some(Pass::SwitchedOff));
         }
