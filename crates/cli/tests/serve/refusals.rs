@@ -46,7 +46,7 @@ fn a_number_that_is_taken_a_folder_that_is_missing_and_half_a_certificate_are_na
     let endless = server.scratch.headstart(&["get", "--ca", "/dev/zero", "https://127.0.0.1:1/"]);
     assert!(endless.code == Some(1) && endless.err.contains("it is larger than"), "{endless:?}");
     let unread = server.scratch.headstart(&["serve", site, "--cert", "/dev/null", "--key", "/dev/null"]);
-    assert!(unread.code == Some(1) && unread.err.contains("/dev/null holds no certificate"), "{unread:?}");
+    assert!(unread.code == Some(1) && unread.err.contains("/dev/null contains no valid certificate"), "{unread:?}");
 }
 
 #[test]
