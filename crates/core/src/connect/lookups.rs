@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// (RFC 8767, section 4, bounds a client's patience at 1.8 s).
 const RETRY_AFTER: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(2), Duration::from_secs(4)];
+/// A query that is sent again so often has been silent for 5 s, the C library's timeout: the network is taken to swallow it, though it
+/// is still awaited.
+const SILENT_AFTER: usize = 3;
 /// A program that asks the same again within this time is another part of it: what is under way answers both.
 const ASKS_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -65,6 +68,16 @@ pub(super) struct Open {
 }
 
 impl Open {
+    /// Whether it was just sent again as what the network seems to swallow.
+    pub fn falls_silent(&self) -> bool {
+        self.timed == SILENT_AFTER
+    }
+
+    /// Whether it has been counted as such.
+    pub fn was_silent(&self) -> bool {
+        self.timed >= SILENT_AFTER
+    }
+
     /// The server that is asked next; counted as sent.
     pub fn next_server(&mut self) -> u32 {
         self.sent += 1;

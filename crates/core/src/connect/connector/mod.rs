@@ -339,6 +339,7 @@ impl Connector {
         });
         let unsent = result == Some(LookupResult::NotSent);
         self.tell_askers(now, query, &open.question, result.is_some() && !unsent, outcome);
+        let was_silent = open.was_silent();
         let Question { app, name, record } = open.question;
         if let Some(family) = record.family().filter(|_| of_here) {
             let history = self.path.current().family_mut(family);
@@ -346,6 +347,7 @@ impl Connector {
                 Some(LookupResult::NotSent) => {}
                 // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
                 Some(_) => history.looked_up((open.sent == 1).then(|| now - open.asked)),
+                None if was_silent => {}
                 None => history.lookup_unanswered(),
             }
         }
@@ -501,9 +503,12 @@ impl Machine for Connector {
                 Due::Retry(id) => {
                     let Some(open) = self.lookups.get_mut(id) else { continue };
                     let (before, account, server) = (open.sent - 1, open.account, open.server());
-                    let question = open.question.clone();
+                    let (question, falls_silent) = (open.question.clone(), open.falls_silent());
                     self.note_repeated(now, &question, before);
                     let Question { name, record, .. } = question;
+                    if let Some(family) = record.family().filter(|_| falls_silent && self.lookups.is_of_here(id)) {
+                        self.path.current().family_mut(family).lookup_unanswered();
+                    }
                     self.tally.of(account).queries += 1;
                     self.outputs.push_back(Output::Query { id, name, record, server });
                 }
