@@ -135,7 +135,7 @@ inside!(where_both_copies_are_harmed_what_is_left_is_named_and_removed, || {
     let Some(scene) = Scene::new() else { return };
     scene.teach(1);
     let (before, snapshot) = (scene.look(), host());
-    // Values of the kernel bear no mark: what was in a record that nobody has cannot be known.
+    // Values of the kernel bear no mark: what was in a record that is lost cannot be known.
     let words = words(&["--initcwnd"]);
     let (mut rounds, mut by_marks) = (0, 0);
     'steps: for step in 1..MOST_STEPS {

@@ -6,7 +6,7 @@ use headstart_core::time::Duration;
 use std::path::Path;
 use std::process::Command;
 
-/// Bytes of the names of protocols that nobody speaks: with them, the first word takes two packets.
+/// Bytes of the names of unknown protocols: with them, the first word takes two packets.
 const LONG: usize = 200;
 
 #[test]

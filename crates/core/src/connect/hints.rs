@@ -19,7 +19,7 @@ impl Hints {
     pub fn asked(&mut self, account: u32, app: &AppId, name: &Arc<str>, records: &[RecordType]) {
         let key = (account, AppId::clone(app), Arc::clone(name));
         if self.0.len() >= MAX_NAMES && !self.0.contains_key(&key) {
-            // Nothing is lost but that whoever comes again may use both.
+            // Nothing is lost but that a program that comes again may use both.
             self.0.clear();
         }
         let asked = self.0.entry(key).or_default();

@@ -388,7 +388,7 @@ impl Job {
         self.attempts.iter().any(next).then(|| waiting.since + MOVE_ON_AFTER)
     }
 
-    /// Whether this attempt's socket can take the place of that of whoever waits although it is of another family. The program
+    /// Whether this attempt's socket can take the place of that of the waiting program although it is of another family. The program
     /// was told of no other address of that family, and everything that fits has failed or been silent for long: it fails
     /// without it.
     pub fn can_cross(&self, now: Instant, attempt: &Attempt) -> bool {

@@ -91,7 +91,7 @@ impl Connector {
         });
         let has_ipv4 = self.path.current().family(Family::V4).has_route;
         let known = known.map(|(name, mut addresses)| {
-            // Without IPv4 whoever wants IPv6 is served by what a translator makes of the other.
+            // Without IPv4 a program that wants IPv6 is served by what a translator makes of the other.
             if has_ipv4 {
                 let want = self.hints.want(account, &claim.app, &name);
                 addresses.retain(|a| *a == addr || want.includes(Family::of(*a)));

@@ -66,7 +66,7 @@ impl Wire {
         self.flights.iter().filter(|flight| flight.end > self.kernel_has)
     }
 
-    /// Whether something may be written: whoever opened it speaks first.
+    /// Whether something may be written: the side that opened it speaks first.
     pub fn may_speak(&self) -> bool {
         self.opened || self.met
     }
