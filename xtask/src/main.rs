@@ -11,7 +11,9 @@ mod conformance;
 mod fuzz;
 mod harden;
 mod law;
+mod outcome;
 mod packages;
+mod size;
 mod soak;
 mod source;
 mod step;
@@ -92,6 +94,12 @@ const ALL: &[Chore] = &[
         summary: "the fuzz targets, or those named, for a minute or N seconds each, by the stable compiler; --hours has them take \
                   turns, for a timer; --keep makes what they found the seeds that tests replay; --asan adds the address sanitizer",
         run: fuzz::run,
+    },
+    Chore {
+        name: "size",
+        arguments: "[--functions]",
+        summary: "lines of production code and of tests, crate by crate; --functions names those of more than 60 lines",
+        run: size::run,
     },
     Chore {
         name: "tidy",
