@@ -8,9 +8,11 @@ mod again;
 mod ci;
 mod claims;
 mod conformance;
+mod docs;
 mod fuzz;
 mod harden;
 mod law;
+mod markdown;
 mod new;
 mod outcome;
 mod packages;
@@ -119,6 +121,13 @@ const ALL: &[Chore] = &[
         summary: "the fuzz targets, or those named, for a minute or N seconds each, by the stable compiler; --hours has them take \
                   turns, for a timer; --keep makes what they found the seeds that tests replay; --asan adds the address sanitizer",
         run: fuzz::run,
+    },
+    Chore {
+        group: Group::House,
+        name: "docs",
+        arguments: "",
+        summary: "the book of docs/ in target/book, by mdBook, which is installed by name into target/tools if it is missing",
+        run: docs::run,
     },
     Chore {
         group: Group::House,

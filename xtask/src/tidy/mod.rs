@@ -9,6 +9,7 @@ mod crate_table;
 mod floors;
 mod headers;
 mod length;
+mod links;
 mod locks;
 mod machine_paths;
 mod names;
@@ -44,7 +45,13 @@ const ALL: &[Rule] = &[
     Rule { name: "architecture", check: architecture::check },
     Rule { name: "locks", check: locks::check },
     Rule { name: "wording", check: wording::check },
+    Rule { name: "links", check: links::check },
 ];
+
+/// Every link that leads nowhere, for whatever builds pages.
+pub fn links(tree: &Tree) -> Vec<Violation> {
+    links::check(tree)
+}
 
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
