@@ -59,7 +59,7 @@ fn mdbook(root: &Path) -> Result<PathBuf, Failure> {
             let tools = tools.to_string_lossy();
             Step::cargo(&[
                 "install",
-                "mdbook@0.4",
+                "mdbook@^0.4",
                 "--locked",
                 "--no-default-features",
                 "--features",

@@ -149,6 +149,7 @@ Exit codes:
   126  the command cannot be executed
   127  command not found
   `run`, `trace` and `lab shell` otherwise exit with the status of the program.
+  With --json, an error is one JSON object on standard error: `error`, `hint`, `exit_code`.
 
 Environment:
   HEADSTART=off       run programs without headstart

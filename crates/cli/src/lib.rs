@@ -166,8 +166,8 @@ fn run_alone() -> Option<run::Args> {
 /// The arguments of this process; ends it where they are help, the version or wrong.
 fn parsed() -> Cli {
     let mut command = help::command();
-    let matches = command.get_matches_mut();
-    Cli::from_arg_matches(&matches).unwrap_or_else(|why| why.format(&mut command).exit())
+    let matches = command.try_get_matches_from_mut(std::env::args_os()).unwrap_or_else(|why| exit::of_arguments(&why));
+    Cli::from_arg_matches(&matches).unwrap_or_else(|why| exit::of_arguments(&why.format(&mut command)))
 }
 
 /// A limit on files is a full disk to this process, not its end.
