@@ -19,6 +19,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod backlog;
 pub mod blocking;
 pub mod doorstep;
 mod driver;
