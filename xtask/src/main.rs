@@ -10,6 +10,7 @@ mod claims;
 mod conformance;
 mod fuzz;
 mod harden;
+mod hostile;
 mod law;
 mod packages;
 mod soak;
@@ -82,9 +83,16 @@ const ALL: &[Chore] = &[
     Chore {
         name: "harden",
         arguments: "[--minutes N]",
-        summary: "the daemon killed at every step, every check for signs of the forwarder, a million worlds of the law, then the \
-                  soak, for 30 minutes or N",
+        summary: "the daemon killed at every step, every check for signs of the forwarder, the hostile peers, a million worlds of \
+                  the law, then the soak, for 30 minutes or N",
         run: harden::run,
+    },
+    Chore {
+        name: "hostile",
+        arguments: "[--json]",
+        summary: "what strangers try against everything that listens: a table of what it may cost and what it \
+                  costs, or one JSON object as the last line",
+        run: hostile::run,
     },
     Chore {
         name: "fuzz",
