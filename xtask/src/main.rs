@@ -11,6 +11,7 @@ mod conformance;
 mod docs;
 mod fuzz;
 mod harden;
+mod hostile;
 mod law;
 mod markdown;
 mod new;
@@ -110,9 +111,17 @@ const ALL: &[Chore] = &[
         group: Group::Long,
         name: "harden",
         arguments: "[--minutes N]",
-        summary: "the daemon killed at every step, every check for signs of the forwarder, a million worlds of the law, then the \
-                  soak, for 30 minutes or N",
+        summary: "the daemon killed at every step, every check for signs of the forwarder, the hostile peers, a million worlds of \
+                  the law, then the soak, for 30 minutes or N",
         run: harden::run,
+    },
+    Chore {
+        group: Group::Long,
+        name: "hostile",
+        arguments: "[--json]",
+        summary: "what strangers try against everything that listens: a table of what it may cost and what it \
+                  costs, or one JSON object as the last line",
+        run: hostile::run,
     },
     Chore {
         group: Group::Long,

@@ -6,6 +6,7 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
+mod backlog;
 pub mod blocking;
 pub mod doorstep;
 mod driver;

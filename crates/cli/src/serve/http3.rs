@@ -237,7 +237,12 @@ impl Asked {
             None => Ok(answer::busy()),
             Some(_) => {
                 let site = self.serving.site.clone();
-                tokio::task::spawn_blocking(move || answer(&site, &head.method, &head.uri, &head.headers)).await
+                let look = self.place.look().await;
+                let found = move || {
+                    let _look = look;
+                    answer(&site, &head.method, &head.uri, &head.headers)
+                };
+                tokio::task::spawn_blocking(found).await
             }
         };
         let Ok(found) = found else { return stream.stop_stream(Code::H3_INTERNAL_ERROR) };

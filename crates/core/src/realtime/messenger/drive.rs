@@ -161,6 +161,10 @@ impl Messenger {
             if needed {
                 self.stats.copies += 1;
                 self.write(now, at, (lane, seq), out);
+            } else {
+                // An old value that was lost would be unconfirmed for good.
+                self.lanes[lane].give_up(seq);
+                self.lanes[lane].tidy(&mut self.spare);
             }
         }
         if self.primary != Some(self.wires[at].id) {
