@@ -30,7 +30,7 @@ pub fn stream(observer: Arc<Observer>) -> mpsc::Receiver<Bytes> {
 
 async fn feed(observer: Arc<Observer>, to: mpsc::Sender<Bytes>) {
     let mut shown: Option<Value> = None;
-    let mut quiet = 0;
+    let mut quiet = 0_u32;
     loop {
         let Ok(Ok(room)) = tokio::time::timeout(STALLED, to.reserve()).await else { return };
         let look = Arc::clone(&observer);
@@ -42,7 +42,7 @@ async fn feed(observer: Arc<Observer>, to: mpsc::Sender<Bytes>) {
         quiet = if event.is_some() { 0 } else { quiet + 1 };
         match event {
             Some(bytes) => room.send(bytes),
-            None if quiet % ALIVE == 0 => room.send(Bytes::from_static(b":\n\n")),
+            None if quiet.is_multiple_of(ALIVE) => room.send(Bytes::from_static(b":\n\n")),
             None => drop(room),
         }
         shown = Some(now);

@@ -161,7 +161,8 @@ fn open(url: &str) {
     if screen {
         let mut command = Command::new("xdg-open");
         command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let _ = command.spawn();
+        // Waited for, so that nothing is left of it.
+        let _ = std::thread::Builder::new().name("browser".into()).spawn(move || command.status());
     }
 }
 

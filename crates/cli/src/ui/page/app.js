@@ -89,6 +89,15 @@ async function stay() {
   }
 }
 
+/** A part of the address; as it is written where it is not well formed. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function choose() {
   const [name, ...rest] = location.hash.slice(1).split('/');
   const next = VIEWS.find((one) => one.name === name) ?? VIEWS[0];
@@ -102,7 +111,7 @@ function choose() {
     main.replaceChildren(view.element());
     document.title = `${view.title} – headstart`;
   }
-  view.enter?.(decodeURIComponent(rest.join('/')));
+  view.enter?.(decoded(rest.join('/')));
   if (state.now) view.show(state.now);
 }
 
