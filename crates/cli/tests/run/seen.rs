@@ -259,6 +259,14 @@ inside!(a_network_that_breaks_is_told_once_with_what_to_do, || {
     until("the desktop has been told", || {
         fs::read_to_string(&heard).is_ok_and(|text| text.contains(told["words"].as_str().unwrap()))
     });
+    // It has looked on for a while, which the supervisor counts.
+    let looks = || -> u64 {
+        let said = ended(lab.command(HEADSTART).arg("metrics").spawn().unwrap());
+        let of = |line: &str| line.strip_prefix("headstart_supervisor_wakeups_total{cause=\"control\"} ")?.parse().ok();
+        said.out.lines().find_map(of).unwrap_or_default()
+    };
+    let before = looks();
+    until("it has looked on", || looks() >= before + 30);
     watch.kill().unwrap();
     watch.wait().unwrap();
     let text = fs::read_to_string(&heard).unwrap();
