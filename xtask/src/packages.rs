@@ -97,6 +97,7 @@ pub const ALL: &[Package] = &[
         "mptcpize",
         "puts a browser on the kernel's Multipath TCP, beside which the tunnel is measured",
     ),
+    program("prometheus", "prometheus", "scrapes the metrics, evaluates the rules and the dashboard's queries"),
     program("tshark", "tshark", "opens the emulator's captures and checks what is in them"),
 ];
 

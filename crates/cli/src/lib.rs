@@ -19,6 +19,8 @@ mod lab;
 mod list;
 mod manual;
 mod measure;
+mod metrics;
+mod observe;
 mod operate;
 mod output;
 mod paths;
@@ -32,6 +34,9 @@ mod steer;
 mod supervise;
 mod top;
 mod trace;
+mod ui;
+mod watch;
+mod web;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -108,6 +113,14 @@ enum Verb {
     /// Shows connections, round trips, lookups, throughput and gaps of running measurements (`run --measure`, `trace`,
     /// `up --measure`).
     Top(top::Args),
+    /// Show what headstart does and measures in a browser, live
+    ///
+    /// Listens on loopback, with a token that is new each time.
+    Ui(ui::Args),
+    /// Print or serve metrics for Prometheus
+    Metrics(metrics::Args),
+    /// Say in one sentence when a program's network turns bad
+    Watch(watch::Args),
     /// Measure a network path, or calculate LTE throughput
     #[command(subcommand)]
     Measure(measure::Verb),
@@ -210,6 +223,9 @@ pub fn headstart() -> ExitCode {
         Verb::Trace(args) => trace::run(&args),
         Verb::Forward(args) => forward::run(&args, named),
         Verb::Top(args) => top::run(&args),
+        Verb::Ui(args) => ui::run(&args),
+        Verb::Metrics(args) => metrics::run(&args),
+        Verb::Watch(args) => watch::run(&args),
         Verb::Measure(verb) => measure::run(&verb),
         Verb::Steer(verb) => steer::run(&verb),
         Verb::Lab(verb) => lab::run(verb),

@@ -22,6 +22,7 @@ mod measured;
 mod names;
 mod one_supervisor;
 mod processes;
+mod seen;
 mod side_by_side;
 mod small;
 mod soak;

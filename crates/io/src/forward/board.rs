@@ -6,7 +6,10 @@
 use super::{Process, Seen};
 use headstart_core::forward::meter::{self, Entry};
 use headstart_core::forward::{Flow, Record};
-use rustix::net::sockopt::socket_peercred;
+use headstart_core::path::Family;
+use headstart_core::time::Duration;
+use headstart_core::timing::{Timed, Timings, What};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -30,6 +33,8 @@ pub const UNKNOWN: &str = "?";
 const LATEST: usize = 256;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 16;
+/// How long a measurement may take to answer; the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// No board is longer, in bytes.
 const LONGEST: u64 = 1 << 20;
 
@@ -55,6 +60,12 @@ pub struct Board {
     pub connections: Vec<Line>,
     /// Programs and connections for which there was no room.
     pub omitted: usize,
+    /// How long connections and lookups took, and requests of connections that have ended.
+    #[serde(default)]
+    pub timings: Vec<Timed>,
+    /// What was counted of programs: `up_bytes`, `down_bytes`, `retransmissions`.
+    #[serde(default)]
+    pub counts: Vec<(String, String, u64)>,
 }
 
 /// A program.
@@ -109,7 +120,7 @@ pub struct Line {
 
 /// What is kept of programs between two questions.
 #[derive(Debug, Default)]
-pub(super) struct Tallies(BTreeMap<String, Tally>);
+pub(super) struct Tallies(BTreeMap<String, Tally>, Timings);
 
 #[derive(Clone, Debug, Default)]
 struct Tally {
@@ -145,6 +156,26 @@ fn median(values: &VecDeque<f64>) -> Option<f64> {
 /// Whether the numbers of a meter are added up rather than compared.
 fn is_count(meter: &Entry) -> bool {
     meter.unit.is_empty()
+}
+
+/// Counts what a connection took, open or ended: the same connection has the same numbers later, or higher ones.
+fn time(timings: &mut Timings, program: &str, flow: &Flow) {
+    let family = Some(Family::of(flow.peer.ip()));
+    if flow.accelerated.is_none() {
+        // A race's time is not the network's.
+        match (flow.connected, flow.ended) {
+            (Some(at), _) => timings.note(What::MeasuredConnect, program, family, "ok", at.since(flow.asked)),
+            (None, Some(at)) => timings.note(What::MeasuredConnect, program, family, "failed", at.since(flow.asked)),
+            (None, None) => {}
+        }
+    }
+    if flow.ended.is_some() && flow.requests.count > 0 {
+        let mean = flow.requests.total / u32::try_from(flow.requests.count).unwrap_or(u32::MAX);
+        timings.note(What::MeasuredRequest, program, family, "ok", mean);
+    }
+    timings.count(program, "up_bytes", flow.up.bytes);
+    timings.count(program, "down_bytes", flow.down.bytes);
+    timings.count(program, "retransmissions", flow.facts.map_or(0, |facts| u64::from(facts.sent_again)));
 }
 
 impl Tally {
@@ -187,12 +218,16 @@ impl Tallies {
         let name = name_of(seen.process.as_ref());
         let name = if self.0.len() < MOST_NAMES || self.0.contains_key(name) { name } else { OTHERS };
         let tally = self.0.entry(name.to_owned()).or_default();
+        let timings = &mut self.1;
         match &seen.record {
             Record::Flow(flow) => {
+                time(timings, name, flow);
                 tally.flow(flow);
                 tally.failed += u64::from(flow.connected.is_none());
             }
             Record::Dns(lookup) => {
+                let outcome = if lookup.answer.is_some() { "ok" } else { "other" };
+                timings.note(What::MeasuredLookup, name, None, outcome, lookup.took);
                 tally.lookups += 1;
                 keep(&mut tally.lookup_ms, lookup.took.as_secs_f64() * 1e3);
             }
@@ -202,9 +237,11 @@ impl Tallies {
     /// The board: what has ended, and these connections that are `open`, with for how long in milliseconds.
     pub fn board<'a>(&self, open: impl Iterator<Item = (&'a Flow, Option<&'a Process>, f64)>) -> Board {
         let mut all = self.0.clone();
+        let mut timings = self.1.clone();
         let mut lines = Vec::new();
         for (flow, process, age_ms) in open {
             let app = name_of(process).to_owned();
+            time(&mut timings, &app, flow);
             let tally = all.entry(app.clone()).or_default();
             tally.flow(flow);
             tally.open += 1;
@@ -228,7 +265,10 @@ impl Tallies {
         let omitted = apps.len().saturating_sub(MOST_APPS) + lines.len().saturating_sub(MOST_LINES);
         apps.truncate(MOST_APPS);
         lines.truncate(MOST_LINES);
-        Board { version: VERSION, pid: std::process::id(), apps, connections: lines, omitted, ..Board::default() }
+        let counts = timings.counts().map(|(program, what, n)| (program.to_owned(), what.to_owned(), n)).collect();
+        let (version, pid) = (VERSION, std::process::id());
+        let timings = timings.told();
+        Board { version, pid, apps, connections: lines, omitted, timings, counts, ..Board::default() }
     }
 }
 
@@ -260,6 +300,7 @@ pub fn running() -> Vec<u32> {
 pub fn ask(pid: u32) -> io::Result<Board> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     connect(&socket, &SocketAddrUnix::new_abstract_name(format!("{NAME}{pid}").as_bytes())?)?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     if !is_trusted(&socket) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user measures; root may ask"));
     }
@@ -281,7 +322,7 @@ mod tests {
     use super::*;
     use headstart_core::forward::{DnsExchange, FlowId, Forwarder, Input, Output, Settings};
     use headstart_core::machine::Machine;
-    use headstart_core::time::{Duration, Instant};
+    use headstart_core::time::Instant;
 
     /// A flow as the forwarder makes them: a SYN, and an answer after 25 ms.
     fn flow() -> Flow {
@@ -332,6 +373,10 @@ mod tests {
         assert!(!board.connections[0].meters.contains_key("connect_ms"), "{board:?}");
         assert_eq!((curl.lookups, curl.lookup_ms, curl.meters["connect_ms"]), (1, Some(8.0), 25.0));
         assert_eq!((unknown.name.as_str(), unknown.failed), (UNKNOWN, 1));
+        let timed =
+            board.timings.iter().map(|timed| (timed.key.what, timed.key.program.as_str(), timed.histogram.count()));
+        assert_eq!(timed.collect::<Vec<_>>(), [(What::MeasuredLookup, "curl", 1), (What::MeasuredConnect, "curl", 1)]);
+        assert!(board.counts.contains(&("curl".into(), "down_bytes".into(), 1500)), "{:?}", board.counts);
         assert_eq!((board.connections.len(), board.connections[0].pid, board.omitted), (1, Some(8), 0));
         let text = serde_json::to_string(&board).unwrap();
         assert_eq!(serde_json::from_str::<Board>(&text).unwrap(), board);

@@ -11,6 +11,7 @@ use crate::connect::timeline::{Event, some};
 use crate::connect::{AttemptId, Output, Resolved, rank, timeline};
 use crate::path::{Family, Outcome};
 use crate::time::Instant;
+use crate::timing::What;
 use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use std::borrow::Cow;
@@ -108,6 +109,14 @@ impl Connector {
         let network = self.path.current();
         job.lead_with_what_is_under_way(&mut list, |addr| network.expected_rtt(addr).is_some());
         self.tally.of(job.account).lookup_wait += now - since;
+        let outcome = match list.is_empty() {
+            false => "ok",
+            true if job.in_want => "not-handled",
+            true if job.lacks.contains(&Some(Lack::NxDomain)) => "no-such-name",
+            true if job.lacks.contains(&Some(Lack::NoData)) => "no-data",
+            true => "unanswered",
+        };
+        self.timings.note(What::Lookup, &job.app, list.first().copied().map(Family::of), outcome, now - since);
         if list.is_empty() && job.in_want {
             job.done = true;
             let reason = Cow::Borrowed(Pass::OutOfDescriptors.describe());
@@ -180,6 +189,7 @@ impl Connector {
         let Some((attempt, state)) = best else {
             if job.moves_on_at().is_some_and(|at| now >= at) {
                 self.tally.of(waiting.request.account()).failed += 1;
+                self.timings.note(What::Connect, &job.app, Some(asked), "failed", now - waiting.since);
                 self.outputs.push_back(Output::Fail(waiting.request, ETIMEDOUT));
                 self.timelines.note(now, job.number, &job.name, Event::GivenUp { errno: ETIMEDOUT });
                 job.claim = None;
@@ -187,9 +197,11 @@ impl Connector {
             return;
         };
         let (request, since) = (waiting.request, waiting.since);
+        let outcome = if state == State::InFlight { "under-way" } else { "ok" };
         if let Some(to) = job.attempts.iter().find(|a| a.id == attempt).map(|a| a.addr) {
             let event = Event::HandedOver { to, connected: state != State::InFlight };
             self.timelines.note(now, job.number, &job.name, event);
+            self.timings.note(What::Connect, &job.app, Some(Family::of(to)), outcome, now - since);
         }
         match state {
             State::Ready { rtt, .. } => {
@@ -234,6 +246,7 @@ impl Connector {
             return;
         }
         let request = waiting.request;
+        let (asked_family, waited) = (Some(Family::of(claim.to.ip())), now - waiting.since);
         let errno_of = |a: &Attempt| match a.state {
             State::Failed(errno) => Some(errno),
             _ => None,
@@ -259,6 +272,7 @@ impl Connector {
         match errno {
             Some(errno) => {
                 self.tally.of(request.account()).failed += 1;
+                self.timings.note(What::Connect, &job.app, asked_family, "failed", waited);
                 self.outputs.push_back(Output::Fail(request, errno));
             }
             None => self.pass(request, reason),

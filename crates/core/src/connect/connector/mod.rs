@@ -31,6 +31,7 @@ use super::{
 use crate::machine::{Deadline, Machine};
 use crate::path::{Family, NetworkId, Outcome, PathBook};
 use crate::time::Instant;
+use crate::timing::Timings;
 use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use claiming::wanted;
@@ -88,7 +89,7 @@ pub struct Connector {
     failures: Failures,
     /// Programs whose sockets are of AF_INET6 even for IPv4.
     mapping: HashSet<AppId>,
-    jobs: BTreeMap<u64, Job>,
+    pub(super) jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
     /// The first attempt on this network.
@@ -102,6 +103,7 @@ pub struct Connector {
     rng: fastrand::Rng,
     tally: Tallies,
     pub(super) timelines: Timelines,
+    pub(super) timings: Timings,
     outputs: VecDeque<Output>,
 }
 
@@ -134,6 +136,7 @@ impl Connector {
             patience: Patience::default(),
             tally: Tallies::default(),
             timelines: Timelines::default(),
+            timings: Timings::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -423,7 +426,7 @@ impl Connector {
                 None
             }
         };
-        let (addr, given) = (ended.addr, ended.given);
+        let (addr, given, began) = (ended.addr, ended.given, ended.started);
         let event = match result {
             AttemptResult::Connected(rtt) => Event::Connected { to: addr, rtt_ms: ms(rtt) },
             AttemptResult::Failed(errno) | AttemptResult::NotBegun(errno) => Event::Failed { to: addr, errno },
@@ -432,6 +435,7 @@ impl Connector {
             // It is the program's now, whatever came of it.
             ended.state = State::Gone;
         }
+        self.time_handshake(id, addr, now - began, outcome);
         if let Some(outcome) = outcome {
             self.learn(now, attempt, addr, outcome);
         }
