@@ -32,6 +32,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         pcapng,
         snap: args.snap,
         request_rtt: false,
+        no_lookout: false,
         profile: None,
         accelerate: None,
     })

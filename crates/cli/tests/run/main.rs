@@ -28,4 +28,5 @@ mod soak;
 mod stub;
 mod supervisor_gone;
 mod system_calls;
+mod unnoticed;
 mod written;
