@@ -115,7 +115,7 @@ mod tests {
                 // 1000 bytes in 8 ms, whatever the program has handed over; and 12 bytes in 40 ms behind the first 6.
                 ("up_mbit_s", 1.0),
                 ("up_busy_ms", 8.0),
-                ("down_mbit_s", 0.0024),
+                ("down_mbit_s", 12.0 * 8.0 / 1e6 / 0.04),
                 ("up_gap_ms", 20.0),
                 ("down_gap_ms", 20.0),
                 ("longest_up_gap_ms", 20.0),
