@@ -58,7 +58,8 @@ pub struct Args {
     #[arg(long, value_enum)]
     via: Option<Via>,
     /// Measure instead of accelerate: connect and round-trip times, lookups, throughput, gaps, retransmissions. The program
-    /// runs in its own network namespace and notices no difference. Needs root.
+    /// runs in its own network namespace and notices no difference, but: the host's Unix sockets with abstract names are not
+    /// reachable, nor are UDP services on the host's own addresses other than loopback and DNS. Needs root.
     #[arg(long, conflicts_with_all = ["race", "cache_lifetime", "explore", "via", "private"])]
     measure: bool,
     /// With --measure: write one JSON line to FILE for each connection and lookup when it ends.
@@ -74,6 +75,10 @@ pub struct Args {
     /// longest_request_rtt_ms). Covers requests up to 16 KiB, one at a time; costs one or two wake-ups each.
     #[arg(long, requires = "measure")]
     request_rtt: bool,
+    /// With --measure: sleep at once instead of staying awake for up to 100 us where an answer is due. Staying awake can make
+    /// short round trips of the program shorter than without measuring.
+    #[arg(long, requires = "measure")]
+    no_lookout: bool,
     /// With --measure: race each connection over all addresses of its host name; works for programs that headstart cannot
     /// otherwise hook into. Raced connections are marked, and their connect times are not counted.
     #[arg(long, requires = "measure")]
@@ -149,6 +154,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
             pcapng: args.pcapng.as_deref(),
             snap: args.snap,
             request_rtt: args.request_rtt,
+            no_lookout: args.no_lookout,
             profile: args.profile.as_deref(),
             accelerate: racing.as_ref(),
         });

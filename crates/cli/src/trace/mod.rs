@@ -69,6 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         pcapng: None,
         snap: args.snap,
         request_rtt: false,
+        no_lookout: false,
         profile: None,
         accelerate: None,
     };

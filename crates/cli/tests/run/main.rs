@@ -29,4 +29,5 @@ mod soak;
 mod stub;
 mod supervisor_gone;
 mod system_calls;
+mod unnoticed;
 mod written;

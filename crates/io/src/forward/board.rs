@@ -5,7 +5,7 @@
 
 use super::{Process, Seen};
 use headstart_core::forward::meter::{self, Entry};
-use headstart_core::forward::{Flow, Record};
+use headstart_core::forward::{Flow, Record, UdpFlow};
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use headstart_core::timing::{Timed, Timings, What};
@@ -82,6 +82,9 @@ pub struct App {
     /// Of these, how many a race has led (`--accelerate`).
     #[serde(default)]
     pub accelerated: u64,
+    /// Ports and peers with datagrams between them, lookups aside.
+    #[serde(default)]
+    pub udp_flows: u64,
     /// DNS lookups.
     pub lookups: u64,
     /// The median of the latest ones, in milliseconds.
@@ -94,11 +97,14 @@ pub struct App {
     pub meters: Meters,
 }
 
-/// A connection.
+/// A connection, or a UDP flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// The program.
     pub app: String,
+    /// `tcp`, `udp` or `quic`.
+    #[serde(default)]
+    pub transport: String,
     /// Its process.
     pub pid: Option<i32>,
     /// Its end.
@@ -128,6 +134,7 @@ struct Tally {
     connections: u64,
     failed: u64,
     accelerated: u64,
+    udp_flows: u64,
     lookups: u64,
     up: u64,
     down: u64,
@@ -194,6 +201,16 @@ impl Tally {
         }
     }
 
+    fn udp(&mut self, flow: &UdpFlow) {
+        self.udp_flows += 1;
+        self.up += flow.up.bytes;
+        self.down += flow.down.bytes;
+        for meter in meter::OF_UDP {
+            let Some(value) = (meter.read)(flow) else { continue };
+            keep(self.values.entry(meter.name).or_default(), value);
+        }
+    }
+
     fn app(self, name: String) -> App {
         let medians = self.values.iter().filter_map(|(name, values)| Some(((*name).to_owned(), median(values)?)));
         let meters = medians.chain(self.sums.iter().map(|(name, sum)| ((*name).to_owned(), *sum))).collect();
@@ -203,6 +220,7 @@ impl Tally {
             connections: self.connections,
             failed: self.failed,
             accelerated: self.accelerated,
+            udp_flows: self.udp_flows,
             lookups: self.lookups,
             lookup_ms: median(&self.lookup_ms),
             up_bytes: self.up,
@@ -231,14 +249,37 @@ impl Tallies {
                 tally.lookups += 1;
                 keep(&mut tally.lookup_ms, lookup.took.as_secs_f64() * 1e3);
             }
+            Record::Udp(flow) => tally.udp(flow),
+            Record::Echo(_) => {}
         }
     }
 
-    /// The board: what has ended, and these connections that are `open`, with for how long in milliseconds.
-    pub fn board<'a>(&self, open: impl Iterator<Item = (&'a Flow, Option<&'a Process>, f64)>) -> Board {
+    /// The board: what has ended, and these connections and UDP flows that are `open`, with for how long in milliseconds.
+    pub fn board<'a>(
+        &self,
+        open: impl Iterator<Item = (&'a Flow, Option<&'a Process>, f64)>,
+        udp: impl Iterator<Item = (&'a UdpFlow, Option<Process>, f64)>,
+    ) -> Board {
         let mut all = self.0.clone();
         let mut timings = self.1.clone();
         let mut lines = Vec::new();
+        for (flow, process, age_ms) in udp {
+            let app = name_of(process.as_ref()).to_owned();
+            all.entry(app.clone()).or_default().udp(flow);
+            let meters = meter::OF_UDP.iter().filter_map(|meter| Some((meter.name.to_owned(), (meter.read)(flow)?)));
+            lines.push(Line {
+                app,
+                transport: if flow.quic.is_some() { "quic" } else { "udp" }.to_owned(),
+                pid: process.map(|process| process.pid),
+                local: flow.app.to_string(),
+                peer: flow.peer.to_string(),
+                accelerated: None,
+                age_ms,
+                up_bytes: flow.up.bytes,
+                down_bytes: flow.down.bytes,
+                meters: meters.collect(),
+            });
+        }
         for (flow, process, age_ms) in open {
             let app = name_of(process).to_owned();
             time(&mut timings, &app, flow);
@@ -248,6 +289,7 @@ impl Tallies {
             let meters = meter::ALL.iter().filter_map(|meter| Some((meter.name.to_owned(), (meter.read)(flow)?)));
             lines.push(Line {
                 app,
+                transport: "tcp".to_owned(),
                 pid: process.map(|process| process.pid),
                 local: flow.app.to_string(),
                 peer: flow.peer.to_string(),
@@ -365,7 +407,7 @@ mod tests {
         open.down.bytes = 500;
         open.accelerated = Some("198.51.100.2:80".parse().unwrap());
         let process = Process { pid: 8, name: "curl".into(), fd: 3 };
-        let board = tallies.board([(&open, Some(&process), 40.0)].into_iter());
+        let board = tallies.board([(&open, Some(&process), 40.0)].into_iter(), std::iter::empty());
         let [curl, unknown] = &board.apps[..] else { panic!("{board:?}") };
         assert_eq!((curl.name.as_str(), curl.open, curl.connections, curl.down_bytes), ("curl", 1, 2, 1500));
         assert_eq!(curl.accelerated, 1, "and its time is not among those of connecting");
@@ -394,7 +436,7 @@ mod tests {
         }
         assert_eq!(tallies.0.len(), MOST_NAMES + 1);
         assert_eq!((tallies.0[OTHERS].connections, tallies.0["app0"].values["connect_ms"].len()), (50, LATEST));
-        let board = tallies.board(std::iter::repeat_n((&one, None, 1.0), 500));
+        let board = tallies.board(std::iter::repeat_n((&one, None, 1.0), 500), std::iter::empty());
         assert_eq!((board.apps.len(), board.connections.len()), (MOST_APPS, MOST_LINES));
         assert!((serde_json::to_vec(&board).unwrap().len() as u64) < LONGEST);
     }
