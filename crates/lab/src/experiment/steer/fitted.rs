@@ -20,7 +20,7 @@ const A_BYTE: f64 = 1e-6;
 const NEAR: f64 = 0.002;
 /// Halvings of the interval in which the factor lies; 2^-16 of it is less than [`NEAR`].
 const HALVINGS: usize = 16;
-/// Above this factor nobody computes.
+/// The search ends at this factor.
 const MOST: f64 = 1e4;
 
 /// What was found.
