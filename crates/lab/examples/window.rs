@@ -10,7 +10,7 @@ use headstart_lab::sim::quic::{Path, Stage, Times};
 use headstart_quic::adapter::{Clock, Memory, Options};
 
 const PATH: Path =
-    Path { rate: 100_000_000, rtt: Duration::from_millis(38), queue: 1.0, data_loss: 0.0, ack_loss: 0.0 };
+    Path { rate: 100_000_000, rtt: Duration::from_millis(38), queue: 1.0, data_loss: 0.0, burst: 1.0, ack_loss: 0.0 };
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -51,11 +51,12 @@ impl Cell {
     pub fn about(&self) -> String {
         let path = |p: &Path| {
             format!(
-                "{} Mbit/s, {} ms, queue of {} bandwidth-delay products, {} % loss of data, {} % of acknowledgements",
+                "{} Mbit/s, {} ms, queue of {} bandwidth-delay products, {} % loss of data{}, {} % of acknowledgements",
                 p.rate / 1_000_000,
                 p.rtt.as_millis(),
                 p.queue,
                 p.data_loss * 100.0,
+                if p.bursts().is_some() { format!(", {} in a row on average", p.burst) } else { String::new() },
                 p.ack_loss * 100.0,
             )
         };
