@@ -2,7 +2,7 @@
 
 use super::*;
 use headstart_core::cwnd::start::{self, Phase};
-use headstart_quic::adapter::{Clock, Options, Told};
+use headstart_quic::{Clock, Options, Store, Told};
 use std::sync::{Arc, Mutex};
 
 const MB: u64 = 1_000_000;
@@ -26,7 +26,7 @@ fn stage(rule: &str, path: &Path, seed: u64) -> Observed {
         ..Options::default()
     };
     let origin = headstart_io::clock::Clock::new().origin();
-    let memory = Memory::new(options, Clock::new(origin, Duration::ZERO), [1; 16]);
+    let memory = CarefulResume::with_options(Store::new(Clock::new(origin, Duration::ZERO), [1; 16]), options);
     let stage = Stage::new(path, &memory, Times::new(origin), Instant::from_millis(1000), 0, seed).unwrap();
     Observed { stage, told }
 }
@@ -76,7 +76,7 @@ fn of_ten_connections_at_once_one_jumps() {
 #[test]
 fn background_flows_fill_what_is_left() {
     let origin = headstart_io::clock::Clock::new().origin();
-    let memory = Memory::new(Options::default(), Clock::new(origin, Duration::ZERO), [1; 16]);
+    let memory = CarefulResume::new(Store::new(Clock::new(origin, Duration::ZERO), [1; 16]));
     let mut stage = Stage::new(&path(), &memory, Times::new(origin), Instant::from_millis(1000), 2, 1).unwrap();
     stage.run_until(Instant::from_millis(5000));
     let megabits = stage.background() as f64 * 8e-6 / 4.0;
