@@ -12,6 +12,7 @@ mod length;
 mod links;
 mod locks;
 mod machine_paths;
+mod named_tests;
 mod names;
 mod purity;
 mod unsafety;
@@ -38,6 +39,7 @@ const ALL: &[Rule] = &[
     Rule { name: "length", check: length::check },
     Rule { name: "headers", check: headers::check },
     Rule { name: "names", check: names::check },
+    Rule { name: "named tests", check: named_tests::check },
     Rule { name: "unsafety", check: unsafety::check },
     Rule { name: "experiments", check: crate::claims::untied },
     Rule { name: "crate table", check: crate_table::check },

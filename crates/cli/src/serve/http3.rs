@@ -8,7 +8,7 @@ use super::places::{Place, Places, Turn};
 use super::tcp::{PATIENCE, STALLED};
 use h3::error::Code;
 use h3::server::RequestResolver;
-use headstart_quic::adapter::Watch;
+use headstart_quic::Watch;
 use hyper::Response;
 use hyper::body::Bytes;
 use hyper::header::{self, DATE, HeaderMap, HeaderValue};

@@ -2,7 +2,7 @@
 //!
 //! A [`Stage`] has one server and one client, joined by one link a direction; background flows (`sim::tcp`, CUBIC)
 //! share it, as in a dumbbell whose other links are never in the way. The server starts its connections by a
-//! [`Memory`]. The same seed gives the same times to the nanosecond, although TLS draws its keys anew.
+//! [`CarefulResume`]. The same seed gives the same times to the nanosecond, although TLS draws its keys anew.
 
 mod host;
 mod tls;
@@ -15,7 +15,7 @@ use headstart_core::time::{Duration, Instant};
 use headstart_link::loss::GilbertElliott;
 use headstart_link::network::{LinkId, NodeId};
 use headstart_link::{Counters, LinkSpec, Network, Packet, loss, queue};
-use headstart_quic::adapter::{Memory, Watch};
+use headstart_quic::{CarefulResume, Watch};
 use host::Host;
 use std::net::SocketAddr;
 
@@ -148,7 +148,7 @@ impl Stage {
     /// first second.
     pub fn new(
         path: &Path,
-        memory: &Memory,
+        memory: &CarefulResume,
         times: Times,
         began: Instant,
         flows: usize,

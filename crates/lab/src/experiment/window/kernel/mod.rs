@@ -53,7 +53,7 @@ fn address(side: usize, port: u16) -> SocketAddr {
 }
 
 impl Place {
-    fn build(path: &Path, rule: &headstart_quic::adapter::Memory, seed: u64) -> anyhow::Result<Self> {
+    fn build(path: &Path, rule: &headstart_quic::CarefulResume, seed: u64) -> anyhow::Result<Self> {
         let nodes = Nodes::build(&scenario(path, seed)?).context("building the network")?;
         let identity = crate::sim::quic::Identity::new()?;
         let server = nodes.on(SERVER, || quic::socket(address(SERVER, QUIC_PORT)))??;

@@ -5,7 +5,7 @@ use super::*;
 use headstart_core::cwnd::history::Trust;
 use headstart_core::cwnd::start::{Phase, Trigger};
 use quinn::congestion::{Controller as _, ControllerFactory};
-use quinn::{ClientConfig, Endpoint, Runtime, ServerConfig, TokioRuntime, TransportConfig};
+use quinn::{ClientConfig, Endpoint, Runtime, ServerConfig, TokioRuntime};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -13,16 +13,17 @@ fn now() -> std::time::Instant {
     TokioRuntime.now()
 }
 
-fn memory(rule: &str, options: Options) -> Memory {
+fn memory(rule: &str, options: Options) -> CarefulResume {
     let options = Options { rule: start::find(rule).unwrap(), ..options };
-    Memory::new(options, Clock::new(now(), Duration::from_secs(1_700_000_000)), [7; 16])
+    let store = Store::new(Clock::new(now(), Duration::from_secs(1_700_000_000)), [7; 16]);
+    CarefulResume::with_options(store, options)
 }
 
 fn remote(last: u8) -> SocketAddr {
     ([192, 0, 2, last], 443).into()
 }
 
-fn teach(memory: &Memory, window: u64) {
+fn teach(memory: &CarefulResume, window: u64) {
     let sample = Sample {
         window,
         carried: window,
@@ -38,7 +39,7 @@ fn teach(memory: &Memory, window: u64) {
 }
 
 /// The controller that quinn would build, and a look at it.
-fn built(memory: &Memory, validated: bool) -> (Box<Controller>, Watch, Arc<Factory>) {
+fn built(memory: &CarefulResume, validated: bool) -> (Box<Controller>, Watch, Arc<Factory>) {
     let plan = memory.plan(now(), remote(1), validated);
     let (factory, watch) = plan.into_factory();
     let factory = Arc::new(factory);
@@ -132,7 +133,7 @@ fn every_batch_of_segments_is_counted() {
 }
 
 #[test]
-fn a_retreat_deletes_the_memory_and_whoever_listens_is_told_with_packet_numbers() {
+fn a_retreat_deletes_the_memory_and_listeners_are_told_with_packet_numbers() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let listener: Listener = {
         let told = Arc::clone(&told);
@@ -225,16 +226,14 @@ async fn a_real_connection_teaches_its_server_and_the_next_one_is_planned_by_it(
     for round in 0..2 {
         let serving = async {
             let incoming = server.accept().await.unwrap();
-            let accepted = theirs.accept(incoming, &server_config, TransportConfig::default()).unwrap();
-            let connection = accepted.connecting.await.unwrap();
+            let connection = theirs.accept(incoming, &server_config).unwrap().await.unwrap();
             let mut stream = connection.accept_bi().await.unwrap().0;
             stream.write_all(&vec![round; 300_000]).await.unwrap();
             stream.finish().unwrap();
             connection.closed().await;
         };
         let fetching = async {
-            let (connecting, _watch) =
-                ours.connect(&client, client_config.clone(), TransportConfig::default(), to, "localhost").unwrap();
+            let connecting = ours.connect(&client, client_config.clone(), to, "localhost").unwrap();
             let connection = connecting.await.unwrap();
             let (mut send, mut receive) = connection.open_bi().await.unwrap();
             send.write_all(b"?").await.unwrap();
@@ -270,4 +269,41 @@ fn what_a_closed_connection_used_another_may_use_at_once_and_it_has_taught_once(
     // What quinn still does with the controller of a closed connection does no harm.
     first_flight(&mut first, later + 50 * MS);
     drop(first);
+}
+
+#[test]
+fn what_was_kept_as_bytes_is_known_to_the_next_process_and_nothing_else_is_taken() {
+    let wall = Duration::from_secs(1_700_000_000);
+    let store = |bytes: &[u8], later: u64| Store::from_bytes(bytes, wall + Duration::from_secs(later));
+    let first = CarefulResume::new(store(&[], 0).unwrap());
+    teach(&first, 480_000);
+    let bytes = first.to_bytes();
+    let known = |later| {
+        let memory = CarefulResume::new(store(&bytes, later).unwrap());
+        memory.plan(now(), remote(1), true).remembered().map(|known| known.window)
+    };
+    assert_eq!((known(60), known(7200)), (Some(480_000), None), "records age between processes");
+    for damaged in [&bytes[..9], &bytes[1..], &bytes[..bytes.len() - 1]] {
+        assert_eq!(store(damaged, 0).err(), Some(NotAStore));
+    }
+    let other = CarefulResume::new(store(&[], 0).unwrap());
+    assert_ne!(other.to_bytes(), CarefulResume::new(store(&[], 0).unwrap()).to_bytes(), "each has a secret of its own");
+}
+
+#[tokio::test]
+async fn a_closed_connection_that_is_dropped_gives_the_history_back_at_once() {
+    let (server_config, client_config) = configurations();
+    let server = Endpoint::server(server_config.clone(), ([127, 0, 0, 1], 0).into()).unwrap();
+    let client = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+    let to = server.local_addr().unwrap();
+    let careful = CarefulResume::new(Store::memory());
+    let accepting = async { careful.accept(server.accept().await.unwrap(), &server_config).unwrap().await.unwrap() };
+    let connecting = async { client.connect_with(client_config, to, "localhost").unwrap().await.unwrap() };
+    let (accepted, connected) = tokio::join!(accepting, connecting);
+    let watch = accepted.watch().clone();
+    assert!(watch.window().is_some());
+    connected.close(0u8.into(), b"");
+    accepted.closed().await;
+    drop(accepted);
+    assert_eq!(watch.window(), None, "not three round trips later");
 }

@@ -1,11 +1,12 @@
 //! Changes of phase as events of qlog: draft-ietf-tsvwg-careful-resume-qlog-02, QUICCarefulResumePhaseUpdated.
 
 use super::Told;
+use headstart_core::cwnd::start::Trigger;
 use headstart_core::time::Instant;
 use std::fmt::Write;
 
-/// One event as a line of JSON, its time in milliseconds since `began`. A trigger that the draft does not have stands as
-/// ours.
+/// One event as a line of JSON, its time in milliseconds since `began`. The draft's triggers are a closed list: an event of another
+/// cause has none.
 pub fn line(began: Instant, told: &Told) -> String {
     let event = &told.event;
     let mut line = format!(
@@ -26,18 +27,21 @@ pub fn line(began: Instant, told: &Told) -> String {
     }
     let _ = write!(
         line,
-        r#"}},"restored_data":{{"saved_congestion_window":{},"saved_rtt":{:.3}}},"trigger":"{}"}}}}"#,
+        r#"}},"restored_data":{{"saved_congestion_window":{},"saved_rtt":{:.3}}}"#,
         event.saved_window,
         event.saved_rtt.as_secs_f64() * 1e3,
-        event.trigger.name(),
     );
+    if event.trigger != Trigger::InUse {
+        let _ = write!(line, r#","trigger":"{}""#, event.trigger.name());
+    }
+    line.push_str("}}");
     line
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart_core::cwnd::start::{Event, Phase, Trigger};
+    use headstart_core::cwnd::start::{Event, Phase};
     use headstart_core::time::Duration;
 
     #[test]
@@ -65,5 +69,8 @@ mod tests {
                 r#""restored_data":{"saved_congestion_window":300000,"saved_rtt":38.000},"trigger":"packet_loss"}}"#,
             )
         );
+        let in_use = Told { event: Event { trigger: Trigger::InUse, ..event }, ..told };
+        let line = line(Instant::from_millis(1000), &in_use);
+        assert!(!line.contains("trigger") && line.ends_with(r#""saved_rtt":38.000}}}"#), "{line}");
     }
 }

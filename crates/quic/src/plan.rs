@@ -1,7 +1,7 @@
 //! A connection's plan: what to write into its transport configuration, and how to look at it afterwards.
 
 use super::controller::{Factory, Live};
-use super::{Memory, locked};
+use super::{CarefulResume, locked};
 use headstart_core::cwnd::history::{Remembered, Sample};
 use headstart_core::cwnd::start::Phase;
 use headstart_core::time::Duration;
@@ -19,7 +19,7 @@ const HEADROOM: u64 = 4;
 /// What a connection begins with.
 #[derive(Debug)]
 pub struct Plan {
-    memory: Memory,
+    memory: CarefulResume,
     remote: SocketAddr,
     sending: Option<Remembered>,
     receiving: Option<Remembered>,
@@ -28,7 +28,7 @@ pub struct Plan {
 
 impl Plan {
     pub(super) fn new(
-        memory: Memory,
+        memory: CarefulResume,
         remote: SocketAddr,
         sending: Option<Remembered>,
         receiving: Option<Remembered>,

@@ -6,7 +6,7 @@
 //! here, from the moments); `on_sent` is called once a batch of segments, acknowledgements alone included (the account of what
 //! is in flight is made good with each acknowledgement).
 
-use super::{Memory, Told, locked};
+use super::{CarefulResume, Told, locked};
 use headstart_core::cwnd::history::{Lease, Remembered, Sample};
 use headstart_core::cwnd::sender::Sender;
 use headstart_core::cwnd::start::{self, Loss, Phase, Terms};
@@ -27,7 +27,7 @@ const BASE_DATAGRAM: u64 = 1200;
 /// Makes the controller of one connection.
 #[derive(Debug)]
 pub struct Factory {
-    memory: Memory,
+    memory: CarefulResume,
     remote: SocketAddr,
     remembered: Option<Remembered>,
     validated: bool,
@@ -37,7 +37,7 @@ pub struct Factory {
 
 impl Factory {
     pub(super) fn new(
-        memory: Memory,
+        memory: CarefulResume,
         remote: SocketAddr,
         remembered: Option<Remembered>,
         validated: bool,
@@ -83,7 +83,7 @@ impl ControllerFactory for Factory {
 #[derive(Debug)]
 pub struct Live {
     pub(super) sender: Sender,
-    memory: Memory,
+    memory: CarefulResume,
     /// The network that it began on.
     network: NetworkId,
     remote: SocketAddr,
@@ -160,7 +160,7 @@ impl Live {
 }
 
 /// Ends what is live when the controller goes.
-pub struct Owner(Arc<Mutex<Option<Live>>>, Memory);
+pub struct Owner(Arc<Mutex<Option<Live>>>, CarefulResume);
 
 impl Drop for Owner {
     fn drop(&mut self) {
