@@ -21,7 +21,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What both sides must agree on: the version, and a number that counts up when messages change between versions.
-pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " control 2");
+pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " control 3");
 /// Bytes of a message at most; below the kernel's default bound of a datagram (net.core.wmem_default, 208 KiB).
 pub const MAX_MESSAGE: usize = 128 * 1024;
 /// Runs that an account names at most: their commands, [shortened](short) and each character escaped, take a third of a
@@ -78,10 +78,12 @@ pub enum Descriptor {
     PreloadListener,
     /// The filter of known addresses that preloaded libraries have mapped, open for writing.
     PreloadFilter,
-    /// Where system calls of the program arrive (seccomp_unotify(2)). Comes together with the calls outstanding.
+    /// Where system calls of the program arrive (seccomp_unotify(2)). Comes together with the calls outstanding and the duty.
     SeccompListener,
     /// The file in which the supervisor notes calls that it has not answered, for the watchdog.
     Outstanding,
+    /// Held while the supervisor answers system calls; the watchdog answers them when it is closed.
+    Duty,
     /// A file that is to be written to, for what does not fit into a message.
     Report,
     /// The program (pidfd_open(2)): a run whose `headstart run` was killed goes on until it ends.
