@@ -102,25 +102,3 @@ inside!(a_server_that_speaks_first_is_never_connected_to_for_somebody_who_has_no
     }
     end(supervisor());
 });
-
-/// Many lookups and connections at once by a program that does not wait, all open in the end; prints how many there are.
-const CROWD: &str = "import asyncio, resource
-many = 2000
-hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, many + 100), hard))
-async def all_at_once():
-    ways = await asyncio.gather(*[asyncio.open_connection('www.lab.example', 80) for _ in range(many)])
-    print(len(ways))
-asyncio.run(all_at_once())
-";
-
-inside!(a_server_that_a_crowd_comes_to_has_few_more_connections_to_accept, || {
-    let Some(python) = python() else { return };
-    for via in ["preload", "seccomp", "auto"] {
-        let lab = Lab::new();
-        let ours = lab.ours_with(&["--via", via], &[&*python, "-c", CROWD]);
-        assert_eq!(ours.out.trim(), "2000", "{via}: {ours:?}");
-        let accepted: u64 = lab.network.accepted().values().map(|of| of.connections).sum();
-        assert!((2000..=2200).contains(&accepted), "{via}: {accepted}: {ours:?}");
-    }
-});
