@@ -64,6 +64,7 @@ const fn module(name: &'static str, module: &'static str, why: &'static str) -> 
 
 /// Every package that a test wants.
 pub const ALL: &[Package] = &[
+    program("bubblewrap", "bwrap", "a sandbox in which the preloaded library is not to be found"),
     program("curl", "curl", "an unmodified client with its own Happy Eyeballs"),
     program("wget", "wget", "an unmodified client that tries addresses one by one"),
     program("git", "git", "an unmodified client that runs others, over https and ssh"),

@@ -92,10 +92,12 @@ pub enum Descriptor {
     PreloadListener,
     /// The filter of known addresses that preloaded libraries have mapped, open for writing.
     PreloadFilter,
-    /// Where system calls of the program arrive (seccomp_unotify(2)). Comes together with the calls outstanding.
+    /// Where system calls of the program arrive (seccomp_unotify(2)). Comes together with the calls outstanding and the duty.
     SeccompListener,
     /// The file in which the supervisor notes calls that it has not answered, for the watchdog.
     Outstanding,
+    /// Held while the supervisor answers system calls; the watchdog answers them when it is closed.
+    Duty,
     /// A file that is to be written to, for what does not fit into a message.
     Report,
     /// The program (pidfd_open(2)): a run whose `headstart run` was killed goes on until it ends.

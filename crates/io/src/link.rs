@@ -8,6 +8,7 @@ use crate::home::{Home, find};
 use crate::supervisor::Outstanding;
 use crate::sys::seccomp::{Listener, is_listened_to};
 use crate::sys::{fork, process};
+use crate::watchdog::Duty;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
@@ -113,7 +114,7 @@ impl Link {
     pub fn private(serve: impl FnOnce(OwnedFd) -> u8, run: &Registration) -> Result<Self, LinkError> {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, theirs) = pair.map_err(|e| LinkError::Start(e.into()))?;
-        let child = fork::apart(theirs, serve).map_err(LinkError::Start)?;
+        let child = fork::apart([theirs], |[theirs]| serve(theirs)).map_err(LinkError::Start)?;
         let link = Self { socket, child: Some(child), registered: false };
         link.register(run)?;
         Ok(link)
@@ -136,10 +137,10 @@ impl Link {
     }
 
     /// Lets the supervisor hear the program's system calls, which wait until it does; it notes in `outstanding` which ones it
-    /// has not answered.
-    pub fn hear_calls(&self, listener: &Listener, outstanding: &Outstanding) -> Result<(), ControlError> {
-        let request = Request::Add { descriptors: vec![Descriptor::SeccompListener, Descriptor::Outstanding] };
-        self.ask(&request, &[listener.as_fd(), outstanding.as_fd()])
+    /// has not answered, and takes over the `duty` to answer them.
+    pub fn hear_calls(&self, listener: &Listener, outstanding: &Outstanding, duty: Duty) -> Result<(), ControlError> {
+        let descriptors = vec![Descriptor::SeccompListener, Descriptor::Outstanding, Descriptor::Duty];
+        self.ask(&Request::Add { descriptors }, &[listener.as_fd(), outstanding.as_fd(), duty.as_fd()])
     }
 
     /// Hangs up and leaves a private supervisor to those that it still serves.

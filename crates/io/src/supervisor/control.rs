@@ -259,8 +259,8 @@ mod tests {
         let (mut supervisor, here) = with_a_run();
         // No listener, and nothing that epoll can wait for.
         let file = File::open("/proc/self/exe").unwrap();
-        let add = Request::Add { descriptors: vec![Descriptor::SeccompListener, Descriptor::Outstanding] };
-        send(&here, &add, &[file.as_fd(), file.as_fd()], SendFlags::empty()).unwrap();
+        let descriptors = vec![Descriptor::SeccompListener, Descriptor::Outstanding, Descriptor::Duty];
+        send(&here, &Request::Add { descriptors }, &[file.as_fd(); 3], SendFlags::empty()).unwrap();
         supervisor.hear(0);
         // A test beside this one may be starting a program, whose copy of the other end is open until it runs.
         let mut end = [PollFd::new(&here, PollFlags::IN)];

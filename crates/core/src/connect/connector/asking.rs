@@ -58,16 +58,11 @@ impl Connector {
 
     /// Sends a query for `question`, unless there is one under way.
     fn look_up(&mut self, now: Instant, account: u32, question: &Question, server: u32) {
-        let (query, new) = self.lookups.ask(now, account, question);
+        let (query, first) = self.lookups.ask(now, account, question, server);
         let Some(open) = self.lookups.get_mut(query) else { return };
-        if new {
-            open.first = server;
-        }
         if open.is_asked_of(now, server) {
-            open.sent += u32::from(!new);
-            self.tally.of(account).queries += 1;
-            let (name, record) = (Arc::clone(&question.name), question.record);
-            self.outputs.push_back(Output::Query { id: query, name, record, server });
+            open.sent += u32::from(first.is_none());
+            self.send(now, account, query, question, first.unwrap_or(server));
         }
     }
 

@@ -89,15 +89,11 @@ impl Connector {
         }
         self.tally.of(job.account).cache_misses += u64::from(job.spare.is_none());
         let question = Question { app: Arc::clone(&job.app), name: Arc::clone(&job.name), record };
-        let (query, new) = self.lookups.ask(now, job.account, &question);
+        let (_, new) = self.ask_anew(now, job.account, &question);
         job.ask(now, record);
         let name = timeline::record(record);
         let event = if new { Event::Query { record: name, before: 0 } } else { Event::QueryUnderWay { record: name } };
         self.timelines.note(now, job.number, &job.name, event);
-        if new {
-            self.tally.of(job.account).queries += 1;
-            self.outputs.push_back(Output::Query { id: query, name: question.name, record, server: 0 });
-        }
     }
 
     fn answer(&mut self, now: Instant, job: &mut Job, faster: Option<Family>) {
@@ -222,6 +218,7 @@ impl Connector {
                 }
                 self.outputs.push_back(Output::HandOver { request, attempt, connected: false });
                 if let Some(Waiting { claim, .. }) = job.claim.take_if(|w| w.claim.rescuable) {
+                    self.crowds.begun(now, claim.to);
                     job.holds(now, request, claim, attempt);
                 }
             }

@@ -7,16 +7,18 @@ mod claiming;
 mod drive;
 mod place;
 mod rescue;
+mod servers;
 mod translator;
 
 use super::agenda::Agenda;
 use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
+use super::crowd::{Crowds, MAX_UNCLAIMED};
 use super::failures::Failures;
 use super::habits::{Habits, Name};
 use super::hints::Hints;
 use super::job::{Job, Lack, Translation};
-use super::lookups::{Due, Lookups, Patience, Question};
+use super::lookups::{Lookups, Patience, Question};
 use super::memory::Memory;
 use super::missed::Fates;
 use super::pool::{End, Pool, Terms};
@@ -87,6 +89,7 @@ pub struct Connector {
     pool: Pool,
     fates: Fates,
     failures: Failures,
+    crowds: Crowds,
     /// Programs whose sockets are of AF_INET6 even for IPv4.
     mapping: HashSet<AppId>,
     pub(super) jobs: BTreeMap<u64, Job>,
@@ -97,8 +100,6 @@ pub struct Connector {
     /// When the last input came.
     now: Instant,
     network: NetworkId,
-    /// Servers that queries may go to; a refusal by one is asked of the next.
-    servers: u32,
     patience: Patience,
     rng: fastrand::Rng,
     tally: Tallies,
@@ -125,6 +126,7 @@ impl Connector {
             agenda: Agenda::default(),
             fates: Fates::default(),
             failures: Failures::default(),
+            crowds: Crowds::default(),
             mapping: HashSet::new(),
             jobs: BTreeMap::new(),
             next_job: 0,
@@ -132,7 +134,6 @@ impl Connector {
             first_attempt_here: 0,
             now: Instant::ZERO,
             network: NetworkId::default(),
-            servers: 1,
             patience: Patience::default(),
             tally: Tallies::default(),
             timelines: Timelines::default(),
@@ -249,6 +250,8 @@ impl Connector {
             }
             self.close_all(now, &mut oldest);
         }
+        let is_same = |j: &&Job| j.port == job.port && j.name == job.name && j.app == job.app && j.is_unclaimed();
+        job.comes_first = job.is_unclaimed() && self.jobs.values().filter(is_same).count() >= MAX_UNCLAIMED;
         let id = self.next_job;
         self.next_job += 1;
         job.number = id;
@@ -287,21 +290,19 @@ impl Connector {
     /// A server has refused: whether the next is asked, or others may still answer. Each is asked as often as the C library
     /// would, which does without a family as soon as the other has addresses.
     fn asks_again(&mut self, now: Instant, query: QueryId) -> bool {
-        let most = self.servers * self.patience.attempts;
+        let most = self.lookups.servers.count() * self.patience.attempts;
         let Some(open) = self.lookups.get_mut(query) else { return false };
         open.refused += 1;
         if open.is_dispensable {
             return false;
         }
-        if open.sent >= most {
+        if open.sent - open.besides >= most {
             return open.refused < open.sent;
         }
         let (before, server) = (open.sent, open.next_server());
         let (account, question) = (open.account, open.question.clone());
         self.note_repeated(now, &question, before);
-        let Question { name, record, .. } = question;
-        self.tally.of(account).queries += 1;
-        self.outputs.push_back(Output::Query { id: query, name, record, server });
+        self.send(now, account, query, &question, server);
         true
     }
 
@@ -314,14 +315,17 @@ impl Connector {
     }
 
     fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
-        if result == Some(LookupResult::Refused) && self.asks_again(now, query) {
+        let held = self.lookups.get_mut(query).and_then(|open| open.held.take());
+        let result = if result == Some(LookupResult::Refused) { held.or(result) } else { result };
+        let again = result == Some(LookupResult::Refused) && self.asks_again(now, query);
+        if again || self.is_held_back(now, query, result.as_ref()) {
             return;
         }
         if result == Some(LookupResult::NotSent) && self.lookups.get_mut(query).is_some_and(|open| open.sent > 1) {
             // What was sent before it may still be answered.
             return;
         }
-        let Some(open) = self.lookups.close(query) else { return };
+        let Some(open) = self.lookups.close(now, query) else { return };
         self.outputs.push_back(Output::Forget(query));
         // Said of the network before: better than nothing for whoever waits, and nothing to be remembered on this one.
         let of_here = self.lookups.is_of_here(query);
@@ -445,6 +449,9 @@ impl Connector {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.in_want |= outcome.is_none();
             self.timelines.note(now, id, &job.name, event);
+            if let (true, Some(port), AttemptResult::Connected(_)) = (given, job.port, result) {
+                self.crowds.connected(now, (addr, port).into());
+            }
             job.own.retain(|own| own.attempt != attempt);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
             if job.spare.is_some() && !given && matches!(result, AttemptResult::Connected(_)) {
@@ -482,17 +489,18 @@ impl Machine for Connector {
                 self.passed(now, request, Some(to.to_string()), reason);
             }
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
+            Input::Replied(query, server) => self.lookups.replied(now, query, server),
             Input::Overheard { app, name, record, result } => self.overheard(now, &app, &name, record, result),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Launched { account, app } => self.launched(now, account, &app, None),
             Input::Spoilt(attempt, how, ago) => self.spoilt(now, attempt, how, ago),
             Input::Servers(servers) => {
-                self.servers = servers;
-                self.lookups.wait(self.patience, servers);
+                self.lookups.servers.are(servers);
+                self.lookups.wait(self.patience);
             }
             Input::Patience(patience) => {
                 self.patience = patience;
-                self.lookups.wait(patience, self.servers);
+                self.lookups.wait(patience);
             }
             Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
             Input::Recognised(id) => self.recognised(id),
@@ -502,23 +510,7 @@ impl Machine for Connector {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        while let Some(due) = self.lookups.due(now) {
-            match due {
-                Due::Retry(id) => {
-                    let Some(open) = self.lookups.get_mut(id) else { continue };
-                    let (before, account, server) = (open.sent - 1, open.account, open.server());
-                    let (question, falls_silent) = (open.question.clone(), open.falls_silent());
-                    self.note_repeated(now, &question, before);
-                    let Question { name, record, .. } = question;
-                    if let Some(family) = record.family().filter(|_| falls_silent && self.lookups.is_of_here(id)) {
-                        self.path.current().family_mut(family).lookup_unanswered();
-                    }
-                    self.tally.of(account).queries += 1;
-                    self.outputs.push_back(Output::Query { id, name, record, server });
-                }
-                Due::GiveUp(id) => self.lookup_ended(now, id, None),
-            }
-        }
+        self.attend_lookups(now);
         self.release_askers(now);
         self.open_expected(now);
         let due = |j: &Job| deadline(j).is_some_and(|d| d.at <= now);

@@ -560,3 +560,16 @@ fn the_answers_of_so_many_programs_are_kept_and_those_of_the_quietest_go_first()
     s.resolve("program-0", SITE, Want::Both, None);
     assert_eq!(s.connector.tally().queries, queries + 2);
 }
+
+#[test]
+fn a_slow_path_keeps_its_family_and_only_a_dead_one_is_left_for_the_other() {
+    for (host, took, family) in [(Host::Answers(3000), 3000, V4), (Host::Silent, 7000, V6)] {
+        let mut s = Story::of("adaptive").site(SITE, 1, (20, 2500), (0, 10)).host(v4(1), host);
+        assert_eq!(s.resolve("wget", SITE, Want::Both, None), Resolved::Addresses(vec![v4(1)]), "AAAA is late");
+        let began = s.now;
+        let Output::HandOver { attempt, connected: true, .. } = s.connect("wget", v4(1), false) else {
+            panic!("it is connected");
+        };
+        assert_eq!((Family::of(s.reached(attempt)), s.now - began), (family, ms(took)));
+    }
+}
