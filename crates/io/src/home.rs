@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The name of the socket: whoever speaks otherwise is not even connected to.
-const SOCKET: &str = concat!("socket-", env!("CARGO_PKG_VERSION"), "-2");
+const SOCKET: &str = concat!("socket-", env!("CARGO_PKG_VERSION"), "-3");
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 /// How long a supervisor may take to answer before it counts as stuck. It does nothing that takes a thousandth of it,

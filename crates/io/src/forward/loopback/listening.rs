@@ -74,6 +74,9 @@ fn read(line: &str, kind: Kind) -> Option<Vec<Service>> {
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
+    if ip.len() % 8 != 0 {
+        return None;
+    }
     let words = ip.as_bytes().chunks(8).map(|word| u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok());
     let bytes: Vec<u8> = words.collect::<Option<Vec<_>>>()?.into_iter().flat_map(u32::to_ne_bytes).collect();
     let ip: IpAddr = match bytes.len() {

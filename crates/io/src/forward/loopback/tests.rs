@@ -23,6 +23,7 @@ fn services_of_the_host_are_there_inside_and_what_is_not_is_refused() {
         let mut said = String::new();
         stream.read_to_string(&mut said).unwrap();
         stream.write_all(said.to_uppercase().as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
         let (mut second, _) = streams.accept().unwrap();
         // It is reset with something unread.
         second.read_exact(&mut [0]).unwrap();
