@@ -202,9 +202,9 @@ mod tests {
 
     #[test]
     fn every_package_that_a_test_of_the_command_names_is_listed() {
-        // A compiler is there with Rust, a JDK brings the runtime, every Debian has util-linux, and an init system is not
+        // A compiler is there with Rust, a JDK brings the runtime, every Debian has bash and util-linux, and an init system is not
         // installed for a test.
-        let others = ["gcc", "default-jre-headless", "util-linux", "systemd"];
+        let others = ["gcc", "default-jre-headless", "bash", "util-linux", "systemd"];
         let tree = crate::tree::Tree::of_workspace().unwrap();
         let tests = tree.rust().filter(|file| file.path.starts_with("crates/cli/tests/"));
         // found("PROGRAM", "PACKAGE")
