@@ -20,7 +20,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let mut stream = connection.open_uni().await?;
             stream.write_all(&vec![0; 1_000_000]).await?;
             stream.finish().map_err(std::io::Error::from)?;
-            Ok::<_, std::io::Error>(drop(connection.closed().await))
+            connection.closed().await;
+            Ok::<_, std::io::Error>(())
         });
     }
     Ok(())

@@ -141,11 +141,11 @@ mod tests {
                 assert!(had.at >= left.at, "{left:?} {had:?}");
             }
             assert_eq!(next(&socket).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-            let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            let before = crate::clock::wall().duration_since(std::time::UNIX_EPOCH).unwrap();
             assert_eq!(send(&socket, &[IoSlice::new(b"in"), IoSlice::new(b"two")], false), Ok(5));
             let had = wait(&socket);
             assert_eq!((had.moment, had.byte), (Moment::Acknowledged, 28), "{any}");
-            let after = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            let after = crate::clock::wall().duration_since(std::time::UNIX_EPOCH).unwrap();
             assert!((before..=after).contains(&had.at), "{had:?} is not between {before:?} and {after:?}");
         }
     }
