@@ -41,6 +41,16 @@ enum At {
     End,
 }
 
+/// The line that declares the module.
+const fn module(path: &'static str) -> Place {
+    Place { path, at: At::Before("mod "), text: "mod {module};\n" }
+}
+
+/// The lines of the registry.
+const fn entry(path: &'static str, text: &'static str) -> Place {
+    Place { path, at: At::EndOf("pub const ALL", "];"), text }
+}
+
 /// Every kind.
 const ALL: &[Kind] = &[
     Kind {
@@ -48,13 +58,12 @@ const ALL: &[Kind] = &[
         folder: "crates/core/src/connect/race",
         template: include_str!("race.txt"),
         places: &[
-            Place { path: "crates/core/src/connect/race/mod.rs", at: At::Before("mod "), text: "mod {module};\n" },
-            Place {
-                path: "crates/core/src/connect/race/mod.rs",
-                at: At::EndOf("pub const ALL", "];"),
-                text: "    Entry {\n        name: \"{name}\",\n        what: \"TODO: what it does, in a line\",\n        lab_only: false,\n        \
+            module("crates/core/src/connect/race/mod.rs"),
+            entry(
+                "crates/core/src/connect/race/mod.rs",
+                "    Entry {\n        name: \"{name}\",\n        what: \"TODO: what it does, in a line\",\n        lab_only: false,\n        \
                        asks_https: false,\n        new: || Box::new({module}::{Type}),\n    },\n",
-            },
+            ),
             Place {
                 path: "crates/core/src/connect/tests/stories.rs",
                 at: At::End,
@@ -70,12 +79,11 @@ const ALL: &[Kind] = &[
         folder: "crates/core/src/steer/policy",
         template: include_str!("policy.txt"),
         places: &[
-            Place { path: "crates/core/src/steer/policy/mod.rs", at: At::Before("mod "), text: "mod {module};\n" },
-            Place {
-                path: "crates/core/src/steer/policy/mod.rs",
-                at: At::EndOf("pub const ALL", "];"),
-                text: "    published(\"{name}\", \"TODO: what it does, in a line\", || Box::new({module}::{Type})),\n",
-            },
+            module("crates/core/src/steer/policy/mod.rs"),
+            entry(
+                "crates/core/src/steer/policy/mod.rs",
+                "    published(\"{name}\", \"TODO: what it does, in a line\", || Box::new({module}::{Type})),\n",
+            ),
             Place {
                 path: "crates/core/src/steer/policy/mod.rs",
                 at: At::BeforeLast("}"),
@@ -91,12 +99,8 @@ const ALL: &[Kind] = &[
         folder: "crates/core/src/forward/meter",
         template: include_str!("meter.txt"),
         places: &[
-            Place { path: "crates/core/src/forward/meter/mod.rs", at: At::Before("mod "), text: "mod {module};\n" },
-            Place {
-                path: "crates/core/src/forward/meter/mod.rs",
-                at: At::EndOf("pub const ALL", "];"),
-                text: "    {module}::ENTRY,\n",
-            },
+            module("crates/core/src/forward/meter/mod.rs"),
+            entry("crates/core/src/forward/meter/mod.rs", "    {module}::ENTRY,\n"),
             Place {
                 path: "crates/core/src/forward/meter/mod.rs",
                 at: At::BeforeLast("            ]"),
@@ -110,17 +114,13 @@ const ALL: &[Kind] = &[
         folder: "crates/link/src/delay",
         template: include_str!("link.txt"),
         places: &[
-            Place { path: "crates/link/src/delay/mod.rs", at: At::Before("mod "), text: "mod {module};\n" },
+            module("crates/link/src/delay/mod.rs"),
             Place {
                 path: "crates/link/src/delay/mod.rs",
                 at: At::Before("pub use "),
                 text: "pub use {module}::{module};\n",
             },
-            Place {
-                path: "crates/link/src/delay/mod.rs",
-                at: At::EndOf("pub const ALL", "];"),
-                text: "    {module}::ENTRY,\n",
-            },
+            entry("crates/link/src/delay/mod.rs", "    {module}::ENTRY,\n"),
         ],
         next: "it is a delay; for a loss, queue, rate or medium see docs/guide/new-link-model.md; test: cargo test -p headstart-link",
     },
@@ -129,12 +129,8 @@ const ALL: &[Kind] = &[
         folder: "crates/lab/src/experiment",
         template: include_str!("experiment.txt"),
         places: &[
-            Place { path: "crates/lab/src/experiment/mod.rs", at: At::Before("mod "), text: "mod {module};\n" },
-            Place {
-                path: "crates/lab/src/experiment/mod.rs",
-                at: At::EndOf("pub const ALL", "];"),
-                text: "    {module}::ENTRY,\n",
-            },
+            module("crates/lab/src/experiment/mod.rs"),
+            entry("crates/lab/src/experiment/mod.rs", "    {module}::ENTRY,\n"),
             Place {
                 path: "docs/claims.toml",
                 at: At::End,

@@ -12,7 +12,7 @@ pub fn query(metric: &Metric) -> (String, String) {
     let by = metric.labels.join(", ");
     let legend = metric.labels.iter().map(|label| format!("{{{{{label}}}}}")).collect::<Vec<_>>().join(" ");
     match metric.kind {
-        // A quantile of each program; families and outcomes are in the series for whoever looks further.
+        // A quantile of each program; families and outcomes are in the series, for a closer look.
         Kind::Histogram => {
             let of = format!("sum by (le, program) (rate({series}_bucket[{WINDOW}]))");
             (format!("histogram_quantile(0.9, {of})"), "{{program}}".to_owned())

@@ -256,7 +256,7 @@ inside!(a_network_that_breaks_is_told_once_with_what_to_do, || {
     let told: Value = serde_json::from_str(fs::read_to_string(&said).unwrap().lines().next().unwrap()).unwrap();
     assert_eq!(told["cause"], "silent IPv4");
     assert!(told["began"] == true && told["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{told}");
-    until("the desktop has been told", || {
+    until("the desktop shows it", || {
         fs::read_to_string(&heard).is_ok_and(|text| text.contains(told["words"].as_str().unwrap()))
     });
     // It has looked on for a while, which the supervisor counts.

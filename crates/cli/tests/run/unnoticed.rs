@@ -34,7 +34,7 @@ began = time.monotonic()
 if how == 'user-timeout':
     time.sleep(1)
     began = time.monotonic()
-    s.sendall(b'and nobody hears it')
+    s.sendall(b'and nothing answers')
 s.settimeout(60)
 try:
     print('heard', s.recv(1))
@@ -162,11 +162,11 @@ s.connect(('198.19.0.1', int(sys.argv[1])))
 for n in range(50):
     s.send(bytes(200))
     assert len(s.recv(1000)) == 200
-nobody = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-nobody.connect(('198.19.0.1', 9))
-nobody.send(b'x')
+silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+silent.connect(('198.19.0.1', 9))
+silent.send(b'x')
 try:
-    nobody.recv(1)
+    silent.recv(1)
 except ConnectionRefusedError:
     print('refused')
 ";
