@@ -1,6 +1,6 @@
 //! Queries under way: repeated until they are answered or given up, shared by the jobs that wait for the same answer.
 
-use super::{AppId, QueryId};
+use super::{AppId, LookupResult, QueryId};
 use crate::time::{Duration, Instant};
 use crate::wire::record::RecordType;
 use std::collections::BTreeMap;
@@ -57,8 +57,11 @@ pub(super) struct Open {
     pub refused: u32,
     /// The other family's question has been answered: somebody is there.
     pub lasting: bool,
-    /// It has addresses.
-    pub is_dispensable: bool,
+    /// The other family has addresses, and so many servers were asked for them: as many refusals are enough here.
+    pub refusals_enough: Option<u32>,
+    /// A server that was asked for want of an answer by another has denied it, so often; and what it said.
+    pub denied: u32,
+    pub denial: Option<LookupResult>,
     /// Retries done because their time came; retries after a refusal are not counted.
     timed: usize,
     /// When the next is due.
@@ -68,6 +71,18 @@ pub(super) struct Open {
 }
 
 impl Open {
+    /// Whether it was refused wherever the other family was asked for, which has addresses.
+    pub fn is_dispensable(&self) -> bool {
+        let asked_of = self.theirs.len() as u32;
+        self.refusals_enough.is_some_and(|enough| self.refused >= enough.max(asked_of))
+    }
+
+    /// Whether it was sent again for want of an answer, and nothing was refused: what another server says of it need not be what
+    /// the first would have said.
+    pub fn was_unanswered(&self) -> bool {
+        self.timed > 0 && self.refused == 0
+    }
+
     /// Whether it was just sent again as what the network seems to swallow.
     pub fn falls_silent(&self) -> bool {
         self.timed == SILENT_AFTER
@@ -116,6 +131,8 @@ pub(super) struct Lookups {
     next: u64,
     /// The first that was asked on this network.
     first_here: u64,
+    /// For the first server.
+    timeout: Option<Duration>,
     /// For all servers together.
     patience: Option<Duration>,
 }
@@ -150,7 +167,9 @@ impl Lookups {
                 turns: 0,
                 refused: 0,
                 lasting: false,
-                is_dispensable: false,
+                refusals_enough: None,
+                denied: 0,
+                denial: None,
                 timed: 0,
                 due: now + RETRY_AFTER[0],
                 theirs: Vec::new(),
@@ -161,6 +180,7 @@ impl Lookups {
 
     /// How long `servers` are asked.
     pub fn wait(&mut self, patience: Patience, servers: u32) {
+        self.timeout = Some(patience.timeout);
         self.patience = Some(patience.timeout * patience.attempts.max(1) * servers.max(1));
     }
 
@@ -168,6 +188,10 @@ impl Lookups {
     fn give_up_at(&self, open: &Open) -> Instant {
         let default = Patience::default();
         let patience = self.patience.unwrap_or(default.timeout * default.attempts);
+        if open.denial.is_some() {
+            // Without us the first would have been waited for alone until now.
+            return open.asked + self.timeout.unwrap_or(default.timeout);
+        }
         open.asked + if open.lasting { patience * 3 / 2 } else { patience }
     }
 

@@ -5,6 +5,7 @@ mod ahead;
 mod asking;
 mod claiming;
 mod drive;
+mod guessing;
 mod place;
 mod rescue;
 mod translator;
@@ -88,6 +89,8 @@ pub struct Connector {
     failures: Failures,
     /// Programs whose sockets are of AF_INET6 even for IPv4.
     mapping: HashSet<AppId>,
+    /// Programs that do not wait for their connections.
+    racing: HashSet<AppId>,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
@@ -124,6 +127,7 @@ impl Connector {
             fates: Fates::default(),
             failures: Failures::default(),
             mapping: HashSet::new(),
+            racing: HashSet::new(),
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
@@ -287,7 +291,7 @@ impl Connector {
         let most = self.servers * self.patience.attempts;
         let Some(open) = self.lookups.get_mut(query) else { return false };
         open.refused += 1;
-        if open.is_dispensable {
+        if open.is_dispensable() {
             return false;
         }
         if open.sent >= most {
@@ -300,6 +304,32 @@ impl Connector {
         self.tally.of(account).queries += 1;
         self.outputs.push_back(Output::Query { id: query, name, record, server });
         true
+    }
+
+    /// Whether another server may still say otherwise: the first was silent, its time is not over, and no address of the
+    /// name is known to do. A second server may be of another network (split horizon), and ours is asked sooner than
+    /// the C library would ask it.
+    fn is_doubtful_denial(&mut self, now: Instant, query: QueryId, denial: &LookupResult) -> bool {
+        let servers = self.servers;
+        let Some(open) = self.lookups.get_mut(query).filter(|open| servers > 1 && open.was_unanswered()) else {
+            return false;
+        };
+        let question = open.question.clone();
+        let v6 = self.path.current().family(Family::V6).has_route;
+        let v4 = self.path.current().family(Family::V4).has_route;
+        let has_route = |f: Family| if f == Family::V4 { v4 } else { v6 };
+        let other = question.record.family().map(Family::other).filter(|f| has_route(*f));
+        let has_other = other.is_some_and(|f| {
+            let concerns = |j: &Job| j.app == question.app && j.name == question.name;
+            let mut list: Vec<_> = Vec::new();
+            self.jobs.values().filter(|j| concerns(j)).for_each(|j| list.extend(j.lookup(f).addresses()));
+            let network = self.path.current();
+            list.iter().any(|a| network.peer(*a).is_some_and(|p| p.has_answered && !p.is_failing(now)))
+        });
+        let Some(open) = self.lookups.get_mut(query).filter(|_| !has_other) else { return false };
+        open.denied += 1;
+        open.denial = Some(denial.clone());
+        open.denied < servers
     }
 
     fn note_repeated(&mut self, now: Instant, question: &Question, before: u32) {
@@ -318,7 +348,13 @@ impl Connector {
             // What was sent before it may still be answered.
             return;
         }
-        let Some(open) = self.lookups.close(query) else { return };
+        if let Some(denial) = result.as_ref().filter(|r| is_denial(r))
+            && self.is_doubtful_denial(now, query, denial)
+        {
+            return;
+        }
+        let Some(mut open) = self.lookups.close(query) else { return };
+        let result = result.or(open.denial.take());
         self.outputs.push_back(Output::Forget(query));
         // Said of the network before: better than nothing for whoever waits, and nothing to be remembered on this one.
         let of_here = self.lookups.is_of_here(query);
@@ -334,8 +370,8 @@ impl Connector {
         );
         let other = self.lookups.other_of(&open.question).and_then(|(id, other)| {
             other.lasting |= outcome.1;
-            other.is_dispensable |= outcome.0;
-            (other.is_dispensable && other.refused > 0).then_some(id)
+            other.refusals_enough = other.refusals_enough.or(outcome.0.then_some(open.sent));
+            other.is_dispensable().then_some(id)
         });
         let unsent = result == Some(LookupResult::NotSent);
         self.tell_askers(now, query, &open.question, result.is_some() && !unsent, outcome);
@@ -397,6 +433,9 @@ impl Connector {
             }
             self.drive(now, id);
         }
+        if outcome.0 && of_here {
+            self.guess_for_asker(now, open.account, &Question { app, name, record });
+        }
         if let Some(other) = other {
             self.lookup_ended(now, other, Some(LookupResult::Refused));
         }
@@ -432,7 +471,9 @@ impl Connector {
             // It is the program's now, whatever came of it.
             ended.state = State::Gone;
         }
-        if let Some(outcome) = outcome {
+        // A port that was only guessed says nothing of the address.
+        let guessed = self.jobs.get(&id).is_some_and(|job| job.guesses.is_some() && job.claim.is_none());
+        if let Some(outcome) = outcome.filter(|o| !guessed || matches!(o, Outcome::Connected(_))) {
             self.learn(now, attempt, addr, outcome);
         }
         if let Some((app, name)) = self.jobs.get(&id).map(|job| (AppId::clone(&job.app), Arc::clone(&job.name))) {
@@ -539,6 +580,15 @@ impl Machine for Connector {
     }
 }
 
+/// Whether a server says that there is nothing of this kind.
+fn is_denial(result: &LookupResult) -> bool {
+    match result {
+        LookupResult::NoData(_) | LookupResult::NxDomain(_) => true,
+        LookupResult::Addresses(list, _) => list.is_empty(),
+        _ => false,
+    }
+}
+
 /// What an answer said, to be written down.
 fn answer(of: RecordType, result: Option<&LookupResult>) -> Event {
     let (says, addresses) = match result {
@@ -562,11 +612,12 @@ fn deadline(job: &Job) -> Option<Deadline> {
     let wake = job.wake.map(|(at, why)| Deadline { at, why });
     let why = if job.spare.is_some() { "spare connection unclaimed" } else { "connection unclaimed" };
     let unclaimed = job.unclaimed_at().map(|at| Deadline { at, why });
+    let guess = job.guesses_at().map(|at| Deadline { at, why: "resolution delay" });
     let moving_on = job.moves_on_at().map(|at| Deadline { at, why: "a silent family" });
     let rescue = job.rescue_at().map(|at| Deadline { at, why: "a stalled attempt of a program" });
     let exploring = job.done.then(|| job.exploring_until()).flatten();
     let exploring = exploring.map(|at| Deadline { at, why: "exploration over" });
-    [wake, unclaimed, moving_on, rescue, exploring].into_iter().flatten().min_by_key(|d| d.at)
+    [wake, unclaimed, guess, moving_on, rescue, exploring].into_iter().flatten().min_by_key(|d| d.at)
 }
 
 #[cfg(test)]
