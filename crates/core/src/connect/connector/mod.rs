@@ -4,6 +4,7 @@
 mod ahead;
 mod asking;
 mod claiming;
+mod denial;
 mod drive;
 mod guessing;
 mod place;
@@ -306,37 +307,9 @@ impl Connector {
         true
     }
 
-    /// Whether another server may still say otherwise: the first was silent, its time is not over, and no address of the
-    /// name is known to do. A second server may be of another network (split horizon), and ours is asked sooner than
-    /// the C library would ask it.
-    fn is_doubtful_denial(&mut self, now: Instant, query: QueryId, denial: &LookupResult) -> bool {
-        let servers = self.servers;
-        let Some(open) = self.lookups.get_mut(query).filter(|open| servers > 1 && open.was_unanswered()) else {
-            return false;
-        };
-        let question = open.question.clone();
-        let v6 = self.path.current().family(Family::V6).has_route;
-        let v4 = self.path.current().family(Family::V4).has_route;
-        let has_route = |f: Family| if f == Family::V4 { v4 } else { v6 };
-        let other = question.record.family().map(Family::other).filter(|f| has_route(*f));
-        let has_other = other.is_some_and(|f| {
-            let concerns = |j: &Job| j.app == question.app && j.name == question.name;
-            let mut list: Vec<_> = Vec::new();
-            self.jobs.values().filter(|j| concerns(j)).for_each(|j| list.extend(j.lookup(f).addresses()));
-            let network = self.path.current();
-            list.iter().any(|a| network.peer(*a).is_some_and(|p| p.has_answered && !p.is_failing(now)))
-        });
-        let Some(open) = self.lookups.get_mut(query).filter(|_| !has_other) else { return false };
-        open.denied += 1;
-        open.denial = Some(denial.clone());
-        open.denied < servers
-    }
-
     fn note_repeated(&mut self, now: Instant, question: &Question, before: u32) {
-        let concerns = |j: &Job| j.app == question.app && j.name == question.name;
-        for job in self.jobs.values().filter(|j| concerns(j)) {
-            let event = Event::Query { record: record(question.record), before };
-            self.timelines.note(now, job.number, &job.name, event);
+        for job in self.jobs.values().filter(|j| j.app == question.app && j.name == question.name) {
+            self.timelines.note(now, job.number, &job.name, Event::Query { record: record(question.record), before });
         }
     }
 
@@ -348,9 +321,7 @@ impl Connector {
             // What was sent before it may still be answered.
             return;
         }
-        if let Some(denial) = result.as_ref().filter(|r| is_denial(r))
-            && self.is_doubtful_denial(now, query, denial)
-        {
+        if result.as_ref().is_some_and(|said| self.is_doubtful_denial(now, query, said)) {
             return;
         }
         let Some(mut open) = self.lookups.close(query) else { return };
@@ -577,15 +548,6 @@ impl Machine for Connector {
             self.asks.next_release(&self.lookups).map(|at| Deadline { at, why: "resolution delay of a question" });
         let expected = self.agenda.next().map(|at| Deadline { at, why: "a connection is expected" });
         self.jobs.values().filter_map(deadline).chain(retry).chain(release).chain(expected).min_by_key(|d| d.at)
-    }
-}
-
-/// Whether a server says that there is nothing of this kind.
-fn is_denial(result: &LookupResult) -> bool {
-    match result {
-        LookupResult::NoData(_) | LookupResult::NxDomain(_) => true,
-        LookupResult::Addresses(list, _) => list.is_empty(),
-        _ => false,
     }
 }
 
