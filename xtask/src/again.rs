@@ -5,7 +5,9 @@
 //! that fails alone too, or fails in company of many, is a failure.
 
 use crate::Failure;
-use crate::step::{Heard, Step};
+use crate::outcome::{Hidden, Outcome};
+use crate::step::Step;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// More tests than this do not fail by accident: they are not tried again.
 const AT_MOST: usize = 5;
@@ -14,13 +16,15 @@ const AT_MOST: usize = 5;
 ///
 /// `flags` are for the tests themselves, after `--`.
 pub fn run(arguments: &[&str], flags: &[&str]) -> Result<(), Failure> {
-    let first = step(arguments, &["--no-fail-fast"], flags, &[]);
+    let first = step(arguments, &["--no-fail-fast"], &[flags, &["--show-output"]].concat(), &[]);
     println!("xtask: {}", first.line());
-    let heard = first.hear()?;
+    let mut hidden = Hidden::default();
+    let heard = first.hear_showing(move |line| hidden.shows(line))?;
+    let Outcome { passed, failed: names, targets, skipped } = Outcome::of(&heard);
+    println!("xtask: {}", summary(passed, names.len(), &skipped));
     if heard.success {
         return Ok(());
     }
-    let (targets, names) = (failed_targets(&heard), failed_tests(&heard));
     let failure = || Failure::Failed(format!("`{}` failed: {}", first.line(), said(&targets, &names)));
     if targets.is_empty() || names.len() > AT_MOST || targets.len() > AT_MOST {
         return Err(failure());
@@ -43,7 +47,7 @@ fn passes_alone(target: &[&str], flags: &[&str], names: &[String]) -> Result<boo
         let named = step(&["test"], &of_workspace(target), &[one_by_one.clone(), vec!["--exact"]].concat(), names);
         println!("xtask: once more: {}", named.line());
         let heard = named.hear()?;
-        if passed(&heard) > 0 || !heard.success {
+        if Outcome::of(&heard).passed > 0 || !heard.success {
             return Ok(heard.success);
         }
     }
@@ -71,71 +75,35 @@ fn step(arguments: &[&str], more: &[&str], flags: &[&str], names: &[String]) -> 
     Step::cargo(&line)
 }
 
+/// How many tests passed, failed and were skipped; those that were skipped by name, under the reason that they gave.
+fn summary(passed: usize, failed: usize, skipped: &[(String, String)]) -> String {
+    let names: BTreeSet<&str> = skipped.iter().map(|(name, _)| name.as_str()).collect();
+    let mut out = format!("{passed} passed, {failed} failed, {} skipped", names.len());
+    let mut by_reason = BTreeMap::<&str, Vec<&str>>::new();
+    for (name, why) in skipped {
+        by_reason.entry(why).or_default().push(name);
+    }
+    for (why, names) in by_reason {
+        out += &format!("\n  skipped: {why}: {}", names.join(", "));
+    }
+    out
+}
+
 fn said(targets: &[String], names: &[String]) -> String {
     if names.is_empty() { targets.join(", ") } else { format!("{} ({})", names.join(", "), targets.join(", ")) }
-}
-
-/// The targets that cargo lists at its end, as words of its command line: `-p headstart --test run`.
-fn failed_targets(heard: &Heard) -> Vec<String> {
-    let end = heard.errors.iter().rposition(|line| line.starts_with("error: ") && line.ends_with(" failed:"));
-    let listed = end.map_or(&[][..], |at| &heard.errors[at + 1..]);
-    listed.iter().map_while(|line| Some(line.trim().strip_prefix('`')?.strip_suffix('`')?.to_owned())).collect()
-}
-
-/// The names in the lists that test programs print at their ends, after their last `failures:`.
-fn failed_tests(heard: &Heard) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut listed = Vec::new();
-    for line in &heard.output {
-        if line == "failures:" {
-            listed.clear();
-        } else if line.starts_with("test result: ") {
-            names.append(&mut listed);
-        } else if let Some(name) = line.strip_prefix("    ") {
-            listed.push(name.to_owned());
-        } else if !line.is_empty() {
-            listed.clear();
-        }
-    }
-    names.sort();
-    names.dedup();
-    names
-}
-
-/// How many tests passed, by all the summary lines.
-fn passed(heard: &Heard) -> usize {
-    let summaries = heard.output.iter().filter_map(|line| line.strip_prefix("test result: ok. "));
-    summaries.filter_map(|rest| rest.split(' ').next()?.parse::<usize>().ok()).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn heard(output: &str, errors: &str) -> Heard {
-        let lines = |text: &str| text.lines().map(str::to_owned).collect();
-        Heard { success: false, output: lines(output), errors: lines(errors) }
-    }
-
     #[test]
-    fn what_failed_is_read_from_the_ends_of_test_programs_and_of_cargo() {
-        let output = "\nrunning 2 tests\ntest a::b ... ok\ntest a::c ... FAILED\n\nfailures:\n\n---- a::c stdout ----\n\n\
-            thread 'a::c' panicked at src/x.rs:1:\n    an indented line\nboom\n\n\nfailures:\n    a::c\n\n\
-            test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured\n\n\
-            running 1 test\ntest d ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n";
-        let errors = "     Running tests/x.rs (target/debug/deps/x-1)\nerror: test failed, to rerun pass `-p p --test x`\n\
-            error: 1 target failed:\n    `-p p --test x`\n";
-        let heard = heard(output, errors);
-        assert_eq!(failed_tests(&heard), ["a::c"]);
-        assert_eq!(failed_targets(&heard), ["-p p --test x"]);
-        assert_eq!(passed(&heard), 1);
-    }
-
-    #[test]
-    fn a_build_that_fails_names_no_target() {
-        let heard =
-            heard("", "error[E0425]: cannot find value\nerror: could not compile `x` (lib) due to 1 previous error\n");
-        assert!(failed_targets(&heard).is_empty() && failed_tests(&heard).is_empty());
+    fn skipped_tests_are_named_under_their_reasons() {
+        let skipped = [("a::c", "no nft here"), ("b", "no tshark"), ("a::b", "no nft here"), ("b", "no nft here")];
+        let skipped = skipped.map(|(name, why)| (name.to_owned(), why.to_owned()));
+        let expected = "7 passed, 1 failed, 3 skipped\n  skipped: no nft here: a::c, a::b, b\n  skipped: no tshark: b";
+        assert_eq!(summary(7, 1, &skipped), expected);
+        assert_eq!(summary(7, 0, &[]), "7 passed, 0 failed, 0 skipped");
     }
 
     #[test]

@@ -1,17 +1,22 @@
 //! `cargo xtask harden`: what takes too long for every change, one after the other. The daemon is killed at every step of its
-//! journal, programs look for signs of the forwarder by every check, the law is played in a million worlds, and the soak.
+//! journal, programs look for signs of the forwarder by every check, hostile peers try what they can, the law is played in a million
+//! worlds, and the soak.
 
 use crate::step::Step;
-use crate::{Failure, law, soak};
+use crate::{Failure, hostile, law, soak};
 
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let minutes = soak::minutes(arguments)?;
-    for step in before_soak().into_iter().chain(soak::steps(minutes)) {
-        println!("xtask: {}", step.line());
-        step.run()?;
-    }
-    Ok(())
+    let all = |steps: &[Step]| {
+        steps.iter().try_for_each(|step| {
+            println!("xtask: {}", step.line());
+            step.run()
+        })
+    };
+    all(&before_soak())?;
+    hostile::run(&[])?;
+    all(&soak::steps(minutes))
 }
 
 fn before_soak() -> [Step; 3] {

@@ -8,10 +8,16 @@ mod again;
 mod ci;
 mod claims;
 mod conformance;
+mod docs;
 mod fuzz;
 mod harden;
+mod hostile;
 mod law;
+mod markdown;
+mod new;
+mod outcome;
 mod packages;
+mod size;
 mod soak;
 mod source;
 mod step;
@@ -32,8 +38,25 @@ pub enum Failure {
     Failed(String),
 }
 
+/// What a chore is for; usage shows them in this order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    /// Before each change.
+    Every,
+    /// What takes long.
+    Long,
+    /// The house itself.
+    House,
+}
+
+/// The groups with their headings.
+const GROUPS: [(Group, &str); 3] =
+    [(Group::Every, "Before a change is handed in"), (Group::Long, "What takes long"), (Group::House, "The house")];
+
 /// A chore of the project.
 struct Chore {
+    /// What it is for.
+    group: Group,
     /// The word on the command line.
     name: &'static str,
     /// Its arguments, as usage shows them.
@@ -47,6 +70,7 @@ struct Chore {
 /// Every chore.
 const ALL: &[Chore] = &[
     Chore {
+        group: Group::Every,
         name: "test",
         arguments: "[--install] [--quick]",
         summary: "all tests, those in network namespaces too; --quick leaves these out, --install first installs the \
@@ -54,18 +78,21 @@ const ALL: &[Chore] = &[
         run: test::run,
     },
     Chore {
+        group: Group::Every,
         name: "ci",
         arguments: "[--install] [--quick]",
         summary: "format, clippy, documentation, tidy, claims, then test (with the same arguments)",
         run: ci::run,
     },
     Chore {
+        group: Group::Long,
         name: "conformance",
         arguments: "[python] [go] [--via NAME] [--release]",
         summary: "CPython's and Go's own tests of sockets, bare and under `headstart run`, test by test: differences fail",
         run: conformance::run,
     },
     Chore {
+        group: Group::Long,
         name: "soak",
         arguments: "[--minutes N]",
         summary: "programs under one supervisor while the network breaks and mends, for 30 minutes or N: nothing is lost, \
@@ -73,6 +100,7 @@ const ALL: &[Chore] = &[
         run: soak::run,
     },
     Chore {
+        group: Group::Long,
         name: "law",
         arguments: "[--worlds N] [--seed N]",
         summary: "programs bare and under headstart in a million random worlds in virtual time, or N: never less able, never \
@@ -80,13 +108,23 @@ const ALL: &[Chore] = &[
         run: law::run,
     },
     Chore {
+        group: Group::Long,
         name: "harden",
         arguments: "[--minutes N]",
-        summary: "the daemon killed at every step, every check for signs of the forwarder, a million worlds of the law, then the \
-                  soak, for 30 minutes or N",
+        summary: "the daemon killed at every step, every check for signs of the forwarder, the hostile peers, a million worlds of \
+                  the law, then the soak, for 30 minutes or N",
         run: harden::run,
     },
     Chore {
+        group: Group::Long,
+        name: "hostile",
+        arguments: "[--json]",
+        summary: "what strangers try against everything that listens: a table of what it may cost and what it \
+                  costs, or one JSON object as the last line",
+        run: hostile::run,
+    },
+    Chore {
+        group: Group::Long,
         name: "fuzz",
         arguments: "[--seconds N | --all --hours N | --keep] [--asan] [TARGET ...]",
         summary: "the fuzz targets, or those named, for a minute or N seconds each, by the stable compiler; --hours has them take \
@@ -94,12 +132,35 @@ const ALL: &[Chore] = &[
         run: fuzz::run,
     },
     Chore {
+        group: Group::House,
+        name: "docs",
+        arguments: "",
+        summary: "the book of docs/ in target/book, by mdBook, which is installed by name into target/tools if it is missing",
+        run: docs::run,
+    },
+    Chore {
+        group: Group::House,
+        name: "new",
+        arguments: "race|policy|meter|link|experiment NAME",
+        summary: "the file, the registry's line and the first test of one more, which pass the contract tests as they are",
+        run: new::run,
+    },
+    Chore {
+        group: Group::House,
+        name: "size",
+        arguments: "[--functions]",
+        summary: "lines of production code and of tests, crate by crate; --functions names those of more than 60 lines",
+        run: size::run,
+    },
+    Chore {
+        group: Group::Every,
         name: "tidy",
         arguments: "",
         summary: "the rules of the house that can be checked: floors, columns, file length, names, ...",
         run: tidy::run,
     },
     Chore {
+        group: Group::Every,
         name: "claims",
         arguments: "",
         summary: "every claim of docs/claims.toml has its experiment, every experiment its claim",
@@ -108,12 +169,15 @@ const ALL: &[Chore] = &[
 ];
 
 fn usage() -> String {
-    let mut text = String::from("usage: cargo xtask CHORE\n\n");
-    for chore in ALL {
-        let call = format!("{} {}", chore.name, chore.arguments);
-        text += &format!("  {}\n      {}\n", call.trim_end(), chore.summary);
+    let mut text = String::from("usage: cargo xtask CHORE\n");
+    for (group, heading) in GROUPS {
+        text += &format!("\n{heading}:\n");
+        for chore in ALL.iter().filter(|chore| chore.group == group) {
+            let call = format!("{} {}", chore.name, chore.arguments);
+            text += &format!("  {}\n      {}\n", call.trim_end(), chore.summary);
+        }
     }
-    text + "  help\n      this text\n\nExit codes: 0 all is well, 1 something is wrong, 2 the call was not understood.\n"
+    text + "\n  help\n      this text\n\nExit codes: 0 all is well, 1 something is wrong, 2 the call was not understood.\n"
 }
 
 /// Refuses arguments that a chore does not know.

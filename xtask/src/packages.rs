@@ -64,6 +64,7 @@ const fn module(name: &'static str, module: &'static str, why: &'static str) -> 
 
 /// Every package that a test wants.
 pub const ALL: &[Package] = &[
+    program("bubblewrap", "bwrap", "a sandbox in which the preloaded library is not to be found"),
     program("curl", "curl", "an unmodified client with its own Happy Eyeballs"),
     program("wget", "wget", "an unmodified client that tries addresses one by one"),
     program("git", "git", "an unmodified client that runs others, over https and ssh"),
@@ -97,6 +98,7 @@ pub const ALL: &[Package] = &[
         "mptcpize",
         "puts a browser on the kernel's Multipath TCP, beside which the tunnel is measured",
     ),
+    program("prometheus", "prometheus", "scrapes the metrics, evaluates the rules and the dashboard's queries"),
     program("tshark", "tshark", "opens the emulator's captures and checks what is in them"),
 ];
 

@@ -76,6 +76,11 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
+/// Whether a file holds tests alone, by its path.
+pub fn is_test(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.split('/').any(|folder| folder == "tests")
+}
+
 /// How many lines stand before the inline test module at the end; all of them if there is none.
 ///
 /// A single function or import under `#[cfg(test)]` does not end the production code: only `mod NAME {` does.

@@ -73,15 +73,21 @@ impl Step {
 
     /// Runs it, lets its output through as it comes, and keeps it.
     pub fn hear(&self) -> Result<Heard, Failure> {
+        self.hear_showing(|_| true)
+    }
+
+    /// The same, but lets only those lines of its standard output through for which `shown` says so.
+    pub fn hear_showing(&self, shown: impl FnMut(&str) -> bool + Send + 'static) -> Result<Heard, Failure> {
         let mut command = self.prepared()?;
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|e| self.not_started(&e))?;
-        let (lines, heard) = mpsc::channel();
+        let (errors_of, heard) = mpsc::channel();
+        let output_of = errors_of.clone();
         if let Some(pipe) = child.stdout.take() {
-            pass_on(pipe, std::io::stdout(), false, lines.clone());
+            pass_on(pipe, std::io::stdout(), shown, move |line| output_of.send((false, line)).is_ok());
         }
         if let Some(pipe) = child.stderr.take() {
-            pass_on(pipe, std::io::stderr(), true, lines);
+            pass_on(pipe, std::io::stderr(), |_| true, move |line| errors_of.send((true, line)).is_ok());
         }
         let (mut output, mut errors, mut ended) = (Vec::new(), Vec::new(), None);
         loop {
@@ -126,21 +132,24 @@ fn ignores_control_c(status: &str) -> bool {
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & INT != 0)
 }
 
-/// Copies lines from a pipe to where they would have gone, and tells them, until the pipe ends.
+/// Copies those lines of a pipe that are `shown` to where they would have gone, and gives all to `keep`, until the pipe ends or it
+/// wants no more.
 fn pass_on(
     pipe: impl Read + Send + 'static,
     mut to: impl Write + Send + 'static,
-    is_error: bool,
-    lines: mpsc::Sender<(bool, String)>,
+    mut shown: impl FnMut(&str) -> bool + Send + 'static,
+    keep: impl Fn(String) -> bool + Send + 'static,
 ) {
     std::thread::spawn(move || {
         let (mut pipe, mut line) = (BufReader::new(pipe), Vec::new());
         while pipe.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-            // A closed terminal is no reason to end the tests.
-            let _ = to.write_all(&line).and_then(|()| to.flush());
             let text = String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned();
+            if shown(&text) {
+                // A closed terminal is no reason to end the tests.
+                let _ = to.write_all(&line).and_then(|()| to.flush());
+            }
             line.clear();
-            if lines.send((is_error, text)).is_err() {
+            if !keep(text) {
                 break;
             }
         }
@@ -173,6 +182,12 @@ mod tests {
         assert!(!heard.success);
         assert_eq!((heard.output[0].as_str(), heard.errors.as_slice()), ("out", &["err".to_owned()][..]));
         Step::command("kill", &[&heard.output[1]]).run().unwrap();
+    }
+
+    #[test]
+    fn what_is_not_shown_is_kept_all_the_same() {
+        let heard = Step::command("echo", &["hidden"]).hear_showing(|line| line != "hidden").unwrap();
+        assert_eq!(heard.output, ["hidden"]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How a verb ends: exit codes, and errors in one line on standard error.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Success.
@@ -82,26 +83,63 @@ pub fn told(error: &anyhow::Error) -> String {
 pub fn code(result: anyhow::Result<u8>) -> ExitCode {
     match result {
         Ok(code) => match crate::output::lost().filter(|_| code == OK) {
-            Some(why) => {
-                crate::complain!("headstart: standard output: {why}");
-                FAILURE.into()
-            }
+            Some(why) => say(&format!("standard output: {why}"), FAILURE),
             None => code.into(),
         },
-        Err(e) => {
-            crate::complain!("headstart: {}", told(&e));
-            let refused = |e: &headstart_lab::netns::Error| matches!(e, headstart_lab::netns::Error::Refused { .. });
-            if let Some(Coded(code, _)) = e.chain().find_map(|cause| cause.downcast_ref()) {
-                (*code).into()
-            } else if e.chain().any(|cause| cause.is::<Usage>()) {
-                USAGE.into()
-            } else if e.chain().filter_map(|cause| cause.downcast_ref()).any(refused) {
-                NOT_PERMITTED.into()
-            } else {
-                FAILURE.into()
-            }
-        }
+        Err(e) => say(&told(&e), of_error(&e)),
     }
+}
+
+fn of_error(e: &anyhow::Error) -> u8 {
+    let refused = |e: &headstart_lab::netns::Error| matches!(e, headstart_lab::netns::Error::Refused { .. });
+    if let Some(Coded(code, _)) = e.chain().find_map(|cause| cause.downcast_ref()) {
+        *code
+    } else if e.chain().any(|cause| cause.is::<Usage>()) {
+        USAGE
+    } else if e.chain().filter_map(|cause| cause.downcast_ref()).any(refused) {
+        NOT_PERMITTED
+    } else {
+        FAILURE
+    }
+}
+
+/// Writes an error to standard error, as a line or, where JSON was asked for, as one object.
+fn say(error: &str, code: u8) -> ExitCode {
+    if wants_json(std::env::args_os()) {
+        crate::complain!("{}", object(error, code));
+    } else {
+        crate::complain!("headstart: {error}");
+    }
+    code.into()
+}
+
+/// Ends the process: help and version as they are; an error of the arguments as one object, where JSON was asked for.
+pub fn of_arguments(why: &clap::Error) -> ! {
+    if !why.use_stderr() || !wants_json(std::env::args_os()) {
+        why.exit()
+    }
+    let text = why.render().to_string();
+    // Usage and a pointer to the help follow after an empty line.
+    let lines: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
+    crate::complain!("{}", object(lines.join(" ").trim_start_matches("error: "), USAGE));
+    std::process::exit(USAGE.into())
+}
+
+/// Whether these are the arguments of a command that is to print JSON; those of a program that it runs do not count.
+fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    arguments.take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// An error for programs; `docs/reference/schemas/error.json` describes it.
+fn object(error: &str, code: u8) -> serde_json::Value {
+    let hint = match code {
+        USAGE => Some("`headstart VERB --help` shows the options and examples"),
+        NOT_PERMITTED => Some("`headstart doctor` shows what this host permits"),
+        NEEDS_RECOVER => Some("`headstart recover` removes what is left"),
+        INVALID => Some("repeat it while the machine is idle"),
+        _ => None,
+    };
+    serde_json::json!({ "version": 1, "error": error, "hint": hint, "exit_code": code })
 }
 
 /// The exit status of a child as one byte: 128 + n for signal n.
@@ -115,6 +153,21 @@ pub fn of_child(status: std::process::ExitStatus) -> u8 {
 mod tests {
     use super::*;
     use anyhow::Context as _;
+
+    #[test]
+    fn json_is_asked_for_before_the_program_that_is_run() {
+        let wants = |line: &str| wants_json(line.split(' ').map(Into::into));
+        assert!(wants("headstart status --json") && !wants("headstart status"));
+        assert!(!wants("headstart run -- curl --json x"));
+    }
+
+    #[test]
+    fn an_error_has_a_hint_where_there_is_one() {
+        let error = object("no", USAGE);
+        assert_eq!((error["error"].as_str(), error["exit_code"].as_u64()), (Some("no"), Some(2)));
+        assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--help")));
+        assert!(object("no", FAILURE)["hint"].is_null());
+    }
 
     #[test]
     fn a_cause_is_told_once() {

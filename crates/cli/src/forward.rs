@@ -30,6 +30,9 @@ pub struct Args {
     /// Also time each request until the peer acknowledges it (see `headstart run --help`).
     #[arg(long)]
     request_rtt: bool,
+    /// Sleep at once instead of staying awake for up to 100 us where an answer is due (see `headstart run --help`).
+    #[arg(long)]
+    no_lookout: bool,
     /// Race each connection over all addresses of its host name.
     #[arg(long)]
     accelerate: bool,
@@ -52,6 +55,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         pcapng: args.pcapng.as_deref(),
         snap: None,
         request_rtt: args.request_rtt,
+        no_lookout: args.no_lookout,
         profile: None,
         accelerate: racing.as_ref(),
     };

@@ -5,7 +5,7 @@ use clap::{Command, CommandFactory as _};
 /// The verbs by what they are for, in the order of the help.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Run", &["run", "explain", "demo"]),
-    ("Measure", &["top", "trace", "measure", "realtime", "forward"]),
+    ("Measure", &["ui", "watch", "top", "metrics", "trace", "measure", "realtime", "forward"]),
     ("Host", &["up", "down", "status", "plan", "recover", "doctor"]),
     ("Serve", &["serve", "get", "relay", "proxy", "gateway", "steer"]),
     ("Lab", &["lab", "list"]),
@@ -26,11 +26,15 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("explain", &["headstart explain example.org", "headstart explain example.org --json"]),
     ("demo", &["headstart demo", "headstart demo --out results"]),
     ("top", &["sudo headstart top", "sudo headstart top --once --json"]),
+    ("ui", &["headstart ui", "headstart ui --port 8080 --no-browser"]),
+    ("watch", &["headstart watch", "headstart watch --notify", "sudo headstart watch --interval 1 --json"]),
+    ("metrics", &["headstart metrics", "headstart metrics --listen 127.0.0.1:9469"]),
     (
         "trace",
         &[
             "sudo headstart trace -w curl.pcapng -- curl https://example.org/",
             "sudo headstart trace -w - -- curl https://example.org/ | wireshark -k -i -",
+            "sudo headstart trace --format perfetto -w curl.json -- curl https://example.org/",
         ],
     ),
     ("measure", &["headstart measure network server.example:7700", "headstart measure lte --cqi 11"]),
@@ -149,6 +153,7 @@ Exit codes:
   126  the command cannot be executed
   127  command not found
   `run`, `trace` and `lab shell` otherwise exit with the status of the program.
+  With --json, an error is one JSON object on standard error: `error`, `hint`, `exit_code`.
 
 Environment:
   HEADSTART=off       run programs without headstart

@@ -19,6 +19,8 @@ mod lab;
 mod list;
 mod manual;
 mod measure;
+mod metrics;
+mod observe;
 mod operate;
 mod output;
 mod paths;
@@ -32,6 +34,9 @@ mod steer;
 mod supervise;
 mod top;
 mod trace;
+mod ui;
+mod watch;
+mod web;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -108,6 +113,14 @@ enum Verb {
     /// Shows connections, round trips, lookups, throughput and gaps of running measurements (`run --measure`, `trace`,
     /// `up --measure`).
     Top(top::Args),
+    /// Show what headstart does and measures in a browser, live
+    ///
+    /// Listens on loopback, with a token that is new each time.
+    Ui(ui::Args),
+    /// Print or serve metrics for Prometheus
+    Metrics(metrics::Args),
+    /// Say in one sentence when a program's network turns bad
+    Watch(watch::Args),
     /// Measure a network path, or calculate LTE throughput
     #[command(subcommand)]
     Measure(measure::Verb),
@@ -166,8 +179,8 @@ fn run_alone() -> Option<run::Args> {
 /// The arguments of this process; ends it where they are help, the version or wrong.
 fn parsed() -> Cli {
     let mut command = help::command();
-    let matches = command.get_matches_mut();
-    Cli::from_arg_matches(&matches).unwrap_or_else(|why| why.format(&mut command).exit())
+    let matches = command.try_get_matches_from_mut(std::env::args_os()).unwrap_or_else(|why| exit::of_arguments(&why));
+    Cli::from_arg_matches(&matches).unwrap_or_else(|why| exit::of_arguments(&why.format(&mut command)))
 }
 
 /// A limit on files is a full disk to this process, not its end.
@@ -210,6 +223,9 @@ pub fn headstart() -> ExitCode {
         Verb::Trace(args) => trace::run(&args),
         Verb::Forward(args) => forward::run(&args, named),
         Verb::Top(args) => top::run(&args),
+        Verb::Ui(args) => ui::run(&args),
+        Verb::Metrics(args) => metrics::run(&args),
+        Verb::Watch(args) => watch::run(&args),
         Verb::Measure(verb) => measure::run(&verb),
         Verb::Steer(verb) => steer::run(&verb),
         Verb::Lab(verb) => lab::run(verb),

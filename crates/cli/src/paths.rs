@@ -3,7 +3,7 @@
 
 use crate::exit::Usage;
 use anyhow::Context as _;
-use headstart_core::cwnd::history::Medium;
+use headstart_core::cwnd::history::{Medium, Settings};
 use headstart_core::cwnd::start;
 use headstart_core::path::NetworkId;
 use headstart_core::time::Duration;
@@ -11,7 +11,7 @@ use headstart_io::clock::wall;
 use headstart_io::store;
 use headstart_io::store::paths::Paths;
 use headstart_io::store::shared::{Place, Shared};
-use headstart_quic::adapter::{Clock, Listener, Memory, Options};
+use headstart_quic::{CarefulResume, Clock, Listener, Options, Store};
 use quinn::Runtime as _;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -32,13 +32,22 @@ pub struct Remember {
     /// redis://HOST[:PORT] or redis+unix:///PATH.
     #[arg(long, value_name = "STORE", default_value = "user")]
     store: String,
+    /// Largest window in bytes that the history may lead to [default: the rule's own bound].
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(12_000..=1 << 30))]
+    start_most: Option<u64>,
+    /// Seconds for which what was learned of a path may be used.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=604_800))]
+    start_lifetime: u32,
+    /// Percentage of connections that start from the history, for comparisons; the others start as without it.
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
+    start_share: u8,
 }
 
 /// A memory that is kept.
 #[derive(Debug)]
 pub struct Remembering {
     /// The memory of the connections.
-    pub memory: Memory,
+    pub memory: CarefulResume,
     /// The one that is shared with other servers, if there is one.
     pub shared: Option<Shared>,
     learned: Option<SyncSender<Told>>,
@@ -92,8 +101,8 @@ impl Remember {
         let since_1970 = wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = quinn::TokioRuntime.now();
         let clock = Clock::new(now, since_1970);
-        let options = Options { rule, network, medium: Medium::Wired, listener, ..Options::default() };
-        let memory = Memory::new(options, clock, kept.unwrap_or(secret));
+        let options = self.options(rule, network, listener);
+        let memory = CarefulResume::with_options(Store::new(clock, kept.unwrap_or(secret)), options);
         if let Some(paths) = &mut paths {
             memory.with(|history| paths.load(clock.moment(now), history));
             tell(paths.notes());
@@ -102,6 +111,23 @@ impl Remember {
         let keeper = paths.filter(|_| kept.is_some()).map(|paths| keep(paths, memory.clone())).transpose()?;
         let (learned, keeper) = keeper.unzip();
         Ok(Remembering { memory, shared, learned, keeper: Mutex::new(keeper) })
+    }
+}
+
+impl Remember {
+    fn options(&self, rule: &'static start::Entry, network: NetworkId, listener: Option<Listener>) -> Options {
+        let wired = Duration::from_secs(self.start_lifetime.into());
+        let bounds = Settings::default();
+        Options {
+            rule,
+            most: self.start_most,
+            ratio: f64::from(self.start_share) / 100.0,
+            network,
+            medium: Medium::Wired,
+            settings: Settings { wired, wireless: bounds.wireless.min(wired), ..bounds },
+            listener,
+            ..Options::default()
+        }
     }
 }
 
@@ -140,14 +166,14 @@ fn tell(notes: Vec<String>) {
     }
 }
 
-fn keep(paths: Paths, memory: Memory) -> anyhow::Result<(SyncSender<Told>, JoinHandle<()>)> {
+fn keep(paths: Paths, memory: CarefulResume) -> anyhow::Result<(SyncSender<Told>, JoinHandle<()>)> {
     let (learned, told) = sync_channel(1);
     let thread = std::thread::Builder::new().name("paths".into());
     let thread = thread.spawn(move || run(paths, &memory, &told)).context("starting the thread of the store")?;
     Ok((learned, thread))
 }
 
-fn run(mut paths: Paths, memory: &Memory, told: &Receiver<Told>) {
+fn run(mut paths: Paths, memory: &CarefulResume, told: &Receiver<Told>) {
     loop {
         let over = !matches!(told.recv(), Ok(Told::Learned));
         // More comes, mostly.
@@ -171,5 +197,30 @@ fn pause(told: &Receiver<Told>) -> bool {
             Err(RecvTimeoutError::Timeout) => return false,
             Ok(Told::End) | Err(RecvTimeoutError::Disconnected) => return true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        remember: Remember,
+    }
+
+    #[test]
+    fn bound_lifetime_and_share_are_the_rules_own_unless_they_are_given() {
+        let options = |words: &[&str]| {
+            let line = Line::parse_from(["headstart"].iter().chain(words));
+            line.remember.options(&start::ALL[0], NetworkId::default(), None)
+        };
+        let (usual, default) = (options(&[]), Options::default());
+        assert_eq!((usual.most, usual.ratio, usual.settings), (default.most, default.ratio, default.settings));
+        let given = options(&["--start-most", "240000", "--start-lifetime", "60", "--start-share", "25"]);
+        assert_eq!((given.most, given.ratio), (Some(240_000), 0.25));
+        assert_eq!([given.settings.wired, given.settings.wireless], [Duration::from_secs(60); 2]);
     }
 }

@@ -15,8 +15,6 @@ use headstart_io::store;
 use headstart_io::supervisor::{Ended, Supervisor};
 use headstart_io::sys::{fork, signal};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use std::ffi::CStr;
-use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -157,19 +155,6 @@ fn settle() -> anyhow::Result<OwnedFd> {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
     // For ps(1): a private one has the command line of its run.
-    cut_loose(c"headstart-super")?;
+    fork::cut_loose(c"headstart-super")?;
     Ok(stop)
-}
-
-/// Detaches this process from its parent: no terminal, no working folder. `name` is for ps(1).
-pub fn cut_loose(name: &CStr) -> anyhow::Result<()> {
-    // Fails in a process that leads a session already, which is as good.
-    let _ = rustix::process::setsid();
-    rustix::process::chdir("/")?;
-    let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null").context("opening /dev/null")?;
-    rustix::stdio::dup2_stdin(&nowhere)?;
-    rustix::stdio::dup2_stdout(&nowhere)?;
-    rustix::stdio::dup2_stderr(&nowhere)?;
-    let _ = rustix::thread::set_name(name);
-    Ok(())
 }

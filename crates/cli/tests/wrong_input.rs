@@ -24,6 +24,34 @@ fn fails(command: &mut Command, code: i32, says: &str) {
 }
 
 #[test]
+fn with_json_an_error_is_one_object_on_standard_error() {
+    let schema = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schemas/error.json");
+    let schema: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
+    let mut described: Vec<&str> =
+        schema["required"].as_array().unwrap().iter().filter_map(|key| key.as_str()).collect();
+    described.sort_unstable();
+    for (words, code, says) in [
+        (&["explain", "--json"][..], 2, "required arguments were not provided: <HOST>"),
+        (&["status", "--json", "--nonsense"], 2, "unexpected argument '--nonsense'"),
+        (&["get", "https://localhost/", "--json"], 2, "--json needs `-o FILE`"),
+        (&["lab", "run", "nonsense", "--json"], 2, "there is no experiment 'nonsense'"),
+        (&["lab", "run", "connect-model", "--pages", "x", "--json"], 2, "connect-model does not use it"),
+    ] {
+        let output = headstart(words).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let object: serde_json::Value =
+            serde_json::from_str(&said).unwrap_or_else(|e| panic!("{words:?}: {e}: {said}"));
+        let keys: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, described, "{words:?}: {said}");
+        assert!(object["error"].as_str().is_some_and(|error| error.contains(says) && !error.contains('\n')), "{said}");
+        assert_eq!((object["exit_code"].as_i64(), output.status.code()), (Some(code.into()), Some(code)), "{words:?}");
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
+    let help = headstart(&["status", "--json", "--help"]).output().unwrap();
+    assert!(help.status.success() && help.stdout.starts_with(b"Show the daemon"), "{help:?}");
+}
+
+#[test]
 fn wrong_words_are_usage_errors_that_name_the_way_out() {
     for (words, says) in [
         (&["serve", ".", "--store", "foo://x"][..], "unknown store \"foo://x\""),

@@ -6,7 +6,7 @@
 //!
 //! Columns: [`connect`], [`cwnd`], `forward`, [`realtime`], [`steer`]; none imports another. Of no column, and for each:
 //! [`path`] (what is known of a network, a family, a peer), [`wire`] (bytes to meaning and back, without state),
-//! [`machine`], [`lookout`] and [`time`].
+//! [`machine`], [`lookout`], [`time`] and [`timing`].
 #![forbid(unsafe_code)]
 
 pub mod connect;
@@ -19,4 +19,5 @@ pub mod path;
 pub mod realtime;
 pub mod steer;
 pub mod time;
+pub mod timing;
 pub mod wire;

@@ -29,11 +29,12 @@ pub struct Lookout {
     saved: Duration,
     began: Instant,
     looks: bool,
+    seen: u64,
 }
 
 impl Default for Lookout {
     fn default() -> Self {
-        Self { soon: false, lately: 0, saved: SAVED, began: Instant::ZERO, looks: false }
+        Self { soon: false, lately: 0, saved: SAVED, began: Instant::ZERO, looks: false, seen: 0 }
     }
 }
 
@@ -48,12 +49,18 @@ impl Lookout {
         if self.looks { LOOK } else { Duration::ZERO }
     }
 
+    /// How often something came while it looked out, and so without the time that waking takes.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
     /// It has ended.
     pub fn end(&mut self, now: Instant) {
         let waited = now.since(self.began);
         if self.looks && waited > LOOK {
             self.saved = self.saved.saturating_sub(LOOK);
         }
+        self.seen += u64::from(self.looks && waited <= LOOK);
         self.soon = waited <= SOON;
     }
 }

@@ -5,10 +5,11 @@
 //! The connection of a run lives as long as the run: its end tells either side that the other has ended.
 
 use headstart_core::connect::Tally;
-use headstart_core::connect::explain::Explanation;
+use headstart_core::connect::explain::{Explanation, FamilyTold, RaceTold};
 use headstart_core::connect::memory::Program;
 use headstart_core::path::NetworkId;
 use headstart_core::path::record::NetworkRecord;
+use headstart_core::timing::Timed;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -16,17 +17,20 @@ use rustix::net::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What both sides must agree on: the version, and a number that counts up when messages change between versions.
-pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " control 2");
+pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " control 3");
 /// Bytes of a message at most; below the kernel's default bound of a datagram (net.core.wmem_default, 208 KiB).
 pub const MAX_MESSAGE: usize = 128 * 1024;
 /// Runs that an account names at most: their commands, [shortened](short) and each character escaped, take a third of a
 /// message, and what is known of a host most of the rest.
 pub const MAX_RUNS_TOLD: usize = 4;
+/// Runs that an observation names at most. It is a file, so that they may be more than an account's.
+pub const MAX_RUNS_OBSERVED: usize = 200;
 /// Descriptors that come with one message at most.
 const MAX_DESCRIPTORS: usize = 8;
 
@@ -69,6 +73,16 @@ pub enum Request {
     },
     /// What this connection's run has gained so far. Answered by [`Reply::Summary`].
     Summarise,
+    /// What is going on, written as the JSON of [`Observation`] into the file that comes along. Answered by
+    /// [`Reply::Observed`].
+    Observe {
+        /// The file: [`Descriptor::Report`].
+        descriptors: Vec<Descriptor>,
+        /// Races that are told at most.
+        races: usize,
+        /// Whether what was learned is told too.
+        history: bool,
+    },
 }
 
 /// A descriptor of a run.
@@ -78,10 +92,12 @@ pub enum Descriptor {
     PreloadListener,
     /// The filter of known addresses that preloaded libraries have mapped, open for writing.
     PreloadFilter,
-    /// Where system calls of the program arrive (seccomp_unotify(2)). Comes together with the calls outstanding.
+    /// Where system calls of the program arrive (seccomp_unotify(2)). Comes together with the calls outstanding and the duty.
     SeccompListener,
     /// The file in which the supervisor notes calls that it has not answered, for the watchdog.
     Outstanding,
+    /// Held while the supervisor answers system calls; the watchdog answers them when it is closed.
+    Duty,
     /// A file that is to be written to, for what does not fit into a message.
     Report,
     /// The program (pidfd_open(2)): a run whose `headstart run` was killed goes on until it ends.
@@ -102,6 +118,8 @@ pub enum Reply {
         /// What went wrong with the store, in lines for people.
         notes: Vec<String>,
     },
+    /// What is going on is in the file.
+    Observed,
     /// It is forgotten.
     Forgotten {
         /// Records that there were of it on disk.
@@ -135,6 +153,35 @@ pub struct History {
     pub networks: Vec<NetworkRecord>,
     /// The network that the host is on, if that is known.
     pub here: Option<NetworkId>,
+}
+
+/// What is going on at a supervisor: for pages and monitors. What is counted is counted since it began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// Its process.
+    pub pid: u32,
+    /// How long it has been there, in milliseconds.
+    pub up_ms: f64,
+    /// The runs that it serves, at most [`MAX_RUNS_OBSERVED`] of them.
+    pub runs: Vec<Registered>,
+    /// Runs that are not among those.
+    pub runs_omitted: usize,
+    /// The counters of the connector, over all runs.
+    pub tally: Tally,
+    /// How long programs waited, and how long handshakes took.
+    pub timings: Vec<Timed>,
+    /// How often it has woken up, by cause.
+    pub wakeups: BTreeMap<String, u64>,
+    /// DNS messages that were ignored: malformed, forged or late.
+    pub ignored_messages: u64,
+    /// The address families, as this network has them.
+    pub families: Vec<FamilyTold>,
+    /// The servers that are asked for names.
+    pub resolvers: Vec<String>,
+    /// The latest races, the last first.
+    pub races: Vec<RaceTold>,
+    /// What was learned, if it was asked for.
+    pub history: Option<History>,
 }
 
 /// What a supervisor knows of a host, and who it is.
@@ -321,7 +368,7 @@ mod tests {
         fn any_request_reads_back(command in proptest::collection::vec(".{0,20}", 0..5), pid: u32, host in ".{0,40}") {
             let descriptors = vec![Descriptor::PreloadListener, Descriptor::PreloadFilter];
             let run = Request::Run { command, via: "auto".into(), pid, descriptors };
-            for request in [run, Request::Explain { host }, Request::Summarise] {
+            for request in [run, Request::Explain { host }, Request::Summarise, Request::Observe { descriptors: vec![Descriptor::Report], races: 9, history: true }] {
                 proptest::prop_assert_eq!(decode::<Request>(&encode(&request).unwrap()).unwrap(), request);
             }
         }

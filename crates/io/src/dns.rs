@@ -111,6 +111,11 @@ impl Transport {
         Some((query, result))
     }
 
+    /// The server of exchange `n`.
+    pub fn server(&self, n: u64) -> Option<SocketAddr> {
+        self.open.get(&n).map(|exchange| exchange.server)
+    }
+
     /// No answer to `query` is awaited any more.
     pub fn forget(&mut self, query: QueryId) {
         self.open.retain(|_, e| e.query != query);

@@ -1,19 +1,28 @@
 //! A run's end of its control connection: finds the supervisor, starts one, or forks a private one.
 
-use crate::control::{Account, ControlError, Descriptor, History, Reply, Request, Summary, receive, send, short};
+use crate::control::{
+    Account, ControlError, Descriptor, History, Observation, Reply, Request, Summary, receive, send, short,
+};
 use crate::folder::FolderError;
 use crate::home::{Home, find};
 use crate::supervisor::Outstanding;
 use crate::sys::seccomp::{Listener, is_listened_to};
 use crate::sys::{fork, process};
+use crate::watchdog::Duty;
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{self, BufReader, Seek as _, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How long a supervisor may take to say what is going on; the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The connection to a supervisor.
 #[derive(Debug)]
@@ -105,7 +114,7 @@ impl Link {
     pub fn private(serve: impl FnOnce(OwnedFd) -> u8, run: &Registration) -> Result<Self, LinkError> {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, theirs) = pair.map_err(|e| LinkError::Start(e.into()))?;
-        let child = fork::apart(theirs, serve).map_err(LinkError::Start)?;
+        let child = fork::apart([theirs], |[theirs]| serve(theirs)).map_err(LinkError::Start)?;
         let link = Self { socket, child: Some(child), registered: false };
         link.register(run)?;
         Ok(link)
@@ -128,10 +137,10 @@ impl Link {
     }
 
     /// Lets the supervisor hear the program's system calls, which wait until it does; it notes in `outstanding` which ones it
-    /// has not answered.
-    pub fn hear_calls(&self, listener: &Listener, outstanding: &Outstanding) -> Result<(), ControlError> {
-        let request = Request::Add { descriptors: vec![Descriptor::SeccompListener, Descriptor::Outstanding] };
-        self.ask(&request, &[listener.as_fd(), outstanding.as_fd()])
+    /// has not answered, and takes over the `duty` to answer them.
+    pub fn hear_calls(&self, listener: &Listener, outstanding: &Outstanding, duty: Duty) -> Result<(), ControlError> {
+        let descriptors = vec![Descriptor::SeccompListener, Descriptor::Outstanding, Descriptor::Duty];
+        self.ask(&Request::Add { descriptors }, &[listener.as_fd(), outstanding.as_fd(), duty.as_fd()])
     }
 
     /// Hangs up and leaves a private supervisor to those that it still serves.
@@ -177,15 +186,29 @@ impl Link {
 
     /// What was learned, and what went wrong with the store.
     pub fn history(&self) -> Result<(History, Vec<String>), ControlError> {
-        let file = File::from(memfd_create(c"headstart-history", MemfdFlags::CLOEXEC)?);
-        self.ask(&Request::Remember { descriptors: vec![Descriptor::Report] }, &[file.as_fd()])?;
-        let notes = match self.hear()? {
-            Reply::Remembered { notes } => notes,
-            other => return Err(ControlError::Malformed(format!("{other:?} is no history"))),
-        };
+        match self.report(&Request::Remember { descriptors: vec![Descriptor::Report] })? {
+            (Reply::Remembered { notes }, history) => Ok((history, notes)),
+            (other, _) => Err(ControlError::Malformed(format!("{other:?} is no history"))),
+        }
+    }
+
+    /// What is going on: with so many of the latest races at most, and what was learned if `history` is wanted.
+    pub fn observe(&self, races: usize, history: bool) -> Result<Observation, ControlError> {
+        set_socket_timeout(&self.socket, Timeout::Recv, Some(PATIENCE))?;
+        match self.report(&Request::Observe { descriptors: vec![Descriptor::Report], races, history })? {
+            (Reply::Observed, observation) => Ok(observation),
+            (other, _) => Err(ControlError::Malformed(format!("{other:?} is no observation"))),
+        }
+    }
+
+    /// Asks for what does not fit into a message: the answer, and what was written into the file that goes along.
+    fn report<T: DeserializeOwned>(&self, request: &Request) -> Result<(Reply, T), ControlError> {
+        let file = File::from(memfd_create(c"headstart-report", MemfdFlags::CLOEXEC)?);
+        self.ask(request, &[file.as_fd()])?;
+        let reply = self.hear()?;
         (&file).seek(SeekFrom::Start(0))?;
         let read = serde_json::from_reader(BufReader::new(file));
-        Ok((read.map_err(|e| ControlError::Malformed(e.to_string()))?, notes))
+        Ok((reply, read.map_err(|e| ControlError::Malformed(e.to_string()))?))
     }
 
     /// Has what was learned of a program, of a host, or everything forgotten; how many records there were of it on disk.

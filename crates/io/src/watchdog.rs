@@ -1,114 +1,74 @@
 //! The watchdog: answers the calls of a program when its supervisor is gone.
 //!
 //! A call that waits for a listener whose last holder has died fails (ENOSYS), and so would every connect of a program
-//! whose supervisor was killed. The process that started the program therefore keeps the listener too, and once the
-//! supervisor is gone it answers each call with "make it yourself". It decides nothing and reads nothing of the program.
-//! Only if both processes are killed do connects of the program fail.
+//! whose supervisor was killed. So there is no filter without a watchdog: a process of its own, in a session of its own, that
+//! also keeps the listener, and is there before the program. It sleeps until the [`Duty`] to answer has no holder any more,
+//! neither `headstart run` nor the supervisor, and from then on answers each call with "make it yourself". It decides
+//! nothing, reads nothing of the program, and ends with the last process under the filter.
 
 use crate::supervisor::Outstanding;
 use crate::sys::fork;
-use crate::sys::seccomp::Listener;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::sys::seccomp::{Listener, Trap};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use std::fs::OpenOptions;
+use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What a watchdog keeps while the supervisor lives.
+/// What ps(1) calls it. Not by the name of headstart: what ends all of that by name leaves the program able to connect.
+const NAME: &std::ffi::CStr = c"seccomp-watch";
+
+/// The duty to answer the calls of a program: held by `headstart run`, then by the supervisor.
 #[derive(Debug)]
-pub struct Watchdog {
-    listener: Listener,
-    outstanding: Outstanding,
-}
+pub struct Duty(OwnedFd);
 
-/// Why a watchdog stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
-    /// The descriptor to stop at became readable.
-    Told,
-    /// The last process under the filter has ended.
-    Over,
-}
-
-impl Watchdog {
-    /// Keeps these until they are needed.
-    pub fn new(listener: Listener, outstanding: Outstanding) -> Self {
-        Self { listener, outstanding }
-    }
-
-    /// Whether no process is left that could make a call.
-    pub fn is_over(&self) -> bool {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut ready = [PollFd::new(&self.listener, PollFlags::IN)];
-        matches!(poll(&mut ready, Some(&now)), Ok(1)) && ended(ready[0].revents())
-    }
-
-    /// The supervisor is gone: lets the kernel make the calls that it had received, and every one that comes, until `stop`
-    /// is readable or no process is left that could make any.
-    pub fn take_over(&self, stop: Option<BorrowedFd<'_>>) -> io::Result<Stopped> {
-        self.outstanding.resume_all(&self.listener);
-        answer(&self.listener, stop)
-    }
-
-    /// Goes on in a process of its own that nobody waits for, until the last process under the filter has ended: for a run
-    /// whose program has ended and left others behind, and whose supervisor is gone. Only for a process without further
-    /// threads.
-    pub fn stay(&self) -> io::Result<()> {
-        let listener = self.listener.as_fd().try_clone_to_owned()?;
-        fork::apart(listener, |listener| {
-            let stayed = cut_loose().and_then(|()| answer(&listener.into(), None));
-            u8::from(stayed.is_err())
-        })?;
-        Ok(())
+impl AsFd for Duty {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
-/// Lets the kernel make every call that comes, until `stop` is readable or no process is left that could make any.
-fn answer(listener: &Listener, stop: Option<BorrowedFd<'_>>) -> io::Result<Stopped> {
+/// Starts the watchdog of the program that will be started in `trap`. Only for a process without further threads.
+pub fn begin(trap: &Trap, outstanding: &Outstanding) -> io::Result<Duty> {
+    let (given_up, duty) = pipe_with(PipeFlags::CLOEXEC)?;
+    let outstanding = outstanding.try_clone()?;
+    fork::apart([trap.told()?, outstanding.into(), given_up], |[told, outstanding, given_up]| {
+        let _ = fork::cut_loose(NAME);
+        u8::from(keep(told, outstanding.into(), given_up).is_err())
+    })?;
+    Ok(Duty(duty))
+}
+
+fn keep(told: OwnedFd, outstanding: Outstanding, given_up: OwnedFd) -> io::Result<()> {
+    wait(&[(told.as_fd(), PollFlags::IN)])?;
+    let Ok(listener) = Listener::told(told.as_fd()) else { return Ok(()) };
+    drop(told);
+    wait(&[(listener.as_fd(), PollFlags::empty()), (given_up.as_fd(), PollFlags::empty())])?;
+    take_over(&listener, &outstanding)
+}
+
+/// Lets the kernel make the calls that the supervisor had received, and every one that comes, until no process is left that
+/// could make any.
+pub(crate) fn take_over(listener: &Listener, outstanding: &Outstanding) -> io::Result<()> {
+    outstanding.resume_all(listener);
+    while !listener.is_over() {
+        // To receive what is not there would wait for it, beyond the end.
+        if wait(&[(listener.as_fd(), PollFlags::IN)])?.contains(PollFlags::IN)
+            && let Some(call) = listener.receive()?
+        {
+            // Its caller may have gone.
+            let _ = listener.resume(call.id);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until one of some descriptors is ready or has hung up; what there is of the first.
+fn wait(descriptors: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<PollFlags> {
+    let mut ready: Vec<_> = descriptors.iter().map(|(fd, what)| PollFd::from_borrowed_fd(*fd, *what)).collect();
     loop {
-        let mut ready = vec![PollFd::new(listener, PollFlags::IN)];
-        ready.extend(stop.map(|stop| PollFd::from_borrowed_fd(stop, PollFlags::IN)));
         match poll(&mut ready, None) {
-            Ok(_) => {}
-            Err(Errno::INTR) => continue,
-            Err(e) => return Err(e.into()),
-        }
-        let heard = ready[0].revents();
-        if ready.get(1).is_some_and(|stop| !stop.revents().is_empty()) {
-            return Ok(Stopped::Told);
-        }
-        if heard.contains(PollFlags::IN) {
-            if let Some(call) = listener.receive()? {
-                // Whoever has gone needs no answer.
-                let _ = listener.resume(call.id);
-            }
-        } else if ended(heard) {
-            return Ok(Stopped::Over);
-        }
-    }
-}
-
-/// Keeps nobody's terminal and nobody's pipes open.
-fn cut_loose() -> io::Result<()> {
-    rustix::process::setsid()?;
-    rustix::process::chdir("/")?;
-    let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&nowhere)?;
-    rustix::stdio::dup2_stdout(&nowhere)?;
-    Ok(rustix::stdio::dup2_stderr(&nowhere)?)
-}
-
-fn ended(heard: PollFlags) -> bool {
-    !heard.contains(PollFlags::IN) && heard.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
-}
-
-/// Waits until one of two descriptors is readable or has hung up; whether the first is.
-pub fn first_of(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<bool> {
-    loop {
-        let mut ready =
-            [PollFd::from_borrowed_fd(one, PollFlags::IN), PollFd::from_borrowed_fd(other, PollFlags::RDHUP)];
-        match poll(&mut ready, None) {
-            Ok(_) => return Ok(!ready[0].revents().is_empty()),
+            Ok(_) => return Ok(ready[0].revents()),
             Err(Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }

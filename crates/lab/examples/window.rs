@@ -7,10 +7,10 @@ use headstart_core::cwnd::start;
 use headstart_core::path::NetworkId;
 use headstart_core::time::{Duration, Instant};
 use headstart_lab::sim::quic::{Path, Stage, Times};
-use headstart_quic::adapter::{Clock, Memory, Options};
+use headstart_quic::{CarefulResume, Clock, Options, Store};
 
 const PATH: Path =
-    Path { rate: 100_000_000, rtt: Duration::from_millis(38), queue: 1.0, data_loss: 0.0, ack_loss: 0.0 };
+    Path { rate: 100_000_000, rtt: Duration::from_millis(38), queue: 1.0, data_loss: 0.0, burst: 1.0, ack_loss: 0.0 };
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{:<18} {:>10} {:>10} {:>16}", "start rule", "first", "third", "packets dropped");
     for rule in start::ALL {
         let options = Options { rule, network: NetworkId(1), ..Options::default() };
-        let memory = Memory::new(options, Clock::new(origin, Duration::ZERO), [7; 16]);
+        let memory = CarefulResume::with_options(Store::new(Clock::new(origin, Duration::ZERO), [7; 16]), options);
         let mut stage = Stage::new(&PATH, &memory, Times::new(origin), Instant::from_millis(1000), 0, 1)?;
         let mut took = Vec::new();
         for _ in 0..3 {

@@ -6,22 +6,9 @@
 //! [`Duplex`] is both directions and the medium that joins them ([`medium::ALL`]): two wires, or a channel that they share
 //! instead of having a rate each. [`Network`] joins links into a topology with routes.
 //!
-//! ```
-//! use headstart_core::time::Instant;
-//! use headstart_link::{Link, parse};
-//!
-//! let (up, _down) = parse("rate=12mbit,delay=15ms,queue=100p")?;
-//! let mut link = Link::new(&up, 1);
-//! link.push(Instant::ZERO, vec![0u8; 1500])?;
-//! let deadline = link.poll_timeout().expect("a packet is under way");
-//! // A millisecond to put 1500 bytes on the line, then the delay.
-//! assert_eq!(deadline.at, Instant::from_millis(16));
-//! assert!(link.poll(deadline.at).is_some());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
 //! Nothing here reads a clock, a file or a socket: time, trace files and seeds come in as arguments, so the same seed
 //! gives the same releases bit for bit, in the simulator and under real packets.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod air;

@@ -1,7 +1,11 @@
 /* A listener and a session in one process: sends ten messages, has them sent back, and says how many came. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "headstart_realtime.h"
 
@@ -15,8 +19,22 @@ static void *serve(void *listener) {
     while (session && (len = hs_session_receive(session, bytes, sizeof bytes, &lane, NULL, 30000)) >= 0)
         hs_session_send(session, lane, HS_EVENT, 0, bytes, (size_t)len);
     hs_session_close(session);
+    /* One more, over a socket of the program's own. */
+    session = hs_listener_accept_within(listener, 30000, &error);
+    while (session && hs_session_receive(session, bytes, sizeof bytes, &lane, NULL, 30000) == 1) continue;
+    hs_session_close(session);
     /* No session comes any more: this returns when the listener is stopped. */
     return hs_listener_accept(listener);
+}
+
+/* A connected socket: TLS, say, would be behind one end of a socketpair. */
+static int dial(void *port) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(*(unsigned *)port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int own = socket(AF_INET, SOCK_STREAM, 0);
+    if (own >= 0 && connect(own, (struct sockaddr *)&to, sizeof to) == 0) return own;
+    if (own >= 0) close(own);
+    return -1;
 }
 
 int main(void) {
@@ -52,7 +70,14 @@ int main(void) {
     uint64_t unconfirmed = 99;
     if (hs_session_ending(session, &unconfirmed) != HS_OK || unconfirmed > 10) return 7;
     if (hs_session_try_send(session, 64, HS_EVENT, 0, bytes, 1) != HS_INVALID) return 8;
+    hs_statistics done = {0};
+    if (hs_session_stats(session, &done, sizeof done) != HS_OK || done.sent != 10 || done.received != 10) return 10;
     if (hs_session_close(session) != HS_OK) return 9;
+    /* Over a socket of the program's own. */
+    unsigned port = hs_listener_port(listener);
+    hs_session *own = hs_session_connect_over(dial, &port, "plain", 0, 30000, &error);
+    if (!own || hs_session_send(own, 0, HS_ORDERED, 0, bytes, 1) != HS_OK || hs_session_close(own) != HS_OK) return 11;
+    if (hs_session_connect_over(NULL, NULL, NULL, 0, 1000, &error) || error != HS_INVALID) return 12;
     hs_listener_stop(listener);
     void *stopped;
     pthread_join(server, &stopped);

@@ -1,4 +1,5 @@
-/* Small messages over TCP that do not wait behind a lost segment. Calls wait; sessions may be shared by threads.
+/* Small messages over TCP that do not wait behind a lost segment. Calls wait. Any function may be called by several threads at
+   once on the same session or listener, but what closes it: no other call on it may be under way then, or follow.
    Made from src/ffi.rs by cbindgen: change that, and have tests/header.rs write this. */
 
 #ifndef HEADSTART_REALTIME_H
@@ -102,6 +103,44 @@ typedef struct hs_listener hs_listener;
  */
 typedef struct hs_session hs_session;
 
+/*
+ What a session has done so far. Later versions may add fields at the end.
+ */
+typedef struct hs_statistics {
+  /*
+   Messages handed in.
+   */
+  uint64_t sent;
+  /*
+   Messages handed to the program.
+   */
+  uint64_t received;
+  /*
+   Frames of messages written, copies included.
+   */
+  uint64_t written;
+  /*
+   Of those, copies.
+   */
+  uint64_t copies;
+  /*
+   Messages that were dropped for newer values.
+   */
+  uint64_t conflated;
+  /*
+   Times that a connection was left because a message on it was overdue.
+   */
+  uint64_t stalls;
+  /*
+   Messages that the peer has not confirmed.
+   */
+  uint64_t unconfirmed;
+  /*
+   Smoothed round-trip time in microseconds; 0: not known.
+   */
+  uint64_t smoothed_us;
+} hs_statistics;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -132,6 +171,34 @@ struct hs_session *hs_session_connect_within(const char *address,
  `address` and `technique` are null or strings that end with a zero.
  */
 struct hs_session *hs_session_connect(const char *address, const char *technique, uint32_t interval_us);
+
+/*
+ As `hs_session_connect_within`, over sockets of the program's own: one end of a socketpair, say, behind whose other end the program
+ does TLS. `dial` is given `context`, and answers with a connected stream socket (TCP or Unix), which is the library's from then on,
+ or a negative number: no connection now. It is called by threads of the library, one at a time, whenever a connection is wanted, and
+ not after this function has failed or `hs_session_close` has come back.
+
+ # Safety
+ `dial` may be called so with `context` from any thread; what it answers is a descriptor that is used by no other; `technique` is
+ null or a string that ends with a zero; `error` is null or may be written.
+ */
+struct hs_session *hs_session_connect_over(int (*dial)(void *context),
+                                           void *context,
+                                           const char *technique,
+                                           uint32_t interval_us,
+                                           uint32_t timeout_ms,
+                                           int *error);
+
+/*
+ Writes what the session has done so far, up to `size` bytes of it: `sizeof` of the structure that the program knows. `HS_OK`, or
+ `HS_INVALID` if a pointer is null.
+
+ # Safety
+ `session` is null or a session that is not closed; `into` is null or has room for `size` bytes.
+ */
+int hs_session_stats(const struct hs_session *session,
+                     struct hs_statistics *into,
+                     size_t size);
 
 /*
  Listens on `address` ("host:port", port 0: any). Null if that failed.

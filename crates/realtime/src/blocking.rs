@@ -3,13 +3,15 @@
 //! A thread of its own runs the tasks of all sessions made here.
 
 use crate::ending::Ending;
-use crate::session::{Config, Message, SessionError};
+use crate::session::{Config, Connection, Message, SessionError};
 use headstart_core::realtime::{Kind, Sent, Stats};
+use rustix::net::{AddressFamily, sockopt};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
-use std::sync::OnceLock;
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 
 /// The thread that runs the tasks.
@@ -29,11 +31,73 @@ fn wait<T>(within: Duration, what: impl Future<Output = Result<T, SessionError>>
     runtime.block_on(async { tokio::time::timeout(within, what).await.unwrap_or(Err(SessionError::TimedOut)) })
 }
 
+/// The stream behind a socket of the program's.
+fn stream(socket: OwnedFd) -> io::Result<Connection> {
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    match sockopt::socket_domain(&socket)? {
+        AddressFamily::UNIX => Ok(Box::new(UnixStream::from_std(socket.into())?)),
+        AddressFamily::INET | AddressFamily::INET6 => Ok(Box::new(TcpStream::from_std(socket.into())?)),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a TCP nor a Unix socket")),
+    }
+}
+
 /// One end of a session. See [`crate::Session`].
 #[derive(Clone, Debug)]
-pub struct Session(crate::Session);
+pub struct Session {
+    session: crate::Session,
+    /// Whether the program's own dialling is over; held while it dials.
+    dialled: Option<Arc<Mutex<bool>>>,
+}
+
+// Handles may be shared by threads.
+const _: fn() = || {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Session>();
+    is_shared::<Listener>();
+};
+
+impl From<crate::Session> for Session {
+    fn from(session: crate::Session) -> Self {
+        Self { session, dialled: None }
+    }
+}
 
 impl Session {
+    /// Connects over stream sockets, TCP or Unix, that `dial` opens: one end of a pair, say, behind whose other end the program does TLS.
+    /// It is called by other threads, one at a time, whenever a connection is wanted, and not after [`Session::close`] has come back.
+    /// Else as [`Session::connect`].
+    pub fn connect_over(
+        dial: impl Fn() -> io::Result<OwnedFd> + Send + Sync + 'static,
+        config: Config,
+    ) -> Result<Self, SessionError> {
+        let within = config.patience;
+        let (dial, over) = (Arc::new(dial), Arc::new(Mutex::new(false)));
+        let dialled = Some(Arc::clone(&over));
+        let open = move || {
+            let (dial, over) = (Arc::clone(&dial), Arc::clone(&over));
+            async move {
+                let socket = tokio::task::spawn_blocking(move || {
+                    let over = over.lock().unwrap_or_else(PoisonError::into_inner);
+                    if *over { Err(io::ErrorKind::NotConnected.into()) } else { dial() }
+                });
+                stream(socket.await.map_err(io::Error::other)??)
+            }
+        };
+        let session = wait(within, async {
+            let session = crate::Session::connect_over(open, config).await?;
+            session.greeted().await?;
+            Ok(session)
+        });
+        let session = session.inspect_err(|_| Self::dials_no_more(dialled.as_ref()))?;
+        Ok(Self { session, dialled })
+    }
+
+    fn dials_no_more(dialled: Option<&Arc<Mutex<bool>>>) {
+        if let Some(over) = dialled {
+            *over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        }
+    }
+
     /// Connects to a listener, and waits until that has shown that it is one, as long as the patience of `config` is.
     /// See [`crate::Session::connect`].
     pub fn connect(peer: &str, config: Config) -> Result<Self, SessionError> {
@@ -41,13 +105,13 @@ impl Session {
         wait(within, async {
             let session = crate::Session::connect(peer.to_owned(), config).await?;
             session.greeted().await?;
-            Ok(Self(session))
+            Ok(session.into())
         })
     }
 
     /// Sends a message; waits while too many are on their way, as long as the patience of the session is.
     pub fn send(&self, lane: u8, kind: Kind, key: u64, bytes: &[u8]) -> Result<Sent, SessionError> {
-        self.send_within(self.0.patience(), (lane, kind, key), bytes)
+        self.send_within(self.session.patience(), (lane, kind, key), bytes)
     }
 
     /// Sends a message; waits for `within` while too many are on their way.
@@ -57,52 +121,54 @@ impl Session {
         (lane, kind, key): (u8, Kind, u64),
         bytes: &[u8],
     ) -> Result<Sent, SessionError> {
-        wait(within, self.0.lane(lane, kind).send_value(key, bytes))
+        wait(within, self.session.lane(lane, kind).send_value(key, bytes))
     }
 
     /// Sends a message, or says at once that it cannot.
     pub fn try_send(&self, lane: u8, kind: Kind, key: u64, bytes: &[u8]) -> Result<Sent, SessionError> {
-        self.0.lane(lane, kind).try_send(key, bytes)
+        self.session.lane(lane, kind).try_send(key, bytes)
     }
 
     /// Waits until the peer has everything, for `within` at most. Whether it has.
     pub fn delivered_within(&self, within: Duration) -> bool {
-        wait(within, async { Ok(self.0.delivered().await) }).unwrap_or(false)
+        wait(within, async { Ok(self.session.delivered().await) }).unwrap_or(false)
     }
 
     /// Why the session is over, if it is. See [`crate::Session::ending`].
     pub fn ending(&self) -> Option<Ending> {
-        self.0.ending()
+        self.session.ending()
     }
 
     /// Messages that were handed in and that the peer has not confirmed.
     pub fn unconfirmed(&self) -> usize {
-        self.0.unconfirmed()
+        self.session.unconfirmed()
     }
 
     /// A descriptor to poll. See [`crate::Session::descriptor`].
     pub fn descriptor(&self) -> io::Result<RawFd> {
-        self.0.descriptor()
+        self.session.descriptor()
     }
 
     /// The next message, or `None` when the session is over: until then it waits, however long nothing comes.
     pub fn receive(&self) -> Option<Message> {
-        runtime().ok()?.block_on(self.0.receive())
+        runtime().ok()?.block_on(self.session.receive())
     }
 
     /// The next message, if one comes within `patience`.
     pub fn receive_within(&self, patience: Duration) -> Option<Message> {
-        runtime().ok()?.block_on(async { tokio::time::timeout(patience, self.0.receive()).await.ok().flatten() })
+        runtime().ok()?.block_on(async { tokio::time::timeout(patience, self.session.receive()).await.ok().flatten() })
     }
 
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
-        self.0.stats()
+        self.session.stats()
     }
 
     /// Waits until the peer has everything, for two seconds at most, and ends the session. Whether it has.
     pub fn close(self) -> bool {
-        runtime().is_ok_and(|runtime| runtime.block_on(self.0.close()))
+        let arrived = runtime().is_ok_and(|runtime| runtime.block_on(self.session.close()));
+        Self::dials_no_more(self.dialled.as_ref());
+        arrived
     }
 }
 
@@ -123,12 +189,12 @@ impl Listener {
 
     /// The next session; `None` when the listener was stopped. See [`Listener::accept_within`].
     pub fn accept(&self) -> Option<Session> {
-        runtime().ok()?.block_on(self.0.accept()).map(Session)
+        runtime().ok()?.block_on(self.0.accept()).map(Session::from)
     }
 
     /// The next session, if one comes within `within`; `Ok(None)` when the listener was stopped.
     pub fn accept_within(&self, within: Duration) -> Result<Option<Session>, SessionError> {
-        wait(within, async { Ok(self.0.accept().await.map(Session)) })
+        wait(within, async { Ok(self.0.accept().await.map(Session::from)) })
     }
 
     /// Accepts no more; what waits in another thread is told. Sessions stay.

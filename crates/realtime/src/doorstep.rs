@@ -18,8 +18,10 @@ use tokio::sync::Notify;
 
 /// Who is behind an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Network {
+pub(crate) enum Network {
+    /// An address.
     V4([u8; 4]),
+    /// What a customer is given.
     V6([u8; 7]),
     /// This host: its programs share an address, and none is punished for another.
     Own,
@@ -28,7 +30,8 @@ enum Network {
 }
 
 impl Network {
-    fn of(address: Option<IpAddr>) -> Self {
+    /// That of an address.
+    pub(crate) fn of(address: Option<IpAddr>) -> Self {
         match address.map(|address| address.to_canonical()) {
             Some(ip) if ip.is_loopback() => Self::Own,
             Some(IpAddr::V4(ip)) => Self::V4(ip.octets()),
@@ -37,7 +40,8 @@ impl Network {
         }
     }
 
-    fn is_bounded(self) -> bool {
+    /// Whether it has a share, and no more when many have come.
+    pub(crate) fn is_bounded(self) -> bool {
         matches!(self, Self::V4(_) | Self::V6(_))
     }
 }
@@ -45,7 +49,7 @@ impl Network {
 /// Nobody is sent away before: a handshake of TLS takes two round trips of any path, and its turn on a busy processor.
 const GRACE: Duration = Duration::from_secs(2);
 /// The share of a network: a part of all places.
-const SHARE: usize = 16;
+pub(crate) const SHARE: usize = 16;
 /// Connections of a network that wait for a place, and of all networks, for each place that there is: as many as a kernel's own
 /// line holds (somaxconn).
 const LINE: usize = 2;
@@ -203,16 +207,6 @@ impl Doorstep {
         Some(Arrival { place: Place { doorstep: Arc::clone(self), number, from, leave }, enter })
     }
 
-    /// The same for those who can wait outside: a place, when there is one.
-    pub async fn enter(self: &Arc<Self>, from: Option<IpAddr>) -> Place {
-        loop {
-            match self.arrive(from) {
-                Some(arrival) => return arrival.place().await,
-                None => tokio::time::sleep(GRACE / 8).await,
-            }
-        }
-    }
-
     /// A place at once, or none.
     pub fn enter_now(self: &Arc<Self>, from: Option<IpAddr>) -> Option<Place> {
         let now = self.clock.now();
@@ -271,6 +265,11 @@ impl Place {
     pub fn is_needed(&self) -> impl Future<Output = ()> + Send + use<> {
         let leave = Arc::clone(&self.leave);
         async move { leave.notified().await }
+    }
+
+    /// The network that it is of.
+    pub(crate) fn network(&self) -> Network {
+        self.from
     }
 
     /// Its connection has said nothing for as long as it might: its network is penalised. One that closes by itself holds nothing up,

@@ -10,7 +10,8 @@ use crate::blocking::{Listener, Session};
 use crate::ending::Why;
 use crate::session::{Config, PATIENCE, SessionError};
 use headstart_core::realtime::{Kind, SendError, Sent};
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::time::Duration;
 
 /// A kind of lane: the newest value of each key.
@@ -167,6 +168,103 @@ pub unsafe extern "C" fn hs_session_connect(
     let patience = PATIENCE.as_millis() as u32;
     // SAFETY: null, or strings, by the contract of this function.
     unsafe { hs_session_connect_within(address, technique, interval_us, patience, std::ptr::null_mut()) }
+}
+
+/// What a program gives its own dialling: for its threads to share.
+struct Context(*mut c_void);
+
+// SAFETY: the pointer is never followed here; the contract of `hs_session_connect_over` has it be good in any thread.
+unsafe impl Send for Context {}
+// SAFETY: the same.
+unsafe impl Sync for Context {}
+
+/// As `hs_session_connect_within`, over sockets of the program's own: one end of a socketpair, say, behind whose other end the program
+/// does TLS. `dial` is given `context`, and answers with a connected stream socket (TCP or Unix), which is the library's from then on,
+/// or a negative number: no connection now. It is called by threads of the library, one at a time, whenever a connection is wanted, and
+/// not after this function has failed or `hs_session_close` has come back.
+///
+/// # Safety
+/// `dial` may be called so with `context` from any thread; what it answers is a descriptor that is used by no other; `technique` is
+/// null or a string that ends with a zero; `error` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hs_session_connect_over(
+    dial: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
+    context: *mut c_void,
+    technique: *const c_char,
+    interval_us: u32,
+    timeout_ms: u32,
+    error: *mut c_int,
+) -> *mut Session {
+    let interval = (interval_us > 0).then(|| Duration::from_micros(interval_us.into()));
+    let mut config = Config { interval, patience: millis(timeout_ms), ..Config::default() };
+    // SAFETY: null, or a string, by the contract of this function.
+    config.technique = unsafe { string(technique) }.unwrap_or(config.technique);
+    let context = Context(context);
+    let session = dial.ok_or(HS_INVALID).and_then(|dial| {
+        let open = move || {
+            let context = &context;
+            // SAFETY: it may be called with this from any thread, by the contract of this function.
+            match unsafe { dial(context.0) } {
+                // SAFETY: a descriptor that is used by no other, by the contract of this function.
+                socket @ 0.. => Ok(unsafe { OwnedFd::from_raw_fd(socket) }),
+                _ => Err(std::io::ErrorKind::NotConnected.into()),
+            }
+        };
+        Session::connect_over(open, config).map_err(|e| code(&e))
+    });
+    // SAFETY: null, or may be written, by the contract of this function.
+    unsafe { handed(session, error) }
+}
+
+/// What a session has done so far. Later versions may add fields at the end.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Statistics {
+    /// Messages handed in.
+    pub sent: u64,
+    /// Messages handed to the program.
+    pub received: u64,
+    /// Frames of messages written, copies included.
+    pub written: u64,
+    /// Of those, copies.
+    pub copies: u64,
+    /// Messages that were dropped for newer values.
+    pub conflated: u64,
+    /// Times that a connection was left because a message on it was overdue.
+    pub stalls: u64,
+    /// Messages that the peer has not confirmed.
+    pub unconfirmed: u64,
+    /// Smoothed round-trip time in microseconds; 0: not known.
+    pub smoothed_us: u64,
+}
+
+/// Writes what the session has done so far, up to `size` bytes of it: `sizeof` of the structure that the program knows. `HS_OK`, or
+/// `HS_INVALID` if a pointer is null.
+///
+/// # Safety
+/// `session` is null or a session that is not closed; `into` is null or has room for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hs_session_stats(session: *const Session, into: *mut Statistics, size: usize) -> c_int {
+    // SAFETY: null, or a session, by the contract of this function.
+    let Some(session) = (unsafe { session.as_ref() }) else { return HS_INVALID };
+    if into.is_null() {
+        return HS_INVALID;
+    }
+    let stats = session.stats();
+    let all = Statistics {
+        sent: stats.sent,
+        received: stats.received,
+        written: stats.written,
+        copies: stats.copies,
+        conflated: stats.conflated,
+        stalls: stats.stalls,
+        unconfirmed: session.unconfirmed() as u64,
+        smoothed_us: stats.smoothed.map_or(0, |rtt| rtt.as_micros() as u64),
+    };
+    let size = size.min(size_of::<Statistics>());
+    // SAFETY: not null, with room for `size` bytes, by the contract of this function; `all` is as long and lies elsewhere.
+    unsafe { std::ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), into.cast::<u8>(), size) };
+    HS_OK
 }
 
 /// Listens on `address` ("host:port", port 0: any). Null if that failed.

@@ -3,22 +3,10 @@
 //! A [`Session`] is one end; its [`Lane`]s say what a program promises itself of its messages. What is sent when, over which
 //! of its connections, is decided by `headstart_core::realtime`; here are only the tasks that read and write. Any stream will
 //! do as a connection: TCP, or TLS over it. [`blocking`] is the same without async, `ffi` for C.
-//!
-//! ```no_run
-//! # async fn f() -> Result<(), headstart_realtime::SessionError> {
-//! use headstart_realtime::{Config, Kind, Session};
-//!
-//! let session = Session::connect("127.0.0.1:7000", Config::default()).await?;
-//! let touches = session.lane(0, Kind::Latest);
-//! touches.send_value(1, b"x=10 y=20").await?;
-//! while let Some(message) = session.receive().await {
-//!     println!("{:?}", message.bytes);
-//! }
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
+mod backlog;
 pub mod blocking;
 pub mod doorstep;
 mod driver;

@@ -1,8 +1,11 @@
 //! The side that is connected to: puts connections that come in together into sessions.
 //!
-//! A connection belongs to the session that its first frame names. Whoever says nothing sensible within a while is dropped,
-//! and only so many may be undecided at a time ([`crate::doorstep`]).
+//! A connection belongs to the session that its first frame names. One that says nothing sensible within a while is closed,
+//! only so many may be undecided at a time ([`crate::doorstep`]), and only so many sessions wait for the program
+//! ([`crate::backlog`]): one more is closed without a word, and its client tries again for as long as its patience is. Accepting
+//! waits for none of them.
 
+use crate::backlog::Backlog;
 use crate::doorstep::{Doorstep, Place};
 use crate::driver;
 use crate::knobs;
@@ -18,24 +21,31 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, ToSocketAddrs};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 /// A connection has so long to say for which session it is. Ours.
 const INTRODUCTION: Duration = Duration::from_secs(5);
-/// Connections at most that have not said it.
+/// Connections at most that have not said it, and their part of the descriptors that the program may have: with those that wait for
+/// a place (eight for each) less than a third.
 const UNDECIDED: usize = 256;
-/// Sessions that may wait to be accepted.
-const BACKLOG: usize = 128;
+const OF_FILES_UNDECIDED: usize = 32;
+/// Sessions at most that wait to be accepted, and their part of the descriptors.
+const WAITING: usize = 512;
+const OF_FILES_WAITING: usize = 8;
 /// Longest first frame: a header and the longest name of a technique, with room for what may be added.
 const LONGEST_HELLO: usize = 512;
 /// Sessions that are over and are remembered, the latest. Ours: a client comes back within its patience, and 16 KiB are little.
 const REMEMBERED: usize = 1024;
+/// New sessions between two looks through all: those that are over meanwhile keep two kilobytes each.
+const SELDOM: usize = 64;
 
 /// What goes on here, and what did of late.
 #[derive(Default)]
 struct Sessions {
     known: HashMap<SessionId, Weak<Shared>>,
     over: VecDeque<SessionId>,
+    /// Sessions that began since all were looked through.
+    begun: usize,
 }
 
 impl Sessions {
@@ -43,9 +53,19 @@ impl Sessions {
         self.known.get(&id).and_then(Weak::upgrade).filter(|shared| !shared.lock().closed)
     }
 
-    /// Forgets those that are over, except that they were.
+    /// Whether this one was here and is over.
+    fn was(&self, id: SessionId) -> bool {
+        self.known.contains_key(&id) || self.over.contains(&id)
+    }
+
+    /// Forgets those that are over, except that they were: now and then, as it looks through all.
     fn tidy(&mut self) {
-        let Self { known, over } = self;
+        let Self { known, over, begun } = self;
+        *begun += 1;
+        if *begun < SELDOM {
+            return;
+        }
+        *begun = 0;
         known.retain(|id, session| {
             let goes_on = session.upgrade().is_some_and(|shared| !shared.lock().closed);
             if !goes_on {
@@ -60,7 +80,6 @@ impl Sessions {
 /// Accepts sessions.
 pub struct Listener {
     address: Option<SocketAddr>,
-    accepted: tokio::sync::Mutex<mpsc::Receiver<Session>>,
     door: Arc<Door>,
     accepting: Option<tokio::task::JoinHandle<()>>,
     stopped: watch::Sender<bool>,
@@ -69,7 +88,7 @@ pub struct Listener {
 struct Door {
     sessions: Mutex<Sessions>,
     patience: Mutex<Duration>,
-    out: mpsc::Sender<Session>,
+    backlog: Backlog,
     undecided: Arc<Doorstep>,
 }
 
@@ -84,6 +103,8 @@ impl Drop for Listener {
         if let Some(task) = &self.accepting {
             task.abort();
         }
+        // Nothing accepts any more: those that wait end.
+        self.door.backlog.close();
     }
 }
 
@@ -116,8 +137,16 @@ impl Listener {
                     Ok((stream, peer)) => {
                         knobs::turn(&stream, None);
                         knobs::watch(&stream);
-                        let place = door.undecided.enter(Some(peer.ip())).await;
-                        Door::admit(&door, Box::new(stream), place, None);
+                        let Some(arrival) = door.undecided.arrive(Some(peer.ip())) else {
+                            let _ = stream.set_zero_linger();
+                            continue;
+                        };
+                        let door = Arc::clone(&door);
+                        tokio::spawn(async move {
+                            if let Ok(place) = tokio::time::timeout(INTRODUCTION, arrival.place()).await {
+                                door.admit(Box::new(stream), place, None).await;
+                            }
+                        });
                     }
                     // Out of descriptors, most likely: some will come back.
                     Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -129,16 +158,15 @@ impl Listener {
 
     /// One that gets its connections from [`Listener::add`] alone.
     pub fn unbound() -> Self {
-        let (out, accepted) = mpsc::channel(BACKLOG);
-        let (sessions, patience) = (Mutex::default(), Mutex::new(PATIENCE));
-        let door = Door { sessions, patience, out, undecided: Doorstep::new(UNDECIDED) };
-        Self {
-            address: None,
-            accepted: accepted.into(),
-            door: Arc::new(door),
-            accepting: None,
-            stopped: watch::channel(false).0,
-        }
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let files = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        let door = Door {
+            sessions: Mutex::default(),
+            patience: Mutex::new(PATIENCE),
+            backlog: Backlog::new(WAITING.min(files / OF_FILES_WAITING).max(1)),
+            undecided: Doorstep::new(UNDECIDED.min(files / OF_FILES_UNDECIDED).max(1)),
+        };
+        Self { address: None, door: Arc::new(door), accepting: None, stopped: watch::channel(false).0 }
     }
 
     /// Sessions that begin from now on are given up when they have had no connection for so long ([`Config::patience`]); 30 seconds
@@ -150,14 +178,14 @@ impl Listener {
     /// Takes in a connection that came in elsewhere: TLS, say. Where too many have not said for which session they are, it is closed.
     pub fn add(&self, stream: impl Stream) {
         if let Some(place) = self.door.undecided.enter_now(None) {
-            Door::admit(&self.door, Box::new(stream), place, None);
+            self.door.take_in(Box::new(stream), place, None);
         }
     }
 
     /// Takes in a connection for session `id`, if that goes on here: it is closed if it is for another, or too late.
     pub(crate) fn join(&self, id: SessionId, stream: impl Stream) {
         if let Some(place) = self.door.undecided.enter_now(None) {
-            Door::admit(&self.door, Box::new(stream), place, Some(id));
+            self.door.take_in(Box::new(stream), place, Some(id));
         }
     }
 
@@ -165,7 +193,10 @@ impl Listener {
     pub(crate) async fn begin(&self, id: SessionId, stream: impl Stream) -> Option<Session> {
         let introduced = tokio::time::timeout(INTRODUCTION, introduce(Box::new(stream))).await.ok()??;
         match introduced {
-            Introduced::For(entrant) if entrant.session == id => self.door.place(entrant, true).ok()?,
+            Introduced::For(entrant) if entrant.session == id => match self.door.place(entrant, May::Begin) {
+                Placed::Begun(session) => Some(session),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -181,12 +212,13 @@ impl Listener {
         self.address
     }
 
-    /// The next session; `None` when the listener was stopped.
+    /// The next session, of each network in its turn; `None` when the listener was stopped. At most 512 wait to be accepted, fewer
+    /// where the program may have few descriptors, and a part of them of one network.
     pub async fn accept(&self) -> Option<Session> {
         let mut stopped = self.stopped.subscribe();
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => None,
-            session = async { self.accepted.lock().await.recv().await } => session,
+            session = self.door.backlog.take() => Some(session),
         }
     }
 
@@ -199,52 +231,86 @@ impl Listener {
     }
 }
 
+/// Whether a connection may begin a session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum May {
+    /// It may.
+    Begin,
+    /// Not now: too many wait for the program.
+    BeginLater,
+    /// It only goes on with one.
+    Join,
+}
+
+/// What a connection led to.
+enum Placed {
+    /// A session that is here goes on with it.
+    Joined,
+    /// A new session.
+    Begun(Session),
+    /// Nothing now: it is closed.
+    Busy,
+    /// The session is not here.
+    Unknown(Connection),
+}
+
 impl Door {
-    /// Waits for what a connection says, and puts it into its session: into `only` this one, if it is given, else into a new one if
-    /// there is none.
-    fn admit(door: &Arc<Self>, stream: Connection, place: Place, only: Option<SessionId>) {
-        let door = Arc::clone(door);
-        tokio::spawn(async move {
-            let introduced = tokio::select! {
-                introduced = tokio::time::timeout(INTRODUCTION, introduce(stream)) => introduced.ok().flatten(),
-                () = place.is_needed() => None,
-            };
-            let entrant = match introduced {
-                Some(Introduced::For(entrant)) if only.is_none_or(|id| id == entrant.session) => entrant,
-                Some(Introduced::OfVersion(stream)) => return refuse(stream, &newest(), place).await,
-                _ => return,
-            };
-            let gone = Frame::Gone(Proof::gone(entrant.session, entrant.connection));
-            match door.place(entrant, only.is_none()) {
-                Ok(Some(session)) => {
-                    drop(place);
-                    // Nothing accepts any more: the session ends as its handle is dropped.
-                    let _ = door.out.send(session).await;
-                }
-                Ok(None) => {}
-                Err(stream) => refuse(stream, &gone, place).await,
-            }
-        });
+    fn take_in(self: &Arc<Self>, stream: Connection, place: Place, only: Option<SessionId>) {
+        let door = Arc::clone(self);
+        tokio::spawn(async move { door.admit(stream, place, only).await });
     }
 
-    /// Puts a connection into its session; that comes back if it is a new one, which it may only be if it `may_begin`, and if the
-    /// peer has not heard of it before. The stream comes back if it is for a session that is not here.
-    fn place(&self, entrant: Entrant, may_begin: bool) -> Result<Option<Session>, Connection> {
+    /// Waits for what a connection says, and puts it into its session: into `only` this one, if it is given, else into a new one if
+    /// there is none.
+    async fn admit(&self, stream: Connection, place: Place, only: Option<SessionId>) {
+        let introduced = tokio::select! {
+            introduced = tokio::time::timeout(INTRODUCTION, introduce(stream)) => {
+                introduced.inspect_err(|_| place.was_silent()).ok().flatten()
+            }
+            () = place.is_needed() => None,
+        };
+        let entrant = match introduced {
+            Some(Introduced::For(entrant)) if only.is_none_or(|id| id == entrant.session) => entrant,
+            Some(Introduced::OfVersion(stream)) => return refuse(stream, &newest(), place).await,
+            _ => return,
+        };
+        let gone = Frame::Gone(Proof::gone(entrant.session, entrant.connection));
+        let from = place.network();
+        let may = match only {
+            Some(_) => May::Join,
+            None if self.backlog.has_room(from) => May::Begin,
+            None => May::BeginLater,
+        };
+        match self.place(entrant, may) {
+            Placed::Begun(session) => self.backlog.put(from, session),
+            Placed::Unknown(stream) => refuse(stream, &gone, place).await,
+            Placed::Joined | Placed::Busy => {}
+        }
+    }
+
+    /// Puts a connection into its session; into a new one only if it may begin one, and if the peer has not heard of it before.
+    fn place(&self, entrant: Entrant, may: May) -> Placed {
         let Entrant { session: id, connection, goes_on, config, stream, bytes } = entrant;
         let new = {
             let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(shared) = sessions.get(id) {
+                if !shared.may_join() {
+                    return Placed::Busy;
+                }
                 driver::attach(&shared, connection, stream, bytes);
-                return Ok(None);
+                return Placed::Joined;
+            }
+            if may == May::Join || goes_on || sessions.was(id) {
+                return Placed::Unknown(stream);
+            }
+            if may == May::BeginLater {
+                return Placed::Busy;
             }
             sessions.tidy();
-            if !may_begin || goes_on || sessions.over.contains(&id) {
-                return Err(stream);
-            }
             // A technique that only the peer knows is its own affair: this side then does nothing special.
             let settings =
                 config.settings().or_else(|_| Config { technique: "plain".into(), ..config.clone() }.settings());
-            let Ok(settings) = settings else { return Err(stream) };
+            let Ok(settings) = settings else { return Placed::Unknown(stream) };
             let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
             let shared = Shared::new(Messenger::new(id, settings), Clock::new(), patience);
             sessions.known.insert(id, Arc::downgrade(&shared));
@@ -253,7 +319,7 @@ impl Door {
         let session = Session::of(Arc::clone(&new));
         tokio::spawn(driver::keep_time(Arc::clone(&new)));
         driver::attach(&new, connection, stream, bytes);
-        Ok(Some(session))
+        Placed::Begun(session)
     }
 }
 

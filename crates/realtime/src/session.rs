@@ -129,6 +129,17 @@ impl Session {
         Self { _guard: Arc::new(Guard(Arc::clone(&shared))), shared }
     }
 
+    /// See [`Shared::confine`].
+    pub(crate) fn confine(&self, confined: bool) {
+        self.shared.confine(confined);
+    }
+
+    /// Whether nothing more comes and nothing waits to be taken.
+    pub(crate) fn is_spent(&self) -> bool {
+        let state = self.shared.lock();
+        (state.closed || state.messenger.peer_has_left()) && !state.messenger.has_some()
+    }
+
     /// Connects to a [`crate::Listener`] over TCP. Lost connections are made anew for as long as the session lasts.
     ///
     /// What is at the other end is known when it has answered: [`Session::peer_is_ours`]. Messages may be sent before.

@@ -59,10 +59,14 @@ pub(crate) struct State {
     pub next_connection: u32,
     /// How often bytes have come.
     heard: u64,
+    /// The program has not accepted the session yet, and many others wait besides.
+    pub confined: bool,
 }
 
 /// Bytes that may wait for a program that is sending. Ours: a thousand messages of the longest.
 const MOST_UNTAKEN: usize = 16 << 20;
+/// Bytes that may wait in a session that waits itself, where many do. Ours.
+const CONFINED: usize = 16 << 10;
 
 impl State {
     /// Whether nothing more is sent, and why.
@@ -107,6 +111,9 @@ impl State {
     /// Whether connections are not to be read: the program has much to take. One that waits until it may send takes nothing, and what it waits
     /// for is an acknowledgement, behind what the peer sends: connections are read for it, until it would be far too much.
     pub fn must_not_read(&self) -> bool {
+        if self.confined && self.messenger.untaken() >= CONFINED {
+            return true;
+        }
         self.messenger.is_full() && (self.senders.is_empty() || self.messenger.untaken() >= MOST_UNTAKEN)
     }
 }
@@ -132,6 +139,7 @@ impl Shared {
                 judged: false,
                 next_connection: 0,
                 heard: 0,
+                confined: false,
             }),
             timer: Notify::new(),
             dial: Notify::new(),
@@ -206,6 +214,20 @@ impl Shared {
         };
         if alone.is_some_and(|since| since + self.patience <= self.clock.now()) {
             self.close(if met { Why::Lost(self.patience) } else { Why::Silent(self.patience) });
+        }
+    }
+
+    /// Whether a further connection may carry the session: one alone while it is confined.
+    pub fn may_join(&self) -> bool {
+        let state = self.lock();
+        !state.confined || state.writers.is_empty()
+    }
+
+    /// Keeps little until the program has accepted the session, or no longer.
+    pub fn confine(&self, confined: bool) {
+        self.lock().confined = confined;
+        if !confined {
+            self.room.notify_waiters();
         }
     }
 

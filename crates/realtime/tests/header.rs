@@ -5,7 +5,8 @@ use cbindgen::{Builder, Config, DocumentationStyle, Language};
 use std::path::Path;
 
 const OPENING: &str =
-    "/* Small messages over TCP that do not wait behind a lost segment. Calls wait; sessions may be shared by threads.
+    "/* Small messages over TCP that do not wait behind a lost segment. Calls wait. Any function may be called by several threads at
+   once on the same session or listener, but what closes it: no other call on it may be under way then, or follow.
    Made from src/ffi.rs by cbindgen: change that, and have tests/header.rs write this. */";
 
 #[test]
@@ -24,6 +25,7 @@ fn the_header_is_what_the_interface_says() {
         .with_line_length(120)
         .rename_item("Session", "hs_session")
         .rename_item("Listener", "hs_listener")
+        .rename_item("Statistics", "hs_statistics")
         .with_src(root.join("src/ffi.rs"))
         .with_src(root.join("src/blocking.rs"));
     let mut made = Vec::new();

@@ -29,7 +29,7 @@ pub(crate) unsafe fn resolve(
     res: *mut *mut libc::addrinfo,
 ) -> Option<c_int> {
     let session = start::session()?;
-    if node.is_null() || res.is_null() {
+    if node.is_null() || res.is_null() || session.has_own_rules {
         return None;
     }
     // SAFETY: `node` is not null (above), so it is a C string.

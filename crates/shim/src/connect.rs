@@ -6,7 +6,6 @@ use crate::{marks, options, original, start};
 use headstart_core::wire::shim::{Reply, Request};
 use headstart_core::wire::sockaddr::{self, MAX_BYTES};
 use std::ffi::c_int;
-use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Longest wait of a caller that must not be blocked; the supervisor answers such a one in microseconds. A non-blocking

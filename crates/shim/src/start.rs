@@ -3,7 +3,7 @@
 
 use crate::{marks, original};
 use headstart_core::wire::shim::{FILTER_BYTES, MAPPED_BYTES, MAX_APP, filter_bit};
-use std::ffi::{CStr, OsStr, c_void};
+use std::ffi::{CStr, CString, OsStr, c_void};
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
@@ -15,6 +15,8 @@ pub(crate) struct Session {
     pub socket: Vec<u8>,
     /// The program's file name.
     pub app: String,
+    /// It looks names up by rules of its own (RES_OPTIONS, LOCALDOMAIN: resolv.conf(5)), which the C library keeps.
+    pub has_own_rules: bool,
     mapped: &'static [AtomicU8],
 }
 
@@ -37,6 +39,10 @@ impl Session {
         self.mapped.get(FILTER_BYTES).is_some_and(|b| b.load(Ordering::Relaxed) != 0)
     }
 }
+
+/// Programs that start others in a view of the file system where this library most likely is not. There the loader would say so
+/// on their standard error; what they start is reached by its system calls.
+const SANDBOXES: [&str; 7] = ["bwrap", "chroot", "crun", "firejail", "proot", "runc", "systemd-nspawn"];
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -72,6 +78,10 @@ fn open() -> Option<Session> {
     if variable(c"HEADSTART").is_some_and(|v| v == "off") {
         return None;
     }
+    let app = app_name();
+    if SANDBOXES.contains(&&*app) {
+        take_out_of_the_environment();
+    }
     let dir = variable(c"HEADSTART_DIR")?;
     let path = |name: &str| [dir.as_bytes(), b"/", name.as_bytes(), b"\0"].concat();
     let mapped = map(&path("filter"), MAPPED_BYTES)?;
@@ -80,7 +90,23 @@ fn open() -> Option<Session> {
     // SAFETY: the mapping is MAPPED_BYTES long, is never unmapped, and its file is never shortened: the supervisor makes it
     // at its full size and only ever sets bits. Atomics are for another process writing meanwhile.
     let mapped = unsafe { std::slice::from_raw_parts(mapped.cast::<AtomicU8>(), MAPPED_BYTES) };
-    Some(Session { socket: path("socket"), app: app_name(), mapped })
+    let has_own_rules = [c"RES_OPTIONS", c"LOCALDOMAIN"].into_iter().any(|name| variable(name).is_some());
+    Some(Session { socket: path("socket"), app, has_own_rules, mapped })
+}
+
+/// Takes this library out of LD_PRELOAD for the programs that this one starts; others stay in it.
+fn take_out_of_the_environment() {
+    let Some(value) = variable(c"LD_PRELOAD") else { return };
+    let is_ours = |path: &&[u8]| path.rsplit(|b| *b == b'/').next().is_some_and(|f| f.starts_with(b"libheadstart"));
+    let others: Vec<&[u8]> = value.as_bytes().split(|b| b": ".contains(b)).filter(|path| !is_ours(path)).collect();
+    let Ok(others) = CString::new(others.join(&b':')) else { return };
+    if others.is_empty() {
+        // SAFETY: a C string; constructors run before any thread could read the environment.
+        unsafe { libc::unsetenv(c"LD_PRELOAD".as_ptr()) };
+    } else {
+        // SAFETY: as above.
+        unsafe { libc::setenv(c"LD_PRELOAD".as_ptr(), others.as_ptr(), 1) };
+    }
 }
 
 fn app_name() -> String {

@@ -1,7 +1,7 @@
 //! Files stay under 600 lines of production code; what follows the opening of the test module does not count.
 
 use super::Violation;
-use crate::source::{code_only, production_lines};
+use crate::source::{code_only, is_test, production_lines};
 use crate::tree::Tree;
 
 /// The most lines of production code in a file; most files are near 150.
@@ -16,10 +16,6 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         .filter(|(_, lines)| *lines > MOST)
         .map(|(file, lines)| Violation::at(&file.path, lines, what(lines)))
         .collect()
-}
-
-fn is_test(path: &str) -> bool {
-    path.ends_with("/tests.rs") || path.split('/').any(|folder| folder == "tests")
 }
 
 #[cfg(test)]

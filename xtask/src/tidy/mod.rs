@@ -9,8 +9,10 @@ mod crate_table;
 mod floors;
 mod headers;
 mod length;
+mod links;
 mod locks;
 mod machine_paths;
+mod named_tests;
 mod names;
 mod purity;
 mod unsafety;
@@ -37,6 +39,7 @@ const ALL: &[Rule] = &[
     Rule { name: "length", check: length::check },
     Rule { name: "headers", check: headers::check },
     Rule { name: "names", check: names::check },
+    Rule { name: "named tests", check: named_tests::check },
     Rule { name: "unsafety", check: unsafety::check },
     Rule { name: "experiments", check: crate::claims::untied },
     Rule { name: "crate table", check: crate_table::check },
@@ -44,7 +47,13 @@ const ALL: &[Rule] = &[
     Rule { name: "architecture", check: architecture::check },
     Rule { name: "locks", check: locks::check },
     Rule { name: "wording", check: wording::check },
+    Rule { name: "links", check: links::check },
 ];
+
+/// Every link that leads nowhere, for whatever builds pages.
+pub fn links(tree: &Tree) -> Vec<Violation> {
+    links::check(tree)
+}
 
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {

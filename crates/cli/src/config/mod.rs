@@ -11,7 +11,7 @@ mod schema;
 mod setting;
 pub mod verb;
 
-pub use setting::{Setting, Value};
+pub use setting::{Kind, Setting, Value};
 
 use crate::exit::Usage;
 use std::collections::BTreeMap;

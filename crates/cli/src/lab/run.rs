@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The experiments that load pages, which may be other ones than the built-in.
-const LOADS_PAGES: [&str; 3] = ["page-load", "steer-pages", "together"];
+const LOADS_PAGES: [&str; 4] = ["page-load", "steer-pages", "together", "app-session"];
 
 /// Arguments of `headstart lab run`.
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long = "condition", value_name = "NAME")]
     conditions: Vec<String>,
     /// Pages to load instead of the built-in ones: a page specification file, or a folder with `specs.jsonl` (page-load,
-    /// steer-pages, together).
+    /// steer-pages, together, app-session).
     #[arg(long, value_name = "DIR|FILE")]
     pages: Option<PathBuf>,
     /// Folder for the results [default: headstart-results/NAME].

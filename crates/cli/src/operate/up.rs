@@ -134,12 +134,11 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, format: &Format) ->
         tell(std::process::id());
         readiness::ready();
     } else {
-        let detached =
-            fork::detach_after(tell).map_err(anyhow::Error::from).and_then(|()| supervise::cut_loose(c"headstart-up"));
+        let detached = fork::detach_after(tell).and_then(|()| fork::cut_loose(c"headstart-up"));
         if let Err(why) = detached {
             // Nobody would keep what was made.
             daemon.end().map_err(explained)?;
-            return Err(why.context("cannot start the daemon in the background"));
+            return Err(anyhow::Error::from(why).context("cannot start the daemon in the background"));
         }
     }
     let report = daemon.serve(|problem| complain!("headstart: {problem}")).map_err(explained)?;

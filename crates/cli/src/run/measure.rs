@@ -9,12 +9,12 @@ use crate::output::plural;
 use anyhow::Context as _;
 use headstart_core::connect;
 use headstart_core::forward::meter;
-use headstart_core::forward::{Flow, Record, Settings, profile};
+use headstart_core::forward::{Flow, Record, Settings, UdpFlow, profile};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::pcapng;
 use headstart_io::clock::{Clock, wall};
 use headstart_io::forward::board::UNKNOWN;
-use headstart_io::forward::{Enclosure, Protector, Seen, Tap, Tapped, Worker, line_of};
+use headstart_io::forward::{Enclosure, Loopback, Protector, Seen, Tap, Tapped, Worker, line_of};
 use headstart_io::sys::netns::NetNs;
 use headstart_io::sys::signal;
 use headstart_io::sys::tun::Tun;
@@ -55,6 +55,8 @@ pub struct Wanted<'a> {
     pub snap: Option<usize>,
     /// Whether each request is timed by itself.
     pub request_rtt: bool,
+    /// Whether the forwarder sleeps at once where an answer is due.
+    pub no_lookout: bool,
     /// A profile of the lab.
     pub profile: Option<&'a str>,
     /// Whether, and how, connections are raced over the addresses of their peer's name.
@@ -70,6 +72,10 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     signal::pass_on_to(0).context("handling signals")?;
     let enclosure = Enclosure::create(profile.claimed_mss.map(|_| LONG_PACKETS))
         .map_err(|e| exit::Coded(exit::NOT_PERMITTED, format!("--measure: {e}")))?;
+    let loopback = Loopback::offer(&enclosure.namespace);
+    if let Err(why) = &loopback {
+        args.complain(format_args!("services on loopback addresses are not reachable: {why}"));
+    }
     let program = &args.command[0];
     let mut command = Command::new(program);
     command.args(&args.command[1..]);
@@ -97,6 +103,7 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     let status = child.wait().context("waiting for the program")?;
     signal::pass_on_to(0).context("handling signals")?;
     forwarded?;
+    measured.borrow_mut().looked_out = worker.looked_out();
     drop(worker);
     let is_whole = report(args, &mut measured.borrow_mut(), clock.now());
     // What the program says of itself goes before what is missing here.
@@ -121,6 +128,7 @@ pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> any
         Err(gone) if gone.is_lost() => args.complain(format_args!("{gone}")),
         forwarded => forwarded?,
     }
+    measured.borrow_mut().looked_out = worker.looked_out();
     drop(worker);
     let is_whole = report(args, &mut measured.borrow_mut(), clock.now());
     Ok(if is_whole { exit::OK } else { exit::FAILURE })
@@ -173,6 +181,9 @@ fn prepare(
     }
     if args.request_rtt {
         worker.time_requests();
+    }
+    if args.no_lookout {
+        worker.sleep_at_once();
     }
     if let Err(why) = worker.tell_who_asks() {
         args.complain(format_args!("`headstart top` cannot ask: {why}"));
@@ -260,6 +271,10 @@ struct App {
     connections: u64,
     failed: u64,
     accelerated: u64,
+    udp_flows: u64,
+    quic_flows: u64,
+    /// Round trips of QUIC's handshakes.
+    quic: Vec<f64>,
     up: u64,
     down: u64,
     sent_again: f64,
@@ -272,6 +287,10 @@ struct App {
 struct Measured {
     apps: BTreeMap<String, App>,
     lookups: Vec<f64>,
+    /// Requests for an echo, and replies.
+    echoes: (u64, u64),
+    /// How often the forwarder was awake when an answer came.
+    looked_out: u64,
     lines: Option<File>,
     capture: Option<Rc<RefCell<Capture>>>,
     /// The first line that could not be written.
@@ -286,6 +305,14 @@ impl Measured {
                 self.apps.entry(name.to_owned()).or_default().take(flow);
             }
             Record::Dns(lookup) => self.lookups.push(ms(lookup.took)),
+            Record::Udp(flow) => {
+                let name = seen.process.as_ref().map_or(UNKNOWN, |process| process.name.as_str());
+                self.apps.entry(name.to_owned()).or_default().take_udp(flow);
+            }
+            Record::Echo(flow) => {
+                self.echoes.0 += flow.requests;
+                self.echoes.1 += flow.replies;
+            }
         }
         if let Some(file) = &mut self.lines
             // A line is one call: packets wait meanwhile.
@@ -307,6 +334,14 @@ impl App {
         self.sent_again += read("sent_again").unwrap_or(0.0);
         self.connect.extend(read("connect_ms"));
         self.rtt.extend(read("rtt_ms"));
+    }
+
+    fn take_udp(&mut self, flow: &UdpFlow) {
+        self.udp_flows += 1;
+        self.quic_flows += u64::from(flow.quic.is_some());
+        self.quic.extend(flow.quic.as_ref().and_then(|quic| quic.handshake).map(ms));
+        self.up += flow.up.bytes;
+        self.down += flow.down.bytes;
     }
 }
 
@@ -340,11 +375,14 @@ fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
     }
     let is_whole = lost.is_none() && measured.lost.is_none();
     let connections: u64 = measured.apps.values().map(|app| app.connections).sum();
+    let udp_flows: u64 = measured.apps.values().map(|app| app.udp_flows).sum();
+    let (requests, replies) = measured.echoes;
     if let Some(file) = &args.summary {
         let apps: serde_json::Map<_, _> = measured.apps.iter().map(|(name, app)| (name.clone(), app.json())).collect();
         let summary = json!({
-            "version": VERSION, "connections": connections, "lookups": measured.lookups.len(),
-            "lookup_ms": median(&measured.lookups), "took_ms": round(took.as_millis_f64()), "apps": apps,
+            "version": VERSION, "connections": connections, "udp_flows": udp_flows, "echo_requests": requests,
+            "echo_replies": replies, "lookups": measured.lookups.len(),
+            "lookup_ms": median(&measured.lookups), "took_ms": round(took.as_millis_f64()), "looked_out": measured.looked_out, "apps": apps,
         });
         if let Err(why) = std::fs::write(file, summary.to_string()) {
             crate::complain!("headstart: writing the summary to {}: {why}", file.display());
@@ -354,9 +392,22 @@ fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
         Some(median) => format!("{} (median {median} ms)", plural(measured.lookups.len() as u64, "lookup")),
         None => "no lookups".to_owned(),
     };
-    args.complain(format_args!("measured {} and {lookups}", plural(connections, "connection")));
+    let mut what = plural(connections, "connection");
+    if udp_flows > 0 {
+        what += &format!(", {}", plural(udp_flows, "UDP flow"));
+    }
+    if requests > 0 {
+        what += &format!(", {} ({replies} answered)", plural(requests, "echo request"));
+    }
+    args.complain(format_args!("measured {what} and {lookups}"));
     for (name, app) in &measured.apps {
         args.complain(format_args!("  {name}: {app}"));
+    }
+    if measured.looked_out > 0 {
+        args.complain(format_args!(
+            "  {} awaited awake, which may make short round trips shorter than without measuring (--no-lookout)",
+            plural(measured.looked_out, "answer")
+        ));
     }
     is_whole
 }
@@ -364,6 +415,7 @@ fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
 impl App {
     fn json(&self) -> Value {
         json!({
+            "udp_flows": self.udp_flows, "quic_flows": self.quic_flows, "quic_handshake_ms": median(&self.quic),
             "connections": self.connections, "failed": self.failed, "accelerated": self.accelerated, "up_bytes": self.up, "down_bytes": self.down,
             "connect_ms": median(&self.connect), "rtt_ms": median(&self.rtt), "sent_again": self.sent_again,
         })
@@ -378,6 +430,14 @@ impl std::fmt::Display for App {
         }
         if self.accelerated > 0 {
             write!(f, " ({} accelerated, whose connect times do not count)", self.accelerated)?;
+        }
+        if self.udp_flows > 0 {
+            write!(f, ", {}", plural(self.udp_flows, "UDP flow"))?;
+        }
+        if self.quic_flows > 0 {
+            write!(f, " ({} of QUIC", self.quic_flows)?;
+            median(&self.quic).map_or(Ok(()), |handshake| write!(f, ", handshake {handshake} ms"))?;
+            write!(f, ")")?;
         }
         if let Some(connect) = median(&self.connect) {
             write!(f, ", connect {connect} ms")?;
@@ -434,10 +494,12 @@ mod tests {
             peer,
             asked: Instant::from_millis(5),
             connected: None,
+            handshake: None,
             accelerated: None,
             up: Default::default(),
             down: Default::default(),
             hello: (None, None),
+            delivered: Default::default(),
             facts: None,
             requests: Default::default(),
             sent_again_here: 0,

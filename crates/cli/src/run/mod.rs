@@ -22,13 +22,13 @@ use headstart_io::folder::{Folder, Library};
 use headstart_io::link::{Link, Preloaded, Registration};
 use headstart_io::supervisor::Outstanding;
 use headstart_io::sys::launch::{Launch, Launched};
-use headstart_io::sys::seccomp::Trap;
+use headstart_io::sys::seccomp::{Listener, Trap};
 use headstart_io::sys::signal;
-use headstart_io::watchdog::{self, Watchdog};
+use headstart_io::watchdog::{self, Duty};
 use measure::Wanted;
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,7 +58,8 @@ pub struct Args {
     #[arg(long, value_enum)]
     via: Option<Via>,
     /// Measure instead of accelerate: connect and round-trip times, lookups, throughput, gaps, retransmissions. The program
-    /// runs in its own network namespace and notices no difference. Needs root.
+    /// runs in its own network namespace and notices no difference, but: the host's Unix sockets with abstract names are not
+    /// reachable, nor are UDP services on the host's own addresses other than loopback and DNS. Needs root.
     #[arg(long, conflicts_with_all = ["race", "cache_lifetime", "explore", "via", "private"])]
     measure: bool,
     /// With --measure: write one JSON line to FILE for each connection and lookup when it ends.
@@ -74,6 +75,10 @@ pub struct Args {
     /// longest_request_rtt_ms). Covers requests up to 16 KiB, one at a time; costs one or two wake-ups each.
     #[arg(long, requires = "measure")]
     request_rtt: bool,
+    /// With --measure: sleep at once instead of staying awake for up to 100 us where an answer is due. Staying awake can make
+    /// short round trips of the program shorter than without measuring.
+    #[arg(long, requires = "measure")]
+    no_lookout: bool,
     /// With --measure: race each connection over all addresses of its host name; works for programs that headstart cannot
     /// otherwise hook into. Raced connections are marked, and their connect times are not counted.
     #[arg(long, requires = "measure")]
@@ -149,6 +154,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
             pcapng: args.pcapng.as_deref(),
             snap: args.snap,
             request_rtt: args.request_rtt,
+            no_lookout: args.no_lookout,
             profile: args.profile.as_deref(),
             accelerate: racing.as_ref(),
         });
@@ -195,32 +201,25 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     let registration = registration(&args, &ways, folder.as_ref())?;
     let variables = folder.as_ref().map(preloading);
     launch.variables = variables.as_ref().map_or(&[], |variables| variables);
-    let trap = trap(&args, &ways);
-    launch.trap = trap.as_ref().map(|(trap, _)| trap);
+    let trapped = trap(&args, &ways);
+    launch.trap = trapped.as_ref().map(|trapped| &trapped.trap);
     let child = match start(&launch)? {
         Ok(child) => child,
         Err(code) => return Ok(code),
     };
     // Whoever serves the program is found while it is being loaded. What it asks before that waits, and is not lost.
     let link = attach(&args, settings, registration, config.whole(&all::LINGER), alone);
-    let watchdog = trap.and_then(|trap| heard(&args, &ways, link.as_ref().ok(), trap));
-    let (link, watched) = match link {
-        Ok(link) => {
-            let watched = watch(child.pid(), &link, watchdog.as_ref());
-            (Some(link), watched)
-        }
-        Err(why) => (None, stand_in(child.pid(), watchdog.as_ref()).and(Err(why))),
-    };
+    let calls = trapped.and_then(|trapped| heard(&args, &ways, link.as_ref().ok(), trapped));
+    let watched = link.as_ref().map_or(Ok(()), |link| watch(child.pid(), link));
     let code = end_of(&child)?;
-    if let Err(why) = watched {
+    for why in watched.err().iter().chain(link.as_ref().err()) {
         complain(&args, format_args!("{why:#}; the program continued without headstart"));
     }
+    let Ok(mut link) = link else { return Ok(code) };
     // What the program has left behind may connect yet.
-    let left = watchdog.filter(|watchdog| !watchdog.is_over());
-    let Some(mut link) = link else {
-        return left.map_or(Ok(()), |left| stay(&left)).map(|()| code);
-    };
-    if args.quiet && args.summary.is_none() && left.is_none() {
+    let reached = ways.preload.is_ok() || calls.is_some();
+    let left = calls.is_some_and(|calls| !calls.is_over());
+    if args.quiet && args.summary.is_none() && !left {
         // Nobody wants to know what was gained.
         let ended = link.end();
         drop(folder);
@@ -228,13 +227,10 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
         return Ok(code);
     }
     let summary = link.summary();
-    if let Some(left) = left {
-        if summary.is_err() {
-            stay(&left)?;
-        }
+    if left {
         link.leave();
     }
-    report(&args, summary);
+    report(&args, reached, summary);
     Ok(code)
 }
 
@@ -313,8 +309,9 @@ fn attach(
     Ok(Link::private(|connection| alone(connection, settings), &registration)?)
 }
 
-/// Says what was gained. The program's code is its own, whatever cannot be written here.
-fn report(args: &Args, summary: Result<Summary, ControlError>) {
+/// Says what was gained, if the program was `reached`: what it did is not known otherwise, and why not has been said. The program's
+/// code is its own, whatever cannot be written here.
+fn report(args: &Args, reached: bool, summary: Result<Summary, ControlError>) {
     let gained = match &summary {
         Ok(gained) => summary::in_words(gained),
         Err(why) => format!("no summary: {why}; the program continued without headstart"),
@@ -328,7 +325,9 @@ fn report(args: &Args, summary: Result<Summary, ControlError>) {
             crate::complain!("headstart: writing the summary to {}: {why}", file.display());
         }
     }
-    complain(args, format_args!("{gained}"));
+    if reached {
+        complain(args, format_args!("{gained}"));
+    }
 }
 
 /// Starts the program, to which signals are passed on from now on; the exit code if it could not be executed.
@@ -356,36 +355,32 @@ fn end_of(child: &Launched) -> anyhow::Result<u8> {
     Ok(exit::of_child(status))
 }
 
-/// Waits for the end of process `pid`, and answers its calls should the supervisor die meanwhile.
-fn watch(pid: i32, link: &Link, watchdog: Option<&Watchdog>) -> anyhow::Result<()> {
-    let ended = headstart_io::process_end(pid).context("watching the program")?;
+/// Lets the supervisor watch for the end of process `pid`.
+fn watch(pid: i32, link: &Link) -> anyhow::Result<()> {
+    let program = headstart_io::process_end(pid).context("watching the program")?;
     // Should the supervisor have gone, the program goes on alone.
-    let gone = link.watch(&ended).is_err() || !watchdog::first_of(ended.as_fd(), link.as_fd())?;
-    if let (true, Some(watchdog)) = (gone, watchdog) {
-        watchdog.take_over(Some(ended.as_fd())).context("answering in the supervisor's place")?;
-    }
+    let _ = link.watch(&program);
     Ok(())
 }
 
-/// No supervisor serves the program: waits for the end of process `pid`, and answers its calls.
-fn stand_in(pid: i32, watchdog: Option<&Watchdog>) -> anyhow::Result<()> {
-    let Some(watchdog) = watchdog else { return Ok(()) };
-    let ended = headstart_io::process_end(pid).context("watching the program")?;
-    watchdog.take_over(Some(ended.as_fd())).context("answering in the supervisor's place")?;
-    Ok(())
+/// A program that puts itself under a filter when it starts.
+struct Trapped {
+    trap: Trap,
+    outstanding: Outstanding,
+    duty: Duty,
 }
 
-/// Leaves a process behind that answers the calls of those that go on.
-fn stay(watchdog: &Watchdog) -> anyhow::Result<()> {
-    watchdog.stay().context("leaving a watchdog to the programs that go on")
-}
-
-/// Has the program put itself under a filter when it starts, if its system calls are to be heard.
-fn trap(args: &Args, ways: &Ways) -> Option<(Trap, Outstanding)> {
+/// What it takes to hear the program's system calls, if they are to be heard.
+fn trap(args: &Args, ways: &Ways) -> Option<Trapped> {
     ways.calls.as_ref().ok()?;
-    // Both before there is a program: once its calls wait, somebody must be able to answer them.
-    match Outstanding::new().and_then(|outstanding| Ok((Trap::new()?, outstanding))) {
-        Ok(trap) => Some(trap),
+    let made = || {
+        let (trap, outstanding) = (Trap::new()?, Outstanding::new()?);
+        // Before there is a program: once its calls wait, they must be answered whatever is killed.
+        let duty = watchdog::begin(&trap, &outstanding)?;
+        Ok::<_, std::io::Error>(Trapped { trap, outstanding, duty })
+    };
+    match made() {
+        Ok(trapped) => Some(trapped),
         Err(why) => {
             not_heard(args, ways, &why);
             None
@@ -393,10 +388,10 @@ fn trap(args: &Args, ways: &Ways) -> Option<(Trap, Outstanding)> {
     }
 }
 
-/// Hands the program's system calls to the supervisor, and keeps what is needed should it die. Says so if they are not
-/// to be had, or if they are all that there is.
-fn heard(args: &Args, ways: &Ways, link: Option<&Link>, (trap, outstanding): (Trap, Outstanding)) -> Option<Watchdog> {
-    let listener = match trap.listener() {
+/// Hands the program's system calls, and the duty to answer them, to the supervisor. Says so if they are not to be had, or if
+/// they are all that there is.
+fn heard(args: &Args, ways: &Ways, link: Option<&Link>, trapped: Trapped) -> Option<Listener> {
+    let listener = match trapped.trap.listener() {
         Ok(listener) => listener,
         Err(why) => {
             not_heard(args, ways, &why);
@@ -409,9 +404,9 @@ fn heard(args: &Args, ways: &Ways, link: Option<&Link>, (trap, outstanding): (Tr
             format_args!("{} is covered through system calls only: {why}", args.command[0].to_string_lossy()),
         );
     }
-    // Should the supervisor have gone, the watchdog is needed at once; the end of the connection tells.
-    let _ = link.map(|link| link.hear_calls(&listener, &outstanding));
-    Some(Watchdog::new(listener, outstanding))
+    // Should there be no supervisor, or not any more, the watchdog has the duty from here on.
+    let _ = link.map(|link| link.hear_calls(&listener, &trapped.outstanding, trapped.duty));
+    Some(listener)
 }
 
 fn not_heard(args: &Args, ways: &Ways, why: &dyn std::fmt::Display) {

@@ -1,6 +1,8 @@
-//! Some of a file, read piece by piece in threads that may wait for a disk; the next piece is read while one is sent.
+//! Some of a file, read piece by piece: at once where the kernel has it in memory, else in threads that may wait for a disk, the next piece
+//! while one is sent.
 
 use hyper::body::Bytes;
+use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs::File;
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -53,25 +55,42 @@ impl Chunks {
         if self.left == 0 {
             return Poll::Ready(None);
         }
-        let reading = match self.reading.take() {
-            Some(reading) => reading,
-            None => self.read(),
+        let at_once = if self.reading.is_none() { self.read_at_once() } else { None };
+        let is_at_hand = at_once.is_some();
+        let piece = match at_once {
+            Some(piece) => Ok(piece),
+            None => {
+                let reading = self.reading.take().unwrap_or_else(|| self.read());
+                let reading = self.reading.insert(reading);
+                ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|gone| Err(io::Error::other(gone)))
+            }
         };
-        let reading = self.reading.insert(reading);
-        let piece = ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|gone| Err(io::Error::other(gone)));
         self.reading = None;
         match &piece {
             Ok(bytes) => {
                 self.left = self.left.saturating_sub(bytes.len() as u64);
                 self.piece = (2 * self.piece).min(if is_scarce { LITTLE } else { PIECE });
-                // Only for a client that has taken some is the next piece read before it is asked for.
-                if self.at < self.end && self.piece > LITTLE {
+                // Only for a client that has taken some is the next piece read before it is asked for, and only from a disk.
+                if !is_at_hand && self.at < self.end && self.piece > LITTLE {
                     self.reading = Some(self.read());
                 }
             }
             Err(_) => self.left = 0,
         }
         Poll::Ready(Some(piece))
+    }
+
+    /// The next piece, if the kernel has all of it in memory (preadv2(2), RWF_NOWAIT): no thread is woken for it.
+    fn read_at_once(&mut self) -> Option<Bytes> {
+        let length = (self.end - self.at).min(self.piece);
+        let mut piece = vec![0; usize::try_from(length).ok()?];
+        let into = &mut [io::IoSliceMut::new(&mut piece)];
+        let read = preadv2(&*self.file, into, self.at, ReadWriteFlags::NOWAIT).ok()?;
+        if read < piece.len() {
+            return None;
+        }
+        self.at += length;
+        Some(piece.into())
     }
 
     fn read(&mut self) -> JoinHandle<io::Result<Bytes>> {
@@ -137,6 +156,9 @@ mod tests {
             chunks.next(false).await;
             assert!(chunks.reading.is_none(), "the second is read when it is asked for");
             chunks.next(false).await;
+            assert!(chunks.reading.is_none(), "the kernel has it");
+            // As if the disk were to be waited for.
+            chunks.reading = Some(chunks.read());
             chunks.next(false).await;
             assert!(chunks.reading.is_some(), "the fourth before");
         });

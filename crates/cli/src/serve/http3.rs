@@ -8,7 +8,7 @@ use super::places::{Place, Places, Turn};
 use super::tcp::{PATIENCE, STALLED};
 use h3::error::Code;
 use h3::server::RequestResolver;
-use headstart_quic::adapter::Watch;
+use headstart_quic::Watch;
 use hyper::Response;
 use hyper::body::Bytes;
 use hyper::header::{self, DATE, HeaderMap, HeaderValue};
@@ -237,7 +237,12 @@ impl Asked {
             None => Ok(answer::busy()),
             Some(_) => {
                 let site = self.serving.site.clone();
-                tokio::task::spawn_blocking(move || answer(&site, &head.method, &head.uri, &head.headers)).await
+                let look = self.place.look().await;
+                let found = move || {
+                    let _look = look;
+                    answer(&site, &head.method, &head.uri, &head.headers)
+                };
+                tokio::task::spawn_blocking(found).await
             }
         };
         let Ok(found) = found else { return stream.stop_stream(Code::H3_INTERNAL_ERROR) };

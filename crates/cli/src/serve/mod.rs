@@ -15,6 +15,7 @@ mod qlog;
 mod site;
 mod sockets;
 mod tcp;
+mod turns;
 
 use crate::exit::{self, Usage};
 use crate::paths::Remembering;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
+use turns::Turns;
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
@@ -43,6 +45,8 @@ const MOST_CONNECTIONS: usize = 4096;
 const MOST_ANSWERS: usize = 2048;
 /// Threads that wait for the disk.
 const WAITING: usize = 64;
+/// The same with one to spare for an address that comes beside sixteen busy ones.
+const THREADS: usize = WAITING + 16;
 
 /// Arguments of `headstart serve`.
 #[derive(Debug, clap::Args)]
@@ -87,6 +91,8 @@ struct Serving {
     stop: watch::Receiver<bool>,
     /// Places for connections and answers.
     places: Arc<Places>,
+    /// Turns of what is done for them.
+    turns: Arc<Turns>,
     /// What is remembered of paths.
     paths: Arc<Remembering>,
     /// QUIC, but for what each connection has of its own.
@@ -122,13 +128,17 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let paths = Arc::new(args.paths.open(NetworkId::default(), listener)?);
     let all = args.listen.iter().map(|address| Sockets::bind(*address)).collect::<Result<Vec<_>, _>>()?;
     let addresses: Vec<SocketAddr> = all.iter().map(|sockets| sockets.address).collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread().max_blocking_threads(WAITING).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().max_blocking_threads(THREADS).enable_all().build();
     let runtime = runtime.context("starting threads")?;
     runtime.block_on(async {
         let (stop_all, stop) = watch::channel(false);
         let config = quinn::crypto::rustls::QuicServerConfig::try_from(quic)?;
         let config = quinn::ServerConfig::with_crypto(Arc::new(config));
-        let serving = Serving { site, stop, places: places(), paths: paths.clone(), quic: config };
+        let turns = Arc::new(Turns::default());
+        let rounds = turns.clone();
+        // Until the runtime ends.
+        tokio::spawn(async move { rounds.run().await });
+        let serving = Serving { site, stop, places: places(), turns, paths: paths.clone(), quic: config };
         let mut tasks = JoinSet::new();
         for Sockets { tcp: listener, udp, address } in all {
             let runtime = Arc::new(quinn::TokioRuntime);

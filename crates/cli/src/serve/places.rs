@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// What moved within this time does not give way to one more of those that hold as much as its own address.
 const FRESH: Duration = Duration::from_secs(1);
@@ -18,9 +18,15 @@ const SELDOM: u64 = 100;
 /// What one customer of a network may choose its addresses from (RFC 6177 has sites of /48 to /56).
 const SITE: u8 = 56;
 
+/// Looks at the disk that any connection may have under way, and beyond those each address: together no more than there are threads
+/// for it while sixteen addresses are busy, so that others find one free.
+const LOOKS: usize = 32;
+const LOOKS_OF_ADDRESS: usize = 2;
+
 /// All places.
 #[derive(Debug)]
 pub struct Places {
+    looks: Arc<Semaphore>,
     most_connections: usize,
     most_answers: usize,
     clock: Clock,
@@ -38,10 +44,17 @@ struct State {
 }
 
 /// What the connections of an address hold together.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 struct Weight {
     connections: usize,
     answers: usize,
+    looks: Arc<Semaphore>,
+}
+
+impl Default for Weight {
+    fn default() -> Self {
+        Self { connections: 0, answers: 0, looks: Arc::new(Semaphore::new(LOOKS_OF_ADDRESS)) }
+    }
 }
 
 #[derive(Debug)]
@@ -57,6 +70,8 @@ struct Held {
 pub struct Place {
     all: Arc<Places>,
     id: u64,
+    group: IpAddr,
+    looks: Arc<Semaphore>,
     /// When something last moved, in milliseconds and one; 0: never.
     moved: Arc<AtomicU64>,
     leave: Arc<Notify>,
@@ -70,7 +85,8 @@ impl Places {
     /// So many connections, and so many answers of all of them together.
     pub fn new(most_connections: usize, most_answers: usize) -> Arc<Self> {
         let state = Mutex::new(State::default());
-        Arc::new(Self { most_connections, most_answers, clock: Clock::new(), state })
+        let looks = Arc::new(Semaphore::new(LOOKS));
+        Arc::new(Self { looks, most_connections, most_answers, clock: Clock::new(), state })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -95,8 +111,10 @@ impl Places {
         state.next += 1;
         let (id, moved, leave) = (state.next, Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
         state.held.insert(id, Held { group, answers: 0, moved: moved.clone(), leave: leave.clone() });
-        state.groups.entry(group).or_default().connections += 1;
-        Some(Arc::new(Place { all: self.clone(), id, moved, leave }))
+        let weight = state.groups.entry(group).or_default();
+        weight.connections += 1;
+        let looks = weight.looks.clone();
+        Some(Arc::new(Place { all: self.clone(), id, group, looks, moved, leave }))
     }
 
     /// What moved since then is fresh.
@@ -147,6 +165,20 @@ impl Place {
     /// Something came from the other side, or was taken by it.
     pub fn has_moved(&self) {
         self.moved.store(self.all.moment(), Ordering::Relaxed);
+    }
+
+    /// The address or site that it counts for.
+    pub fn group(&self) -> IpAddr {
+        self.group
+    }
+
+    /// Waits until it may look at the disk, which holds up a thread.
+    pub async fn look(&self) -> Option<OwnedSemaphorePermit> {
+        match self.all.looks.clone().try_acquire_owned() {
+            Ok(look) => Some(look),
+            // Closed by nothing.
+            Err(_) => self.looks.clone().acquire_owned().await.ok(),
+        }
     }
 
     /// Returns when another is to have the place.
@@ -229,6 +261,24 @@ mod tests {
     fn is_told(place: &Place) -> bool {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         std::pin::pin!(place.must_leave()).poll(&mut cx).is_ready()
+    }
+
+    #[test]
+    fn an_address_that_looks_at_the_disk_without_end_leaves_threads_to_others() {
+        let places = Places::new(9, 9);
+        let looks = |place: &Place| {
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            match std::pin::pin!(place.look()).poll(&mut cx) {
+                std::task::Poll::Ready(look) => look,
+                std::task::Poll::Pending => None,
+            }
+        };
+        let busy: Vec<_> = (0..16).map(|n| places.enter(ip(n)).unwrap()).collect();
+        let held: Vec<_> = (0..16 * 100).filter_map(|n| looks(&busy[n % 16])).collect();
+        assert_eq!(held.len(), LOOKS + 16 * LOOKS_OF_ADDRESS);
+        assert!(held.len() <= super::super::WAITING && looks(&places.enter(ip(77)).unwrap()).is_some());
+        drop(held);
+        assert!(looks(&busy[0]).is_some());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use anyhow::Context as _;
 use headstart_core::time::Instant;
 use headstart_io::clock::wall;
-use headstart_quic::adapter::{Listener, Told, qlog_line};
+use headstart_quic::{Listener, Told, qlog_line};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;

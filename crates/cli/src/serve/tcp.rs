@@ -3,11 +3,12 @@
 use super::Serving;
 use super::answer::{self, Body, answer};
 use super::places::{Place, Turn};
+use super::turns::Streams;
 use hyper::body::{Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{ALT_SVC, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use std::convert::Infallible;
 use std::io;
@@ -42,8 +43,10 @@ pub async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, alt_svc: Optio
             let Ok(from) = stream.peer_addr() else { return };
             let Some(place) = serving.places.enter(from.ip()) else { return };
             let stream = Shared(Arc::new(stream));
+            let turns = serving.turns.clone();
+            let connection = connection(stream.clone(), acceptor, alt_svc, serving, place.clone());
             tokio::select! {
-                () = connection(stream.clone(), acceptor, alt_svc, serving, place.clone()) => {}
+                () = turns.of(place.group(), connection) => {}
                 () = place.must_leave() => {}
                 () = has_stalled(&stream.0, &place) => {}
             }
@@ -128,6 +131,7 @@ async fn connection(
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let stopped = serving.clone();
     let mut stopped = pin!(stopped.stopped());
+    let streams = Streams(serving.turns.clone(), place.group());
     let service = service_fn(move |request: Request<Incoming>| {
         let (serving, alt_svc, place) = (serving.clone(), alt_svc.clone(), place.clone());
         async move {
@@ -141,7 +145,7 @@ async fn connection(
     let io = TokioIo::new(stream);
     // What goes wrong with one connection concerns its client alone.
     if is_http2 {
-        let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let mut builder = hyper::server::conn::http2::Builder::new(streams);
         builder.timer(TokioTimer::new()).keep_alive_interval(PATIENCE).max_concurrent_streams(128);
         builder.max_send_buf_size(SENDING);
         let mut connection = pin!(builder.serve_connection(io, service));
@@ -167,7 +171,11 @@ async fn respond(serving: Serving, place: Arc<Place>, request: Request<Incoming>
     place.has_moved();
     let Some(turn) = place.answer() else { return answer::busy().map(|body| Sent { body, turn: None }) };
     let (head, _) = request.into_parts();
-    let found = tokio::task::spawn_blocking(move || answer(&serving.site, &head.method, &head.uri, &head.headers));
+    let look = place.look().await;
+    let found = tokio::task::spawn_blocking(move || {
+        let _look = look;
+        answer(&serving.site, &head.method, &head.uri, &head.headers)
+    });
     let answer = found.await.unwrap_or_else(|_| {
         let mut failed = Response::new(Body::Empty);
         *failed.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;

@@ -148,7 +148,7 @@ impl View {
             [
                 line.app.clone(),
                 line.pid.map_or_else(|| NOTHING.into(), |pid| pid.to_string()),
-                line.peer.clone(),
+                if is_tcp(line) { line.peer.clone() } else { format!("{} {}", line.transport, line.peer) },
                 format!("{:.0}", line.age_ms / 1e3),
                 meter("rtt_ms"),
                 if line.accelerated.is_some() { RACED.into() } else { meter("connect_ms") },
@@ -188,6 +188,11 @@ fn line(row: &[String], columns: &[(&str, u16)]) -> String {
 /// Whether a column holds names.
 pub fn is_name(heading: &str) -> bool {
     matches!(heading, "APP" | "PEER")
+}
+
+/// Whether a line is a connection's of TCP, of which nothing need be said.
+fn is_tcp(line: &Line) -> bool {
+    matches!(line.transport.as_str(), "" | "tcp")
 }
 
 fn read(meters: &Meters, name: &str) -> Option<f64> {

@@ -2,9 +2,11 @@
 //! needs a network is in the lab's namespaces. Nothing here is about speed.
 #![forbid(unsafe_code)]
 
+#[path = "../attack/mod.rs"]
+mod attack;
 mod bad_input;
+mod hostile;
 mod many;
 mod messages;
 mod programs;
 mod scene;
-mod silent;

@@ -119,3 +119,24 @@ inside!(the_users_own_preloads_are_kept, || {
     command.args(["run", "-q", "--", "true"]).env("LD_PRELOAD", &library);
     assert_eq!(String::from_utf8_lossy(&command.output().unwrap().stdout).lines().filter(|l| *l == "mine").count(), 2);
 });
+
+inside!(what_a_sandbox_starts_does_not_complain_of_a_library_that_is_not_there, || {
+    let lab = Lab::new();
+    let (Some(bwrap), Some(curl)) = (found("bwrap", "bubblewrap"), found("curl", "curl")) else { return };
+    let (bwrap, curl) = (bwrap.to_str().unwrap(), curl.to_str().unwrap());
+    let view = "--ro-bind /usr /usr --ro-bind /etc /etc --symlink usr/lib /lib --symlink usr/lib64 /lib64 \
+                --symlink usr/bin /bin --proc /proc --dev /dev --tmpfs /tmp --tmpfs /run";
+    let fetch = format!("{bwrap} {view} {curl} -sS http://www.lab.example/");
+    let direct: Vec<&str> = fetch.split_ascii_whitespace().collect();
+    let bare = lab.bare(&direct);
+    if bare.code != Some(0) {
+        println!("skipped: bwrap cannot make a sandbox in here: {}", bare.err);
+        return;
+    }
+    for words in [&direct[..], &["sh", "-c", &*format!("{fetch}; true")]] {
+        let ours = lab.ours(words);
+        assert!(ours.code == Some(0) && !ours.err.contains("ld.so"), "{ours:?}");
+        assert!(ours.out.lines().any(|line| line.starts_with("family: ")), "{ours:?}");
+        assert!(ours.count("asked") > 0, "its system calls are heard: {ours:?}");
+    }
+});

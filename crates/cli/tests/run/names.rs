@@ -1,7 +1,7 @@
 //! Names: which are headstart's business, and what bad answers of servers come to.
 
 use crate::lab::{Ended, Lab, found, inside, python, site, world};
-use headstart_lab::world::Reply;
+use headstart_lab::world::{Fate, Reply, Resolver};
 use std::io::Write;
 
 /// Prints what getaddrinfo says of each name: its addresses, or its error's number.
@@ -86,4 +86,63 @@ inside!(truncated_answers_are_fetched_over_tcp, || {
     let Some(ours) = same(&lab, &["www.lab.example"]) else { return };
     assert_eq!(ours.count("resolved"), 1, "{ours:?}");
     assert!(lab.network.dns_log().iter().filter(|query| query.over_tcp).count() >= 2);
+});
+
+/// Seconds that each lookup took, and what came of all.
+const TIMED: &str = "import socket, sys, time
+for name in sys.argv[1:]:
+    began = time.monotonic()
+    try: said = 'found' if socket.getaddrinfo(name, 80) else 'none'
+    except socket.gaierror as e: said = e.errno
+    print(said, time.monotonic() - began)";
+
+fn timed(ended: &Ended) -> Vec<(String, f64)> {
+    let words = ended.out.lines().filter_map(|line| line.split_once(' '));
+    words.map(|(said, took)| (said.to_owned(), took.parse().unwrap())).collect()
+}
+
+inside!(a_dead_first_dns_server_is_waited_for_once, || {
+    let Some(python) = python() else { return };
+    let mut world = world();
+    world.resolvers.insert(0, Resolver { fate: Fate::BlackHole, ..Resolver::ORDINARY });
+    let lab = Lab::of(&world);
+    let words = [&*python, "-c", TIMED, "www.lab.example", "v4.lab.example", "far.lab.example", "v6.lab.example"];
+    for via in ["preload", "seccomp"] {
+        let ours = lab.ours_with(&["--via", via], &words);
+        let lookups = timed(&ours);
+        assert!(lookups.len() == 4 && lookups.iter().all(|(said, _)| said == "found"), "{ours:?}");
+        let all: f64 = lookups.iter().map(|(_, took)| took).sum();
+        // Alone each takes 5 s, and with one second for each it is four.
+        assert!(all < 3.0, "{via}: {all} s: {ours:?}");
+    }
+});
+
+inside!(what_a_program_asks_of_its_resolver_is_kept, || {
+    let Some(python) = python() else { return };
+    let mut dead = world();
+    dead.resolvers[0].fate = Fate::BlackHole;
+    let lab = Lab::of(&dead);
+    let run = |via: &str| {
+        let mut command = lab.command(crate::lab::HEADSTART);
+        command.args(["run", "-q", "--via", via, "--", &python, "-c", TIMED, "www.lab.example"]);
+        command.env("RES_OPTIONS", "timeout:1 attempts:1");
+        let output = command.output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for via in ["preload", "auto"] {
+        let said = run(via);
+        let (said, took) = said.trim().split_once(' ').unwrap();
+        // By the file it would be 10 s.
+        assert!(said == "-3" && took.parse::<f64>().unwrap() < 8.0, "{via}: {said} after {took} s");
+    }
+    let lab = Lab::new();
+    let own_domain = |mut command: std::process::Command| {
+        command.env("LOCALDOMAIN", "example").args(["-c", RESOLVE, "www.lab"]);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let bare = own_domain(lab.command(&*python));
+    assert!(bare.contains("198."), "{bare}");
+    let mut ours = lab.command(crate::lab::HEADSTART);
+    ours.args(["run", "-q", "--", &python]);
+    assert_eq!(own_domain(ours), bare);
 });

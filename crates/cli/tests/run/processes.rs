@@ -36,14 +36,28 @@ pub fn program_and_supervisor(run: u32) -> (u32, u32) {
     let name = |number: &u32| fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
     // The name that it gives itself; before that it has that of its parent, as a program has before it is executed.
     crate::lab::until("program and supervisor are there", || {
-        let all = children(run);
+        let all = besides_its_watchdog(run);
         all.len() == 2
             && all.iter().filter(|number| name(number) == "headstart-super\n").count() == 1
             && !all.iter().any(|number| name(number) == "headstart\n")
     });
-    let (supervisor, program) = children(run).into_iter().partition(|number| name(number) == "headstart-super\n");
+    let (supervisor, program) =
+        besides_its_watchdog(run).into_iter().partition(|number| name(number) == "headstart-super\n");
     let only = |list: Vec<u32>| list[0];
     (only(program), only(supervisor))
+}
+
+/// The watchdog of a run, if it has one.
+pub fn watchdog(run: u32) -> Option<u32> {
+    children(run).into_iter().find(|number| is_watchdog(*number))
+}
+
+fn is_watchdog(number: u32) -> bool {
+    fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| name == "seccomp-watch\n")
+}
+
+fn besides_its_watchdog(run: u32) -> Vec<u32> {
+    children(run).into_iter().filter(|number| !is_watchdog(*number)).collect()
 }
 
 /// Sends a signal to the process `number`, which a test has started.

@@ -1,12 +1,13 @@
 //! Clients that ask for much and take nothing: what they make the server hold is bounded, and others are served beside them.
 
+use crate::attack::{Attack, raise_files};
 use crate::client::{asked, connected_with, http, open_tls};
 use crate::scene::{Scratch, Server, until};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use hyper::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -17,8 +18,7 @@ const MOST_MEMORY: u64 = 300_000;
 const FILES: u32 = 128;
 
 fn site() -> Scratch {
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+    raise_files();
     let scratch = Scratch::new();
     (0..FILES).for_each(|n| drop(scratch.file(&format!("f{n}"), 500_000)));
     scratch
@@ -34,15 +34,15 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// The server is within its bounds, and serves others: over every version of HTTP.
-fn is_well(server: &Server) {
+fn is_well(server: &Server, attack: &'static str) {
     for version in ["1.1", "2", "3"] {
         let ended = server.get(&server.url("f0"), &server.scratch.path("f"), &["--http", version]);
         assert_eq!(ended.objects()[0]["bytes"], 500_000, "HTTP/{version}");
     }
     let (memory, descriptors, limit) = (server.most_memory(), server.descriptors(), server.most_descriptors());
-    println!("{memory} kB at most, {descriptors} descriptors of {limit}");
-    assert!(memory <= MOST_MEMORY, "{memory} kB");
-    assert!(descriptors <= limit / 2, "{descriptors} of {limit}");
+    let row = Attack { attack, listener: "serve" };
+    row.at_most("memory, kB", MOST_MEMORY as f64, memory as f64);
+    row.at_most("descriptors", (limit / 2) as f64, descriptors as f64);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn answers_that_are_not_taken_over_http2_cost_little() {
     });
     // Some were told to come back, or to leave; the others wait for credit.
     until("answers are under way", || server.descriptors() > 60);
-    is_well(&server);
+    is_well(&server, "HTTP/2 answers that are not taken");
     drop((held, runtime));
 }
 
@@ -99,7 +99,7 @@ fn answers_that_are_not_taken_over_http3_cost_little() {
         let _ = held.last_mut().unwrap().0.recv_response().await;
         held
     });
-    is_well(&server);
+    is_well(&server, "HTTP/3 answers that are not taken");
     drop((held, runtime));
 }
 
@@ -110,7 +110,7 @@ fn silent_connections_make_room_for_others() {
     let silent = 4_300.min(limit.saturating_sub(200)) as usize;
     let mut held: Vec<TcpStream> = (0..silent).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     // From the same address as theirs: each newcomer takes the place of the one that has been silent for longest.
-    is_well(&server);
+    is_well(&server, "silent connections");
     // What moves stays while others come and go.
     let runtime = runtime();
     runtime.block_on(async {

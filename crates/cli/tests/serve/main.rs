@@ -1,6 +1,8 @@
 //! `headstart serve` and `headstart get`, with each other and with programs of others, over real sockets.
 #![forbid(unsafe_code)]
 
+#[path = "../attack/mod.rs"]
+mod attack;
 mod browser;
 mod client;
 mod flood;

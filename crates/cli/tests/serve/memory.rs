@@ -34,6 +34,8 @@ fn what_a_server_has_learned_of_a_path_holds_over_its_end() {
     assert_eq!(server.ended(), Some(0));
     let next = Server::start(server.scratch.clone(), &[]);
     assert!(remembered(&next) > 0);
+    let none = Server::start(server.scratch.clone(), &["--start-share", "0"]);
+    assert_eq!(remembered(&none), 0, "no connection starts from the history");
 }
 
 #[test]
@@ -112,6 +114,9 @@ fn rules_and_stores_that_are_none_are_named() {
         ("--start", "carefull", "careful-wireless"),
         ("--store", "elsewhere", "./elsewhere"),
         ("--store", "redis://", "redis://HOST"),
+        ("--start-most", "1", "12000"),
+        ("--start-lifetime", "0", "604800"),
+        ("--start-share", "101", "100"),
     ] {
         let ended = with(flag, value);
         assert!(ended.code == Some(2) && ended.err.contains(said), "{ended:?}");

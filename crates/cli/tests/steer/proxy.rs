@@ -1,28 +1,27 @@
 //! `headstart proxy` on a host with two links: whom the server sees says which one an object has taken.
 
 use crate::scene::{SERVER, Scene, inside, until};
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output};
 
 /// The host's own addresses on both links.
-const FAT: &str = "192.0.2.1";
+pub const FAT: &str = "192.0.2.1";
 const FAST: &str = "192.0.3.1";
 
-struct Proxy {
+pub struct Proxy {
     child: Child,
     said: BufReader<ChildStdout>,
-    url: String,
+    pub url: String,
     users: PathBuf,
 }
 
 impl Proxy {
     /// A proxy for `ann`, by `policy`.
-    fn new(scene: &Scene, policy: &str) -> Self {
+    pub fn new(scene: &Scene, policy: &str) -> Self {
         ip(&["link", "set", "lo", "up"]);
         let server = SERVER.split(':').next().unwrap();
         for (metric, via, link) in [("1", "192.0.2.2", "fat"), ("2", "192.0.3.2", "fast")] {
@@ -37,7 +36,7 @@ impl Proxy {
     }
 
     /// One that listens at this address of the host.
-    fn at(scene: &Scene, policy: &str, own: &str) -> Self {
+    pub fn at(scene: &Scene, policy: &str, own: &str) -> Self {
         let users = std::env::temp_dir().join(format!("headstart-proxy-users-{}", std::process::id()));
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&users).unwrap();
@@ -61,7 +60,7 @@ impl Proxy {
     }
 
     /// Whom the server saw, and how it went.
-    fn fetch(&self, words: &[&str], path: &str) -> (String, String) {
+    pub fn fetch(&self, words: &[&str], path: &str) -> (String, String) {
         let output = self.curl("ann:secret", words, path);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let (body, went) = text.rsplit_once('\n').unwrap_or_default();
@@ -86,11 +85,11 @@ impl Drop for Proxy {
     }
 }
 
-fn ip(words: &[&str]) {
+pub fn ip(words: &[&str]) {
     assert!(Command::new("ip").args(words).status().unwrap().success(), "ip {words:?}");
 }
 
-fn over(link: &str, bytes: usize) -> (String, String) {
+pub fn over(link: &str, bytes: usize) -> (String, String) {
     (link.to_owned(), format!("200 000 {bytes}"))
 }
 
@@ -131,29 +130,6 @@ inside!(urgent_objects_are_fast_by_priority_and_nobody_comes_in_without_a_passwo
     curl.args(["--silent", "--noproxy", "", "--proxy", &proxy.url, "--proxy-user", "ann:secret", "--max-time", "30"]);
     let own = curl.args(["--write-out", "%{http_code}", &proxy.url]).output().unwrap();
     assert!(String::from_utf8_lossy(&own.stdout).ends_with("403"), "{own:?}");
-});
-
-inside!(half_a_head_by_the_thousand_keeps_no_user_out, || {
-    let Some(scene) = Scene::new() else { return };
-    drop(Proxy::new(&scene, "obj-priority"));
-    let proxy = Proxy::at(&scene, "obj-priority", FAT);
-    ip(&["address", "add", "198.51.100.7/32", "dev", "lo"]);
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
-    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).unwrap();
-    let to: SocketAddr = proxy.url.trim_start_matches("http://").parse().unwrap();
-    let halves: Vec<TcpStream> = (0..1200)
-        .map(|_| {
-            let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-            bind(&socket, &SocketAddr::from(([198, 51, 100, 7], 0))).unwrap();
-            connect(&socket, &to).unwrap();
-            let mut half = TcpStream::from(socket);
-            let _ = half.write_all(b"GET http://");
-            half
-        })
-        .collect();
-    assert_eq!(proxy.fetch(&["--header", "Priority: u=1"], "/who/900"), over(FAT, 900));
-    drop(halves);
 });
 
 inside!(what_is_private_or_the_hosts_own_is_not_for_other_hosts, || {

@@ -1,10 +1,11 @@
 //! What is known of a host and what was done about it, for people: the connector's own account of itself. Read only.
 
 use super::cache::Kept;
-use super::timeline::{Event, ms, record, some};
+use super::timeline::{Event, Timeline, ms, record, some};
 use super::{AppId, Connector};
-use crate::path::Family;
-use crate::time::Instant;
+use crate::path::{Family, Outcome};
+use crate::time::{Duration, Instant};
+use crate::timing::{Timings, What};
 use crate::wire::record::RecordType;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,18 +126,7 @@ impl Connector {
         names.insert(host.clone());
         let cached = self.cached(now, &names);
         let race = names.iter().filter_map(|name| Some((name, self.timelines.race(name)?)));
-        let race = race.max_by_key(|(_, race)| race.began).map(|(name, race)| RaceTold {
-            name: name.clone(),
-            app: race.app.to_string(),
-            race: self.settings.race.name.to_owned(),
-            began_ago_ms: ms(now - race.began),
-            events: race
-                .events
-                .iter()
-                .map(|(at, e)| EventTold { at_ms: ms(*at - race.began), event: e.clone() })
-                .collect(),
-            omitted: race.omitted,
-        });
+        let race = race.max_by_key(|(_, race)| race.began).map(|(name, race)| self.told(now, name, race));
         let mut addresses: BTreeSet<IpAddr> = cached.iter().flat_map(|c| c.addresses.iter().copied()).collect();
         addresses.extend(literal);
         let mut left_alone = BTreeMap::new();
@@ -150,8 +140,47 @@ impl Connector {
             return None;
         }
         let in_all = self.tally().passed.into_iter().map(|(reason, n)| (Cow::Borrowed(reason.describe()), n)).collect();
-        let families = Family::BOTH.map(|family| self.family(now, family)).into();
+        let families = self.families(now);
         Some(Explanation { host, race, cached, families, addresses, left_alone, left_alone_in_all: in_all })
+    }
+
+    /// The latest races, the last first, at most so many.
+    pub fn races(&self, now: Instant, most: usize) -> Vec<RaceTold> {
+        self.timelines.latest(most).into_iter().map(|(name, race)| self.told(now, name, race)).collect()
+    }
+
+    /// The address families, as this network has them.
+    pub fn families(&mut self, now: Instant) -> Vec<FamilyTold> {
+        Family::BOTH.map(|family| self.family(now, family)).into()
+    }
+
+    /// How long programs waited, and how long handshakes took.
+    pub fn timings(&self) -> &Timings {
+        &self.timings
+    }
+
+    /// Counts how long the handshake of an attempt took; one that was never begun has no `outcome`.
+    pub(super) fn time_handshake(&mut self, job: u64, to: IpAddr, took: Duration, outcome: Option<Outcome>) {
+        let (took, word) = match outcome {
+            Some(Outcome::Connected(rtt)) => (rtt, "ok"),
+            Some(_) => (took, "failed"),
+            None => return,
+        };
+        if let Some(job) = self.jobs.get(&job) {
+            self.timings.note(What::Handshake, &job.app, Some(Family::of(to)), word, took);
+        }
+    }
+
+    fn told(&self, now: Instant, name: &str, race: &Timeline) -> RaceTold {
+        let events = race.events.iter().map(|(at, e)| EventTold { at_ms: ms(*at - race.began), event: e.clone() });
+        RaceTold {
+            name: name.to_owned(),
+            app: race.app.to_string(),
+            race: self.settings.race.name.to_owned(),
+            began_ago_ms: ms(now - race.began),
+            events: events.collect(),
+            omitted: race.omitted,
+        }
     }
 
     fn cached(&self, now: Instant, names: &BTreeSet<String>) -> Vec<Cached> {

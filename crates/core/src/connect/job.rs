@@ -17,6 +17,10 @@ pub(super) const UNCLAIMED_AFTER: Duration = Duration::from_secs(2);
 /// How long a program is left waiting for a family that is silent while another address of its list has answered, which
 /// its socket cannot be exchanged for. Two SYNs (the kernel repeats the first after 1 s, RFC 6298) and half a second.
 pub(super) const MOVE_ON_AFTER: Duration = Duration::from_millis(1500);
+/// How long what a program was told of must be silent before its socket is exchanged for one of another family, which getpeername(2)
+/// tells: when the kernel repeats its SYN for the third time (RFC 6298, after 1, 3 and 7 s). A path that is only slow, or has lost
+/// two of them, has answered by then.
+pub(super) const CROSS_AFTER: Duration = Duration::from_secs(7);
 /// How long an exploring attempt may take; longer is an answer too.
 pub(super) const EXPLORING_FOR: Duration = Duration::from_secs(1);
 
@@ -100,12 +104,16 @@ pub(super) struct Job {
     pub guesses: Option<Vec<u16>>,
     /// It is for nobody yet: a spare connection.
     pub spare: Option<Terms>,
+    /// Enough connections are open for programs that have asked for the same and not come yet: none is opened before it comes.
+    pub comes_first: bool,
     /// The program does not wait for connections: racing is its own business, ours is to hand over what there is.
     pub races_itself: bool,
     /// The attempts that the program holds, oldest first; those of them that we may take the place of.
     pub own: Vec<Own>,
     /// When the last of them was begun.
     pub own_since: Instant,
+    /// Too many others are under way where they go: until then none is made in their favour.
+    pub put_off_until: Instant,
     /// The program has had its chance: attempts are made in favour of those that it holds.
     pub rescuing: bool,
     /// A query could not be sent or an attempt not begun, for want of a descriptor or of memory. What comes of it is not the
@@ -148,9 +156,11 @@ impl Job {
             unconfirmed: Vec::new(),
             guesses: None,
             spare: None,
+            comes_first: false,
             races_itself: false,
             own: Vec::new(),
             own_since: now,
+            put_off_until: now,
             rescuing: false,
             in_want: false,
             done: false,
@@ -308,7 +318,7 @@ impl Job {
             https: &self.https,
             positive: self.positive,
             answered: self.answered.is_some(),
-            may_connect: self.port.is_some() && (!self.races_itself || self.rescuing),
+            may_connect: self.may_connect(),
             done: self.done,
             attempts: &self.attempts,
             usable: &usable,
@@ -319,6 +329,18 @@ impl Job {
             comes_again: self.comes_again,
             faster,
         })
+    }
+
+    /// Whether attempts may be made at all.
+    pub fn may_connect(&self) -> bool {
+        let has_come = self.claim.is_some() || !self.comes_first;
+        self.port.is_some() && (self.rescuing || has_come && !self.races_itself)
+    }
+
+    /// Whether connections are opened for it that no program has come for yet, of those that have asked.
+    pub fn is_unclaimed(&self) -> bool {
+        let asked = self.spare.is_none() && self.port.is_some() && !self.comes_first;
+        asked && self.claim.is_none() && self.own.is_empty() && !self.done
     }
 
     /// Whether an attempt to `addr` may help the program that waits with `claim`: its socket can be exchanged for it, or,
@@ -362,7 +384,8 @@ impl Job {
 
     /// When attempts will be made in favour of those that the program holds.
     pub fn rescue_at(&self) -> Option<Instant> {
-        (!self.own.is_empty() && !self.rescuing && !self.done).then(|| self.own_since + RESCUE_AFTER)
+        (!self.own.is_empty() && !self.rescuing && !self.done)
+            .then(|| (self.own_since + RESCUE_AFTER).max(self.put_off_until))
     }
 
     /// Puts an address first for which the program will bring a socket that the attempt under way can stand in for.
@@ -398,7 +421,8 @@ impl Job {
             let of_use = self.told.contains(&a.addr) || self.crosses(&waiting.claim);
             matches!(a.state, State::Ready { .. }) && !self.can_serve(a, &waiting.claim) && of_use
         };
-        self.attempts.iter().any(next).then(|| waiting.since + MOVE_ON_AFTER)
+        let after = if self.crosses(&waiting.claim) { CROSS_AFTER } else { MOVE_ON_AFTER };
+        self.attempts.iter().any(next).then(|| waiting.since + after)
     }
 
     /// Whether this attempt's socket can take the place of that of the waiting program although it is of another family. The program
@@ -406,9 +430,10 @@ impl Job {
     /// without it.
     pub fn can_cross(&self, now: Instant, attempt: &Attempt) -> bool {
         let Some(waiting) = self.claim.as_ref().filter(|w| self.crosses(&w.claim)) else { return false };
-        let hopeful = |a: &Attempt| a.state == State::InFlight && self.can_serve(a, &waiting.claim);
+        let alive = |a: &Attempt| matches!(a.state, State::InFlight | State::Ready { .. });
+        let fits = |a: &Attempt| alive(a) && self.can_serve(a, &waiting.claim);
         let ready = matches!(attempt.state, State::Ready { .. }) && !attempt.given;
-        ready && (!self.attempts.iter().any(hopeful) || now >= waiting.since + MOVE_ON_AFTER)
+        ready && (!self.attempts.iter().any(fits) || now >= waiting.since + CROSS_AFTER)
     }
 
     /// Whether addresses of a family are of use that the socket of `claim` is not made for. A socket of AF_INET6 does all that one

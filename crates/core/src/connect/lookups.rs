@@ -1,5 +1,6 @@
 //! Queries under way: repeated until they are answered or given up, shared by the jobs that wait for the same answer.
 
+use super::servers::Servers;
 use super::{AppId, LookupResult, QueryId};
 use crate::time::{Duration, Instant};
 use crate::wire::record::RecordType;
@@ -53,6 +54,15 @@ pub(super) struct Open {
     pub sent: u32,
     /// Of those, how many went to the next server for want of an answer or after a refusal, and not because a program asked it.
     turns: u32,
+    /// How many went to another server because the one before took longer than usual.
+    pub besides: u32,
+    /// When the next of these is due.
+    besides_at: Option<Instant>,
+    /// Servers that were asked, when first, and whether more than once.
+    asked_of: Vec<(u32, Instant, bool)>,
+    /// The server that has answered last, and what it said if that is not to hold yet: that there is nothing.
+    replied: Option<u32>,
+    pub held: Option<LookupResult>,
     /// How many were refused.
     pub refused: u32,
     /// The other family's question has been answered: somebody is there.
@@ -117,10 +127,12 @@ impl Open {
     }
 }
 
-/// What became of a query whose time came.
+/// What is to be done with a query whose time has come.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Retry(QueryId),
+    /// To be sent to this server too.
+    Besides(QueryId, u32),
     GiveUp(QueryId),
 }
 
@@ -135,6 +147,7 @@ pub(super) struct Lookups {
     timeout: Option<Duration>,
     /// For all servers together.
     patience: Option<Duration>,
+    pub servers: Servers,
 }
 
 impl Lookups {
@@ -148,12 +161,14 @@ impl Lookups {
         id.0 >= self.first_here
     }
 
-    /// The query for `question` on this network, and whether it is new and must be sent.
-    pub fn ask(&mut self, now: Instant, account: u32, question: &Question) -> (QueryId, bool) {
+    /// The query for `question` on this network, and if it is new and must be sent, to which server: `server`, or another if that
+    /// is known to be silent.
+    pub fn ask(&mut self, now: Instant, account: u32, question: &Question, server: u32) -> (QueryId, Option<u32>) {
         let mut of_here = self.open.range(QueryId(self.first_here)..);
         if let Some((id, _)) = of_here.find(|(_, o)| o.question == *question) {
-            return (*id, false);
+            return (*id, None);
         }
+        let first = self.servers.instead_of(server);
         let id = QueryId(self.next);
         self.next += 1;
         self.open.insert(
@@ -162,9 +177,14 @@ impl Lookups {
                 question: question.clone(),
                 asked: now,
                 account,
-                first: 0,
+                first,
                 sent: 1,
                 turns: 0,
+                besides: 0,
+                besides_at: None,
+                asked_of: Vec::new(),
+                replied: None,
+                held: None,
                 refused: 0,
                 lasting: false,
                 refusals_enough: None,
@@ -175,13 +195,63 @@ impl Lookups {
                 theirs: Vec::new(),
             },
         );
-        (id, true)
+        (id, Some(first))
     }
 
-    /// How long `servers` are asked.
-    pub fn wait(&mut self, patience: Patience, servers: u32) {
+    /// How long the servers are asked.
+    pub fn wait(&mut self, patience: Patience) {
         self.timeout = Some(patience.timeout);
-        self.patience = Some(patience.timeout * patience.attempts.max(1) * servers.max(1));
+        self.patience = Some(patience.timeout * patience.attempts.max(1) * self.servers.count());
+    }
+
+    /// Query `id` goes to `server` now.
+    pub fn sent(&mut self, now: Instant, id: QueryId, server: u32) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let number = self.servers.number(server);
+        match open.asked_of.iter_mut().find(|(asked, ..)| *asked == number) {
+            Some((_, _, again)) => *again = true,
+            None => open.asked_of.push((number, now, false)),
+        }
+        let more = (open.asked_of.len() as u32) < self.servers.count();
+        open.besides_at = more.then(|| now + self.servers.wait(server));
+    }
+
+    /// A query that a silent server is asked besides, to learn whether it still is; and the one before it, which is given up.
+    pub fn probe(&mut self, now: Instant) -> Option<(QueryId, u32, Option<QueryId>)> {
+        let id = QueryId(self.next);
+        let (server, before) = self.servers.probe(now, id)?;
+        self.next += 1;
+        Some((id, server, before))
+    }
+
+    /// `server` has answered query `id`.
+    pub fn replied(&mut self, now: Instant, id: QueryId, server: u32) {
+        if self.servers.is_probe(now, id) {
+            return;
+        }
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let number = self.servers.number(server);
+        let asked = open.asked_of.iter().find(|(asked, ..)| *asked == number);
+        let took = asked.filter(|(_, _, again)| !again).map(|(_, at, _)| now - *at);
+        self.servers.answered(number, took);
+        open.replied = Some(number);
+    }
+
+    /// Keeps the word of a server that there is nothing, while an earlier one may say something else; not for longer than before
+    /// the first repetition. Whether it is kept.
+    pub fn hold_back(&mut self, now: Instant, id: QueryId, result: Option<&LookupResult>) -> bool {
+        let Some(open) = self.open.get_mut(&id) else { return false };
+        let first = self.servers.number(open.first);
+        let is_silent = self.servers.number(self.servers.instead_of(first)) != first;
+        let held = open.besides > 0
+            && open.refused == 0
+            && open.replied.is_some_and(|server| server != first)
+            && !is_silent
+            && now < open.asked + RETRY_AFTER[0];
+        if held {
+            open.held = result.cloned();
+        }
+        held
     }
 
     /// When `open` is given up. Where one family has been answered the C library asks once more, one question after the other.
@@ -214,8 +284,15 @@ impl Lookups {
         self.open.get_mut(&id)
     }
 
-    pub fn close(&mut self, id: QueryId) -> Option<Open> {
-        self.open.remove(&id)
+    /// Query `id` has ended: what is learned of the servers that have not answered it where another has.
+    pub fn close(&mut self, now: Instant, id: QueryId) -> Option<Open> {
+        let open = self.open.remove(&id)?;
+        if let Some(replied) = open.replied {
+            for (server, at, _) in open.asked_of.iter().filter(|(server, ..)| *server != replied) {
+                self.servers.was_silent(now, *server, now - *at);
+            }
+        }
+        Some(open)
     }
 
     /// Counts the queries of `account` on account 0 from now on.
@@ -224,7 +301,8 @@ impl Lookups {
     }
 
     pub fn next_due(&self) -> Option<Instant> {
-        self.open.values().map(|open| open.due.min(self.give_up_at(open))).min()
+        let due = |open: &Open| open.besides_at.into_iter().fold(open.due, Instant::min).min(self.give_up_at(open));
+        self.open.values().map(due).min()
     }
 
     /// The next query whose time has come by `now`; a retry is counted as sent.
@@ -232,6 +310,15 @@ impl Lookups {
         let given_up = self.open.iter().find(|(_, open)| self.give_up_at(open) <= now);
         if let Some((id, _)) = given_up {
             return Some(Due::GiveUp(*id));
+        }
+        if let Some((id, open)) = self.open.iter_mut().find(|(_, o)| o.besides_at.is_some_and(|at| at <= now)) {
+            open.besides_at = None;
+            let is_new = |s: &u32| open.asked_of.iter().all(|(asked, ..)| *asked != self.servers.number(*s));
+            if let Some(server) = (0..self.servers.count()).map(|n| open.first + n).find(is_new) {
+                open.sent += 1;
+                open.besides += 1;
+                return Some(Due::Besides(*id, server));
+            }
         }
         let (id, open) = self.open.iter_mut().find(|(_, open)| open.due <= now)?;
         open.timed += 1;
@@ -246,18 +333,24 @@ mod tests {
     use super::*;
 
     fn story(mut l: Lookups, servers: u32, lasting: bool) -> Vec<(u64, &'static str)> {
-        l.wait(Patience::default(), servers);
+        l.servers.are(servers);
+        l.wait(Patience::default());
         let q = Question { app: "curl".into(), name: "a.example".into(), record: RecordType::A };
-        let (id, new) = l.ask(Instant::ZERO, 0, &q);
-        assert!(new && !l.ask(Instant::ZERO, 0, &q).1, "asked once, however many wait");
+        let (id, new) = l.ask(Instant::ZERO, 0, &q, 0);
+        assert_eq!((new, l.ask(Instant::ZERO, 0, &q, 0).1), (Some(0), None), "asked once, however many wait");
+        l.sent(Instant::ZERO, id, 0);
         l.get_mut(id).unwrap().lasting = lasting;
         let mut story = Vec::new();
         while let Some(at) = l.next_due() {
             match l.due(at).unwrap() {
                 Due::Retry(_) => story.push((at.as_millis_f64() as u64, "again")),
+                Due::Besides(_, server) => {
+                    story.push((at.as_millis_f64() as u64, "another"));
+                    l.sent(at, id, server);
+                }
                 Due::GiveUp(_) => {
                     story.push((at.as_millis_f64() as u64, "given up"));
-                    l.close(id);
+                    l.close(at, id);
                 }
             }
         }
@@ -271,13 +364,15 @@ mod tests {
         let last = |servers, lasting| story(Lookups::default(), servers, lasting).last().copied();
         assert_eq!(last(1, true), Some((15_000, "given up")), "the other family was answered");
         assert_eq!(last(3, false), Some((30_000, "given up")));
+        let three = story(Lookups::default(), 3, false);
+        assert_eq!(three[..3], [(376, "another"), (752, "another"), (1000, "again")]);
     }
 
     #[test]
     fn a_program_that_asks_another_server_is_heard_there_and_once_a_second() {
         let mut l = Lookups::default();
         let q = Question { app: "curl".into(), name: "a.example".into(), record: RecordType::A };
-        let (id, _) = l.ask(Instant::ZERO, 0, &q);
+        let (id, _) = l.ask(Instant::ZERO, 0, &q, 0);
         let open = l.get_mut(id).unwrap();
         let mut asks = |ms, server| open.is_asked_of(Instant::from_millis(ms), server);
         assert!(asks(0, 0) && asks(0, 1) && !asks(1, 0) && !asks(1, 1) && asks(2501, 0));

@@ -17,7 +17,8 @@
 //! | [`cache`], `service` | answers by app, with their lifetimes; which addresses of an HTTPS record may be used |
 //! | [`race`], [`rank`] | the trait, its registry, one file a race; which of the ready connections is best |
 //! | `hints` | which families of a name a program has asked for |
-//! | `lookups`, `job` | queries under way, shared; one name that a program is after, its lookups and attempts |
+//! | `lookups`, `servers`, `job` | queries under way, shared; which server they go to; one name that a program is after, its lookups and attempts |
+//! | `crowd` | how many of very many attempts of a program are helped by another |
 //! | `failures` | what has just failed, told at once to the program that comes to it |
 //! | `asks` | questions of programs that speak DNS themselves; no family is held up by the other |
 //! | `habits`, [`memory`] | what programs ask for from launch to launch; the records of it that a store keeps |
@@ -29,6 +30,7 @@ mod agenda;
 mod asks;
 pub mod cache;
 mod connector;
+mod crowd;
 pub mod explain;
 mod failures;
 mod habits;
@@ -41,6 +43,7 @@ mod pool;
 mod prefetch;
 pub mod race;
 pub mod rank;
+mod servers;
 mod service;
 mod tally;
 pub mod timeline;

@@ -225,6 +225,14 @@ impl Timelines {
         self.races.get(name)
     }
 
+    /// The latest races, the last first, at most so many.
+    pub fn latest(&self, most: usize) -> Vec<(&str, &Timeline)> {
+        let mut all: Vec<_> = self.races.iter().map(|(name, race)| (&**name, race)).collect();
+        all.sort_by(|(a, x), (b, y)| y.began.cmp(&x.began).then_with(|| a.cmp(b)));
+        all.truncate(most);
+        all
+    }
+
     /// How often calls about `host` were left alone, and why.
     pub fn reasons(&self, host: &str) -> impl Iterator<Item = (Pass, u64)> {
         self.left.get(host).into_iter().flat_map(|left| left.reasons.iter().map(|(reason, n)| (*reason, *n)))

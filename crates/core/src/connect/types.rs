@@ -147,6 +147,8 @@ pub enum Input {
     },
     /// An answer to a query arrived.
     Lookup(QueryId, LookupResult),
+    /// This server, as in [`Output::Query`], has answered a query: said before what it is that it answers, where that is known.
+    Replied(QueryId, u32),
     /// A program was answered by a server that it asked itself, past the connector: known as if it had been asked here, so that
     /// the addresses of one name are known to belong together.
     Overheard {

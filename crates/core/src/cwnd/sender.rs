@@ -284,7 +284,6 @@ impl Sender {
             latest: self.batch.or(self.latest),
             shortest: self.shortest,
             app_limited: self.app_limited,
-            beta: self.controller.beta(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! the network says of them. DNS lookups are timed as they pass; nothing is changed.
 
 use super::observed::DnsExchange;
+use super::udp_flow::UdpFlow;
 use super::{HEADROOM, MappingId, Output, Packet, Record};
 use crate::time::{Duration, Instant};
 use crate::wire::dns;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 const LIFETIME: Duration = Duration::from_secs(300);
 /// Lookups of a port that may wait for their answers.
 const MOST_LOOKUPS: usize = 64;
+/// Peers of a port of which something is kept; the one that has been silent for longest makes room. 256: as lookups of four ports.
+const MOST_PEERS: usize = 256;
 /// The port of DNS.
 const DNS: u16 = 53;
 /// 64: the default of today's hosts (RFC 1700).
@@ -26,6 +29,7 @@ struct Mapping {
     app: SocketAddr,
     last: Instant,
     lookups: VecDeque<Lookup>,
+    flows: BTreeMap<SocketAddr, UdpFlow>,
 }
 
 /// A question that waits for its answer.
@@ -81,8 +85,13 @@ impl Datagrams {
             None => self.open(now, app, out),
         };
         self.touch(now, mapping);
-        if let (Some(mapping), true) = (self.mappings.get_mut(&mapping), destination == DNS) {
-            pieces(&bytes[from..to], train).for_each(|query| mapping.asked(now, peer, query));
+        if let Some(mapping) = self.mappings.get_mut(&mapping) {
+            let datagrams = pieces(&bytes[from..to], train);
+            if destination == DNS {
+                datagrams.for_each(|query| mapping.asked(now, peer, query));
+            } else {
+                mapping.flow(now, peer, out).sent(now, datagrams);
+            }
         }
         bytes.truncate(to);
         out.push_back(Output::Datagram {
@@ -106,7 +115,7 @@ impl Datagrams {
         let id = MappingId(self.next);
         self.next += 1;
         self.ids.insert(app, id);
-        self.mappings.insert(id, Mapping { app, last: now, lookups: VecDeque::new() });
+        self.mappings.insert(id, Mapping { app, last: now, lookups: VecDeque::new(), flows: BTreeMap::new() });
         self.by_age.insert((now, id));
         out.push_back(Output::Map { mapping: id, app });
         id
@@ -125,6 +134,7 @@ impl Datagrams {
         if let Some(mapping) = self.mappings.remove(&id) {
             self.by_age.remove(&(mapping.last, id));
             self.ids.remove(&mapping.app);
+            out.extend(mapping.flows.into_values().map(|flow| Output::Record(Record::Udp(Box::new(flow)))));
             out.push_back(Output::Unmap { mapping: id });
         }
     }
@@ -149,21 +159,24 @@ impl Datagrams {
         if from.port() == DNS {
             let exchanges = pieces(&bytes[HEADROOM..], train).filter_map(|answer| mapping.answered(now, from, answer));
             out.extend(exchanges.map(|exchange| Output::Record(Record::Dns(exchange))));
+        } else {
+            mapping.flow(now, from, out).received(now, pieces(&bytes[HEADROOM..], train));
         }
         out.push_back(Output::Packet(dress(from, app, (bytes, train), traffic_class)));
     }
 
     /// The network says what became of a datagram.
     pub fn failed(
-        &self,
+        &mut self,
         id: MappingId,
         to: SocketAddr,
         reporter: Option<IpAddr>,
         trouble: Trouble,
         out: &mut VecDeque<Output>,
     ) {
-        let Some(mapping) = self.mappings.get(&id) else { return };
+        let Some(mapping) = self.mappings.get_mut(&id) else { return };
         let app = mapping.app;
+        mapping.flows.get_mut(&to).into_iter().for_each(|flow| flow.icmp_errors += 1);
         if to.is_ipv4() != app.is_ipv4() {
             return;
         }
@@ -175,6 +188,11 @@ impl Datagrams {
         let reporter = reporter.filter(|ip| ip.is_ipv4() == to.is_ipv4()).unwrap_or(to.ip());
         let error = icmp::error(reporter, app.ip(), trouble, &quoted);
         out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
+    }
+
+    /// What was seen so far of ports that have their sockets.
+    pub fn flows(&self) -> impl Iterator<Item = &UdpFlow> {
+        self.mappings.values().flat_map(|mapping| mapping.flows.values())
     }
 
     /// When the next port has been silent for long enough.
@@ -194,6 +212,17 @@ impl Datagrams {
 }
 
 impl Mapping {
+    /// What is kept of a peer.
+    fn flow(&mut self, now: Instant, peer: SocketAddr, out: &mut VecDeque<Output>) -> &mut UdpFlow {
+        if self.flows.len() >= MOST_PEERS && !self.flows.contains_key(&peer) {
+            let oldest = self.flows.iter().min_by_key(|(_, flow)| flow.last()).map(|(peer, _)| *peer);
+            let oldest = oldest.and_then(|peer| self.flows.remove(&peer));
+            out.extend(oldest.map(|flow| Output::Record(Record::Udp(Box::new(flow)))));
+        }
+        let app = self.app;
+        self.flows.entry(peer).or_insert_with(|| UdpFlow::new(now, app, peer))
+    }
+
     fn asked(&mut self, now: Instant, server: SocketAddr, query: &[u8]) {
         let Some(question) = question(query) else { return };
         if self.lookups.len() >= MOST_LOOKUPS {

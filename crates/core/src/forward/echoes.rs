@@ -1,6 +1,7 @@
 //! Requests for an echo (ping) and their replies: who asked gets what came back, and what the network says of it.
 
-use super::{Output, Packet};
+use super::observed::Trips;
+use super::{Output, Packet, Record};
 use crate::time::{Duration, Instant};
 use crate::wire::ip::icmp::{self, Trouble};
 use crate::wire::ip::{Header, header_len, write};
@@ -12,43 +13,112 @@ const LIFETIME: Duration = Duration::from_secs(60);
 /// Askers at a time; whose last request is oldest makes room.
 const MOST: usize = 256;
 
-/// Who has asked whom, by the number of the program's requests, and when last.
+/// Requests of an asker that wait for their replies. 64: a minute's, at one a second.
+const MOST_WAITING: usize = 64;
+
+/// Requests of one asker to one peer, and the replies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EchoFlow {
+    /// Who asks.
+    pub app: IpAddr,
+    /// Who is asked.
+    pub peer: IpAddr,
+    /// The number of the asker.
+    pub id: u16,
+    /// When the first request came by.
+    pub began: Instant,
+    /// When the last one did.
+    pub last: Instant,
+    /// Requests.
+    pub requests: u64,
+    /// Replies.
+    pub replies: u64,
+    /// From request to reply.
+    pub trips: Trips,
+    /// Messages of ICMP that say that a request has not arrived.
+    pub icmp_errors: u32,
+    waiting: VecDeque<(u16, Instant)>,
+}
+
+/// The number of a message among those of its asker (RFC 792, RFC 4443).
+fn sequence(message: &[u8]) -> Option<u16> {
+    message.get(6..8).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+}
+
+impl EchoFlow {
+    fn new(now: Instant, app: IpAddr, peer: IpAddr, id: u16) -> Self {
+        let (trips, waiting) = (Trips::default(), VecDeque::new());
+        Self { app, peer, id, began: now, last: now, requests: 0, replies: 0, trips, icmp_errors: 0, waiting }
+    }
+
+    fn requested(&mut self, now: Instant, message: &[u8]) {
+        (self.last, self.requests) = (now, self.requests + 1);
+        if self.waiting.len() >= MOST_WAITING {
+            self.waiting.pop_front();
+        }
+        self.waiting.extend(sequence(message).map(|number| (number, now)));
+    }
+
+    fn replied(&mut self, now: Instant, message: &[u8]) {
+        self.replies += 1;
+        let place = self.waiting.iter().position(|(number, _)| Some(*number) == sequence(message));
+        if let Some((_, asked)) = place.and_then(|place| self.waiting.remove(place)) {
+            self.trips.trip(now.since(asked));
+        }
+    }
+}
+
+/// Who has asked whom, by the number of the program's requests.
 #[derive(Debug, Default)]
 pub(super) struct Echoes {
-    asked: BTreeMap<(IpAddr, u16), (IpAddr, Instant)>,
+    asked: BTreeMap<(IpAddr, u16), EchoFlow>,
 }
 
 impl Echoes {
     /// An ICMP message of a program; what is no request for an echo is left out.
     pub fn packet(&mut self, now: Instant, header: &Header, message: &[u8], out: &mut VecDeque<Output>) -> bool {
         let Some(id) = icmp::echo_request(header.destination.is_ipv4(), message) else { return false };
-        self.asked.retain(|_, (_, last)| now.since(*last) < LIFETIME);
-        if self.asked.len() >= MOST {
-            let oldest = self.asked.iter().min_by_key(|(_, (_, last))| *last).map(|(key, _)| *key);
-            oldest.and_then(|key| self.asked.remove(&key));
+        let key = (header.destination, id);
+        let is_new = self.asked.get(&key).is_none_or(|flow| flow.app != header.source);
+        if is_new {
+            let old: Vec<_> = self.asked.iter().filter(|(_, flow)| now.since(flow.last) >= LIFETIME).collect();
+            let mut old: Vec<_> = old.into_iter().map(|(key, _)| *key).chain([key]).collect();
+            if self.asked.len() >= MOST {
+                old.extend(self.asked.iter().min_by_key(|(_, flow)| flow.last).map(|(key, _)| *key));
+            }
+            let old = old.into_iter().filter_map(|key| self.asked.remove(&key));
+            out.extend(old.map(|flow| Output::Record(Record::Echo(flow))));
         }
-        self.asked.insert((header.destination, id), (header.source, now));
+        let flow = self.asked.entry(key).or_insert_with(|| EchoFlow::new(now, header.source, header.destination, id));
+        flow.requested(now, message);
         out.push_back(Output::Echo {
             to: header.destination,
             message: message.to_vec(),
             traffic_class: header.traffic_class,
             hop_limit: header.hop_limit,
+            whole: header.whole,
         });
         true
     }
 
+    /// What was seen so far.
+    pub fn flows(&self) -> impl Iterator<Item = &EchoFlow> {
+        self.asked.values()
+    }
+
     /// A reply.
-    pub fn received(&self, now: Instant, from: IpAddr, message: Vec<u8>, out: &mut VecDeque<Output>) {
+    pub fn received(&mut self, now: Instant, from: IpAddr, message: Vec<u8>, out: &mut VecDeque<Output>) {
         let Some(id) = icmp::echo_reply(from.is_ipv4(), &message) else { return };
-        let Some((app, last)) = self.asked.get(&(from, id)) else { return };
-        if now.since(*last) < LIFETIME {
-            out.push_back(Output::Packet(Packet::finished(icmp::packet_of(from, *app, 0, message))));
+        let Some(flow) = self.asked.get_mut(&(from, id)) else { return };
+        if now.since(flow.last) < LIFETIME {
+            flow.replied(now, &message);
+            out.push_back(Output::Packet(Packet::finished(icmp::packet_of(from, flow.app, 0, message))));
         }
     }
 
     /// The network says what became of a request.
     pub fn failed(
-        &self,
+        &mut self,
         to: IpAddr,
         reporter: Option<IpAddr>,
         message: &[u8],
@@ -56,13 +126,15 @@ impl Echoes {
         out: &mut VecDeque<Output>,
     ) {
         let Some(id) = icmp::echo_request(to.is_ipv4(), message) else { return };
-        let Some((app, _)) = self.asked.get(&(to, id)) else { return };
+        let Some(flow) = self.asked.get_mut(&(to, id)) else { return };
+        flow.icmp_errors += 1;
+        let app = flow.app;
         let ip = header_len(to);
         let message = &message[..message.len().min(icmp::MOST_QUOTED - ip)];
         let mut quoted = vec![0; ip];
         let protocol = if to.is_ipv4() { crate::wire::ip::ICMP } else { crate::wire::ip::ICMP_V6 };
         let header = Header {
-            source: *app,
+            source: app,
             destination: to,
             protocol,
             traffic_class: 0,
@@ -73,7 +145,7 @@ impl Echoes {
         write(&header, message.len(), &mut quoted);
         quoted.extend(message);
         let reporter = reporter.filter(|ip| ip.is_ipv4() == to.is_ipv4()).unwrap_or(to);
-        let error = icmp::error(reporter, *app, trouble, &quoted);
+        let error = icmp::error(reporter, app, trouble, &quoted);
         out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
     }
 }

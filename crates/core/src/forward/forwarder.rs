@@ -5,7 +5,7 @@ use super::echoes::Echoes;
 use super::fragments::Fragments;
 use super::observed::Flow;
 use super::tcp::{Arrived, Connection, reset_for};
-use super::{FlowId, Input, Output, Record, Settings};
+use super::{EchoFlow, FlowId, Input, Output, Record, Settings, UdpFlow};
 use crate::machine::{Deadline, Machine};
 use crate::time::Instant;
 use crate::wire::ip::tcp::{self, Flags};
@@ -90,6 +90,16 @@ impl Forwarder {
         let mut open: Vec<_> = self.flows.iter().collect();
         open.sort_unstable_by_key(|(id, _)| **id);
         open.into_iter().map(|(_, connection)| &connection.flow).collect()
+    }
+
+    /// What was seen so far of datagrams, other than lookups.
+    pub fn udp_flows(&self) -> impl Iterator<Item = &UdpFlow> {
+        self.datagrams.flows()
+    }
+
+    /// What was seen so far of echoes.
+    pub fn echo_flows(&self) -> impl Iterator<Item = &EchoFlow> {
+        self.echoes.flows()
     }
 
     /// Whether programs have data on the way, or may yet say more: while they do, nothing may be stopped.
@@ -267,6 +277,7 @@ impl Machine for Forwarder {
         match input {
             Input::Packet { bytes, segment } => self.packet(now, bytes, segment),
             Input::Connected { flow, mss } => self.with(flow, |c, out| c.connected(now, mss, out)),
+            Input::Handshake { flow, took } => self.with(flow, |c, _| c.flow.handshake = Some(took)),
             Input::Accelerated { flow, to } => self.with(flow, |c, _| c.flow.accelerated = Some(to)),
             Input::Failed { flow, why } => self.with(flow, |c, out| c.failed(now, why, out)),
             Input::Received { flow, bytes, urgent } => {
@@ -288,6 +299,8 @@ impl Machine for Forwarder {
                 self.owing = owing;
             }
             Input::Acknowledged { flow, took } => self.with(flow, |c, _| c.flow.requests.trip(took)),
+            Input::Delivered { flow, bytes, took } => self.with(flow, |c, _| c.flow.delivered.more(bytes, took)),
+            Input::Alive { flow } => self.with(flow, |c, out| c.alive(out)),
             Input::Writable { flow } => self.with(flow, |c, out| c.writable(now, out)),
             Input::Closed { flow, facts } => {
                 if let Some(mut connection) = self.flows.remove(&flow) {

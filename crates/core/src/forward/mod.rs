@@ -16,12 +16,15 @@ mod observed;
 pub mod pace;
 pub mod profile;
 mod tcp;
+mod udp_flow;
 
 #[cfg(test)]
 mod tests;
 
+pub use echoes::EchoFlow;
 pub use forwarder::{Forwarder, Tally};
-pub use observed::{DnsExchange, End, Facts, Flow, Gaps, Record, Trips};
+pub use observed::{DnsExchange, End, Facts, Flow, Gaps, Record, Transfer, Trips};
+pub use udp_flow::{Quic, UdpFlow};
 
 use crate::time::Duration;
 use crate::wire::ip::icmp::Trouble;
@@ -116,6 +119,13 @@ pub enum Input {
         /// The largest segment that it takes (TCP_MAXSEG), if the host tells.
         mss: Option<u16>,
     },
+    /// How long the handshake of a connection took, by the kernel that made it.
+    Handshake {
+        /// Which.
+        flow: FlowId,
+        /// From the SYN to the peer's answer.
+        took: Duration,
+    },
     /// A race has led a connection to one of the addresses of its peer's name; [`Input::Connected`] follows.
     Accelerated {
         /// Which.
@@ -158,6 +168,20 @@ pub enum Input {
         flow: FlowId,
         /// How long after.
         took: Duration,
+    },
+    /// The peer has acknowledged so much more, in so long: while something was on its way.
+    Delivered {
+        /// On which connection.
+        flow: FlowId,
+        /// Bytes.
+        bytes: u64,
+        /// Since what was acknowledged before, or since the first of it was given to the socket.
+        took: Duration,
+    },
+    /// The peer is still there ([`Output::KeepAlive`]).
+    Alive {
+        /// On which connection.
+        flow: FlowId,
     },
     /// A socket takes more.
     Writable {
@@ -298,14 +322,10 @@ pub enum Output {
         /// Whether Nagle's algorithm is off to begin with (TCP_NODELAY).
         no_delay: bool,
     },
-    /// Find out whether the program has Nagle's algorithm on (TCP_NODELAY), and do likewise.
-    MirrorDelay {
+    /// Find out which options the program's socket has that packets do not show (TCP_NODELAY, TCP_USER_TIMEOUT), and do likewise.
+    MirrorOptions {
         /// On which connection.
         flow: FlowId,
-        /// The program's end.
-        app: SocketAddr,
-        /// The peer's.
-        peer: SocketAddr,
     },
     /// Change the traffic class of a connection.
     Mark {
@@ -314,12 +334,17 @@ pub enum Output {
         /// The traffic class, without ECN.
         traffic_class: u8,
     },
-    /// The program asks whether its peer is still there; do likewise (SO_KEEPALIVE).
+    /// The program's kernel asks whether its peer is still there (SO_KEEPALIVE): ask the peer. [`Input::Alive`] if it answers, and
+    /// nothing if it does not: then the program's kernel gives up as it would have without a forwarder.
     KeepAlive {
         /// On which connection.
         flow: FlowId,
-        /// After so many seconds of silence.
-        idle: u32,
+    },
+    /// The connection to the peer has timed out: have the program's kernel time out too, for no packet says so. Answered by
+    /// [`Input::Failed`] if that cannot be done.
+    TimeOut {
+        /// Which.
+        flow: FlowId,
     },
     /// Send pieces of a stream, one behind the other, by as few calls as can be; answered by [`Input::Sent`], or by [`Input::Failed`].
     Send {
@@ -388,6 +413,8 @@ pub enum Output {
         traffic_class: u8,
         /// The routers that it may pass.
         hop_limit: u8,
+        /// Whether routers must not cut it.
+        whole: bool,
     },
     /// Something has ended, and what was seen of it.
     Record(Record),

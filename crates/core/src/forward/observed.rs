@@ -1,6 +1,6 @@
 //! What was seen of a flow, as it was seen: times and counts, from which [`meter`](super::meter) makes numbers.
 
-use super::FlowId;
+use super::{EchoFlow, FlowId, UdpFlow};
 use crate::time::{Duration, Instant};
 use crate::wire::dns::Answer;
 use crate::wire::record::RecordType;
@@ -103,6 +103,27 @@ impl Trips {
     }
 }
 
+/// Data, and how long it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transfer {
+    /// Bytes.
+    pub bytes: u64,
+    /// The time that they took.
+    pub took: Duration,
+}
+
+impl Transfer {
+    /// So much more, in so long.
+    pub(super) fn more(&mut self, bytes: u64, took: Duration) {
+        self.bytes += bytes;
+        self.took = self.took.saturating_add(took);
+    }
+}
+
+/// A silence that is longer than this, and than two round trips, is a pause of who sends rather than the network's. 200 ms: what is lost
+/// is sent again by then (RFC 6298 as Linux has it).
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// What was seen of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Direction {
@@ -116,11 +137,17 @@ pub struct Direction {
     pub last: Option<Instant>,
     /// Times between them.
     pub gaps: Gaps,
+    /// What came behind something else without a pause between, and the times between.
+    pub without_pauses: Transfer,
 }
 
 impl Direction {
-    /// Data came by, in `packets` pieces.
-    pub(super) fn data(&mut self, now: Instant, bytes: usize, packets: usize) {
+    /// Data came by, in `packets` pieces; a round trip takes so long, if that is known.
+    pub(super) fn data(&mut self, now: Instant, bytes: usize, packets: usize, trip: Option<Duration>) {
+        let gap = self.last.map(|last| now.since(last));
+        if let Some(gap) = gap.filter(|gap| *gap <= PAUSE.max(trip.unwrap_or_default() * 2)) {
+            self.without_pauses.more(bytes as u64, gap);
+        }
         self.bytes += bytes as u64;
         self.packets += packets as u64;
         self.first.get_or_insert(now);
@@ -142,6 +169,8 @@ pub struct Flow {
     pub asked: Instant,
     /// When the peer was connected.
     pub connected: Option<Instant>,
+    /// How long its handshake took by the kernel that made it, if that tells.
+    pub handshake: Option<Duration>,
     /// Where a race over the addresses of the peer's name has led it, if one was run: perhaps not to the peer's own. How long it
     /// took says nothing of a connection without a race.
     pub accelerated: Option<SocketAddr>,
@@ -151,6 +180,8 @@ pub struct Flow {
     pub down: Direction,
     /// When the first record of TLS came from the program, if one did, and the peer's answer.
     pub hello: (Option<Instant>, Option<Instant>),
+    /// Data of the program that the peer has acknowledged, and the time in which some was on its way.
+    pub delivered: Transfer,
     /// What the host knew of its connection to the peer.
     pub facts: Option<Facts>,
     /// From the last bytes of what the program said to the peer's acknowledgement of them, where somebody times that.
@@ -171,10 +202,12 @@ impl Flow {
             peer,
             asked,
             connected: None,
+            handshake: None,
             accelerated: None,
             up: Direction::default(),
             down: Direction::default(),
             hello: (None, None),
+            delivered: Transfer::default(),
             facts: None,
             requests: Trips::default(),
             sent_again_here: 0,
@@ -188,7 +221,7 @@ impl Flow {
         if self.up.packets == 0 && is_tls(data, 1) {
             self.hello.0 = Some(now);
         }
-        self.up.data(now, data.len(), segments);
+        self.up.data(now, data.len(), segments, self.handshake);
     }
 
     /// The peer has sent `data`.
@@ -196,7 +229,7 @@ impl Flow {
         if self.down.packets == 0 && self.hello.0.is_some() && is_tls(data, 2) {
             self.hello.1 = Some(now);
         }
-        self.down.data(now, data.len(), segments);
+        self.down.data(now, data.len(), segments, self.handshake);
     }
 
     pub(super) fn end(&mut self, now: Instant, how: End) {
@@ -236,6 +269,10 @@ pub enum Record {
     Flow(Box<Flow>),
     /// A DNS lookup.
     Dns(DnsExchange),
+    /// Datagrams between a port of a program and a peer, lookups aside.
+    Udp(Box<UdpFlow>),
+    /// Requests for an echo and their replies.
+    Echo(EchoFlow),
 }
 
 #[cfg(test)]

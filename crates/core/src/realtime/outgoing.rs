@@ -139,6 +139,14 @@ impl Lane {
         self.kind == Kind::Latest && self.kept.iter().skip(at + 1).any(|m| m.key == message.key)
     }
 
+    /// Nothing waits for this message any more: a newer value has overtaken it, and it is not sent again.
+    pub fn give_up(&mut self, seq: u64) {
+        let at = seq.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
+        if let Some(message) = at.and_then(|at| self.kept.get_mut(at)) {
+            message.done = true;
+        }
+    }
+
     /// Lets go of messages at the front that are done; their buffers go to `spare`.
     pub fn tidy(&mut self, spare: &mut Vec<Vec<u8>>) {
         while self.kept.front().is_some_and(|m| m.done) {

@@ -291,4 +291,12 @@ mod tests {
         }
         assert_eq!(m.delay(), ms(20));
     }
+
+    #[test]
+    fn a_probe_is_missed_after_three_round_trips() {
+        let mut m = model();
+        assert_eq!(m.missed_after(), ms(18), "three times there and back, by what was told");
+        m.sample(ms(20));
+        assert_eq!(m.missed_after(), ms(60));
+    }
 }

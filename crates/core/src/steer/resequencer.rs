@@ -389,6 +389,17 @@ mod tests {
         assert!(notes.has(1_000_000) && (1_000_000 - NOTED + 1..1_000_000).all(|n| !notes.has(n)));
     }
 
+    #[test]
+    fn a_number_is_the_nearest_with_its_last_bits_and_before_the_first_all_are_possible() {
+        assert_eq!(extend(0, 5), 5);
+        // Not zero: numbers below it may still come.
+        assert_eq!(extend(0, 0), 1 << 16);
+        assert_eq!(extend(1 << 16, u16::MAX), (1 << 16) - 1);
+        assert_eq!(extend(1 << 16, 3), (1 << 16) + 3);
+        assert_eq!(extend(40_000, 40_000u16.wrapping_add(32_767)), 72_767);
+        assert_eq!(extend(40_000, 40_000 - 32_000), 8_000);
+    }
+
     proptest! {
         /// Everything is sent twice, each channel keeps its order and loses some: whatever comes at all comes out once.
         #[test]

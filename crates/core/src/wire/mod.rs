@@ -8,6 +8,7 @@ pub mod netlink;
 pub mod nfqueue;
 pub mod options;
 pub mod pcapng;
+pub mod quic;
 pub mod range;
 pub mod record;
 #[cfg(feature = "dns")]

@@ -97,7 +97,7 @@ impl Supervisor {
                 self.connector.handle_timeout(sim.now);
                 self.drain(sim);
             }
-            Some(Event::Lookup(query, reply)) => {
+            Some(Event::Lookup(query, server, reply)) => {
                 if let Reply::Addresses(list) = &reply {
                     self.known.extend(list);
                 }
@@ -108,6 +108,9 @@ impl Supervisor {
                     Reply::Fails => LookupResult::Refused,
                 };
                 self.replies.insert(query, reply);
+                if result != LookupResult::Refused {
+                    self.connector.handle_input(sim.now, Input::Replied(QueryId(query), server));
+                }
                 self.feed(sim, Input::Lookup(QueryId(query), result));
             }
             Some(Event::Attempt(AttemptId(n))) => self.attempt_ended(sim, n),
@@ -175,10 +178,10 @@ impl Supervisor {
                 Output::Query { id: QueryId(id), name, record, server } => {
                     let asked = if *name == *NAME { record } else { RecordType::Https };
                     if let Some((after, reply)) = sim.asks(server as usize, asked) {
-                        sim.after(after, Event::Lookup(id, reply));
+                        sim.after(after, Event::Lookup(id, server, reply));
                     }
                 }
-                Output::Forget(QueryId(id)) => sim.cancel(|e| matches!(e, Event::Lookup(q, _) if *q == id)),
+                Output::Forget(QueryId(id)) => sim.cancel(|e| matches!(e, Event::Lookup(q, ..) if *q == id)),
                 Output::Connect { id, to, .. } => {
                     self.touched.insert(to.ip());
                     self.begin(sim, id, to, None);

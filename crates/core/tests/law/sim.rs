@@ -57,7 +57,7 @@ pub type Call = usize;
 pub enum Event {
     End(Call, Outcome),
     /// For the connector.
-    Lookup(u64, Reply),
+    Lookup(u64, u32, Reply),
     /// An attempt of the connector's, or one of a program's that it watches.
     Attempt(AttemptId),
     /// A connection that nobody has is reset.

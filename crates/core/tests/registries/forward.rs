@@ -27,6 +27,8 @@ fn flow(asked: Instant) -> Flow {
         up: Default::default(),
         down: Default::default(),
         hello: (None, None),
+        handshake: None,
+        delivered: Default::default(),
         facts: None,
         requests: Trips::default(),
         accelerated: None,

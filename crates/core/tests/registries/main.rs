@@ -5,6 +5,7 @@
 //! tested beside it.
 #![forbid(unsafe_code)]
 
+mod delivery;
 mod forward;
 mod policy;
 mod race;

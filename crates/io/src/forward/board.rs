@@ -5,8 +5,11 @@
 
 use super::{Process, Seen};
 use headstart_core::forward::meter::{self, Entry};
-use headstart_core::forward::{Flow, Record};
-use rustix::net::sockopt::socket_peercred;
+use headstart_core::forward::{Flow, Record, UdpFlow};
+use headstart_core::path::Family;
+use headstart_core::time::Duration;
+use headstart_core::timing::{Timed, Timings, What};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -30,6 +33,8 @@ pub const UNKNOWN: &str = "?";
 const LATEST: usize = 256;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 16;
+/// How long a measurement may take to answer; the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// No board is longer, in bytes.
 const LONGEST: u64 = 1 << 20;
 
@@ -55,6 +60,12 @@ pub struct Board {
     pub connections: Vec<Line>,
     /// Programs and connections for which there was no room.
     pub omitted: usize,
+    /// How long connections and lookups took, and requests of connections that have ended.
+    #[serde(default)]
+    pub timings: Vec<Timed>,
+    /// What was counted of programs: `up_bytes`, `down_bytes`, `retransmissions`.
+    #[serde(default)]
+    pub counts: Vec<(String, String, u64)>,
 }
 
 /// A program.
@@ -71,6 +82,9 @@ pub struct App {
     /// Of these, how many a race has led (`--accelerate`).
     #[serde(default)]
     pub accelerated: u64,
+    /// Ports and peers with datagrams between them, lookups aside.
+    #[serde(default)]
+    pub udp_flows: u64,
     /// DNS lookups.
     pub lookups: u64,
     /// The median of the latest ones, in milliseconds.
@@ -83,11 +97,14 @@ pub struct App {
     pub meters: Meters,
 }
 
-/// A connection.
+/// A connection, or a UDP flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// The program.
     pub app: String,
+    /// `tcp`, `udp` or `quic`.
+    #[serde(default)]
+    pub transport: String,
     /// Its process.
     pub pid: Option<i32>,
     /// Its end.
@@ -109,7 +126,7 @@ pub struct Line {
 
 /// What is kept of programs between two questions.
 #[derive(Debug, Default)]
-pub(super) struct Tallies(BTreeMap<String, Tally>);
+pub(super) struct Tallies(BTreeMap<String, Tally>, Timings);
 
 #[derive(Clone, Debug, Default)]
 struct Tally {
@@ -117,6 +134,7 @@ struct Tally {
     connections: u64,
     failed: u64,
     accelerated: u64,
+    udp_flows: u64,
     lookups: u64,
     up: u64,
     down: u64,
@@ -147,6 +165,26 @@ fn is_count(meter: &Entry) -> bool {
     meter.unit.is_empty()
 }
 
+/// Counts what a connection took, open or ended: the same connection has the same numbers later, or higher ones.
+fn time(timings: &mut Timings, program: &str, flow: &Flow) {
+    let family = Some(Family::of(flow.peer.ip()));
+    if flow.accelerated.is_none() {
+        // A race's time is not the network's.
+        match (flow.connected, flow.ended) {
+            (Some(at), _) => timings.note(What::MeasuredConnect, program, family, "ok", at.since(flow.asked)),
+            (None, Some(at)) => timings.note(What::MeasuredConnect, program, family, "failed", at.since(flow.asked)),
+            (None, None) => {}
+        }
+    }
+    if flow.ended.is_some() && flow.requests.count > 0 {
+        let mean = flow.requests.total / u32::try_from(flow.requests.count).unwrap_or(u32::MAX);
+        timings.note(What::MeasuredRequest, program, family, "ok", mean);
+    }
+    timings.count(program, "up_bytes", flow.up.bytes);
+    timings.count(program, "down_bytes", flow.down.bytes);
+    timings.count(program, "retransmissions", flow.facts.map_or(0, |facts| u64::from(facts.sent_again)));
+}
+
 impl Tally {
     fn flow(&mut self, flow: &Flow) {
         self.connections += 1;
@@ -163,6 +201,16 @@ impl Tally {
         }
     }
 
+    fn udp(&mut self, flow: &UdpFlow) {
+        self.udp_flows += 1;
+        self.up += flow.up.bytes;
+        self.down += flow.down.bytes;
+        for meter in meter::OF_UDP {
+            let Some(value) = (meter.read)(flow) else { continue };
+            keep(self.values.entry(meter.name).or_default(), value);
+        }
+    }
+
     fn app(self, name: String) -> App {
         let medians = self.values.iter().filter_map(|(name, values)| Some(((*name).to_owned(), median(values)?)));
         let meters = medians.chain(self.sums.iter().map(|(name, sum)| ((*name).to_owned(), *sum))).collect();
@@ -172,6 +220,7 @@ impl Tally {
             connections: self.connections,
             failed: self.failed,
             accelerated: self.accelerated,
+            udp_flows: self.udp_flows,
             lookups: self.lookups,
             lookup_ms: median(&self.lookup_ms),
             up_bytes: self.up,
@@ -187,30 +236,60 @@ impl Tallies {
         let name = name_of(seen.process.as_ref());
         let name = if self.0.len() < MOST_NAMES || self.0.contains_key(name) { name } else { OTHERS };
         let tally = self.0.entry(name.to_owned()).or_default();
+        let timings = &mut self.1;
         match &seen.record {
             Record::Flow(flow) => {
+                time(timings, name, flow);
                 tally.flow(flow);
                 tally.failed += u64::from(flow.connected.is_none());
             }
             Record::Dns(lookup) => {
+                let outcome = if lookup.answer.is_some() { "ok" } else { "other" };
+                timings.note(What::MeasuredLookup, name, None, outcome, lookup.took);
                 tally.lookups += 1;
                 keep(&mut tally.lookup_ms, lookup.took.as_secs_f64() * 1e3);
             }
+            Record::Udp(flow) => tally.udp(flow),
+            Record::Echo(_) => {}
         }
     }
 
-    /// The board: what has ended, and these connections that are `open`, with for how long in milliseconds.
-    pub fn board<'a>(&self, open: impl Iterator<Item = (&'a Flow, Option<&'a Process>, f64)>) -> Board {
+    /// The board: what has ended, and these connections and UDP flows that are `open`, with for how long in milliseconds.
+    pub fn board<'a>(
+        &self,
+        open: impl Iterator<Item = (&'a Flow, Option<&'a Process>, f64)>,
+        udp: impl Iterator<Item = (&'a UdpFlow, Option<Process>, f64)>,
+    ) -> Board {
         let mut all = self.0.clone();
+        let mut timings = self.1.clone();
         let mut lines = Vec::new();
+        for (flow, process, age_ms) in udp {
+            let app = name_of(process.as_ref()).to_owned();
+            all.entry(app.clone()).or_default().udp(flow);
+            let meters = meter::OF_UDP.iter().filter_map(|meter| Some((meter.name.to_owned(), (meter.read)(flow)?)));
+            lines.push(Line {
+                app,
+                transport: if flow.quic.is_some() { "quic" } else { "udp" }.to_owned(),
+                pid: process.map(|process| process.pid),
+                local: flow.app.to_string(),
+                peer: flow.peer.to_string(),
+                accelerated: None,
+                age_ms,
+                up_bytes: flow.up.bytes,
+                down_bytes: flow.down.bytes,
+                meters: meters.collect(),
+            });
+        }
         for (flow, process, age_ms) in open {
             let app = name_of(process).to_owned();
+            time(&mut timings, &app, flow);
             let tally = all.entry(app.clone()).or_default();
             tally.flow(flow);
             tally.open += 1;
             let meters = meter::ALL.iter().filter_map(|meter| Some((meter.name.to_owned(), (meter.read)(flow)?)));
             lines.push(Line {
                 app,
+                transport: "tcp".to_owned(),
                 pid: process.map(|process| process.pid),
                 local: flow.app.to_string(),
                 peer: flow.peer.to_string(),
@@ -228,7 +307,10 @@ impl Tallies {
         let omitted = apps.len().saturating_sub(MOST_APPS) + lines.len().saturating_sub(MOST_LINES);
         apps.truncate(MOST_APPS);
         lines.truncate(MOST_LINES);
-        Board { version: VERSION, pid: std::process::id(), apps, connections: lines, omitted, ..Board::default() }
+        let counts = timings.counts().map(|(program, what, n)| (program.to_owned(), what.to_owned(), n)).collect();
+        let (version, pid) = (VERSION, std::process::id());
+        let timings = timings.told();
+        Board { version, pid, apps, connections: lines, omitted, timings, counts, ..Board::default() }
     }
 }
 
@@ -260,6 +342,7 @@ pub fn running() -> Vec<u32> {
 pub fn ask(pid: u32) -> io::Result<Board> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     connect(&socket, &SocketAddrUnix::new_abstract_name(format!("{NAME}{pid}").as_bytes())?)?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     if !is_trusted(&socket) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user measures; root may ask"));
     }
@@ -281,7 +364,7 @@ mod tests {
     use super::*;
     use headstart_core::forward::{DnsExchange, FlowId, Forwarder, Input, Output, Settings};
     use headstart_core::machine::Machine;
-    use headstart_core::time::{Duration, Instant};
+    use headstart_core::time::Instant;
 
     /// A flow as the forwarder makes them: a SYN, and an answer after 25 ms.
     fn flow() -> Flow {
@@ -324,7 +407,7 @@ mod tests {
         open.down.bytes = 500;
         open.accelerated = Some("198.51.100.2:80".parse().unwrap());
         let process = Process { pid: 8, name: "curl".into(), fd: 3 };
-        let board = tallies.board([(&open, Some(&process), 40.0)].into_iter());
+        let board = tallies.board([(&open, Some(&process), 40.0)].into_iter(), std::iter::empty());
         let [curl, unknown] = &board.apps[..] else { panic!("{board:?}") };
         assert_eq!((curl.name.as_str(), curl.open, curl.connections, curl.down_bytes), ("curl", 1, 2, 1500));
         assert_eq!(curl.accelerated, 1, "and its time is not among those of connecting");
@@ -332,6 +415,10 @@ mod tests {
         assert!(!board.connections[0].meters.contains_key("connect_ms"), "{board:?}");
         assert_eq!((curl.lookups, curl.lookup_ms, curl.meters["connect_ms"]), (1, Some(8.0), 25.0));
         assert_eq!((unknown.name.as_str(), unknown.failed), (UNKNOWN, 1));
+        let timed =
+            board.timings.iter().map(|timed| (timed.key.what, timed.key.program.as_str(), timed.histogram.count()));
+        assert_eq!(timed.collect::<Vec<_>>(), [(What::MeasuredLookup, "curl", 1), (What::MeasuredConnect, "curl", 1)]);
+        assert!(board.counts.contains(&("curl".into(), "down_bytes".into(), 1500)), "{:?}", board.counts);
         assert_eq!((board.connections.len(), board.connections[0].pid, board.omitted), (1, Some(8), 0));
         let text = serde_json::to_string(&board).unwrap();
         assert_eq!(serde_json::from_str::<Board>(&text).unwrap(), board);
@@ -349,7 +436,7 @@ mod tests {
         }
         assert_eq!(tallies.0.len(), MOST_NAMES + 1);
         assert_eq!((tallies.0[OTHERS].connections, tallies.0["app0"].values["connect_ms"].len()), (50, LATEST));
-        let board = tallies.board(std::iter::repeat_n((&one, None, 1.0), 500));
+        let board = tallies.board(std::iter::repeat_n((&one, None, 1.0), 500), std::iter::empty());
         assert_eq!((board.apps.len(), board.connections.len()), (MOST_APPS, MOST_LINES));
         assert!((serde_json::to_vec(&board).unwrap().len() as u64) < LONGEST);
     }

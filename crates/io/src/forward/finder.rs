@@ -54,8 +54,17 @@ pub(super) struct Question {
     pub ends: Option<(SocketAddr, SocketAddr)>,
     /// Whose it is, if that is known.
     pub known: Option<Process>,
-    /// Whether TCP_NODELAY is wanted too.
-    pub delay: bool,
+    /// Whether its options are wanted too.
+    pub options: bool,
+}
+
+/// What a program has set on its socket and no packet shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Options {
+    /// Nagle's algorithm is off (TCP_NODELAY).
+    pub no_delay: bool,
+    /// How long data may be without an acknowledgement, in milliseconds; as long as the host tries if 0 (TCP_USER_TIMEOUT).
+    pub user_timeout: u32,
 }
 
 /// What was found.
@@ -65,8 +74,8 @@ pub(super) struct Answer {
     pub flow: FlowId,
     /// Whose it is.
     pub process: Option<Process>,
-    /// Whether the program has Nagle's algorithm off, if that was asked and could be seen.
-    pub no_delay: Option<bool>,
+    /// The program's options, if they were asked for and could be seen.
+    pub options: Option<Options>,
     /// When that was asked, as the finder counts; none where whose it is was known.
     learned: Option<u64>,
 }
@@ -255,7 +264,7 @@ impl Search {
                 }
                 // In its place another socket may be by now.
                 known if question.ends.is_some_and(|ends| self.is_closed(question.inode, ends)) => {
-                    say(Answer { flow: question.flow, process: known.clone(), no_delay: None, learned: None });
+                    say(Answer { flow: question.flow, process: known.clone(), options: None, learned: None });
                 }
                 _ => wanted.entry(link).or_default().push((question, look)),
             }
@@ -275,7 +284,7 @@ impl Search {
             }
         }
         for (Question { flow, known, .. }, _) in wanted.into_values().flatten() {
-            say(Answer { flow, process: known, no_delay: None, learned: None });
+            say(Answer { flow, process: known, options: None, learned: None });
         }
     }
 
@@ -321,16 +330,17 @@ impl Search {
 
 /// What is said of a socket whose process this is, learned for a question of that look.
 fn answer(question: &Question, process: Option<Process>, learned: Option<u64>) -> Answer {
-    let no_delay = process.as_ref().filter(|_| question.delay).and_then(no_delay);
-    Answer { flow: question.flow, process, no_delay, learned }
+    let options = process.as_ref().filter(|_| question.options).and_then(options);
+    Answer { flow: question.flow, process, options, learned }
 }
 
-/// Whether the program has Nagle's algorithm off on its socket (TCP_NODELAY).
+/// The options of a program's socket.
 ///
 /// The descriptor is taken for a moment: it must not keep open what the program closes.
-fn no_delay(process: &Process) -> Option<bool> {
+fn options(process: &Process) -> Option<Options> {
     let socket = descriptor(process.pid, process.fd).ok()?;
-    rustix::net::sockopt::tcp_nodelay(&socket).ok()
+    let no_delay = rustix::net::sockopt::tcp_nodelay(&socket).ok()?;
+    Some(Options { no_delay, user_timeout: rustix::net::sockopt::tcp_user_timeout(&socket).ok()? })
 }
 
 fn is_at(pid: i32, fd: RawFd, link: &str) -> bool {
@@ -384,7 +394,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     fn ask(finder: &mut Finder, inode: u32, known: Option<Process>) -> Answer {
-        assert!(finder.ask(Question { flow: FlowId(7), inode, ends: None, known, delay: true }));
+        assert!(finder.ask(Question { flow: FlowId(7), inode, ends: None, known, options: true }));
         let mut heard = [rustix::event::PollFd::new(&finder.bell, rustix::event::PollFlags::IN)];
         rustix::event::poll(&mut heard, None).unwrap();
         finder.answers().pop().expect("the bell has rung")
@@ -400,19 +410,21 @@ mod tests {
         let (app, peer) = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
         let owner = owners.of_tcp(app, peer).unwrap().expect("it is there");
         finder.latest = (latest().unwrap(), MOST_VAIN);
-        let Answer { flow, process, no_delay, .. } = ask(&mut finder, owner.inode, None);
+        let Answer { flow, process, options, .. } = ask(&mut finder, owner.inode, None);
         let process = process.expect("it is ours");
-        assert_eq!((flow, process.pid, no_delay), (FlowId(7), std::process::id() as i32, Some(false)));
+        let of = |no_delay, user_timeout| Some(Options { no_delay, user_timeout });
+        assert_eq!((flow, process.pid, options), (FlowId(7), std::process::id() as i32, of(false, 0)));
         assert_eq!(finder.at_once(owner.inode), Some(process.clone()));
         stream.set_nodelay(true).unwrap();
-        assert_eq!(ask(&mut finder, owner.inode, Some(process)).no_delay, Some(true));
+        rustix::net::sockopt::set_tcp_user_timeout(&stream, 2000).unwrap();
+        assert_eq!(ask(&mut finder, owner.inode, Some(process)).options, of(true, 2000));
         // What is expected is found the first time, and one that is closed is not looked for.
         let mut other = Finder::new(&namespace).unwrap();
         other.expect(std::process::id() as i32);
         assert_eq!(other.at_once(owner.inode).map(|process| process.pid), Some(std::process::id() as i32));
         drop(stream);
         let ends = Some((app, peer));
-        assert!(other.ask(Question { flow: FlowId(8), inode: owner.inode, ends, known: None, delay: false }));
+        assert!(other.ask(Question { flow: FlowId(8), inode: owner.inode, ends, known: None, options: false }));
         assert_eq!(other.finish().pop().expect("an answer").process, None);
     }
 
@@ -442,7 +454,7 @@ mod tests {
         let (first_inode, second_inode) = (inode(&one), inode(&other));
         finder.expect(std::process::id() as i32);
         let first = finder.at_once(first_inode).expect("it is ours");
-        assert!(finder.ask(Question { flow: FlowId(1), inode: first_inode, ends: None, known: None, delay: false }));
+        assert!(finder.ask(Question { flow: FlowId(1), inode: first_inode, ends: None, known: None, options: false }));
         let second = finder.at_once(second_inode).expect("so is this one");
         // The thread may have answered any time since; it is heard now.
         let mut heard = [rustix::event::PollFd::new(&finder.bell, rustix::event::PollFlags::IN)];
@@ -459,7 +471,7 @@ mod tests {
         let asked = |(n, socket): (usize, &std::net::UdpSocket)| {
             let own = socket.local_addr().unwrap();
             let inode = owners.of_udp(own, own).unwrap().expect("it is there").inode;
-            (Question { flow: FlowId(n as u64), inode, ends: None, known: None, delay: false }, 0)
+            (Question { flow: FlowId(n as u64), inode, ends: None, known: None, options: false }, 0)
         };
         let questions: Vec<_> = sockets.iter().enumerate().map(asked).collect();
         let own = std::process::id() as i32;
@@ -515,7 +527,7 @@ mod tests {
             inode: 0,
             ends: None,
             known: None,
-            delay: false
+            options: false
         })));
         let answers = finder.finish();
         assert_eq!(answers.iter().map(|answer| answer.flow.0).collect::<Vec<_>>(), [0, 1, 2]);

@@ -1,8 +1,9 @@
-//! What was seen, as JSON: one object for each connection and lookup that has ended, with all meters by their names.
+//! What was seen, as JSON: one object for each connection, lookup, UDP flow and asker for echoes that has ended.
 
 use super::Seen;
 use super::board::UNKNOWN;
-use headstart_core::forward::{Flow, Record, meter};
+use headstart_core::forward::{EchoFlow, Flow, Quic, Record, Trips, UdpFlow, meter};
+use headstart_core::time::Duration;
 use serde_json::{Value, json};
 
 /// Version of the lines' format.
@@ -16,13 +17,54 @@ pub fn line_of(seen: &Seen) -> Value {
         Record::Dns(lookup) => json!({
             "version": VERSION, "event": "lookup", "app": name, "name": lookup.name, "server": lookup.server.to_string(),
             "local": lookup.app.to_string(), "at_ms": lookup.asked.as_millis_f64(),
-            "took_ms": round(lookup.took.as_secs_f64() * 1e3),
+            "took_ms": ms(lookup.took),
         }),
+        Record::Udp(flow) => udp(flow, name, seen),
+        Record::Echo(flow) => echo(flow, name, seen),
     }
 }
 
+fn udp(flow: &UdpFlow, name: &str, seen: &Seen) -> Value {
+    let mut line = json!({
+        "version": VERSION, "event": "udp", "app": name, "pid": seen.process.as_ref().map(|p| p.pid),
+        "user": seen.owner.map(|owner| owner.user), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
+        "at_ms": flow.began.as_millis_f64(), "lasted_ms": ms(flow.last().since(flow.began)), "up_bytes": flow.up.bytes,
+        "down_bytes": flow.down.bytes, "up_packets": flow.up.packets, "down_packets": flow.down.packets,
+        "icmp_errors": flow.icmp_errors, "quic": flow.quic.as_ref().map(quic),
+    });
+    for meter in meter::OF_UDP {
+        line[meter.name] = (meter.read)(flow).map(round).into();
+    }
+    line
+}
+
+fn quic(quic: &Quic) -> Value {
+    json!({
+        "version": format!("{:#010x}", quic.version), "connection": format!("{:016x}", quic.connection),
+        "handshake_ms": quic.handshake.map(ms), "spin_rtt_ms": mean(&quic.spins), "spin_samples": quic.spins.count,
+    })
+}
+
+fn echo(flow: &EchoFlow, name: &str, seen: &Seen) -> Value {
+    json!({
+        "version": VERSION, "event": "echo", "app": name, "pid": seen.process.as_ref().map(|p| p.pid),
+        "local": flow.app.to_string(), "peer": flow.peer.to_string(), "id": flow.id, "at_ms": flow.began.as_millis_f64(),
+        "lasted_ms": ms(flow.last.since(flow.began)), "requests": flow.requests, "replies": flow.replies,
+        "icmp_errors": flow.icmp_errors, "rtt_ms": mean(&flow.trips),
+        "longest_rtt_ms": (flow.trips.count > 0).then(|| ms(flow.trips.longest)),
+    })
+}
+
+fn mean(trips: &Trips) -> Option<f64> {
+    (trips.count > 0).then(|| round(trips.total.as_secs_f64() * 1e3 / trips.count as f64))
+}
+
+fn ms(time: Duration) -> f64 {
+    round(time.as_secs_f64() * 1e3)
+}
+
 fn connection(flow: &Flow, name: &str, seen: &Seen) -> Value {
-    let lasted = flow.ended.map(|at| round(at.since(flow.asked).as_secs_f64() * 1e3));
+    let lasted = flow.ended.map(|at| ms(at.since(flow.asked)));
     let mut line = json!({
         "version": VERSION, "event": "connection", "app": name, "pid": seen.process.as_ref().map(|p| p.pid),
         "user": seen.owner.map(|owner| owner.user), "local": flow.app.to_string(), "peer": flow.peer.to_string(),

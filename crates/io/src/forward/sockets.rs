@@ -15,6 +15,9 @@ const NOTSENT_LOWAT: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 /// TCP_MAXSEG of linux/tcp.h.
 const MAXSEG: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
 
+/// The most probes of TCP_KEEPCNT (net/tcp.h).
+const MOST_PROBES: u32 = 127;
+
 /// Sockets that are ready before a program wants them, one of each family: making one takes as long as a neighbour's answer.
 #[derive(Debug, Default)]
 pub struct Stock {
@@ -108,12 +111,40 @@ pub fn mss(socket: impl AsFd) -> Option<u16> {
     crate::sys::socket_option::get(socket, MAXSEG)?.int()?.try_into().ok()
 }
 
-/// Has the kernel ask whether the peer is still there, after so many seconds of silence.
-pub fn keep_alive(socket: impl AsFd, idle: u32) -> Result<(), Errno> {
-    let idle = Duration::from_secs(idle.into());
-    sockopt::set_tcp_keepidle(&socket, idle)?;
-    sockopt::set_tcp_keepintvl(&socket, idle)?;
-    sockopt::set_socket_keepalive(&socket, true)
+/// Has the kernel ask now whether the peer is still there: at once after a second of silence, or when it is over (`tcp_keepalive_timer`
+/// of the kernel's tcp_timer.c, which a new TCP_KEEPIDLE sets anew). It does not give up by itself.
+pub fn probe(socket: impl AsFd) -> Result<(), Errno> {
+    sockopt::set_tcp_keepcnt(&socket, MOST_PROBES)?;
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, Duration::from_secs(1))
+}
+
+/// Has the kernel of a program's socket give up on its peer, with the error that it would have had by its own clock: it is told that it has
+/// no patience, and to ask whether the peer is there; the second time that it asks in vain is one too many. To be called until
+/// [`is_closed`], and while nothing is answered.
+pub fn give_up(socket: impl AsFd) -> Result<(), Errno> {
+    sockopt::set_tcp_user_timeout(&socket, 1)?;
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, Duration::from_secs(1))
+}
+
+/// Whether a connection is over.
+pub fn is_closed(socket: impl AsFd) -> bool {
+    /// TCP_CLOSE of net/tcp_states.h.
+    const CLOSE: u8 = 7;
+    tcp_info::tcp_info(socket).is_ok_and(|info| info.state == CLOSE)
+}
+
+/// Segments that have come in, if the kernel tells.
+pub fn came_in(socket: impl AsFd) -> Option<u32> {
+    tcp_info::tcp_info(socket).ok()?.segs_in
+}
+
+/// How long the handshake of a connection that has just been opened took. None after a lost SYN: which one was answered is not known
+/// (RFC 6298, section 3).
+pub fn handshake(socket: impl AsFd) -> Option<Duration> {
+    let info = tcp_info::tcp_info(socket).ok()?;
+    (info.total_retrans == 0 && !info.rtt.is_zero()).then_some(info.rtt)
 }
 
 /// What the kernel knows of a connection.

@@ -5,12 +5,14 @@ use super::keeper::{Keeper, forget};
 use super::run::Run;
 use super::token::MAX_RUN;
 use crate::control::{
-    Account, ControlError, Descriptor, History, MAX_RUNS_TOLD, Registered, Reply, Request, receive, send, short,
+    Account, ControlError, Descriptor, History, MAX_RUNS_OBSERVED, MAX_RUNS_TOLD, Observation, Registered, Reply,
+    Request, receive, send, short,
 };
 use headstart_core::connect::Input;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, sockopt};
+use serde::Serialize;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -106,8 +108,16 @@ impl Supervisor {
                 summary.notes = self.keeper.as_mut().map(Keeper::news).unwrap_or_default();
                 Some(Reply::Summary(Box::new(summary)))
             }
+            (Request::Observe { descriptors: what, races, history }, _) => {
+                let observation = self.observation(races, history);
+                Some(match matched(&what, descriptors).and_then(|files| write(files, &observation)) {
+                    Ok(()) => Reply::Observed,
+                    Err(why) => Reply::Refused(why),
+                })
+            }
             (Request::Remember { descriptors: what }, _) => {
-                Some(match matched(&what, descriptors).and_then(|files| self.remember(files)) {
+                let history = self.history();
+                Some(match matched(&what, descriptors).and_then(|files| write(files, &history)) {
                     Ok(()) => Reply::Remembered { notes: self.keeper.as_ref().map(Keeper::notes).unwrap_or_default() },
                     Err(why) => Reply::Refused(why),
                 })
@@ -121,24 +131,33 @@ impl Supervisor {
         }
     }
 
-    /// Writes what was learned into the file that came along.
-    fn remember(&mut self, files: Vec<(Descriptor, OwnedFd)>) -> Result<(), String> {
-        let Some((Descriptor::Report, file)) = files.into_iter().next() else {
-            return Err("no file came along to write to".to_owned());
-        };
-        // Whatever else it is might make everybody wait until somebody reads it.
-        let is_file = fstat(&file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-        if !is_file {
-            return Err("what came along to write to is no file".to_owned());
-        }
+    fn history(&mut self) -> History {
         let now = self.engine.clock.now();
-        let history = History {
+        History {
             programs: self.engine.connector.remembered().programs,
             networks: self.engine.connector.networks(now),
             here: Some(self.engine.connector.network()),
-        };
-        let bytes = serde_json::to_vec(&history).map_err(|e| e.to_string())?;
-        File::from(file).write_all(&bytes).map_err(|e| format!("writing failed: {e}"))
+        }
+    }
+
+    fn observation(&mut self, races: usize, history: bool) -> Observation {
+        let now = self.engine.clock.now();
+        let runs = self.runs.values().take(MAX_RUNS_OBSERVED).map(|run| run.registered.clone());
+        Observation {
+            pid: std::process::id(),
+            // The clock began with the supervisor.
+            up_ms: now.as_millis_f64(),
+            runs: runs.collect(),
+            runs_omitted: self.runs.len().saturating_sub(MAX_RUNS_OBSERVED),
+            tally: self.engine.connector.tally(),
+            timings: self.engine.connector.timings().told(),
+            wakeups: self.wakeups.iter().map(|(cause, n)| ((*cause).to_owned(), *n)).collect(),
+            ignored_messages: self.engine.transport.ignored,
+            families: self.engine.connector.families(now),
+            resolvers: self.engine.names.servers().iter().map(ToString::to_string).collect(),
+            races: self.engine.connector.races(now, races),
+            history: history.then(|| self.history()),
+        }
     }
 
     fn forget(&mut self, app: Option<&str>, host: Option<&str>) -> Result<usize, String> {
@@ -190,6 +209,20 @@ impl Supervisor {
     }
 }
 
+/// Writes `told` into the file that came along.
+fn write(files: Vec<(Descriptor, OwnedFd)>, told: &impl Serialize) -> Result<(), String> {
+    let Some((Descriptor::Report, file)) = files.into_iter().next() else {
+        return Err("no file came along to write to".to_owned());
+    };
+    // Whatever else it is might make everybody wait until somebody reads it.
+    let is_file = fstat(&file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+    if !is_file {
+        return Err("what came along to write to is no file".to_owned());
+    }
+    let bytes = serde_json::to_vec(told).map_err(|e| e.to_string())?;
+    File::from(file).write_all(&bytes).map_err(|e| format!("writing failed: {e}"))
+}
+
 /// Each descriptor with what it is.
 fn matched(what: &[Descriptor], descriptors: Vec<OwnedFd>) -> Result<Vec<(Descriptor, OwnedFd)>, String> {
     if what.len() != descriptors.len() {
@@ -226,8 +259,8 @@ mod tests {
         let (mut supervisor, here) = with_a_run();
         // No listener, and nothing that epoll can wait for.
         let file = File::open("/proc/self/exe").unwrap();
-        let add = Request::Add { descriptors: vec![Descriptor::SeccompListener, Descriptor::Outstanding] };
-        send(&here, &add, &[file.as_fd(), file.as_fd()], SendFlags::empty()).unwrap();
+        let descriptors = vec![Descriptor::SeccompListener, Descriptor::Outstanding, Descriptor::Duty];
+        send(&here, &Request::Add { descriptors }, &[file.as_fd(); 3], SendFlags::empty()).unwrap();
         supervisor.hear(0);
         // A test beside this one may be starting a program, whose copy of the other end is open until it runs.
         let mut end = [PollFd::new(&here, PollFlags::IN)];

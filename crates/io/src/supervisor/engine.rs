@@ -136,10 +136,15 @@ impl Engine {
 
     /// Something happened on a socket of a query.
     pub fn exchange_event(&mut self, n: u64) {
+        let server = self.transport.server(n);
         if let Some((query, result)) = self.transport.event(&self.poll, |n| EXCHANGE | n, n) {
             if let LookupResult::Addresses(list, _) = &result {
                 // Whoever asks over DNS is told what the server said, whatever became of it here.
                 list.iter().for_each(|addr| self.make_known(*addr));
+            }
+            let index = self.names.servers().iter().position(|known| Some(*known) == server);
+            if let Some(index) = index.filter(|_| result != LookupResult::Refused) {
+                self.feed(Input::Replied(query, index as u32));
             }
             self.feed(Input::Lookup(query, result));
         }

@@ -60,6 +60,8 @@ pub struct Supervisor {
     last_run: u32,
     /// Since when there has been nobody.
     idle_since: Instant,
+    /// How often it has woken up, by cause.
+    wakeups: BTreeMap<&'static str, u64>,
 }
 
 /// Why a supervisor has ended.
@@ -75,6 +77,17 @@ pub enum Ended {
 #[derive(Debug, thiserror::Error)]
 #[error("the supervisor could not be set up: {0}")]
 pub struct SupervisorError(#[from] io::Error);
+
+/// Why it woke up: by the first of what there was to hear.
+fn cause(tokens: &[u64]) -> &'static str {
+    match tokens.first().map(|token| split(*token)) {
+        None => "timer",
+        Some((0, PLACE)) => "host",
+        Some((0, DOOR) | (CONTROL, _)) => "control",
+        Some((EXCHANGE | ATTEMPT | FORWARD, _)) => "network",
+        Some(_) => "program",
+    }
+}
 
 impl Supervisor {
     /// A supervisor that knows nobody yet.
@@ -94,6 +107,7 @@ impl Supervisor {
             runs,
             last_run: 0,
             idle_since,
+            wakeups: BTreeMap::new(),
         })
     }
 
@@ -164,6 +178,7 @@ impl Supervisor {
             // Even if that has passed: work without end must not keep us from hearing.
             self.engine.poll.wait(&self.engine.clock, deadline, &mut tokens)?;
             self.engine.wake_up();
+            *self.wakeups.entry(cause(&tokens)).or_default() += 1;
             for token in tokens.iter().copied() {
                 match split(token) {
                     (0, STOP) => return Ok(Ended::Stopped),

@@ -26,6 +26,8 @@ pub(super) struct Place {
     /// `None` where the kernel does not tell: then every look is a full one.
     watch: Option<Watch>,
     seen: Option<Surroundings>,
+    /// The servers that the connector knows of.
+    servers: Vec<SocketAddr>,
     /// Looks left for a router that has not been heard.
     looks: u32,
     /// Time that the host has slept, up to the last look.
@@ -43,7 +45,7 @@ impl Place {
     /// Listens from now on; nothing has been seen yet.
     pub fn new(poll: &Poll) -> Self {
         let watch = Watch::open().ok().filter(|watch| poll.add(watch, PLACE, Interest::Read).is_ok());
-        Self { watch, seen: None, looks: 0, slept: clock::slept() }
+        Self { watch, seen: None, servers: Vec::new(), looks: 0, slept: clock::slept() }
     }
 
     /// Whether there are routes for IPv4 and IPv6, as of the last look.
@@ -98,10 +100,12 @@ impl Engine {
 
     fn look(&mut self) {
         let servers = self.names.servers();
-        let count = u32::try_from(servers.len()).unwrap_or(1);
         let now = look(servers).unwrap_or_else(|_| guess(servers));
         let before = self.place.seen.replace(now.clone());
-        self.feed(Input::Servers(count));
+        if self.names.servers() != self.place.servers {
+            self.place.servers = self.names.servers().to_vec();
+            self.feed(Input::Servers(u32::try_from(self.place.servers.len()).unwrap_or(1)));
+        }
         self.feed(Input::Patience(self.names.patience()));
         let (id, v4, v6) = (now.network(), now.v4.is_some(), now.v6.is_some());
         match before {

@@ -57,13 +57,14 @@ impl Run {
     /// Takes in descriptors that came from the run, each with what it is; why not, if they cannot be used.
     pub fn add(&mut self, engine: &mut Engine, descriptors: Vec<(Descriptor, OwnedFd)>) -> Result<(), String> {
         let (mut listener, mut filter) = (None, None);
-        let (mut calls, mut outstanding) = (None, None);
+        let (mut calls, mut outstanding, mut duty) = (None, None, None);
         for (what, descriptor) in descriptors {
             match what {
                 Descriptor::PreloadListener => listener = Some(descriptor),
                 Descriptor::PreloadFilter => filter = Some(File::from(descriptor)),
                 Descriptor::SeccompListener => calls = Some(descriptor),
                 Descriptor::Outstanding => outstanding = Some(descriptor),
+                Descriptor::Duty => duty = Some(descriptor),
                 Descriptor::Report => return Err("a run has nothing to be reported to".to_owned()),
                 Descriptor::Program => {
                     let token = PROGRAM | of_run(self.number);
@@ -77,13 +78,13 @@ impl Run {
                 }
             }
         }
-        match (calls, outstanding) {
-            (Some(calls), Some(outstanding)) => {
-                let seccomp = Seccomp::new(engine, self.number, calls, outstanding);
+        match (calls, outstanding, duty) {
+            (Some(calls), Some(outstanding), Some(duty)) => {
+                let seccomp = Seccomp::new(engine, self.number, calls, outstanding, duty);
                 self.seccomp = Some(seccomp.map_err(|e| format!("system calls cannot be heard: {e}"))?);
             }
-            (None, None) => {}
-            _ => return Err("the listener of system calls and the page of its watchdog come together".into()),
+            (None, None, None) => {}
+            _ => return Err("the listener of system calls and what its watchdog needs come together".into()),
         }
         match (listener, filter) {
             (Some(listener), Some(filter)) => {

@@ -2,6 +2,8 @@
 //! but one socket, so that either may be killed without the other.
 
 use rustix::process::Pid;
+use std::ffi::CStr;
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,16 +12,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const PANICKED: i32 = 101;
 
 /// Runs `work` in a process of its own, a child of this one, which ends with what `work` returns. No descriptor reaches
-/// it but standard input, output and error and `with`; nothing of its parent is dropped in it.
+/// it but standard input, output and error and those of `with`; nothing of its parent is dropped in it.
 ///
 /// Fails where this process has further threads: they would be missing in the child, with whatever they had locked.
-pub fn apart(with: OwnedFd, work: impl FnOnce(OwnedFd) -> u8) -> io::Result<Pid> {
+pub fn apart<const N: usize>(with: [OwnedFd; N], work: impl FnOnce([OwnedFd; N]) -> u8) -> io::Result<Pid> {
     must_have_one_thread()?;
     // SAFETY: this process has one thread (above), so the child is whole and may do whatever its parent may.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            close_all_but(with.as_raw_fd());
+            close_all_but(std::array::from_fn::<_, N, _>(|i| with[i].as_raw_fd()));
             let ended = catch_unwind(AssertUnwindSafe(|| work(with))).map_or(PANICKED, i32::from);
             // SAFETY: ends the process; its parent's destructors are the parent's business.
             unsafe { libc::_exit(ended) }
@@ -48,6 +50,18 @@ pub fn detach_after(say: impl FnOnce(u32)) -> io::Result<()> {
     }
 }
 
+/// Leaves the session of this process' parent: no terminal, no working folder, no standard input or output. `name` is for ps(1).
+pub fn cut_loose(name: &CStr) -> io::Result<()> {
+    // Fails in a process that leads a session already, which is as good.
+    let _ = rustix::process::setsid();
+    let _ = rustix::thread::set_name(name);
+    rustix::process::chdir("/")?;
+    let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nowhere)?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    Ok(rustix::stdio::dup2_stderr(&nowhere)?)
+}
+
 /// Closes every descriptor but standard input, output and error: for a process that outlives whoever started it, before it
 /// has opened anything of its own.
 pub fn close_inherited() {
@@ -62,13 +76,16 @@ fn must_have_one_thread() -> io::Result<()> {
     }
 }
 
-/// Closes every descriptor from 3 on but `kept`.
-fn close_all_but(kept: RawFd) {
-    let kept = kept as libc::c_uint;
-    for (first, last) in [(3, kept.saturating_sub(1)), (kept.saturating_add(1).max(3), libc::c_uint::MAX)] {
+/// Closes every descriptor from 3 on but those of `kept`.
+fn close_all_but<const N: usize>(mut kept: [RawFd; N]) {
+    kept.sort_unstable();
+    let mut first: libc::c_uint = 3;
+    for kept in kept.into_iter().map(RawFd::cast_unsigned).chain([libc::c_uint::MAX]) {
+        let last = if kept == libc::c_uint::MAX { kept } else { kept.saturating_sub(1) };
         if first <= last {
             // SAFETY: no pointers. What is closed belongs to values of the parent that the child never touches.
             unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
         }
+        first = first.max(kept.saturating_add(1));
     }
 }

@@ -17,6 +17,7 @@
 //! ([`process::signal_waits`](super::process::signal_waits)). The moment before a call is received stays as it is.
 
 use super::fork;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::mem::{MaybeUninit, offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -93,8 +94,20 @@ impl Trap {
         Ok(trap)
     }
 
+    /// Where the watchdog is told of the listener, as this process is.
+    pub(crate) fn told(&self) -> io::Result<OwnedFd> {
+        self.ours.try_clone()
+    }
+
     /// The listener, once the command has been started.
     pub fn listener(self) -> Result<Listener, TrapError> {
+        Listener::told(self.ours.as_fd())
+    }
+}
+
+impl Listener {
+    /// The listener that a program under a filter has sent to `told`: there is one for this process and one for the watchdog.
+    pub(crate) fn told(told: BorrowedFd<'_>) -> Result<Self, TrapError> {
         let mut errno = [0u8; 4];
         let mut part = libc::iovec { iov_base: errno.as_mut_ptr().cast(), iov_len: errno.len() };
         let mut control = [0u64; 4];
@@ -105,7 +118,7 @@ impl Trap {
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
         // SAFETY: the header points at live buffers of the lengths that it tells.
-        let got = unsafe { libc::recvmsg(self.ours.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        let got = unsafe { libc::recvmsg(told.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
         if got != 4 {
             return Err(io::Error::other("the program was started without a word of its filter").into());
         }
@@ -123,7 +136,7 @@ impl Trap {
         // SAFETY: not null, so a whole header, followed by the one descriptor that the child sends.
         let fd = unsafe { libc::CMSG_DATA(first).cast::<RawFd>().read_unaligned() };
         // SAFETY: received just now, and nobody else's.
-        Ok(Listener { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 }
 
@@ -178,7 +191,8 @@ fn filter() -> Vec<libc::sock_filter> {
     program
 }
 
-/// Sets the filter on this process, between fork and exec, and sends its listener, or why there is none, to `report`.
+/// Sets the filter on this process, between fork and exec, and sends its listener, or why there is none, to `report`: to the
+/// process that starts it and to its watchdog.
 fn install(program: &[libc::sock_filter], report: RawFd) -> io::Result<()> {
     let listener = set_filter(program);
     let errno = match &listener {
@@ -209,10 +223,12 @@ fn install(program: &[libc::sock_filter], report: RawFd) -> io::Result<()> {
         // SAFETY: the room behind the header is for the descriptor.
         unsafe { libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(listener.as_raw_fd()) };
     }
-    // SAFETY: the header points at live buffers of the lengths that it tells.
-    if unsafe { libc::sendmsg(report, &raw const message, libc::MSG_NOSIGNAL) } < 0 && listener.is_ok() {
-        // Nobody will answer: better not to run at all than to have every connect fail.
-        return Err(io::Error::last_os_error());
+    for _ in 0..2 {
+        // SAFETY: the header points at live buffers of the lengths that it tells.
+        if unsafe { libc::sendmsg(report, &raw const message, libc::MSG_NOSIGNAL) } < 0 && listener.is_ok() {
+            // There would be no answer: better not to run at all than to have every connect fail.
+            return Err(io::Error::last_os_error());
+        }
     }
     Ok(())
 }
@@ -248,7 +264,7 @@ fn set_filter(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
 /// sets a filter on itself and ends; only for a process without further threads.
 pub fn is_listened_to() -> io::Result<bool> {
     let (_ours, theirs) = io::pipe()?;
-    let probe = fork::apart(theirs.into(), |_| match set_filter(&filter()) {
+    let probe = fork::apart([theirs.into()], |_| match set_filter(&filter()) {
         Err(e) if e.raw_os_error() == Some(libc::EBUSY) => 1,
         _ => 0,
     })?;
@@ -306,6 +322,16 @@ impl AsFd for Listener {
 }
 
 impl Listener {
+    /// Whether no process is left that could make a call.
+    pub fn is_over(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut ready = [PollFd::new(self, PollFlags::IN)];
+        let ended = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        matches!(poll(&mut ready, Some(&now)), Ok(1))
+            && !ready[0].revents().contains(PollFlags::IN)
+            && ready[0].revents().intersects(ended)
+    }
+
     /// The same listener under another descriptor.
     pub fn try_clone(&self) -> io::Result<Self> {
         self.fd.try_clone().map(Self::from)

@@ -1,20 +1,20 @@
 //! When a byte of a TCP connection left this host, and when its peer acknowledged it: the kernel's own timestamps of what a socket
 //! sends (SO_TIMESTAMPING, networking/timestamping.rst), which wait in the socket's queue of errors.
 //!
-//! A send that is to be stamped says so by itself, by a control message: other sends of the socket cost nothing. Both times are of one
-//! clock of the kernel's, which nobody need know: the time between them is what counts.
+//! A send that is to be stamped says so by itself, by a control message: other sends of the socket cost nothing.
 
 use super::datagram::{CONTROL, Control, receive_with};
 use rustix::io::Errno;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// What a socket is to tell of stamps: those of software, with the number of the byte, and without the packet itself.
 const TELL: libc::c_uint =
     libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_OPT_ID | libc::SOF_TIMESTAMPING_OPT_TSONLY;
-/// What a send is stamped with: when its last byte is given to the interface's queue, and when it is acknowledged.
-const STAMP: libc::c_uint = libc::SOF_TIMESTAMPING_TX_SCHED | libc::SOF_TIMESTAMPING_TX_ACK;
+/// What a send may be stamped with: when its last byte is given to the interface's queue, and when it is acknowledged.
+const LEFT: libc::c_uint = libc::SOF_TIMESTAMPING_TX_SCHED;
+const ACKNOWLEDGED: libc::c_uint = libc::SOF_TIMESTAMPING_TX_ACK;
 /// SO_EE_ORIGIN_TIMESTAMPING, and SCM_TSTAMP_SCHED and SCM_TSTAMP_ACK, of linux/errqueue.h.
 const ORIGIN: u8 = 4;
 const SCHED: u32 = 1;
@@ -36,7 +36,7 @@ pub struct Stamp {
     pub moment: Moment,
     /// Which byte: the last one of a send, counted from the one that was next when [`tell`] was called.
     pub byte: u32,
-    /// When, since a moment that is the same for all.
+    /// When, since 1970 (CLOCK_REALTIME).
     pub at: Duration,
 }
 
@@ -49,14 +49,15 @@ pub fn tell(socket: impl AsFd) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends without waiting, and has the last byte that is taken stamped; how many were.
-pub fn send(socket: impl AsFd, data: &[u8]) -> Result<usize, Errno> {
-    let mut vector = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+/// Sends without waiting, and has the last byte that is taken stamped when it is acknowledged, and when it has `left`; how many were.
+pub fn send(socket: impl AsFd, parts: &[IoSlice<'_>], left: bool) -> Result<usize, Errno> {
+    let stamp = ACKNOWLEDGED | if left { LEFT } else { 0 };
     let mut control = Control([0; CONTROL]);
     // SAFETY: `msghdr` is plain data; all zeroes is a valid value.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut vector;
-    message.msg_iovlen = 1;
+    // An `IoSlice` is an iovec (std's own promise), and the call only reads.
+    message.msg_iov = parts.as_ptr().cast_mut().cast();
+    message.msg_iovlen = parts.len() as _;
     message.msg_control = control.0.as_mut_ptr().cast();
     // SAFETY: no pointers.
     let (len, space) = unsafe { (libc::CMSG_LEN(4), libc::CMSG_SPACE(4)) };
@@ -68,7 +69,7 @@ pub fn send(socket: impl AsFd, data: &[u8]) -> Result<usize, Errno> {
         (*header).cmsg_level = libc::SOL_SOCKET;
         (*header).cmsg_type = libc::SO_TIMESTAMPING;
         (*header).cmsg_len = len as _;
-        libc::CMSG_DATA(header).cast::<libc::c_uint>().write_unaligned(STAMP);
+        libc::CMSG_DATA(header).cast::<libc::c_uint>().write_unaligned(stamp);
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: everything that `message` points to outlives the call, which only reads.
@@ -133,13 +134,19 @@ mod tests {
             tell(&socket).unwrap();
             socket.write_all(b"not this").unwrap();
             for (data, last) in [(&b"this"[..], 11), (b"and this one", 23)] {
-                assert_eq!(send(&socket, data), Ok(data.len()));
+                assert_eq!(send(&socket, &[IoSlice::new(data)], true), Ok(data.len()));
                 let (left, had) = (wait(&socket), wait(&socket));
                 assert_eq!((left.moment, left.byte), (Moment::Left, last), "{any}");
                 assert_eq!((had.moment, had.byte), (Moment::Acknowledged, last), "{any}");
                 assert!(had.at >= left.at, "{left:?} {had:?}");
             }
             assert_eq!(next(&socket).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            assert_eq!(send(&socket, &[IoSlice::new(b"in"), IoSlice::new(b"two")], false), Ok(5));
+            let had = wait(&socket);
+            assert_eq!((had.moment, had.byte), (Moment::Acknowledged, 28), "{any}");
+            let after = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            assert!((before..=after).contains(&had.at), "{had:?} is not between {before:?} and {after:?}");
         }
     }
 

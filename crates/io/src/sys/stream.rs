@@ -1,4 +1,4 @@
-//! Reading a stream into room that nobody has written to, and finding its urgent byte (SIOCATMARK, tcp(7)).
+//! Reading a stream into room that nobody has written to, finding its urgent byte (SIOCATMARK, tcp(7)), and what is on its way.
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -27,6 +27,14 @@ pub fn is_next(socket: impl AsFd) -> bool {
     // SAFETY: SIOCATMARK writes an int.
     let rc = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCATMARK as Request, &raw mut at_mark) };
     rc == 0 && at_mark != 0
+}
+
+/// Bytes that a connected `socket` has taken and its peer has not acknowledged (SIOCOUTQ, tcp(7)); none if the kernel does not tell.
+pub fn unacknowledged(socket: impl AsFd) -> Option<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes an int.
+    let rc = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ as Request, &raw mut bytes) };
+    if rc == 0 { bytes.try_into().ok() } else { None }
 }
 
 #[cfg(test)]

@@ -172,21 +172,48 @@ impl Chromium {
         Ok(loaded)
     }
 
-    fn load_in(&mut self, context: &Value, url: &str) -> Result<BrowserLoad, BrowserError> {
-        let pipe = &mut self.pipe;
-        let target =
-            pipe.call(None, "Target.createTarget", json!({ "url": "about:blank", "browserContextId": context }))?;
+    /// Opens `url` in a context of its own and evaluates a JavaScript expression there, which may be a promise; what comes of
+    /// it, or null with what the page said if it threw.
+    pub fn evaluate(&mut self, url: &str, expression: &str) -> Result<(Value, Option<String>), BrowserError> {
+        let context = self.pipe.call(None, "Target.createBrowserContext", json!({ "disposeOnDetach": true }))?;
+        let context = context["browserContextId"].clone();
+        let session = self.tab(&context)?;
+        self.pipe.call(Some(&session), "Page.enable", json!({}))?;
+        self.go(&session, url)?;
+        let loaded = |event: &Value| event["method"] == "Page.loadEventFired" && event["sessionId"] == session.as_str();
+        while !loaded(&self.pipe.event("load the page", LONGEST_LOAD)?) {}
+        let what = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let mut said = self.pipe.call(Some(&session), "Runtime.evaluate", what)?;
+        self.pipe.call(None, "Target.disposeBrowserContext", json!({ "browserContextId": context }))?;
+        self.pipe.forget();
+        let thrown = said["exceptionDetails"]["exception"]["description"].as_str().map(str::to_owned);
+        Ok((said["result"]["value"].take(), thrown))
+    }
+
+    /// An empty tab; the session in which it is talked to.
+    fn tab(&mut self, context: &Value) -> Result<String, BrowserError> {
+        let what = json!({ "url": "about:blank", "browserContextId": context });
+        let target = self.pipe.call(None, "Target.createTarget", what)?;
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
-        let session = pipe.call(None, "Target.attachToTarget", attach)?;
-        let session = session["sessionId"].as_str().unwrap_or_default().to_owned();
-        let session = Some(session.as_str());
-        pipe.call(session, "Page.enable", json!({}))?;
-        pipe.call(session, "Network.enable", json!({}))?;
-        pipe.forget();
-        let navigated = pipe.call(session, "Page.navigate", json!({ "url": url }))?;
-        if let Some(said) = navigated["errorText"].as_str().filter(|s| !s.is_empty()) {
-            return Err(BrowserError::Navigation { url: url.into(), said: said.into() });
+        let session = self.pipe.call(None, "Target.attachToTarget", attach)?;
+        Ok(session["sessionId"].as_str().unwrap_or_default().to_owned())
+    }
+
+    fn go(&mut self, session: &str, url: &str) -> Result<(), BrowserError> {
+        self.pipe.forget();
+        let navigated = self.pipe.call(Some(session), "Page.navigate", json!({ "url": url }))?;
+        match navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
+            Some(said) => Err(BrowserError::Navigation { url: url.into(), said: said.into() }),
+            None => Ok(()),
         }
+    }
+
+    fn load_in(&mut self, context: &Value, url: &str) -> Result<BrowserLoad, BrowserError> {
+        let session = self.tab(context)?;
+        self.pipe.call(Some(&session), "Page.enable", json!({}))?;
+        self.pipe.call(Some(&session), "Network.enable", json!({}))?;
+        self.go(&session, url)?;
+        let (pipe, session) = (&mut self.pipe, Some(session.as_str()));
         let mut seen = Seen::default();
         loop {
             let event = pipe.event("load the page", LONGEST_LOAD)?;

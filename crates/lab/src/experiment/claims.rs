@@ -59,6 +59,8 @@ pub struct Claim {
     pub experiment: Option<String>,
     /// The column that will bring the experiment, where there is none yet.
     pub planned: Option<String>,
+    /// Why no row of it is judged, where none can be.
+    pub unjudged: Option<String>,
     /// The numbers of the paper that compare two ways of doing the work.
     #[serde(rename = "figure", default)]
     pub figures: Vec<Figure>,
@@ -133,6 +135,9 @@ impl Claims {
                 }
                 _ => return fault("needs either `experiment` or `planned`, not both".into()),
             }
+            if c.figures.is_empty() && c.unjudged.is_none() && c.experiment.is_some() {
+                return fault("has neither a figure nor, in `unjudged`, why it has none".into());
+            }
             for (j, f) in c.figures.iter().enumerate() {
                 let of = format!("figure against {} in case '{}'", f.baseline, f.case);
                 if c.figures[..j].iter().any(|g| g.baseline == f.baseline && g.case == f.case) {
@@ -143,11 +148,11 @@ impl Claims {
                 }
                 let sound = match (f.ours, f.theirs, f.ratio) {
                     (Some(a), Some(b), None) => a.is_finite() && b.is_finite() && a > 0.0 && b > 0.0,
-                    (None, None, Some(r)) => r.is_finite() && r > 0.0,
+                    (None, b, Some(r)) => [Some(r), b].into_iter().flatten().all(|v| v.is_finite() && v > 0.0),
                     _ => false,
                 };
                 if !sound {
-                    return fault(format!("has a {of} that is neither two positive values nor one positive ratio"));
+                    return fault(format!("has a {of} that is neither two positive values nor a positive ratio"));
                 }
             }
         }
@@ -211,7 +216,7 @@ mod tests {
     fn the_built_in_file_holds_every_claim_of_the_five_papers() {
         let claims = Claims::built_in().unwrap();
         let counts = [1, 2, 3, 4, 5].map(|p| claims.all.iter().filter(|c| c.paper == p).count());
-        assert_eq!(counts, [10, 5, 8, 6, 6]);
+        assert_eq!(counts, [11, 5, 8, 6, 6]);
     }
 
     #[test]
@@ -235,7 +240,8 @@ mod tests {
     #[test]
     fn a_claim_is_either_measured_or_planned_in_the_column_of_its_paper() {
         let text = |tail: &str| Claims::parse(&format!("{ONE}{tail}")).map_err(|e| e.to_string());
-        assert!(text("experiment = 'x'\n").is_ok() && text("planned = 'connect'\n").is_ok());
+        assert!(text("experiment = 'x'\nunjudged = 'w'\n").is_ok() && text("planned = 'connect'\n").is_ok());
+        assert!(text("experiment = 'x'\n").unwrap_err().contains("neither a figure"));
         assert!(text("").unwrap_err().contains("P1.1 needs either"));
         assert!(text("experiment = 'x'\nplanned = 'connect'\n").unwrap_err().contains("not both"));
         assert!(text("planned = 'steer'\n").unwrap_err().contains("'steer'"));
@@ -257,6 +263,7 @@ mod tests {
         };
         assert_eq!(figure("ours = 3\ntheirs = 4\n"), Ok(Some(0.75)));
         assert_eq!(figure("ratio = 0.5\nstatistic = 'p75'\n"), Ok(Some(0.5)));
+        assert_eq!(figure("ratio = 0.5\ntheirs = 9\n"), Ok(Some(0.5)));
         assert!(figure("ratio = 0.5\nstatistic = 'p57'\n").unwrap_err().to_string().contains("'p57'"));
         for bad in
             ["", "ours = 3\n", "ours = 3\ntheirs = 4\nratio = 0.75\n", "ours = 3\ntheirs = 0\n", "ratio = -1.0\n"]

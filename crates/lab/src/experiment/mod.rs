@@ -34,7 +34,7 @@ pub use claims::{Claim, Claims, ClaimsError, Figure, Instrument};
 pub use extent::Extent;
 use outcome::in_ms;
 pub use outcome::{Condition, FORMAT_VERSION, Outcome, OutcomeError, Price, Row, Series};
-pub use verdict::{Direction, Verdict, judge};
+pub use verdict::{Direction, Measured, Printed, Verdict, judge, judge_ours};
 pub use waterfall::{Fall, Waterfall};
 
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,8 @@
 //! The shape of a [`Row`] and of [`Outcome::last_line`] is read by other programs and changes only together with
 //! [`FORMAT_VERSION`]. Numbers that are not known are null, never zero; nothing here measures.
 
-use super::{Claims, ClaimsError, Direction, Extent, Verdict, Waterfall, judge};
+use super::verdict::{Measured, Printed, judge, judge_ours};
+use super::{Claim, Claims, ClaimsError, Extent, Figure, Verdict, Waterfall};
 use crate::device::DeviceState;
 use crate::stats::{self, Interval, Pairing, Statistic, StatsError};
 use serde::{Deserialize, Serialize};
@@ -118,17 +119,19 @@ impl Row {
             return Err(ClaimsError::OtherStatistic { id: id.into(), statistic, metric });
         }
         self.claim = Some(id.into());
-        self.paper = figure.map(super::Figure::ratio);
-        self.verdict = self.judged(claim.better);
+        self.paper = figure.map(Figure::ratio);
+        self.verdict = figure.map(|figure| self.judged(claim, figure));
         Ok(self)
     }
 
-    fn judged(&self, better: Direction) -> Option<Verdict> {
-        let paper = self.paper?;
-        Some(match (self.ratio, self.interval) {
-            (Some(ratio), Some(interval)) => judge(ratio, interval, paper, better),
-            _ => Verdict::InstrumentOnly,
-        })
+    fn judged(&self, claim: &Claim, figure: &Figure) -> Verdict {
+        let (Some(ratio), Some(interval), Some(baseline)) = (self.ratio, self.interval, self.baseline) else {
+            return Verdict::InstrumentOnly;
+        };
+        let measured = Measured { ratio, interval, baseline };
+        // A share of a value cannot be compared with the value.
+        let printed = Printed { ratio: figure.ratio(), baseline: figure.theirs.filter(|_| self.unit == claim.unit) };
+        if figure.arm == self.arm { judge(measured, printed) } else { judge_ours(measured, printed, claim.better) }
     }
 }
 
@@ -390,7 +393,7 @@ mod tests {
     use super::*;
 
     fn pair() -> (Series, Series) {
-        let base: Vec<f64> = (0..20).map(|i| 100.0 + f64::from(i)).collect();
+        let base: Vec<f64> = (0..20).map(|i| 60.0 + f64::from(i)).collect();
         let ours: Vec<f64> = base.iter().map(|v| v * 0.5).collect();
         (Series::new("c", "time", "ms", "adaptive", ours), Series::new("c", "time", "ms", "sequential", base))
     }
@@ -401,7 +404,7 @@ mod tests {
         let row = Row::compare(&a, &b, Statistic::Median, Pairing::Paired, 1).unwrap();
         assert_eq!(
             serde_json::to_string(&row).unwrap(),
-            r#"{"claim":null,"condition":"c","metric":"time, median","unit":"ms","arm":"adaptive","baseline_arm":"sequential","ours":54.75,"baseline":109.5,"ratio":0.5,"interval":[0.5,0.5],"paper":null}"#
+            r#"{"claim":null,"condition":"c","metric":"time, median","unit":"ms","arm":"adaptive","baseline_arm":"sequential","ours":34.75,"baseline":69.5,"ratio":0.5,"interval":[0.5,0.5],"paper":null}"#
         );
         let judged = Row { verdict: Some(Verdict::InstrumentOnly), claim: Some("P1.1".into()), ..row };
         assert!(serde_json::to_string(&judged).unwrap().ends_with(r#""paper":null,"verdict":"instrument only"}"#));
@@ -413,7 +416,13 @@ mod tests {
         let claims = Claims::built_in().unwrap();
         let row = Row::compare(&a, &b, Statistic::Quantile(0.75), Pairing::Paired, 1).unwrap();
         let row = row.serving(&claims, "P1.1", "no-cache").unwrap();
-        assert_eq!((row.paper, row.verdict), (Some(0.64), Some(Verdict::Exceeded)));
+        assert_eq!((row.paper, row.verdict), (Some(0.64), Some(Verdict::Exceeded)), "a way of ours");
+        let papers = Row { arm: "simultaneous".into(), ..row.clone() };
+        let judged = |row: Row| row.serving(&claims, "P1.1", "no-cache").unwrap().verdict;
+        assert_eq!(judged(papers.clone()), Some(Verdict::Stronger), "the paper's own");
+        let elsewhere = Row { ours: 75.0, baseline: Some(150.0), ..papers };
+        assert_eq!(judged(elsewhere.clone()), Some(Verdict::ProblemAbsent), "the paper's baseline takes 75 ms");
+        assert_eq!(judged(Row { unit: "%".into(), ..elsewhere }), Some(Verdict::Stronger), "no time, so not compared");
         assert!(row.clone().serving(&claims, "P9.9", "").is_err());
         let other = Row { baseline_arm: Some("telegraph".into()), ..row }.serving(&claims, "P1.1", "no-cache").unwrap();
         assert_eq!((other.paper, other.verdict), (None, None));

@@ -205,7 +205,8 @@ mod tests {
                 assert!(document.contains(&address), "{}: {address} is in nobody's table", page.name);
             }
             let answers = Answers::new(all);
-            let first = answers.find(Asked { host: &names[page.objects[0].host], method: "GET", target: "/" }).unwrap();
+            let host = &names[page.objects[0].host];
+            let first = answers.find(Asked { host, method: "GET", target: "/", scheme: Scheme::Https }).unwrap();
             assert_eq!(first.response.status(), Some(if page.main == 0 { 200 } else { 302 }));
         }
     }

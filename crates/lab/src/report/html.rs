@@ -207,11 +207,11 @@ impl Article<'_> {
 }
 
 /// What the verdicts mean, in short; the rule itself is `experiment::judge`.
-const VERDICTS: &str = "<section><h2>How claims are judged</h2>\n<p>One rule for every claim, fixed before measuring; effects are compared as \
-logarithms of ratios. <b>Exceeded</b>: the whole 95 % interval is better than the paper’s ratio. <b>Reproduced</b>: the whole interval is an \
-improvement and at least half of the paper’s effect was measured. <b>Contradicted</b>: the whole interval falls short of half of the paper’s \
-effect. <b>Instrument only</b>: the measurement does not decide, or the run is not valid. Where the paper saw a cost, up to twice its size \
-reproduces it; where it saw no difference, an interval within 10 % of 1 does.</p></section>\n";
+const VERDICTS: &str = "<section><h2>How claims are judged</h2>\n<p>One rule for every claim, fixed before measuring, on ratios and their 95 % \
+intervals. <b>Reproduced</b>: the interval touches 0.8 to 1.25 times the paper’s ratio. <b>Stronger</b>, <b>weaker</b>: the same direction, beyond \
+that. <b>Not reproduced</b>: no effect, or the other direction. <b>Problem absent</b>: the baseline differs from the paper’s by more than 20 %, so \
+nothing can be said about its remedy. <b>Exceeded</b>: a way of ours beats the paper’s figure. <b>Instrument only</b>: the measurement does not \
+decide, or the run is not valid. Where the paper saw no difference, an interval within 10 % of 1 reproduces it.</p></section>\n";
 
 pub(super) fn section(out: &mut String, heading: &str, table: &Table) {
     if !table.is_empty() {

@@ -1,7 +1,8 @@
 //! The ledger: a verdict on every claim of the papers, out of the results of all experiments that measure one.
 //!
-//! A claim's verdict is that of its rows, by the paper's own arm first: a claim is contradicted where what the paper
-//! proposes did not show the effect, whatever others did. Reads outcomes, measures nothing.
+//! A claim's verdict is that of its rows, by the paper's own arm first: a claim is not reproduced where what the paper
+//! proposes did not show the effect, whatever others did. The line of a claim shows the row that decided. Reads outcomes,
+//! measures nothing.
 
 use super::number::{self, NONE};
 use super::summary::interval;
@@ -24,29 +25,20 @@ pub struct Account<'a> {
 impl Account<'_> {
     /// What the rows say about the claim; none where it has no row.
     ///
-    /// Only rows of the paper's own arms count where there are some that were judged. Contradicted if one of them is; else
-    /// exceeded if all are, reproduced if one of them is either; instrument only where none decides.
+    /// Rows of the paper's own arms decide where some of them were judged, otherwise all rows do. Of several verdicts the
+    /// first in the order of [`Verdict::ALL`] stands: a claim is not reproduced where one of its rows is not.
     pub fn verdict(&self) -> Option<Verdict> {
-        let own = |r: &&&Row| self.claim.figures.iter().any(|f| f.arm == r.arm);
-        let judged: Vec<Verdict> = match self.rows.iter().filter(own).filter_map(|r| r.verdict).collect::<Vec<_>>() {
-            none if none.is_empty() => self.rows.iter().filter_map(|r| r.verdict).collect(),
-            some => some,
-        };
-        let any = |verdict| judged.contains(&verdict);
-        Some(match judged.as_slice() {
-            [] if self.rows.is_empty() => return None,
-            _ if any(Verdict::Contradicted) => Verdict::Contradicted,
-            [_, ..] if judged.iter().all(|v| *v == Verdict::Exceeded) => Verdict::Exceeded,
-            _ if any(Verdict::Reproduced) || any(Verdict::Exceeded) => Verdict::Reproduced,
-            _ => Verdict::InstrumentOnly,
-        })
+        let first = self.first()?;
+        Some(first.verdict.unwrap_or(Verdict::InstrumentOnly))
     }
 
-    /// The row that stands for the claim: of the paper's arm and with its figure, where there is one.
+    /// The row that decides; where none is judged, one of the paper's arm and with its figure, if there is one.
     fn first(&self) -> Option<&Row> {
         let rank = |r: &Row| {
-            let own = self.claim.figures.iter().any(|f| f.arm == r.arm && Some(&f.baseline) == r.baseline_arm.as_ref());
-            (r.paper.is_none(), !own, r.ratio.is_none())
+            let arms = self.claim.figures.iter().filter(|f| f.arm == r.arm);
+            let own = arms.clone().next().is_some();
+            let compared = arms.clone().any(|f| Some(&f.baseline) == r.baseline_arm.as_ref());
+            (r.verdict.is_none(), !own, r.verdict, r.paper.is_none(), !compared, r.ratio.is_none())
         };
         self.rows.iter().copied().min_by_key(|r| rank(r))
     }
@@ -64,8 +56,8 @@ impl Account<'_> {
 
     fn count(&self) -> String {
         let count = |verdict| self.rows.iter().filter(|r| r.verdict == Some(verdict)).count();
-        let all = [Verdict::Exceeded, Verdict::Reproduced, Verdict::Contradicted, Verdict::InstrumentOnly];
-        let parts = all.iter().map(|v| (count(*v), v)).filter(|(n, _)| *n > 0).map(|(n, v)| format!("{n} {v}"));
+        let parts =
+            Verdict::ALL.iter().map(|v| (count(*v), v)).filter(|(n, _)| *n > 0).map(|(n, v)| format!("{n} {v}"));
         match parts.collect::<Vec<_>>() {
             none if none.is_empty() => format!("{} not judged", self.rows.len()),
             some => some.join(", "),
@@ -126,13 +118,19 @@ pub fn table(accounts: &[Account<'_>]) -> Table {
     table
 }
 
+/// Where the rule of the verdicts is written down.
+const RULE: &str = "docs/decisions/0080";
+
 /// The page `claims.md`: the table, how it came about, and what to run to see any of it again.
 pub fn markdown(accounts: &[Account<'_>], how: &str) -> String {
     let mut out = format!(
         "# Every claim of the papers\n\n{how}\n\nA number is a ratio, arm / baseline, with its 95 % interval: 0.69 is 31 % less. \
          *Paper* is as printed; *its way here* is what the paper proposes, measured here; *best here* is the best that a host can \
-         do under the same condition. A line shows the first row of a claim. Verdicts follow one rule (`experiment::verdict`), fixed \
-         beforehand; a claim fails if any of its rows fails. *Instrument only*: measured, without a verdict.\n\n{}\n## Evidence\n",
+         do under the same condition. A line shows the row that decided. Verdicts follow one rule, fixed beforehand ({RULE}): \
+         *reproduced*, the interval touches 0.8 to 1.25 times the paper's ratio; *stronger* and *weaker*, the same direction \
+         beyond that; *not reproduced*, no effect or the other direction; *problem absent*, the baseline is more than 20 % from \
+         the paper's, so nothing can be said; *exceeded*, a way of ours beats the paper's figure; *instrument only*, measured \
+         without a verdict. Of several rows the worst decides, *not reproduced* before *weaker*.\n\n{}\n## Evidence\n",
         table(accounts).to_markdown()
     );
     for account in accounts {
@@ -217,15 +215,31 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_own_way_decides_and_one_contradiction_of_it_is_enough() {
-        use Verdict::{Contradicted, Exceeded, InstrumentOnly, Reproduced};
+    fn the_papers_own_way_decides_and_one_row_that_is_not_reproduced_is_enough() {
+        use Verdict::{Exceeded, InstrumentOnly, NotReproduced, ProblemAbsent, Reproduced, Stronger, Weaker};
         let (own, ours) = ("simultaneous", "adaptive");
         assert_eq!(verdict(vec![]), None);
-        assert_eq!(verdict(vec![row(own, 0.6, Reproduced), row(ours, 1.2, Contradicted)]), Some(Reproduced));
-        assert_eq!(verdict(vec![row(own, 1.2, Contradicted), row(own, 0.6, Reproduced)]), Some(Contradicted));
-        assert_eq!(verdict(vec![row(own, 0.5, Exceeded), row(own, 0.5, Exceeded)]), Some(Exceeded));
-        assert_eq!(verdict(vec![row(own, 0.5, Exceeded), row(own, 0.9, InstrumentOnly)]), Some(Reproduced));
-        assert_eq!(verdict(vec![row(ours, 0.5, Exceeded)]), Some(Exceeded), "nobody measured the paper's way");
+        assert_eq!(verdict(vec![row(own, 0.6, Reproduced), row(ours, 1.2, NotReproduced)]), Some(Reproduced));
+        assert_eq!(verdict(vec![row(own, 1.2, NotReproduced), row(own, 0.6, Reproduced)]), Some(NotReproduced));
+        assert_eq!(verdict(vec![row(own, 0.6, Reproduced), row(own, 0.9, Weaker)]), Some(Weaker));
+        assert_eq!(verdict(vec![row(own, 0.3, Stronger), row(own, 0.3, Stronger)]), Some(Stronger));
+        assert_eq!(verdict(vec![row(own, 0.3, Stronger), row(own, 0.6, Reproduced)]), Some(Reproduced));
+        assert_eq!(verdict(vec![row(own, 0.9, ProblemAbsent), row(own, 0.6, Reproduced)]), Some(Reproduced));
+        assert_eq!(verdict(vec![row(own, 0.9, InstrumentOnly), row(own, 0.9, ProblemAbsent)]), Some(ProblemAbsent));
+        assert_eq!(verdict(vec![row(ours, 0.5, Exceeded)]), Some(Exceeded), "the paper's way was not measured");
+        let unjudged = Row { verdict: None, ..row(own, 0.6, Reproduced) };
+        assert_eq!(verdict(vec![unjudged]), Some(InstrumentOnly));
+    }
+
+    #[test]
+    fn the_line_of_a_claim_shows_the_row_that_decided() {
+        let claims = Claims::built_in().unwrap();
+        let rows =
+            vec![row("simultaneous", 0.6, Verdict::Reproduced), row("simultaneous", 1.2, Verdict::NotReproduced)];
+        let outcomes = [outcome(rows)];
+        let text = table(&accounts(&claims, &outcomes)).to_markdown();
+        let line = text.lines().find(|l| l.starts_with("| P1.1 ")).unwrap();
+        assert!(line.contains("| 1.20 (1.20 to 1.20) |") && line.contains("| not reproduced |"), "{line}");
     }
 
     #[test]

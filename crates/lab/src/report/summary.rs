@@ -13,9 +13,12 @@ pub fn headlines(outcome: &Outcome) -> Vec<String> {
     let verdicts: Vec<Verdict> = outcome.rows.iter().filter_map(|r| r.verdict).collect();
     if !verdicts.is_empty() {
         let parts: Vec<String> = [
-            (Verdict::Exceeded, "exceed the paper", "exceeds the paper"),
+            (Verdict::Exceeded, "are better than it with a way of ours", "is better than it with a way of ours"),
             (Verdict::Reproduced, "reproduce it", "reproduces it"),
-            (Verdict::Contradicted, "contradict it", "contradicts it"),
+            (Verdict::Stronger, "show a stronger effect", "shows a stronger effect"),
+            (Verdict::Weaker, "show a weaker one", "shows a weaker one"),
+            (Verdict::NotReproduced, "do not reproduce it", "does not reproduce it"),
+            (Verdict::ProblemAbsent, "lack the paper's problem", "lacks the paper's problem"),
             (Verdict::InstrumentOnly, "do not decide", "does not decide"),
         ]
         .into_iter()
@@ -328,7 +331,10 @@ mod tests {
     fn the_headline_counts_verdicts_and_spells_out_the_first_comparison() {
         let rows = vec![row(Some(Verdict::Reproduced)), row(Some(Verdict::Exceeded)), row(Some(Verdict::Reproduced))];
         let lines = headlines(&Outcome { rows, ..Outcome::new("probe", 1) });
-        assert_eq!(lines[0], "Of 3 comparisons with a figure of the paper, 1 exceeds the paper and 2 reproduce it.");
+        assert_eq!(
+            lines[0],
+            "Of 3 comparisons with a figure of the paper, 1 is better than it with a way of ours and 2 reproduce it."
+        );
         assert_eq!(
             lines[1],
             "DNS lookup time, p75 (ipv6-slower): 48.0 ms with adaptive against 75.0 ms with sequential, a ratio of 0.64, \

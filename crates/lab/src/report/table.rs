@@ -222,9 +222,10 @@ fn shorten(text: &str, width: usize) -> String {
 /// Green, bold green, red, none: the ANSI style of a verdict.
 fn verdict_style(verdict: &str) -> &'static str {
     match verdict {
-        "reproduced" => "32",
+        "reproduced" | "stronger" => "32",
         "exceeded" => "1;32",
-        "contradicted" => "31",
+        "weaker" => "33",
+        "not reproduced" => "31",
         _ => "",
     }
 }

@@ -10,8 +10,9 @@ use rcgen::{
 };
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::server::ResolvesServerCertUsingSni;
+use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -66,6 +67,22 @@ impl Trust {
     }
 }
 
+/// Certificates by the names of [`asked_for`]. Recorded pages have names with underscores and with a dot at the end, which a
+/// certificate cannot be checked against before a client asks; what a client makes of it is for the client to say.
+#[derive(Debug)]
+struct ByName(HashMap<String, Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.get(&asked_for(hello.server_name()?)).cloned()
+    }
+}
+
+/// `name` as clients put it into a ClientHello: without the dot at its end (RFC 6066, section 3); in lower case here.
+fn asked_for(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
 /// A certificate authority of one run.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -106,10 +123,10 @@ impl Authority {
     /// name that a client asks for.
     pub fn servers(&self, names: &[String]) -> Result<Arc<ServerConfig>, AuthorityError> {
         let provider = rustls::crypto::ring::default_provider();
-        let mut by_name = ResolvesServerCertUsingSni::new();
+        let mut by_name = ByName(HashMap::new());
         for name in names {
             let (chain, key) = self.certificate(&[name])?;
-            by_name.add(name, CertifiedKey::from_der(chain, key, &provider)?)?;
+            by_name.0.insert(asked_for(name), Arc::new(CertifiedKey::from_der(chain, key, &provider)?));
         }
         let config = ServerConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions()?;
         let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(by_name));
@@ -136,7 +153,7 @@ impl Authority {
         names: &[&str],
     ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), AuthorityError> {
         let key = KeyPair::generate()?;
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let names: Vec<String> = names.iter().map(|name| asked_for(name)).collect();
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name.push(DnType::CommonName, "a server of the headstart lab");
         params.use_authority_key_identifier_extension = true;
@@ -174,6 +191,44 @@ mod tests {
         assert_ne!(first.key_hash, second.key_hash);
         assert_eq!(STANDARD.decode(&second.key_hash).unwrap().len(), 32);
         assert_ne!(fs::read_to_string(&second.certificate).unwrap(), pem);
+    }
+
+    #[test]
+    fn names_with_underscores_and_with_a_dot_at_the_end_get_certificates_that_clients_are_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::create(folder.path()).unwrap();
+        let names = ["WWW.dotted.example.", "_ads.under_score.example", "plain.example"].map(str::to_owned);
+        let config = authority.servers(&names).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(authority.issuer.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let client =
+            rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let client = Arc::new(client.with_root_certificates(roots).with_no_client_auth());
+        for name in ["www.dotted.example", "_ads.under_score.example", "plain.example"] {
+            let mut near = rustls::ClientConnection::new(client.clone(), name.to_owned().try_into().unwrap()).unwrap();
+            let mut far = rustls::ServerConnection::new(config.clone()).unwrap();
+            while near.is_handshaking() || far.is_handshaking() {
+                let mut wire = Vec::new();
+                while near.wants_write() {
+                    near.write_tls(&mut wire).unwrap();
+                }
+                let mut read = &wire[..];
+                while !read.is_empty() {
+                    far.read_tls(&mut read).unwrap();
+                    far.process_new_packets().unwrap_or_else(|e| panic!("{name}: {e}"));
+                }
+                let mut wire = Vec::new();
+                while far.wants_write() {
+                    far.write_tls(&mut wire).unwrap();
+                }
+                let mut read = &wire[..];
+                while !read.is_empty() {
+                    near.read_tls(&mut read).unwrap();
+                    near.process_new_packets().unwrap_or_else(|e| panic!("{name}: {e}"));
+                }
+            }
+        }
     }
 
     #[test]

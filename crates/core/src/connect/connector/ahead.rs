@@ -148,14 +148,8 @@ impl Connector {
 
     /// Sends a query that nobody waits for yet.
     fn query_ahead(&mut self, now: Instant, account: u32, question: &Question) {
-        let (query, new) = self.lookups.ask(now, account, question);
-        if new {
-            let tally = self.tally.of(account);
-            tally.queries += 1;
-            tally.queries_ahead += 1;
-            let (name, record) = (Arc::clone(&question.name), question.record);
-            self.outputs.push_back(Output::Query { id: query, name, record, server: 0 });
-        }
+        let (_, new) = self.ask_anew(now, account, question);
+        self.tally.of(account).queries_ahead += u64::from(new);
     }
 
     /// An answer has been used: it is looked up again if it ends soon.
@@ -329,7 +323,7 @@ impl Connector {
     pub(super) fn try_stale(&mut self, now: Instant, job: &mut Job) {
         let Some(port) = job.port.filter(|_| !job.stale.is_empty()) else { return };
         let untouched = job.attempts.is_empty() && job.unconfirmed.is_empty() && job.addresses().is_empty();
-        if !untouched || job.done || job.races_itself || job.translation != Translation::None {
+        if !untouched || job.done || job.races_itself || job.comes_first || job.translation != Translation::None {
             return;
         }
         let mut list = std::mem::take(&mut job.stale);

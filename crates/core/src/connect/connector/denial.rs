@@ -14,7 +14,7 @@ impl Connector {
         if !is_denial(denial) {
             return false;
         }
-        let servers = self.servers;
+        let servers = self.lookups.servers.count();
         let Some(open) = self.lookups.get_mut(query).filter(|open| servers > 1 && open.was_unanswered()) else {
             return false;
         };

@@ -12,6 +12,7 @@ use crate::connect::timeline::{Event, some};
 use crate::connect::{AttemptId, Output, Resolved, rank, timeline};
 use crate::path::{Family, Outcome};
 use crate::time::Instant;
+use crate::timing::What;
 use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use std::borrow::Cow;
@@ -91,15 +92,11 @@ impl Connector {
         }
         self.tally.of(job.account).cache_misses += u64::from(job.spare.is_none());
         let question = Question { app: Arc::clone(&job.app), name: Arc::clone(&job.name), record };
-        let (query, new) = self.look_up_beside(now, job.account, &question);
+        let (_, new) = self.ask_anew(now, job.account, &question);
         job.ask(now, record);
         let name = timeline::record(record);
         let event = if new { Event::Query { record: name, before: 0 } } else { Event::QueryUnderWay { record: name } };
         self.timelines.note(now, job.number, &job.name, event);
-        if new {
-            self.tally.of(job.account).queries += 1;
-            self.outputs.push_back(Output::Query { id: query, name: question.name, record, server: 0 });
-        }
     }
 
     fn answer(&mut self, now: Instant, job: &mut Job, faster: Option<Family>) {
@@ -111,6 +108,14 @@ impl Connector {
         let network = self.path.current();
         job.lead_with_what_is_under_way(now, &mut list, |addr| network.expected_rtt(addr).map(|rtt| rtt.smoothed));
         self.tally.of(job.account).lookup_wait += now - since;
+        let outcome = match list.is_empty() {
+            false => "ok",
+            true if job.in_want => "not-handled",
+            true if job.lacks.contains(&Some(Lack::NxDomain)) => "no-such-name",
+            true if job.lacks.contains(&Some(Lack::NoData)) => "no-data",
+            true => "unanswered",
+        };
+        self.timings.note(What::Lookup, &job.app, list.first().copied().map(Family::of), outcome, now - since);
         if list.is_empty() && job.in_want {
             job.done = true;
             let reason = Cow::Borrowed(Pass::OutOfDescriptors.describe());
@@ -197,6 +202,7 @@ impl Connector {
         let Some((attempt, state)) = best else {
             if job.moves_on_at().is_some_and(|at| now >= at) {
                 self.tally.of(waiting.request.account()).failed += 1;
+                self.timings.note(What::Connect, &job.app, Some(asked), "failed", now - waiting.since);
                 self.outputs.push_back(Output::Fail(waiting.request, ETIMEDOUT));
                 self.timelines.note(now, job.number, &job.name, Event::GivenUp { errno: ETIMEDOUT });
                 job.claim = None;
@@ -204,9 +210,11 @@ impl Connector {
             return;
         };
         let (request, since) = (waiting.request, waiting.since);
+        let outcome = if state == State::InFlight { "under-way" } else { "ok" };
         if let Some(to) = job.attempts.iter().find(|a| a.id == attempt).map(|a| a.addr) {
             let event = Event::HandedOver { to, connected: state != State::InFlight };
             self.timelines.note(now, job.number, &job.name, event);
+            self.timings.note(What::Connect, &job.app, Some(Family::of(to)), outcome, now - since);
         }
         match state {
             State::Ready { rtt, .. } => {
@@ -227,6 +235,7 @@ impl Connector {
                 }
                 self.outputs.push_back(Output::HandOver { request, attempt, connected: false });
                 if let Some(Waiting { claim, .. }) = job.claim.take_if(|w| w.claim.rescuable) {
+                    self.crowds.begun(now, claim.to);
                     job.holds(now, request, claim, attempt);
                 }
             }
@@ -251,6 +260,7 @@ impl Connector {
             return;
         }
         let request = waiting.request;
+        let (asked_family, waited) = (Some(Family::of(claim.to.ip())), now - waiting.since);
         let errno_of = |a: &Attempt| match a.state {
             State::Failed(errno) => Some(errno),
             _ => None,
@@ -276,6 +286,7 @@ impl Connector {
         match errno {
             Some(errno) => {
                 self.tally.of(request.account()).failed += 1;
+                self.timings.note(What::Connect, &job.app, asked_family, "failed", waited);
                 self.outputs.push_back(Output::Fail(request, errno));
             }
             None => self.pass(request, reason),

@@ -9,16 +9,18 @@ mod drive;
 mod guessing;
 mod place;
 mod rescue;
+mod servers;
 mod translator;
 
 use super::agenda::Agenda;
 use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
+use super::crowd::{Crowds, MAX_UNCLAIMED};
 use super::failures::Failures;
 use super::habits::{Habits, Name};
 use super::hints::Hints;
 use super::job::{Job, Lack, Translation};
-use super::lookups::{Due, Lookups, Patience, Question};
+use super::lookups::{Lookups, Patience, Question};
 use super::memory::Memory;
 use super::missed::Fates;
 use super::pool::{End, Pool, Terms};
@@ -33,6 +35,7 @@ use super::{
 use crate::machine::{Deadline, Machine};
 use crate::path::{Family, NetworkId, Outcome, PathBook};
 use crate::time::Instant;
+use crate::timing::Timings;
 use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use claiming::wanted;
@@ -88,11 +91,12 @@ pub struct Connector {
     pool: Pool,
     fates: Fates,
     failures: Failures,
+    crowds: Crowds,
     /// Programs whose sockets are of AF_INET6 even for IPv4.
     mapping: HashSet<AppId>,
     /// Programs that do not wait for their connections.
     racing: HashSet<AppId>,
-    jobs: BTreeMap<u64, Job>,
+    pub(super) jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
     /// The first attempt on this network.
@@ -100,12 +104,11 @@ pub struct Connector {
     /// When the last input came.
     now: Instant,
     network: NetworkId,
-    /// Servers that queries may go to; a refusal by one is asked of the next.
-    servers: u32,
     patience: Patience,
     rng: fastrand::Rng,
     tally: Tallies,
     pub(super) timelines: Timelines,
+    pub(super) timings: Timings,
     outputs: VecDeque<Output>,
 }
 
@@ -127,6 +130,7 @@ impl Connector {
             agenda: Agenda::default(),
             fates: Fates::default(),
             failures: Failures::default(),
+            crowds: Crowds::default(),
             mapping: HashSet::new(),
             racing: HashSet::new(),
             jobs: BTreeMap::new(),
@@ -135,10 +139,10 @@ impl Connector {
             first_attempt_here: 0,
             now: Instant::ZERO,
             network: NetworkId::default(),
-            servers: 1,
             patience: Patience::default(),
             tally: Tallies::default(),
             timelines: Timelines::default(),
+            timings: Timings::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -251,6 +255,8 @@ impl Connector {
             }
             self.close_all(now, &mut oldest);
         }
+        let is_same = |j: &&Job| j.port == job.port && j.name == job.name && j.app == job.app && j.is_unclaimed();
+        job.comes_first = job.is_unclaimed() && self.jobs.values().filter(is_same).count() >= MAX_UNCLAIMED;
         let id = self.next_job;
         self.next_job += 1;
         job.number = id;
@@ -289,21 +295,19 @@ impl Connector {
     /// A server has refused: whether the next is asked, or others may still answer. Each is asked as often as the C library
     /// would, which does without a family as soon as the other has addresses.
     fn asks_again(&mut self, now: Instant, query: QueryId) -> bool {
-        let most = self.servers * self.patience.attempts;
+        let most = self.lookups.servers.count() * self.patience.attempts;
         let Some(open) = self.lookups.get_mut(query) else { return false };
         open.refused += 1;
         if open.is_dispensable() {
             return false;
         }
-        if open.sent >= most {
+        if open.sent - open.besides >= most {
             return open.refused < open.sent;
         }
         let (before, server) = (open.sent, open.next_server());
         let (account, question) = (open.account, open.question.clone());
         self.note_repeated(now, &question, before);
-        let Question { name, record, .. } = question;
-        self.tally.of(account).queries += 1;
-        self.outputs.push_back(Output::Query { id: query, name, record, server });
+        self.send(now, account, query, &question, server);
         true
     }
 
@@ -314,7 +318,10 @@ impl Connector {
     }
 
     fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
-        if result == Some(LookupResult::Refused) && self.asks_again(now, query) {
+        let held = self.lookups.get_mut(query).and_then(|open| open.held.take());
+        let result = if result == Some(LookupResult::Refused) { held.or(result) } else { result };
+        let again = result == Some(LookupResult::Refused) && self.asks_again(now, query);
+        if again || self.is_held_back(now, query, result.as_ref()) {
             return;
         }
         if result == Some(LookupResult::NotSent) && self.lookups.get_mut(query).is_some_and(|open| open.sent > 1) {
@@ -324,7 +331,7 @@ impl Connector {
         if result.as_ref().is_some_and(|said| self.is_doubtful_denial(now, query, said)) {
             return;
         }
-        let Some(mut open) = self.lookups.close(query) else { return };
+        let Some(mut open) = self.lookups.close(now, query) else { return };
         let result = result.or(open.denial.take());
         self.outputs.push_back(Output::Forget(query));
         // Said of the network before: better than nothing for whoever waits, and nothing to be remembered on this one.
@@ -433,7 +440,7 @@ impl Connector {
                 None
             }
         };
-        let (addr, given) = (ended.addr, ended.given);
+        let (addr, given, began) = (ended.addr, ended.given, ended.started);
         let event = match result {
             AttemptResult::Connected(rtt) => Event::Connected { to: addr, rtt_ms: ms(rtt) },
             AttemptResult::Failed(errno) | AttemptResult::NotBegun(errno) => Event::Failed { to: addr, errno },
@@ -442,6 +449,7 @@ impl Connector {
             // It is the program's now, whatever came of it.
             ended.state = State::Gone;
         }
+        self.time_handshake(id, addr, now - began, outcome);
         // A port that was only guessed says nothing of the address.
         let guessed = self.jobs.get(&id).is_some_and(|job| job.guesses.is_some() && job.claim.is_none());
         if let Some(outcome) = outcome.filter(|o| !guessed || matches!(o, Outcome::Connected(_))) {
@@ -453,6 +461,9 @@ impl Connector {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.in_want |= outcome.is_none();
             self.timelines.note(now, id, &job.name, event);
+            if let (true, Some(port), AttemptResult::Connected(_)) = (given, job.port, result) {
+                self.crowds.connected(now, (addr, port).into());
+            }
             job.own.retain(|own| own.attempt != attempt);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
             if job.spare.is_some() && !given && matches!(result, AttemptResult::Connected(_)) {
@@ -490,17 +501,18 @@ impl Machine for Connector {
                 self.passed(now, request, Some(to.to_string()), reason);
             }
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
+            Input::Replied(query, server) => self.lookups.replied(now, query, server),
             Input::Overheard { app, name, record, result } => self.overheard(now, &app, &name, record, result),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Launched { account, app } => self.launched(now, account, &app, None),
             Input::Spoilt(attempt, how, ago) => self.spoilt(now, attempt, how, ago),
             Input::Servers(servers) => {
-                self.servers = servers;
-                self.lookups.wait(self.patience, servers);
+                self.lookups.servers.are(servers);
+                self.lookups.wait(self.patience);
             }
             Input::Patience(patience) => {
                 self.patience = patience;
-                self.lookups.wait(patience, self.servers);
+                self.lookups.wait(patience);
             }
             Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
             Input::Recognised(id) => self.recognised(id),
@@ -510,23 +522,7 @@ impl Machine for Connector {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        while let Some(due) = self.lookups.due(now) {
-            match due {
-                Due::Retry(id) => {
-                    let Some(open) = self.lookups.get_mut(id) else { continue };
-                    let (before, account, server) = (open.sent - 1, open.account, open.server());
-                    let (question, falls_silent) = (open.question.clone(), open.falls_silent());
-                    self.note_repeated(now, &question, before);
-                    let Question { name, record, .. } = question;
-                    if let Some(family) = record.family().filter(|_| falls_silent && self.lookups.is_of_here(id)) {
-                        self.path.current().family_mut(family).lookup_unanswered();
-                    }
-                    self.tally.of(account).queries += 1;
-                    self.outputs.push_back(Output::Query { id, name, record, server });
-                }
-                Due::GiveUp(id) => self.lookup_ended(now, id, None),
-            }
-        }
+        self.attend_lookups(now);
         self.release_askers(now);
         self.open_expected(now);
         let due = |j: &Job| deadline(j).is_some_and(|d| d.at <= now);

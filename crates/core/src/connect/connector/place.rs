@@ -69,6 +69,8 @@ impl Connector {
             self.network = id;
             self.path.move_to(id);
             self.lookups.move_on();
+            let servers = self.lookups.servers.count();
+            self.lookups.servers.are(servers);
             self.first_attempt_here = self.next_attempt;
             self.caches.values_mut().for_each(Cache::clear);
             self.asks.forget();

@@ -5,6 +5,7 @@
 //! ([`RESCUE_AFTER`](crate::connect::job::RESCUE_AFTER)), and nothing is taken from it before there is something better.
 
 use super::Connector;
+use crate::connect::crowd::AGAIN_AFTER;
 use crate::connect::job::Job;
 use crate::connect::race::{Attempt, State};
 use crate::connect::timeline::Event;
@@ -38,6 +39,7 @@ impl Connector {
             exploring: false,
             given: true,
         });
+        self.crowds.begun(now, claim.to);
         job.holds(now, request, claim, attempt);
         self.count_pass(request, Pass::NothingReady);
         self.outputs.push_back(Output::Begin { request, attempt });
@@ -45,7 +47,10 @@ impl Connector {
 
     /// Puts the best connection in the place of an attempt that has stalled, once the program has had its chance.
     pub(super) fn rescue(&mut self, now: Instant, job: &mut Job) {
-        job.rescuing |= job.rescue_at().is_some_and(|at| now >= at);
+        if job.rescue_at().is_some_and(|at| now >= at) {
+            job.rescuing = job.own.iter().all(|own| self.crowds.may_rescue(job.own_since, own.claim.to));
+            job.put_off_until = now + AGAIN_AFTER;
+        }
         if !job.rescuing || job.done {
             return;
         }
@@ -53,7 +58,7 @@ impl Connector {
         let found = job.own.iter().find_map(|own| {
             let fits = |a: &Attempt| matches!(a.state, State::Ready { .. }) && job.can_serve(a, &own.claim);
             let best = rank::best(&job.attempts, Family::of(own.claim.to.ip()), path, now, fits)?;
-            Some((own.request, own.claim.to.ip(), own.attempt, best.id))
+            Some((own.request, own.claim.to, own.attempt, best.id))
         });
         let Some((request, to, stalled, by)) = found else { return };
         for a in &mut job.attempts {
@@ -67,6 +72,10 @@ impl Connector {
             a.state = State::Gone;
         }
         job.done = true;
+        self.crowds.rescued(now, to);
+        let waits = |j: &&mut Job| j.own.iter().any(|own| own.claim.to == to);
+        self.jobs.values_mut().filter(waits).for_each(|j| j.put_off_until = Instant::ZERO);
+        let to = to.ip();
         self.tally.of(request.account()).handed_over += 1;
         self.outputs.push_back(Output::Rescue { request, to, stalled, by });
     }

@@ -7,7 +7,7 @@
 use super::Connector;
 use crate::connect::job::Translation;
 use crate::connect::lookups::Question;
-use crate::connect::{AppId, Claim, LookupResult, Output, Want};
+use crate::connect::{AppId, Claim, LookupResult, Want};
 use crate::path::Family;
 use crate::time::{Duration, Instant};
 use crate::wire::nat64::{self, Prefix, WELL_KNOWN_NAME};
@@ -34,12 +34,7 @@ impl Connector {
         if self.discovery.is_none() {
             let question =
                 Question { app: Arc::clone(app), name: Arc::from(WELL_KNOWN_NAME), record: RecordType::Aaaa };
-            let (id, new) = self.lookups.ask(now, 0, &question);
-            self.discovery = Some(id);
-            if new {
-                self.tally.of(0).queries += 1;
-                self.outputs.push_back(Output::Query { id, name: question.name, record: question.record, server: 0 });
-            }
+            self.discovery = Some(self.ask_anew(now, 0, &question).0);
         }
         Translation::Awaited
     }

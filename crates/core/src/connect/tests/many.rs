@@ -218,3 +218,19 @@ fn rtts_of(rtts: &[u64], list4: &[IpAddr], list6: &[IpAddr], addr: IpAddr) -> Ho
     let at = list4.iter().chain(list6).position(|a| *a == addr).expect("one of them");
     Host::Answers(rtts[at])
 }
+
+#[test]
+fn a_program_that_looks_up_often_before_it_connects_has_few_connections_opened() {
+    let mut s = Story::of("adaptive").site("www.example", 1, (20, 20), (40, 40));
+    for _ in 0..200 {
+        s.resolve("aiohttp", "www.example", Want::Both, Some(443));
+    }
+    s.pass(1000);
+    assert_eq!(s.begun().len(), 16);
+    for n in 0..200 {
+        let to = s.connect("aiohttp", v6(1), false);
+        assert!(matches!(to, Output::HandOver { connected: true, .. }), "{n}: {to:?}");
+    }
+    s.pass(5000);
+    assert_eq!((s.begun().len(), s.connector.tally().unused), (200, 0));
+}

@@ -8,6 +8,7 @@ mod many;
 mod overheard;
 mod place;
 mod rescue;
+mod servers;
 mod services;
 mod stories;
 mod translator;
@@ -56,7 +57,7 @@ pub(super) fn says(after: u64, addresses: &[IpAddr]) -> Dns {
 
 #[derive(Debug)]
 enum Event {
-    Lookup(QueryId, LookupResult),
+    Lookup(QueryId, u32, LookupResult),
     Attempt(AttemptId, AttemptResult),
 }
 
@@ -67,6 +68,9 @@ pub(super) struct Story {
     pub now: Instant,
     pub names: BTreeMap<(String, RecordType), Dns>,
     pub hosts: BTreeMap<IpAddr, Host>,
+    /// How many DNS servers there are, and those that answer nothing.
+    pub servers: u32,
+    pub dead: Vec<u32>,
     /// Programs that do not wait may be rescued.
     pub rescuable: bool,
     /// Where the programs' own attempts go.
@@ -90,6 +94,8 @@ impl Story {
             now: Instant::ZERO,
             names: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            servers: 1,
+            dead: Vec::new(),
             rescuable: false,
             claimed: BTreeMap::new(),
             told: Vec::new(),
@@ -120,9 +126,11 @@ impl Story {
     fn drain(&mut self) {
         while let Some(output) = self.connector.poll_output() {
             match &output {
-                Output::Query { id, name, record, .. } => {
-                    if let Some(Dns::Says(after, result)) = self.dns_for(name, *record) {
-                        self.schedule(after, Event::Lookup(*id, result));
+                Output::Query { id, name, record, server } => {
+                    let server = server % self.servers;
+                    let says = self.dns_for(name, *record).filter(|_| !self.dead.contains(&server));
+                    if let Some(Dns::Says(after, result)) = says {
+                        self.schedule(after, Event::Lookup(*id, server, result));
                     }
                 }
                 Output::Connect { id, to, .. } => self.dial(*id, to.ip()),
@@ -192,7 +200,12 @@ impl Story {
             }
             self.now = at;
             match event.filter(|(t, _)| *t == at).and_then(|key| self.events.remove(&key)) {
-                Some(Event::Lookup(id, r)) => self.connector.handle_input(at, Input::Lookup(id, r)),
+                Some(Event::Lookup(id, server, r)) => {
+                    if r != LookupResult::Refused {
+                        self.connector.handle_input(at, Input::Replied(id, server));
+                    }
+                    self.connector.handle_input(at, Input::Lookup(id, r));
+                }
                 Some(Event::Attempt(id, r)) => self.connector.handle_input(at, Input::Attempt(id, r)),
                 None => self.connector.handle_timeout(at),
             }

@@ -112,3 +112,31 @@ fn stalled_attempts_teach_what_blocking_ones_do() {
     let list = s.resolve("aiohttp", SITE, Want::Both, None);
     assert_eq!(list, Resolved::Addresses(vec![v4(1), v6(1)]), "IPv4 leads the list now");
 }
+
+/// So many connections of one program, all at once, after the first of which the host is as `then`; the extra attempts that are
+/// made, and the rescues.
+fn crowd(mut s: Story, many: usize, then: Host) -> (usize, usize) {
+    s.rescuable = true;
+    s.resolve("aiohttp", SITE, Want::Both, None);
+    for n in 0..many {
+        if n == 1 {
+            s = s.host(v6(1), then);
+        }
+        assert!(matches!(s.connect("aiohttp", v6(1), true), Output::Begin { .. }));
+    }
+    s.pass(10_000);
+    assert_eq!(s.connector.open_jobs(), 0);
+    (s.begun().len(), rescues(&s).len())
+}
+
+#[test]
+fn a_server_under_a_crowd_has_few_more_to_accept() {
+    // Its backlog is full: the second SYN is answered, after a second.
+    let (extra, _) = crowd(Story::of("adaptive").site(SITE, 1, (20, 20), (40, 40)), 600, Host::Answers(1040));
+    assert!((1..=600 / 16 + 1).contains(&extra), "{extra}");
+}
+
+#[test]
+fn a_crowd_in_a_black_hole_is_rescued_whole() {
+    assert_eq!(crowd(hole(), 600, Host::Silent), (600, 600));
+}

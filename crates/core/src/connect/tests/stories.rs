@@ -2,6 +2,7 @@
 
 use super::cache::Lifetime;
 use super::*;
+use crate::timing::{Key, What};
 use Family::{V4, V6};
 
 const SITE: &str = "www.example";
@@ -254,6 +255,31 @@ fn a_connection_opened_ahead_is_handed_over_complete() {
     let handed = s.connect("curl", v6(1), true);
     assert!(matches!(handed, Output::HandOver { connected: true, .. }), "{handed:?}");
     assert!(s.connector.tally().connect_wait < s.connector.tally().handshakes);
+}
+
+#[test]
+fn waits_and_handshakes_are_timed_by_program_family_and_outcome() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
+    s.resolve("curl", SITE, Want::Both, Some(443));
+    s.pass(100);
+    s.connect("curl", v6(1), true);
+    s = s.dns("gone.example", Family::V4, Dns::Says(20, LookupResult::NxDomain(Duration::from_secs(60)))).dns(
+        "gone.example",
+        Family::V6,
+        Dns::Says(20, LookupResult::NxDomain(Duration::from_secs(60))),
+    );
+    s.resolve("wget", "gone.example", Want::Both, Some(443));
+    let told = s.connector.timings().told();
+    let words = told.iter().map(|timed| {
+        let Key { what, program, family, outcome } = &timed.key;
+        (*what, program.as_str(), family.as_deref(), &**outcome, timed.histogram.sum.as_millis())
+    });
+    let of = |app: &str| words.clone().filter(|word| word.1 == app).map(|w| (w.0, w.2, w.3, w.4)).collect::<Vec<_>>();
+    let curl = of("curl");
+    assert!(curl.contains(&(What::Connect, Some("IPv6"), "ok", 0)), "{curl:?}: it was there when it was asked for");
+    assert!(curl.contains(&(What::Handshake, Some("IPv6"), "ok", 50)), "{curl:?}");
+    assert!(curl.contains(&(What::Lookup, Some("IPv6"), "ok", 20)), "{curl:?}");
+    assert_eq!(of("wget"), [(What::Lookup, None, "no-such-name", 20)]);
 }
 
 #[test]
@@ -529,4 +555,17 @@ fn the_answers_of_so_many_programs_are_kept_and_those_of_the_quietest_go_first()
     assert_eq!(s.connector.tally().queries, queries);
     s.resolve("program-0", SITE, Want::Both, None);
     assert_eq!(s.connector.tally().queries, queries + 2);
+}
+
+#[test]
+fn a_slow_path_keeps_its_family() {
+    let slow = Host::Answers(3000);
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 2500), (0, 10)).host(v4(1), slow);
+    s.resolve("wget", SITE, Want::Both, None);
+    let began = s.now;
+    let Output::HandOver { attempt, connected: true, .. } = s.connect("wget", v4(1), false) else {
+        panic!("it is connected");
+    };
+    // Begun at 70 ms, to see whether IPv4 will do.
+    assert_eq!((Family::of(s.reached(attempt)), s.now - began), (V4, ms(570)));
 }

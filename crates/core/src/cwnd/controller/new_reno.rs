@@ -59,10 +59,6 @@ impl Controller for NewReno {
         self.window = bounded(self.window, self.packet);
     }
 
-    fn beta(&self) -> f64 {
-        BETA
-    }
-
     fn boxed(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
     }

@@ -99,12 +99,17 @@ pub struct History {
     secret: Secret,
     slots: Slots,
     serial: u64,
+    /// When what has expired was last deleted.
+    swept: Instant,
 }
+
+/// What has expired is deleted once in this time, by what is learned meanwhile: a thousandth of a second for a full memory.
+const SWEEP: Duration = Duration::from_secs(60);
 
 impl History {
     /// An empty memory. `secret`: 16 random bytes that the installation keeps to itself.
     pub fn new(settings: Settings, secret: [u8; 16]) -> Self {
-        Self { settings, secret: Secret::new(secret), slots: Slots::default(), serial: 0 }
+        Self { settings, secret: Secret::new(secret), slots: Slots::default(), serial: 0, swept: Instant::ZERO }
     }
 
     /// Its bounds.
@@ -112,7 +117,7 @@ impl History {
         &self.settings
     }
 
-    /// Records in it, those that have expired and were not swept included.
+    /// Records in it, those included that have expired within the last minute.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -142,6 +147,12 @@ impl History {
     /// As [`History::recall`], with the right to use it if no other connection does.
     pub fn lease(&mut self, now: Instant, network: NetworkId, remote: IpAddr) -> Option<(Lease, Remembered)> {
         let keys = self.keys(network, remote);
+        // RFC 9959, section 3.2: what has expired is deleted.
+        for key in [keys.exact, keys.prefix] {
+            if self.slots.get(key).is_some_and(|record| self.has_expired(now, record)) {
+                self.slots.remove(key);
+            }
+        }
         let (key, record, trust) = self.find(now, &keys)?;
         let remembered = record.remembered(now, trust);
         let until = now + self.settings.lease;
@@ -170,6 +181,10 @@ impl History {
     /// Takes in what a connection to `remote` showed. Only of connections whose handshake is done: until then an address may
     /// be forged.
     pub fn learn(&mut self, now: Instant, network: NetworkId, remote: IpAddr, sample: &Sample) {
+        // A clock that was set back has not swept yet.
+        if now < self.swept || now.since(self.swept) >= SWEEP {
+            self.sweep(now);
+        }
         let keys = self.keys(network, remote);
         for key in [keys.prefix, keys.exact] {
             let lifetime = self.settings.lifetime(sample.medium);
@@ -201,10 +216,15 @@ impl History {
         self.slots.get(key)
     }
 
-    /// Deletes what has expired; how many that were.
+    /// Deletes what has expired; how many that were. Learning does it once a minute.
     pub fn sweep(&mut self, now: Instant) -> usize {
+        self.swept = now;
         let settings = self.settings;
         self.slots.retain(|record| now.since(record.at) <= settings.lifetime(record.medium))
+    }
+
+    fn has_expired(&self, now: Instant, record: &Record) -> bool {
+        now.since(record.at) > self.settings.lifetime(record.medium)
     }
 
     /// Deletes everything (RFC 9959, section 4.2.1: it must be possible). Leases end with the records.
@@ -216,7 +236,7 @@ impl History {
         let fresh = |key: Key| {
             let record = self.slots.get(key)?;
             // What comes from the future has no age: the clock was set back.
-            (record.at <= now && now.since(record.at) <= self.settings.lifetime(record.medium)).then_some(record)
+            (record.at <= now && !self.has_expired(now, record)).then_some(record)
         };
         let exact = fresh(keys.exact).map(|record| (keys.exact, record, Trust::Exact));
         exact.or_else(|| fresh(keys.prefix).map(|record| (keys.prefix, record, Trust::Prefix)))

@@ -61,6 +61,23 @@ fn records_end_with_their_lifetime_and_wireless_ones_sooner() {
 }
 
 #[test]
+fn what_has_expired_is_deleted_by_whatever_comes_next() {
+    let mut history = history(Settings::default());
+    history.learn(at(0), HOME, ip("192.0.2.1"), &sample(400_000));
+    assert!(history.lease(at(3601), HOME, ip("192.0.2.1")).is_none());
+    assert!(history.is_empty(), "who asks for it deletes it");
+    for n in 0..100 {
+        history.learn(at(10_000 + n), HOME, IpAddr::from([10, 0, n as u8, 1]), &sample(400_000));
+    }
+    history.learn(at(14_000), HOME, ip("192.0.2.1"), &sample(400_000));
+    assert_eq!(history.len(), 2, "what nobody asks for any more is deleted by what is learned");
+    // The clock is set back: what is learned then is deleted in its own time.
+    history.learn(at(20), HOME, ip("192.0.2.2"), &sample(400_000));
+    history.learn(at(3700), HOME, ip("198.51.100.1"), &sample(400_000));
+    assert!(history.record(history.keys(HOME, ip("192.0.2.2")).exact).is_none());
+}
+
+#[test]
 fn of_ten_connections_at_once_one_may_use_the_memory() {
     let mut history = history(Settings::default());
     history.learn(at(0), HOME, ip("192.0.2.1"), &sample(400_000));

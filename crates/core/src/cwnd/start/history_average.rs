@@ -72,15 +72,8 @@ mod tests {
             trust: Trust::Exact,
         };
         let terms = Terms { initial: 12_000, packet: 1200, remembered: Some(remembered), most, pacing: 1.25 };
-        let view = View {
-            now: Instant::ZERO,
-            flight: 0,
-            window: 12_000,
-            latest: None,
-            shortest: None,
-            app_limited: true,
-            beta: 0.7,
-        };
+        let view =
+            View { now: Instant::ZERO, flight: 0, window: 12_000, latest: None, shortest: None, app_limited: true };
         let mut rule = HistoryAverage::new(&terms);
         rule.wants_lease().then(|| rule.leased(&view, granted.then_some(remembered)).window).flatten()
     }

@@ -55,8 +55,6 @@ pub struct View {
     pub shortest: Option<Duration>,
     /// The application, not the window, is the limit.
     pub app_limited: bool,
-    /// What the controller leaves of a window after congestion.
-    pub beta: f64,
 }
 
 /// Packets that were lost or marked.
@@ -212,7 +210,6 @@ mod tests {
                 latest: Some(Duration::from_millis(40)),
                 shortest: Some(Duration::from_millis(40)),
                 app_limited: false,
-                beta: 0.7,
             };
             let loss = Loss { sent: view.now, bytes: 1200, persistent: false };
             for _ in 0..40 {

@@ -31,10 +31,10 @@ pub(super) const LONGEST_DOWN: Entry = Entry {
     read: |flow| longest(&flow.down.gaps),
 };
 
-fn mean(gaps: &Gaps) -> Option<f64> {
+pub(super) fn mean(gaps: &Gaps) -> Option<f64> {
     (gaps.count > 0).then(|| ms(gaps.total) / gaps.count as f64)
 }
 
-fn longest(gaps: &Gaps) -> Option<f64> {
+pub(super) fn longest(gaps: &Gaps) -> Option<f64> {
     (gaps.count > 0).then(|| ms(gaps.longest))
 }

@@ -10,7 +10,7 @@ mod sent_again;
 mod throughput;
 mod tls;
 
-use super::Flow;
+use super::{Flow, Trips, UdpFlow};
 
 /// A number about a flow.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,7 @@ pub const ALL: &[Entry] = &[
     request::LONGEST,
     tls::ENTRY,
     throughput::UP,
+    throughput::BUSY,
     throughput::DOWN,
     gap::UP,
     gap::DOWN,
@@ -42,6 +43,32 @@ pub const ALL: &[Entry] = &[
     sent_again::ENTRY,
     sent_again::HERE,
 ];
+
+/// A number that a UDP flow has.
+pub struct OfUdp {
+    /// Its name, as that of the same meter of connections.
+    pub name: &'static str,
+    /// The number, if the flow has one.
+    pub read: fn(&UdpFlow) -> Option<f64>,
+}
+
+/// What is read of UDP flows: of what the program sent the rate is that of its sending, for nothing tells what has arrived; what QUIC shows
+/// stands for what a connection of TCP has.
+pub const OF_UDP: &[OfUdp] = &[
+    OfUdp { name: "connect_ms", read: |flow| flow.quic.as_ref()?.handshake.map(ms) },
+    OfUdp { name: "rtt_ms", read: |flow| mean(&flow.quic.as_ref()?.spins) },
+    OfUdp { name: "up_mbit_s", read: |flow| throughput::rate(&flow.up.without_pauses) },
+    OfUdp { name: "down_mbit_s", read: |flow| throughput::rate(&flow.down.without_pauses) },
+    OfUdp { name: "up_gap_ms", read: |flow| gap::mean(&flow.up.gaps) },
+    OfUdp { name: "down_gap_ms", read: |flow| gap::mean(&flow.down.gaps) },
+    OfUdp { name: "longest_up_gap_ms", read: |flow| gap::longest(&flow.up.gaps) },
+    OfUdp { name: "longest_down_gap_ms", read: |flow| gap::longest(&flow.down.gaps) },
+];
+
+/// The mean of round trips, in milliseconds.
+fn mean(trips: &Trips) -> Option<f64> {
+    (trips.count > 0).then(|| ms(trips.total) / trips.count as f64)
+}
 
 /// A time in milliseconds.
 fn ms(time: crate::time::Duration) -> f64 {
@@ -69,6 +96,7 @@ mod tests {
         }
         flow.facts =
             Some(Facts { rtt: Duration::from_millis(5), min_rtt: Some(Duration::from_millis(4)), sent_again: 3 });
+        flow.delivered.more(1000, Duration::from_millis(8));
         [2, 6].map(Duration::from_millis).into_iter().for_each(|took| flow.requests.trip(took));
         flow.end(at(100), End::Finished);
         let raced = Flow { accelerated: Some(end), ..flow.clone() };
@@ -84,9 +112,10 @@ mod tests {
                 ("request_rtt_ms", 4.0),
                 ("longest_request_rtt_ms", 6.0),
                 ("tls_hello_ms", 5.0),
-                // 18 bytes in 40 ms.
-                ("up_mbit_s", 0.0036),
-                ("down_mbit_s", 0.0036),
+                // 1000 bytes in 8 ms, whatever the program has handed over; and 12 bytes in 40 ms behind the first 6.
+                ("up_mbit_s", 1.0),
+                ("up_busy_ms", 8.0),
+                ("down_mbit_s", 12.0 * 8.0 / 1e6 / 0.04),
                 ("up_gap_ms", 20.0),
                 ("down_gap_ms", 20.0),
                 ("longest_up_gap_ms", 20.0),

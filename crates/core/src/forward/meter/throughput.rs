@@ -1,23 +1,31 @@
-//! Data over the time from the first to the last of it; nothing where all came at one moment.
+//! Data over the time in which it was on its way: upwards what the peer has acknowledged, which is the path's and not what a program has
+//! handed to its kernel; downwards what came, pauses of the peer left out.
 
-use super::super::observed::Direction;
-use super::Entry;
+use super::super::observed::Transfer;
+use super::{Entry, ms};
 
 pub(super) const UP: Entry = Entry {
     name: "up_mbit_s",
     unit: "Mbit/s",
-    what: "Data of the program, from the first to the last of it",
-    read: |flow| rate(&flow.up),
+    what: "Data of the program that its peer acknowledged, over the time in which some was on its way; none below 8 KiB at a time",
+    read: |flow| rate(&flow.delivered),
+};
+
+pub(super) const BUSY: Entry = Entry {
+    name: "up_busy_ms",
+    unit: "ms",
+    what: "The time in which data of the program was on its way, which is that of up_mbit_s; where it is short, the program had little to say",
+    read: |flow| (flow.delivered.bytes > 0).then(|| ms(flow.delivered.took)),
 };
 
 pub(super) const DOWN: Entry = Entry {
     name: "down_mbit_s",
     unit: "Mbit/s",
-    what: "Data of the peer, from the first to the last of it",
-    read: |flow| rate(&flow.down),
+    what: "Data of the peer over the time in which it came; silences longer than 200 ms and two round trips do not count",
+    read: |flow| rate(&flow.down.without_pauses),
 };
 
-fn rate(direction: &Direction) -> Option<f64> {
-    let time = direction.last?.since(direction.first?).as_secs_f64();
-    (time > 0.0).then(|| direction.bytes as f64 * 8.0 / 1e6 / time)
+pub(super) fn rate(transfer: &Transfer) -> Option<f64> {
+    let time = transfer.took.as_secs_f64();
+    (time > 0.0).then(|| transfer.bytes as f64 * 8.0 / 1e6 / time)
 }

@@ -66,6 +66,14 @@ impl Connection {
         self.bare(&self.segment(Flags::ACK, self.down.next().wrapping_sub(1), told))
     }
 
+    /// The beginning of a segment as the program's kernel would send it next, to be quoted.
+    pub(super) fn as_sent_by_the_program(&self) -> Vec<u8> {
+        let (source, destination) = (self.flow.app.port(), self.flow.peer.port());
+        let sequence = self.up.next();
+        let segment = Segment { source, destination, sequence, flags: Flags::ACK, ..Segment::default() };
+        tcp::packet(&header(self.flow.app, self.flow.peer), &segment, b"")
+    }
+
     pub(super) fn acknowledge(&mut self, out: &mut VecDeque<Output>) {
         if self.phase != Phase::Open {
             return;

@@ -27,6 +27,9 @@ use up::Up;
 const GRACE: Duration = Duration::from_millis(100);
 /// How often an answer to a SYN is sent again, each time after twice as long, 1 s at first: as Linux does (tcp_synack_retries).
 const MOST_ANSWERS: u32 = 5;
+/// How long a program's kernel is left alone that is to find out by itself that nobody is there; it needs a second at most (see
+/// `Output::TimeOut`).
+const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 /// A segment that is longer than this one was made for no wire: 9216 bytes, the longest frames of Ethernet in use, less headers.
 const LONGEST_OF_WIRES: u16 = 9216 - 40;
 /// The traffic class without ECN, which is between the kernel and its peer.
@@ -41,6 +44,8 @@ enum Phase {
     Answered { times: u32 },
     /// Open, or one half of it.
     Open,
+    /// The peer is silent for good, and the program's kernel is to find that out by itself: it hears nothing until this moment.
+    Silent { until: Instant },
     /// Over; the socket is told to close.
     Over,
 }
@@ -138,9 +143,14 @@ impl Connection {
         self.phase == Phase::Over
     }
 
+    /// Whether the program's kernel is left alone until it gives up.
+    fn is_silent(&self) -> bool {
+        matches!(self.phase, Phase::Silent { .. })
+    }
+
     /// Whether all that the program had to say has been said to the peer, and it says no more.
     pub fn program_is_done(&self) -> bool {
-        self.is_over() || self.up.is_shut()
+        self.is_over() || self.is_silent() || self.up.is_shut()
     }
 
     /// Bytes of the program that wait for the socket.
@@ -193,6 +203,9 @@ impl Connection {
         if self.is_over() {
             return;
         }
+        if self.is_silent() {
+            return self.abandon(now, out);
+        }
         let end = match why {
             Failure::Refused => End::Refused,
             Failure::Reset => End::ResetByPeer,
@@ -212,9 +225,26 @@ impl Connection {
                 out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
             }
             (Phase::Asked, Failure::Silence | Failure::Here) => {}
+            // A reset would be another error than the one that the program's own kernel would have had.
+            (Phase::Open, Failure::Silence) => return self.time_out(now, None, out),
+            (Phase::Open, Failure::Trouble(trouble)) => return self.time_out(now, Some(trouble), out),
             _ => out.push_back(Output::Packet(self.reset())),
         }
         self.close(true, out);
+    }
+
+    /// The program's kernel is to time out, by an error of the network if there is one (RFC 5461: a soft one until then).
+    fn time_out(&mut self, now: Instant, trouble: Option<Trouble>, out: &mut VecDeque<Output>) {
+        self.phase = Phase::Silent { until: now + LONGEST_SILENCE };
+        let (app, peer) = (self.flow.app.ip(), self.flow.peer.ip());
+        let error = trouble.and_then(|trouble| icmp::error(peer, app, trouble, &self.as_sent_by_the_program()));
+        out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
+        out.push_back(Output::TimeOut { flow: self.id });
+    }
+
+    /// The peer has answered what the program's kernel asked.
+    pub fn alive(&mut self, out: &mut VecDeque<Output>) {
+        self.acknowledge(out);
     }
 
     fn close(&mut self, abrupt: bool, out: &mut VecDeque<Output>) {
@@ -240,6 +270,12 @@ impl Connection {
                 // The same SYN again is the program's kernel being patient.
                 if flags.has(Flags::RST) && segment.sequence == self.up.next() {
                     self.flow.end(now, End::ResetByProgram);
+                    self.close(true, out);
+                }
+                return;
+            }
+            Phase::Silent { .. } => {
+                if flags.has(Flags::RST) {
                     self.close(true, out);
                 }
                 return;
@@ -345,6 +381,12 @@ impl Connection {
             }
             self.send_answer(now, out);
         }
+        if let Phase::Silent { until } = self.phase {
+            if now >= until {
+                self.abandon(now, out);
+            }
+            return;
+        }
         if self.up.grace_is_over(now) {
             self.acknowledge(out);
         }
@@ -360,6 +402,9 @@ impl Connection {
     pub fn deadline(&self) -> Option<(Instant, &'static str)> {
         if self.is_over() {
             return None;
+        }
+        if let Phase::Silent { until } = self.phase {
+            return Some((until, "a program's kernel that is to time out"));
         }
         let answer = self.answer_again.map(|at| (at, "an answer to a SYN that was not acknowledged"));
         let grace = self.up.grace().map(|at| (at, "data that waits for a full socket"));

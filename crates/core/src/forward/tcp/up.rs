@@ -2,7 +2,7 @@
 
 use super::super::{HEADROOM, Output, Piece, WINDOW};
 use super::{Arrived, Connection, GRACE, Phase};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::ip::tcp::{Flags, before};
 use std::collections::VecDeque;
 
@@ -16,6 +16,8 @@ const SCALE: u8 = 4;
 /// whose peer does not read is held up. 64 KiB and 8: it is as large as it gets after 4 MB.
 const FIRST_WINDOW: usize = 64 * 1024;
 const GROWTH: usize = 8;
+/// No program's kernel asks whether its peer is there before this silence (TCP_KEEPIDLE is in seconds); timers are a tick off.
+const LEAST_KEEP_ALIVE: Duration = Duration::from_millis(990);
 /// Of the window, so much may be acknowledged at once where packets come in batches. A quarter: a program's kernel still has three
 /// on the way, and is told less often.
 const PUT_OFF: usize = 4;
@@ -229,17 +231,17 @@ impl Connection {
         if to > from {
             let len = to - from;
             let segments = self.cut_to.map_or(segments, |size| len.div_ceil(size.into()));
+            let is_first = self.flow.up.packets == 0;
             self.flow.sent(now, &bytes[from..to], segments);
             self.small = self.small.saturating_add(u32::from(len < usize::from(self.mss)));
-            let look = len < usize::from(self.mss) && self.small.is_power_of_two();
+            let look = is_first || (len < usize::from(self.mss) && self.small.is_power_of_two());
             self.hold(std::mem::take(&mut bytes), from, to);
             self.take_early(now);
             self.up.fin |= fin;
             self.up.next = self.up.next.wrapping_add(u32::from(fin));
             self.push_or_defer(now, (batch, row), out);
             if look && self.profile.mirrors_delay && self.connected {
-                let (app, peer) = (self.flow.app, self.flow.peer);
-                out.push_back(Output::MirrorDelay { flow: self.id, app, peer });
+                out.push_back(Output::MirrorOptions { flow: self.id });
             }
         } else if fin && !self.up.fin {
             self.up.fin = true;
@@ -255,9 +257,10 @@ impl Connection {
         // A program's kernel that asks for room does so in the same words.
         if sequence.wrapping_add(1) == self.up.next && self.connected && self.up.waiting == 0 {
             let last = [self.flow.up.last, self.flow.down.last, self.flow.connected].into_iter().flatten().max();
-            // The silence after which the program asks is the one after which it wants to be sure.
-            let idle = last.map_or(0, |last| now.since(last).as_secs()).clamp(1, 32_767) as u32;
-            out.push_back(Output::KeepAlive { flow: self.id, idle });
+            if last.is_some_and(|last| now.since(last) >= LEAST_KEEP_ALIVE) {
+                // The answer is the peer's to give. Where it gives none, the program's kernel asks on and gives up by its own clock.
+                return out.push_back(Output::KeepAlive { flow: self.id });
+            }
         }
         self.acknowledge(out);
     }
@@ -370,7 +373,7 @@ impl Connection {
 
     /// What became of pieces, in a `batch` of packets or not: these were not taken.
     pub(crate) fn sent(&mut self, now: Instant, mut pieces: VecDeque<Piece>, batch: bool, out: &mut VecDeque<Output>) {
-        if self.is_over() {
+        if self.is_over() || self.is_silent() {
             return;
         }
         let up = &mut self.up;
@@ -386,7 +389,7 @@ impl Connection {
 
     /// The socket takes more.
     pub(crate) fn writable(&mut self, now: Instant, out: &mut VecDeque<Output>) {
-        if self.is_over() || !self.up.full {
+        if self.is_over() || self.is_silent() || !self.up.full {
             return;
         }
         self.up.full = false;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::forward::End;
+use crate::wire::ip::icmp::Trouble;
 
 #[test]
 fn a_fin_comes_behind_all_data_and_not_before_the_socket_has_it() {
@@ -127,4 +128,45 @@ fn the_last_word_in_a_batch_is_acknowledged_before_all_is_forgotten() {
     assert_eq!(rig.did_close(), Some(false));
     rig.input(Input::BatchEnd);
     assert!(rig.segments().is_empty() && rig.forwarder.open().is_empty());
+}
+
+#[test]
+fn a_path_that_times_out_leaves_the_programs_kernel_to_time_out_by_the_error_that_it_would_have_had() {
+    for (why, error) in [(Failure::Silence, 0), (Failure::Trouble(Trouble::HostUnreachable), 1)] {
+        let mut rig = Rig::open();
+        let first = rig.first();
+        rig.app(Flags::ACK, 1, first, b"x");
+        rig.packets.clear();
+        rig.did.clear();
+        rig.fails(why);
+        let icmp: Vec<_> = rig.packets.drain(..).collect();
+        assert!(icmp.iter().all(|(header, _)| header.protocol == ip::ICMP) && icmp.len() == error, "{icmp:?}");
+        if let Some((_, message)) = icmp.first() {
+            // It quotes what that kernel takes for its own: ports, and a number that it may have sent (RFC 5927, section 4.1).
+            let quoted = &message[28..];
+            assert_eq!(quoted[..4], [4000u16.to_be_bytes(), 80u16.to_be_bytes()].concat());
+            assert_eq!(quoted[4..8], ISS.wrapping_add(2).to_be_bytes());
+        }
+        assert!(matches!(rig.did[..], [Output::TimeOut { .. }]), "{:?}", rig.did);
+        // It asks and hears nothing, and gives up.
+        rig.app(Flags::ACK, 1, first, b"");
+        rig.app(Flags::ACK, 2, first, b"more");
+        assert!(rig.packets.is_empty(), "{:?}", rig.packets);
+        rig.app(Flags::RST | Flags::ACK, 2, first, b"");
+        assert!(rig.packets.is_empty() && rig.did_close() == Some(true));
+        let Some(Record::Flow(flow)) = rig.records.pop() else { panic!("no record") };
+        assert_eq!(flow.end, if error == 0 { End::Silent } else { End::Unreachable });
+    }
+}
+
+#[test]
+fn a_kernel_that_cannot_be_made_to_time_out_or_does_not_sees_a_reset() {
+    let mut rig = Rig::open();
+    rig.fails(Failure::Silence);
+    rig.fails(Failure::Here);
+    assert!(rig.segments().pop().unwrap().0.flags.has(Flags::RST) && rig.did_close() == Some(true));
+    let mut rig = Rig::open();
+    rig.fails(Failure::Silence);
+    rig.pass(Duration::from_secs(3));
+    assert!(rig.segments().pop().unwrap().0.flags.has(Flags::RST) && rig.did_close() == Some(true));
 }

@@ -307,7 +307,7 @@ fn a_window_that_closes_with_data_on_its_way_is_asked_about_as_well() {
 }
 
 #[test]
-fn a_program_that_asks_whether_we_are_there_is_answered_and_asks_the_peer_too() {
+fn a_program_that_asks_whether_its_peer_is_there_is_answered_when_the_peer_has_answered() {
     let mut rig = Rig::open();
     let first = rig.first();
     rig.app(Flags::ACK, 1, first, b"x");
@@ -315,8 +315,15 @@ fn a_program_that_asks_whether_we_are_there_is_answered_and_asks_the_peer_too() 
     rig.pass(Duration::from_secs(75));
     rig.did.clear();
     rig.app(Flags::ACK, 1, first, b"");
+    assert!(rig.segments().is_empty(), "the answer is the peer's");
+    assert!(matches!(rig.did[..], [Output::KeepAlive { .. }]), "{:?}", rig.did);
+    rig.input(Input::Alive { flow: rig.flow.unwrap() });
     assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(2));
-    assert!(matches!(rig.did[..], [Output::KeepAlive { idle: 75, .. }]), "{:?}", rig.did);
+    // What asks without such a silence asks for room, and that is ours to tell.
+    rig.app(Flags::ACK, 2, first, b"y");
+    rig.packets.clear();
+    rig.app(Flags::ACK, 2, first, b"");
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(3));
 }
 
 #[test]
@@ -326,7 +333,7 @@ fn small_segments_have_the_programs_own_setting_looked_up_now_and_then() {
     for n in 0..100 {
         rig.app(Flags::ACK, 1 + n, first, b"x");
     }
-    let looks = rig.did.iter().filter(|output| matches!(output, Output::MirrorDelay { .. })).count();
+    let looks = rig.did.iter().filter(|output| matches!(output, Output::MirrorOptions { .. })).count();
     assert_eq!(looks, 7, "at the 1st, 2nd, 4th … 64th");
     rig.did.clear();
     rig.app(Flags::ACK, 101, first, &text(1448));

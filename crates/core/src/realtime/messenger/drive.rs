@@ -94,7 +94,7 @@ impl Messenger {
             Frame::Welcome(proof).encode(out);
         }
         if std::mem::take(&mut self.wires[at].ack) {
-            self.write_ack(at, out);
+            self.write_ack(out);
         }
         // Tiny segments are of use by themselves.
         let wire = &mut self.wires[at];
@@ -134,13 +134,12 @@ impl Messenger {
         written > 0
     }
 
-    fn write_ack(&mut self, at: usize, out: &mut Vec<u8>) {
+    fn write_ack(&mut self, out: &mut Vec<u8>) {
         let mut counts = Counts::default();
         self.stats.acks += 1;
-        // The connection that it goes over first, so that it is there whatever there is no room for.
-        for k in std::iter::once(at).chain((0..self.wires.len()).filter(|k| *k != at)) {
-            let wire = &mut self.wires[k];
-            if (wire.received > 0 || k == at) && counts.push(wire.id, wire.received) {
+        // There is room for every connection that a session can have.
+        for wire in self.wires.iter_mut().filter(|wire| wire.received > 0) {
+            if counts.push(wire.id, wire.received) {
                 wire.told = wire.received;
             }
         }
@@ -162,6 +161,10 @@ impl Messenger {
             if needed {
                 self.stats.copies += 1;
                 self.write(now, at, (lane, seq), out);
+            } else {
+                // An old value that was lost would be unconfirmed for good.
+                self.lanes[lane].give_up(seq);
+                self.lanes[lane].tidy(&mut self.spare);
             }
         }
         if self.primary != Some(self.wires[at].id) {

@@ -197,3 +197,24 @@ impl Messenger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_stays_widened_until_sixteen_losses_in_a_row_were_losses() {
+        let mut tolerance = Tolerance::default();
+        let lost = |tolerance: &mut Tolerance, times| (0..times).for_each(|_| tolerance.was_lost());
+        (0..3).for_each(|_| tolerance.was_late());
+        lost(&mut tolerance, 15);
+        assert_eq!(tolerance.times, 3);
+        tolerance.was_late();
+        lost(&mut tolerance, 15);
+        assert_eq!(tolerance.times, 4, "it began anew");
+        lost(&mut tolerance, 1);
+        assert_eq!(tolerance.times, 0);
+        (0..20).for_each(|_| tolerance.was_late());
+        assert_eq!(tolerance.times, MOST_TOLERANCE);
+    }
+}

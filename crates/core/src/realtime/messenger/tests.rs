@@ -23,6 +23,8 @@ struct Pair {
     /// Messages that arrived at each end, with their moments.
     got: [Vec<(Instant, Delivered, Vec<u8>)>; 2],
     writes: [usize; 2],
+    /// What the first end has written, and when.
+    log: Vec<(Instant, Vec<u8>)>,
 }
 
 fn ms(millis: u64) -> Duration {
@@ -49,6 +51,7 @@ impl Pair {
             spell: Vec::new(),
             got: Default::default(),
             writes: [0; 2],
+            log: Vec::new(),
         };
         pair.connect(0);
         pair.run(one_way * 4);
@@ -80,6 +83,9 @@ impl Pair {
                         let held = self.held.iter().filter(|(c, from, _)| *c == connection && is_held(from));
                         let held = held.map(|(_, _, until)| *until).max().unwrap_or(self.now);
                         let at = (self.now + self.one_way).max(held);
+                        if end == 0 {
+                            self.log.push((self.now, bytes.clone()));
+                        }
                         self.parcels.push((at, 1 - end, connection, std::mem::take(&mut bytes)));
                         self.writes[end] += 1;
                     }
@@ -141,6 +147,17 @@ impl Pair {
 
     fn numbers(&self, end: usize) -> Vec<u8> {
         self.got[end].iter().map(|(_, _, bytes)| bytes[0]).collect()
+    }
+
+    /// Nothing that the first end writes on connections below `connections` arrives for ten seconds.
+    fn black_hole(&mut self, connections: u32) {
+        self.held.extend((0..connections).map(|id| (Connection(id), Some(0), self.now + ms(10_000))));
+    }
+
+    /// How long after `since` the event `number` was written, each time.
+    fn written(&self, number: u8, since: Instant) -> Vec<Duration> {
+        let has = |bytes: &[u8]| bytes.windows(50).any(|part| part == [number; 50]);
+        self.log.iter().filter(|(_, bytes)| has(bytes)).map(|(at, _)| at.since(since)).collect()
     }
 
     /// The delay of the message that carries `number`, sent at `sent`.
@@ -547,4 +564,62 @@ fn an_acknowledgement_of_what_was_never_sent_is_refused() {
     let mut bytes = Vec::new();
     Frame::Ack(counts).encode(&mut bytes);
     assert!(pair.ends[0].received(pair.now, Connection(0), &bytes).is_err());
+}
+
+#[test]
+fn copies_are_paid_for_out_of_the_bucket_and_then_tcp_has_to_do() {
+    let mut pair = Pair::new("hedge");
+    pair.events(0..10);
+    pair.black_hole(6);
+    // Each takes a segment of its own, and none is heard of again.
+    for number in 10..22 {
+        pair.ends[0].send(pair.now, EVENT, Kind::Event, 0, &[number; 500]).unwrap();
+    }
+    pair.drain(0);
+    pair.run(ms(20));
+    assert_eq!(pair.ends[0].stats(pair.now).copies, u64::from(BUCKET), "of twelve that are overdue");
+}
+
+#[test]
+fn a_message_that_goes_nowhere_hops_ever_more_slowly_and_not_for_ever() {
+    let mut pair = Pair::new("hedge");
+    pair.events(0..10);
+    for id in 6..8 {
+        pair.connect(id);
+    }
+    pair.run(ms(100));
+    pair.black_hole(8);
+    let sent = pair.now;
+    pair.event(10);
+    // Patience is 14 ms, twice as long after each hop, and no longer than eight times. The bucket holds four copies …
+    let expected: Vec<Duration> = [0, 1, 3, 7, 15, 23].map(|times| ms(14 * times)).into();
+    pair.run(ms(14 * 16));
+    assert_eq!(pair.written(10, sent), expected[..5]);
+    // … and messages earn more.
+    pair.event(11);
+    pair.run(ms(14 * 8));
+    assert_eq!(pair.written(10, sent), expected);
+    // Two connections are left, and there is enough to pay with: but five copies are enough.
+    pair.event(12);
+    pair.event(13);
+    pair.run(ms(14 * 40));
+    assert_eq!(pair.written(10, sent).len(), 1 + usize::from(MOST_AGAIN));
+}
+
+#[test]
+fn what_was_sent_just_before_something_that_has_arrived_is_not_lost_yet() {
+    let mut pair = Pair::over("auto", ms(20));
+    pair.events(0..10);
+    pair.ends[0].choose(pair.now);
+    let first = Connection(pair.ends[0].primary.unwrap());
+    // Three milliseconds late, on a path whose round trip is forty.
+    pair.held.push((first, Some(0), pair.now + ms(23)));
+    pair.event(10);
+    pair.run(ms(2));
+    pair.event(11);
+    assert_ne!(Some(first.0), pair.ends[0].primary, "it goes where nothing is on its way");
+    pair.run(ms(60));
+    assert!(pair.arrival(11) < pair.arrival(10));
+    let stats = pair.ends[0].stats(pair.now);
+    assert_eq!((stats.stalls, stats.copies, stats.state), (0, 0, State::Clean));
 }

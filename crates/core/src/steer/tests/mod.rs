@@ -187,3 +187,36 @@ fn twenty_thousand_flows_need_little_room() {
     }
     assert!(steerer.memory() < 60_000_000, "{}", steerer.memory());
 }
+
+#[test]
+fn the_other_end_holds_packets_for_as_long_as_the_channels_differ_and_jitter() {
+    let mut steerer = Steerer::<u32>::new(settings("value", None));
+    // 15 and 2.5 ms one way: one and a half times 12.5.
+    assert_eq!(steerer.hold(), Duration::from_micros(18_750));
+    // The first round trip varies by half of itself (RFC 6298): twice 15 and 2.5 ms more.
+    for (channel, round_trip) in [(Channel::Fat, 30), (Channel::Fast, 5)] {
+        steerer.outlet.channels[channel.index()].sample(Duration::from_millis(round_trip));
+    }
+    assert_eq!(steerer.hold(), Duration::from_micros(18_750 + 2 * (15_000 + 2_500)));
+}
+
+#[test]
+fn with_one_channel_left_data_that_would_come_too_late_is_dropped_and_what_opens_is_not() {
+    let left = |kind| {
+        let mut steerer = Steerer::new(settings("value", None));
+        steerer.allow(ms(0), Channel::Fat, Use::Never);
+        // 36 kB: 144 ms at 2 Mbit/s, where 100 ms is of use.
+        for n in 0..600u64 {
+            steerer.handle_input(ms(0), Input::Packet(packet(n, kind, 60), n as u32));
+        }
+        let mut left = sent(&mut steerer).len();
+        while let Some(deadline) = steerer.poll_timeout() {
+            steerer.handle_timeout(deadline.at);
+            left += sent(&mut steerer).len();
+        }
+        (left, steerer.tally().dropped)
+    };
+    assert_eq!(left(Kind::Open), (600, 0));
+    let (names, dropped) = left(Kind::Dns);
+    assert!((400..450).contains(&names) && names as u64 + dropped == 600, "{names} {dropped}");
+}

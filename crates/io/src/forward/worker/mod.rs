@@ -1,12 +1,14 @@
 //! One thread, one event loop, one forwarder: sleeps until a packet, a socket or a timer wants something.
 
 mod accelerator;
+mod delivery;
 mod opening;
 mod peers;
 mod ports;
 mod programs;
 mod records;
 mod requests;
+mod silence;
 mod waiting;
 mod window;
 
@@ -18,10 +20,10 @@ use crate::clock::Clock;
 use crate::forward::sockets::Stock;
 use crate::host::change::capture::OWN_MARK;
 use crate::poll::{Change, Interest, Poll};
-use crate::sys::datagram;
 use crate::sys::offload::{Checksum, Offload, Segments, Transport};
 use crate::sys::tun::{ROOM, Tun};
 use accelerator::Accelerator;
+use delivery::Delivery;
 use headstart_core::connect;
 use headstart_core::forward::pace::Sleeper;
 use headstart_core::forward::{FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings};
@@ -32,6 +34,7 @@ use headstart_core::wire::ip::{self, udp};
 use programs::Read;
 use requests::Request;
 use rustix::net::Shutdown;
+use silence::Silence;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -140,8 +143,8 @@ struct Upstream {
     sought: bool,
     /// How its requests are timed; none where they are not.
     request: Option<Request>,
-    /// Bytes of the program that the socket has taken, as long as they are few.
-    carried: u64,
+    /// What is known of the program's data on it.
+    delivery: Delivery,
 }
 
 /// Whose a connection is, and whether its process is still looked for.
@@ -182,6 +185,10 @@ pub struct Worker {
     programs: Sleeper,
     peers: Sleeper,
     lookout: Lookout,
+    /// Whether to look out at all.
+    looks_out: bool,
+    /// Peers that may be gone.
+    silence: Silence,
     /// Bytes that were passed on since the last wait.
     passed: usize,
     /// Packets of programs are being read.
@@ -254,6 +261,8 @@ impl Worker {
             programs,
             peers,
             lookout: Lookout::default(),
+            looks_out: true,
+            silence: Silence::default(),
             passed: 0,
             batch: false,
             together: Vec::new(),
@@ -319,6 +328,17 @@ impl Worker {
         self.finder.expect(pid);
     }
 
+    /// Sleeps at once from now on where nothing is to be done, and does not look out for a moment for an answer that is due. What looks
+    /// out keeps a processor awake, which makes short round trips of programs shorter than they are without a forwarder.
+    pub fn sleep_at_once(&mut self) {
+        self.looks_out = false;
+    }
+
+    /// How often an answer came while it looked out.
+    pub fn looked_out(&self) -> u64 {
+        self.lookout.seen()
+    }
+
     /// The forwarder, to be looked at.
     pub fn forwarder(&self) -> &Forwarder {
         &self.forwarder
@@ -375,6 +395,7 @@ impl Worker {
                 moved += self.read_peers(now);
             }
             self.race_timeout(now);
+            self.look_at_silence(now);
             if self.forwarder.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
                 self.forwarder.handle_timeout(now);
                 self.drain(now);
@@ -435,7 +456,10 @@ impl Worker {
     fn drain(&mut self, now: Instant) {
         while let Some(output) = self.forwarder.poll_output() {
             // What nobody waits for is done when no packet does.
-            let can_wait = matches!(output, Output::Shutdown { .. } | Output::Close { .. } | Output::Record(_));
+            let can_wait = matches!(
+                output,
+                Output::Shutdown { .. } | Output::Close { .. } | Output::Record(_) | Output::Unmap { .. }
+            );
             if self.batch && can_wait {
                 self.later.push_back(output);
             } else {
@@ -456,17 +480,14 @@ impl Worker {
             Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay } => {
                 self.open(now, (flow, app, peer), (traffic_class, hop_limit, no_delay));
             }
-            Output::MirrorDelay { flow, .. } => self.mirror_delay(flow),
+            Output::MirrorOptions { flow } => self.mirror_options(flow),
             Output::Mark { flow, traffic_class } => {
                 if let Some(upstream) = self.upstreams.get(&flow) {
                     let _ = sockets::mark(&upstream.socket, upstream.reached.is_ipv4(), traffic_class);
                 }
             }
-            Output::KeepAlive { flow, idle } => {
-                if let Some(upstream) = self.upstreams.get(&flow) {
-                    let _ = sockets::keep_alive(&upstream.socket, idle);
-                }
-            }
+            Output::KeepAlive { flow } => self.ask_peer(now, flow),
+            Output::TimeOut { flow } => self.time_out(now, flow),
             Output::Shutdown { flow } => {
                 if let Some(upstream) = self.upstreams.get(&flow) {
                     // Where it fails the connection is no more, which reading tells.
@@ -488,12 +509,8 @@ impl Worker {
                 self.send_datagram(now, mapping, to, &bytes[from..], (traffic_class, hop_limit, whole), train);
             }
             Output::Unmap { mapping } => self.unmap(mapping),
-            Output::Echo { to, message, traffic_class, hop_limit } => {
-                let v4 = to.is_ipv4();
-                if let Some(socket) = self.echo_socket(v4) {
-                    let to = SocketAddr::new(to, 0);
-                    let _ = datagram::send(socket, to, &message, traffic_class, hop_limit);
-                }
+            Output::Echo { to, message, traffic_class, hop_limit, whole } => {
+                self.send_echo(now, to, message, (traffic_class, hop_limit, whole));
             }
             Output::Record(record) => self.record(now, record),
         }

@@ -1,6 +1,7 @@
 //! How connections to peers begin: by a socket to the peer, or by a race over the addresses of its name.
 
 use super::accelerator::{Accelerator, Ended, Waiting};
+use super::delivery::Delivery;
 use super::{LOOP, Upstream, Whose, Worker, WorkerError, sockets};
 use crate::host::change::capture::OWN_MARK;
 use crate::poll::Interest;
@@ -86,6 +87,7 @@ impl Worker {
         self.insert((flow, app, peer), whose, Way { socket, reached: peer, connecting, accelerated: false });
         if let Some(at) = connected {
             self.input(at, Input::Connected { flow, mss });
+            self.tell_handshake(at, flow);
         }
         // Only now, when the program has its answer. What has happened until now is told by this, too.
         let Some(upstream) = self.upstreams.get(&flow) else { return };
@@ -95,6 +97,14 @@ impl Worker {
         // While the program wakes up: the next SYN may be there before anybody waits here, and finds a socket.
         if connected.is_some() {
             self.stock.refill(&self.exit);
+        }
+    }
+
+    /// Only now, when the program has its answer: how long the handshake took is known for as long as nothing was said.
+    pub(super) fn tell_handshake(&mut self, now: Instant, flow: FlowId) {
+        let Some(upstream) = self.upstreams.get(&flow) else { return };
+        if let Some(took) = sockets::handshake(&upstream.socket) {
+            self.forwarder.handle_input(now, Input::Handshake { flow, took });
         }
     }
 
@@ -126,7 +136,7 @@ impl Worker {
             process,
             sought,
             request: None,
-            carried: 0,
+            delivery: Delivery::default(),
         };
         if let Some(own) = &mut self.own
             && let Some(local) = sockets::local(&upstream.socket)

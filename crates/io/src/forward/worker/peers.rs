@@ -18,31 +18,32 @@ const MOST_PIECES: usize = 16;
 impl Upstream {
     /// One call for the first pieces of a row: what it took, and how many bytes they are. None where there are none.
     fn send(&mut self, pieces: &VecDeque<Piece>, urgent: bool) -> Option<(Result<usize, Errno>, usize)> {
+        let first = pieces.front()?.data();
+        let mut parts = [IoSlice::new(&[]); MOST_PIECES];
+        let mut all = 0;
+        for (part, piece) in parts.iter_mut().zip(pieces) {
+            *part = IoSlice::new(piece.data());
+            all += piece.data().len();
+        }
+        let parts = &parts[..pieces.len().min(MOST_PIECES)];
+        let times = !urgent && parts.len() == 1 && all <= SMALL && self.begins_request();
         let flags =
             SendFlags::DONTWAIT | SendFlags::NOSIGNAL | if urgent { SendFlags::OOB } else { SendFlags::empty() };
-        let first = pieces.front()?.data();
-        let (sent, all) = if pieces.len() > 1 {
-            let mut parts = [IoSlice::new(&[]); MOST_PIECES];
-            let mut all = 0;
-            for (part, piece) in parts.iter_mut().zip(pieces) {
-                *part = IoSlice::new(piece.data());
-                all += piece.data().len();
-            }
-            let parts = &parts[..pieces.len().min(MOST_PIECES)];
-            (sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), flags), all)
-        } else if !urgent && first.len() <= SMALL && self.begins_request() {
-            (stamps::send(&self.socket, first), first.len())
+        let sent = if times || (!urgent && self.delivery.wants_stamp(all)) {
+            stamps::send(&self.socket, parts, times)
+        } else if parts.len() > 1 {
+            sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), flags)
         } else {
-            (send(&self.socket, first, flags), first.len())
+            send(&self.socket, first, flags)
         };
         match sent {
-            Ok(taken) if self.carried < MUCH => {
-                self.carried += taken as u64;
-                if self.carried >= MUCH {
+            Ok(taken) => {
+                let before = self.delivery.carried;
+                self.delivery.carried += taken as u64;
+                if before < MUCH && self.delivery.carried >= MUCH {
                     sockets::hold_unsent(&self.socket, UNSENT);
                 }
             }
-            Ok(_) => {}
             Err(_) => self.ends_request(),
         }
         Some((sent, all))
@@ -70,7 +71,11 @@ impl Worker {
                 Err(errno) => Input::Failed { flow, why: sockets::failure(errno) },
             };
             self.time(flow);
+            let opened = matches!(input, Input::Connected { .. });
             self.input(now, input);
+            if opened {
+                self.tell_handshake(now, flow);
+            }
         } else if change.writable {
             self.input(now, Input::Writable { flow });
         }
@@ -154,6 +159,7 @@ impl Worker {
 
     /// Gives a socket what it takes of a row of pieces.
     pub(super) fn send(&mut self, now: Instant, flow: FlowId, mut pieces: VecDeque<Piece>, urgent: bool) {
+        self.begin_delivery(now, flow);
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         let input = loop {
             let Some((sent, all)) = upstream.send(&pieces, urgent) else { break Input::Sent { flow, pieces } };

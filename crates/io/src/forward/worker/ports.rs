@@ -2,14 +2,14 @@
 
 use super::{BATCH, ECHO_V4, ECHO_V6, MAPPINGS, Whose, Worker};
 use crate::poll::Interest;
-use crate::sys::datagram;
+use crate::sys::datagram::{self, Lost};
 use crate::sys::tun::ROOM;
 use headstart_core::forward::{FlowId, HEADROOM, Input, MappingId};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use headstart_core::wire::ip;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 /// The port of DNS.
@@ -34,9 +34,47 @@ impl Worker {
             Some(size) => datagram::send_train(&port.socket, to, data, (traffic_class, hop_limit), size),
             None => datagram::past_refusals(|| datagram::send(&port.socket, to, data, traffic_class, hop_limit)),
         };
-        let trouble = sent.err().and_then(|e| datagram::trouble_of(e.raw_os_error()?));
-        if let Some(trouble) = trouble {
-            self.forwarder.handle_input(now, Input::DatagramFailed { mapping, to, reporter: None, trouble });
+        let Some(errno) = sent.err().and_then(|e| e.raw_os_error()) else { return };
+        let mut said = Vec::new();
+        let trouble = if errno == libc::EMSGSIZE {
+            let mut bytes = Vec::with_capacity(ROOM);
+            datagram::too_long(&port.socket, &mut bytes, |lost| said.push(lost))
+        } else {
+            datagram::trouble_of(errno)
+        };
+        said.extend(trouble.map(|trouble| Lost { to, reporter: None, trouble: Some(trouble) }));
+        said.into_iter().for_each(|lost| self.lost_datagram(now, mapping, &lost));
+    }
+
+    /// The network says of a datagram that it did not arrive.
+    fn lost_datagram(&mut self, now: Instant, mapping: MappingId, lost: &Lost) {
+        // One without a port is this host's word about a datagram that was not sent, and was told when it was not.
+        if let Some(trouble) = lost.trouble.filter(|_| lost.to.port() != 0) {
+            let (to, reporter) = (lost.to, lost.reporter);
+            self.forwarder.handle_input(now, Input::DatagramFailed { mapping, to, reporter, trouble });
+        }
+    }
+
+    /// Sends a request for an echo, which routers may cut or not.
+    pub(super) fn send_echo(
+        &mut self,
+        now: Instant,
+        to: IpAddr,
+        message: Vec<u8>,
+        (traffic_class, hop_limit, whole): (u8, u8, bool),
+    ) {
+        let Some(socket) = self.echo_socket(to.is_ipv4()) else { return };
+        if to.is_ipv4() {
+            let _ = datagram::keep_whole(socket, whole);
+        }
+        let send = || datagram::send(socket, SocketAddr::new(to, 0), &message, traffic_class, hop_limit);
+        let sent = datagram::past_refusals(send);
+        if sent.err().and_then(|e| e.raw_os_error()) != Some(libc::EMSGSIZE) {
+            return;
+        }
+        let mut bytes = Vec::with_capacity(ROOM);
+        if let Some(trouble) = datagram::too_long(socket, &mut bytes, |_| {}) {
+            self.forwarder.handle_input(now, Input::EchoFailed { to, reporter: None, message, trouble });
         }
     }
 
@@ -92,10 +130,8 @@ impl Worker {
             self.room.clear();
             self.room.reserve(ROOM);
             let Ok(lost) = datagram::receive_error(&port.socket, &mut self.room) else { return };
-            if let Some(trouble) = lost.trouble {
-                let (to, reporter) = (lost.to, lost.reporter);
-                self.input(now, Input::DatagramFailed { mapping, to, reporter, trouble });
-            }
+            self.lost_datagram(now, mapping, &lost);
+            self.drain(now);
         }
     }
 

@@ -1,9 +1,9 @@
 //! Whose connections are, and who is told what was seen of them.
 
 use super::{MAPPINGS, Seen, Whose, Worker, sockets};
-use crate::forward::finder::{Answer, Question};
+use crate::forward::finder::{Answer, Options, Question};
 use crate::forward::owner::{Owner, Process};
-use headstart_core::forward::{Flow, FlowId, MappingId, Record};
+use headstart_core::forward::{EchoFlow, Flow, FlowId, MappingId, Record, UdpFlow};
 use headstart_core::time::Instant;
 use rustix::net::sockopt;
 use std::net::SocketAddr;
@@ -27,24 +27,37 @@ impl Worker {
             };
             self.tell(whose, Record::Flow(Box::new(flow)));
         }
+        let udp: Vec<UdpFlow> = self.forwarder.udp_flows().cloned().collect();
+        for flow in udp {
+            let whose = self.whose_port(flow.app);
+            self.tell(whose, Record::Udp(Box::new(flow)));
+        }
+        let echoes: Vec<EchoFlow> = self.forwarder.echo_flows().cloned().collect();
+        echoes.into_iter().for_each(|flow| self.tell(Whose::default(), Record::Echo(flow)));
         let found = self.finder.finish();
         found.into_iter().for_each(|answer| self.found(answer));
     }
 
     pub(super) fn record(&mut self, now: Instant, record: Record) {
         let whose = match &record {
-            Record::Flow(flow) => self.closed.remove(&flow.id),
+            Record::Flow(flow) => self.closed.remove(&flow.id).unwrap_or_default(),
             // What waits for a name has waited for longer than the name takes: an answer from the network has come.
-            Record::Dns(lookup) => {
-                let port = self.by_port.get(&lookup.app).and_then(|mapping| self.ports.get(mapping));
-                port.and_then(|port| port.whose.clone()).map(|whose| Whose { sought: false, ..whose })
-            }
+            Record::Dns(lookup) => self.whose_port(lookup.app),
+            Record::Udp(flow) => self.whose_port(flow.app),
+            // The kernel tells owners of raw sockets by protocol alone.
+            Record::Echo(_) => Whose::default(),
         };
-        let whose = whose.unwrap_or_default();
         if let (Record::Dns(lookup), Some(owner), Some(accelerator)) = (&record, whose.owner, &mut self.accelerator) {
             accelerator.heard(now, &self.poll, owner.user, lookup);
         }
         self.tell(whose, record);
+    }
+
+    /// Whose a port is, as far as that is known.
+    pub(super) fn whose_port(&self, app: SocketAddr) -> Whose {
+        let port = self.by_port.get(&app).and_then(|mapping| self.ports.get(mapping));
+        let whose = port.and_then(|port| port.whose.clone());
+        whose.map(|whose| Whose { sought: false, ..whose }).unwrap_or_default()
     }
 
     fn tell(&mut self, whose: Whose, record: Record) {
@@ -75,13 +88,13 @@ impl Worker {
     ) -> (Option<Process>, bool) {
         let Some(Owner { inode, .. }) = owner else { return (None, false) };
         let process = self.finder.at_once(inode);
-        let sought = process.is_none() && self.finder.ask(Question { flow, inode, ends, known: None, delay: false });
+        let sought = process.is_none() && self.finder.ask(Question { flow, inode, ends, known: None, options: false });
         (process, sought)
     }
 
     /// Somebody has looked for a process, and perhaps at its socket.
     pub(super) fn found(&mut self, answer: Answer) {
-        let Answer { flow, process, no_delay, .. } = answer;
+        let Answer { flow, process, options, .. } = answer;
         if let Some(mut seen) = self.held.remove(&flow) {
             seen.process = process;
             return self.hand_over(seen);
@@ -102,17 +115,18 @@ impl Worker {
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         upstream.sought = false;
         upstream.process = process.or(upstream.process.take());
-        if let Some(no_delay) = no_delay {
+        if let Some(Options { no_delay, user_timeout }) = options {
             let _ = sockopt::set_tcp_nodelay(&upstream.socket, no_delay);
+            let _ = sockopt::set_tcp_user_timeout(&upstream.socket, user_timeout);
         }
     }
 
-    /// Has somebody look whether the program has Nagle's algorithm on.
-    pub(super) fn mirror_delay(&mut self, flow: FlowId) {
+    /// Has somebody look which options the program's socket has.
+    pub(super) fn mirror_options(&mut self, flow: FlowId) {
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         let Some(owner) = upstream.owner else { return };
         let known = upstream.process.clone();
         let ends = Some((upstream.app, upstream.peer));
-        self.finder.ask(Question { flow, inode: owner.inode, ends, known, delay: true });
+        self.finder.ask(Question { flow, inode: owner.inode, ends, known, options: true });
     }
 }

@@ -1,5 +1,5 @@
-//! Requests of programs, timed one by one from their last byte to the peer's acknowledgement, where that is wanted: by the kernel's
-//! stamps of both (`sys::stamps`). One at a time of a connection, so that what waits in a socket's queue of errors is two stamps.
+//! What the kernel's stamps (`sys::stamps`) tell of what programs say: how fast the peer has it, and, where that is wanted, how long each
+//! request takes from its last byte to the peer's acknowledgement. One request at a time of a connection.
 
 use super::{Upstream, Worker};
 use crate::sys::stamps::{self, Moment};
@@ -37,28 +37,31 @@ impl Worker {
     /// A connection is open: its requests are timed, if that is wanted and the kernel can.
     pub(super) fn time(&mut self, flow: FlowId) {
         if let Some(upstream) = self.upstreams.get_mut(&flow).filter(|_| self.times_requests) {
-            upstream.request = stamps::tell(&upstream.socket).is_ok().then(Request::default);
+            upstream.request = upstream.delivery.tell(&upstream.socket).then(Request::default);
         }
     }
 
-    /// Takes in all stamps that wait; whether there were any.
+    /// Takes in all stamps that wait; whether the connection has stamps at all, so that they may be what its queue of errors held.
     pub(super) fn stamped(&mut self, now: Instant, flow: FlowId) -> bool {
-        let mut any = false;
-        while let Some(upstream) = self.upstreams.get_mut(&flow)
-            && let Some(request) = &mut upstream.request
+        let told = self.upstreams.get(&flow).is_some_and(|upstream| upstream.delivery.is_told());
+        while let Some(upstream) = self.upstreams.get_mut(&flow).filter(|upstream| upstream.delivery.is_told())
             && let Ok(stamp) = stamps::next(&upstream.socket)
         {
-            any = true;
-            match (stamp.moment, request.left) {
-                (Moment::Left, _) => request.left = Some((stamp.byte, stamp.at)),
+            let left = upstream.request.and_then(|request| request.left);
+            match (stamp.moment, left) {
+                (Moment::Left, _) => upstream.request.iter_mut().for_each(|r| r.left = Some((stamp.byte, stamp.at))),
                 (Moment::Acknowledged, Some((byte, left))) if byte == stamp.byte => {
-                    *request = Request::default();
+                    upstream.request = Some(Request::default());
                     let took = stamp.at.saturating_sub(left);
                     self.forwarder.handle_input(now, Input::Acknowledged { flow, took });
                 }
-                (Moment::Acknowledged, _) => {}
+                _ => {}
+            }
+            let delivered = Some(stamp).filter(|stamp| stamp.moment == Moment::Acknowledged);
+            if let Some((bytes, took)) = delivered.and_then(|stamp| upstream.delivery.acknowledged(stamp)) {
+                self.forwarder.handle_input(now, Input::Delivered { flow, bytes, took });
             }
         }
-        any
+        told
     }
 }

@@ -14,6 +14,9 @@ impl Worker {
         }
         // Nobody waits for anything here.
         self.stock.refill(&self.exit);
+        if !self.looks_out {
+            return self.poll.wait(&self.clock, until, &mut self.tokens).map_err(failed("waiting for events"));
+        }
         let passed = Some(std::mem::take(&mut self.passed));
         let (poll, clock) = (&mut self.poll, &self.clock);
         poll.look_out(clock, &mut self.lookout, passed, until, &mut self.tokens).map_err(failed("waiting for events"))
@@ -23,6 +26,7 @@ impl Worker {
     pub(super) fn until(&self, now: Instant, patience: Option<Instant>) -> Option<Instant> {
         let mut until = self.forwarder.poll_timeout().map(|deadline| deadline.at);
         let mut earlier = |at: Instant| until = Some(until.map_or(at, |until| until.min(at)));
+        self.silence.deadline().into_iter().for_each(&mut earlier);
         self.programs.until().into_iter().for_each(&mut earlier);
         self.accelerator.iter().filter_map(Accelerator::deadline).for_each(&mut earlier);
         match self.peers.until() {

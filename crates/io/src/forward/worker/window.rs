@@ -48,8 +48,10 @@ impl Worker {
             let process = self.upstreams.get(&flow.id).and_then(|upstream| upstream.process.as_ref());
             (flow, process, now.since(flow.asked).as_secs_f64() * 1e3)
         });
+        let udp = self.forwarder.udp_flows();
+        let udp = udp.map(|flow| (flow, self.whose_port(flow.app).process, now.since(flow.began).as_secs_f64() * 1e3));
         let tally = self.forwarder.tally();
-        let board = tallies.board(lines);
+        let board = tallies.board(lines, udp);
         Board { at_ms: now.as_millis_f64(), packets: tally.packets, left_out: tally.left_out, ..board }
     }
 }

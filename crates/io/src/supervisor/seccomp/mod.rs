@@ -1,6 +1,6 @@
 //! The front end of system calls: connects that wait for an answer by seccomp user notification, of any program, static or
-//! not, and of all that it starts. It serves until the last of them has ended: their calls have nobody else to wait for but
-//! the [watchdog](crate::watchdog), which leaves with its run.
+//! not, and of all that it starts. It serves until the last of them has ended. Should it end before that, the
+//! [watchdog](crate::watchdog) lets the kernel make their calls.
 //!
 //! A call is looked at from outside: the address in the program's memory, the socket behind its descriptor. Most are let go
 //! within microseconds, as the kernel's own business. One that the connector may have something for is claimed as those of
@@ -80,6 +80,8 @@ pub(super) struct Seccomp {
     /// What programs of this run keep waiting for is no other run's affair.
     memory: Memory,
     outstanding: Outstanding,
+    /// Tells the watchdog, by its end, that calls are answered here no more.
+    _duty: OwnedFd,
     run: u32,
     held: BTreeMap<u64, Held>,
     next_held: u32,
@@ -95,7 +97,13 @@ pub(super) struct Seccomp {
 
 impl Seccomp {
     /// Hears the calls of run `run` that arrive at `listener`, until the last process under its filter has ended.
-    pub fn new(engine: &mut Engine, run: u32, listener: OwnedFd, outstanding: OwnedFd) -> io::Result<Self> {
+    pub fn new(
+        engine: &mut Engine,
+        run: u32,
+        listener: OwnedFd,
+        outstanding: OwnedFd,
+        duty: OwnedFd,
+    ) -> io::Result<Self> {
         // Where poll(2) waits, the kernel wakes us on the program's own processor (see `hand_over_in_place`).
         engine.poll.add_beside(&listener, HEARD | of_run(run))?;
         let listener = Listener::from(listener);
@@ -104,6 +112,7 @@ impl Seccomp {
             listener,
             memory: Memory::default(),
             outstanding: outstanding.into(),
+            _duty: duty,
             run,
             held: BTreeMap::new(),
             next_held: 0,

@@ -28,6 +28,12 @@ impl From<OwnedFd> for Outstanding {
     }
 }
 
+impl From<Outstanding> for OwnedFd {
+    fn from(outstanding: Outstanding) -> Self {
+        outstanding.file.into()
+    }
+}
+
 impl AsFd for Outstanding {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

@@ -163,6 +163,7 @@ impl Visit {
             (Descriptor::PreloadFilter, self.folder.filter().unwrap().into()),
             (Descriptor::SeccompListener, listener.as_fd().try_clone_to_owned().unwrap()),
             (Descriptor::Outstanding, outstanding.as_fd().try_clone_to_owned().unwrap()),
+            (Descriptor::Duty, rustix::pipe::pipe().unwrap().1),
         ];
         run.add(&mut supervisor.engine, descriptors).unwrap();
         supervisor.runs.insert(RUN, run);
@@ -497,7 +498,7 @@ say(*connect(tcp()))
 "#
     ));
     let outstanding = Outstanding::new().unwrap();
-    let watchdog = crate::watchdog::Watchdog::new(listener.try_clone().unwrap(), outstanding.try_clone().unwrap());
+    let kept = (listener.try_clone().unwrap(), outstanding.try_clone().unwrap());
     let serving = serve(visit.server.try_clone().unwrap());
     // A supervisor that receives and dies.
     let supervisor = std::thread::spawn(move || {
@@ -515,7 +516,7 @@ say(*connect(tcp()))
         }
     });
     supervisor.join().unwrap();
-    assert_eq!(watchdog.take_over(None).unwrap(), crate::watchdog::Stopped::Over);
+    crate::watchdog::take_over(&kept.0, &kept.1).unwrap();
     let mut said = String::new();
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(child.wait().unwrap().success());
@@ -535,7 +536,6 @@ fn a_second_listener_over_the_same_program_is_refused_and_the_program_runs() {
     let (first, second) = (outer.listener(), inner_trap.listener());
     assert!(first.is_ok());
     assert!(matches!(second, Err(crate::sys::seccomp::TrapError::Taken)), "{second:?}");
-    let watchdog = crate::watchdog::Watchdog::new(listener, Outstanding::new().unwrap());
-    watchdog.take_over(None).unwrap();
+    crate::watchdog::take_over(&listener, &Outstanding::new().unwrap()).unwrap();
     assert!(child.wait().unwrap().success());
 }

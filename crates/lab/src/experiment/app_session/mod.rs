@@ -10,7 +10,6 @@ use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
 use crate::condition;
 use crate::page::{Page, spec, synthetic};
 use crate::sim::{AppHost, Launch};
-use anyhow::Context as _;
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::{Ahead, Settings, race};
 use headstart_core::time::Duration;
@@ -30,8 +29,6 @@ pub const ENTRY: Entry = Entry {
 const SYNTHETIC: &str = "synthetic";
 /// Apps after pages that were measured.
 const SPECS: &str = "page-specs";
-/// Where these are, if they are anywhere: beside the project, for they are not its own.
-const SPECS_FILE: &str = "../shared/data/pages/specs.jsonl";
 /// The network: that of paper 1's measurements.
 const NETWORK: &str = "paper1-lte";
 /// Launches of an app.
@@ -84,10 +81,10 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let count = if cx.quick { 12 } else { 60 };
         let pages = match name {
             SYNTHETIC => synthetic::pages(cx.seed, count).collect(),
-            _ => match measured(count, cx.seed)? {
+            _ => match cx.pages.as_deref().map(|path| measured(path, count, cx.seed)).transpose()? {
                 Some(pages) => pages,
                 None => {
-                    outcome.notes.push(format!("{SPECS}: {SPECS_FILE} is not there; left out."));
+                    outcome.notes.push(format!("{SPECS}: left out; --pages says where page specs are."));
                     continue;
                 }
             },
@@ -134,20 +131,17 @@ fn play(arm: &Arm, apps: &[apps::App]) -> anyhow::Result<Played> {
     Ok(Played { arm: arm.name, launches })
 }
 
-/// So many pages of different sites, if there are any.
-fn measured(count: usize, seed: u64) -> anyhow::Result<Option<Vec<Page>>> {
-    let file = Path::new(SPECS_FILE);
-    if !file.exists() {
-        return Ok(None);
-    }
-    let (mut pages, broken) = spec::read(file)?;
-    anyhow::ensure!(!pages.is_empty(), "{SPECS_FILE} has no page that can be read; {} lines cannot", broken.len());
+/// So many pages of different sites, of a file of page specs or of a folder with `specs.jsonl`.
+fn measured(path: &Path, count: usize, seed: u64) -> anyhow::Result<Vec<Page>> {
+    let file = if path.is_dir() { path.join("specs.jsonl") } else { path.to_owned() };
+    let (mut pages, broken) = spec::read(&file)?;
+    let broken = broken.len();
+    anyhow::ensure!(!pages.is_empty(), "{} has no page that can be read; {broken} lines cannot", file.display());
     fastrand::Rng::with_seed(seed).shuffle(&mut pages);
     let mut sites = std::collections::BTreeSet::new();
     pages.retain(|page| sites.insert(page.site.clone()));
     pages.truncate(count);
-    pages.first().context("no page is left")?;
-    Ok(Some(pages))
+    Ok(pages)
 }
 
 const METHOD: [&str; 3] = [

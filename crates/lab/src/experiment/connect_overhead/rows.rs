@@ -127,7 +127,7 @@ pub(super) fn claimed(blocks: &[Block], claims: &Claims, seed: u64) -> anyhow::R
     serve("P1.3", "no-cache", cold, Metric::Total, Statistic::Median)?;
     serve("P1.3", "cache", block(Answers::Cached), Metric::Total, Statistic::Median)?;
     serve("P1.1", "no-cache", cold, Metric::Lookup, p75)?;
-    serve("P1.1", "no-cache", cold, Metric::GetAddrInfo, p75)?;
+    serve("P1.11", "no-cache", cold, Metric::GetAddrInfo, p75)?;
     serve("P1.2", "", cold, Metric::Connect, p75)?;
     Ok(rows)
 }

@@ -153,7 +153,7 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: &Stage<'_>) -> an
         |n: usize| 100.0 * all[n].iter().filter(|gap| **gap > LATE_MS).count() as f64 / all[n].len().max(1) as f64;
     for n in 1..arms.len() {
         let row = Row::compare(&series(n), &series(0), Statistic::Quantile(0.95), Pairing::Unpaired, cx.seed)?;
-        outcome.rows.push(if name == "call-out" { row.serving(&claims, "P3.4", "")? } else { row });
+        outcome.rows.push(if name == "call-out" { row.serving(&claims, "P3.4", arms[n])? } else { row });
         let compared = |metric: &str, unit: &str, ours: f64, theirs: f64| Row {
             baseline_arm: Some(arms[0].into()),
             baseline: Some(theirs),

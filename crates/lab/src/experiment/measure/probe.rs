@@ -55,6 +55,7 @@ pub fn run(words: &[String]) -> Result<Value, ProbeError> {
         }
         least::LEAST => least::probe(rest).map_err(failed),
         truth::OWNERS => truth::owners_probe(address(0)?, &rest[1..]).map_err(failed),
+        truth::RATE => truth::rate_probe(address(0)?, number(1)?).map_err(failed),
         truth::RTT => truth::rtt_probe(address(0)?, number(1)?).map_err(failed),
         _ => Err(unknown()),
     }

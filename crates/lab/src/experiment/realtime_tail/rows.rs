@@ -141,7 +141,7 @@ pub fn of_the_paper(
     let Some(plain) = arms.iter().find(|arm| arm.name == PLAIN) else { return Ok(()) };
     let base = plain.of_streams(condition);
     let serving = |row: Row, id: &str, case: &str| match claims {
-        Some(claims) if about.name != "no-bulk" => row.serving(claims, id, case),
+        Some(claims) if !about.case.is_empty() => row.serving(claims, id, case),
         _ => Ok(row),
     };
     if let Some(quiet) = quiet {
@@ -150,7 +150,7 @@ pub fn of_the_paper(
     }
     for arm in arms.iter().filter(|arm| arm.name != PLAIN) {
         let row = Row::compare(&arm.of_streams(condition), &base, P95, Pairing::Paired, seed)?;
-        let signal = about.name;
+        let signal = about.case;
         let row = match arm.name {
             "reduction-50" => serving(row, "P4.2", &format!("{signal}-50"))?,
             "reduction-66" => serving(row, "P4.2", &format!("{signal}-66"))?,

@@ -67,3 +67,26 @@ fn a_run_has_a_row_for_every_arm_and_repeats_to_the_last_digit() {
     }
     assert_eq!(quick("clean").last_line(), o.last_line());
 }
+
+/// The paper's metric under plain TCP of the oldest age, as a full run plays it.
+fn plain_of_the_paper(condition: &str) -> f64 {
+    let condition = condition::ALL.iter().find(|c| c.name == condition).unwrap();
+    let arm = one(condition, tcp::LEGACY, PLAIN, streams(condition, false), 1).unwrap();
+    let means: Vec<f64> = arm.streams.iter().map(|s| s.delays.iter().sum::<f64>() / s.delays.len() as f64).collect();
+    crate::stats::quantile(&means, 0.95).unwrap()
+}
+
+#[test]
+fn in_the_fitted_networks_plain_tcp_takes_as_long_as_the_paper_prints() {
+    for (condition, printed) in [("fitted-no-bulk", 42.0), ("fitted-strong", 336.0), ("fitted-weak", 242.0)] {
+        let found = plain_of_the_paper(condition);
+        assert!((found / printed - 1.0).abs() < 0.08, "{condition}: {found:.1} ms, {printed} in the paper");
+    }
+}
+
+#[test]
+fn the_papers_claims_are_judged_in_the_fitted_networks_and_in_no_other() {
+    let judged = |condition: &str| quick(condition).rows.iter().any(|row| row.claim.is_some());
+    assert!(judged("fitted-strong") && judged("fitted-weak"));
+    assert!(!judged("strong") && !judged("weak") && !judged("fitted-no-bulk"));
+}

@@ -8,6 +8,7 @@ mod bound;
 pub mod calls;
 pub mod clicks;
 mod ends;
+mod fitted;
 mod network;
 pub mod object;
 pub mod pages;

@@ -1,9 +1,10 @@
 //! `steer-pages`: pages under every policy (claims P5.1 and P5.2).
 
+use super::fitted::Fit;
 use super::network::BASE;
 use super::play::{Block, Cell, as_in_the_paper, over};
 use super::steps::Steps;
-use super::{FAT, METHOD, METRIC, real, rows};
+use super::{FAT, METHOD, METRIC, STATE, real, rows};
 use crate::experiment::page_load::pages;
 use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Speeds};
 use crate::page::{Page, Protocol};
@@ -13,10 +14,28 @@ pub const ENTRY: Entry = Entry {
     name: "steer-pages",
     shows: "Pages load sooner over a fat and a fast channel than over the fat one, by every policy, and what each spends",
     claims: &["P5.1", "P5.2"],
-    conditions: &["ideal-paper", "ideal-h1", "ideal-h2", "tunnel-paper", "tunnel-h1", "tunnel-h2"],
+    conditions: &[
+        "ideal-fitted",
+        "ideal-paper",
+        "ideal-h1",
+        "ideal-h2",
+        "tunnel-fitted",
+        "tunnel-paper",
+        "tunnel-h1",
+        "tunnel-h2",
+    ],
     speeds: Speeds::Both,
     run,
 };
+
+/// Pages of the paper's weight, with so much computation that the fat channel alone takes as long as it prints.
+const FITTED: &str = "fitted";
+
+/// The mean over the fat channel alone that the paper prints, in ms.
+pub fn printed(claims: &Claims) -> anyhow::Result<f64> {
+    let figure = claims.get("P5.1")?.figure(FAT, STATE).and_then(|figure| figure.theirs);
+    figure.ok_or_else(|| anyhow::anyhow!("docs/claims.toml has no value of {FAT} for P5.1"))
+}
 
 /// How the pages are served.
 fn served(page: &Page, how: &str, seed: u64) -> Page {
@@ -31,6 +50,7 @@ fn about(how: &str) -> &'static str {
     match how {
         "h1" => "hosts as far away as measured, HTTP/1.1",
         "h2" => "hosts as far away as measured, HTTP/2",
+        FITTED => "as in `paper`, fitted to what it prints of the fat channel alone",
         _ => "as the paper's testbed would serve them: HTTP/1.1, all hosts at the channels' end, a CDN of two hops",
     }
 }
@@ -55,21 +75,28 @@ fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyh
     for (source, condition) in sources.iter().flat_map(|s| wanted.iter().map(move |c| (s, *c))) {
         let (way, how) = condition.split_once('-').unwrap_or((condition, ""));
         let mut block = Block::new(Cell { name: format!("{condition}{}", source.suffix), ..Cell::new(way, BASE) });
-        for (n, page) in source.pages.iter().enumerate() {
+        let pages: Vec<Page> = source.pages.iter().enumerate().map(|(n, p)| served(p, how, n as u64)).collect();
+        let worlds = if cx.quick { 1 } else { 2 };
+        let fit = (how == FITTED).then(|| Fit::of(&pages, printed(claims)?, cx.seed, worlds)).transpose()?;
+        for page in &pages {
             if !steps.next(outcome, &format!("{}, {}", block.cell.name, page.name)) {
                 return Ok(());
             }
-            block.load(&served(page, how, n as u64), cx.seed, if cx.quick { 1 } else { 2 })?;
+            let fitted = fit.as_ref().map(|fit| fit.apply(page));
+            block.load(fitted.as_ref().unwrap_or(page), cx.seed, worlds)?;
         }
-        let about = format!("{}; {}, {}.", BASE.about, source.whose, about(how));
+        let mut about = format!("{}; {}, {}.", BASE.about, source.whose, about(how));
+        if let Some(fit) = fit {
+            about = format!("{} {}.", about, fit.about());
+        }
         outcome.conditions.push(Condition { name: block.cell.name.clone(), about });
-        let judged = block.cell.name == "ideal-paper";
+        let judged = condition == "ideal-fitted";
         rows::add(outcome, &block, |row| if judged { serve(claims, row) } else { Ok(row) })?;
     }
     Ok(())
 }
 
-/// Ties a row to the claim that it serves: times against the fat channel alone, shares of bytes.
+/// Ties a row to the claim that it serves: times against the fat channel alone, shares of bytes against those of the paper's rule.
 fn serve(claims: &Claims, row: Row) -> anyhow::Result<Row> {
     let against_fat = row.baseline_arm.as_deref() == Some(FAT) && row.metric.starts_with(METRIC);
     Ok(match row.arm.clone().as_str() {
@@ -77,7 +104,8 @@ fn serve(claims: &Claims, row: Row) -> anyhow::Result<Row> {
         "obj-priority" | "obj-size-3k" | "obj-size-6k" | "pkt-uplink" | "pkt-control" | "asap" | "pkt-state"
             if row.metric.starts_with("share of bytes") =>
         {
-            row.serving(claims, "P5.2", "")?
+            let case = row.arm.clone();
+            row.serving(claims, "P5.2", &case)?
         }
         _ => row,
     })

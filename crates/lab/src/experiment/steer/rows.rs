@@ -11,6 +11,9 @@ const SLOWER: f64 = 1.0;
 /// How far a policy must be ahead of the paper's best one through a tunnel, in points: the project's own target.
 const AHEAD: f64 = 5.0;
 
+/// What is measured of a policy's price.
+const SHARE: &str = "share of bytes over the fast channel";
+
 /// Adds the row of `ours` beside `baseline`, and one of failed loads if there were any. `serving` ties rows to claims.
 pub fn compare(
     outcome: &mut Outcome,
@@ -39,16 +42,24 @@ fn saved(times: &[Option<f64>], base: &[Option<f64>]) -> Vec<f64> {
     times.iter().zip(base).filter_map(|(t, b)| Some(100.0 * (1.0 - (*t)? / (*b)?))).collect()
 }
 
+/// Of each page's bytes under a policy, how many went over the fast channel.
+fn shares(block: &Block, policy: usize) -> Series {
+    let share = |bytes: &[f64; 2]| 100.0 * bytes[1] / (bytes[0] + bytes[1]).max(1.0);
+    let shares = block.bytes[policy].iter().map(share);
+    Series::new(&block.cell.name, SHARE, "%", block.times[policy].0.name, shares)
+}
+
 /// Adds everything that a block shows; `serving` ties rows to claims.
 pub fn add(outcome: &mut Outcome, block: &Block, serving: impl Fn(Row) -> anyhow::Result<Row>) -> anyhow::Result<()> {
     let name = &block.cell.name;
     let Some(base) = block.series(FAT) else { return Ok(()) };
+    let papers = block.times.iter().position(|(entry, _)| entry.name == STATE).map(|n| shares(block, n));
+    let Some(papers) = papers else { return Ok(()) };
     let mut means: Vec<(&'static str, Option<f64>, f64)> = Vec::new();
     for (n, (entry, times)) in block.times.iter().enumerate() {
         let Some(series) = block.series(entry.name) else { continue };
-        let share = |bytes: &[f64; 2]| 100.0 * bytes[1] / (bytes[0] + bytes[1]).max(1.0);
         let pages = block.bytes[n].len().max(1) as f64;
-        let mean_share = block.bytes[n].iter().map(share).sum::<f64>() / pages;
+        let mean_share = shares(block, n).present().iter().sum::<f64>() / pages;
         let fast_kb = block.bytes[n].iter().map(|b| b[1]).sum::<f64>() / pages / 1e3;
         if entry.name != FAT {
             compare(outcome, &series, &base, &serving)?;
@@ -62,7 +73,10 @@ pub fn add(outcome: &mut Outcome, block: &Block, serving: impl Fn(Row) -> anyhow
                 let slower = Row::measured(name, "pages slower by more than 1 %", "%", entry.name, 100.0 * slower);
                 outcome.rows.push(slower);
             }
-            let share = Row::measured(name, "share of bytes over the fast channel, mean", "%", entry.name, mean_share);
+            let share = match entry.name {
+                STATE => Row::measured(name, &format!("{SHARE}, mean"), "%", entry.name, mean_share),
+                _ => Row::compare(&shares(block, n), &papers, Statistic::Mean, Pairing::Paired, outcome.seed)?,
+            };
             outcome.rows.push(serving(share)?);
             means.push((entry.name, mean(times), average));
             if entry.name == OURS && worst.is_finite() {

@@ -18,10 +18,9 @@ fn row<'a>(outcome: &'a Outcome, condition: &str, metric: &str, arm: &str) -> &'
 #[test]
 fn pages_load_sooner_over_both_channels_and_a_run_repeats_to_the_last_digit() {
     let outcome = quick(&pages::ENTRY, &["ideal-paper"]);
+    assert!(outcome.rows.iter().all(|row| row.claim.is_none()), "claims are judged on the fitted pages");
     // The paper's rule gains less on pages of today than on the paper's; that it gains here is for the full run to say.
     assert!(row(&outcome, "ideal-paper", METRIC, OURS).ratio.unwrap() < 0.97, "{:?}", outcome.notes);
-    assert_eq!(row(&outcome, "ideal-paper", METRIC, STATE).claim.as_deref(), Some("P5.1"));
-    assert_eq!(row(&outcome, "ideal-paper", "share of bytes", STATE).claim.as_deref(), Some("P5.2"));
     let share = |arm| row(&outcome, "ideal-paper", "share of bytes", arm).ours;
     assert!(share("pkt-control") < share(STATE) && share(FAST) > 99.9 && share("obj-size-3k") < share("obj-size-6k"));
     assert_eq!(quick(&pages::ENTRY, &["ideal-paper"]).last_line(), outcome.last_line());

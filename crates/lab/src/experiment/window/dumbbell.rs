@@ -27,7 +27,14 @@ const MB: u64 = 1_000_000;
 fn cells() -> Vec<Cell> {
     let cell = |condition, rtt_ms, queue, flows, bytes| Cell {
         condition,
-        path: Path { rate: 100 * MB, rtt: Duration::from_millis(rtt_ms), queue, data_loss: 0.0, ack_loss: 0.0 },
+        path: Path {
+            rate: 100 * MB,
+            rtt: Duration::from_millis(rtt_ms),
+            queue,
+            data_loss: 0.0,
+            burst: 1.0,
+            ack_loss: 0.0,
+        },
         then: None,
         moved: false,
         bytes,

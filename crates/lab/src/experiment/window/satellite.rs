@@ -29,7 +29,14 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     outcome.method = METHOD.map(str::to_owned).to_vec();
     let cell = |condition, bytes, history| Cell {
         condition,
-        path: Path { rate: 50 * MB, rtt: Duration::from_millis(600), queue: 1.0, data_loss: 0.0, ack_loss: 0.0 },
+        path: Path {
+            rate: 50 * MB,
+            rtt: Duration::from_millis(600),
+            queue: 1.0,
+            data_loss: 0.0,
+            burst: 1.0,
+            ack_loss: 0.0,
+        },
         then: None,
         moved: false,
         bytes,

@@ -27,6 +27,7 @@ fn cells() -> Vec<Cell> {
         rtt: Duration::from_millis(rtt_ms),
         queue: 1.0,
         data_loss: 0.0,
+        burst: 1.0,
         ack_loss: 0.0,
     };
     let cell = |condition, then, moved| Cell {

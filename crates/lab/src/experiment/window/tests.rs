@@ -40,6 +40,7 @@ fn how_many_threads_play_changes_no_digit() {
             rtt: Duration::from_millis(38),
             queue: 1.0,
             data_loss: 0.01,
+            burst: 1.0,
             ack_loss: 0.0,
         },
         then: None,
@@ -85,4 +86,16 @@ fn beside_other_flows_the_harm_stands_beside_the_gain() {
     assert!(background.ours > 10.0 && background.baseline.unwrap() > 10.0, "{background:?}");
     assert!(row(&outcome, "good-1", "drops", AVERAGE).baseline.is_some());
     assert_eq!(row(&outcome, "good-1", "latency of 1 MB", AVERAGE).claim.as_deref(), Some("P2.4"));
+}
+
+#[test]
+fn over_the_fitted_path_the_default_takes_as_long_as_the_paper_prints() {
+    let cell = simple::fitted();
+    let times: Vec<f64> =
+        (0..50).filter_map(|trial| trial::play(&cell, DEFAULT, seed_of(trial, 1)).unwrap().ms).collect();
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let claims = crate::experiment::Claims::built_in().unwrap();
+    let printed = claims.get("P2.2").unwrap().figure(DEFAULT, "good").unwrap().theirs.unwrap();
+    assert_eq!(times.len(), 50);
+    assert!((mean / printed - 1.0).abs() < 0.06, "{mean:.0} ms, {printed} in the paper");
 }

@@ -1,10 +1,11 @@
 //! One trial: a history, then the transfer that counts.
 
-use crate::sim::quic::{Path, Stage, Times};
+use crate::sim::quic::{Path, Stage, Times, transport};
 use headstart_core::cwnd::start;
 use headstart_core::path::NetworkId;
 use headstart_core::time::{Duration, Instant};
-use headstart_quic::adapter::{Clock, Memory, Options};
+use headstart_quic::{CarefulResume, Clock, Options, Store};
+use std::sync::Arc;
 
 /// Nobody waits longer for a transfer; one that takes longer has failed.
 pub const LIMIT: Duration = Duration::from_secs(900);
@@ -51,11 +52,12 @@ impl Cell {
     pub fn about(&self) -> String {
         let path = |p: &Path| {
             format!(
-                "{} Mbit/s, {} ms, queue of {} bandwidth-delay products, {} % loss of data, {} % of acknowledgements",
+                "{} Mbit/s, {} ms, queue of {} bandwidth-delay products, {} % loss of data{}, {} % of acknowledgements",
                 p.rate / 1_000_000,
                 p.rtt.as_millis(),
                 p.queue,
                 p.data_loss * 100.0,
+                if p.bursts().is_some() { format!(", {} in a row on average", p.burst) } else { String::new() },
                 p.ack_loss * 100.0,
             )
         };
@@ -89,12 +91,12 @@ pub struct Seen {
 }
 
 /// The memory of a server that starts by `rule`.
-pub fn memory(rule: &str, origin: std::time::Instant) -> anyhow::Result<Memory> {
+pub fn memory(rule: &str, origin: std::time::Instant) -> anyhow::Result<CarefulResume> {
     let rule = start::find(rule).ok_or_else(|| anyhow::anyhow!("there is no start rule '{rule}'"))?;
     // The paper's has no bound; the bounds of the others are their own.
     let most = (rule.name == super::AVERAGE).then_some(u64::MAX);
-    let options = Options { rule, most, network: NetworkId(1), ..Options::default() };
-    Ok(Memory::new(options, Clock::new(origin, Duration::ZERO), [0x68; 16]))
+    let options = Options { rule, most, network: NetworkId(1), transport: Arc::new(transport), ..Options::default() };
+    Ok(CarefulResume::with_options(Store::new(Clock::new(origin, Duration::ZERO), [0x68; 16]), options))
 }
 
 /// Plays one.

@@ -3,15 +3,15 @@
 //! As Mahimahi's replay does it, without its rule about user agents: the host must be the same, and the request line up to
 //! the query; the longest common beginning of the line wins. Before that come an exact line, and the query that has most
 //! parameters in common, in whatever order: what scripts put into queries (times, random numbers) is often in front. A
-//! request that was recorded several times gets its answers in turn. The scheme does not matter, so that what was recorded
-//! plain can be replayed over TLS.
+//! request that was recorded several times gets its answers in turn. What was recorded over the scheme that is asked over comes
+//! first; the other one's answer will do, so that what was recorded plain can be replayed over TLS.
 //!
 //! Advertisements and counters write times, sizes of windows and random numbers into the path itself
 //! (`/ad/size=300x75;rnd=17`, `/b/s69775061760974`). Where a path was not recorded, the one that is the same but for
 //! such parts stands in for it, by the same rule. What never happens here: an answer of another host or method, or of a
 //! path that differs in anything else.
 
-use super::Exchange;
+use super::{Exchange, Scheme};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,6 +24,8 @@ pub struct Asked<'a> {
     pub method: &'a str,
     /// Path and query.
     pub target: &'a str,
+    /// How it is asked.
+    pub scheme: Scheme,
 }
 
 /// The answers of a recording.
@@ -77,13 +79,21 @@ impl Answers {
         if candidates.is_empty() && method != asked.method {
             candidates = of_path.iter().filter(|i| self.exchanges[**i].request.word(0) == b"HEAD").copied().collect();
         }
-        let exact: Vec<usize> =
+        let prefer = |places: &mut Vec<usize>| {
+            let of_scheme = |i: &usize| self.exchanges[*i].scheme == asked.scheme;
+            if places.iter().any(of_scheme) {
+                places.retain(of_scheme);
+            }
+        };
+        let mut exact: Vec<usize> =
             candidates.iter().filter(|i| self.exchanges[**i].target() == asked.target.as_bytes()).copied().collect();
+        prefer(&mut exact);
         if !exact.is_empty() {
             let turn = self.turns.get(&(host.to_owned(), asked.target.to_owned()));
             let turn = turn.map_or(0, |t| t.fetch_add(1, Ordering::Relaxed));
             return exact.get(turn % exact.len()).map(|i| &self.exchanges[*i]);
         }
+        prefer(&mut candidates);
         let wanted: BTreeSet<&str> = parameters(asked.target).collect();
         let best = candidates.into_iter().max_by_key(|i| {
             let target = String::from_utf8_lossy(self.exchanges[*i].target());
@@ -148,7 +158,7 @@ mod tests {
     }
 
     fn body(answers: &Answers, host: &str, method: &str, target: &str) -> Option<u8> {
-        answers.find(Asked { host, method, target }).map(|e| e.response.body[0] - b'0')
+        answers.find(Asked { host, method, target, scheme: Scheme::Http }).map(|e| e.response.body[0] - b'0')
     }
 
     #[test]
@@ -208,13 +218,33 @@ mod tests {
     }
 
     #[test]
+    fn https_gets_what_was_recorded_over_https_where_both_were() {
+        let mut all: Vec<Exchange> =
+            ["/", "/", "/plain"].iter().map(|t| exchange("a.example", t, &[], &[], b"0")).collect();
+        for (n, e) in all.iter_mut().enumerate() {
+            e.response.body = vec![b'0' + n as u8];
+        }
+        all[1].scheme = Scheme::Https;
+        let answers = Answers::new(all);
+        let get = |target, scheme| {
+            let asked = Asked { host: "a.example", method: "GET", target, scheme };
+            answers.find(asked).map(|e| e.response.body[0] - b'0')
+        };
+        for _ in 0..2 {
+            assert_eq!((get("/", Scheme::Http), get("/", Scheme::Https)), (Some(0), Some(1)));
+            assert_eq!((get("/?new", Scheme::Http), get("/?new", Scheme::Https)), (Some(0), Some(1)));
+        }
+        assert_eq!(get("/plain", Scheme::Https), Some(2), "what was recorded plain alone is replayed over TLS");
+    }
+
+    #[test]
     fn every_request_of_the_labs_data_gets_its_own_answer() {
         for site in sites() {
             let answers = Answers::new(super::super::read(&site).unwrap().0);
             for e in answers.exchanges() {
                 let (host, method) = (e.host(), String::from_utf8_lossy(e.request.word(0)).into_owned());
                 let target = String::from_utf8_lossy(e.target()).into_owned();
-                let found = answers.find(Asked { host: &host, method: &method, target: &target });
+                let found = answers.find(Asked { host: &host, method: &method, target: &target, scheme: e.scheme });
                 let found = found.unwrap_or_else(|| panic!("{}: {host}{target} has no answer", site.display()));
                 assert_eq!(found.target(), e.target());
             }
@@ -240,7 +270,7 @@ mod tests {
                 });
                 let target = format!("{path}{changed}");
                 let method = String::from_utf8_lossy(e.request.word(0)).into_owned();
-                answers.find(Asked { host: &e.host(), method: &method, target: &target }).is_some()
+                answers.find(Asked { host: &e.host(), method: &method, target: &target, scheme: e.scheme }).is_some()
             });
             let share = answered.count() as f64 / answers.exchanges().len() as f64;
             assert!(share >= 0.95, "{}: {share}", site.display());

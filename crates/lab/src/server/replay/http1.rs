@@ -41,7 +41,9 @@ pub(super) fn serve(stream: &mut (impl Read + Write), shared: &Shared, over_tls:
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (method, target) = (text(request.word(0)), text(request.word(1)));
         let host = text(request.field("host").unwrap_or_default());
-        let (answer, close) = match shared.find(Asked { host: &host, method: &method, target: origin_form(&target) }) {
+        let scheme = if over_tls { Scheme::Https } else { Scheme::Http };
+        let asked = Asked { host: &host, method: &method, target: origin_form(&target), scheme };
+        let (answer, close) = match shared.find(asked) {
             Some(exchange) => {
                 shared.clock.sleep(exchange.behind());
                 let alternative = shared.tls.alternative(&host).filter(|_| over_tls);

@@ -3,7 +3,7 @@
 use super::{Cargo, Times};
 use bytes::BytesMut;
 use headstart_core::time::Instant;
-use headstart_quic::adapter::{Memory, Watch};
+use headstart_quic::{CarefulResume, Watch};
 use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event, FinishError,
     ServerConfig, StreamEvent, StreamId, Transmit, TransportConfig, VarInt, WriteError,
@@ -57,7 +57,7 @@ pub struct Host {
     talks: BTreeMap<usize, Talk>,
     times: Times,
     server: Option<ServerConfig>,
-    memory: Option<Memory>,
+    memory: Option<CarefulResume>,
     /// Server: what it answers with, in bytes.
     pub answer: u64,
     /// What to send: where to, and what.
@@ -67,7 +67,7 @@ pub struct Host {
 }
 
 impl Host {
-    pub fn new(times: Times, seed: u64, server: Option<ServerConfig>, memory: Option<Memory>) -> Self {
+    pub fn new(times: Times, seed: u64, server: Option<ServerConfig>, memory: Option<CarefulResume>) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut bytes = [0; 32];
         rng.fill(&mut bytes);

@@ -2,7 +2,7 @@
 //!
 //! A [`Stage`] has one server and one client, joined by one link a direction; background flows (`sim::tcp`, CUBIC)
 //! share it, as in a dumbbell whose other links are never in the way. The server starts its connections by a
-//! [`Memory`]. The same seed gives the same times to the nanosecond, although TLS draws its keys anew.
+//! [`CarefulResume`]. The same seed gives the same times to the nanosecond, although TLS draws its keys anew.
 
 mod host;
 mod tls;
@@ -12,9 +12,10 @@ pub use tls::{Identity, NAME};
 
 use super::tcp::{self, Segment, Tcp};
 use headstart_core::time::{Duration, Instant};
+use headstart_link::loss::GilbertElliott;
 use headstart_link::network::{LinkId, NodeId};
 use headstart_link::{Counters, LinkSpec, Network, Packet, loss, queue};
-use headstart_quic::adapter::{Memory, Watch};
+use headstart_quic::{CarefulResume, Watch};
 use host::Host;
 use std::net::SocketAddr;
 
@@ -70,7 +71,9 @@ pub struct Path {
     pub queue: f64,
     /// Share of packets that are lost at random toward the client …
     pub data_loss: f64,
-    /// … and toward the server.
+    /// … so many in a row on average; each by itself if it is 1.
+    pub burst: f64,
+    /// Share of packets that are lost toward the server, each by itself.
     pub ack_loss: f64,
 }
 
@@ -91,7 +94,19 @@ impl Path {
         let up = LinkSpec::constant(self.rate, self.rtt / 2).with_queue(queue::infinite());
         let lossy =
             |spec: LinkSpec, share: f64| if share > 0.0 { spec.with_loss(loss::bernoulli(share)) } else { spec };
-        (lossy(down, self.data_loss), lossy(up, self.ack_loss))
+        let down = match self.bursts() {
+            Some(chances) => down.with_loss(loss::gilbert_elliott(chances)),
+            None => lossy(down, self.data_loss),
+        };
+        (down, lossy(up, self.ack_loss))
+    }
+
+    /// The chances under which data are lost in runs; none where each packet is lost by itself.
+    pub fn bursts(&self) -> Option<GilbertElliott> {
+        let to_good = 1.0 / self.burst;
+        let to_bad = to_good * self.data_loss / (1.0 - self.data_loss);
+        let in_runs = self.burst > 1.0 && self.data_loss > 0.0;
+        in_runs.then_some(GilbertElliott { to_bad, to_good, loss_in_bad: 1.0, loss_in_good: 0.0 })
     }
 }
 
@@ -133,7 +148,7 @@ impl Stage {
     /// first second.
     pub fn new(
         path: &Path,
-        memory: &Memory,
+        memory: &CarefulResume,
         times: Times,
         began: Instant,
         flows: usize,

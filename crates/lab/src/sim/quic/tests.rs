@@ -2,14 +2,14 @@
 
 use super::*;
 use headstart_core::cwnd::start::{self, Phase};
-use headstart_quic::adapter::{Clock, Options, Told};
+use headstart_quic::{Clock, Options, Store, Told};
 use std::sync::{Arc, Mutex};
 
 const MB: u64 = 1_000_000;
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn path() -> Path {
-    Path { rate: 100 * MB, rtt: Duration::from_millis(38), queue: 1.0, data_loss: 0.0, ack_loss: 0.0 }
+    Path { rate: 100 * MB, rtt: Duration::from_millis(38), queue: 1.0, data_loss: 0.0, burst: 1.0, ack_loss: 0.0 }
 }
 
 struct Observed {
@@ -26,7 +26,7 @@ fn stage(rule: &str, path: &Path, seed: u64) -> Observed {
         ..Options::default()
     };
     let origin = headstart_io::clock::Clock::new().origin();
-    let memory = Memory::new(options, Clock::new(origin, Duration::ZERO), [1; 16]);
+    let memory = CarefulResume::with_options(Store::new(Clock::new(origin, Duration::ZERO), [1; 16]), options);
     let stage = Stage::new(path, &memory, Times::new(origin), Instant::from_millis(1000), 0, seed).unwrap();
     Observed { stage, told }
 }
@@ -74,11 +74,49 @@ fn of_ten_connections_at_once_one_jumps() {
 }
 
 #[test]
+fn a_jump_is_paced_by_the_round_trip_that_is_and_leaves_in_bursts_of_ten_packets() {
+    let mut all = stage("careful-resume", &path(), 1);
+    all.stage.fetch(10 * MB, LIMIT).unwrap();
+    all.told.lock().unwrap().clear();
+    all.stage.record();
+    all.stage.fetch(10 * MB, LIMIT).unwrap();
+    let sent = all.stage.recorded();
+    let told = all.told.lock().unwrap();
+    let jump = told.iter().position(|change| change.event.new == Phase::Unvalidated).expect("it jumped");
+    let (began, window) = (told[jump].event.at, told[jump].event.window);
+    let until = told[jump + 1].event.at.max(began + Duration::from_millis(20));
+    let mut bursts = std::collections::BTreeMap::<Instant, usize>::new();
+    sent.iter()
+        .filter(|(at, _)| (began..until).contains(at))
+        .for_each(|(at, bytes)| *bursts.entry(*at).or_default() += bytes);
+    // Datagrams of at most 1452 bytes and their headers: RFC 9002's initial window for them is ten.
+    let largest = bursts.values().max().copied().unwrap_or_default();
+    assert!(largest <= 10 * (1452 + HEADERS), "{largest} bytes at one instant of {window}");
+    // quinn's pacer is a quarter faster than a window in a round trip.
+    let (total, took) = (bursts.values().sum::<usize>(), until.since(began).as_secs_f64());
+    let most = 1.25 * window as f64 * took / 0.038 + (10 * (1452 + HEADERS)) as f64;
+    assert!(bursts.len() > 5 && total as f64 <= 1.05 * most, "{total} bytes in {took} s, at most {most}");
+}
+
+#[test]
 fn background_flows_fill_what_is_left() {
     let origin = headstart_io::clock::Clock::new().origin();
-    let memory = Memory::new(Options::default(), Clock::new(origin, Duration::ZERO), [1; 16]);
+    let memory = CarefulResume::new(Store::new(Clock::new(origin, Duration::ZERO), [1; 16]));
     let mut stage = Stage::new(&path(), &memory, Times::new(origin), Instant::from_millis(1000), 2, 1).unwrap();
     stage.run_until(Instant::from_millis(5000));
     let megabits = stage.background() as f64 * 8e-6 / 4.0;
     assert!((60.0..100.0).contains(&megabits), "{megabits}");
+}
+
+#[test]
+fn the_second_connection_of_a_server_takes_at_most_seven_tenths_of_the_first() {
+    // As the examples of crates/quic: its README has the two numbers.
+    let path = Path { rtt: Duration::from_millis(50), ..path() };
+    let mut stage = stage("careful-resume", &path, 1).stage;
+    let [first, second] = [(); 2].map(|()| {
+        let took = stage.fetch(MB, LIMIT).unwrap().took.unwrap();
+        stage.run_until(stage.now() + Duration::from_millis(500));
+        took
+    });
+    assert!(second <= first.mul_f64(0.7), "{first:?}, {second:?}");
 }

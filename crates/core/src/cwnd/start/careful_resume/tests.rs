@@ -35,7 +35,6 @@ impl Story {
             latest: Some(RTT),
             shortest: Some(RTT),
             app_limited: false,
-            beta: 0.5,
         };
         Self { rule: CarefulResume::new(&terms, care), view, threshold: None, sent: 0 }
     }
@@ -186,15 +185,47 @@ fn a_loss_in_the_jump_is_a_safe_retreat_to_half_of_what_was_proved() {
     story.lose(83);
     assert_eq!((story.view.window, story.rule.phase()), (31_500, Phase::SafeRetreat));
     assert!(story.rule.take_refuted() && !story.rule.take_refuted(), "the memory is deleted, once");
-    // Of the rest of the jump, 57 arrive and 29 do not.
-    story.acknowledge(84..=139);
-    for number in 140..=168 {
+    // The other 86 arrive, as in the annex.
+    story.acknowledge(84..=168);
+    assert_eq!((story.view.window, story.rule.phase()), (31_500, Phase::SafeRetreat), "no growth");
+    story.acknowledge(169..=169);
+    // 29 that were in flight before the jump and 120 of the jump. The annex says 120, and forgets the 29 that it began with.
+    assert_eq!((story.rule.phase(), story.rule.pipe), (Phase::Normal, 149 * PACKET));
+    assert_eq!((story.view.window, story.threshold), (31_500, Some(74_500)), "PipeSize by Beta");
+}
+
+#[test]
+fn more_losses_of_the_jump_in_a_retreat_reduce_nothing_further_and_prove_nothing() {
+    let mut story = Story::jumped(Care::Standard);
+    story.fill();
+    story.acknowledge(20..=82);
+    story.lose(83);
+    for number in 84..=168 {
         story.lose(number);
     }
-    assert_eq!((story.view.window, story.rule.phase()), (31_500, Phase::SafeRetreat), "no growth, no second reduction");
+    assert_eq!((story.view.window, story.rule.phase()), (31_500, Phase::SafeRetreat));
     story.acknowledge(169..=169);
-    assert_eq!((story.rule.phase(), story.rule.pipe), (Phase::Normal, 120 * PACKET));
-    assert_eq!((story.view.window, story.threshold), (31_500, Some(60 * PACKET)), "PipeSize of 120 by Beta");
+    assert_eq!((story.rule.pipe, story.threshold), (64 * PACKET, Some(32_000)));
+}
+
+#[test]
+fn no_retreat_leaves_more_than_half_of_pipe_size_but_two_packets() {
+    // The initial window is no floor: section 3.5 has none but QUIC's own.
+    for (arrived, window) in [(0, 14_500), (11, 20_000)] {
+        let mut story = Story::jumped(Care::Standard);
+        story.fill();
+        story.acknowledge(20..=48 + arrived);
+        story.lose(49 + arrived);
+        assert_eq!((story.view.window, story.rule.phase()), (window, Phase::SafeRetreat));
+    }
+    let small = Terms { initial: 12_000, packet: 1200, remembered: Some(known(300)), most: u64::MAX, pacing: 1.0 };
+    for (pipe, window) in [(13_326, 6663), (1000, 2400)] {
+        let mut rule = CarefulResume::new(&small, Care::Standard);
+        (rule.pipe, rule.phase) = (pipe, Phase::Validating);
+        let view = Story::new(Care::Standard, None).view;
+        let advice = rule.lost(&view, &Loss { sent: view.now, bytes: 1200, persistent: false });
+        assert_eq!(advice.window, Some(window), "PipeSize {pipe}");
+    }
 }
 
 #[test]
@@ -291,6 +322,16 @@ fn without_the_lease_nothing_jumps() {
 #[test]
 fn a_memory_of_a_small_window_is_not_worth_a_jump() {
     assert_eq!(Story::new(Care::Standard, Some(known(20))).rule.phase(), Phase::Normal);
+}
+
+#[test]
+fn a_loss_of_what_was_sent_before_the_jump_is_a_safe_retreat_while_the_jump_is_sent() {
+    let mut story = Story::jumped(Care::Standard);
+    story.send(50);
+    assert_eq!(story.rule.phase(), Phase::Unvalidated);
+    story.lose(20);
+    assert_eq!((story.view.window, story.rule.phase()), (14_500, Phase::SafeRetreat));
+    assert!(story.rule.take_refuted());
 }
 
 #[test]

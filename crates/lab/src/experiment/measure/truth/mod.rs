@@ -1,7 +1,10 @@
 //! `measure-truth`: whether what is said of programs' connections is so. An instrument: whose they are, beside what the programs
-//! themselves say; how long round trips take, beside an independent capture.
+//! themselves say; how long round trips take and how fast data goes, beside an
+//! independent capture.
 
+mod capture;
 mod owners;
+mod rate;
 mod rtt;
 
 use super::arm::Stage;
@@ -9,6 +12,7 @@ use crate::experiment::{Context, Entry, Outcome, Speeds};
 use crate::program::Folder;
 use anyhow::Context as _;
 pub use owners::{WORKLOAD as OWNERS, probe as owners_probe};
+pub use rate::{WORKLOAD as RATE, probe as rate_probe};
 pub use rtt::{WORKLOAD as RTT, probe as rtt_probe};
 use serde_json::Value;
 use std::path::Path;
@@ -16,9 +20,9 @@ use std::path::Path;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "measure-truth",
-    shows: "Connections are said to be whose they are, short ones too, and round trips as long as an independent capture has them",
+    shows: "Connections are said to be whose they are, short ones too, and round trips and rates as an independent capture has them",
     claims: &[],
-    conditions: &["one-after-the-other", "threads", "short-lived", "short-lived-together", "round-trips"],
+    conditions: &["one-after-the-other", "threads", "short-lived", "short-lived-together", "round-trips", "rates"],
     speeds: Speeds::Namespaces,
     run,
 };
@@ -29,6 +33,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     owners::run(cx, &mut outcome, &folder.path().join("flows"))?;
     if cx.wants(rtt::CONDITION) && !cx.progress.stop() {
         rtt::run(cx, &mut outcome, folder.path())?;
+    }
+    if cx.wants(rate::CONDITION) && !cx.progress.stop() {
+        rate::run(cx, &mut outcome, folder.path())?;
     }
     if cx.progress.stop() {
         outcome.invalidate("it was stopped before the end");

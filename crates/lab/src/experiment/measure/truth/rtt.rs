@@ -3,20 +3,18 @@
 
 use super::super::arm::{OURS, Place, Stage};
 use super::super::latency;
+use super::capture::Capture;
 use super::measured;
 use crate::experiment::target::Target;
 use crate::experiment::{Condition, Context, Outcome, Row, Series};
 use crate::netns::Network;
 use crate::stats::Statistic;
 use anyhow::Context as _;
-use headstart_io::clock::Clock;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 /// What a probe is asked for.
 pub const WORKLOAD: &str = "round-trips";
@@ -63,7 +61,11 @@ pub fn run(cx: &Context, outcome: &mut Outcome, folder: &Path) -> anyhow::Result
     cx.progress.step(0, 1, CONDITION);
     let words = [WORKLOAD.to_owned(), to.to_string(), connections.to_string()];
     let (_, lines) = measured(&stage, &folder.join("round-trips"), &words)?;
-    let seen = capture.end(to, connections as usize)?;
+    let filter = format!("tcp.analysis.ack_rtt && tcp.srcport == {}", to.port());
+    let whole = |seen: &BTreeMap<u32, Vec<f64>>| {
+        seen.len() == connections as usize && seen.values().all(|trips| trips.len() > REQUESTS)
+    };
+    let seen = capture.end(&filter, &["tcp.stream", "tcp.analysis.ack_rtt"], round_trips, whole)?;
     anyhow::ensure!(
         lines.len() == connections as usize && seen.len() == lines.len(),
         "{} connections are told and {} were captured, of {connections}",
@@ -109,63 +111,6 @@ pub fn run(cx: &Context, outcome: &mut Outcome, folder: &Path) -> anyhow::Result
 /// Round trips one after the other, smoothed.
 fn smoothed(trips: &[f64]) -> f64 {
     trips.iter().copied().reduce(|smoothed, trip| smoothed + ALPHA * (trip - smoothed)).unwrap_or(f64::NAN)
-}
-
-/// A capture that goes on.
-struct Capture {
-    tshark: Child,
-    program: Command,
-}
-
-impl Capture {
-    /// Begins; none where there is no tshark.
-    fn begin(mut program: Command, peer: SocketAddr, file: &Path) -> anyhow::Result<Option<Self>> {
-        let filter = format!("tcp and host {}", peer.ip());
-        program.args(["-i", "eth0", "-f", &filter, "-w"]).arg(file);
-        program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut tshark = match program.spawn() {
-            Ok(tshark) => tshark,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(e).context("starting tshark"),
-        };
-        // It says when it has begun; what it says later is of no interest, but must go somewhere.
-        let mut words = BufReader::new(tshark.stderr.take().context("tshark's words")?);
-        let mut line = String::new();
-        while !line.contains("Capturing on") {
-            line.clear();
-            anyhow::ensure!(words.read_line(&mut line)? > 0, "tshark has ended before it captured");
-        }
-        std::thread::spawn(move || io::copy(&mut words, &mut io::sink()));
-        let mut program = Command::new("tshark");
-        program.arg("-r").arg(file);
-        Ok(Some(Self { tshark, program }))
-    }
-
-    /// Ends; the round trips of each connection in milliseconds, in the order in which they were begun.
-    fn end(mut self, peer: SocketAddr, connections: usize) -> anyhow::Result<BTreeMap<u32, Vec<f64>>> {
-        // What has come by last is written a moment later.
-        let clock = Clock::new();
-        let mut seen = BTreeMap::new();
-        for _ in 0..20 {
-            clock.sleep(headstart_core::time::Duration::from_millis(250));
-            seen = self.read(peer)?;
-            if seen.len() == connections && seen.values().all(|trips: &Vec<f64>| trips.len() > REQUESTS) {
-                break;
-            }
-        }
-        kill_process(Pid::from_child(&self.tshark), Signal::INT)?;
-        self.tshark.wait()?;
-        Ok(seen)
-    }
-
-    fn read(&mut self, peer: SocketAddr) -> anyhow::Result<BTreeMap<u32, Vec<f64>>> {
-        let filter = format!("tcp.analysis.ack_rtt && tcp.srcport == {}", peer.port());
-        let mut program = Command::new(self.program.get_program());
-        program.args(self.program.get_args()).args(["-Y", &filter]);
-        program.args(["-T", "fields", "-e", "tcp.stream", "-e", "tcp.analysis.ack_rtt"]);
-        let output = program.stderr(Stdio::null()).output().context("reading the capture with tshark")?;
-        Ok(round_trips(&String::from_utf8_lossy(&output.stdout)))
-    }
 }
 
 /// Reads tshark's lines of a stream and a round trip in seconds each.

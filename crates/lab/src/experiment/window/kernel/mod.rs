@@ -53,7 +53,7 @@ fn address(side: usize, port: u16) -> SocketAddr {
 }
 
 impl Place {
-    fn build(path: &Path, rule: &headstart_quic::adapter::Memory, seed: u64) -> anyhow::Result<Self> {
+    fn build(path: &Path, rule: &headstart_quic::CarefulResume, seed: u64) -> anyhow::Result<Self> {
         let nodes = Nodes::build(&scenario(path, seed)?).context("building the network")?;
         let identity = crate::sim::quic::Identity::new()?;
         let server = nodes.on(SERVER, || quic::socket(address(SERVER, QUIC_PORT)))??;
@@ -137,7 +137,10 @@ fn scenario(path: &Path, seed: u64) -> anyhow::Result<Scenario> {
         "rate={rate}bit,delay={half}ns,queue=drop-tail:{room}b{down};rate={rate}bit,delay={half}ns,queue=infinite{up}",
         rate = path.rate,
         room = path.room(),
-        down = loss(path.data_loss),
+        down = match path.bursts() {
+            Some(chances) => format!(",loss=gilbert-elliott:{}:{}", chances.to_bad, chances.to_good),
+            None => loss(path.data_loss),
+        },
         up = loss(path.ack_loss),
     );
     let text = format!(
@@ -156,8 +159,14 @@ mod tests {
 
     #[test]
     fn a_path_of_virtual_time_is_a_link_of_the_emulator() {
-        let path =
-            Path { rate: 100_000_000, rtt: Duration::from_millis(38), queue: 0.25, data_loss: 0.001, ack_loss: 0.02 };
+        let path = Path {
+            rate: 100_000_000,
+            rtt: Duration::from_millis(38),
+            queue: 0.25,
+            data_loss: 0.001,
+            burst: 1.0,
+            ack_loss: 0.02,
+        };
         let scenario = scenario(&path, u64::MAX).unwrap();
         let link = scenario.wires[0].link.to_string();
         assert_eq!(scenario.nodes.len(), 2);

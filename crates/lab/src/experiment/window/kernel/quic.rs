@@ -5,8 +5,8 @@ use crate::sim::quic::{Ended, Identity, NAME, transport};
 use anyhow::Context as _;
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
-use headstart_quic::adapter::{Accepted, Memory};
-use quinn::{Endpoint, EndpointConfig, Runtime as _, ServerConfig, TokioRuntime};
+use headstart_quic::{CarefulResume, Connecting};
+use quinn::{Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
 use rustix::net::sockopt;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,7 +49,7 @@ pub struct Server {
 
 impl Server {
     /// Answers whoever asks at `socket`, by what `memory` says of them. Inside a runtime only.
-    pub fn start(socket: UdpSocket, identity: &Identity, memory: Memory) -> anyhow::Result<Self> {
+    pub fn start(socket: UdpSocket, identity: &Identity, memory: CarefulResume) -> anyhow::Result<Self> {
         let tls = identity.server()?;
         let endpoint = Endpoint::new(EndpointConfig::default(), Some(tls.clone()), socket, Arc::new(TokioRuntime))?;
         let last = Arc::<Mutex<Ended>>::default();
@@ -69,16 +69,16 @@ impl Drop for Server {
     }
 }
 
-async fn serve(endpoint: Endpoint, tls: ServerConfig, memory: Memory, last: Arc<Mutex<Ended>>) {
+async fn serve(endpoint: Endpoint, tls: ServerConfig, memory: CarefulResume, last: Arc<Mutex<Ended>>) {
     while let Some(incoming) = endpoint.accept().await {
         // Whatever fails here fails at the client, too, which says so.
-        if let Ok(accepted) = memory.accept(incoming, &tls, transport()) {
-            tokio::spawn(answer(accepted, last.clone()));
+        if let Ok(connecting) = memory.accept(incoming, &tls) {
+            tokio::spawn(answer(connecting, last.clone()));
         }
     }
 }
 
-async fn answer(Accepted { connecting, watch }: Accepted, last: Arc<Mutex<Ended>>) {
+async fn answer(connecting: Connecting, last: Arc<Mutex<Ended>>) {
     if let Ok(connection) = connecting.await {
         if let Ok((mut send, mut receive)) = connection.accept_bi().await {
             let mut asked = [0; 8];
@@ -91,7 +91,6 @@ async fn answer(Accepted { connecting, watch }: Accepted, last: Arc<Mutex<Ended>
         let ended = Ended { sent: path.sent_packets, lost: path.lost_packets };
         *last.lock().unwrap_or_else(PoisonError::into_inner) = ended;
     }
-    watch.close(TokioRuntime.now());
 }
 
 async fn write(to: &mut quinn::SendStream, mut left: u64) -> anyhow::Result<()> {

@@ -1,0 +1,114 @@
+//! What is going on on this host, asked of everything of headstart that runs: the user's supervisor, the daemon, measurements.
+//!
+//! Only asked when somebody looks; nothing here runs on its own. What was counted by a measurement that has ended stays in the
+//! sums, so that none of them ever goes down.
+
+use headstart_core::time::{Duration, Instant};
+use headstart_core::timing::Timings;
+use headstart_io::clock::Clock;
+use headstart_io::control::Observation;
+use headstart_io::daemon::client::ask;
+use headstart_io::daemon::message::{Answer, Status, Wish};
+use headstart_io::forward::board::{self, Board};
+use headstart_io::host::place::Place;
+use headstart_io::link::Link;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Races that are told at most.
+const RACES: usize = 60;
+
+/// What is going on.
+#[derive(Debug, Default)]
+pub struct Sources {
+    /// The user's supervisor.
+    pub supervisor: Option<Observation>,
+    /// The daemon.
+    pub daemon: Option<Status>,
+    /// Running measurements.
+    pub boards: Vec<Board>,
+    /// All measurements since this process began, the ended ones too.
+    pub measured: Timings,
+    /// When they were asked.
+    pub at: Instant,
+    /// What did not answer, and why.
+    pub problems: Vec<String>,
+}
+
+/// Asks, at most as often as its askers allow.
+#[derive(Debug)]
+pub struct Observer {
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    latest: Option<Arc<Sources>>,
+    /// Measurements as they were when last asked, and what those have counted that have ended.
+    running: BTreeMap<u32, Board>,
+    ended: Timings,
+}
+
+impl Observer {
+    /// One that has asked nothing yet.
+    pub fn new() -> Self {
+        Self { clock: Clock::new(), state: Mutex::default() }
+    }
+
+    /// What is going on, not older than `age`. Others that look at the same time wait and are told the same.
+    pub fn look(&self, age: Duration) -> Arc<Sources> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(latest) = &state.latest
+            && self.clock.now().since(latest.at) < age
+        {
+            return Arc::clone(latest);
+        }
+        let mut problems = Vec::new();
+        let supervisor = Link::find().and_then(|link| match link.observe(RACES, true) {
+            Ok(observation) => Some(observation),
+            Err(why) => {
+                problems.push(format!("supervisor: {why}"));
+                None
+            }
+        });
+        let daemon = Place::of_host().ok().and_then(|place| match ask(&place, Wish::Status) {
+            Ok(Answer::Status(status)) => Some(*status),
+            _ => None,
+        });
+        let boards = state.measurements(&mut problems);
+        let mut measured = state.ended.clone();
+        boards.iter().for_each(|board| add(&mut measured, board));
+        let at = self.clock.now();
+        let sources = Arc::new(Sources { supervisor, daemon, boards, measured, at, problems });
+        state.latest = Some(Arc::clone(&sources));
+        sources
+    }
+}
+
+impl State {
+    /// The boards of all measurements that may be asked; what ended ones had counted is kept.
+    fn measurements(&mut self, problems: &mut Vec<String>) -> Vec<Board> {
+        let mut now = BTreeMap::new();
+        for pid in board::running() {
+            match board::ask(pid) {
+                Ok(board) => _ = now.insert(pid, board),
+                Err(why) => problems.push(format!("measurement {pid}: {why}")),
+            }
+        }
+        let before = std::mem::take(&mut self.running);
+        for (pid, old) in before {
+            // One with the same number that is younger is another.
+            if now.get(&pid).is_none_or(|new| new.at_ms < old.at_ms) {
+                add(&mut self.ended, &old);
+            }
+        }
+        self.running = now.clone();
+        now.into_values().collect()
+    }
+}
+
+fn add(sum: &mut Timings, board: &Board) {
+    board.timings.iter().for_each(|timed| sum.add(timed));
+    board.counts.iter().for_each(|(program, what, n)| sum.count(program, what, *n));
+}

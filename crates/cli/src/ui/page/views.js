@@ -1,0 +1,308 @@
+// The views. Each has an element that lives as long as the page, learns whenever something changes, and shows it while chosen.
+
+import { ask } from './app.js';
+import { Cards, Chart, Rate, Table, age, bytes, count, h, ms, quantile, say, sum } from './parts.js';
+import { outcome, picture, story } from './story.js';
+
+/** Races and connections that are shown at once. */
+const MOST = 200;
+
+const connections = (tally) => tally.handed_over + tally.handed_over_in_progress;
+const perSecond = (value) => `${value.toFixed(value < 10 ? 1 : 0)}/s`;
+const mbit = (value) => `${value.toFixed(value < 10 ? 2 : 0)} Mbit/s`;
+
+/** A link to the story of a host; one element a name, so that what is focused stays. */
+const links = new Map();
+function toStory(name) {
+  if (!links.has(name)) links.set(name, h('a', { href: `#connection/${encodeURIComponent(name)}` }, name));
+  return links.get(name);
+}
+
+function nothingYet() {
+  return 'Nothing yet: start a program by “headstart run -- PROGRAM”.';
+}
+
+class Now {
+  name = 'now';
+  title = 'Now';
+  cards = new Cards(['Programs running', 'Lookups', 'Connections', 'Ready at once', 'Failed', 'Measured, open']);
+  pace = new Chart('Lookups and connections', [['lookups', '--dns'], ['connections', '--v4'], ['failed', '--bad']], perSecond);
+  flow = new Chart('Data of measured programs', [['down', '--v6'], ['up', '--good']], mbit);
+  races = new Table('Latest connections by name', [['host'], ['program', 'left'], ['lookups and attempts', 'wide left'], ['result', 'left'], ['took'], ['ago']], nothingYet());
+  open = new Table('Open connections of measured programs', [['peer'], ['program', 'left'], ['open for'], ['connect'], ['round trip'], ['down'], ['up'], ['repeated']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
+  rates = [0, 1, 2, 3, 4].map(() => new Rate());
+  pictures = new Map();
+
+  element() {
+    return (this.root ??= h('div', {}, this.cards.element, h('div', { class: 'pair' }, this.pace.element, this.flow.element), h('h2', {}, 'Connections'), this.races.element, h('h2', {}, 'Measured'), this.open.element));
+  }
+  enter() { if (!this.pace.plot) [this.pace, this.flow].forEach((chart) => chart.mount()); }
+  leave() { [this.pace, this.flow].forEach((chart) => chart.unmount()); }
+  repaint() { this.leave(); this.enter(); }
+
+  learn(all) {
+    const at = performance.now();
+    const tally = all.supervisor?.tally;
+    const [lookups, made, failed] = tally ? [tally.resolved + tally.unresolved, connections(tally), tally.failed] : [];
+    this.pace.add(tally ? [lookups, made, failed].map((n, i) => this.rates[i].take(n, at)) : []);
+    const sums = Object.values(all.measurements).flatMap((one) => Object.values(one.apps));
+    const total = (side) => sums.reduce((n, app) => n + app[side], 0);
+    const rate = (i, side) => { const r = this.rates[i].take(total(side), at); return r === undefined ? undefined : r * 8 / 1e6; };
+    this.flow.add(sums.length > 0 ? [rate(3, 'down_bytes'), rate(4, 'up_bytes')] : []);
+  }
+
+  show(all) {
+    const sup = all.supervisor;
+    const tally = sup?.tally;
+    const measured = Object.values(all.measurements);
+    this.cards.show({
+      'Programs running': sup ? count(Object.keys(sup.runs).length + sup.runs_omitted) : '–',
+      Lookups: tally ? count(tally.resolved + tally.unresolved) : '–',
+      Connections: tally ? count(connections(tally)) : '–',
+      'Ready at once': tally ? count(tally.at_once) : '–',
+      Failed: tally ? count(tally.failed) : '–',
+      'Measured, open': measured.length > 0 ? count(measured.reduce((n, m) => n + Object.keys(m.connections).length, 0)) : '–',
+    });
+    const races = Object.entries(sup?.races ?? {}).sort(([, a], [, b]) => b.began_ms - a.began_ms).slice(0, MOST);
+    const kept = new Map();
+    this.races.show(races.map(([name, race]) => {
+      const key = `${name} ${race.began_ms} ${race.events.length}`;
+      const drawn = this.pictures.get(key) ?? picture({ ...race, name }, 300, true);
+      kept.set(key, drawn);
+      const last = race.events.at(-1)?.at_ms ?? 0;
+      return [name, [toStory(name), race.app, drawn, outcome(race)[0], ms(last), age(sup.up_ms - race.began_ms)]];
+    }));
+    this.pictures = kept;
+    const lines = measured.flatMap((one) => Object.entries(one.connections).map(([key, line]) => [key, line, one.at_ms]));
+    this.open.show(lines.slice(0, MOST).map(([key, line, at]) => [key, [
+      line.peer, line.app, age(at - line.began_ms), ms(line.meters.connect_ms), ms(line.meters.rtt_ms),
+      bytes(line.down_bytes), bytes(line.up_bytes), count((line.meters.sent_again ?? 0) + (line.meters.sent_again_here ?? 0)),
+    ]]));
+  }
+}
+
+class Programs {
+  name = 'programs';
+  title = 'Programs';
+  ours = new Table('Programs under headstart run', [['program'], ['lookups'], ['median'], ['90 %'], ['connections'], ['median'], ['90 %'], ['handshake, median'], ['failed'], ['launches']], nothingYet());
+  theirs = new Table('Measured programs', [['program'], ['open'], ['connections'], ['failed'], ['lookups'], ['lookup'], ['connect'], ['round trip'], ['down'], ['up'], ['longest gap'], ['repeated']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
+  saved = new Cards(['Waited for lookups', 'Waited for connections', 'Handshakes took', 'Cache hits', 'Opened ahead, used', 'Opened, not used']);
+
+  element() {
+    return (this.root ??= h('div', {}, this.saved.element, h('h2', {}, 'Waiting times'), this.ours.element, h('h2', {}, 'Measured'), this.theirs.element));
+  }
+
+  show(all) {
+    const sup = all.supervisor;
+    const span = (d) => ms((d?.secs ?? 0) * 1000 + (d?.nanos ?? 0) / 1e6);
+    const share = (a, b) => (a + b > 0 ? `${((100 * a) / (a + b)).toFixed(0)} %` : '–');
+    if (sup) {
+      const t = sup.tally;
+      this.saved.show({
+        'Waited for lookups': span(t.lookup_wait), 'Waited for connections': span(t.connect_wait), 'Handshakes took': span(t.handshakes),
+        'Cache hits': share(t.cache_hits, t.cache_misses), 'Opened ahead, used': `${t.spares_taken} of ${t.spares}`, 'Opened, not used': count(t.unused),
+      });
+    }
+    const timings = sup?.timings ?? {};
+    const names = new Set(['lookup', 'connect', 'handshake'].flatMap((what) => Object.keys(timings[what] ?? {})));
+    const rows = [...names].map((name) => {
+      const [lookup, connect, handshake] = ['lookup', 'connect', 'handshake'].map((what) => sum(timings[what]?.[name]));
+      const failed = Object.values(timings.connect?.[name] ?? {}).reduce((n, family) => n + sum(family.failed).n, 0);
+      const q = (histogram, at) => ms(quantile(histogram, all.bounds, at));
+      return [name, [name, count(lookup.n), q(lookup, 0.5), q(lookup, 0.9), count(connect.n), q(connect, 0.5), q(connect, 0.9), q(handshake, 0.5), count(failed), sup.programs?.[name]?.launches ?? '–'], connect.n + lookup.n];
+    });
+    this.ours.show(rows.sort((a, b) => b[2] - a[2]));
+    const apps = Object.entries(all.measurements).flatMap(([pid, one]) => Object.entries(one.apps).map(([name, app]) => [`${pid} ${name}`, name, app]));
+    this.theirs.show(apps.map(([key, name, app]) => [key, [
+      name, count(app.open), count(app.connections), count(app.failed), count(app.lookups), ms(app.lookup_ms), ms(app.meters.connect_ms), ms(app.meters.rtt_ms),
+      bytes(app.down_bytes), bytes(app.up_bytes), ms(app.meters.longest_down_gap_ms), count((app.meters.sent_again ?? 0) + (app.meters.sent_again_here ?? 0)),
+    ]]));
+  }
+}
+
+class Network {
+  name = 'network';
+  title = 'Network';
+  trips = new Chart('Round trip of handshakes', [['IPv4', '--v4'], ['IPv6', '--v6']], ms);
+  asks = new Chart('Time from query to answer', [['A', '--v4'], ['AAAA', '--v6']], ms);
+  families = new Table('Address families', [['family'], ['route', 'left'], ['state', 'left'], ['round trip'], ['lookup']], nothingYet());
+  peers = new Table('Addresses on this network', [['address'], ['round trip'], ['state', 'left']], 'No address has been tried on this network.');
+  changes = new Table('Since this page was opened', [['when'], ['change', 'left']], 'No change.');
+  resolvers = h('p', {}, '–');
+  others = h('p', { class: 'quiet' });
+  log = [];
+
+  element() {
+    return (this.root ??= h('div', {}, h('div', { class: 'pair' }, this.trips.element, this.asks.element), h('h2', {}, 'Families'), this.families.element,
+      h('h2', {}, 'DNS servers'), this.resolvers, h('h2', {}, 'Changes'), this.changes.element, h('h2', {}, 'Addresses'), this.peers.element, this.others));
+  }
+  enter() { if (!this.trips.plot) [this.trips, this.asks].forEach((chart) => chart.mount()); }
+  leave() { [this.trips, this.asks].forEach((chart) => chart.unmount()); }
+  repaint() { this.leave(); this.enter(); }
+
+  learn(all) {
+    const families = all.supervisor?.families;
+    const both = (what) => ['IPv4', 'IPv6'].map((name) => families?.[name]?.[what]);
+    this.trips.add(both('rtt_ms'));
+    this.asks.add(both('lookup_ms'));
+    const here = Object.entries(all.supervisor?.networks ?? {}).find(([, one]) => one.here)?.[0];
+    const note = (key, value, said) => {
+      if (this[key] !== undefined && this[key] !== value) this.log.unshift([new Date().toLocaleTimeString(), said(value)]);
+      this[key] = value;
+    };
+    if (here) note('here', here, (id) => `another network: ${id}`);
+    for (const [name, family] of Object.entries(families ?? {})) {
+      note(`${name} state`, this.state(family)[0], (words) => `${name}: ${words}`);
+    }
+    this.log.length = Math.min(this.log.length, 100);
+  }
+
+  state(family) {
+    if (family.suspended_until_ms) return ['avoided after failures', 'bad'];
+    if (family.unanswered) return ['queries get no answer', 'bad'];
+    return family.has_route ? ['in use', 'good'] : ['no route', 'quiet'];
+  }
+
+  show(all) {
+    const sup = all.supervisor;
+    this.families.show(Object.entries(sup?.families ?? {}).map(([name, family]) => {
+      const [words, kind] = this.state(family);
+      return [name, [name, family.has_route ? 'yes' : 'no', h('span', { class: kind }, words), ms(family.rtt_ms), ms(family.lookup_ms)]];
+    }));
+    say(this.resolvers, sup?.resolvers.join(', ') || 'none known');
+    this.changes.show(this.log.map(([when, words], n) => [`${this.log.length - n}`, [when, words]]));
+    const networks = Object.entries(sup?.networks ?? {});
+    const here = networks.find(([, one]) => one.here)?.[1];
+    this.peers.show(Object.entries(here?.peers ?? {}).map(([address, peer]) => {
+      const state = peer.failing ? ['failed last time', 'bad'] : peer.has_answered ? ['answers', 'good'] : ['has not answered', 'warn'];
+      return [address, [address, ms(peer.rtt_us === undefined ? undefined : peer.rtt_us / 1000), h('span', { class: state[1] }, state[0])]];
+    }));
+    const more = here?.peers_omitted ? `${here.peers_omitted} more addresses. ` : '';
+    say(this.others, `${more}${networks.length} networks are known.`);
+  }
+}
+
+class Connection {
+  name = 'connection';
+  title = 'Connection';
+  input = h('input', { type: 'text', id: 'host', name: 'host', autocomplete: 'off', spellcheck: 'false', list: 'hosts', placeholder: 'www.example.org' });
+  list = h('datalist', { id: 'hosts' });
+  told = h('div', { 'aria-live': 'polite' }, h('p', { class: 'empty' }, 'Choose a host: why was it fast or slow?'));
+
+  element() {
+    const go = (event) => {
+      event.preventDefault();
+      location.hash = `#connection/${encodeURIComponent(this.input.value.trim())}`;
+    };
+    return (this.root ??= h('div', {}, h('form', { onsubmit: go, role: 'search' }, h('label', { for: 'host' }, 'Host'), this.input, this.list, h('button', {}, 'Explain')), this.told));
+  }
+
+  enter(host) {
+    if (!host) return;
+    this.input.value = host;
+    this.host = host;
+    ask(`/api/explain?host=${encodeURIComponent(host)}`).then(
+      (told) => { if (host === this.host) { this.last = told; this.paint(); } },
+      (why) => { if (host === this.host) this.told.replaceChildren(h('p', { class: 'empty' }, why.message)); },
+    );
+    this.sizes ??= new ResizeObserver(() => this.paint());
+    this.sizes.observe(this.told);
+  }
+  leave() { this.sizes?.disconnect(); this.sizes = undefined; }
+  paint() {
+    const width = this.told.clientWidth;
+    if (!this.last || (this.painted === this.last && this.width === width)) return;
+    [this.painted, this.width] = [this.last, width];
+    this.told.replaceChildren(story(this.last, width));
+  }
+
+  show(all) {
+    const names = Object.keys(all.supervisor?.races ?? {}).sort();
+    if (names.join() === this.names) return;
+    this.names = names.join();
+    this.list.replaceChildren(...names.map((name) => h('option', { value: name })));
+    if (!this.host && names.length > 0) {
+      this.told.replaceChildren(h('p', {}, 'Choose a host: why was it fast or slow?'), h('ul', { class: 'plain' }, names.map((name) => h('li', {}, h('a', { href: `#connection/${encodeURIComponent(name)}` }, name)))));
+    }
+  }
+}
+
+class Host {
+  name = 'host';
+  title = 'Host';
+  cards = new Cards(['Daemon', 'Changes', 'Known peers', 'Supervisor', 'Supervisor wake-ups']);
+  changes = h('pre', { tabindex: '0', role: 'region', 'aria-label': 'Changes' });
+  problems = h('ul', { class: 'plain' });
+  none = h('p', { class: 'empty' }, 'No daemon is running: this host is unchanged. “sudo headstart up” starts one.');
+  said = h('p', { role: 'status' });
+  undo = h('button', { class: 'danger', type: 'button', onclick: () => this.dialog.showModal() }, 'Undo all and stop the daemon');
+  dialog = h('dialog', { 'aria-labelledby': 'sure' }, h('h2', { id: 'sure' }, 'Undo all changes and stop the daemon?'),
+    h('p', {}, 'As “headstart down” does. Only the owner of the daemon and root may.'),
+    h('form', { method: 'dialog' }, h('button', { value: 'keep' }, 'Keep'), h('button', { value: 'undo', class: 'danger' }, 'Undo')));
+
+  element() {
+    this.dialog.onclose = () => {
+      if (this.dialog.returnValue === 'undo') {
+        ask('/api/down', 'POST').then((undone) => say(this.said, `${undone.removed} changes undone, the daemon has stopped`), (why) => say(this.said, why.message));
+      }
+      this.dialog.returnValue = '';
+    };
+    return (this.root ??= h('div', {}, this.cards.element, this.none, this.problems, this.up = h('div', {}, h('h2', {}, 'What it has changed'), h('div', { class: 'box' }, this.changes), h('p', {}, this.undo)), this.said, this.dialog));
+  }
+
+  show(all) {
+    const [daemon, sup] = [all.daemon, all.supervisor];
+    this.none.hidden = Boolean(daemon);
+    this.up.hidden = !daemon;
+    const wakeups = Object.values(sup?.wakeups ?? {}).reduce((a, b) => a + b, 0);
+    this.cards.show({
+      Daemon: daemon ? `up ${age(daemon.up_ms)}` : 'not running',
+      Changes: daemon ? count(daemon.changes.length + daemon.omitted) : '0',
+      'Known peers': daemon?.initial_windows ?? '–',
+      Supervisor: sup ? `up ${age(sup.up_ms)}` : 'not running',
+      'Supervisor wake-ups': sup ? count(wakeups) : '–',
+    });
+    const omitted = daemon?.omitted ? `\n… and ${daemon.omitted} more` : '';
+    say(this.changes, daemon ? daemon.changes.join('\n') + omitted || 'nothing' : '');
+    const problems = [...(daemon?.problems ?? []), ...all.problems];
+    if (problems.join() !== this.shown) {
+      this.shown = problems.join();
+      this.problems.replaceChildren(...problems.map((words) => h('li', { class: 'bad' }, words)));
+    }
+  }
+}
+
+class Steering {
+  name = 'steering';
+  title = 'Steering';
+  share = new Chart('Data over each channel', [['fat', '--v4'], ['fast', '--v6']], mbit);
+  trips = new Chart('Round trip of each channel', [['fat', '--v4'], ['fast', '--v6']], ms);
+  channels = new Table('Channels', [['channel'], ['state', 'left'], ['used as', 'left'], ['round trip'], ['loss'], ['packets'], ['data'], ['share']], 'No tunnel over two channels: “sudo headstart up --steer FILE” opens one.');
+  reasons = new Table('Why packets went where', [['reason'], ['channel', 'left'], ['packets'], ['gained, mean']], 'No packet yet.');
+  rates = [new Rate(), new Rate()];
+
+  element() {
+    return (this.root ??= h('div', {}, h('div', { class: 'pair' }, this.share.element, this.trips.element), h('h2', {}, 'Channels'), this.channels.element, h('h2', {}, 'Decisions'), this.reasons.element));
+  }
+  enter() { if (!this.share.plot) [this.share, this.trips].forEach((chart) => chart.mount()); }
+  leave() { [this.share, this.trips].forEach((chart) => chart.unmount()); }
+  repaint() { this.leave(); this.enter(); }
+
+  learn(all) {
+    const of = (name) => all.daemon?.steering?.channels.find((one) => one.channel === name);
+    const both = ['fat', 'fast'].map(of);
+    this.trips.add(both.map((one) => one?.rtt_ms));
+    const rate = (one, n) => { const r = one && this.rates[n].take(one.bytes, performance.now()); return r === undefined ? undefined : r * 8 / 1e6; };
+    this.share.add(both.map(rate));
+  }
+
+  show(all) {
+    const tunnel = all.daemon?.steering;
+    this.channels.show((tunnel?.channels ?? []).map((one) => [one.channel, [
+      one.channel, one.alive ? 'up' : 'down', one.uses, ms(one.rtt_ms), `${one.loss.toFixed(1)} %`, count(one.packets), bytes(one.bytes), `${one.share.toFixed(0)} %`,
+    ]]));
+    this.reasons.show((tunnel?.reasons ?? []).map((one) => [`${one.why} ${one.channel}`, [one.why, one.channel, count(one.packets), ms(one.gained_ms)]]));
+  }
+}
+
+export const VIEWS = [new Now(), new Programs(), new Network(), new Connection(), new Host(), new Steering()];

@@ -1,0 +1,80 @@
+//! `headstart watch`: one sentence, with what to do, when the network of a program turns bad, and one when that is over.
+//!
+//! It asks what `headstart ui` asks, once an interval, and changes nothing. A cause is told once, however long it lasts and
+//! whatever follows from it.
+
+mod causes;
+
+use crate::exit::{self, Usage};
+use crate::observe::Observer;
+use crate::output::{Format, document};
+use causes::{Cause, Watcher};
+use headstart_core::time::Duration;
+use headstart_io::clock::Clock;
+use serde_json::json;
+use std::process::{Command, Stdio};
+
+/// Version of the JSON.
+const VERSION: u32 = 1;
+/// The shortest interval, in seconds: a question costs a measurement a look at each connection.
+const LEAST: f64 = 0.1;
+
+/// Arguments of `headstart watch`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Seconds between looks.
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 5.0)]
+    interval: f64,
+    /// Also hand each sentence to the desktop (`notify-send`).
+    #[arg(long)]
+    notify: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Watches until it is ended.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    if !(LEAST..=3600.0).contains(&args.interval) {
+        return Err(Usage(format!("--interval: must be from {LEAST} to 3600 seconds (got {:e})", args.interval)).into());
+    }
+    let every = Duration::from_secs_f64(args.interval);
+    let (clock, observer) = (Clock::new(), Observer::new());
+    let (mut watcher, mut notify) = (Watcher::default(), args.notify);
+    loop {
+        for (cause, began) in watcher.look(observer.look(Duration::ZERO)) {
+            tell(&cause, began, args.format);
+            notify = notify && notified(&cause, began);
+        }
+        if crate::output::lost().is_some() {
+            // Nobody reads it any more.
+            return Ok(exit::FAILURE);
+        }
+        clock.sleep(every);
+    }
+}
+
+fn tell(cause: &Cause, began: bool, format: Format) {
+    let Cause { key, words, fix } = cause;
+    match (format.json, began) {
+        (true, _) => document(VERSION, json!({ "cause": key, "began": began, "words": words, "fix": fix })),
+        (false, true) => crate::say!("{words}. {fix}."),
+        (false, false) => crate::say!("over: {words}"),
+    }
+}
+
+/// Tells the desktop; whether it can be told.
+fn notified(cause: &Cause, began: bool) -> bool {
+    let (title, body) = match began {
+        true => (cause.words.clone(), format!("{}.", cause.fix)),
+        false => (format!("Over: {}", cause.words), String::new()),
+    };
+    let mut command = Command::new("notify-send");
+    command.args(["--app-name=headstart", "--"]).args([title, body]);
+    match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status() {
+        Ok(_) => true,
+        Err(why) => {
+            crate::complain!("headstart: --notify: notify-send: {why} (Debian package libnotify-bin)");
+            false
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! `headstart run --measure`: what a program may not notice of it, each beside the same program without: paths that die, services of the
+//! host on loopback and its own addresses; and what is told of what it does over UDP and QUIC.
+
+use crate::lab::{HEADSTART, Lab, found, inside};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::Stdio;
+
+/// The lines of one kind of `--flows` of a run.
+fn lines(lab: &Lab, event: &str) -> Vec<Value> {
+    let text = fs::read_to_string(lab.scratch.path("flows")).unwrap();
+    let all = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    all.filter(|line: &Value| line["event"] == event).collect()
+}
+
+/// Connects, sets options, says and hears something, and then waits for what never comes: says by which error that ended, and after how
+/// many seconds since it was left alone.
+const LEFT_ALONE: &str = "
+import errno, socket, sys, time
+how, port = sys.argv[1], int(sys.argv[2])
+s = socket.create_connection(('198.19.0.1', port))
+if how == 'user-timeout':
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 2000)
+else:
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in [(socket.TCP_KEEPIDLE, 1), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 2)]:
+        s.setsockopt(socket.IPPROTO_TCP, option, value)
+s.sendall(b'x')
+assert s.recv(1) == b'y'
+assert s.recv(1) == b'z'
+began = time.monotonic()
+if how == 'user-timeout':
+    time.sleep(1)
+    began = time.monotonic()
+    s.sendall(b'and nobody hears it')
+s.settimeout(60)
+try:
+    print('heard', s.recv(1))
+except OSError as e:
+    print(errno.errorcode.get(e.errno, type(e).__name__), time.monotonic() - began)
+";
+
+/// What [`LEFT_ALONE`] says over a path that goes silent, without us or measured.
+fn left_alone(lab: &Lab, how: &str, measured: bool) -> (String, f64) {
+    let python = crate::lab::python().unwrap();
+    let listener = lab.network.on_servers(|| TcpListener::bind(("198.19.0.1", 0)).unwrap()).unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    // All that the servers say goes nowhere, without an error.
+    let network = &lab.network;
+    let silence = |verb: &str| {
+        let words = ["-4", "rule", verb, "to", "198.18.0.0/16", "blackhole", "pref", "1"];
+        assert!(network.server_command("ip").unwrap().args(words).status().unwrap().success());
+    };
+    let ended = std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+            stream.write_all(b"y").unwrap();
+            stream.write_all(b"z").unwrap();
+            // Until the client has it: what is not acknowledged would be said again when the path is there again.
+            while headstart_io::sys::stream::unacknowledged(&stream) != Some(0) {
+                std::thread::yield_now();
+            }
+            silence("add");
+            stream
+        });
+        let words = [python.as_str(), "-c", LEFT_ALONE, how, &port];
+        let ended = if measured { lab.ours_with(&["--measure"], &words) } else { lab.bare(&words) };
+        // It stays open until the client has given up, of which it hears nothing.
+        drop(server.join().unwrap());
+        silence("del");
+        ended
+    });
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let (error, took) = ended.out.trim().split_once(' ').unwrap_or_else(|| panic!("{ended:?}"));
+    println!("{how}, measured: {measured}: {error} after {took} s");
+    (error.to_owned(), took.parse().unwrap())
+}
+
+inside!(a_path_that_dies_ends_a_connection_by_the_programs_own_patience, || {
+    let (Some(_), Some(_)) = (crate::lab::python(), found("ip", "iproute2")) else { return };
+    let lab = Lab::new();
+    for how in ["user-timeout", "keep-alive"] {
+        let (bare, bare_took) = left_alone(&lab, how, false);
+        let (measured, took) = left_alone(&lab, how, true);
+        assert_eq!((bare.as_str(), measured.as_str()), ("ETIMEDOUT", "ETIMEDOUT"), "{how}");
+        // Seconds that the program has asked for; a keep-alive counts from what it heard last, and by ticks.
+        assert!(bare_took >= 1.9 && took >= 1.9, "{how}: {bare_took} and {took}");
+    }
+});
+
+/// Asks what listens on this host: the addresses and ports are told by words, `tcp` or `udp` before each.
+const ASK_HERE: &str = "
+import socket, sys
+for kind, ip, port in zip(*[iter(sys.argv[1:])] * 3):
+    try:
+        if kind == 'tcp':
+            s = socket.create_connection((ip, int(port)), 30)
+            s.sendall(b'question')
+            s.shutdown(socket.SHUT_WR)
+        else:
+            s = socket.socket(socket.AF_INET6 if ':' in ip else socket.AF_INET, socket.SOCK_DGRAM)
+            s.settimeout(30)
+            s.connect((ip, int(port)))
+            s.send(b'question')
+        print(kind, s.recv(100), s.getsockname()[0] == ip or ip == '127.0.0.53')
+    except OSError as e:
+        print(kind, type(e).__name__)
+own = socket.create_server(('127.0.0.1', 0))
+client = socket.create_connection(own.getsockname())
+print('own', own.accept()[1] == client.getsockname())
+";
+
+inside!(services_on_loopback_and_on_the_hosts_own_addresses_are_there, || {
+    let Some(python) = crate::lab::python() else { return };
+    let lab = Lab::new();
+    let own = lab.bare(&[
+        python.as_str(),
+        "-c",
+        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('198.19.0.1', 9)); print(s.getsockname()[0])",
+    ]);
+    let own = own.out.trim().to_owned();
+    let (streams, datagrams) = lab
+        .network
+        .on_client(|| {
+            let at = ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"];
+            (at.map(|at| TcpListener::bind(at).unwrap()), UdpSocket::bind("127.0.0.53:53").unwrap())
+        })
+        .unwrap();
+    let ports = streams.each_ref().map(|listener| listener.local_addr().unwrap().port().to_string());
+    for listener in streams {
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let mut said = Vec::new();
+                let _ = stream.read_to_end(&mut said).map(|_| stream.write_all(&said.repeat(2)));
+            }
+        });
+    }
+    std::thread::spawn(move || {
+        let mut said = [0; 100];
+        while let Ok((len, from)) = datagrams.recv_from(&mut said) {
+            let _ = datagrams.send_to(&said[..len], from);
+        }
+    });
+    let of =
+        ["tcp", "127.0.0.1", &ports[0], "tcp", "::1", &ports[1], "tcp", &own, &ports[2], "udp", "127.0.0.53", "53"];
+    let none = ["tcp", "127.0.0.1", "1", "udp", "127.0.0.1", "1"];
+    let words = [&[python.as_str(), "-c", ASK_HERE][..], &of, &none].concat();
+    let (bare, measured) = (lab.bare(&words), lab.ours_with(&["--measure"], &words));
+    assert_eq!(bare.code, Some(0), "{bare:?}");
+    assert!(bare.out.contains("tcp b'questionquestion' True") && bare.out.contains("udp b'question' True"), "{bare:?}");
+    assert_eq!(measured.out, bare.out, "{measured:?}");
+});
+
+/// Sends 50 datagrams 4 ms apart and hears each again, and then one to a port where nothing listens.
+const DATAGRAMS: &str = "
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect(('198.19.0.1', int(sys.argv[1])))
+for n in range(50):
+    s.send(bytes(200))
+    assert len(s.recv(1000)) == 200
+nobody = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+nobody.connect(('198.19.0.1', 9))
+nobody.send(b'x')
+try:
+    nobody.recv(1)
+except ConnectionRefusedError:
+    print('refused')
+";
+
+inside!(datagrams_are_measured_both_ways_with_what_the_network_says_of_them, || {
+    let Some(python) = crate::lab::python() else { return };
+    let lab = Lab::new();
+    let echo = lab.network.on_servers(|| UdpSocket::bind("198.19.0.1:0").unwrap()).unwrap();
+    let port = echo.local_addr().unwrap().port().to_string();
+    std::thread::spawn(move || {
+        let mut said = [0; 1000];
+        while let Ok((len, from)) = echo.recv_from(&mut said) {
+            let _ = echo.send_to(&said[..len], from);
+        }
+    });
+    let file = lab.scratch.path("flows");
+    let flags = ["--measure", "--flows", file.to_str().unwrap()];
+    let ours = lab.ours_with(&flags, &[python.as_str(), "-c", DATAGRAMS, &port]);
+    assert_eq!((ours.code, ours.out.trim()), (Some(0), "refused"), "{ours:?}");
+    assert!(ours.err.contains("2 UDP flows") && ours.count("udp_flows") == 2, "{ours:?}");
+    let flows = lines(&lab, "udp");
+    let many = flows.iter().find(|line| line["up_packets"] == 50).unwrap_or_else(|| panic!("{flows:?}"));
+    assert_eq!(
+        (&many["down_packets"], &many["up_bytes"], &many["down_bytes"]),
+        (&50.into(), &10_000.into(), &10_000.into())
+    );
+    assert!(many["app"].as_str().unwrap().starts_with("python") && many["pid"].is_number(), "{many}");
+    // Two ways of 5 ms each between one and the next.
+    assert!(many["down_gap_ms"].as_f64().unwrap() >= 9.0 && many["down_mbit_s"].as_f64().unwrap() > 0.0, "{many}");
+    assert_eq!((&many["icmp_errors"], &many["quic"]), (&0.into(), &Value::Null));
+    let one = flows.iter().find(|line| line["peer"] == "198.19.0.1:9").unwrap_or_else(|| panic!("{flows:?}"));
+    assert_eq!((&one["icmp_errors"], &one["up_packets"], &one["down_packets"]), (&1.into(), &1.into(), &0.into()));
+});
+
+inside!(quic_is_told_with_its_version_and_the_round_trip_of_its_handshake, || {
+    let lab = Lab::new();
+    let folder = lab.scratch.path("pages");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("page"), vec![7; 300_000]).unwrap();
+    let mut serve = lab.network.server_command(HEADSTART).unwrap();
+    lab.scratch.settle(&mut serve);
+    serve.args(["serve", "--listen", "198.19.0.1:8443", "--json"]).arg(&folder).stderr(Stdio::null());
+    let mut serve = serve.spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(serve.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let file = lab.scratch.path("flows");
+    let flags = ["--measure", "--flows", file.to_str().unwrap()];
+    let words =
+        [HEADSTART, "get", "--insecure", "--quiet", "--http", "3", "-o", "/dev/null", "https://198.19.0.1:8443/page"];
+    let ours = lab.ours_with(&flags, &words);
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    assert_eq!(ours.code, Some(0), "{said:?} {ours:?}");
+    let flows = lines(&lab, "udp");
+    let flow = flows.iter().find(|line| line["quic"].is_object()).unwrap_or_else(|| panic!("{flows:?} {ours:?}"));
+    assert_eq!(flow["quic"]["version"], "0x00000001", "{flow}");
+    assert!(flow["quic"]["handshake_ms"].as_f64().unwrap() >= 10.0, "{flow}");
+    assert_eq!(flow["quic"]["connection"].as_str().unwrap().len(), 16, "{flow}");
+    assert!(flow["down_bytes"].as_u64().unwrap() >= 300_000 && flow["down_mbit_s"].is_number(), "{flow}");
+    assert!(ours.err.contains("of QUIC, handshake"), "{ours:?}");
+});
+
+/// Sends so many bytes at once, and again after a pause, and hears that all of it has come.
+const UPLOAD: &str = "
+import socket, sys, time
+s = socket.create_connection(('198.19.0.1', int(sys.argv[1])))
+for pause in (1, 0):
+    s.sendall(bytes(1_000_000))
+    assert s.recv(1) == b'y'
+    time.sleep(pause)
+";
+
+inside!(the_rate_of_an_upload_is_the_paths_and_not_that_of_the_programs_socket, || {
+    let Some(python) = crate::lab::python() else { return };
+    let mut world = crate::lab::world();
+    world.link = "rate=20mbit,delay=5ms".into();
+    let lab = Lab::of(&world);
+    let listener = lab.network.on_servers(|| TcpListener::bind(("198.19.0.1", 0)).unwrap()).unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut part = vec![0; 1_000_000];
+            while TcpStream::read_exact(&mut stream, &mut part).is_ok() {
+                let _ = stream.write_all(b"y");
+            }
+        }
+    });
+    let file = lab.scratch.path("flows");
+    let flags = ["--measure", "--flows", file.to_str().unwrap()];
+    let ours = lab.ours_with(&flags, &[python.as_str(), "-c", UPLOAD, &port]);
+    assert_eq!(ours.code, Some(0), "{ours:?}");
+    let flow = lines(&lab, "connection").pop().unwrap_or_else(|| panic!("{ours:?}"));
+    let rate = flow["up_mbit_s"].as_f64().unwrap_or_else(|| panic!("{flow}"));
+    println!("{flow}");
+    // The link carries 20 Mbit/s with headers; pauses of half the time would halve it, and the program's own socket takes hundreds.
+    assert!(rate <= 20.0 && rate > 10.5, "{flow}");
+});
+
+/// Sends what must not be cut and is too long for the path until it is told so, over UDP and as requests for an echo.
+const TOO_LONG: &str = "
+import errno, socket, struct, time
+IP_MTU_DISCOVER, IP_PMTUDISC_DO, IP_MTU = 10, 2, 14
+def until_told(s, packet):
+    s.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
+    for n in range(600):
+        try:
+            s.send(packet)
+        except OSError as e:
+            return errno.errorcode[e.errno], s.getsockopt(socket.IPPROTO_IP, IP_MTU)
+        time.sleep(0.05)
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect(('198.19.0.1', 9999))
+print(until_told(s, bytes(1400)))
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+s.connect(('198.19.0.77', 0))
+print(until_told(s, struct.pack('!BBHHH', 8, 0, 0xffff - 0x0800 - 7 - 1, 7, 1) + bytes(1392)))
+";
+
+inside!(what_is_too_long_for_the_path_and_must_not_be_cut_is_said_to_be_too_long, || {
+    let (Some(python), Some(_)) = (crate::lab::python(), found("ip", "iproute2")) else { return };
+    let lab = Lab::new();
+    // The host knows that the path takes less than its interface does.
+    let known = ["-c", "ip route change $(ip -4 route show default) mtu 1300"];
+    assert!(lab.command("sh").args(known).status().unwrap().success());
+    let words = [python.as_str(), "-c", TOO_LONG];
+    let (bare, measured) = (lab.bare(&words), lab.ours_with(&["--measure"], &words));
+    assert_eq!(bare.out, "('EMSGSIZE', 1300)\n('EMSGSIZE', 1300)\n", "{bare:?}");
+    assert_eq!(measured.out, bare.out, "{measured:?}");
+});

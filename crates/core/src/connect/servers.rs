@@ -1,0 +1,184 @@
+//! The DNS servers that a host may ask (resolv.conf(5)): how soon each usually answers, and which are silent.
+//!
+//! The C library asks the first, and the second after 5 s, at every lookup. Ours asks the first that is not known to be silent,
+//! and the next one too as soon as that takes longer than usual, as unbound does (its timeouts are those of RFC 6298, with
+//! 376 ms where nothing is known). A server that was silent for so long while another answered the same question is passed
+//! over from then on; every now and then it is asked beside the others, and one answer brings it back to its place.
+//!
+//! What never happens here: a server passed over that has not been seen to be silent where another answered; a different
+//! order than that of the file among those that answer.
+
+use super::QueryId;
+use crate::time::{Duration, Instant};
+
+/// What a server is waited for of which nothing is known: unbound's UNKNOWN_SERVER_NICENESS.
+const UNKNOWN: Duration = Duration::from_millis(376);
+/// The shortest wait: TCP's shortest timeout on Linux. Most of what is not in a resolver's cache takes less.
+const SHORTEST: Duration = Duration::from_millis(200);
+/// The longest: RFC 6298, section 2, for what is not known at all.
+const LONGEST: Duration = Duration::from_secs(1);
+/// How soon a silent server is asked again, and how seldom in the end: each time after twice as long.
+const PROBE_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+
+#[derive(Clone, Copy, Debug)]
+struct Silent {
+    /// When it is asked again, and how long after that.
+    next: Instant,
+    every: Duration,
+    /// The question that it has been asked, and when.
+    probe: Option<(QueryId, Instant)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Server {
+    /// Smoothed time of its answers, and their variation (RFC 6298).
+    usual: Option<(Duration, Duration)>,
+    silent: Option<Silent>,
+}
+
+impl Server {
+    fn answered(&mut self, took: Option<Duration>) {
+        self.silent = None;
+        let Some(took) = took else { return };
+        self.usual = Some(match self.usual {
+            None => (took, took / 2),
+            Some((mean, variation)) => {
+                let off = mean.max(took) - mean.min(took);
+                ((mean * 7 + took) / 8, (variation * 3 + off) / 4)
+            }
+        });
+    }
+}
+
+/// All servers of the host's network.
+#[derive(Debug)]
+pub(super) struct Servers(Vec<Server>);
+
+impl Default for Servers {
+    fn default() -> Self {
+        Self(vec![Server::default()])
+    }
+}
+
+impl Servers {
+    /// There are so many now, of which nothing is known.
+    pub fn are(&mut self, count: u32) {
+        self.0 = vec![Server::default(); count.max(1) as usize];
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// Which one a number that counts up is.
+    pub fn number(&self, server: u32) -> u32 {
+        server % self.count()
+    }
+
+    fn get_mut(&mut self, server: u32) -> &mut Server {
+        let at = self.number(server) as usize;
+        &mut self.0[at]
+    }
+
+    /// Which server to ask instead of `wanted`: that, or the next that is not silent.
+    pub fn instead_of(&self, wanted: u32) -> u32 {
+        let mut all = (0..self.count()).map(|n| wanted + n);
+        all.find(|server| self.0[self.number(*server) as usize].silent.is_none()).unwrap_or(wanted)
+    }
+
+    /// After how long another is asked besides.
+    pub fn wait(&self, server: u32) -> Duration {
+        let usual = self.0[self.number(server) as usize].usual;
+        usual.map_or(UNKNOWN, |(mean, variation)| (mean + variation * 4).clamp(SHORTEST, LONGEST))
+    }
+
+    /// It has answered a question; `took` is how long that took, if it was asked once.
+    pub fn answered(&mut self, server: u32, took: Option<Duration>) {
+        self.get_mut(server).answered(took);
+    }
+
+    /// Another has answered what this one was asked so long ago.
+    pub fn was_silent(&mut self, now: Instant, server: u32, waited: Duration) {
+        if waited >= self.wait(server) {
+            let every = PROBE_EVERY[0];
+            self.get_mut(server).silent.get_or_insert(Silent { next: now + every, every, probe: None });
+        }
+    }
+
+    /// A silent server that is to be asked once more, as question `id`, and the question before it, which is given up.
+    pub fn probe(&mut self, now: Instant, id: QueryId) -> Option<(u32, Option<QueryId>)> {
+        let due = |server: &Server| server.silent.is_some_and(|silent| silent.next <= now);
+        let at = self.0.iter().position(due)?;
+        let silent = self.0[at].silent.as_mut()?;
+        silent.every = (silent.every * 2).min(PROBE_EVERY[1]);
+        silent.next = now + silent.every;
+        Some((at as u32, silent.probe.replace((id, now)).map(|(before, _)| before)))
+    }
+
+    /// An answer to question `id`: one that a silent server was asked?
+    pub fn is_probe(&mut self, now: Instant, id: QueryId) -> bool {
+        let asked = |server: &Server| server.silent?.probe.filter(|(probe, _)| *probe == id);
+        let found = self.0.iter_mut().find_map(|server| asked(server).map(|(_, at)| (server, at)));
+        found.map(|(server, at)| server.answered(Some(now - at))).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn a_silent_server_is_passed_over_until_it_answers_once_more() {
+        let mut s = Servers::default();
+        s.are(3);
+        assert_eq!((s.instead_of(0), s.instead_of(4)), (0, 4));
+        s.was_silent(at(0), 0, ms(375));
+        assert_eq!(s.instead_of(0), 0, "no longer than usual");
+        s.was_silent(at(0), 0, ms(376));
+        assert_eq!((s.instead_of(0), s.instead_of(1), s.instead_of(3)), (1, 1, 4));
+        (1..3).for_each(|n| s.was_silent(at(0), n, ms(400)));
+        assert_eq!(s.instead_of(0), 0, "all are silent");
+        s.answered(1, None);
+        assert_eq!(s.instead_of(0), 1);
+    }
+
+    #[test]
+    fn it_is_asked_again_after_a_second_and_then_ever_more_seldom() {
+        let mut s = Servers::default();
+        s.are(2);
+        s.was_silent(at(0), 0, ms(400));
+        let mut asked = Vec::new();
+        for second in 0..200 {
+            if let Some((server, before)) = s.probe(at(second * 1000), QueryId(second)) {
+                asked.push((second, server, before.map(|QueryId(n)| n)));
+            }
+        }
+        let seconds: Vec<_> = asked.iter().map(|(second, ..)| *second).collect();
+        assert_eq!(seconds, [1, 3, 7, 15, 31, 63, 123, 183]);
+        assert!(asked.iter().skip(1).zip(&asked).all(|((_, n, before), (at, ..))| *n == 0 && *before == Some(*at)));
+        assert!(!s.is_probe(at(200_000), QueryId(3)) && s.is_probe(at(183_700), QueryId(183)));
+        assert_eq!(s.instead_of(0), 0);
+        assert_eq!(s.wait(0), ms(1000), "it takes 700 ms to answer");
+    }
+
+    #[test]
+    fn what_is_usual_is_learned_and_bounded() {
+        let mut s = Servers::default();
+        s.are(2);
+        assert_eq!(s.wait(0), ms(376));
+        (0..50).for_each(|_| s.answered(0, Some(ms(1))));
+        assert_eq!(s.wait(0), ms(200));
+        (0..50).for_each(|_| s.answered(0, Some(ms(300))));
+        assert!(s.wait(0) >= ms(300) && s.wait(0) < ms(400), "{:?}", s.wait(0));
+        s.answered(1, Some(ms(9000)));
+        assert_eq!(s.wait(1), ms(1000));
+    }
+}

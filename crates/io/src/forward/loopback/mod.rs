@@ -1,0 +1,155 @@
+//! What listens on this host, offered inside an [`Enclosure`](super::Enclosure): services on loopback addresses and on the host's own ones,
+//! resolvers on 127.0.0.53 among them.
+//!
+//! No packet to such an address leaves a namespace, so none comes to the forwarder. As pasta does (passt(1), `--tcp-ns`), addresses and ports
+//! on which somebody listens outside are listened on inside, and what comes there is carried to them by sockets of the host's. A program
+//! inside that wants such a port itself is told that it is in use, as it would be outside. Not carried: UDP services on other than
+//! loopback addresses, but for DNS; and Unix sockets with abstract names.
+
+mod datagrams;
+mod listening;
+mod streams;
+
+use crate::clock::Clock;
+use crate::poll::{Interest, Poll};
+use crate::sys::netns::NetNs;
+use datagrams::Port;
+use headstart_core::time::Duration;
+use listening::{Kind, Service};
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+/// After how long what listens is looked up again, each time after twice as long: a second first, as pasta does, and at most 64 s, so that
+/// a measurement of programs that are silent is silent too.
+const FIRST_AGAIN: Duration = Duration::from_secs(1);
+const LONGEST_AGAIN: Duration = Duration::from_secs(64);
+/// Services that are offered at a time.
+const MOST: usize = 1024;
+/// The token of the end.
+const STOP: u64 = u64::MAX;
+
+/// The offer. It ends when it is dropped.
+#[derive(Debug)]
+pub struct Loopback {
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Where a service is offered inside.
+enum Offered {
+    Streams(TcpListener),
+    Datagrams(Port),
+}
+
+/// The thread's own.
+struct Offer {
+    inside: NetNs,
+    poll: Poll,
+    /// By their numbers, which are the first part of the tokens of what belongs to them.
+    offered: BTreeMap<u32, (Service, Offered)>,
+    next: u32,
+    clock: Clock,
+}
+
+impl Loopback {
+    /// Offers to the programs of `inside` what listens in the network namespace of the calling thread.
+    pub fn offer(inside: &NetNs) -> io::Result<Self> {
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (inside, stopped) = (inside.try_clone()?, Arc::clone(&stop));
+        let (tell, first) = channel();
+        let work = move || match Offer::begin(inside, &stopped) {
+            Ok(offer) => {
+                // The receiver is still waiting.
+                let _ = tell.send(Ok(()));
+                offer.run();
+            }
+            Err(e) => _ = tell.send(Err(e)),
+        };
+        let thread = std::thread::Builder::new().name("loopback".into()).spawn(work)?;
+        first.recv().unwrap_or_else(|_| Err(io::Error::other("its thread has died")))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Offer {
+    fn begin(inside: NetNs, stop: &OwnedFd) -> io::Result<Self> {
+        let (poll, clock) = (Poll::new()?, Clock::new());
+        poll.add(stop, STOP, Interest::Read)?;
+        let mut offer = Self { inside, poll, offered: BTreeMap::new(), next: 0, clock };
+        offer.look()?;
+        Ok(offer)
+    }
+
+    fn run(mut self) {
+        let (mut tokens, mut wait) = (Vec::new(), FIRST_AGAIN);
+        let mut again = self.clock.now() + wait;
+        loop {
+            if self.poll.wait(&self.clock, Some(again), &mut tokens).is_err() || tokens.contains(&STOP) {
+                return;
+            }
+            let now = self.clock.now();
+            for token in &tokens {
+                // The upper half is the service's number; the lower one is a client's, or 0.
+                let (number, client) = ((token >> 32) as u32, *token as u32);
+                match self.offered.get_mut(&number) {
+                    Some((_, Offered::Streams(listener))) => streams::accept(listener),
+                    Some((_, Offered::Datagrams(port))) => port.event(now, &self.poll, client),
+                    None => {}
+                }
+            }
+            if now >= again {
+                // What cannot be seen now is seen later.
+                let _ = self.look();
+                wait = (wait * 2).min(LONGEST_AGAIN);
+                again = self.clock.now() + wait;
+            }
+        }
+    }
+
+    /// Looks up what listens outside, and offers the same inside.
+    fn look(&mut self) -> io::Result<()> {
+        let there: BTreeSet<Service> = listening::services()?.into_iter().take(MOST).collect();
+        self.offered.retain(|_, (service, _)| there.contains(service));
+        let known: BTreeSet<Service> = self.offered.values().map(|(service, _)| *service).collect();
+        let new: Vec<Service> = there.difference(&known).copied().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        // What is in use inside is a program's own.
+        let made = self.inside.run(|| {
+            let open = |service: &Service| match service.kind {
+                Kind::Streams => listening::listen(service.at).ok().map(|socket| Offered::Streams(socket.into())),
+                Kind::Datagrams => {
+                    listening::bind(service.at).ok().map(|s| Offered::Datagrams(Port::new(s, service.at)))
+                }
+            };
+            new.iter().filter_map(|service| Some((*service, open(service)?))).collect::<Vec<_>>()
+        })?;
+        for (service, mut offered) in made {
+            self.next += 1;
+            let token = u64::from(self.next) << 32;
+            match &mut offered {
+                Offered::Streams(listener) => self.poll.add(&*listener, token, Interest::Read)?,
+                Offered::Datagrams(port) => port.listen(&self.poll, token)?,
+            }
+            self.offered.insert(self.next, (service, offered));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

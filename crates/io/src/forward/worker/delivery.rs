@@ -1,0 +1,112 @@
+//! How fast the peer gets what a program says: from when a socket is given the first of it, while nothing is on the way, to the kernel's
+//! stamps of the peer's acknowledgements. What the program has handed to its kernel says nothing of the path (paper 3, section 4).
+
+use super::Worker;
+use crate::clock::wall;
+use crate::sys::stamps::{self, Stamp};
+use crate::sys::stream;
+use headstart_core::forward::FlowId;
+use headstart_core::time::{Duration, Instant};
+use std::os::fd::OwnedFd;
+
+/// Less than this at a time says nothing of a rate: a question of a few segments, of which one round trip is all that is seen. 8 KiB.
+const WORTH: u64 = 8 * 1024;
+/// Sends that are stamped are so far apart at least: a stamp costs as much as a small packet. 200 us: a hundredth of the least transfer
+/// that is worth a rate, at 20 Mbit/s.
+const APART: Duration = Duration::from_micros(200);
+
+/// What is known of the program's data on a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Delivery {
+    /// Bytes that the socket has taken.
+    pub carried: u64,
+    /// Whether the kernel tells stamps of this socket, once it was asked.
+    told: Option<bool>,
+    /// Where what is on the way began.
+    began: u64,
+    /// Up to which byte the peer has acknowledged, and when it did; or where and when it began.
+    reached: Option<(u64, Duration)>,
+    /// When a send was stamped last.
+    stamped: Duration,
+}
+
+/// Now, by the clock of stamps.
+fn real_time() -> Duration {
+    wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+}
+
+impl Delivery {
+    /// Has the kernel tell stamps, while nothing is on the way; whether it does.
+    pub fn tell(&mut self, socket: &OwnedFd) -> bool {
+        *self.told.get_or_insert_with(|| stamps::tell(socket).is_ok())
+    }
+
+    /// Whether stamps may wait.
+    pub fn is_told(&self) -> bool {
+        self.told == Some(true)
+    }
+
+    /// Whether a send of so many bytes is to be stamped.
+    pub fn wants_stamp(&mut self, len: usize) -> bool {
+        if !self.is_told() || self.carried + len as u64 - self.began < WORTH {
+            return false;
+        }
+        let now = real_time();
+        let wants = now.saturating_sub(self.stamped) >= APART;
+        if wants {
+            self.stamped = now;
+        }
+        wants
+    }
+
+    /// The peer has acknowledged a byte: how many that are more, and since when.
+    pub fn acknowledged(&mut self, stamp: Stamp) -> Option<(u64, Duration)> {
+        let (before, since) = self.reached?;
+        // Bytes are counted from the first of the connection, in 32 bits.
+        let bytes = u64::from((stamp.byte.wrapping_add(1)).wrapping_sub(before as u32));
+        let is_news = bytes > 0 && before + bytes <= self.carried && stamp.at > since;
+        is_news.then(|| {
+            self.reached = Some((before + bytes, stamp.at));
+            (bytes, stamp.at - since)
+        })
+    }
+}
+
+impl Worker {
+    /// A socket is about to be given something: if nothing is on the way, its time begins.
+    pub(super) fn begin_delivery(&mut self, now: Instant, flow: FlowId) {
+        let Some(upstream) = self.upstreams.get(&flow) else { return };
+        if upstream.delivery.reached.is_some() && stream::unacknowledged(&upstream.socket) != Some(0) {
+            return;
+        }
+        // What was acknowledged before is not of this time.
+        self.stamped(now, flow);
+        if let Some(upstream) = self.upstreams.get_mut(&flow)
+            && upstream.delivery.tell(&upstream.socket)
+        {
+            let delivery = &mut upstream.delivery;
+            (delivery.began, delivery.reached) = (delivery.carried, Some((delivery.carried, real_time())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::stamps::Moment;
+
+    #[test]
+    fn what_is_acknowledged_is_counted_once_from_where_it_began_beyond_32_bits_too() {
+        let ms = Duration::from_millis;
+        let stamp = |byte: u64, at| Stamp { moment: Moment::Acknowledged, byte: byte as u32, at: ms(at) };
+        for first in [0, (1 << 32) - 5000] {
+            let mut delivery =
+                Delivery { carried: first + 20_000, reached: Some((first, ms(10))), ..Default::default() };
+            assert_eq!(delivery.acknowledged(stamp(first + 8999, 14)), Some((9000, ms(4))));
+            assert_eq!(delivery.acknowledged(stamp(first + 8999, 15)), None);
+            assert_eq!(delivery.acknowledged(stamp(first + 7999, 15)), None, "it comes late");
+            assert_eq!(delivery.acknowledged(stamp(first + 19_999, 20)), Some((11_000, ms(6))));
+            assert_eq!(delivery.acknowledged(stamp(first + 20_000, 21)), None, "it was not sent");
+        }
+    }
+}
