@@ -111,6 +111,11 @@ impl Asks {
         if self.waiting.len() > MAX_WAITING { self.waiting.pop_front().map(|w| w.request) } else { None }
     }
 
+    /// Whether a program waits for the answer to `question`.
+    pub fn is_awaited(&self, question: &Question) -> bool {
+        self.waiting.iter().any(|w| w.question == *question)
+    }
+
     /// It waits no longer.
     pub fn abandon(&mut self, request: RequestId) {
         self.waiting.retain(|w| w.request != request);

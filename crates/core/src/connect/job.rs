@@ -1,6 +1,7 @@
 //! One name that a program is after: its lookups, its attempts, and who waits for what.
 
 use super::pool::{OPENS_WITHIN, Terms};
+use super::race::reliance::RESOLUTION_DELAY;
 use super::race::{self, Attempt, Lookup, State, View};
 use super::service::{self, StandIn};
 use super::{AppId, AttemptId, Claim, RequestId, Want};
@@ -99,6 +100,8 @@ pub(super) struct Job {
     pub stale: Vec<IpAddr>,
     /// Attempts to such addresses, which no answer has confirmed yet: no race sees them.
     pub unconfirmed: Vec<Attempt>,
+    /// Ports that are guessed, as the program has not said where it will go: the one that is tried, and those still to be.
+    pub guesses: Option<Vec<u16>>,
     /// It is for nobody yet: a spare connection.
     pub spare: Option<Terms>,
     /// Enough connections are open for programs that have asked for the same and not come yet: none is opened before it comes.
@@ -151,6 +154,7 @@ impl Job {
             attempts: Vec::new(),
             stale: Vec::new(),
             unconfirmed: Vec::new(),
+            guesses: None,
             spare: None,
             comes_first: false,
             races_itself: false,
@@ -388,13 +392,22 @@ impl Job {
     ///
     /// Programs connect to the head of their list. If that is of another family than the attempt that was begun before
     /// they were told, the attempt is lost and its time with it, which no better address makes up for. But what nothing is
-    /// `known` of may never answer, and then the order without us is the better one.
-    pub fn lead_with_what_is_under_way(&self, list: &mut Vec<IpAddr>, known: impl Fn(IpAddr) -> bool) {
+    /// known of may never answer, and then the order without us is the better one; as it is where the head's answer is expected
+    /// before that of the attempt. `expected`: the round-trip time.
+    pub fn lead_with_what_is_under_way(
+        &self,
+        now: Instant,
+        list: &mut Vec<IpAddr>,
+        expected: impl Fn(IpAddr) -> Option<Duration>,
+    ) {
         let racing = || self.attempts.iter().filter(|a| !a.exploring && !a.given);
         let ready = racing().find(|a| matches!(a.state, State::Ready { .. }));
-        let Some(leading) = ready.or_else(|| racing().find(|a| a.state == State::InFlight && known(a.addr))) else {
-            return;
+        let head = list.first().and_then(|head| expected(*head)).map(|rtt| now + rtt);
+        let sooner = |a: &&Attempt| {
+            let rtt = expected(a.addr).filter(|_| a.state == State::InFlight);
+            rtt.is_some_and(|rtt| head.is_none_or(|head| a.started + rtt <= head))
         };
+        let Some(leading) = ready.or_else(|| racing().find(sooner)) else { return };
         if let Some(head) = list.iter().position(|a| Family::of(*a) == leading.domain) {
             let head = list.remove(head);
             list.insert(0, head);
@@ -440,6 +453,14 @@ impl Job {
     /// Whether this attempt's socket can be exchanged for that of `claim`.
     pub fn can_serve(&self, attempt: &Attempt, claim: &Claim) -> bool {
         !attempt.given && domain_for(attempt.addr, claim) == Some(attempt.domain)
+    }
+
+    /// When a port is guessed: one family has addresses, and the other has not been answered within the Resolution Delay.
+    pub fn guesses_at(&self) -> Option<Instant> {
+        let pending = |f: &Family| self.want.includes(*f) && !self.lookup(*f).is_settled();
+        let one = Family::BOTH.iter().filter(|f| pending(f)).count() == 1 && !self.addresses().is_empty();
+        let at = self.positive.filter(|_| one && self.guesses.is_none() && self.port.is_none() && self.spare.is_none());
+        at.filter(|_| self.answered.is_none() && !self.done && self.claim.is_none()).map(|at| at + RESOLUTION_DELAY)
     }
 
     /// Whether nobody waits and nothing is to come that anybody could use or learn from.

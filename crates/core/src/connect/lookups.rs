@@ -67,8 +67,11 @@ pub(super) struct Open {
     pub refused: u32,
     /// The other family's question has been answered: somebody is there.
     pub lasting: bool,
-    /// It has addresses.
-    pub is_dispensable: bool,
+    /// The other family has addresses, and so many servers were asked for them: as many refusals are enough here.
+    pub refusals_enough: Option<u32>,
+    /// A server that was asked for want of an answer by another has denied it, so often; and what it said.
+    pub denied: u32,
+    pub denial: Option<LookupResult>,
     /// Retries done because their time came; retries after a refusal are not counted.
     timed: usize,
     /// When the next is due.
@@ -78,6 +81,18 @@ pub(super) struct Open {
 }
 
 impl Open {
+    /// Whether it was refused wherever the other family was asked for, which has addresses.
+    pub fn is_dispensable(&self) -> bool {
+        let asked_of = self.theirs.len() as u32;
+        self.refusals_enough.is_some_and(|enough| self.refused >= enough.max(asked_of))
+    }
+
+    /// Whether it was sent again for want of an answer, and nothing was refused: what another server says of it need not be what
+    /// the first would have said.
+    pub fn was_unanswered(&self) -> bool {
+        self.timed > 0 && self.refused == 0
+    }
+
     /// Whether it was just sent again as what the network seems to swallow.
     pub fn falls_silent(&self) -> bool {
         self.timed == SILENT_AFTER
@@ -128,6 +143,8 @@ pub(super) struct Lookups {
     next: u64,
     /// The first that was asked on this network.
     first_here: u64,
+    /// For the first server.
+    timeout: Option<Duration>,
     /// For all servers together.
     patience: Option<Duration>,
     pub servers: Servers,
@@ -170,7 +187,9 @@ impl Lookups {
                 held: None,
                 refused: 0,
                 lasting: false,
-                is_dispensable: false,
+                refusals_enough: None,
+                denied: 0,
+                denial: None,
                 timed: 0,
                 due: now + RETRY_AFTER[0],
                 theirs: Vec::new(),
@@ -181,6 +200,7 @@ impl Lookups {
 
     /// How long the servers are asked.
     pub fn wait(&mut self, patience: Patience) {
+        self.timeout = Some(patience.timeout);
         self.patience = Some(patience.timeout * patience.attempts.max(1) * self.servers.count());
     }
 
@@ -238,6 +258,10 @@ impl Lookups {
     fn give_up_at(&self, open: &Open) -> Instant {
         let default = Patience::default();
         let patience = self.patience.unwrap_or(default.timeout * default.attempts);
+        if open.denial.is_some() {
+            // Without us the first would have been waited for alone until now.
+            return open.asked + self.timeout.unwrap_or(default.timeout);
+        }
         open.asked + if open.lasting { patience * 3 / 2 } else { patience }
     }
 

@@ -9,7 +9,7 @@ use crate::path::{Family, Network};
 use crate::time::Instant;
 
 /// The best of `attempts` for a program that asked for `asked`: a ready one if there is any, else the one under way in
-/// the family asked for that began first. `usable` says which of them the program's socket can be exchanged for.
+/// the family asked for that began first. What was begun to learn gives way to one whose address is known to answer. `usable` says which of them the program's socket can be exchanged for.
 pub fn best<'a>(
     attempts: &'a [Attempt],
     asked: Family,
@@ -18,14 +18,15 @@ pub fn best<'a>(
     usable: impl Fn(&Attempt) -> bool,
 ) -> Option<&'a Attempt> {
     let candidates = || attempts.iter().filter(|a| usable(a));
+    let answers = |a: &Attempt| path.peer(a.addr).is_some_and(|p| p.rtt.is_some()) && !path.is_failing(a.addr, now);
     let ready = candidates().filter_map(|a| match a.state {
         State::Ready { rtt, .. } => Some(((path.is_failing(a.addr, now), rtt, Family::of(a.addr) != asked, a.id), a)),
         _ => None,
     });
     ready.min_by_key(|(key, _)| *key).map(|(_, a)| a).or_else(|| {
         candidates()
-            .filter(|a| a.state == State::InFlight && Family::of(a.addr) == asked)
-            .min_by_key(|a| (a.started, a.id))
+            .filter(|a| a.state == State::InFlight && (Family::of(a.addr) == asked || answers(a)))
+            .min_by_key(|a| (a.exploring, Family::of(a.addr) != asked, a.started, a.id))
     })
 }
 

@@ -13,7 +13,7 @@ use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::record::RecordType;
 use headstart_core::wire::shim::Pass;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 pub const NAME: &str = "www.example";
@@ -184,7 +184,7 @@ impl Supervisor {
                 Output::Forget(QueryId(id)) => sim.cancel(|e| matches!(e, Event::Lookup(q, ..) if *q == id)),
                 Output::Connect { id, to, .. } => {
                     self.touched.insert(to.ip());
-                    self.begin(sim, id, to.ip(), None);
+                    self.begin(sim, id, to, None);
                 }
                 Output::Watch(id) => {
                     if let Some(at) = self.attempts.get(&id.0).and_then(|a| a.resets) {
@@ -206,7 +206,7 @@ impl Supervisor {
                 },
                 Output::Begin { request, attempt } => {
                     if let Some((call, to)) = self.claimed(request) {
-                        self.begin(sim, attempt, to, Some(call));
+                        self.begin(sim, attempt, (to, PORT).into(), Some(call));
                     }
                 }
                 Output::HandOver { request, attempt, connected } => self.hand_over(sim, request, attempt, connected),
@@ -231,8 +231,9 @@ impl Supervisor {
         }
     }
 
-    fn begin(&mut self, sim: &mut Sim, id: AttemptId, to: IpAddr, call: Option<Call>) {
-        let (after, result) = sim.dial(to);
+    fn begin(&mut self, sim: &mut Sim, id: AttemptId, to: SocketAddr, call: Option<Call>) {
+        let (after, result) = sim.dial(to.ip(), to.port());
+        let to = to.ip();
         let ends = sim.now + after;
         let resets = match sim.fate(to) {
             Fate::Resets(_, after) => Some(ends + ms(after)),

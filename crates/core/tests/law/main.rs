@@ -136,6 +136,30 @@ fn play_all(seed: u64, first: u64, count: u64) -> Played {
     all
 }
 
+/// Counter-examples of a race, each made simple, for whoever mends them: `HEADSTART_LAW_SHOW=RACE:LAW:COUNT`.
+#[test]
+fn counter_examples() {
+    let Ok(text) = std::env::var("HEADSTART_LAW_SHOW") else { return };
+    let words: Vec<_> = text.split(':').collect();
+    let [name, law, most] = words[..] else { panic!("HEADSTART_LAW_SHOW=RACE:LAW:COUNT") };
+    let race = race::find(name).expect("it is registered");
+    let [seed, first, count] = wanted();
+    let breaks = |n: &u64| {
+        let found = broken_by(&world(seed, *n).current(), race);
+        found.into_iter().find(|b| format!("{:?}", b.law) == law).map(|b| (*n, b.law))
+    };
+    let most = most.parse().expect("HEADSTART_LAW_SHOW=RACE:LAW:COUNT");
+    for (n, law) in (first..first + count).filter_map(|n| breaks(&n)).take(most) {
+        let (world, how) = simplest(&mut world(seed, n), race, law);
+        let world = Rc::new(world);
+        let (bare, run) = (play(&world, None), play(&world, Some(race)));
+        println!(
+            "world {n}: {how}\n  {world:?}\n  bare {:?}\n  {:?}\n  under {:?}\n  {:?}",
+            bare.visits, bare.syns, run.visits, run.syns
+        );
+    }
+}
+
 #[test]
 fn whoever_connects_bare_connects_no_later_under_headstart() {
     let [seed, first, count] = wanted();

@@ -1,7 +1,7 @@
 //! Virtual time, the network of a world, and the calls of a program as futures: a program is an `async fn` that knows
 //! nothing of how its calls are served.
 
-use super::headstart::Supervisor;
+use super::headstart::{PORT, Supervisor};
 use super::world::{Fate, Record, Says, Server, World, place};
 use headstart_core::connect::AttemptId;
 use headstart_core::path::Family;
@@ -72,7 +72,11 @@ pub enum Event {
 pub struct Syn {
     pub at: Instant,
     pub to: IpAddr,
+    /// 443 is where the program goes; what is guessed may be another.
+    pub port: u16,
     pub visit: usize,
+    /// The host had moved.
+    pub moved: bool,
 }
 
 pub struct Sim {
@@ -102,6 +106,13 @@ impl Sim {
             moved: false,
             supervisor,
         }
+    }
+
+    /// What is lost of a visit's questions is lost of as many of the next one's, whether it had fewer to ask or not: what is in a
+    /// cache is no reason for another visit's luck.
+    pub fn begin_visit(&mut self, n: usize) {
+        self.visit = n;
+        self.asked.clear();
     }
 
     pub fn call(&mut self) -> Call {
@@ -172,12 +183,12 @@ impl Sim {
     }
 
     /// A SYN to `to`: when and how the attempt ends.
-    pub fn dial(&mut self, to: IpAddr) -> (Duration, Result<(), i32>) {
+    pub fn dial(&mut self, to: IpAddr, port: u16) -> (Duration, Result<(), i32>) {
         let routes = self.routes();
         if !(if to.is_ipv4() { routes.0 } else { routes.1 }) {
             return (Duration::ZERO, Err(ENETUNREACH));
         }
-        self.syns.push(Syn { at: self.now, to, visit: self.visit });
+        self.syns.push(Syn { at: self.now, to, port, visit: self.visit, moved: self.moved });
         let (after, result) = match self.fate(to) {
             Fate::Alive(rtt) | Fate::Resets(rtt, _) => (rtt, Ok(())),
             Fate::Refuses(rtt) => (rtt, Err(ECONNREFUSED)),
@@ -190,7 +201,7 @@ impl Sim {
 
     /// The program's own connect by the kernel.
     pub fn dial_for(&mut self, call: Call, to: IpAddr) {
-        let (after, result) = self.dial(to);
+        let (after, result) = self.dial(to, PORT);
         match after.is_zero() {
             true => self.end(call, Outcome::Tcp(result)),
             false => drop(self.after(after, Event::End(call, Outcome::Tcp(result)))),

@@ -1,8 +1,13 @@
 //! Counter-examples that the law has found, made as simple as they go, as stories.
 
-use super::judge::Law;
-use super::world::{Client, Fate, Front, Record, Says, Server, World};
+use super::headstart::PORT;
+use super::judge::{Law, play};
+use super::sim::ms;
+use super::world::{Client, Fate, Front, Move, Record, Says, Server, World};
 use super::{broken_by, races};
+use headstart_core::connect::race;
+use headstart_core::time::{Duration, Instant};
+use std::rc::Rc;
 
 /// A blocking program, the library, one server, one host a family, all a millisecond away.
 fn world() -> World {
@@ -121,4 +126,77 @@ fn a_program_goes_no_later_where_it_would_have_gone() {
             assert!(broken.iter().all(|b| b.law != Law::InTime), "{}: {broken:?}", race.name);
         }
     }
+}
+
+/// The moments of the first SYN to each address, and how long the visit took, under `adaptive`.
+fn begun(world: World) -> (Vec<Instant>, Duration) {
+    let run = play(&Rc::new(world), Some(race::find(race::DEFAULT).unwrap()));
+    (run.syns.iter().map(|syn| syn.at).collect(), run.visits[0].1)
+}
+
+#[test]
+fn of_twenty_dead_addresses_none_is_tried_later_than_in_steps_of_250_ms() {
+    let mut v6 = vec![Fate::Silent; 20];
+    v6.push(Fate::Alive(30));
+    let servers = vec![server(None, says(1))];
+    let (begun, took) = begun(World { families: (false, true), v6, servers, ..world() });
+    let late = begun.iter().zip(0..).find(|(at, k)| **at > Instant::ZERO + ms(1 + 250 * k));
+    assert!(late.is_none() && begun.len() == 21, "{late:?} of {begun:?}");
+    assert_eq!(took, ms(1 + 20 * 250 + 30));
+}
+
+#[test]
+fn a_lost_family_is_not_waited_for_where_a_guessed_port_answers() {
+    for front in [Front::Preload, Front::Both, Front::Filter] {
+        let (begun, took) = begun(World { servers: vec![server(says(1), None)], front, ..world() });
+        // The Resolution Delay, a handshake, and the program is given that connection.
+        assert!(took <= ms(55) && begun.len() == 1, "{front:?}: {took:?}, {begun:?}");
+    }
+}
+
+#[test]
+fn a_family_whose_guessed_ports_are_refused_is_not_told_alone() {
+    let servers = vec![server(says(1), says(3500))];
+    for client in [Client::Curl, Client::Node, Client::Chromium, Client::Blocking] {
+        let world = World { client, v4: vec![Fate::Refuses(1)], servers: servers.clone(), ..world() };
+        keeps_only(&[Law::Reaches, Law::InTime], &world);
+    }
+    let ports = play(&Rc::new(World { v4: vec![Fate::Refuses(1)], servers, ..world() }), race::find("adaptive").ok());
+    let guessed = ports.syns.iter().filter(|syn| syn.port != PORT).count();
+    assert_eq!(guessed, 1, "{:?}", ports.syns);
+}
+
+#[test]
+fn a_second_server_does_not_deny_what_the_first_is_slow_to_say() {
+    // The servers of two networks: the second does not know the names of the first's (split horizon).
+    let of_here = server(says(1200), says(1200));
+    let no = Some(Record { after: 1, says: Says::NxDomain, lost: 0, failed: 0 });
+    keeps_only(&[Law::Reaches, Law::InTime], &World { servers: vec![of_here, server(no, no)], ..world() });
+}
+
+#[test]
+fn what_fails_is_followed_at_once_as_the_program_would() {
+    for fails in [Fate::Unreachable(0), Fate::Refuses(251)] {
+        let v6 = vec![fails, Fate::Alive(1)];
+        keeps_only(&[Law::InTime], &World { v4: vec![Fate::Alive(400)], v6, ..world() });
+    }
+}
+
+#[test]
+fn a_network_that_was_left_is_not_waited_for() {
+    let to = Move { visit: 0, after: 10, v4: vec![Fate::Alive(20)], v6: vec![Fate::Alive(20)], routes: (true, true) };
+    let (_, took) = begun(World { v4: vec![Fate::Silent], v6: vec![Fate::Silent], moves: Some(to), ..world() });
+    assert_eq!(took, ms(30), "begun anew when the host moved");
+}
+
+#[test]
+fn a_program_that_asks_over_dns_is_given_what_is_nearer_by_its_own_socket() {
+    let musl = World { client: Client::Musl, front: Front::Filter, visits: 2, ..world() };
+    keeps_only(&[Law::InTime], &World { v4: vec![Fate::Alive(193)], v6: vec![Fate::Alive(444)], ..musl });
+}
+
+/// `adaptive` breaks none of `laws` in `world`.
+fn keeps_only(laws: &[Law], world: &World) {
+    let broken = broken_by(world, race::find(race::DEFAULT).unwrap());
+    assert!(broken.iter().all(|b| !laws.contains(&b.law)), "{broken:?} in {world:?}");
 }

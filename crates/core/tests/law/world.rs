@@ -68,6 +68,14 @@ pub enum Client {
     Musl,
 }
 
+impl Client {
+    /// Whether it says a port in getaddrinfo. The JDK (Inet6AddressImpl.c), libuv (node's lib/dns.js) and Chromium
+    /// (host_resolver_system_task.cc) give no service; Go and musl ask by DNS.
+    fn may_say_port(self) -> bool {
+        matches!(self, Self::Blocking | Self::Limited(_) | Self::Curl)
+    }
+}
+
 /// How the program is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
@@ -247,6 +255,7 @@ pub fn worlds() -> impl Strategy<Value = World> {
         |((client, front, families, port), (servers, v4, v6, routes, moves), (visits, pause, ahead, seed))| {
             // Go and musl programs are static: nothing is preloaded.
             let front = if matches!(client, Client::Go | Client::Musl) { Front::Filter } else { front };
+            let port = port && client.may_say_port();
             let moves = moves.map(|(visit, after, m4, m6, routes)| {
                 let fit = |list: Vec<Fate>, n: usize| list.into_iter().cycle().take(n).collect();
                 Move { visit: visit % visits, after, v4: fit(m4, v4.len()), v6: fit(m6, v6.len()), routes }

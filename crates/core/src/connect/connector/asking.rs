@@ -56,9 +56,27 @@ impl Connector {
         }
     }
 
+    /// The query for `question`, and to which server it must be sent if it is new. A refusal is enough where the other family's addresses are in the cache.
+    pub(super) fn look_up_beside(
+        &mut self,
+        now: Instant,
+        account: u32,
+        question: &Question,
+        server: u32,
+    ) -> (QueryId, Option<u32>) {
+        let (query, first) = self.lookups.ask(now, account, question, server);
+        let other = question.record.family().map(|f| f.other().into());
+        let kept = other.and_then(|other| self.caches.get(&question.app)?.peek(now, &question.name, other));
+        let has_addresses = kept.is_some_and(|(kept, left)| !left.is_zero() && !kept.addresses().is_empty());
+        if let Some(open) = self.lookups.get_mut(query).filter(|_| first.is_some() && has_addresses) {
+            open.refusals_enough = Some(1);
+        }
+        (query, first)
+    }
+
     /// Sends a query for `question`, unless there is one under way.
     fn look_up(&mut self, now: Instant, account: u32, question: &Question, server: u32) {
-        let (query, first) = self.lookups.ask(now, account, question, server);
+        let (query, first) = self.look_up_beside(now, account, question, server);
         let Some(open) = self.lookups.get_mut(query) else { return };
         if open.is_asked_of(now, server) {
             open.sent += u32::from(first.is_none());

@@ -17,6 +17,7 @@ impl Connector {
     pub(super) fn claim(&mut self, now: Instant, request: RequestId, claim: Claim) {
         self.note_where_it_goes(&claim);
         self.note_its_sockets(&claim);
+        self.know_port(now, request, &claim);
         let addr = claim.to.ip();
         let habits = &self.habits;
         let may_wait = |j: &Job| {
@@ -101,8 +102,9 @@ impl Connector {
         let Some(job) = open.and_then(|id| self.jobs.get_mut(&id)) else {
             return self.failures.take(now, request.account(), &claim.app, claim.to);
         };
-        // Whoever waits may still be given another.
-        if !claim.nonblocking || job.attempts.iter().any(|a| job.can_serve(a, claim) && a.state != State::Gone) {
+        // A program that waits may still be given another.
+        let alive = |a: &Attempt| matches!(a.state, State::InFlight | State::Ready { .. });
+        if !claim.nonblocking || job.attempts.iter().any(|a| job.can_serve(a, claim) && alive(a)) {
             return None;
         }
         let ended = job.attempts.iter_mut().find(|a| a.addr == claim.to.ip() && a.has_just_failed(now))?;
@@ -157,6 +159,11 @@ impl Connector {
 
     /// Some programs (Java) have sockets of AF_INET6 for everything: what is opened for them must be able to take their place.
     fn note_its_sockets(&mut self, claim: &Claim) {
+        if !claim.nonblocking || claim.domain == Family::V6 && claim.to.is_ipv4() {
+            self.racing.remove(&claim.app);
+        } else if self.racing.len() < MAX_APPS {
+            self.racing.insert(AppId::clone(&claim.app));
+        }
         let maps = claim.to.is_ipv4() && claim.domain == Family::V6 && claim.accepts_mapped;
         if maps && self.mapping.len() < MAX_APPS {
             self.mapping.insert(AppId::clone(&claim.app));

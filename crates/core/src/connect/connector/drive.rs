@@ -6,6 +6,7 @@ use crate::connect::job::{EXPLORING_FOR, Job, Lack, Waiting};
 use crate::connect::lookups::Question;
 use crate::connect::pool::{self, End};
 use crate::connect::prefetch::STALE_FOR;
+use crate::connect::race::reliance::RESOLUTION_DELAY;
 use crate::connect::race::{Attempt, Lookup, Next, State};
 use crate::connect::timeline::{Event, some};
 use crate::connect::{AttemptId, Output, Resolved, rank, timeline};
@@ -46,7 +47,9 @@ impl Connector {
                 Next::Wait(wake) => {
                     job.wake = wake;
                     self.try_stale(now, &mut job);
-                    break;
+                    if !self.guess(now, &mut job) {
+                        break;
+                    }
                 }
             }
         }
@@ -103,7 +106,7 @@ impl Connector {
         let race = &self.race;
         job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
         let network = self.path.current();
-        job.lead_with_what_is_under_way(&mut list, |addr| network.expected_rtt(addr).is_some());
+        job.lead_with_what_is_under_way(now, &mut list, |addr| network.expected_rtt(addr).map(|rtt| rtt.smoothed));
         self.tally.of(job.account).lookup_wait += now - since;
         let outcome = match list.is_empty() {
             false => "ok",
@@ -160,8 +163,10 @@ impl Connector {
         let pending = job.want.includes(Family::V6) && !job.v6.is_settled() && race.waits_for_both();
         // What it was told holds, even where another address would be the first by now.
         let expected = if pending { Some(Family::V6) } else { list.first().copied().map(Family::of) };
-        let expected = if self.mapping.contains(&job.app) { Some(Family::V6) } else { expected };
+        let expected = if self.brings_ipv6(now, job) { Some(Family::V6) } else { expected };
         let head = job.told.first().copied().map(Family::of).or(expected);
+        // A program that races by itself goes to each family with a socket of that family.
+        let head = head.filter(|_| !self.racing.contains(&job.app));
         // What is begun to learn stands in for nothing.
         let domain = job.domain_for(addr, head.filter(|_| !exploring || self.mapping.contains(&job.app)));
         let id = AttemptId(self.next_attempt);
@@ -171,6 +176,18 @@ impl Connector {
         self.timelines.note(now, job.number, &job.name, Event::Attempt { to: addr, exploring });
         job.attempts.push(Attempt { id, addr, domain, started: now, state: State::InFlight, exploring, given: false });
         self.outputs.push_back(Output::Connect { id, to: SocketAddr::new(addr, port), domain });
+    }
+
+    /// Whether the first socket of the program will be of AF_INET6, whatever order is best: all of its sockets are, or it asks
+    /// over DNS itself and puts what it hears in the order of RFC 6724.
+    fn brings_ipv6(&mut self, now: Instant, job: &Job) -> bool {
+        // What is not there within the Resolution Delay will most likely be told without IPv6.
+        let soon = |at: Instant| now - at < RESOLUTION_DELAY;
+        let is_answered = self.path.current().family(Family::V6).lookup.is_some();
+        let is_pending = is_answered && !job.v6.is_settled() && job.v4.settled_at().is_none_or(soon);
+        let hears = job.want.includes(Family::V6) && (is_pending || !job.v6.addresses().is_empty());
+        let sorts = job.resolver.is_none() && job.told.is_empty() && self.asks.knows(&job.app);
+        self.mapping.contains(&job.app) || sorts && hears && self.path.current().family(Family::V6).has_route
     }
 
     /// Hands the best connection to a program that waits for one.
@@ -292,6 +309,7 @@ impl Connector {
         for a in job.attempts.iter_mut().filter(|a| which(a)) {
             match a.state {
                 State::Ready { .. } => self.tally.of(job.account).unused += 1,
+                State::InFlight if job.guesses.is_some() && job.claim.is_none() => {}
                 State::InFlight => self.learn(now, a.id, a.addr, Outcome::Abandoned(now - a.started)),
                 State::Failed(_) | State::Gone => continue,
             }

@@ -4,7 +4,9 @@
 mod ahead;
 mod asking;
 mod claiming;
+mod denial;
 mod drive;
+mod guessing;
 mod place;
 mod rescue;
 mod servers;
@@ -92,6 +94,8 @@ pub struct Connector {
     crowds: Crowds,
     /// Programs whose sockets are of AF_INET6 even for IPv4.
     mapping: HashSet<AppId>,
+    /// Programs that do not wait for their connections.
+    racing: HashSet<AppId>,
     pub(super) jobs: BTreeMap<u64, Job>,
     next_job: u64,
     next_attempt: u64,
@@ -128,6 +132,7 @@ impl Connector {
             failures: Failures::default(),
             crowds: Crowds::default(),
             mapping: HashSet::new(),
+            racing: HashSet::new(),
             jobs: BTreeMap::new(),
             next_job: 0,
             next_attempt: 0,
@@ -293,7 +298,7 @@ impl Connector {
         let most = self.lookups.servers.count() * self.patience.attempts;
         let Some(open) = self.lookups.get_mut(query) else { return false };
         open.refused += 1;
-        if open.is_dispensable {
+        if open.is_dispensable() {
             return false;
         }
         if open.sent - open.besides >= most {
@@ -307,10 +312,8 @@ impl Connector {
     }
 
     fn note_repeated(&mut self, now: Instant, question: &Question, before: u32) {
-        let concerns = |j: &Job| j.app == question.app && j.name == question.name;
-        for job in self.jobs.values().filter(|j| concerns(j)) {
-            let event = Event::Query { record: record(question.record), before };
-            self.timelines.note(now, job.number, &job.name, event);
+        for job in self.jobs.values().filter(|j| j.app == question.app && j.name == question.name) {
+            self.timelines.note(now, job.number, &job.name, Event::Query { record: record(question.record), before });
         }
     }
 
@@ -325,7 +328,11 @@ impl Connector {
             // What was sent before it may still be answered.
             return;
         }
-        let Some(open) = self.lookups.close(now, query) else { return };
+        if result.as_ref().is_some_and(|said| self.is_doubtful_denial(now, query, said)) {
+            return;
+        }
+        let Some(mut open) = self.lookups.close(now, query) else { return };
+        let result = result.or(open.denial.take());
         self.outputs.push_back(Output::Forget(query));
         // Said of the network before: better than nothing for whoever waits, and nothing to be remembered on this one.
         let of_here = self.lookups.is_of_here(query);
@@ -341,8 +348,8 @@ impl Connector {
         );
         let other = self.lookups.other_of(&open.question).and_then(|(id, other)| {
             other.lasting |= outcome.1;
-            other.is_dispensable |= outcome.0;
-            (other.is_dispensable && other.refused > 0).then_some(id)
+            other.refusals_enough = other.refusals_enough.or(outcome.0.then_some(open.sent));
+            other.is_dispensable().then_some(id)
         });
         let unsent = result == Some(LookupResult::NotSent);
         self.tell_askers(now, query, &open.question, result.is_some() && !unsent, outcome);
@@ -404,6 +411,9 @@ impl Connector {
             }
             self.drive(now, id);
         }
+        if outcome.0 && of_here {
+            self.guess_for_asker(now, open.account, &Question { app, name, record });
+        }
         if let Some(other) = other {
             self.lookup_ended(now, other, Some(LookupResult::Refused));
         }
@@ -440,7 +450,9 @@ impl Connector {
             ended.state = State::Gone;
         }
         self.time_handshake(id, addr, now - began, outcome);
-        if let Some(outcome) = outcome {
+        // A port that was only guessed says nothing of the address.
+        let guessed = self.jobs.get(&id).is_some_and(|job| job.guesses.is_some() && job.claim.is_none());
+        if let Some(outcome) = outcome.filter(|o| !guessed || matches!(o, Outcome::Connected(_))) {
             self.learn(now, attempt, addr, outcome);
         }
         if let Some((app, name)) = self.jobs.get(&id).map(|job| (AppId::clone(&job.app), Arc::clone(&job.name))) {
@@ -558,11 +570,12 @@ fn deadline(job: &Job) -> Option<Deadline> {
     let wake = job.wake.map(|(at, why)| Deadline { at, why });
     let why = if job.spare.is_some() { "spare connection unclaimed" } else { "connection unclaimed" };
     let unclaimed = job.unclaimed_at().map(|at| Deadline { at, why });
+    let guess = job.guesses_at().map(|at| Deadline { at, why: "resolution delay" });
     let moving_on = job.moves_on_at().map(|at| Deadline { at, why: "a silent family" });
     let rescue = job.rescue_at().map(|at| Deadline { at, why: "a stalled attempt of a program" });
     let exploring = job.done.then(|| job.exploring_until()).flatten();
     let exploring = exploring.map(|at| Deadline { at, why: "exploration over" });
-    [wake, unclaimed, moving_on, rescue, exploring].into_iter().flatten().min_by_key(|d| d.at)
+    [wake, unclaimed, guess, moving_on, rescue, exploring].into_iter().flatten().min_by_key(|d| d.at)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use super::Connector;
 use crate::connect::cache::Cache;
+use crate::connect::job::Job;
 use crate::connect::pool::End;
 use crate::path::record::NetworkRecord;
 use crate::path::{Family, NetworkId};
@@ -79,6 +80,23 @@ impl Connector {
         self.path.current().family_mut(Family::V6).has_route = v6;
         self.translate(now);
         self.asks.routed(v4, v6);
+        if elsewhere {
+            self.begin_anew(now);
+        }
+    }
+
+    /// What waits for a connection has it tried on this network: what is under way on the one before gets no answer any more.
+    fn begin_anew(&mut self, now: Instant) {
+        let waits = |j: &Job| !j.done && (j.resolver.is_some() || j.claim.is_some());
+        let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| waits(j)).map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(mut job) = self.jobs.remove(&id) {
+                self.close_where(now, &mut job, |a| !a.given);
+                job.attempts.retain(|a| a.given);
+                self.jobs.insert(id, job);
+                self.drive(now, id);
+            }
+        }
     }
 
     /// Nothing has changed but the name of the network: answers and connections still hold.

@@ -26,7 +26,7 @@ impl Connector {
 
     /// A server that is asked without a program's choice of one: the query for `question`, unless there is one under way.
     pub(super) fn ask_anew(&mut self, now: Instant, account: u32, question: &Question) -> (QueryId, bool) {
-        let (query, server) = self.lookups.ask(now, account, question, 0);
+        let (query, server) = self.look_up_beside(now, account, question, 0);
         if let Some(server) = server {
             self.send(now, account, query, question, server);
         }

@@ -8,8 +8,8 @@
 //!   and suspended families last; IPv6 first where nothing is known. A silent address is a dead host or a dead family:
 //!   where the family has been seen to work, or the program's socket can go nowhere else, one more of its addresses may
 //!   come next; else it is the other's turn.
-//! - **How far apart.** By when an answer should have come (smoothed round-trip time and four variations), doubling with
-//!   each attempt under way. Six at once at most: for a seventh, the oldest is given up.
+//! - **How far apart.** By when an answer should have come (smoothed round-trip time and four variations), 250 ms where nothing
+//!   is known and never more, unless answers are known to take longer. What fails is followed at once.
 //! - **Exploring.** In the races drawn for it, where a family that is nearer on average has an address that was never
 //!   measured, and where a program comes again and nothing was ever measured of the name over the other family, another
 //!   address is tried beside the chosen one: of the other family, or, where there is none, of the same; the one whose
@@ -17,7 +17,7 @@
 //!   suspension has run out does the same.
 
 use super::staggered::{self, RESOLUTION_DELAY};
-use super::{Attempt, Lookup, Next, Race, State, View};
+use super::{Lookup, Next, Race, State, View};
 use crate::path::Family;
 use crate::time::{Duration, Instant};
 use std::net::IpAddr;
@@ -31,9 +31,6 @@ const MIN_ATTEMPT_DELAY: Duration = Duration::from_millis(50);
 const MAX_ATTEMPT_DELAY: Duration = Duration::from_secs(2);
 /// Slack on top of the estimate, for the scheduling of host and server.
 const SLACK: Duration = Duration::from_millis(10);
-
-/// What a host says at a port where nothing listens: the errno.
-const ECONNREFUSED: i32 = 111;
 
 #[derive(Debug)]
 pub(super) struct Adaptive;
@@ -63,7 +60,12 @@ impl Race for Adaptive {
     }
 
     fn order(&self, view: &View<'_>, addresses: &mut Vec<IpAddr>) {
-        arrange(view, addresses, None);
+        // Where nothing is known, no order is better than the one without us, and programs that go from one address to the next
+        // with a time limit for each would be later by another.
+        let is_news = |a: &IpAddr| view.path.peer(*a).is_none() && !view.path.is_suspended(Family::of(*a), view.now);
+        if !addresses.iter().all(is_news) {
+            arrange(view, addresses, None);
+        }
     }
 }
 
@@ -98,7 +100,7 @@ fn arrange(view: &View<'_>, addresses: &mut Vec<IpAddr>, done: Option<Family>) {
 /// The family of the last two attempts, if they were of one: of a third it is the other's turn in any case.
 fn twice(view: &View<'_>) -> Option<Family> {
     let mut racing =
-        view.attempts.iter().rev().filter(|a| !a.exploring && !has_refused(a)).map(|a| view.family(a.addr));
+        view.attempts.iter().rev().filter(|a| !a.exploring && !a.was_refused()).map(|a| view.family(a.addr));
     let last = racing.next()?;
     (racing.next() == Some(last)).then_some(last)
 }
@@ -106,13 +108,8 @@ fn twice(view: &View<'_>) -> Option<Family> {
 /// The family of the last attempt, if it has never been seen to work: one silent host says little of one that works, and one
 /// that refuses shows that it does.
 fn unproven(view: &View<'_>) -> Option<Family> {
-    let last = view.attempts.iter().rfind(|a| !a.exploring).filter(|a| !has_refused(a))?.addr;
+    let last = view.attempts.iter().rfind(|a| !a.exploring).filter(|a| !a.was_refused())?.addr;
     view.path.family(Family::of(last)).rtt.is_none().then(|| view.family(last))
-}
-
-/// Whether a host was there, and said no.
-fn has_refused(attempt: &Attempt) -> bool {
-    attempt.state == State::Failed(ECONNREFUSED)
 }
 
 /// Whether an address that is known so far has answered before and has not failed since.
@@ -232,14 +229,24 @@ fn is_news(view: &View<'_>, family: Family) -> bool {
 fn attempt_delay(view: &View<'_>) -> Duration {
     let racing: Vec<_> = view.in_flight().filter(|a| !a.exploring).collect();
     let Some(last) = racing.last() else { return Duration::ZERO };
+    if goes_on(view) {
+        return Duration::ZERO;
+    }
     if view.path.is_failing(last.addr, view.now) {
         return MIN_ATTEMPT_DELAY;
     }
-    let base = view.path.expected_rtt(last.addr).map_or(DEFAULT_ATTEMPT_DELAY, |rtt| {
-        (rtt.timeout() + SLACK).clamp(MIN_ATTEMPT_DELAY, DEFAULT_ATTEMPT_DELAY.max(rtt.smoothed + SLACK))
-    });
-    let doublings = u32::try_from(racing.len() - 1).unwrap_or(u32::MAX).min(6);
-    (base * 2u32.pow(doublings)).min(MAX_ATTEMPT_DELAY)
+    view.path.expected_rtt(last.addr).map_or(DEFAULT_ATTEMPT_DELAY, |rtt| {
+        let longest = DEFAULT_ATTEMPT_DELAY.max(rtt.smoothed + SLACK).min(MAX_ATTEMPT_DELAY);
+        (rtt.timeout() + SLACK).clamp(MIN_ATTEMPT_DELAY, longest)
+    })
+}
+
+/// Whether an attempt has failed in whose place less than two have been begun: without us the program would go on at once, to its
+/// next address, which may be of the same family or of the other.
+fn goes_on(view: &View<'_>) -> bool {
+    let racing: Vec<_> = view.attempts.iter().filter(|a| !a.exploring).collect();
+    let Some(last) = racing.iter().rposition(|a| matches!(a.state, State::Failed(_))) else { return false };
+    racing.len() - 1 - last < 2
 }
 
 /// The address to learn about beside the chosen one, once per race.

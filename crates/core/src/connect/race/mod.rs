@@ -20,6 +20,9 @@ use crate::wire::record::RecordType;
 use std::fmt;
 use std::net::IpAddr;
 
+/// What a host says at a port where nothing listens: the errno.
+const ECONNREFUSED: i32 = 111;
+
 /// How the lookup of one record type stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
@@ -105,6 +108,11 @@ impl Attempt {
     /// Whether it has failed within the second: bare, it would not be begun again before that is over.
     pub fn has_just_failed(&self, now: Instant) -> bool {
         matches!(self.state, State::Failed(_)) && now - self.started < Duration::from_secs(1)
+    }
+
+    /// Whether a host was there, and said no.
+    pub fn was_refused(&self) -> bool {
+        self.state == State::Failed(ECONNREFUSED)
     }
 
     /// Whether it is under way to learn, not to win.

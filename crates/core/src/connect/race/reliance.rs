@@ -11,21 +11,18 @@ use std::net::IpAddr;
 
 /// Longest wait of one family for the other: the Resolution Delay of RFC 8305, section 8.
 pub(crate) const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
-/// How long the second family is waited for where nothing is known of the first's addresses: a resolver that answers at all
-/// answers 99 % of queries within a second (RFC 8767, section 4, bounds a client's patience at 1.8 s), and one query may be lost.
-const UNTRIED_DELAY: Duration = Duration::from_secs(2);
 
 /// How long after `addresses` became known the program is told them without those of `pending`; `None` for never.
 pub(crate) fn reliance(network: &Network, now: Instant, addresses: &[IpAddr], pending: Family) -> Option<Duration> {
     let good = |a: &&IpAddr| !network.is_failing(**a, now) && !network.is_suspended(Family::of(**a), now);
     let answered = |a: &IpAddr| network.peer(*a).is_some_and(|p| p.has_answered);
-    let mut good = addresses.iter().filter(good).peekable();
+    let mut good = addresses.iter().filter(good);
     let of_use = network.family(pending).has_route;
     match () {
         () if !of_use => Some(RESOLUTION_DELAY),
-        () if good.peek().is_none() => None,
-        () if network.family(pending).is_unanswered() || good.any(answered) => Some(RESOLUTION_DELAY),
-        () => Some(UNTRIED_DELAY),
+        () if good.any(|a| network.family(pending).is_unanswered() || answered(a)) => Some(RESOLUTION_DELAY),
+        // A connection, opened meanwhile to see whether they will do, ends the wait.
+        () => None,
     }
 }
 
@@ -39,7 +36,7 @@ mod tests {
         let (now, addr) = (Instant::ZERO, IpAddr::from([192, 0, 2, 1]));
         let mut network = Network::default();
         let ask = |network: &Network| reliance(network, now, &[addr], Family::V6);
-        assert_eq!(ask(&network), Some(UNTRIED_DELAY));
+        assert_eq!(ask(&network), None);
         network.record(now, addr, Outcome::Connected(Duration::from_millis(20)));
         assert_eq!(ask(&network), Some(RESOLUTION_DELAY));
         network.record(now, addr, Outcome::Failed);

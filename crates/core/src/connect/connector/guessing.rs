@@ -1,0 +1,83 @@
+//! Programs that do not say a port when they ask for a name, while the answer of one family is missing: whether the other one will
+//! do is shown by a connection to the port that they will most likely go to. Ours.
+//!
+//! Without us the program would wait for both answers, and told of one family that fails it would fail too. With a connection
+//! open it is told at once, and given that connection if it goes there.
+//!
+//! What never happens here: a failure at a port that was only guessed counting against an address.
+
+use super::Connector;
+use crate::connect::job::Job;
+use crate::connect::lookups::Question;
+use crate::connect::race::Attempt;
+use crate::connect::{Claim, RequestId, Want, service};
+use crate::path::Family;
+use crate::time::Instant;
+use std::sync::Arc;
+
+/// HTTP.
+const PLAIN: u16 = 80;
+
+impl Connector {
+    /// Begins with the likeliest port, or goes on to the next where all hosts refuse one. Whether the race is to be asked again.
+    pub(super) fn guess(&mut self, now: Instant, job: &mut Job) -> bool {
+        if job.claim.is_some() || job.answered.is_some() || job.done {
+            return false;
+        }
+        if job.guesses_at().is_some_and(|at| now >= at) {
+            let pending = Family::BOTH.into_iter().find(|f| !job.lookup(*f).is_settled());
+            if !pending.is_some_and(|f| self.path.current().family(f).has_route) {
+                // Nothing of use is missing.
+                job.guesses = Some(Vec::new());
+                return false;
+            }
+            let known = self.habits.name(&job.app, &job.name).map(|name| &name.ports);
+            let usual = known.and_then(|p| p.iter().max_by(|(_, x), (_, y)| x.share.total_cmp(&y.share)));
+            // The last is tried first.
+            let mut guesses = vec![PLAIN, service::PORT];
+            guesses.extend(usual.map(|(port, _)| *port));
+            job.guesses = Some(guesses);
+        } else if job.guesses.is_none() || job.attempts.is_empty() || !job.attempts.iter().all(Attempt::was_refused) {
+            return false;
+        }
+        job.attempts.clear();
+        let tried = job.port;
+        job.port =
+            job.guesses.as_mut().and_then(|left| std::iter::from_fn(|| left.pop()).find(|port| Some(*port) != tried));
+        job.port.is_some()
+    }
+
+    /// The program says where it goes. What was opened to another port is of no use to it.
+    pub(super) fn know_port(&mut self, now: Instant, request: RequestId, claim: &Claim) {
+        let (port, account) = (claim.to.port(), request.account());
+        let is_wrong = |j: &Job| {
+            let guessed = j.guesses.is_some() && j.port.is_some_and(|p| p != port);
+            guessed && j.app == claim.app && j.account == account && j.told.contains(&claim.to.ip())
+        };
+        let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| is_wrong(j)).map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(mut job) = self.jobs.remove(&id) {
+                self.close_where(now, &mut job, |_| true);
+                job.attempts.clear();
+                job.port = None;
+                self.jobs.insert(id, job);
+            }
+        }
+    }
+
+    /// The same for a program that asks over DNS, and waits for the family that `question` is not about.
+    pub(super) fn guess_for_asker(&mut self, now: Instant, account: u32, question: &Question) {
+        let Some(family) = question.record.family() else { return };
+        let other = Question { record: family.other().into(), ..question.clone() };
+        let is_same = |j: &Job| j.app == question.app && j.name == question.name && !j.done;
+        // What was asked for ahead says nothing of what the program wants.
+        let wants_both = self.hints.want(account, &question.app, &question.name) == Want::Both;
+        if !wants_both || !self.asks.is_awaited(&other) || self.jobs.values().any(is_same) {
+            return;
+        }
+        let mut job = Job::new(now, Arc::clone(&question.app), Arc::clone(&question.name), Want::Both, None);
+        job.account = account;
+        job.remembered = self.caches.get(&question.app).map_or_else(Vec::new, |c| c.remembered(&question.name));
+        self.start(now, job);
+    }
+}
