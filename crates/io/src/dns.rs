@@ -105,7 +105,9 @@ impl Transport {
             Ok(Some(Answer::NxDomain(ttl))) => LookupResult::NxDomain(ttl),
             Ok(Some(Answer::Refused | Answer::NotUnderstood | Answer::Truncated)) | Err(_) => LookupResult::Refused,
         };
-        if let Some(exchange) = self.open.remove(&n).filter(|e| !e.reply.is_empty()) {
+        // One server's refusal is not kept in place of what another has said.
+        let is_kept = result != LookupResult::Refused || self.replies.get(query).is_none();
+        if let Some(exchange) = self.open.remove(&n).filter(|e| is_kept && !e.reply.is_empty()) {
             self.replies.keep(query, &exchange.reply);
         }
         Some((query, result))

@@ -50,6 +50,8 @@ pub enum Answered {
 struct Waiting {
     request: RequestId,
     question: Question,
+    /// The server that it asks, by its number.
+    server: u32,
     since: Instant,
 }
 
@@ -106,8 +108,8 @@ impl Asks {
     }
 
     /// It waits, for `question` is being looked up. Whoever has waited longest may have to go.
-    pub fn wait(&mut self, now: Instant, request: RequestId, question: Question) -> Option<RequestId> {
-        self.waiting.push_back(Waiting { request, question, since: now });
+    pub fn wait(&mut self, now: Instant, request: RequestId, question: Question, server: u32) -> Option<RequestId> {
+        self.waiting.push_back(Waiting { request, question, server, since: now });
         if self.waiting.len() > MAX_WAITING { self.waiting.pop_front().map(|w| w.request) } else { None }
     }
 
@@ -147,6 +149,14 @@ impl Asks {
     pub fn take(&mut self, question: &Question) -> Vec<RequestId> {
         let gone = self.waiting.iter().filter(|w| w.question == *question).map(|w| w.request).collect();
         self.waiting.retain(|w| w.question != *question);
+        gone
+    }
+
+    /// Whoever waits for `server` to say something to `question` waits no longer.
+    pub fn take_of(&mut self, question: &Question, server: u32) -> Vec<RequestId> {
+        let is_one = |w: &Waiting| w.question == *question && w.server == server;
+        let gone = self.waiting.iter().filter(|w| is_one(w)).map(|w| w.request).collect();
+        self.waiting.retain(|w| !is_one(w));
         gone
     }
 

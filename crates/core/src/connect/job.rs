@@ -5,7 +5,7 @@ use super::race::reliance::RESOLUTION_DELAY;
 use super::race::{self, Attempt, Lookup, State, View};
 use super::service::{self, StandIn};
 use super::{AppId, AttemptId, Claim, RequestId, Want};
-use crate::path::{Family, Network};
+use crate::path::{Family, Network, SOON};
 use crate::time::{Duration, Instant};
 use crate::wire::nat64::Prefix;
 use crate::wire::record::{RecordType, Service};
@@ -102,6 +102,8 @@ pub(super) struct Job {
     pub unconfirmed: Vec<Attempt>,
     /// Ports that are guessed, as the program has not said where it will go: the one that is tried, and those still to be.
     pub guesses: Option<Vec<u16>>,
+    /// Attempts to ports guessed before that, which were refused.
+    pub refused: Vec<(u16, Attempt)>,
     /// It is for nobody yet: a spare connection.
     pub spare: Option<Terms>,
     /// Enough connections are open for programs that have asked for the same and not come yet: none is opened before it comes.
@@ -155,6 +157,7 @@ impl Job {
             stale: Vec::new(),
             unconfirmed: Vec::new(),
             guesses: None,
+            refused: Vec::new(),
             spare: None,
             comes_first: false,
             races_itself: false,
@@ -310,6 +313,10 @@ impl Job {
             Some(waiting) => domain_for(addr, &waiting.claim).is_some(),
             None => rescues(addr),
         };
+        let serves = |a: &Attempt| match &self.claim {
+            Some(waiting) => !self.is_unfit(a, &waiting.claim),
+            None => a.given || self.own_domain_for(a.addr).is_none_or(|domain| domain == a.domain),
+        };
         ask(&View {
             now,
             want: self.want,
@@ -323,6 +330,7 @@ impl Job {
             attempts: &self.attempts,
             usable: &usable,
             fits: &fits,
+            serves: &serves,
             path,
             remembered: &self.remembered,
             explore: self.explore,
@@ -404,8 +412,9 @@ impl Job {
         let ready = racing().find(|a| matches!(a.state, State::Ready { .. }));
         let head = list.first().and_then(|head| expected(*head)).map(|rtt| now + rtt);
         let sooner = |a: &&Attempt| {
-            let rtt = expected(a.addr).filter(|_| a.state == State::InFlight);
-            rtt.is_some_and(|rtt| head.is_none_or(|head| a.started + rtt <= head))
+            let rtt = expected(a.addr).filter(|rtt| a.state == State::InFlight && *rtt <= SOON);
+            // What should have answered by now is late, and nothing is known of when it will.
+            rtt.map(|rtt| a.started + rtt).is_some_and(|at| at >= now && head.is_none_or(|head| at <= head))
         };
         let Some(leading) = ready.or_else(|| racing().find(sooner)) else { return };
         if let Some(head) = list.iter().position(|a| Family::of(*a) == leading.domain) {
@@ -418,10 +427,19 @@ impl Job {
     pub fn moves_on_at(&self) -> Option<Instant> {
         let waiting = self.claim.as_ref()?;
         let next = |a: &Attempt| {
-            let of_use = self.told.contains(&a.addr) || self.crosses(&waiting.claim);
+            // A program that asks over DNS knows what its answers have said.
+            let is_told = self.told.contains(&a.addr) || self.told.is_empty() && self.addresses().contains(&a.addr);
+            let of_use = is_told || self.crosses(&waiting.claim);
             matches!(a.state, State::Ready { .. }) && !self.can_serve(a, &waiting.claim) && of_use
         };
-        let after = if self.crosses(&waiting.claim) { CROSS_AFTER } else { MOVE_ON_AFTER };
+        let wanted = waiting.claim.to.ip();
+        let has_failed = self.attempts.iter().any(|a| a.addr == wanted && matches!(a.state, State::Failed(_)));
+        let after = match self.crosses(&waiting.claim) {
+            true => CROSS_AFTER,
+            // Its next address is at hand.
+            false if has_failed => Duration::ZERO,
+            false => MOVE_ON_AFTER,
+        };
         self.attempts.iter().any(next).then(|| waiting.since + after)
     }
 

@@ -4,7 +4,7 @@ use super::servers::Servers;
 use super::{AppId, LookupResult, QueryId};
 use crate::time::{Duration, Instant};
 use crate::wire::record::RecordType;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// When a query is sent again, each time to the next server: after its sending, and then after each repetition; the last of these
@@ -15,6 +15,8 @@ const RETRY_AFTER: [Duration; 4] =
 /// A query that is sent again so often has been silent for 5 s, the C library's timeout: the network is taken to swallow it, though it
 /// is still awaited.
 const SILENT_AFTER: usize = 3;
+/// Denials remembered: those of the names that a busy host looks up at once.
+const MAX_DENIALS: usize = 64;
 /// A program that asks the same again within this time is another part of it: what is under way answers both.
 const ASKS_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -58,20 +60,19 @@ pub(super) struct Open {
     pub besides: u32,
     /// When the next of these is due.
     besides_at: Option<Instant>,
-    /// Servers that were asked, when first, and whether more than once.
-    asked_of: Vec<(u32, Instant, bool)>,
-    /// The server that has answered last, and what it said if that is not to hold yet: that there is nothing.
+    asked_of: Vec<Asked>,
+    /// The server that has answered last.
     replied: Option<u32>,
-    pub held: Option<LookupResult>,
+    /// Servers that have said that there is nothing or refused to say, each with its last word.
+    nos: Vec<(u32, LookupResult)>,
     /// How many were refused.
     pub refused: u32,
+    /// Every server has refused as often as it is asked: only another answer to the other family's question keeps this open.
+    pub exhausted: bool,
     /// The other family's question has been answered: somebody is there.
     pub lasting: bool,
-    /// The other family has addresses, and so many servers were asked for them: as many refusals are enough here.
-    pub refusals_enough: Option<u32>,
-    /// A server that was asked for want of an answer by another has denied it, so often; and what it said.
-    pub denied: u32,
-    pub denial: Option<LookupResult>,
+    /// The other family has addresses: those who gave them decide on this one too.
+    pub decider: Option<Decider>,
     /// Retries done because their time came; retries after a refusal are not counted.
     timed: usize,
     /// When the next is due.
@@ -80,17 +81,43 @@ pub(super) struct Open {
     theirs: Vec<(u32, Instant)>,
 }
 
+/// Whose word on one family holds, since it gave addresses of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decider {
+    Server(u32),
+    /// They are in the cache.
+    Any,
+}
+
+/// A server that a question was sent to.
+#[derive(Debug)]
+struct Asked {
+    server: u32,
+    /// When first.
+    at: Instant,
+    again: bool,
+    replied: bool,
+}
+
 impl Open {
-    /// Whether it was refused wherever the other family was asked for, which has addresses.
-    pub fn is_dispensable(&self) -> bool {
-        let asked_of = self.theirs.len() as u32;
-        self.refusals_enough.is_some_and(|enough| self.refused >= enough.max(asked_of))
+    /// What holds if nothing better comes: a denial before a refusal.
+    pub fn no(&self) -> Option<LookupResult> {
+        let denial = self.nos.iter().find(|(_, no)| *no != LookupResult::Refused);
+        denial.or(self.nos.first()).map(|(_, no)| no.clone())
     }
 
-    /// Whether it was sent again for want of an answer, and nothing was refused: what another server says of it need not be what
-    /// the first would have said.
-    pub fn was_unanswered(&self) -> bool {
-        self.timed > 0 && self.refused == 0
+    /// The server that answered it last.
+    pub fn replied(&self) -> Option<u32> {
+        self.replied
+    }
+
+    /// Whether programs have asked more than one server for it.
+    pub fn is_asked_of_several(&self) -> bool {
+        self.theirs.len() > 1
+    }
+
+    fn has_said_no(&self, server: u32) -> bool {
+        self.nos.iter().any(|(of, _)| *of == server)
     }
 
     /// Whether it was just sent again as what the network seems to swallow.
@@ -148,6 +175,8 @@ pub(super) struct Lookups {
     /// For all servers together.
     patience: Option<Duration>,
     pub servers: Servers,
+    /// What was denied lately, by which server and when.
+    denials: VecDeque<(Question, u32, Instant)>,
 }
 
 impl Lookups {
@@ -184,12 +213,11 @@ impl Lookups {
                 besides_at: None,
                 asked_of: Vec::new(),
                 replied: None,
-                held: None,
+                nos: Vec::new(),
                 refused: 0,
+                exhausted: false,
                 lasting: false,
-                refusals_enough: None,
-                denied: 0,
-                denial: None,
+                decider: None,
                 timed: 0,
                 due: now + RETRY_AFTER[0],
                 theirs: Vec::new(),
@@ -208,9 +236,9 @@ impl Lookups {
     pub fn sent(&mut self, now: Instant, id: QueryId, server: u32) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let number = self.servers.number(server);
-        match open.asked_of.iter_mut().find(|(asked, ..)| *asked == number) {
-            Some((_, _, again)) => *again = true,
-            None => open.asked_of.push((number, now, false)),
+        match open.asked_of.iter_mut().find(|asked| asked.server == number) {
+            Some(asked) => asked.again = true,
+            None => open.asked_of.push(Asked { server: number, at: now, again: false, replied: false }),
         }
         let more = (open.asked_of.len() as u32) < self.servers.count();
         open.besides_at = more.then(|| now + self.servers.wait(server));
@@ -231,38 +259,91 @@ impl Lookups {
         }
         let Some(open) = self.open.get_mut(&id) else { return };
         let number = self.servers.number(server);
-        let asked = open.asked_of.iter().find(|(asked, ..)| *asked == number);
-        let took = asked.filter(|(_, _, again)| !again).map(|(_, at, _)| now - *at);
-        self.servers.answered(number, took);
+        let asked = open.asked_of.iter_mut().find(|asked| asked.server == number);
+        let took = asked.and_then(|asked| {
+            asked.replied = true;
+            (!asked.again).then(|| now - asked.at)
+        });
+        self.servers.answered(now, number, took);
         open.replied = Some(number);
     }
 
-    /// Keeps the word of a server that there is nothing, while an earlier one may say something else; not for longer than before
-    /// the first repetition. Whether it is kept.
-    pub fn hold_back(&mut self, now: Instant, id: QueryId, result: Option<&LookupResult>) -> bool {
-        let Some(open) = self.open.get_mut(&id) else { return false };
-        let first = self.servers.number(open.first);
-        let is_silent = self.servers.number(self.servers.instead_of(first)) != first;
-        let held = open.besides > 0
-            && open.refused == 0
-            && open.replied.is_some_and(|server| server != first)
-            && !is_silent
-            && now < open.asked + RETRY_AFTER[0];
-        if held {
-            open.held = result.cloned();
+    /// The server that has just answered has nothing to say of `id`, or says that there is nothing.
+    pub fn said_no(&mut self, id: QueryId, no: &LookupResult) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let server = open.replied.unwrap_or(self.servers.number(open.server()));
+        match open.nos.iter_mut().find(|(of, _)| *of == server) {
+            Some((_, before)) => *before = no.clone(),
+            None => open.nos.push((server, no.clone())),
         }
-        held
+    }
+
+    /// Whether the noes to question `id` hold, as they would without us: those of the server that gave the other family's addresses,
+    /// else denials; and only if all servers before it have been asked for as long as the C library waits for one, or have said no
+    /// too. Ours asks the second server sooner than the C library would, and it may be of another network (split horizon). Where
+    /// the other family `is_known` to do, any will do.
+    pub fn no_holds(&self, now: Instant, id: QueryId, is_known: bool) -> bool {
+        self.open.get(&id).is_some_and(|open| {
+            let any_denial = open.nos.iter().any(|(_, no)| *no != LookupResult::Refused);
+            self.no_of(open, now) || is_known && any_denial
+        })
+    }
+
+    fn no_of(&self, open: &Open, now: Instant) -> bool {
+        let all = self.in_order(open);
+        // Programs that ask several servers themselves wait for each.
+        let mut asked = open.theirs.iter().map(|(server, _)| self.servers.number(*server));
+        if open.theirs.len() > 1 && now < open.asked + self.one_server() && !asked.all(|s| open.has_said_no(s)) {
+            return false;
+        }
+        let is_denial = |server: u32| open.nos.iter().any(|(of, no)| *of == server && *no != LookupResult::Refused);
+        if all.iter().all(|server| open.has_said_no(*server)) && all.iter().any(|server| is_denial(*server)) {
+            return true;
+        }
+        let is_over = now >= open.asked + self.one_server();
+        let before = |server: u32| all.iter().take_while(move |s| **s != server);
+        let is_next = |server: u32| is_over || before(server).all(|s| open.has_said_no(*s));
+        match open.decider {
+            Some(Decider::Any) => !open.nos.is_empty(),
+            Some(Decider::Server(server)) => open.has_said_no(server) && is_next(server),
+            None => all.iter().any(|server| is_denial(*server) && is_next(*server)),
+        }
+    }
+
+    /// Numbers of the servers, that which was asked first leading.
+    fn in_order(&self, open: &Open) -> Vec<u32> {
+        (0..self.servers.count()).map(|n| self.servers.number(open.first + n)).collect()
+    }
+
+    /// How long the C library waits for one server.
+    fn one_server(&self) -> Duration {
+        self.timeout.unwrap_or(Patience::default().timeout)
+    }
+
+    /// The server that decides on question `id` and has not been asked.
+    pub fn decider_to_ask(&self, id: QueryId) -> Option<u32> {
+        let open = self.open.get(&id)?;
+        let Some(Decider::Server(server)) = open.decider else { return None };
+        open.asked_of.iter().all(|asked| asked.server != server).then_some(server)
     }
 
     /// When `open` is given up. Where one family has been answered the C library asks once more, one question after the other.
     fn give_up_at(&self, open: &Open) -> Instant {
         let default = Patience::default();
         let patience = self.patience.unwrap_or(default.timeout * default.attempts);
-        if open.denial.is_some() {
+        let one_is_over = open.asked + self.one_server();
+        if self.no_of(open, one_is_over) {
             // Without us the first would have been waited for alone until now.
-            return open.asked + self.timeout.unwrap_or(default.timeout);
+            return one_is_over;
         }
-        open.asked + if open.lasting { patience * 3 / 2 } else { patience }
+        match open.decider {
+            // It is asked for both once more, and twice for this one alone.
+            Some(Decider::Server(server)) => {
+                let before = self.in_order(open).iter().take_while(|s| **s != server).count() as u32;
+                open.asked + self.one_server() * (before + 3)
+            }
+            _ => open.asked + if open.lasting { patience * 3 / 2 } else { patience },
+        }
     }
 
     /// The query under way for the other family of the same name.
@@ -287,12 +368,23 @@ impl Lookups {
     /// Query `id` has ended: what is learned of the servers that have not answered it where another has.
     pub fn close(&mut self, now: Instant, id: QueryId) -> Option<Open> {
         let open = self.open.remove(&id)?;
-        if let Some(replied) = open.replied {
-            for (server, at, _) in open.asked_of.iter().filter(|(server, ..)| *server != replied) {
-                self.servers.was_silent(now, *server, now - *at);
+        let (last, is_denied) = (open.replied, matches!(open.no(), Some(no) if no != LookupResult::Refused));
+        if let Some(server) = last.filter(|_| is_denied) {
+            self.denials.truncate(MAX_DENIALS - 1);
+            self.denials.push_front((open.question.clone(), server, now));
+        }
+        if open.replied.is_some() {
+            for asked in open.asked_of.iter().filter(|asked| !asked.replied) {
+                self.servers.was_silent(now, asked.server, asked.at);
             }
         }
         Some(open)
+    }
+
+    /// Whether `question` has just been denied, and last by another server than `server`.
+    pub fn was_denied_by_another(&self, now: Instant, question: &Question, server: u32) -> bool {
+        let denial = self.denials.iter().find(|(of, ..)| of == question);
+        denial.is_some_and(|(_, by, at)| *by != server && now - *at < self.one_server() * 2)
     }
 
     /// Counts the queries of `account` on account 0 from now on.
@@ -313,7 +405,7 @@ impl Lookups {
         }
         if let Some((id, open)) = self.open.iter_mut().find(|(_, o)| o.besides_at.is_some_and(|at| at <= now)) {
             open.besides_at = None;
-            let is_new = |s: &u32| open.asked_of.iter().all(|(asked, ..)| *asked != self.servers.number(*s));
+            let is_new = |s: &u32| open.asked_of.iter().all(|asked| asked.server != self.servers.number(*s));
             if let Some(server) = (0..self.servers.count()).map(|n| open.first + n).find(is_new) {
                 open.sent += 1;
                 open.besides += 1;

@@ -33,12 +33,15 @@ struct Silent {
 struct Server {
     /// Smoothed time of its answers, and their variation (RFC 6298).
     usual: Option<(Duration, Duration)>,
+    /// When it last answered anything.
+    heard: Option<Instant>,
     silent: Option<Silent>,
 }
 
 impl Server {
-    fn answered(&mut self, took: Option<Duration>) {
+    fn answered(&mut self, now: Instant, took: Option<Duration>) {
         self.silent = None;
+        self.heard = Some(now);
         let Some(took) = took else { return };
         self.usual = Some(match self.usual {
             None => (took, took / 2),
@@ -94,13 +97,15 @@ impl Servers {
     }
 
     /// It has answered a question; `took` is how long that took, if it was asked once.
-    pub fn answered(&mut self, server: u32, took: Option<Duration>) {
-        self.get_mut(server).answered(took);
+    pub fn answered(&mut self, now: Instant, server: u32, took: Option<Duration>) {
+        self.get_mut(server).answered(now, took);
     }
 
-    /// Another has answered what this one was asked so long ago.
-    pub fn was_silent(&mut self, now: Instant, server: u32, waited: Duration) {
-        if waited >= self.wait(server) {
+    /// Another has answered what this one was asked then. One that has answered something else since is there: the network, or the
+    /// server, swallows this question.
+    pub fn was_silent(&mut self, now: Instant, server: u32, asked: Instant) {
+        let heard = self.get_mut(server).heard;
+        if now - asked >= self.wait(server) && heard.is_none_or(|at| at < asked) {
             let every = PROBE_EVERY[0];
             self.get_mut(server).silent.get_or_insert(Silent { next: now + every, every, probe: None });
         }
@@ -120,7 +125,7 @@ impl Servers {
     pub fn is_probe(&mut self, now: Instant, id: QueryId) -> bool {
         let asked = |server: &Server| server.silent?.probe.filter(|(probe, _)| *probe == id);
         let found = self.0.iter_mut().find_map(|server| asked(server).map(|(_, at)| (server, at)));
-        found.map(|(server, at)| server.answered(Some(now - at))).is_some()
+        found.map(|(server, at)| server.answered(now, Some(now - at))).is_some()
     }
 }
 
@@ -140,31 +145,33 @@ mod tests {
         let mut s = Servers::default();
         s.are(3);
         assert_eq!((s.instead_of(0), s.instead_of(4)), (0, 4));
-        s.was_silent(at(0), 0, ms(375));
+        s.was_silent(at(375), 0, at(0));
         assert_eq!(s.instead_of(0), 0, "no longer than usual");
-        s.was_silent(at(0), 0, ms(376));
+        s.was_silent(at(376), 0, at(0));
         assert_eq!((s.instead_of(0), s.instead_of(1), s.instead_of(3)), (1, 1, 4));
-        (1..3).for_each(|n| s.was_silent(at(0), n, ms(400)));
+        (1..3).for_each(|n| s.was_silent(at(400), n, at(0)));
         assert_eq!(s.instead_of(0), 0, "all are silent");
-        s.answered(1, None);
+        s.answered(at(500), 1, None);
         assert_eq!(s.instead_of(0), 1);
+        s.was_silent(at(900), 1, at(450));
+        assert_eq!(s.instead_of(0), 1, "it has answered another question since");
     }
 
     #[test]
     fn it_is_asked_again_after_a_second_and_then_ever_more_seldom() {
         let mut s = Servers::default();
         s.are(2);
-        s.was_silent(at(0), 0, ms(400));
+        s.was_silent(at(400), 0, at(0));
         let mut asked = Vec::new();
         for second in 0..200 {
-            if let Some((server, before)) = s.probe(at(second * 1000), QueryId(second)) {
+            if let Some((server, before)) = s.probe(at(second * 1000 + 400), QueryId(second)) {
                 asked.push((second, server, before.map(|QueryId(n)| n)));
             }
         }
         let seconds: Vec<_> = asked.iter().map(|(second, ..)| *second).collect();
         assert_eq!(seconds, [1, 3, 7, 15, 31, 63, 123, 183]);
         assert!(asked.iter().skip(1).zip(&asked).all(|((_, n, before), (at, ..))| *n == 0 && *before == Some(*at)));
-        assert!(!s.is_probe(at(200_000), QueryId(3)) && s.is_probe(at(183_700), QueryId(183)));
+        assert!(!s.is_probe(at(200_000), QueryId(3)) && s.is_probe(at(184_100), QueryId(183)));
         assert_eq!(s.instead_of(0), 0);
         assert_eq!(s.wait(0), ms(1000), "it takes 700 ms to answer");
     }
@@ -174,11 +181,11 @@ mod tests {
         let mut s = Servers::default();
         s.are(2);
         assert_eq!(s.wait(0), ms(376));
-        (0..50).for_each(|_| s.answered(0, Some(ms(1))));
+        (0..50).for_each(|_| s.answered(at(0), 0, Some(ms(1))));
         assert_eq!(s.wait(0), ms(200));
-        (0..50).for_each(|_| s.answered(0, Some(ms(300))));
+        (0..50).for_each(|_| s.answered(at(0), 0, Some(ms(300))));
         assert!(s.wait(0) >= ms(300) && s.wait(0) < ms(400), "{:?}", s.wait(0));
-        s.answered(1, Some(ms(9000)));
+        s.answered(at(0), 1, Some(ms(9000)));
         assert_eq!(s.wait(1), ms(1000));
     }
 }

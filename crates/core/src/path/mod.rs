@@ -11,7 +11,7 @@ pub mod record;
 mod rtt;
 
 pub use family::{Family, FamilyHistory};
-pub use peer::PeerHistory;
+pub use peer::{PeerHistory, SOON};
 pub use rtt::RttEstimate;
 
 use crate::time::{Duration, Instant};

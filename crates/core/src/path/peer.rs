@@ -7,6 +7,8 @@ use std::net::IpAddr;
 
 /// A failure older than this is forgotten: "on the order of 10 minutes", RFC 6555, section 4.2.
 pub const FAILURE_MEMORY: Duration = Duration::from_secs(600);
+/// How soon an address answers that programs will not have given up: what Node allows each address but the last is 250 ms (`autoSelectFamilyAttemptTimeout`); a fifth less for what varies.
+pub const SOON: Duration = Duration::from_millis(200);
 
 /// History of one peer.
 #[derive(Clone, Debug)]
@@ -29,6 +31,13 @@ impl PeerHistory {
     /// Whether the last attempt failed, less than 10 minutes ago (`FAILURE_MEMORY`).
     pub fn is_failing(&self, now: Instant) -> bool {
         self.failing_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether a program that is told of this peer alone will connect: it has answered, and sooner than programs give up an address
+    /// that is one of several.
+    pub fn will_do(&self, now: Instant) -> bool {
+        let soon = self.rtt.is_some_and(|rtt| rtt.smoothed <= SOON);
+        self.has_answered && soon && !self.is_failing(now)
     }
 
     pub(super) fn connected(&mut self, now: Instant, rtt: Duration) {

@@ -107,10 +107,10 @@ impl Supervisor {
                     Reply::NxDomain => LookupResult::NxDomain(TTL),
                     Reply::Fails => LookupResult::Refused,
                 };
-                self.replies.insert(query, reply);
-                if result != LookupResult::Refused {
-                    self.connector.handle_input(sim.now, Input::Replied(QueryId(query), server));
+                if reply != Reply::Fails || !self.replies.contains_key(&query) {
+                    self.replies.insert(query, reply);
                 }
+                self.connector.handle_input(sim.now, Input::Replied(QueryId(query), server));
                 self.feed(sim, Input::Lookup(QueryId(query), result));
             }
             Some(Event::Attempt(AttemptId(n))) => self.attempt_ended(sim, n),
@@ -382,6 +382,7 @@ impl Os {
     pub fn connect(&self, to: IpAddr, domain: Family, blocking: bool) -> Wait {
         let heard = self.is_heard();
         let mut sim = self.0.borrow_mut();
+        sim.has_gone = true;
         let call = sim.call();
         let knows = sim.supervisor.as_ref().is_some_and(|s| s.known.contains(&to));
         if knows {

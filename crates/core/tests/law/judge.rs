@@ -122,8 +122,8 @@ pub fn judge(world: &World, bare: &Run, run: &Run) -> Vec<Broken> {
     if world.all_refuse() {
         let addresses = world.v4.len() + world.v6.len();
         for n in 0..world.visits {
-            // A guess at another port is one SYN more for each address, no storm.
-            let is_of_it = |syn: &&Syn| syn.visit == n && syn.port == PORT;
+            // A guess is a SYN more for each address, no storm.
+            let is_of_it = |syn: &&Syn| syn.visit == n && syn.port == PORT && !syn.guessed;
             let count = |run: &Run| run.syns.iter().filter(is_of_it).count();
             let (by_itself, under) = (count(bare), count(run));
             if under > by_itself + addresses {
@@ -155,7 +155,8 @@ fn is_overtaken(world: &World, visit: usize, bare: &Run, run: &Run) -> bool {
 
 fn twice_a_second(run: &Run) -> Option<(Syn, Syn)> {
     let mut last: BTreeMap<(IpAddr, u16), Syn> = BTreeMap::new();
-    run.syns.iter().find_map(|syn| {
+    // What is opened before a program has said a port may be of no use to it.
+    run.syns.iter().filter(|syn| !syn.guessed).find_map(|syn| {
         let before = last.insert((syn.to, syn.port), *syn)?;
         // On another network it is another host that is asked.
         (syn.at - before.at < ms(1000) && syn.moved == before.moved).then_some((before, *syn))

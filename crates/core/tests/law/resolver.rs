@@ -34,6 +34,14 @@ impl Exchange {
         Self { os: os.clone(), server, socket, calls: Vec::new() }
     }
 
+    /// Another try: what was said before has been read; what has not been answered yet may still be.
+    fn ask_anew(&mut self, record: RecordType) {
+        let sim = self.os.0.borrow();
+        self.calls.retain(|(of, wait)| *of != record || sim.outcome(wait.call).is_none());
+        drop(sim);
+        self.ask(record);
+    }
+
     fn ask(&mut self, record: RecordType) {
         self.calls.push((record, self.os.ask(self.server, record, self.socket)));
     }
@@ -83,7 +91,7 @@ pub async fn glibc(os: &Os) -> Vec<IpAddr> {
             };
             if !single {
                 let exchange = slot.get_or_insert_with(|| Exchange::new(os, server));
-                records.iter().for_each(|r| exchange.ask(*r));
+                records.iter().for_each(|r| exchange.ask_anew(*r));
                 if exchange.until(&records, patience).await {
                     match settle(os, exchange, &records) {
                         Some(list) => return list,
@@ -199,9 +207,18 @@ pub async fn musl(os: &Os) -> Vec<IpAddr> {
     let mut exchanges: Vec<_> = (0..servers).map(|server| Exchange::new(os, server)).collect();
     let end = os.now() + ms(5000);
     let mut again: Instant = os.now();
+    // The first answer to each question holds, whichever server it is from.
+    let mut answers: Vec<(RecordType, Reply)> = Vec::new();
     loop {
-        let good =
-            |record: RecordType| exchanges.iter().flat_map(|e| all(e, record)).find(|reply| *reply != Reply::Fails);
+        for record in &records {
+            let mut replies = exchanges.iter().flat_map(|e| all(e, *record));
+            if let Some(reply) = replies.find(|reply| *reply != Reply::Fails)
+                && answers.iter().all(|(of, _)| of != record)
+            {
+                answers.push((*record, reply));
+            }
+        }
+        let good = |record: RecordType| answers.iter().find(|(of, _)| *of == record).map(|(_, reply)| reply.clone());
         if let Some(replies) = records.iter().map(|r| good(*r)).collect::<Option<Vec<_>>>() {
             return sorted(os, replies.iter().flat_map(addresses).collect());
         }

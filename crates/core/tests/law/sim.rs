@@ -77,6 +77,8 @@ pub struct Syn {
     pub visit: usize,
     /// The host had moved.
     pub moved: bool,
+    /// Begun before the program said a port or went anywhere: a guess.
+    pub guessed: bool,
 }
 
 pub struct Sim {
@@ -89,6 +91,8 @@ pub struct Sim {
     pub syns: Vec<Syn>,
     pub visit: usize,
     pub moved: bool,
+    /// The program has gone somewhere in this visit.
+    pub has_gone: bool,
     pub supervisor: Option<Supervisor>,
 }
 
@@ -104,6 +108,7 @@ impl Sim {
             syns: Vec::new(),
             visit: 0,
             moved: false,
+            has_gone: false,
             supervisor,
         }
     }
@@ -112,6 +117,7 @@ impl Sim {
     /// cache is no reason for another visit's luck.
     pub fn begin_visit(&mut self, n: usize) {
         self.visit = n;
+        self.has_gone = false;
         self.asked.clear();
     }
 
@@ -188,7 +194,8 @@ impl Sim {
         if !(if to.is_ipv4() { routes.0 } else { routes.1 }) {
             return (Duration::ZERO, Err(ENETUNREACH));
         }
-        self.syns.push(Syn { at: self.now, to, port, visit: self.visit, moved: self.moved });
+        let guessed = !self.has_gone && !self.world.port;
+        self.syns.push(Syn { at: self.now, to, port, visit: self.visit, moved: self.moved, guessed });
         let (after, result) = match self.fate(to) {
             Fate::Alive(rtt) | Fate::Resets(rtt, _) => (rtt, Ok(())),
             Fate::Refuses(rtt) => (rtt, Err(ECONNREFUSED)),

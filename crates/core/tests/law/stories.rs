@@ -174,6 +174,62 @@ fn a_second_server_does_not_deny_what_the_first_is_slow_to_say() {
     keeps_only(&[Law::Reaches, Law::InTime], &World { servers: vec![of_here, server(no, no)], ..world() });
 }
 
+/// One server answers both questions, the other one of them.
+fn two(first: Server, second: Server) -> World {
+    World { servers: vec![first, second], ..world() }
+}
+
+fn no(says: Says) -> Option<Record> {
+    Some(Record { after: 1, says, lost: 0, failed: 0 })
+}
+
+#[test]
+fn a_second_server_does_not_refuse_what_the_first_is_slow_to_say() {
+    let second = Server { https: None, ..server(None, no(Says::Fails)) };
+    let refuses = World { v4: vec![Fate::Refuses(1)], ..two(server(says(1), says(409)), second) };
+    keeps_only(&[Law::Reaches, Law::InTime], &refuses);
+}
+
+#[test]
+fn the_server_that_has_one_family_is_asked_for_the_other_that_was_denied() {
+    // The C library takes both from one server: it drops what the first denies as soon as the first owes it the rest.
+    let world = two(server(None, no(Says::NoData)), server(says(1), says(1)));
+    keeps_only(&[Law::Reaches], &World { v4: vec![Fate::Refuses(1)], ..world.clone() });
+    keeps_only(&[Law::Reaches], &World { routes: (false, true), ..world });
+}
+
+#[test]
+fn a_server_that_answers_one_question_is_not_silent() {
+    let world = two(server(says(1), None), server(no(Says::NoData), says(1)));
+    keeps_only(&[Law::Reaches], &World { v6: vec![Fate::Refuses(1)], visits: 2, pause: 60_000, ..world });
+}
+
+#[test]
+fn a_silent_address_does_not_keep_a_program_from_another_that_is_open() {
+    // What was opened while nobody knew what sockets it has cannot take the place of this one.
+    let asks = |world: World| World { front: Front::Filter, ..world };
+    let world = asks(two(server(says(1), None), server(says(1), says(1))));
+    let (_, took) = begun(World { v4: vec![Fate::Alive(201)], v6: vec![Fate::Silent], ..world });
+    assert!(took < ms(3000), "{took:?}");
+}
+
+#[test]
+fn a_program_that_gives_an_address_250_ms_does_not_get_a_slow_one_in_place_of_one_that_fails() {
+    for front in [Front::Preload, Front::Both, Front::Filter] {
+        let world = World { client: Client::Node, front, v6: vec![Fate::Refuses(1)], visits: 2, ..world() };
+        keeps_only(&[Law::Reaches], &World { v4: vec![Fate::Alive(251)], ..world.clone() });
+        keeps_only(&[Law::Reaches], &World { v4: vec![Fate::Loses(1, 1)], pause: 60_000, ..world });
+    }
+}
+
+#[test]
+fn what_has_just_refused_a_guess_is_not_asked_again() {
+    let world = World { v6: vec![Fate::Refuses(1)], servers: vec![server(says(337), says(1))], ..world() };
+    let run = play(&Rc::new(world), race::find(race::DEFAULT).ok());
+    let asked = run.syns.iter().filter(|syn| syn.to.is_ipv6() && syn.port == PORT).count();
+    assert_eq!(asked, 1, "{:?}", run.syns);
+}
+
 #[test]
 fn what_fails_is_followed_at_once_as_the_program_would() {
     for fails in [Fate::Unreachable(0), Fate::Refuses(251)] {

@@ -63,6 +63,7 @@ impl Play {
             attempts: &self.attempts,
             usable,
             fits: usable,
+            serves: &|_| true,
             path: &self.path,
             remembered: &self.remembered,
             explore,

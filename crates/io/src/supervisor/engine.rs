@@ -143,7 +143,7 @@ impl Engine {
                 list.iter().for_each(|addr| self.make_known(*addr));
             }
             let index = self.names.servers().iter().position(|known| Some(*known) == server);
-            if let Some(index) = index.filter(|_| result != LookupResult::Refused) {
+            if let Some(index) = index {
                 self.feed(Input::Replied(query, index as u32));
             }
             self.feed(Input::Lookup(query, result));

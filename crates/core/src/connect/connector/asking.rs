@@ -4,7 +4,7 @@ use super::Connector;
 use crate::connect::asks::Answered;
 use crate::connect::cache::Kept;
 use crate::connect::job::Job;
-use crate::connect::lookups::Question;
+use crate::connect::lookups::{Decider, Question};
 use crate::connect::race::reliance::reliance;
 use crate::connect::{AppId, Ask, Claim, LookupResult, Output, QueryId, RequestId, Want};
 use crate::path::Family;
@@ -69,7 +69,7 @@ impl Connector {
         let kept = other.and_then(|other| self.caches.get(&question.app)?.peek(now, &question.name, other));
         let has_addresses = kept.is_some_and(|(kept, left)| !left.is_zero() && !kept.addresses().is_empty());
         if let Some(open) = self.lookups.get_mut(query).filter(|_| first.is_some() && has_addresses) {
-            open.refusals_enough = Some(1);
+            open.decider = Some(Decider::Any);
         }
         (query, first)
     }
@@ -78,7 +78,7 @@ impl Connector {
     fn look_up(&mut self, now: Instant, account: u32, question: &Question, server: u32) {
         let (query, first) = self.look_up_beside(now, account, question, server);
         let Some(open) = self.lookups.get_mut(query) else { return };
-        if open.is_asked_of(now, server) {
+        if open.is_asked_of(now, server) || open.exhausted {
             open.sent += u32::from(first.is_none());
             self.send(now, account, query, question, first.unwrap_or(server));
         }
@@ -101,7 +101,8 @@ impl Connector {
         }
         self.tally.of(request.account()).cache_misses += 1;
         self.look_up(now, request.account(), question, server);
-        if let Some(oldest) = self.asks.wait(now, request, question.clone()) {
+        let server = self.lookups.servers.number(self.lookups.servers.instead_of(server));
+        if let Some(oldest) = self.asks.wait(now, request, question.clone(), server) {
             self.answer_asker(oldest, Answered::Unanswered);
         }
     }
@@ -150,6 +151,33 @@ impl Connector {
         let answer = if said { Answered::Said { query, age: Duration::ZERO } } else { Answered::Unanswered };
         for request in self.asks.take(question) {
             self.answer_asker(request, answer);
+        }
+    }
+
+    /// The server that has just answered says `no`: a program that has asked that one is told so, as it would be without us, and
+    /// asks another if it sees fit. A refusal is passed on at once only to a program that asks several servers itself; for others
+    /// it is asked again here.
+    pub(super) fn tell_askers_no(&mut self, query: QueryId, no: &LookupResult) {
+        let Some(open) = self.lookups.get_mut(query) else { return };
+        if *no == LookupResult::Refused && !open.is_asked_of_several() {
+            return;
+        }
+        let (Some(server), question) = (open.replied(), open.question.clone()) else { return };
+        for request in self.asks.take_of(&question, server) {
+            self.answer_asker(request, Answered::Said { query, age: Duration::ZERO });
+        }
+    }
+
+    /// Every server has refused as often as it is asked: whoever has asked is told, as it would be without us. Others, who wait for
+    /// both families, may still be helped.
+    pub(super) fn tell_askers_that_all_refuse(&mut self, query: QueryId) {
+        let Some(question) =
+            self.lookups.get_mut(query).filter(|open| open.exhausted).map(|open| open.question.clone())
+        else {
+            return;
+        };
+        for request in self.asks.take(&question) {
+            self.answer_asker(request, Answered::Said { query, age: Duration::ZERO });
         }
     }
 

@@ -73,6 +73,7 @@ impl Connector {
                 job.remembered = addresses;
                 job.races_itself = nonblocking;
                 job.claim = Some(Waiting { request, claim, since: now });
+                self.begin_for(now, &mut job);
                 let id = self.start(now, job);
                 self.leave(now, id, request);
                 return self.connected(now, account, &app, &name, port);
@@ -115,6 +116,7 @@ impl Connector {
     /// Begins where a program that waits wants to go, if nothing is under way that can take the place of its socket: without us
     /// it would begin now. What is under way to the same address by a socket of another kind is of no use to it.
     fn begin_for(&mut self, now: Instant, job: &mut Job) {
+        self.confirm(now, job);
         let Some(claim) = job.claim.as_ref().map(|w| w.claim.clone()).filter(|claim| !claim.nonblocking) else {
             return;
         };
@@ -133,9 +135,12 @@ impl Connector {
         let network = self.path.current();
         let is_known = |a: &Attempt| network.peer(a.addr).is_some_and(|peer| peer.rtt.is_some());
         let served = job.attempts.iter().any(|a| alive(a) && job.can_serve(a, &claim) && is_known(a));
-        let under_way = job.attempts.iter().any(alive);
+        // The race may wait for what is under way, or for another answer.
+        let waits = job.attempts.iter().any(alive) || job.may_learn_more(|_| true);
+        let fits = job.attempts.iter().any(|a| alive(a) && job.can_serve(a, &claim));
         let tried = job.attempts.iter().any(|a| a.addr == to);
-        if under_way && !served && !tried && job.addresses().contains(&to) && !self.is_doubtful(now, to) {
+        let is_known = job.addresses().contains(&to);
+        if waits && !served && !tried && is_known && !(fits && self.is_doubtful(now, to)) {
             self.attempt(now, job, to, false);
         }
     }

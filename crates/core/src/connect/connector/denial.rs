@@ -1,47 +1,139 @@
-//! Denials of a name by another server than the first: ours is asked sooner than the C library would ask it. Ours.
+//! Servers that refuse to answer, or say that there is nothing: when that holds, and who is asked instead. Ours.
+//!
+//! The C library takes both families' answers from one server. Ours asks the second server sooner, and one family may be answered
+//! by the first and the other by the second: what the one denies, the other may have.
+//!
+//! What never happens here: a family given up by the word of a server that a program without us would not have believed yet.
 
 use super::Connector;
 use crate::connect::job::Job;
+use crate::connect::lookups::{Decider, Open, Question};
 use crate::connect::{LookupResult, QueryId};
 use crate::path::Family;
 use crate::time::Instant;
+use crate::wire::record::RecordType;
 
-impl Connector {
-    /// Whether another server may still say otherwise: the first was silent, its time is not over, and no address of the
-    /// name is known to do. A second server may be of another network (split horizon), and ours is asked sooner than
-    /// the C library would ask it.
-    pub(super) fn is_doubtful_denial(&mut self, now: Instant, query: QueryId, denial: &LookupResult) -> bool {
-        if !is_denial(denial) {
-            return false;
-        }
-        let servers = self.lookups.servers.count();
-        let Some(open) = self.lookups.get_mut(query).filter(|open| servers > 1 && open.was_unanswered()) else {
-            return false;
-        };
-        let question = open.question.clone();
-        let v6 = self.path.current().family(Family::V6).has_route;
-        let v4 = self.path.current().family(Family::V4).has_route;
-        let has_route = |f: Family| if f == Family::V4 { v4 } else { v6 };
-        let other = question.record.family().map(Family::other).filter(|f| has_route(*f));
-        let has_other = other.is_some_and(|f| {
-            let concerns = |j: &Job| j.app == question.app && j.name == question.name;
-            let mut list: Vec<_> = Vec::new();
-            self.jobs.values().filter(|j| concerns(j)).for_each(|j| list.extend(j.lookup(f).addresses()));
-            let network = self.path.current();
-            list.iter().any(|a| network.peer(*a).is_some_and(|p| p.has_answered && !p.is_failing(now)))
-        });
-        let Some(open) = self.lookups.get_mut(query).filter(|_| !has_other) else { return false };
-        open.denied += 1;
-        open.denial = Some(denial.clone());
-        open.denied < servers
+/// Whether it brings nothing.
+pub(super) fn is_no(result: &LookupResult) -> bool {
+    match result {
+        LookupResult::NoData(_) | LookupResult::NxDomain(_) | LookupResult::Refused => true,
+        LookupResult::Addresses(list, _) => list.is_empty(),
+        LookupResult::Services(list, _) => list.is_empty(),
+        LookupResult::NotSent => false,
     }
 }
 
-/// Whether a server says that there is nothing of this kind.
-fn is_denial(result: &LookupResult) -> bool {
-    match result {
-        LookupResult::NoData(_) | LookupResult::NxDomain(_) => true,
-        LookupResult::Addresses(list, _) => list.is_empty(),
-        _ => false,
+impl Connector {
+    /// A server says `no` to `query`: whether another may still say otherwise, and is waited for or asked.
+    pub(super) fn may_be_otherwise(&mut self, now: Instant, query: QueryId, no: &LookupResult) -> bool {
+        if self.lookups.get_mut(query).is_none() {
+            return false;
+        }
+        self.lookups.said_no(query, no);
+        self.tell_askers_no(query, no);
+        let again = *no == LookupResult::Refused && self.asks_again(now, query);
+        self.tell_askers_that_all_refuse(query);
+        if self.no_holds(now, query) {
+            return false;
+        }
+        self.ask_decider(now, query);
+        again || *no != LookupResult::Refused || self.lookups.get_mut(query).is_some_and(|open| !open.exhausted)
+    }
+
+    pub(super) fn no_holds(&mut self, now: Instant, query: QueryId) -> bool {
+        let Some(question) = self.lookups.get_mut(query).map(|open| open.question.clone()) else { return true };
+        let is_known = self.is_other_known(now, &question);
+        self.lookups.no_holds(now, query, is_known)
+    }
+
+    /// Whether the other family of a name has an address that is known to answer, and soon.
+    fn is_other_known(&mut self, now: Instant, question: &Question) -> bool {
+        let network = self.path.current();
+        let Some(other) = question.record.family().map(Family::other).filter(|f| network.family(*f).has_route) else {
+            return false;
+        };
+        let concerns = |j: &&Job| j.app == question.app && j.name == question.name;
+        let mut list = self.jobs.values().filter(concerns).flat_map(|j| j.lookup(other).addresses());
+        list.any(|a| network.peer(*a).is_some_and(|peer| peer.will_do(now)))
+    }
+
+    /// The server that gave the other family's addresses is asked, unless it was.
+    fn ask_decider(&mut self, now: Instant, query: QueryId) {
+        let Some(server) = self.lookups.decider_to_ask(query) else { return };
+        let Some(open) = self.lookups.get_mut(query) else { return };
+        open.sent += 1;
+        open.besides += 1;
+        let (account, before, question) = (open.account, open.sent - 1, open.question.clone());
+        self.note_repeated(now, &question, before);
+        self.send(now, account, query, &question, server);
+    }
+
+    /// A server has refused: whether the next is asked, or others may still answer. Each is asked as often as the C library
+    /// would.
+    fn asks_again(&mut self, now: Instant, query: QueryId) -> bool {
+        let most = self.lookups.servers.count() * self.patience.attempts;
+        let Some(open) = self.lookups.get_mut(query) else { return false };
+        open.refused += 1;
+        let question = open.question.clone();
+        if open.sent - open.besides >= most {
+            let awaited = open.refused < open.sent;
+            open.exhausted = !awaited;
+            // As long as the other family is asked for, the C library asks for both again.
+            return awaited || self.lookups.other_of(&question).is_some_and(|(_, other)| !other.exhausted);
+        }
+        let (before, server, account) = (open.sent, open.next_server(), open.account);
+        self.note_repeated(now, &question, before);
+        self.send(now, account, query, &question, server);
+        true
+    }
+
+    /// `open` has ended with addresses or without: what that means for the other family's question. The query for that, if it
+    /// ends too.
+    pub(super) fn decides(&mut self, now: Instant, open: &Open, addresses: bool, answered: bool) -> Option<QueryId> {
+        let decider = addresses.then(|| open.replied()).flatten();
+        let Some((id, other)) = self.lookups.other_of(&open.question) else {
+            if let Some(server) = decider {
+                self.reopen(now, &open.question, server);
+            }
+            return None;
+        };
+        other.lasting |= answered;
+        other.decider = other.decider.or(addresses.then(|| decider.map_or(Decider::Any, Decider::Server)));
+        let exhausted = other.exhausted && !addresses;
+        if exhausted || other.no().is_some() && self.no_holds(now, id) {
+            return Some(id);
+        }
+        if self.lookups.get_mut(id).is_some_and(|other| other.no().is_some()) {
+            self.ask_decider(now, id);
+        }
+        None
+    }
+
+    /// `server` has addresses of one family; another has denied the other family just now. Without us both would have been believed
+    /// of one server: it is asked for the other too, and waited for.
+    fn reopen(&mut self, now: Instant, question: &Question, server: u32) {
+        let Some(family) = question.record.family().map(Family::other) else { return };
+        let record = RecordType::from(family);
+        let denied = Question { record, ..question.clone() };
+        if !self.lookups.was_denied_by_another(now, &denied, server) {
+            return;
+        }
+        let concerns = |j: &Job| {
+            let told = j.resolver.is_none() && j.claim.is_none();
+            !told && !j.done && j.app == denied.app && j.name == denied.name && j.want.includes(family)
+        };
+        let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| concerns(j)).map(|(id, _)| *id).collect();
+        let Some(account) = ids.first().and_then(|id| self.jobs.get(id)).map(|j| j.account) else { return };
+        let (query, first) = self.lookups.ask(now, account, &denied, server);
+        if let Some(open) = self.lookups.get_mut(query).filter(|_| first.is_some()) {
+            open.decider = Some(Decider::Server(server));
+            self.send(now, account, query, &denied, server);
+        }
+        for id in ids {
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.ask(now, record);
+                job.lacks[usize::from(family == Family::V6)] = None;
+            }
+        }
     }
 }

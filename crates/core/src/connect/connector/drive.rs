@@ -102,9 +102,7 @@ impl Connector {
     fn answer(&mut self, now: Instant, job: &mut Job, faster: Option<Family>) {
         job.answered = Some(now);
         let Some((request, since)) = job.resolver.take() else { return };
-        let mut list = job.addresses();
-        let race = &self.race;
-        job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
+        let mut list = self.in_order(now, job, faster);
         let network = self.path.current();
         job.lead_with_what_is_under_way(now, &mut list, |addr| network.expected_rtt(addr).map(|rtt| rtt.smoothed));
         self.tally.of(job.account).lookup_wait += now - since;
@@ -140,12 +138,29 @@ impl Connector {
         self.outputs.push_back(Output::Answer(request, resolved));
     }
 
+    /// The addresses of `job` in the order that programs are told: as the race has it, what has no route last (RFC 6724, section 6,
+    /// rule 1).
+    fn in_order(&mut self, now: Instant, job: &Job, faster: Option<Family>) -> Vec<IpAddr> {
+        let mut list = job.addresses();
+        let race = &self.race;
+        job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
+        let network = self.path.current();
+        list.sort_by_key(|addr| !network.family(Family::of(*addr)).has_route);
+        list
+    }
+
     /// Where the first attempt for a program that waits goes: where it wants to go, unless the race knows anything of where it would
     /// go itself. Programs have orders of their own (Java: IPv4 first), and bare they would begin there.
     fn as_wanted(&mut self, now: Instant, job: &Job, addr: IpAddr) -> IpAddr {
         let Some(wanted) = job.claim.as_ref().map(|waiting| waiting.claim.to.ip()) else { return addr };
         let known = self.path.current().peer(addr).is_some_and(|peer| peer.rtt.is_some());
-        let first = job.attempts.is_empty() && job.addresses().contains(&wanted);
+        let claim = job.claim.as_ref().filter(|waiting| waiting.claim.nonblocking).map(|waiting| &waiting.claim);
+        let none_fits = |claim| !job.attempts.iter().any(|a| a.state == State::InFlight && job.can_serve(a, claim));
+        // A program that gives it a while only is not given one that has just been begun in its place.
+        let nothing = job.attempts.is_empty() || claim.is_some_and(none_fits);
+        let is_unfit = |a| claim.is_some_and(|claim| job.is_unfit(a, claim));
+        let is_new = job.attempts.iter().all(|a| a.addr != wanted || is_unfit(a));
+        let first = nothing && is_new && job.addresses().contains(&wanted);
         if first && !known && !self.is_doubtful(now, wanted) { wanted } else { addr }
     }
 
@@ -157,10 +172,8 @@ impl Connector {
             return;
         }
         let faster = self.settings.faster.get(&*job.name).copied();
-        let race = &self.race;
-        let mut list = job.addresses();
-        job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
-        let pending = job.want.includes(Family::V6) && !job.v6.is_settled() && race.waits_for_both();
+        let list = self.in_order(now, job, faster);
+        let pending = job.want.includes(Family::V6) && !job.v6.is_settled() && self.race.waits_for_both();
         // What it was told holds, even where another address would be the first by now.
         let expected = if pending { Some(Family::V6) } else { list.first().copied().map(Family::of) };
         let expected = if self.brings_ipv6(now, job) { Some(Family::V6) } else { expected };
@@ -195,16 +208,25 @@ impl Connector {
         let Some(waiting) = &job.claim else { return };
         let claim = &waiting.claim;
         let asked = Family::of(claim.to.ip());
-        let best = rank::best(&job.attempts, asked, self.path.current(), now, |a| {
-            job.can_serve(a, claim) || job.can_cross(now, a)
+        let network = self.path.current();
+        // Some programs give an address so long and no longer: in place of another they get what is open, or will soon be.
+        let is_as_good = |a: &Attempt| {
+            a.state != State::InFlight
+                || a.addr == claim.to.ip()
+                || network.peer(a.addr).is_some_and(|p| p.will_do(now))
+        };
+        let best = rank::best(&job.attempts, asked, network, now, |a| {
+            job.can_serve(a, claim) && is_as_good(a) || job.can_cross(now, a)
         });
         let best = best.map(|a| (a.id, a.state)).filter(|(_, state)| claim.nonblocking || *state != State::InFlight);
         let Some((attempt, state)) = best else {
             if job.moves_on_at().is_some_and(|at| now >= at) {
+                let of_wanted = job.attempts.iter().filter(|a| a.addr == claim.to.ip());
+                let errno = of_wanted.filter_map(Attempt::errno).next().unwrap_or(ETIMEDOUT);
                 self.tally.of(waiting.request.account()).failed += 1;
                 self.timings.note(What::Connect, &job.app, Some(asked), "failed", now - waiting.since);
-                self.outputs.push_back(Output::Fail(waiting.request, ETIMEDOUT));
-                self.timelines.note(now, job.number, &job.name, Event::GivenUp { errno: ETIMEDOUT });
+                self.outputs.push_back(Output::Fail(waiting.request, errno));
+                self.timelines.note(now, job.number, &job.name, Event::GivenUp { errno });
                 job.claim = None;
             }
             return;
@@ -261,10 +283,7 @@ impl Connector {
         }
         let request = waiting.request;
         let (asked_family, waited) = (Some(Family::of(claim.to.ip())), now - waiting.since);
-        let errno_of = |a: &Attempt| match a.state {
-            State::Failed(errno) => Some(errno),
-            _ => None,
-        };
+        let errno_of = Attempt::errno;
         let asked = job.attempts.iter().filter(|a| a.addr == claim.to.ip()).find_map(errno_of);
         let errno = asked.or_else(|| job.attempts.iter().rev().find_map(errno_of)).filter(|_| !job.in_want);
         let reason = if job.in_want { Pass::OutOfDescriptors } else { Pass::Unsuitable };

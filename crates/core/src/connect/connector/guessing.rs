@@ -40,18 +40,19 @@ impl Connector {
         } else if job.guesses.is_none() || job.attempts.is_empty() || !job.attempts.iter().all(Attempt::was_refused) {
             return false;
         }
-        job.attempts.clear();
         let tried = job.port;
+        job.refused.extend(job.attempts.drain(..).filter_map(|attempt| Some((tried?, attempt))));
         job.port =
             job.guesses.as_mut().and_then(|left| std::iter::from_fn(|| left.pop()).find(|port| Some(*port) != tried));
         job.port.is_some()
     }
 
-    /// The program says where it goes. What was opened to another port is of no use to it.
+    /// The program says where it goes. What was opened to another port is of no use to it; what has just refused the port need not be
+    /// asked again.
     pub(super) fn know_port(&mut self, now: Instant, request: RequestId, claim: &Claim) {
         let (port, account) = (claim.to.port(), request.account());
         let is_wrong = |j: &Job| {
-            let guessed = j.guesses.is_some() && j.port.is_some_and(|p| p != port);
+            let guessed = j.guesses.is_some() && j.port != Some(port);
             guessed && j.app == claim.app && j.account == account && j.told.contains(&claim.to.ip())
         };
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| is_wrong(j)).map(|(id, _)| *id).collect();
@@ -59,6 +60,9 @@ impl Connector {
             if let Some(mut job) = self.jobs.remove(&id) {
                 self.close_where(now, &mut job, |_| true);
                 job.attempts.clear();
+                let refused = std::mem::take(&mut job.refused).into_iter();
+                let just_now = refused.filter(|(of, attempt)| *of == port && attempt.has_just_failed(now));
+                job.attempts.extend(just_now.map(|(_, attempt)| attempt));
                 job.port = None;
                 self.jobs.insert(id, job);
             }

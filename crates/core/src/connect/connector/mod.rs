@@ -292,25 +292,6 @@ impl Connector {
         touched.into_iter().for_each(|id| self.drive(now, id));
     }
 
-    /// A server has refused: whether the next is asked, or others may still answer. Each is asked as often as the C library
-    /// would, which does without a family as soon as the other has addresses.
-    fn asks_again(&mut self, now: Instant, query: QueryId) -> bool {
-        let most = self.lookups.servers.count() * self.patience.attempts;
-        let Some(open) = self.lookups.get_mut(query) else { return false };
-        open.refused += 1;
-        if open.is_dispensable() {
-            return false;
-        }
-        if open.sent - open.besides >= most {
-            return open.refused < open.sent;
-        }
-        let (before, server) = (open.sent, open.next_server());
-        let (account, question) = (open.account, open.question.clone());
-        self.note_repeated(now, &question, before);
-        self.send(now, account, query, &question, server);
-        true
-    }
-
     fn note_repeated(&mut self, now: Instant, question: &Question, before: u32) {
         for job in self.jobs.values().filter(|j| j.app == question.app && j.name == question.name) {
             self.timelines.note(now, job.number, &job.name, Event::Query { record: record(question.record), before });
@@ -318,21 +299,17 @@ impl Connector {
     }
 
     fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
-        let held = self.lookups.get_mut(query).and_then(|open| open.held.take());
-        let result = if result == Some(LookupResult::Refused) { held.or(result) } else { result };
-        let again = result == Some(LookupResult::Refused) && self.asks_again(now, query);
-        if again || self.is_held_back(now, query, result.as_ref()) {
-            return;
-        }
         if result == Some(LookupResult::NotSent) && self.lookups.get_mut(query).is_some_and(|open| open.sent > 1) {
             // What was sent before it may still be answered.
             return;
         }
-        if result.as_ref().is_some_and(|said| self.is_doubtful_denial(now, query, said)) {
+        let no = result.as_ref().filter(|said| denial::is_no(said));
+        if no.is_some_and(|no| self.may_be_otherwise(now, query, no)) {
             return;
         }
-        let Some(mut open) = self.lookups.close(now, query) else { return };
-        let result = result.or(open.denial.take());
+        let has_no = no.is_some();
+        let Some(open) = self.lookups.close(now, query) else { return };
+        let result = if has_no || result.is_none() { open.no() } else { result };
         self.outputs.push_back(Output::Forget(query));
         // Said of the network before: better than nothing for whoever waits, and nothing to be remembered on this one.
         let of_here = self.lookups.is_of_here(query);
@@ -346,11 +323,7 @@ impl Connector {
                 Some(_) => of_here,
             },
         );
-        let other = self.lookups.other_of(&open.question).and_then(|(id, other)| {
-            other.lasting |= outcome.1;
-            other.refusals_enough = other.refusals_enough.or(outcome.0.then_some(open.sent));
-            other.is_dispensable().then_some(id)
-        });
+        let other = self.decides(now, &open, outcome.0, outcome.1);
         let unsent = result == Some(LookupResult::NotSent);
         self.tell_askers(now, query, &open.question, result.is_some() && !unsent, outcome);
         let was_silent = open.was_silent();
@@ -415,7 +388,7 @@ impl Connector {
             self.guess_for_asker(now, open.account, &Question { app, name, record });
         }
         if let Some(other) = other {
-            self.lookup_ended(now, other, Some(LookupResult::Refused));
+            self.lookup_ended(now, other, None);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Connector;
 use crate::connect::lookups::{Due, Question};
-use crate::connect::{LookupResult, Output, QueryId};
+use crate::connect::{Output, QueryId};
 use crate::path::Family;
 use crate::time::Instant;
 use std::sync::Arc;
@@ -44,19 +44,13 @@ impl Connector {
                     self.note_repeated(now, &question, before);
                     self.send(now, account, id, &question, server);
                 }
-                Due::GiveUp(id) => {
-                    let held = self.lookups.get_mut(id).and_then(|open| open.held.take());
-                    self.lookup_ended(now, id, held);
-                }
+                Due::GiveUp(id) => self.lookup_ended(now, id, None),
             }
         }
     }
 
     fn ask_once_more(&mut self, now: Instant, id: QueryId) {
         let Some(open) = self.lookups.get_mut(id) else { return };
-        if let Some(held) = open.held.take() {
-            return self.lookup_ended(now, id, Some(held));
-        }
         let (before, account, server) = (open.sent - 1, open.account, open.server());
         let (question, falls_silent) = (open.question.clone(), open.falls_silent());
         self.note_repeated(now, &question, before);
@@ -65,17 +59,5 @@ impl Connector {
             self.path.current().family_mut(family).lookup_unanswered();
         }
         self.send(now, account, id, &question, server);
-    }
-
-    /// Whether `result` is to wait for what an earlier server says: it says that there is nothing, and comes from one that was
-    /// only asked because that one took longer than usual. Bare, its word would hold.
-    pub(super) fn is_held_back(&mut self, now: Instant, query: QueryId, result: Option<&LookupResult>) -> bool {
-        let nothing = match result {
-            Some(LookupResult::Addresses(list, _)) => list.is_empty(),
-            Some(LookupResult::Services(list, _)) => list.is_empty(),
-            Some(LookupResult::NoData(_) | LookupResult::NxDomain(_)) => true,
-            Some(LookupResult::Refused | LookupResult::NotSent) | None => false,
-        };
-        nothing && self.lookups.hold_back(now, query, result)
     }
 }

@@ -18,7 +18,7 @@
 
 use super::staggered::{self, RESOLUTION_DELAY};
 use super::{Lookup, Next, Race, State, View};
-use crate::path::Family;
+use crate::path::{Family, SOON};
 use crate::time::{Duration, Instant};
 use std::net::IpAddr;
 
@@ -63,8 +63,18 @@ impl Race for Adaptive {
         // Where nothing is known, no order is better than the one without us, and programs that go from one address to the next
         // with a time limit for each would be later by another.
         let is_news = |a: &IpAddr| view.path.peer(*a).is_none() && !view.path.is_suspended(Family::of(*a), view.now);
-        if !addresses.iter().all(is_news) {
-            arrange(view, addresses, None);
+        if addresses.iter().all(is_news) {
+            return;
+        }
+        let mut arranged = addresses.clone();
+        arrange(view, &mut arranged, None);
+        // Programs give up each address after a while, but wait for the last: what is slow is not moved away from the end in favour
+        // of what fails at once.
+        let is_off =
+            |a: &IpAddr| view.path.is_failing(*a, view.now) || view.path.is_suspended(Family::of(*a), view.now);
+        let is_soon = |a: &IpAddr| view.path.expected_rtt(*a).is_some_and(|rtt| rtt.smoothed <= SOON) && !is_off(a);
+        if arranged.first().is_some_and(is_soon) || !addresses.iter().any(is_off) {
+            *addresses = arranged;
         }
     }
 }
@@ -112,9 +122,9 @@ fn unproven(view: &View<'_>) -> Option<Family> {
     view.path.family(Family::of(last)).rtt.is_none().then(|| view.family(last))
 }
 
-/// Whether an address that is known so far has answered before and has not failed since.
+/// Whether an address that is known so far has answered before, soon, and has not failed since.
 fn has_known_peer(view: &View<'_>) -> bool {
-    let good = |a: &IpAddr| view.path.peer(*a).is_some_and(|p| p.has_answered && !p.is_failing(view.now));
+    let good = |a: &IpAddr| view.path.peer(*a).is_some_and(|p| p.will_do(view.now));
     Family::BOTH.iter().flat_map(|f| view.lookup(*f).addresses()).any(good)
 }
 
@@ -199,7 +209,10 @@ fn preference(view: &View<'_>, addr: IpAddr) -> (bool, bool, Duration) {
         Some(best.map_or(guess, |(best, other)| guess.max(best + Duration::from_nanos(other.into()))))
     };
     // Where nothing is known, the standard's preference stands: IPv6 first, IPv4 last.
-    let unknown = if family == Family::V6 { Duration::ZERO } else { Duration::MAX };
+    // A family that has failed for this name is better left for what has not.
+    let failing = |a: &IpAddr| Family::of(*a) == family && view.path.is_failing(*a, view.now);
+    let is_first = family == Family::V6 && !view.addresses().iter().any(failing);
+    let unknown = if is_first { Duration::ZERO } else { Duration::MAX };
     (view.path.is_failing(addr, view.now), off, measured(view, addr).or_else(guess).unwrap_or(unknown))
 }
 

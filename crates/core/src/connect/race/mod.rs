@@ -110,6 +110,14 @@ impl Attempt {
         matches!(self.state, State::Failed(_)) && now - self.started < Duration::from_secs(1)
     }
 
+    /// How it failed, if it did.
+    pub fn errno(&self) -> Option<i32> {
+        match self.state {
+            State::Failed(errno) => Some(errno),
+            _ => None,
+        }
+    }
+
     /// Whether a host was there, and said no.
     pub fn was_refused(&self) -> bool {
         self.state == State::Failed(ECONNREFUSED)
@@ -148,6 +156,9 @@ pub struct View<'a> {
     pub usable: &'a dyn Fn(IpAddr) -> bool,
     /// Addresses that the socket of a program that waits can be exchanged for; all, as long as none does.
     pub fits: &'a dyn Fn(IpAddr) -> bool,
+    /// Whether the socket of an attempt is not of a kind that the waiting program's cannot be exchanged for, where another to the
+    /// same address would be.
+    pub serves: &'a dyn Fn(&Attempt) -> bool,
     /// History of the network that the host is on.
     pub path: &'a Network,
     /// Every address that the name had last time.
@@ -194,7 +205,9 @@ impl View<'_> {
     /// Addresses known so far, not yet tried, usable; IPv6 first, each family in the server's order.
     pub fn untried(&self) -> Vec<IpAddr> {
         let mut addresses = self.addresses();
-        addresses.retain(|a| (self.usable)(*a) && self.attempts.iter().all(|t| t.addr != *a));
+        // Where a socket of another kind was tried in vain, one of the right kind is news; at most one SYN a second.
+        let in_vain = |t: &Attempt| !(self.serves)(t) && self.now - t.started >= Duration::from_secs(1);
+        addresses.retain(|a| (self.usable)(*a) && self.attempts.iter().all(|t| t.addr != *a || in_vain(t)));
         addresses
     }
 
@@ -205,7 +218,8 @@ impl View<'_> {
 
     /// Whether an attempt has succeeded that fits.
     pub fn has_ready(&self) -> bool {
-        self.attempts.iter().any(|a| matches!(a.state, State::Ready { .. }) && (self.fits)(a.addr))
+        let fits = |a: &Attempt| (self.fits)(a.addr) && (self.serves)(a);
+        self.attempts.iter().any(|a| matches!(a.state, State::Ready { .. }) && fits(a))
     }
 
     /// The next wanted lookup that has not been asked: HTTPS, then AAAA, then A (RFC 8305, section 3, and its successor).

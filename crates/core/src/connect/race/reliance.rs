@@ -15,7 +15,7 @@ pub(crate) const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 /// How long after `addresses` became known the program is told them without those of `pending`; `None` for never.
 pub(crate) fn reliance(network: &Network, now: Instant, addresses: &[IpAddr], pending: Family) -> Option<Duration> {
     let good = |a: &&IpAddr| !network.is_failing(**a, now) && !network.is_suspended(Family::of(**a), now);
-    let answered = |a: &IpAddr| network.peer(*a).is_some_and(|p| p.has_answered);
+    let answered = |a: &IpAddr| network.peer(*a).is_some_and(|p| p.will_do(now));
     let mut good = addresses.iter().filter(good);
     let of_use = network.family(pending).has_route;
     match () {

@@ -18,7 +18,7 @@ pub(super) fn next(view: &View<'_>, candidates: &[IpAddr], delay: Duration) -> N
         return Next::Wait(None);
     }
     let Some(first) = candidates.first().copied() else { return Next::Wait(None) };
-    let racing = || view.attempts.iter().filter(|a| !a.exploring && a.state == State::InFlight);
+    let racing = || view.attempts.iter().filter(|a| !a.exploring && a.state == State::InFlight && (view.serves)(a));
     let Some(last) = racing().map(|a| a.started).max() else { return Next::Attempt(first) };
     let due = last + delay;
     if view.now < due {
@@ -108,6 +108,7 @@ mod tests {
             attempts: &[],
             usable: &|_| true,
             fits: &|_| true,
+            serves: &|_| true,
             path: &Network::default(),
             remembered: &[],
             explore: false,

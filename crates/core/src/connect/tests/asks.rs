@@ -235,12 +235,21 @@ fn a_program_that_has_asked_for_one_family_alone_is_not_raced_over_the_other() {
 
 #[test]
 fn a_refusal_is_passed_on_and_not_remembered() {
-    let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Says(20, LookupResult::Refused));
+    let refused = || Story::of("adaptive").dns(SITE, V4, Dns::Says(20, LookupResult::Refused));
+    let mut s = refused().dns(SITE, V6, Dns::Says(20, LookupResult::NoData(Duration::ZERO)));
     s.ask(1, "go", V4);
     s.pass(100);
     s.ask(2, "go", V4);
     s.pass(100);
     assert_eq!(s.answers(), [(40, 1, said(0, 0)), (140, 2, said(2, 0))], "asked twice each, as the C library does");
+
+    let mut s = refused();
+    s.ask(1, "go", V4);
+    s.pass(100);
+    s.ask(2, "go", V4);
+    s.pass(100);
+    let asked = [(40, 1, said(0, 0)), (120, 2, said(0, 0))];
+    assert_eq!(s.answers(), asked, "no program waits for the other family, which is silent");
 }
 
 #[test]
@@ -254,11 +263,14 @@ fn whoever_asks_the_second_server_is_answered_by_it_or_by_the_next() {
     };
     let ask = || Ask { app: "dig".into(), name: SITE.into(), record: V4.into(), server: 1 };
     let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Says(20, LookupResult::Refused));
+    s = s.dns(SITE, V6, Dns::Says(20, LookupResult::NoData(Duration::ZERO)));
+    s.servers = 3;
     s.input(Input::Servers(3));
     s.input(Input::Ask(RequestId(1), ask()));
     s.pass(500);
     assert_eq!(servers(&s), [1, 2, 3, 4, 5, 6], "each twice, as the C library does");
     s.told.clear();
+    s.servers = 2;
     s.input(Input::Servers(2));
     s.input(Input::Ask(RequestId(2), ask()));
     s.pass(500);

@@ -201,9 +201,7 @@ impl Story {
             self.now = at;
             match event.filter(|(t, _)| *t == at).and_then(|key| self.events.remove(&key)) {
                 Some(Event::Lookup(id, server, r)) => {
-                    if r != LookupResult::Refused {
-                        self.connector.handle_input(at, Input::Replied(id, server));
-                    }
+                    self.connector.handle_input(at, Input::Replied(id, server));
                     self.connector.handle_input(at, Input::Lookup(id, r));
                 }
                 Some(Event::Attempt(id, r)) => self.connector.handle_input(at, Input::Attempt(id, r)),

@@ -240,11 +240,27 @@ fn a_nonblocking_program_gets_what_is_under_way_and_is_never_made_to_wait() {
 #[test]
 fn a_black_hole_is_learned_of_even_from_a_program_that_races_itself() {
     let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 0)).host(v6(1), Host::Silent);
+    s = s.dns("v4.example", V4, says(10, &[v4(2)])).host(v4(2), Host::Answers(30));
+    s = s.dns("v4.example", V6, Dns::Says(10, LookupResult::NoData(Duration::ZERO)));
+    s.visit("wget", "v4.example");
+    s.pass(3000);
+    s.told.clear();
     s.resolve("curl", SITE, Want::Both, Some(443));
     assert!(matches!(s.connect("curl", v6(1), true), Output::HandOver { connected: false, .. }));
     s.pass(5000);
     assert_eq!(s.begun().len(), 1, "the rest of the race was the program's own");
     assert_eq!(s.resolve("curl", SITE, Want::Both, Some(443)), Resolved::Addresses(vec![v4(1), v6(1)]));
+}
+
+#[test]
+fn a_slow_address_is_not_moved_before_one_that_fails_at_once() {
+    // Programs such as Node give each address but the last 250 ms.
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (300, 20)).host(v6(1), Host::Refuses(5));
+    for _ in 0..2 {
+        assert_eq!(s.resolve("node", SITE, Want::Both, Some(443)), Resolved::Addresses(vec![v6(1), v4(1)]));
+        s.connect("node", v6(1), false);
+        s.pass(3000);
+    }
 }
 
 #[test]
