@@ -42,20 +42,6 @@ fn an_old_segment_that_comes_late_does_not_change_the_window() {
     assert!(rig.forwarder.room(rig.now, flow) > 0);
 }
 
-/// The same, where the acknowledgement alone tells which is the older.
-//= RFC 9293#3.10.7.4/window
-#[test]
-fn of_two_segments_with_one_number_the_one_that_acknowledges_less_does_not_change_the_window() {
-    let mut rig = Rig::open();
-    let (first, flow) = (rig.first(), rig.flow.unwrap());
-    rig.peer(b"hello");
-    let closed = Segment { window: 0, ..rig.segment(Flags::ACK, 1, first.wrapping_add(5)) };
-    rig.tell(&closed, b"");
-    assert_eq!(rig.forwarder.room(rig.now, flow), 0);
-    rig.app(Flags::ACK, 1, first, b"");
-    assert_eq!(rig.forwarder.room(rig.now, flow), 0, "an old window");
-}
-
 /// RFC 9293, 3.8.6.2.1: a sender waits for a whole segment, or for half of the largest window that it was ever told.
 //= RFC 9293#3.8.6.2.1
 #[test]
