@@ -14,9 +14,11 @@ mod harden;
 mod hostile;
 mod law;
 mod markdown;
+mod mutants;
 mod new;
 mod outcome;
 mod packages;
+mod requirements;
 mod size;
 mod soak;
 mod source;
@@ -132,6 +134,14 @@ const ALL: &[Chore] = &[
         run: fuzz::run,
     },
     Chore {
+        group: Group::Long,
+        name: "mutants",
+        arguments: "[--changed] [--anew] [--shard K/N] [FILE ...]",
+        summary: "does a test fail when the code is wrong? cargo-mutants over core, link, realtime and quic, or FILEs of them; \
+                  goes on where it was interrupted; --changed plays what differs from main; survivors need a reason",
+        run: mutants::run,
+    },
+    Chore {
         group: Group::House,
         name: "docs",
         arguments: "",
@@ -144,6 +154,13 @@ const ALL: &[Chore] = &[
         arguments: "race|policy|meter|link|experiment NAME",
         summary: "the file, the registry's line and the first test of one more, which pass the contract tests as they are",
         run: new::run,
+    },
+    Chore {
+        group: Group::House,
+        name: "requirements",
+        arguments: "",
+        summary: "what RFCs ask for, and which test holds it: docs/internals/requirements.md, from its .toml and the citations in the sources",
+        run: requirements::run,
     },
     Chore {
         group: Group::House,

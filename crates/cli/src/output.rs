@@ -1,6 +1,7 @@
 //! What verbs write: data on standard output, all else on standard error; JSON with its version; colours only where
 //! they are welcome.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -54,6 +55,13 @@ pub struct Format {
 pub fn document(version: u32, mut object: serde_json::Value) {
     object["version"] = version.into();
     crate::say!("{object}");
+}
+
+/// How often a loop woke up, the most frequent cause first.
+pub fn by_cause(wakeups: &BTreeMap<String, u64>) -> String {
+    let mut all: Vec<_> = wakeups.iter().collect();
+    all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+    all.iter().map(|(cause, n)| format!("{cause} {n}")).collect::<Vec<_>>().join(", ")
 }
 
 /// So many of something, in words: "1 address", "2 addresses".

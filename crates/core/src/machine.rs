@@ -5,6 +5,7 @@
 //! harm. Failures of the network are inputs; an `Err` is for a caller's mistake.
 
 use crate::time::Instant;
+use std::collections::BTreeMap;
 
 /// When a machine wants to be woken, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,13 @@ pub struct Deadline {
     pub at: Instant,
     /// The reason, one of a small fixed set per machine, e.g. `"connection attempt delay"`.
     pub why: &'static str,
+}
+
+impl Deadline {
+    /// The first of them to come; of several at one moment, the one that is named first.
+    pub fn earliest(deadlines: impl IntoIterator<Item = Option<Self>>) -> Option<Self> {
+        deadlines.into_iter().flatten().min_by_key(|deadline| deadline.at)
+    }
 }
 
 /// A pure state machine. See the module for the contract.
@@ -30,4 +38,32 @@ pub trait Machine {
     fn poll_output(&mut self) -> Option<Self::Output>;
     /// When to wake next, or `None` to sleep until an input comes.
     fn poll_timeout(&self) -> Option<Deadline>;
+
+    /// Handles the deadline if it has come: the reason for it, or `None` if there was nothing to wake for.
+    fn wake(&mut self, now: Instant) -> Option<&'static str> {
+        let due = self.poll_timeout().filter(|deadline| deadline.at <= now)?;
+        self.handle_timeout(now);
+        Some(due.why)
+    }
+}
+
+/// How often a loop has woken up, by cause: the [`Deadline::why`] of what was due, or the kind of source that was ready.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wakeups(BTreeMap<&'static str, u64>);
+
+impl Wakeups {
+    /// Once more, for this cause.
+    pub fn count(&mut self, why: &'static str) {
+        *self.0.entry(why).or_default() += 1;
+    }
+
+    /// Each cause with its number, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0.iter().map(|(why, count)| (*why, *count))
+    }
+
+    /// As what is told to others.
+    pub fn named(&self) -> BTreeMap<String, u64> {
+        self.iter().map(|(why, count)| (why.to_owned(), count)).collect()
+    }
 }

@@ -20,6 +20,7 @@ pub mod clock;
 pub mod control;
 pub mod daemon;
 pub mod dns;
+pub mod driver;
 pub mod folder;
 pub mod forward;
 pub mod home;

@@ -44,7 +44,7 @@ impl End {
             let mut tokens = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
                 let soon = clock.now() + Duration::from_millis(20);
-                poll.wait(&clock, Some(tunnel.deadline().min(soon)), &mut tokens).unwrap();
+                poll.wait(&clock, Some(tunnel.deadline().map_or(soon, |due| due.at.min(soon))), &mut tokens).unwrap();
                 tokens.iter().for_each(|token| tunnel.ready(*token));
                 tunnel.timeout();
                 *told.lock().unwrap() = Some(tunnel.status());

@@ -10,6 +10,7 @@ use crate::medium::{self, MediumSpec, Way};
 use crate::preset::{self, UnknownPreset};
 use crate::quantity::{self, BadQuantity};
 use crate::{BadModel, DuplexSpec, Entry, Files, LinkSpec, Order, Spec, delay, loss, queue, rate};
+use headstart_core::time::Duration;
 
 /// Why a text is not a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -192,22 +193,6 @@ fn direction(
         };
         let value = value.trim();
         let key = match key.trim() {
-            "rate" => {
-                spec.rate = model(part, "rate", rate::ALL, value, files)?;
-                "rate"
-            }
-            "delay" => {
-                spec.delay = model(part, "delay", delay::ALL, value, files)?;
-                "delay"
-            }
-            "loss" => {
-                spec.loss = model(part, "loss", loss::ALL, value, files)?;
-                "loss"
-            }
-            "queue" => {
-                spec.queue = model(part, "queue", queue::ALL, value, files)?;
-                "queue"
-            }
             "jitter" => {
                 let read = quantity::duration(value);
                 jitter = Some(read.map_err(|reason| ParseError::Jitter { part: part.to_owned(), reason })?);
@@ -217,12 +202,7 @@ fn direction(
                 medium = Some(model(part, "medium", medium::ALL, value, files)?);
                 "medium"
             }
-            "order" => {
-                let known = Order::ALL.iter().find(|(name, _)| *name == value);
-                spec.order = known.map(|(_, order)| *order).ok_or(ParseError::Order { part: part.to_owned() })?;
-                "order"
-            }
-            key => return Err(ParseError::UnknownKey { part: part.to_owned(), key: key.to_owned() }),
+            key => of_link(&mut spec, part, (key, value), files)?,
         };
         if seen.contains(&key) {
             return Err(ParseError::Twice { part: part.to_owned(), key });
@@ -230,14 +210,53 @@ fn direction(
         seen.push(key);
     }
     if let Some(sd) = jitter {
-        if spec.delay.name() != delay::ALL[0].name {
-            let (jitter, found) = (quantity::show_duration(sd), format!("delay={}", spec.delay));
-            return Err(ParseError::JitterWithout { jitter, found });
-        }
-        // A constant delay's least is the delay.
-        spec.delay = delay::normal(spec.least_delay(), sd);
+        spread(&mut spec, sd)?;
     }
     Ok((spec, medium))
+}
+
+/// Jitter spreads a delay that is constant.
+fn spread(spec: &mut LinkSpec, sd: Duration) -> Result<(), ParseError> {
+    if spec.delay.name() != delay::ALL[0].name {
+        let (jitter, found) = (quantity::show_duration(sd), format!("delay={}", spec.delay));
+        return Err(ParseError::JitterWithout { jitter, found });
+    }
+    // A constant delay's least is the delay.
+    spec.delay = delay::normal(spec.least_delay(), sd);
+    Ok(())
+}
+
+/// One property of a link, by its key.
+fn of_link(
+    spec: &mut LinkSpec,
+    part: &str,
+    (key, value): (&str, &str),
+    files: &mut Files<'_>,
+) -> Result<&'static str, ParseError> {
+    Ok(match key {
+        "rate" => {
+            spec.rate = model(part, "rate", rate::ALL, value, files)?;
+            "rate"
+        }
+        "delay" => {
+            spec.delay = model(part, "delay", delay::ALL, value, files)?;
+            "delay"
+        }
+        "loss" => {
+            spec.loss = model(part, "loss", loss::ALL, value, files)?;
+            "loss"
+        }
+        "queue" => {
+            spec.queue = model(part, "queue", queue::ALL, value, files)?;
+            "queue"
+        }
+        "order" => {
+            let known = Order::ALL.iter().find(|(name, _)| *name == value);
+            spec.order = known.map(|(_, order)| *order).ok_or(ParseError::Order { part: part.to_owned() })?;
+            "order"
+        }
+        key => return Err(ParseError::UnknownKey { part: part.to_owned(), key: key.to_owned() }),
+    })
 }
 
 /// `name:parameters` by its registry, or `parameters` by the registry's first entry.

@@ -5,6 +5,7 @@ use crate::ending::{Ending, Why};
 use crate::knobs::{self, Knobs};
 use crate::shared::Shared;
 use futures_sink::Sink;
+use headstart_core::machine::Wakeups;
 use headstart_core::realtime::technique::UnknownTechnique;
 use headstart_core::realtime::{Kind, LaneId, Messenger, SendError, Sent, SessionId, Settings, Stats};
 use headstart_io::clock::Clock;
@@ -244,6 +245,11 @@ impl Session {
     pub fn stats(&self) -> Stats {
         let now = self.shared.clock.now();
         self.shared.lock().messenger.stats(now)
+    }
+
+    /// How often time has woken this session, by cause: what a battery is spent on.
+    pub fn wakeups(&self) -> Wakeups {
+        self.shared.lock().wakeups.clone()
     }
 
     /// Which options the kernel took for the first connection, where this side opened it over TCP.

@@ -4,7 +4,7 @@
 
 use crate::ending::{Ending, Why};
 use crate::knobs::Knobs;
-use headstart_core::machine::Machine;
+use headstart_core::machine::{Deadline, Machine, Wakeups};
 use headstart_core::realtime::{FrameError, Input, MAX_CONNECTIONS, Messenger, Output};
 use headstart_core::time::Instant;
 use headstart_io::clock::Clock;
@@ -42,7 +42,9 @@ pub(crate) struct State {
     writers: Vec<(u32, Arc<Notify>)>,
     pub receivers: Vec<Waker>,
     pub senders: Vec<Waker>,
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
+    /// How often time has woken it, by cause.
+    pub wakeups: Wakeups,
     /// Nothing more is to come or to go.
     pub closed: bool,
     /// Why, and what was on its way then.
@@ -130,6 +132,7 @@ impl Shared {
                 receivers: Vec::new(),
                 senders: Vec::new(),
                 deadline: None,
+                wakeups: Wakeups::default(),
                 closed: false,
                 ending: None,
                 error: None,
@@ -186,10 +189,10 @@ impl Shared {
         if !state.messenger.is_full() {
             self.room.notify_waiters();
         }
-        let give_up = state.alone.map(|since| since + self.patience);
-        let deadline = state.messenger.poll_timeout().map(|deadline| deadline.at).into_iter().chain(give_up).min();
+        let give_up = state.alone.map(|since| Deadline { at: since + self.patience, why: "the peer answers nowhere" });
+        let deadline = Deadline::earliest([state.messenger.poll_timeout(), give_up]);
         if deadline != state.deadline {
-            let sooner = deadline.is_some_and(|at| state.deadline.is_none_or(|old| at < old));
+            let sooner = deadline.is_some_and(|new| state.deadline.is_none_or(|old| new.at < old.at));
             state.deadline = deadline;
             if sooner {
                 self.timer.notify_one();
@@ -202,12 +205,17 @@ impl Shared {
 
     /// When to wake next.
     pub fn deadline(&self) -> Option<Instant> {
-        self.lock().deadline
+        self.lock().deadline.map(|deadline| deadline.at)
     }
 
     /// What is due at this moment: the messenger's affairs, and the end of a session whose peer answers nowhere.
     pub fn wake(&self) {
-        self.act(|now, messenger| messenger.handle_timeout(now));
+        {
+            let mut state = self.lock();
+            let due = state.deadline.filter(|due| due.at <= self.clock.now());
+            due.into_iter().for_each(|due| state.wakeups.count(due.why));
+        }
+        self.act(|now, messenger| messenger.wake(now));
         let (alone, met) = {
             let state = self.lock();
             (state.alone, state.met)

@@ -125,6 +125,10 @@ async fn a_peer_that_does_not_come_back_is_given_up_and_what_waits_for_room_is_t
     let SessionError::Over(ending) = ending else { panic!("{ending}") };
     assert_eq!(ending.why, Why::Lost(SHORT));
     assert_eq!(ending.unconfirmed, WINDOW);
+    let causes = near.wakeups();
+    assert!(causes.iter().any(|(why, _)| why == "the peer answers nowhere"), "{causes:?}");
+    let causes = near.wakeups();
+    assert!(causes.iter().any(|(why, _)| why == "the peer answers nowhere"), "{causes:?}");
     assert!(!patient(near.delivered()).await);
 }
 

@@ -40,6 +40,8 @@ const ALL: &[Rule] = &[
     Rule { name: "headers", check: headers::check },
     Rule { name: "names", check: names::check },
     Rule { name: "named tests", check: named_tests::check },
+    Rule { name: "requirements", check: crate::requirements::check },
+    Rule { name: "functions", check: crate::size::check },
     Rule { name: "unsafety", check: unsafety::check },
     Rule { name: "experiments", check: crate::claims::untied },
     Rule { name: "crate table", check: crate_table::check },

@@ -155,18 +155,12 @@ impl Connector {
                 }
             };
             match attempt {
-                None => break,
+                None => return Err(not_connected(&url.host, failed).into()),
                 Some(Ok(Ok(opened))) => return Ok(opened),
                 Some(Ok(Err(why))) => failed.push(plain(&exit::told(&why))),
                 Some(Err(why)) => failed.push(why.to_string()),
             }
         }
-        if failed.is_empty() {
-            failed.push("no usable address".to_owned());
-        }
-        let code = if failed.iter().any(|why| is_distrust(why)) { exit::FAILURE } else { exit::UNREACHABLE };
-        let hint = if code == exit::FAILURE { ": trust a certificate with --ca FILE" } else { "" };
-        Err(Coded(code, format!("cannot connect to {}: {}{hint}", url.host, failed.join("; "))).into())
     }
 
     /// Waits until what was said last has left, but not for the other side.
@@ -176,6 +170,16 @@ impl Connector {
             let _ = tokio::time::timeout(Duration::from_millis(200), endpoint.wait_idle()).await;
         }
     }
+}
+
+/// What no attempt has reached, and why.
+fn not_connected(host: &str, mut failed: Vec<String>) -> Coded {
+    if failed.is_empty() {
+        failed.push("no usable address".to_owned());
+    }
+    let code = if failed.iter().any(|why| is_distrust(why)) { exit::FAILURE } else { exit::UNREACHABLE };
+    let hint = if code == exit::FAILURE { ": trust a certificate with --ca FILE" } else { "" };
+    Coded(code, format!("cannot connect to {host}: {}{hint}", failed.join("; ")))
 }
 
 /// Whether a failure is one of the certificate. Its kinds are hidden inside two libraries, which share the words.

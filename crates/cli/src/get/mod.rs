@@ -175,10 +175,7 @@ fn ms(clock: &Clock) -> f64 {
 impl Fetch<'_> {
     async fn run(&self) -> anyhow::Result<Done> {
         let clock = Clock::new();
-        let found = tokio::net::lookup_host((self.url.host.as_str(), self.url.port)).await;
-        let addresses: Vec<SocketAddr> = found
-            .map_err(|why| Coded(exit::UNREACHABLE, format!("cannot resolve {}: {why}", self.url.host)))?
-            .collect();
+        let addresses = self.look_up().await?;
         let name_ms = ms(&clock);
         let begun = if self.resume { self.place.begun(&self.url.to_string()) } else { None };
         let mut headers = HeaderMap::new();
@@ -212,19 +209,12 @@ impl Fetch<'_> {
             None => 0,
         };
         let total_ms = ms(&clock);
-        let (lost, address) = match &opened {
-            Opened::Three { connection, .. } => {
-                (Some(connection.stats().path.lost_packets), Some(connection.remote_address()))
-            }
-            _ => (None, None),
-        };
+        let quic = if let Opened::Three { connection, .. } = &opened { Some(connection) } else { None };
+        let lost = quic.map(|connection| connection.stats().path.lost_packets);
+        let address = quic.map(quinn::Connection::remote_address);
         let start = reply.headers.get("server-timing").and_then(|value| value.to_str().ok()).map(str::to_owned);
-        if let Opened::Three { connection, .. } = &opened {
-            let took = Duration::from_secs_f64((total_ms - first_byte_ms).max(0.0) / 1e3);
-            let (peer, rtt) = (connection.remote_address().ip(), connection.rtt());
-            self.paths.memory.received(quinn::TokioRuntime.now(), peer, bytes, took, rtt);
-            self.paths.learned();
-            connection.close(0x100u32.into(), b"");
+        if let Some(connection) = quic {
+            self.learn(connection, bytes, Duration::from_secs_f64((total_ms - first_byte_ms).max(0.0) / 1e3));
         }
         Ok(Done {
             url: self.url.to_string(),
@@ -240,6 +230,20 @@ impl Fetch<'_> {
             start,
             lost,
         })
+    }
+
+    async fn look_up(&self) -> Result<Vec<SocketAddr>, Coded> {
+        let found = tokio::net::lookup_host((self.url.host.as_str(), self.url.port)).await;
+        let failed = |why| Coded(exit::UNREACHABLE, format!("cannot resolve {}: {why}", self.url.host));
+        Ok(found.map_err(failed)?.collect())
+    }
+
+    /// Keeps what a connection over QUIC has shown of its path, and closes it.
+    fn learn(&self, connection: &quinn::Connection, bytes: u64, took: Duration) {
+        let (peer, rtt) = (connection.remote_address().ip(), connection.rtt());
+        self.paths.memory.received(quinn::TokioRuntime.now(), peer, bytes, took, rtt);
+        self.paths.learned();
+        connection.close(0x100u32.into(), b"");
     }
 
     async fn ask(&self, opened: &mut Opened, headers: &HeaderMap) -> anyhow::Result<Reply> {

@@ -47,6 +47,17 @@ struct Transfer {
     loaded: RoundTrips,
 }
 
+impl Transfer {
+    /// As JSON; by how much it has lengthened round trips.
+    fn told(&self, added: Option<f64>) -> Value {
+        json!({
+            "mbit_s": round(self.mbit_s), "loaded_ms": figures(&self.loaded),
+            "round_trips_a_minute": self.loaded.a_minute().map(f64::round),
+            "added_ms": added.map(round), "grade": added.map(grade),
+        })
+    }
+}
+
 /// Measures; says what was found.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     if !(0.1..=600.0).contains(&args.seconds) {
@@ -58,15 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let (began, before) = (wall(), Snapshot::take(root));
     let clock = Clock::new();
     let mut stream = greet(to, ECHO).with_context(what)?;
-    stream.set_read_timeout(Some(FIRST))?;
-    ask(&mut stream, clock).map_err(|why| {
-        let why = format!(
-            "{}: no `headstart measure serve` answers there ({why}): start one, or check the address and port",
-            args.server
-        );
-        exit::Coded(exit::UNREACHABLE, why)
-    })?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    first_answer(&mut stream, clock, &args.server)?;
     let connects = (0..args.times).map(|_| {
         let start = clock.now();
         TcpStream::connect_timeout(&to, PATIENCE).map(|_| ms(clock.now().since(start)))
@@ -87,14 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let verdict = if doubts.is_empty() { "ok" } else { "degraded" };
     let added = |transfer: &Transfer| Some(transfer.loaded.median()? - idle.median()?);
     if args.format.json {
-        let each = transfers.iter().map(|(name, transfer)| {
-            let value = json!({
-                "mbit_s": round(transfer.mbit_s), "loaded_ms": figures(&transfer.loaded),
-                "round_trips_a_minute": transfer.loaded.a_minute().map(f64::round),
-                "added_ms": added(transfer).map(round), "grade": added(transfer).map(grade),
-            });
-            ((*name).to_owned(), value)
-        });
+        let each = transfers.iter().map(|(name, transfer)| ((*name).to_owned(), transfer.told(added(transfer))));
         let each: serde_json::Map<String, Value> = each.collect();
         let device = serde_json::to_value(&device).context("the state of this machine")?;
         document(
@@ -120,6 +116,18 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     crate::say!("verdict     {verdict}");
     doubts.iter().for_each(|doubt| crate::say!("            {doubt}"));
     Ok(exit::OK)
+}
+
+/// Waits for the answer that shows that a server of ours is there.
+fn first_answer(stream: &mut TcpStream, clock: Clock, server: &str) -> anyhow::Result<()> {
+    stream.set_read_timeout(Some(FIRST))?;
+    ask(stream, clock).map_err(|why| {
+        let why = format!(
+            "{server}: no `headstart measure serve` answers there ({why}): start one, or check the address and port"
+        );
+        exit::Coded(exit::UNREACHABLE, why)
+    })?;
+    Ok(stream.set_read_timeout(Some(PATIENCE))?)
 }
 
 fn ms(time: Duration) -> f64 {

@@ -171,8 +171,7 @@ pub const ALL: &[Metric] = &[
         gauged(s.supervisor.as_ref().map(|o| o.up_ms / 1e3))
     }),
     counter("headstart_supervisor_wakeups", &["cause"], "How often the supervisor woke up.", |s| {
-        let causes = s.supervisor.iter().flat_map(|o| o.wakeups.iter());
-        causes.map(|(cause, n)| (vec![cause.clone()], Value::Count(*n))).collect()
+        causes(s.supervisor.iter().map(|supervisor| &supervisor.wakeups))
     }),
     timed("headstart_measured_connect", "How long connections of measured programs took to open.", |s| {
         histograms(&s.measured, What::MeasuredConnect)
@@ -202,14 +201,17 @@ pub const ALL: &[Metric] = &[
         let counts = s.measured.counts().filter(|(_, what, _)| *what == "retransmissions");
         counts.map(|(program, _, n)| (vec![program.to_owned()], Value::Count(n))).collect()
     }),
+    counter("headstart_measured_wakeups", &["cause"], "How often forwarders that measure woke up.", |s| {
+        causes(s.boards.iter().map(|board| &board.wakeups))
+    }),
     gauge("headstart_measured_open", "", &[], "Connections of measured programs that are open.", |s| {
         gauged((!s.boards.is_empty()).then(|| s.boards.iter().flat_map(|b| &b.apps).map(|app| app.open as f64).sum()))
     }),
     gauge("headstart_daemon_uptime", "seconds", &[], "How long the daemon has been running.", |s| {
         gauged(s.daemon.as_ref().map(|d| d.up_ms as f64 / 1e3))
     }),
-    counter("headstart_daemon_wakeups", &[], "How often the daemon woke up, packets aside.", |s| {
-        number(s.daemon.as_ref().map(|d| d.wakeups))
+    counter("headstart_daemon_wakeups", &["cause"], "How often the daemon woke up.", |s| {
+        causes(s.daemon.iter().map(|daemon| &daemon.causes))
     }),
     gauge("headstart_host_changes", "", &[], "Changes of this host that `headstart down` would undo.", |s| {
         gauged(s.daemon.as_ref().map(|d| (d.changes.len() + d.omitted) as f64))
@@ -256,6 +258,13 @@ pub const ALL: &[Metric] = &[
 
 fn number(n: Option<u64>) -> Samples {
     n.map(|n| (vec![], Value::Count(n))).into_iter().collect()
+}
+
+/// Wake-ups of several loops together, a sample a cause.
+fn causes<'a>(loops: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> Samples {
+    let mut all = BTreeMap::new();
+    loops.flatten().for_each(|(cause, n)| *all.entry(cause).or_default() += n);
+    all.into_iter().map(|(cause, n)| (vec![cause.clone()], Value::Count(n))).collect()
 }
 
 fn gauged(n: Option<f64>) -> Samples {

@@ -73,9 +73,23 @@ fn not_up(place: &Place, format: Format, named: Option<&Path>) -> anyhow::Result
 }
 
 fn tell(status: &Status) {
-    let Status { pid, up_ms, wakeups, changes, omitted, initial_windows, bundling, steering, measuring, problems } =
-        status;
+    let Status {
+        pid,
+        up_ms,
+        wakeups,
+        causes,
+        changes,
+        omitted,
+        initial_windows,
+        bundling,
+        steering,
+        measuring,
+        problems,
+    } = status;
     say!("up for {} s (process {pid}, {wakeups} wake-ups)", up_ms / 1000);
+    if !causes.is_empty() {
+        say!("woken by: {}", output::by_cause(causes));
+    }
     if let Some(peers) = initial_windows {
         say!("initial windows: {peers} peers");
     }

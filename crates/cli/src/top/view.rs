@@ -99,7 +99,7 @@ impl View {
 
     /// What is measured, in a line.
     pub fn title(&self) -> String {
-        let Board { pid, at_ms, packets, left_out, apps, connections, omitted, .. } = &self.board;
+        let Board { pid, at_ms, packets, left_out, wakeups, apps, connections, omitted, .. } = &self.board;
         let open: usize = apps.iter().map(|app| app.open).sum();
         let mut title = format!(
             "process {pid} has measured for {:.0} s: {}, {} open, {}",
@@ -110,6 +110,9 @@ impl View {
         );
         if *left_out > 0 {
             title += &format!(", {left_out} not forwarded");
+        }
+        if let Some((cause, n)) = wakeups.iter().max_by_key(|(_, n)| **n) {
+            title += &format!("; {}, {n} of them for {cause}", plural(wakeups.values().sum(), "wake-up"));
         }
         if *omitted > 0 {
             title += &format!("; {} connections are shown", connections.len());

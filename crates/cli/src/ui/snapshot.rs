@@ -28,6 +28,7 @@ pub fn of(sources: &Sources) -> Value {
         // They change with each look and are counted in the metrics.
         if let Some(daemon) = all["daemon"].as_object_mut() {
             daemon.remove("wakeups");
+            daemon.remove("causes");
         }
     }
     without_null(all)

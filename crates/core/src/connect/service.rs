@@ -67,6 +67,7 @@ mod tests {
         assert_eq!(count(Service { mandatory: vec![key::ALPN, key::IPV4_HINT], ..plain() }), 2);
     }
 
+    //= RFC 9460#8
     #[test]
     fn what_only_a_client_that_knows_of_it_could_use_is_passed_over() {
         assert_eq!(count(Service { port: Some(8443), ..plain() }), 0, "another port");

@@ -7,6 +7,7 @@
 pub mod controller;
 pub mod history;
 pub mod initcwnd;
+pub mod rounds;
 pub mod sender;
 pub mod start;
 

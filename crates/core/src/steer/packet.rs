@@ -9,6 +9,7 @@ use crate::wire::ip::tcp::Flags;
 use crate::wire::ip::{TCP, UDP};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
+use std::ops::Range;
 
 const DNS_PORT: u16 = 53;
 const TLS_PORTS: [u16; 2] = [443, 853];
@@ -86,27 +87,7 @@ impl Facts {
     /// Reads a packet; `None` if it is no IP packet of exactly this length. `keys` are those of the hash that makes flows of
     /// five-tuples: whoever chooses tuples does not choose their places in a table.
     pub fn parse(packet: &[u8], keys: (u64, u64)) -> Option<Self> {
-        let v6 = match packet.first()? >> 4 {
-            4 => false,
-            6 => true,
-            _ => return None,
-        };
-        let (addresses, protocol, at, whole) = if v6 {
-            let header = packet.get(..40)?;
-            if 40 + usize::from(u16::from_be_bytes([header[4], header[5]])) != packet.len() {
-                return None;
-            }
-            (8..40, header[6], 40, true)
-        } else {
-            let header = packet.get(..20)?;
-            let at = usize::from(header[0] & 15) * 4;
-            let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-            if at < 20 || total != packet.len() || at > total {
-                return None;
-            }
-            let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
-            (12..20, header[9], at, fragment == 0)
-        };
+        let Outer { v6, addresses, protocol, at, whole } = Outer::parse(packet)?;
         let rest = &packet[at..];
         let transport = whole && matches!(protocol, TCP | UDP);
         let ports = match rest.get(..4) {
@@ -136,17 +117,54 @@ impl Facts {
             facts.seq = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
             facts.plain = matches!(rest.get(20..behind), Some([] | [1, 1, 8, 10, _, _, _, _, _, _, _, _]));
             facts.sacks = !facts.plain && rest.get(20..behind).is_some_and(has_blocks);
-            facts.kind = match () {
-                () if flags.has(Flags::SYN) => Kind::Open,
-                () if facts.payload > 0 => Kind::Data,
-                () if flags.has(Flags::FIN) || flags.has(Flags::RST) => Kind::Close,
-                () => Kind::Ack,
+            facts.kind = if flags.has(Flags::SYN) {
+                Kind::Open
+            } else if facts.payload > 0 {
+                Kind::Data
+            } else if flags.has(Flags::FIN) || flags.has(Flags::RST) {
+                Kind::Close
+            } else {
+                Kind::Ack
             };
         }
         if has(DNS_PORT) && matches!(facts.kind, Kind::Datagram | Kind::Data) {
             facts.kind = Kind::Dns;
         }
         Some(facts)
+    }
+}
+
+/// What the IP header says.
+struct Outer {
+    v6: bool,
+    /// Where both addresses are.
+    addresses: Range<usize>,
+    protocol: u8,
+    /// Where what is inside begins.
+    at: usize,
+    /// It is no fragment.
+    whole: bool,
+}
+
+impl Outer {
+    fn parse(packet: &[u8]) -> Option<Self> {
+        match packet.first()? >> 4 {
+            4 => {
+                let header = packet.get(..20)?;
+                let at = usize::from(header[0] & 15) * 4;
+                let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+                let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
+                let fits = at >= 20 && total == packet.len() && at <= total;
+                let (addresses, protocol, whole) = (12..20, header[9], fragment == 0);
+                fits.then_some(Self { v6: false, addresses, protocol, at, whole })
+            }
+            6 => {
+                let header = packet.get(..40)?;
+                let fits = 40 + usize::from(u16::from_be_bytes([header[4], header[5]])) == packet.len();
+                fits.then_some(Self { v6: true, addresses: 8..40, protocol: header[6], at: 40, whole: true })
+            }
+            _ => None,
+        }
     }
 }
 

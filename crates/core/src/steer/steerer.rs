@@ -138,6 +138,35 @@ pub enum Output<P> {
     Drop(P),
 }
 
+/// Where a packet goes, and where it stands in the queue there.
+struct Route {
+    choice: Choice,
+    level: u8,
+}
+
+impl Route {
+    /// What the channels allow of it: another channel where this one is dead, kept or forbidden, both where one is in doubt; `None` if
+    /// neither may be used.
+    fn allowed<P>(mut self, outlet: &Outlet<P>, facts: &Facts, doubtful: bool) -> Option<Self> {
+        let channel = self.choice.channel;
+        let [wanted, other] = [channel, channel.other()].map(|channel| outlet.standing(channel, facts));
+        if other < wanted {
+            let why = if wanted == Standing::Dead { "the other channel is dead" } else { "the other channel is kept" };
+            self.choice = Choice { channel: channel.other(), why, ..self.choice };
+            if self.choice.channel == Channel::Fast && facts.len >= BULKY {
+                self.level = BULK;
+            }
+        } else if wanted == Standing::Forbidden {
+            return None;
+        }
+        if doubtful && wanted.max(other) == Standing::Open && facts.len < BULKY {
+            // A copy over each costs less than to learn by its loss which of them is lost.
+            self.choice = Choice { channel: Channel::Fast, why: "a channel is in doubt", twice: true };
+        }
+        Some(self)
+    }
+}
+
 /// See the module.
 pub struct Steerer<P> {
     settings: Settings,
@@ -256,16 +285,14 @@ impl<P> Steerer<P> {
     }
 
     fn steer(&mut self, now: Instant, facts: Facts, packet: P) {
-        for prober in self.probers.iter_mut().flatten() {
-            prober.used(now);
-        }
+        self.probers.iter_mut().flatten().for_each(|prober| prober.used(now));
         let late = Channel::ALL.map(|channel| self.is_late(now, channel));
         let in_doubt = late != [false; 2] || Channel::ALL.iter().any(|channel| self.is_unsure(*channel));
         let Self { settings, policy, flows, queue, outlet, .. } = self;
         let bytes = outlet.channels.each_ref().map(|model| bytes_on(&model.settings, &facts));
         let flow = flows.get(facts.flow);
         flow.speaks(&facts, true);
-        let mut level = policy.level(&facts, flow);
+        let level = policy.level(&facts, flow);
         let [fat, fast] = &outlet.channels;
         let outlooks = [fat.outlook(now, 0, bytes[0]), fast.outlook(now, queue.before(level), bytes[1])];
         let there = outlooks.map(|outlook| now + outlook.takes());
@@ -279,32 +306,21 @@ impl<P> Steerer<P> {
             uplink: settings.uplink,
             full: settings.full,
         };
-        let Choice { mut channel, mut why, mut twice } = policy.choose(&view);
+        let mut choice = policy.choose(&view);
         let mut back_to = None;
-        if channel == Channel::Fast && settings.policy.tells_as_heard && !late[Channel::Fat.index()] {
+        if choice.channel == Channel::Fast && settings.policy.tells_as_heard && !late[Channel::Fat.index()] {
             back_to = flow.may_acknowledge(&facts, there[Channel::Fast.index()]);
             // Who says nothing else goes that way himself, and so does what cannot be changed.
             if back_to.is_some() && (facts.payload == 0 || !facts.plain) {
-                Choice { channel, why, .. } = Choice::fat("acknowledges what was hurried");
+                choice = Choice { twice: choice.twice, ..Choice::fat("acknowledges what was hurried") };
             }
         }
-        let [wanted, other] = [channel, channel.other()].map(|channel| outlet.standing(channel, &facts));
-        if other < wanted {
-            channel = channel.other();
-            why = if wanted == Standing::Dead { "the other channel is dead" } else { "the other channel is kept" };
-            if channel == Channel::Fast && facts.len >= BULKY {
-                level = BULK;
-            }
-        } else if wanted == Standing::Forbidden {
+        let doubtful = in_doubt && settings.policy.queues && outlooks[Channel::Fast.index()].wait < LONGEST_DOUBT;
+        let route = Route { choice, level }.allowed(outlet, &facts, doubtful);
+        let Some(Route { choice: Choice { channel, why, twice }, level }) = route else {
             outlet.tally.forbidden += 1;
             return outlet.give_up(packet);
-        }
-        let doubtful = in_doubt && wanted.max(other) == Standing::Open && settings.policy.queues;
-        if doubtful && facts.len < BULKY && outlooks[Channel::Fast.index()].wait < LONGEST_DOUBT {
-            // A copy over each costs less than to learn by its loss which of them is lost.
-            (channel, twice) = (Channel::Fast, true);
-            why = "a channel is in doubt";
-        }
+        };
         let arrival = view.arrival(channel);
         let gained = view.arrival(channel.other()).since(arrival);
         let ordered = is_ordered(facts.kind);
@@ -325,9 +341,14 @@ impl<P> Steerer<P> {
             }
             return outlet.give(now, flow, channel, waiting, 1.0);
         }
-        if ordered && queue.is_bulk(facts.flow) {
-            level = BULK;
-        }
+        self.enqueue(now, level, waiting);
+    }
+
+    /// Has a packet wait for the fast channel.
+    fn enqueue(&mut self, now: Instant, level: u8, waiting: Waiting<P>) {
+        let Self { queue, outlet, .. } = self;
+        let facts = waiting.facts;
+        let level = if is_ordered(facts.kind) && queue.is_bulk(facts.flow) { BULK } else { level };
         let in_need = outlet.standing(Channel::Fat, &facts) > Standing::Kept;
         if queue.len() >= MOST_WAITING || in_need && is_too_late(&outlet.channels[1], queue, level, facts.kind) {
             outlet.tally.dropped += 1;

@@ -402,6 +402,7 @@ mod tests {
         decode_answer(&m.to_vec().unwrap(), 7, "www.example.org", RecordType::Https)
     }
 
+    //= RFC 9460#2.4.3
     #[test]
     fn an_https_record_is_read_with_all_that_the_standard_names() {
         let own = https("www.example.org", 2, ".", hints(2));
@@ -425,6 +426,7 @@ mod tests {
         assert_eq!((list.len(), &list[1].target, list[1].priority), (2, &None, 2));
     }
 
+    //= RFC 9460#2.4.2
     #[test]
     fn an_alias_makes_services_void_and_brings_the_addresses_that_were_sent_along() {
         let answers =

@@ -3,7 +3,9 @@
 //! The asker may be any local user who can open the socket: what cannot be read is refused, never guessed.
 
 use crate::host::found::UNMARKED;
+use headstart_core::machine::Wakeups;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Version of both.
 pub const VERSION: u32 = 1;
@@ -11,6 +13,14 @@ pub const VERSION: u32 = 1;
 pub const MOST_REQUEST: usize = 1024;
 /// No answer is longer, in bytes.
 pub const MOST_ANSWER: usize = 64 * 1024;
+
+/// The cause of wake-ups for packets: they are no reason to wake that could have been avoided.
+pub(super) const PACKETS: &str = "packets";
+
+/// Wake-ups that packets were not the cause of.
+pub(super) fn but_for_packets(wakeups: &Wakeups) -> u64 {
+    wakeups.iter().filter(|(why, _)| *why != PACKETS).map(|(_, count)| count).sum()
+}
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,8 +88,11 @@ pub struct Status {
     pub pid: u32,
     /// How long it has been up, in milliseconds.
     pub up_ms: u64,
-    /// How often it has woken up.
+    /// How often it has woken up, packets aside.
     pub wakeups: u64,
+    /// How often it has woken up, by cause.
+    #[serde(default)]
+    pub causes: BTreeMap<String, u64>,
     /// What it has changed, as commands that would do the same.
     pub changes: Vec<String>,
     /// Changes that are not listed, for want of room.
@@ -222,6 +235,7 @@ mod tests {
             pid: 1,
             up_ms: 2,
             wakeups: 3,
+            causes: BTreeMap::new(),
             changes,
             omitted: 0,
             initial_windows: Some(4),

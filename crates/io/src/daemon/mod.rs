@@ -14,6 +14,7 @@ pub mod recovery;
 pub mod windows;
 
 use crate::clock::Clock;
+use crate::driver::{self, Ears, Hands, Host};
 use crate::host::Numbers;
 use crate::host::change::Change;
 use crate::host::journal::Steps;
@@ -27,7 +28,9 @@ use crate::sys::signal;
 use bundling::Bundling;
 use door::{Asked, Door};
 use headstart_core::cwnd::initcwnd::Bounds;
+use headstart_core::cwnd::rounds::{Changed, Look, Rounds};
 use headstart_core::lookout::Lookout;
+use headstart_core::machine::{Deadline, Machine, Wakeups};
 use headstart_core::time::{Duration, Instant};
 use measuring::{Measuring, MeasuringError};
 use message::{Answer, Status, Undoing};
@@ -35,10 +38,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use windows::Windows;
 
-/// Routes often change several at a time: this long is waited for the rest.
-const SETTLE: Duration = Duration::from_millis(200);
-/// However often routes change, they are looked at no more often than this.
-const REST: Duration = Duration::from_secs(1);
 /// Most changes that a status lists.
 const MOST_LISTED: usize = 256;
 
@@ -153,7 +152,8 @@ pub struct Daemon {
     problem: Option<String>,
     /// What has ended before its time.
     lost: Option<String>,
-    wakeups: u64,
+    /// How often it has woken up, by cause.
+    wakeups: Wakeups,
 }
 
 /// What a daemon that was just made found.
@@ -168,19 +168,7 @@ impl Daemon {
     pub fn begin(place: &Place, settings: Settings) -> Result<(Self, Begun), DaemonError> {
         place.prepare()?;
         let lock = place.lock()?.map_err(|pid| DaemonError::Taken { pid })?;
-        let recovered = recovery::recover_under(place, &lock, settings.numbers, false)?;
-        if !recovered.failed.is_empty() {
-            return Err(DaemonError::Leftovers(recovered.failed));
-        }
-        if !recovered.found.is_empty() {
-            return Err(DaemonError::Unrecorded(recovered.found));
-        }
-        let recovered = recovered.had_record.then_some(recovered);
-        let mut kernel = Kernel::open().map_err(LedgerError::from)?;
-        let strangers = occupants(&mut kernel, settings.numbers).map_err(LedgerError::from)?.strangers;
-        if !strangers.is_empty() {
-            return Err(DaemonError::Strangers(strangers));
-        }
+        let recovered = recovered(place, &lock, settings.numbers)?;
         // From before the first change, so that none is missed.
         let watch = Watch::open_with_rules().map_err(io::Error::other)?;
         let clock = Clock::new();
@@ -189,34 +177,10 @@ impl Daemon {
         let open = |(config, role): &(_, _)| Tunnel::open(config, *role, clock, &place.state);
         let steering = settings.steering.as_ref().map(open).transpose()?;
         let measuring = settings.measuring.as_ref().map(Measuring::open).transpose()?;
-        let mut door =
-            Some(Door::open(&path, settings.group.as_deref()).map_err(|source| DaemonError::Door { path, source })?);
-        let begin = || {
-            let steps = Steps::until(settings.die_at);
-            let mut ledger = Ledger::begin(place.journal(), place.here.clone(), lock.file().try_clone()?, steps)?;
-            let mut windows = settings.windows.map(|(bounds, every)| (Windows::new(bounds, settings.numbers), every));
-            // Somebody listens before anything is handed over.
-            let bundling = settings.bundle.then(|| Bundling::open(clock)).transpose().map_err(LedgerError::from)?;
-            let make = |ledger: &mut Ledger, windows: &mut Option<(Windows, Duration)>| {
-                let standing = settings.standing.iter().cloned().chain(bundling.as_ref().map(Bundling::change));
-                let captured = measuring.as_ref().map(|measuring| measuring.changes(settings.numbers));
-                standing.chain(captured.into_iter().flatten()).try_for_each(|change| ledger.make(&change).map(drop))?;
-                windows.as_mut().map_or(Ok(()), |(windows, _)| windows.refresh(clock.now(), ledger))
-            };
-            match make(&mut ledger, &mut windows) {
-                Ok(()) => Ok((ledger, windows, bundling)),
-                Err(why) => {
-                    let Report { failed, .. } = ledger.undo_all()?;
-                    if failed.is_empty() {
-                        return Err(DaemonError::from(why));
-                    }
-                    Err(DaemonError::Halfway { why, left: failed })
-                }
-            }
-        };
-        match begin() {
+        let door = Door::open(&path, settings.group.as_deref());
+        let door = door.map_err(|source| DaemonError::Door { path, source })?;
+        match make_changes(place, &settings, (clock, &lock), measuring.as_ref()) {
             Ok((ledger, windows, bundling)) => {
-                let Some(door) = door.take() else { return Err(io::Error::other("no door").into()) };
                 let daemon = Self {
                     ledger,
                     windows,
@@ -229,14 +193,12 @@ impl Daemon {
                     clock,
                     problem: None,
                     lost: None,
-                    wakeups: 0,
+                    wakeups: Wakeups::default(),
                 };
                 Ok((daemon, Begun { recovered }))
             }
             Err(why) => {
-                if let Some(door) = door {
-                    door.close();
-                }
+                door.close();
                 Err(why)
             }
         }
@@ -250,7 +212,8 @@ impl Daemon {
         Status {
             pid: std::process::id(),
             up_ms: u64::try_from(self.clock.now().since(Instant::ZERO).as_millis()).unwrap_or(u64::MAX),
-            wakeups: self.wakeups,
+            wakeups: message::but_for_packets(&self.wakeups),
+            causes: self.wakeups.named(),
             omitted: self.ledger.changes().len() - changes.len(),
             changes,
             initial_windows: self.windows.as_ref().map(|(windows, _)| windows.peers()),
@@ -286,12 +249,12 @@ impl Daemon {
         Ok(report?)
     }
 
-    /// Serves until the end is wanted: by whom, if not by a signal.
-    fn attend_all(&mut self, mut say: impl FnMut(&str)) -> io::Result<Option<OwnedFd>> {
-        // Here, in the process that reads it: a descriptor of signals belongs to whoever listens to it.
+    /// Serves until the end is wanted: by which client, if not by a signal.
+    fn attend_all(&mut self, say: impl FnMut(&str)) -> io::Result<Option<OwnedFd>> {
+        // Here, in the process that reads it: a descriptor of signals belongs to the process that listens to it.
         let stop = signal::ending()?;
         self.lock.note_holder();
-        let mut poll = Poll::new()?;
+        let poll = Poll::new()?;
         poll.add(&stop, STOP, Interest::Read)?;
         poll.add(self.door.listener(), DOOR, Interest::Read)?;
         poll.add(&self.watch, HOST, Interest::Read)?;
@@ -305,67 +268,8 @@ impl Daemon {
             measuring.start()?;
             poll.add(&*measuring, MEASURING, Interest::HangUp)?;
         }
-        let every = self.windows.as_ref().map(|(_, every)| *every);
-        let mut last = self.clock.now();
-        let mut due = every.map(|every| last + every);
-        let mut tokens = Vec::new();
-        let mut lookout = Lookout::default();
-        loop {
-            let steered = self.steering.as_ref().map(Tunnel::deadline);
-            let until = [due, steered].into_iter().flatten().min();
-            let passed = self.steering.as_mut().and_then(Tunnel::passed);
-            poll.look_out(&self.clock, &mut lookout, passed, until, &mut tokens)?;
-            // Packets are no reason to wake that could have been avoided, and have a count of their own.
-            self.wakeups += u64::from(tokens.iter().any(|token| !(PACKETS..=STEERED).contains(token)));
-            if let Some(tunnel) = &mut self.steering {
-                for token in tokens.iter().filter(|token| (STEERING..=STEERED).contains(*token)) {
-                    tunnel.ready(token - STEERING);
-                }
-                tunnel.timeout();
-            }
-            if tokens.contains(&PACKETS)
-                && let Some(bundling) = &mut self.bundling
-                && let Some(why) = bundling.serve()
-            {
-                say(&why);
-                poll.remove(&*bundling);
-            }
-            if tokens.contains(&MEASURING)
-                && let Some(measuring) = &mut self.measuring
-            {
-                poll.remove(&*measuring);
-                let why = measuring.ended();
-                say(&why);
-                self.lost = Some(why);
-            }
-            if tokens.contains(&STOP) {
-                return Ok(None);
-            }
-            let now = self.clock.now();
-            if tokens.contains(&HOST) && self.watch.changed() && every.is_some() {
-                let soon = (now + SETTLE).max(last + REST);
-                due = Some(due.map_or(soon, |due| due.min(soon)));
-            }
-            if tokens.contains(&DOOR) {
-                let (came, sent_away) = self.door.admit();
-                sent_away.iter().for_each(|client| poll.remove(client));
-                for number in came {
-                    if let Some(client) = self.door.client(number) {
-                        poll.add(client, CLIENTS + number, Interest::Read)?;
-                    }
-                }
-            }
-            let clients: Vec<_> =
-                tokens.iter().filter(|token| **token > CLIENTS).map(|token| token - CLIENTS).collect();
-            if let Some(client) = clients.into_iter().find_map(|number| self.attend(number)) {
-                return Ok(Some(client));
-            }
-            if due.is_some_and(|due| due <= now) {
-                last = now;
-                due = every.map(|every| now + every);
-                self.refresh(now, &mut say);
-            }
-        }
+        let rounds = Rounds::new(self.clock.now(), self.windows.as_ref().map(|(_, every)| *every));
+        driver::serve(&mut Attendance { daemon: self, poll, lookout: Lookout::default(), rounds, say })
     }
 
     /// Hears a client; its connection if it wants the end and may have it.
@@ -379,6 +283,18 @@ impl Daemon {
         }
     }
 
+    /// Lets clients in, and listens to them.
+    fn answer_the_door(&mut self, poll: &Poll) -> io::Result<()> {
+        let (came, sent_away) = self.door.admit();
+        sent_away.iter().for_each(|client| poll.remove(client));
+        for number in came {
+            if let Some(client) = self.door.client(number) {
+                poll.add(client, CLIENTS + number, Interest::Read)?;
+            }
+        }
+        Ok(())
+    }
+
     fn refresh(&mut self, now: Instant, say: &mut impl FnMut(&str)) {
         let Some((windows, _)) = &mut self.windows else { return };
         let before = self.problem.take();
@@ -390,5 +306,140 @@ impl Daemon {
             }
             self.problem = Some(why);
         }
+    }
+}
+
+/// Undoes what a dead daemon has left; an error if there is something that a new one's journal must not hide.
+fn recovered(place: &Place, lock: &Lock, numbers: Numbers) -> Result<Option<Report>, DaemonError> {
+    let recovered = recovery::recover_under(place, lock, numbers, false)?;
+    if !recovered.failed.is_empty() {
+        return Err(DaemonError::Leftovers(recovered.failed));
+    }
+    if !recovered.found.is_empty() {
+        return Err(DaemonError::Unrecorded(recovered.found));
+    }
+    let mut kernel = Kernel::open().map_err(LedgerError::from)?;
+    let strangers = occupants(&mut kernel, numbers).map_err(LedgerError::from)?.strangers;
+    if !strangers.is_empty() {
+        return Err(DaemonError::Strangers(strangers));
+    }
+    Ok(recovered.had_record.then_some(recovered))
+}
+
+/// What has come of the changes: the record of them, and what keeps them.
+type Made = (Ledger, Option<(Windows, Duration)>, Option<Bundling>);
+
+/// Makes all changes; if one of them fails, those before it are undone.
+fn make_changes(
+    place: &Place,
+    settings: &Settings,
+    (clock, lock): (Clock, &Lock),
+    measuring: Option<&Measuring>,
+) -> Result<Made, DaemonError> {
+    let steps = Steps::until(settings.die_at);
+    let mut ledger = Ledger::begin(place.journal(), place.here.clone(), lock.file().try_clone()?, steps)?;
+    let mut windows = settings.windows.map(|(bounds, every)| (Windows::new(bounds, settings.numbers), every));
+    // Bundling listens before anything is handed over.
+    let bundling = settings.bundle.then(|| Bundling::open(clock)).transpose().map_err(LedgerError::from)?;
+    let standing = settings.standing.iter().cloned().chain(bundling.as_ref().map(Bundling::change));
+    let captured = measuring.map(|measuring| measuring.changes(settings.numbers));
+    let mut changes = standing.chain(captured.into_iter().flatten());
+    let made = changes.try_for_each(|change| ledger.make(&change).map(drop));
+    let refreshed = made.and_then(|()| match &mut windows {
+        Some((windows, _)) => windows.refresh(clock.now(), &mut ledger),
+        None => Ok(()),
+    });
+    let Err(why) = refreshed else { return Ok((ledger, windows, bundling)) };
+    let Report { failed, .. } = ledger.undo_all()?;
+    if failed.is_empty() { Err(why.into()) } else { Err(DaemonError::Halfway { why, left: failed }) }
+}
+
+/// A daemon while it serves.
+struct Attendance<'a, S> {
+    daemon: &'a mut Daemon,
+    poll: Poll,
+    lookout: Lookout,
+    rounds: Rounds,
+    say: S,
+}
+
+impl<S: FnMut(&str)> Hands for Attendance<'_, S> {
+    type Machine = Rounds;
+
+    fn machine(&mut self) -> &mut Rounds {
+        &mut self.rounds
+    }
+
+    fn act(&mut self, now: Instant, Look: Look) {
+        self.daemon.refresh(now, &mut self.say);
+    }
+}
+
+impl<S: FnMut(&str)> Host for Attendance<'_, S> {
+    type Ended = Option<OwnedFd>;
+    type Error = io::Error;
+
+    fn ears(&mut self) -> Ears<'_> {
+        let Daemon { clock, wakeups, .. } = &mut *self.daemon;
+        Ears { clock: *clock, poll: &mut self.poll, lookout: Some(&mut self.lookout), wakeups }
+    }
+
+    fn cause(token: u64) -> &'static str {
+        match token {
+            STOP => "stop",
+            HOST => "host",
+            PACKETS..=STEERED => message::PACKETS,
+            MEASURING => "forwarder",
+            _ => "control",
+        }
+    }
+
+    fn deadline(&mut self, _: Instant) -> Option<Deadline> {
+        Deadline::earliest([self.rounds.poll_timeout(), self.daemon.steering.as_ref().and_then(Tunnel::deadline)])
+    }
+
+    fn passed(&mut self) -> Option<usize> {
+        self.daemon.steering.as_mut().and_then(Tunnel::passed)
+    }
+
+    fn woken(&mut self, tokens: &[u64]) -> io::Result<Option<Option<OwnedFd>>> {
+        let Self { daemon, poll, say, .. } = self;
+        if let Some(tunnel) = &mut daemon.steering {
+            for token in tokens.iter().filter(|token| (STEERING..=STEERED).contains(*token)) {
+                tunnel.ready(token - STEERING);
+            }
+            tunnel.timeout();
+        }
+        if tokens.contains(&PACKETS)
+            && let Some(bundling) = &mut daemon.bundling
+            && let Some(why) = bundling.serve()
+        {
+            say(&why);
+            poll.remove(&*bundling);
+        }
+        if tokens.contains(&MEASURING)
+            && let Some(measuring) = &mut daemon.measuring
+        {
+            poll.remove(&*measuring);
+            let why = measuring.ended();
+            say(&why);
+            daemon.lost = Some(why);
+        }
+        if tokens.contains(&STOP) {
+            return Ok(Some(None));
+        }
+        if tokens.contains(&DOOR) {
+            daemon.answer_the_door(poll)?;
+        }
+        let mut clients = tokens.iter().filter(|token| **token > CLIENTS).map(|token| token - CLIENTS);
+        if let Some(client) = clients.find_map(|number| daemon.attend(number)) {
+            return Ok(Some(Some(client)));
+        }
+        let now = daemon.clock.now();
+        if tokens.contains(&HOST) && daemon.watch.changed() {
+            self.feed(now, Changed);
+        }
+        self.wake(now);
+        Ok(None)
     }
 }

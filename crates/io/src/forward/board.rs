@@ -54,6 +54,9 @@ pub struct Board {
     pub packets: u64,
     /// See `packets`.
     pub left_out: u64,
+    /// How often the forwarder has woken up, by cause.
+    #[serde(default)]
+    pub wakeups: BTreeMap<String, u64>,
     /// Programs, those with the most data first.
     pub apps: Vec<App>,
     /// Connections that are open, likewise.

@@ -23,6 +23,7 @@
 
 use super::end::Role;
 use super::keys::{PublicKey, SecretKey};
+pub use headstart_core::steer::Prefix;
 use headstart_core::steer::{ProbeSettings, Use, policy};
 use headstart_core::time::Duration;
 use std::fmt;
@@ -42,70 +43,6 @@ const FAT_RATE: u64 = 1_000_000_000;
 const KEEPALIVE: RangeInclusive<u64> = 5..=120;
 /// The interface's name where none is set; the kernel puts a number in.
 const NAME: &str = "steer%d";
-
-/// An address with the length of its prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
-    /// The address; of a network, its first one or any other.
-    pub address: IpAddr,
-    /// Bits that belong to the network.
-    pub bits: u8,
-}
-
-impl Prefix {
-    /// Whether `ip` is in the network.
-    pub fn contains(&self, ip: IpAddr) -> bool {
-        match (self.address, ip) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
-                u32::from(a) & mask == u32::from(b) & mask
-            }
-            (IpAddr::V6(a), IpAddr::V6(b)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
-                u128::from(a) & mask == u128::from(b) & mask
-            }
-            _ => false,
-        }
-    }
-
-    /// The network, by its first address.
-    pub fn network(&self) -> Self {
-        let address = match self.address {
-            IpAddr::V4(a) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
-                IpAddr::V4((u32::from(a) & mask).into())
-            }
-            IpAddr::V6(a) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
-                IpAddr::V6((u128::from(a) & mask).into())
-            }
-        };
-        Self { address, bits: self.bits }
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address.parse().map_err(drop)?, Some(bits.parse().map_err(drop)?)),
-            None => (text.parse().map_err(drop)?, None),
-        };
-        let most = match address {
-            IpAddr::V4(_) => 32,
-            IpAddr::V6(_) => 128,
-        };
-        let bits = bits.unwrap_or(most);
-        if bits > most { Err(()) } else { Ok(Self { address, bits }) }
-    }
-}
 
 /// Where one channel leaves this host, and where it leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -198,117 +135,139 @@ fn cap(text: &str) -> Option<(u64, Duration)> {
     fits.then(|| (bytes as u64, Duration::from_secs(seconds as u64)))
 }
 
-impl FromStr for Config {
-    type Err = ConfigError;
+/// A line `Key = value`, for what is said about it.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    /// From 1.
+    number: usize,
+    /// As it was written.
+    key: &'a str,
+    value: &'a str,
+}
 
-    fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let (mut key, mut peer, mut preshared, mut mtu, mut name) = (None, None, None, MTU, NAME.to_owned());
-        let (mut addresses, mut allowed) = (Vec::new(), Vec::new());
-        let mut ways = [Way { rate: FAT_RATE, ..Way::default() }, Way::default()];
-        let mut chosen = policy::DEFAULT;
-        let (mut bundle, mut persistent_keepalive) = (false, None);
-        let mut section = String::new();
-        for (n, line) in text.lines().enumerate() {
-            let fail = |what: String| ConfigError::Line { line: n + 1, what };
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
-            }
-            if let Some(head) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-                section = head.trim().to_ascii_lowercase();
-                if !["interface", "peer"].contains(&section.as_str()) {
-                    return Err(fail(format!("there is no section [{head}]: [Interface] and [Peer] are")));
-                }
-                if section == "peer" && peer.is_some() {
-                    return Err(fail("a second [Peer]: a tunnel has one other end".into()));
-                }
-                continue;
-            }
-            let (word, value) = line
-                .split_once('=')
-                .map(|(word, value)| (word.trim().to_ascii_lowercase(), value.trim()))
-                .ok_or_else(|| fail(format!("{line:?} is no `Key = value`")))?;
-            let no = |what: &str| fail(format!("{value:?} is no {what}"));
-            let prefixes = || -> Result<Vec<Prefix>, ConfigError> {
-                let each = value.split(',').map(str::trim).filter(|part| !part.is_empty());
-                each.map(|part| part.parse().map_err(|()| no("address with a prefix length, as 10.77.0.2/24 is")))
-                    .collect()
-            };
-            let of_channel =
-                word.strip_prefix("fat").map(|rest| (0, rest)).or(word.strip_prefix("fast").map(|rest| (1, rest)));
-            match (section.as_str(), word.as_str(), of_channel) {
-                ("interface", "privatekey", _) => {
-                    key = Some(value.parse().map_err(|e| fail(format!("PrivateKey: {e}")))?)
-                }
-                ("interface", "address", _) => addresses.extend(prefixes()?),
-                ("interface", "mtu", _) => {
-                    mtu =
-                        value.parse().ok().filter(|mtu| (LEAST_MTU..=MOST_MTU).contains(mtu)).ok_or_else(|| {
-                            fail(format!("MTU = {value}: it is a number from {LEAST_MTU} to {MOST_MTU}"))
-                        })?;
-                }
-                ("interface", "name", _) => name = value.to_owned(),
-                ("interface", "bundle", _) => {
-                    bundle = match value.to_ascii_lowercase().as_str() {
-                        "yes" => true,
-                        "no" => false,
-                        _ => return Err(no("answer: Bundle is yes or no")),
-                    };
-                }
-                ("interface", "policy", _) => {
-                    let entry = policy::find(value).map_err(|e| fail(e.to_string()))?;
-                    if (entry.new)().object(&policy::Object { bytes: None, urgency: 7 }).is_some() {
-                        return Err(fail(format!(
-                            "Policy = {value}: it chooses by objects, which a tunnel does not see"
-                        )));
-                    }
-                    chosen = entry.name;
-                }
-                ("interface", _, Some((n, "interface"))) => ways[n].interface = Some(value.to_owned()),
-                ("interface", _, Some((n, "local"))) => {
-                    ways[n].local = Some(value.parse().map_err(|_| no("address of this host"))?);
-                }
-                ("interface", _, Some((n, "listen"))) => ways[n].listen = value.parse().map_err(|_| no("port"))?,
-                ("interface", _, Some((n, "rate"))) => {
-                    ways[n].rate = rate(value).ok_or_else(|| no("rate, as 300mbit and 500kbit are"))?;
-                }
-                ("interface", _, Some((n, "use"))) => {
-                    ways[n].uses = Use::find(&value.to_ascii_lowercase())
-                        .ok_or_else(|| no("use of a channel: primary, secondary, backup and never are"))?;
-                }
-                ("interface", _, Some((n, "cap"))) => {
-                    ways[n].cap = Some(cap(value).ok_or_else(|| no("cap, as 2gb/30d and 500mb/24h are"))?);
-                }
-                ("peer", "publickey", _) => peer = Some(value.parse().map_err(|e| fail(format!("PublicKey: {e}")))?),
-                ("peer", "presharedkey", _) => {
-                    preshared = Some(value.parse().map_err(|e| fail(format!("PresharedKey: {e}")))?);
-                }
-                ("peer", "persistentkeepalive", _) => {
-                    let seconds =
-                        value.parse().ok().filter(|seconds| KEEPALIVE.contains(seconds)).ok_or_else(|| {
-                            let (least, most) = (KEEPALIVE.start(), KEEPALIVE.end());
-                            fail(format!(
-                                "PersistentKeepalive = {value}: it is a number of seconds from {least} to {most}"
-                            ))
-                        })?;
-                    persistent_keepalive = Some(Duration::from_secs(seconds));
-                }
-                ("peer", "allowedips", _) => allowed.extend(prefixes()?.iter().map(Prefix::network)),
-                ("peer", _, Some((n, "endpoint"))) => {
-                    ways[n].endpoint = Some(value.parse().map_err(|_| no("ADDRESS:PORT"))?);
-                }
-                ("", ..) => return Err(fail("it is in no section: begin with [Interface]".into())),
-                _ => {
-                    return Err(fail(format!(
-                        "there is no {:?} in [{section}]",
-                        line.split('=').next().unwrap_or_default().trim()
-                    )));
-                }
-            }
+impl Line<'_> {
+    fn fail(&self, what: impl Into<String>) -> ConfigError {
+        ConfigError::Line { line: self.number, what: what.into() }
+    }
+
+    /// What the value is not.
+    fn no(&self, what: &str) -> ConfigError {
+        self.fail(format!("{:?} is no {what}", self.value))
+    }
+
+    /// The value, as one of its kind.
+    fn read<T: FromStr>(&self, what: &str) -> Result<T, ConfigError> {
+        self.value.parse().map_err(|_| self.no(what))
+    }
+
+    /// The value, where its kind has a message of its own.
+    fn read_named<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, ConfigError> {
+        self.value.parse().map_err(|e| self.fail(format!("{name}: {e}")))
+    }
+
+    fn prefixes(&self) -> Result<Vec<Prefix>, ConfigError> {
+        let each = self.value.split(',').map(str::trim).filter(|part| !part.is_empty());
+        each.map(|part| part.parse().map_err(|()| self.no("address with a prefix length, as 10.77.0.2/24 is")))
+            .collect()
+    }
+
+    fn unknown(&self, section: &str) -> ConfigError {
+        self.fail(format!("there is no {:?} in [{section}]", self.key))
+    }
+}
+
+/// A file that has been read so far.
+struct Draft {
+    key: Option<SecretKey>,
+    peer: Option<PublicKey>,
+    preshared: Option<SecretKey>,
+    mtu: u16,
+    name: String,
+    policy: &'static str,
+    bundle: bool,
+    addresses: Vec<Prefix>,
+    allowed: Vec<Prefix>,
+    ways: [Way; 2],
+    persistent_keepalive: Option<Duration>,
+}
+
+impl Draft {
+    fn new() -> Self {
+        Self {
+            key: None,
+            peer: None,
+            preshared: None,
+            mtu: MTU,
+            name: NAME.to_owned(),
+            policy: policy::DEFAULT,
+            bundle: false,
+            addresses: Vec::new(),
+            allowed: Vec::new(),
+            ways: [Way { rate: FAT_RATE, ..Way::default() }, Way::default()],
+            persistent_keepalive: None,
         }
-        let config = Self {
-            key: key.ok_or(ConfigError::Missing("PrivateKey in [Interface]"))?,
-            peer: peer.ok_or(ConfigError::Missing("PublicKey in [Peer]"))?,
+    }
+
+    /// A line of [Interface].
+    fn interface(&mut self, line: Line<'_>) -> Result<(), ConfigError> {
+        match line.key.to_ascii_lowercase().as_str() {
+            "privatekey" => self.key = Some(line.read_named("PrivateKey")?),
+            "address" => self.addresses.extend(line.prefixes()?),
+            "mtu" => {
+                let mtu = line.value.parse().ok().filter(|mtu| (LEAST_MTU..=MOST_MTU).contains(mtu));
+                let wrong =
+                    || line.fail(format!("MTU = {}: it is a number from {LEAST_MTU} to {MOST_MTU}", line.value));
+                self.mtu = mtu.ok_or_else(wrong)?;
+            }
+            "name" => self.name = line.value.to_owned(),
+            "bundle" => {
+                self.bundle = match line.value.to_ascii_lowercase().as_str() {
+                    "yes" => true,
+                    "no" => false,
+                    _ => return Err(line.no("answer: Bundle is yes or no")),
+                };
+            }
+            "policy" => {
+                let entry = policy::find(line.value).map_err(|e| line.fail(e.to_string()))?;
+                if (entry.new)().object(&policy::Object { bytes: None, urgency: 7 }).is_some() {
+                    let what = "it chooses by objects, which a tunnel does not see";
+                    return Err(line.fail(format!("Policy = {}: {what}", line.value)));
+                }
+                self.policy = entry.name;
+            }
+            word => match of_channel(word) {
+                Some((n, rest)) => return self.ways[n].read(rest, line),
+                None => return Err(line.unknown("interface")),
+            },
+        }
+        Ok(())
+    }
+
+    /// A line of [Peer].
+    fn peer(&mut self, line: Line<'_>) -> Result<(), ConfigError> {
+        match line.key.to_ascii_lowercase().as_str() {
+            "publickey" => self.peer = Some(line.read_named("PublicKey")?),
+            "presharedkey" => self.preshared = Some(line.read_named("PresharedKey")?),
+            "persistentkeepalive" => {
+                let seconds = line.value.parse().ok().filter(|seconds| KEEPALIVE.contains(seconds));
+                let (value, least, most) = (line.value, KEEPALIVE.start(), KEEPALIVE.end());
+                let what = format!("PersistentKeepalive = {value}: it is a number of seconds from {least} to {most}");
+                self.persistent_keepalive = Some(Duration::from_secs(seconds.ok_or_else(|| line.fail(what))?));
+            }
+            "allowedips" => self.allowed.extend(line.prefixes()?.iter().map(Prefix::network)),
+            word => match of_channel(word) {
+                Some((n, "endpoint")) => self.ways[n].endpoint = Some(line.read("ADDRESS:PORT")?),
+                _ => return Err(line.unknown("peer")),
+            },
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Config, ConfigError> {
+        let Self { mtu, name, bundle, addresses, allowed, ways, preshared, persistent_keepalive, .. } = self;
+        let config = Config {
+            key: self.key.ok_or(ConfigError::Missing("PrivateKey in [Interface]"))?,
+            peer: self.peer.ok_or(ConfigError::Missing("PublicKey in [Peer]"))?,
             preshared,
             addresses,
             allowed,
@@ -317,10 +276,70 @@ impl FromStr for Config {
             name,
             bundle,
             ways,
-            policy: policy::find(chosen).map_err(|e| ConfigError::Senseless(e.to_string()))?,
+            policy: policy::find(self.policy).map_err(|e| ConfigError::Senseless(e.to_string()))?,
         };
         config.check()?;
         Ok(config)
+    }
+}
+
+/// Which channel a key is of, and what it says of it.
+fn of_channel(word: &str) -> Option<(usize, &str)> {
+    word.strip_prefix("fat").map(|rest| (0, rest)).or(word.strip_prefix("fast").map(|rest| (1, rest)))
+}
+
+impl Way {
+    /// A line of [Interface] of this channel.
+    fn read(&mut self, word: &str, line: Line<'_>) -> Result<(), ConfigError> {
+        match word {
+            "interface" => self.interface = Some(line.value.to_owned()),
+            "local" => self.local = Some(line.read("address of this host")?),
+            "listen" => self.listen = line.read("port")?,
+            "rate" => self.rate = rate(line.value).ok_or_else(|| line.no("rate, as 300mbit and 500kbit are"))?,
+            "use" => {
+                let uses = Use::find(&line.value.to_ascii_lowercase());
+                self.uses =
+                    uses.ok_or_else(|| line.no("use of a channel: primary, secondary, backup and never are"))?;
+            }
+            "cap" => self.cap = Some(cap(line.value).ok_or_else(|| line.no("cap, as 2gb/30d and 500mb/24h are"))?),
+            _ => return Err(line.unknown("interface")),
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Config {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let mut draft = Draft::new();
+        let mut section = String::new();
+        for (number, text) in (1..).zip(text.lines()) {
+            let fail = |what: String| ConfigError::Line { line: number, what };
+            let text = text.split('#').next().unwrap_or_default().trim();
+            if text.is_empty() {
+                continue;
+            }
+            if let Some(head) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                section = head.trim().to_ascii_lowercase();
+                if !["interface", "peer"].contains(&section.as_str()) {
+                    return Err(fail(format!("there is no section [{head}]: [Interface] and [Peer] are")));
+                }
+                if section == "peer" && draft.peer.is_some() {
+                    return Err(fail("a second [Peer]: a tunnel has one other end".into()));
+                }
+                continue;
+            }
+            let parts = text.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
+            let (key, value) = parts.ok_or_else(|| fail(format!("{text:?} is no `Key = value`")))?;
+            let line = Line { number, key, value };
+            match section.as_str() {
+                "interface" => draft.interface(line)?,
+                "peer" => draft.peer(line)?,
+                _ => return Err(line.fail("it is in no section: begin with [Interface]")),
+            }
+        }
+        draft.finish()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::config::tests::file;
 use super::*;
 use crate::clock::Clock;
-use headstart_core::steer::policy;
+use headstart_core::steer::{Facts, Settings, Steerer, policy};
 
 /// A network that hands every datagram over at once, unless its channel is cut.
 struct Pair {
@@ -77,7 +77,7 @@ impl Pair {
     fn pass(&mut self, so_long: Duration) {
         let until = self.clock.now() + so_long;
         loop {
-            let next = self.ends.iter().map(End::deadline).min().unwrap().min(until);
+            let next = self.ends.iter().filter_map(End::deadline).map(|due| due.at).min().unwrap().min(until);
             self.clock.sleep_until(next);
             let now = self.clock.now();
             self.ends.iter_mut().for_each(|end| end.timeout(now));
@@ -141,7 +141,8 @@ fn what_takes_both_channels_comes_once_whichever_of_them_loses_it() {
         uses: Use::Primary,
     });
     let policy = policy::find("value").unwrap();
-    pair.ends[0].steerer = Steerer::new(Settings { policy, uplink: true, full: 1_392, channels, probes: None });
+    let settings = Settings { policy, uplink: true, full: 1_392, channels, probes: None };
+    pair.ends[0].inner.steer_by(Steerer::new(settings));
     for (n, cut) in [[false; 2], [false, true], [true, false], [false; 2]].into_iter().enumerate() {
         let question = udp(true, (5_000 + n as u16, 53), 40);
         pair.cut = cut;

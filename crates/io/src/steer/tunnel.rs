@@ -15,6 +15,7 @@ use crate::sys::offload::{Checksum, Offload};
 use crate::sys::socket_option::bind_to_device;
 use crate::sys::train;
 use crate::sys::tun::{self, Tun, TunError};
+use headstart_core::machine::Deadline;
 use headstart_core::steer::Channel;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::ip::segments::{self, Cut};
@@ -326,7 +327,7 @@ impl Tunnel {
     /// Time has passed.
     pub fn timeout(&mut self) {
         let now = self.clock.now();
-        if self.end.deadline() <= now {
+        if self.end.deadline().is_some_and(|deadline| deadline.at <= now) {
             self.end.timeout(now);
             self.carry_out();
             self.gather.flush(&self.sockets, &self.tun);
@@ -349,8 +350,8 @@ impl Tunnel {
         }
     }
 
-    /// When to call [`Tunnel::timeout`].
-    pub fn deadline(&self) -> Instant {
+    /// When to call [`Tunnel::timeout`], and why.
+    pub fn deadline(&self) -> Option<Deadline> {
         self.end.deadline()
     }
 

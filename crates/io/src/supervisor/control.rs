@@ -151,7 +151,7 @@ impl Supervisor {
             runs_omitted: self.runs.len().saturating_sub(MAX_RUNS_OBSERVED),
             tally: self.engine.connector.tally(),
             timings: self.engine.connector.timings().told(),
-            wakeups: self.wakeups.iter().map(|(cause, n)| ((*cause).to_owned(), *n)).collect(),
+            wakeups: self.wakeups.named(),
             ignored_messages: self.engine.transport.ignored,
             families: self.engine.connector.families(now),
             resolvers: self.engine.names.servers().iter().map(ToString::to_string).collect(),

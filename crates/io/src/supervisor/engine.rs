@@ -8,6 +8,7 @@ use super::spare;
 use super::token::{ATTEMPT, EXCHANGE};
 use crate::clock::Clock;
 use crate::dns::{SendError, Transport};
+use crate::driver::Hands;
 use crate::names::Names;
 use crate::poll::{Interest, Poll};
 use crate::sys::netns;
@@ -15,7 +16,7 @@ use crate::tcp;
 use headstart_core::connect::{
     Answered, AttemptId, AttemptResult, Connector, Input, LookupResult, Output, RequestId, Resolved, Settings,
 };
-use headstart_core::machine::Machine;
+use headstart_core::machine::{Deadline, Machine};
 use headstart_core::path::Family;
 use headstart_core::time::Instant;
 use headstart_core::wire::shim::{FILTER_BYTES, Pass, filter_bit};
@@ -108,14 +109,13 @@ impl Engine {
 
     /// Gives the connector an input and does what it wants done; what it tells programs waits for [`Self::told`].
     pub fn feed(&mut self, input: Input) {
-        self.connector.handle_input(self.clock.now(), input);
-        self.drain();
+        Hands::feed(self, self.clock.now(), input);
     }
 
     /// Nobody is on `account` any more.
     pub fn close_account(&mut self, account: u32) {
         self.connector.close_account(account);
-        self.drain();
+        self.drain(self.clock.now());
     }
 
     /// The next thing that a front end is to be told.
@@ -124,14 +124,13 @@ impl Engine {
     }
 
     /// The connector's next deadline.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.connector.poll_timeout().map(|d| d.at)
+    pub fn deadline(&self) -> Option<Deadline> {
+        self.connector.poll_timeout()
     }
 
-    /// A deadline has come.
+    /// A deadline may have come.
     pub fn timeout(&mut self) {
-        self.connector.handle_timeout(self.clock.now());
-        self.drain();
+        self.wake(self.clock.now());
     }
 
     /// Something happened on a socket of a query.
@@ -224,54 +223,6 @@ impl Engine {
         self.told_addresses[bit / 8] |= 1 << (bit % 8);
     }
 
-    fn drain(&mut self) {
-        while let Some(output) = self.connector.poll_output() {
-            match output {
-                Output::Query { id, name, record, server } => {
-                    let servers = self.names.servers();
-                    let to = servers[server as usize % servers.len()];
-                    if let Err(why) = self.transport.send(&self.poll, |n| EXCHANGE | n, id, (name, record), to) {
-                        let result = match why {
-                            SendError::Io(e) if Errno::from_io_error(&e).is_some_and(is_want) => LookupResult::NotSent,
-                            _ => LookupResult::Refused,
-                        };
-                        self.connector.handle_input(self.clock.now(), Input::Lookup(id, result));
-                    }
-                }
-                Output::Forget(query) => self.transport.forget(query),
-                Output::Connect { id, to, domain } => self.begin(id, to, domain),
-                Output::Watch(AttemptId(n)) => {
-                    if let Some(attempt) = self.attempts.get_mut(&n) {
-                        attempt.spare = true;
-                        // Should it fail, what has happened to it is seen when it is to be handed over.
-                        let _ = self.poll.add(&attempt.socket, ATTEMPT | n, Interest::Read);
-                    }
-                }
-                Output::Close(AttemptId(n)) => {
-                    if let Some(attempt) = self.attempts.remove(&n) {
-                        self.poll.remove(&attempt.socket);
-                    }
-                }
-                Output::Answer(request, resolved) => {
-                    if let Resolved::Addresses(list) = &resolved {
-                        list.iter().for_each(|addr| self.make_known(*addr));
-                    }
-                    self.told.push_back((request, Told::Answer(resolved)));
-                }
-                Output::Answered(request, answered) => self.told.push_back((request, Told::Answered(answered))),
-                Output::HandOver { request, attempt, connected } => {
-                    self.told.push_back((request, Told::HandOver { attempt, connected }));
-                }
-                Output::Begin { request, attempt } => self.told.push_back((request, Told::Begin(attempt))),
-                Output::Rescue { request, to, stalled, by } => {
-                    self.told.push_back((request, Told::Rescue { to, stalled, by }));
-                }
-                Output::Fail(request, errno) => self.told.push_back((request, Told::Fail(errno))),
-                Output::Pass(request, reason) => self.told.push_back((request, Told::Pass(reason))),
-            }
-        }
-    }
-
     fn begin(&mut self, AttemptId(n): AttemptId, to: SocketAddr, domain: Family) {
         let began = self.clock.now();
         let begun = tcp::begin(to, domain).and_then(|socket| {
@@ -289,6 +240,60 @@ impl Engine {
                 };
                 self.connector.handle_input(began, Input::Attempt(AttemptId(n), result));
             }
+        }
+    }
+}
+
+impl Hands for Engine {
+    type Machine = Connector;
+
+    fn machine(&mut self) -> &mut Connector {
+        &mut self.connector
+    }
+
+    fn act(&mut self, now: Instant, output: Output) {
+        match output {
+            Output::Query { id, name, record, server } => {
+                let servers = self.names.servers();
+                let to = servers[server as usize % servers.len()];
+                if let Err(why) = self.transport.send(&self.poll, |n| EXCHANGE | n, id, (name, record), to) {
+                    let result = match why {
+                        SendError::Io(e) if Errno::from_io_error(&e).is_some_and(is_want) => LookupResult::NotSent,
+                        _ => LookupResult::Refused,
+                    };
+                    self.connector.handle_input(now, Input::Lookup(id, result));
+                }
+            }
+            Output::Forget(query) => self.transport.forget(query),
+            Output::Connect { id, to, domain } => self.begin(id, to, domain),
+            Output::Watch(AttemptId(n)) => {
+                if let Some(attempt) = self.attempts.get_mut(&n) {
+                    attempt.spare = true;
+                    // Should it fail, what has happened to it is seen when it is to be handed over.
+                    let _ = self.poll.add(&attempt.socket, ATTEMPT | n, Interest::Read);
+                }
+            }
+            Output::Close(AttemptId(n)) => {
+                if let Some(attempt) = self.attempts.remove(&n) {
+                    self.poll.remove(&attempt.socket);
+                }
+            }
+            Output::Answer(request, resolved) => {
+                if let Resolved::Addresses(list) = &resolved {
+                    list.iter().for_each(|addr| self.make_known(*addr));
+                }
+                self.told.push_back((request, Told::Answer(resolved)));
+            }
+            Output::Answered(request, answered) => self.told.push_back((request, Told::Answered(answered))),
+            Output::HandOver { request, attempt, connected } => {
+                self.told.push_back((request, Told::HandOver { attempt, connected }));
+            }
+            Output::Begin { request, attempt } => self.told.push_back((request, Told::Begin(attempt))),
+            Output::Rescue { request, to, stalled, by } => {
+                self.told.push_back((request, Told::Rescue { to, stalled, by }));
+            }
+            Output::Fail(request, errno) => self.told.push_back((request, Told::Fail(errno))),
+            Output::Pass(request, reason) => self.told.push_back((request, Told::Pass(reason))),
         }
     }
 }

@@ -16,10 +16,12 @@ mod spare;
 mod stub;
 mod token;
 
+use crate::driver::{self, Ears, Host};
 use crate::names::Names;
 use crate::poll::Interest;
 use engine::{Engine, Told};
 use headstart_core::connect::{RequestId, Settings};
+use headstart_core::machine::{Deadline, Wakeups};
 use headstart_core::time::{Duration, Instant};
 use keeper::Keeper;
 use run::Run;
@@ -61,7 +63,7 @@ pub struct Supervisor {
     /// Since when there has been nobody.
     idle_since: Instant,
     /// How often it has woken up, by cause.
-    wakeups: BTreeMap<&'static str, u64>,
+    wakeups: Wakeups,
 }
 
 /// Why a supervisor has ended.
@@ -77,17 +79,6 @@ pub enum Ended {
 #[derive(Debug, thiserror::Error)]
 #[error("the supervisor could not be set up: {0}")]
 pub struct SupervisorError(#[from] io::Error);
-
-/// Why it woke up: by the first of what there was to hear.
-fn cause(tokens: &[u64]) -> &'static str {
-    match tokens.first().map(|token| split(*token)) {
-        None => "timer",
-        Some((0, PLACE)) => "host",
-        Some((0, DOOR) | (CONTROL, _)) => "control",
-        Some((EXCHANGE | ATTEMPT | FORWARD, _)) => "network",
-        Some(_) => "program",
-    }
-}
 
 impl Supervisor {
     /// A supervisor that knows nobody yet.
@@ -107,7 +98,7 @@ impl Supervisor {
             runs,
             last_run: 0,
             idle_since,
-            wakeups: BTreeMap::new(),
+            wakeups: Wakeups::default(),
         })
     }
 
@@ -167,65 +158,35 @@ impl Supervisor {
         if let Some(keeper) = &mut self.keeper {
             keeper.wait_a_moment(&mut self.engine);
         }
-        let mut tokens = Vec::new();
-        loop {
-            let waiting = self.runs.values().filter_map(|run| run.seccomp.as_ref()?.deadline());
-            let looks = self.runs.values().filter_map(Run::next_look);
-            let work = self.engine.deadline().into_iter().chain(waiting).chain(looks).min();
-            let end = self.is_idle().then(|| self.idle_since + linger);
-            let writing = self.keeper.as_ref().and_then(Keeper::deadline);
-            let deadline = work.into_iter().chain(end).chain(writing).chain(self.stub.deadline()).min();
-            // Even if that has passed: work without end must not keep us from hearing.
-            self.engine.poll.wait(&self.engine.clock, deadline, &mut tokens)?;
-            self.engine.wake_up();
-            *self.wakeups.entry(cause(&tokens)).or_default() += 1;
-            for token in tokens.iter().copied() {
-                match split(token) {
-                    (0, STOP) => return Ok(Ended::Stopped),
-                    (0, DOOR) => self.answer_the_door(),
-                    (0, PLACE) => self.engine.look_around(),
-                    (CONTROL, n) => self.hear(n),
-                    (PROGRAM, n) => self.program_ended(run_of(n)),
-                    (LISTENER | CALLER, n) => {
-                        if let Some(front) = self.runs.get_mut(&run_of(n)).and_then(|r| r.preload.as_mut()) {
-                            front.event(&mut self.engine, &mut self.stub, token);
-                        }
-                    }
-                    (HEARD, n) => {
-                        if let Some(front) = self.runs.get_mut(&run_of(n)).and_then(|r| r.seccomp.as_mut()) {
-                            front.event(&mut self.engine, &mut self.stub, token);
-                        }
-                        self.end_if_over(run_of(n));
-                    }
-                    (POST | FORWARD, _) => self.stub.event(&mut self.engine, token),
-                    (EXCHANGE, n) => self.engine.exchange_event(n),
-                    (ATTEMPT, n) => self.engine.attempt_event(n),
-                    _ => {}
+        driver::serve(&mut Serving { supervisor: self, linger, work: None, end: None })
+    }
+
+    /// Deals with what is ready; how it has ended, if it has.
+    fn ready(&mut self, token: u64) -> Option<Ended> {
+        match split(token) {
+            (0, STOP) => return Some(Ended::Stopped),
+            (0, DOOR) => self.answer_the_door(),
+            (0, PLACE) => self.engine.look_around(),
+            (CONTROL, n) => self.hear(n),
+            (PROGRAM, n) => self.program_ended(run_of(n)),
+            (LISTENER | CALLER, n) => {
+                if let Some(front) = self.runs.get_mut(&run_of(n)).and_then(|r| r.preload.as_mut()) {
+                    front.event(&mut self.engine, &mut self.stub, token);
                 }
-                self.tell();
             }
-            if tokens.iter().any(|token| split(*token).0 == HEARD) {
-                // Whoever was answered has been woken on this processor (see `hand_over_in_place`), and may be about to ask what
-                // takes a round trip: before the next call, which takes us a while.
-                std::thread::yield_now();
-            }
-            if let Some(keeper) = &mut self.keeper {
-                keeper.attend(&mut self.engine);
-            }
-            let now = self.engine.clock.now();
-            if work.is_some_and(|at| at <= now) {
-                self.engine.timeout();
-                for front in self.runs.values_mut().filter_map(|run| run.seccomp.as_mut()) {
-                    front.timeout(&mut self.engine);
+            (HEARD, n) => {
+                if let Some(front) = self.runs.get_mut(&run_of(n)).and_then(|r| r.seccomp.as_mut()) {
+                    front.event(&mut self.engine, &mut self.stub, token);
                 }
-                self.tell();
-                self.look_at_programs(now);
+                self.end_if_over(run_of(n));
             }
-            self.stub.attend(&self.engine, tokens.is_empty());
-            if tokens.is_empty() && self.is_idle() && end.is_some_and(|at| at <= now) {
-                return Ok(Ended::Idle);
-            }
+            (POST | FORWARD, _) => self.stub.event(&mut self.engine, token),
+            (EXCHANGE, n) => self.engine.exchange_event(n),
+            (ATTEMPT, n) => self.engine.attempt_event(n),
+            _ => {}
         }
+        self.tell();
+        None
     }
 
     /// Whether there is nobody to serve.
@@ -280,5 +241,80 @@ impl Supervisor {
                 front.tell(&mut self.engine, n, told);
             }
         }
+    }
+}
+
+/// A supervisor while it serves.
+struct Serving<'a> {
+    supervisor: &'a mut Supervisor,
+    linger: Duration,
+    /// When there is something to do for programs, as of the last wait.
+    work: Option<Instant>,
+    /// When it ends, as of the last wait, if no program comes.
+    end: Option<Instant>,
+}
+
+impl Host for Serving<'_> {
+    type Ended = Ended;
+    type Error = io::Error;
+
+    fn ears(&mut self) -> Ears<'_> {
+        let Supervisor { engine, wakeups, .. } = &mut *self.supervisor;
+        Ears { clock: engine.clock, poll: &mut engine.poll, lookout: None, wakeups }
+    }
+
+    fn cause(token: u64) -> &'static str {
+        match split(token) {
+            (0, PLACE) => "host",
+            (0, DOOR) | (CONTROL, _) => "control",
+            (EXCHANGE | ATTEMPT | FORWARD, _) => "network",
+            _ => "program",
+        }
+    }
+
+    fn deadline(&mut self, _: Instant) -> Option<Deadline> {
+        let Supervisor { engine, stub, keeper, runs, idle_since, .. } = &*self.supervisor;
+        let waiting = runs.values().filter_map(|run| run.seccomp.as_ref()?.deadline());
+        let looks = runs.values().filter_map(Run::next_look);
+        let due = |at: Option<Instant>, why| at.map(|at| Deadline { at, why });
+        let work = Deadline::earliest([
+            engine.deadline(),
+            due(waiting.min(), "a call waits"),
+            due(looks.min(), "a program may start others"),
+        ]);
+        self.work = work.map(|deadline| deadline.at);
+        self.end = self.supervisor.is_idle().then(|| *idle_since + self.linger);
+        let writing = due(keeper.as_ref().and_then(Keeper::deadline), "what was learned is written");
+        Deadline::earliest([work, due(self.end, "idle"), writing, due(stub.deadline(), "sockets are made ahead")])
+    }
+
+    fn woken(&mut self, tokens: &[u64]) -> io::Result<Option<Ended>> {
+        let it = &mut *self.supervisor;
+        it.engine.wake_up();
+        for token in tokens.iter().copied() {
+            if let Some(ended) = it.ready(token) {
+                return Ok(Some(ended));
+            }
+        }
+        if tokens.iter().any(|token| split(*token).0 == HEARD) {
+            // A program that was answered has been woken on this processor (see `hand_over_in_place`), and may be about to ask what
+            // takes a round trip: before the next call, which takes us a while.
+            std::thread::yield_now();
+        }
+        if let Some(keeper) = &mut it.keeper {
+            keeper.attend(&mut it.engine);
+        }
+        let now = it.engine.clock.now();
+        if self.work.is_some_and(|at| at <= now) {
+            it.engine.timeout();
+            for front in it.runs.values_mut().filter_map(|run| run.seccomp.as_mut()) {
+                front.timeout(&mut it.engine);
+            }
+            it.tell();
+            it.look_at_programs(now);
+        }
+        it.stub.attend(&it.engine, tokens.is_empty());
+        let is_over = tokens.is_empty() && it.is_idle() && self.end.is_some_and(|at| at <= now);
+        Ok(is_over.then_some(Ended::Idle))
     }
 }

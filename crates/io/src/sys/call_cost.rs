@@ -179,23 +179,7 @@ impl Request {
                 let lookup = (0..self.times).map(|_| one()).collect::<Result<_, _>>()?;
                 Ok(Taken { lookup, call: Vec::new() })
             }
-            Call::Reach { name, port, pause } => {
-                let mut taken = Taken::default();
-                for _ in 0..self.times {
-                    let (lookup, first) = look_up(&clock, name, *port)?;
-                    clock.sleep(*pause);
-                    let before = clock.now();
-                    let socket = connect(first, None).map_err(|source| NotReached::Connect {
-                        name: name.clone(),
-                        addresses: 1,
-                        source,
-                    })?;
-                    taken.call.push(clock.now() - before);
-                    taken.lookup.push(lookup);
-                    reset_at_close(&socket).map_err(fail("setting SO_LINGER"))?;
-                }
-                Ok(taken)
-            }
+            Call::Reach { name, port, pause } => self.reach(clock, (name, *port), *pause),
             Call::Start(program) => repeated(&mut || {
                 let mut command = Command::new(program);
                 command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -206,6 +190,25 @@ impl Request {
             })
             .map_err(fail(&format!("starting {}", program.display()))),
         }
+    }
+}
+
+impl Request {
+    /// Looks a name up and connects to what it says.
+    fn reach(&self, clock: Clock, (name, port): (&str, u16), pause: Duration) -> Result<Taken, Failure> {
+        let mut taken = Taken::default();
+        for _ in 0..self.times {
+            let (lookup, first) = look_up(&clock, name, port)?;
+            clock.sleep(pause);
+            let before = clock.now();
+            let failed = |source| NotReached::Connect { name: name.to_owned(), addresses: 1, source };
+            let socket = connect(first, None).map_err(failed)?;
+            taken.call.push(clock.now() - before);
+            taken.lookup.push(lookup);
+            let what = "setting SO_LINGER".to_owned();
+            reset_at_close(&socket).map_err(|source| Failure::Call { what, source })?;
+        }
+        Ok(taken)
     }
 }
 

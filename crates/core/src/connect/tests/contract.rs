@@ -51,6 +51,7 @@ proptest! {
 
     /// Every call is answered; what is handed over was connected, is handed over once and was not closed before; what
     /// was opened and not handed over is closed; nothing is left over; the same story is told twice the same.
+    //= RFC 8305#5/one-wins
     #[test]
     fn every_race_keeps_the_contract(
         seed: u64, network in 0..NETWORKS, records in [dns(), dns(), dns()],

@@ -3,6 +3,7 @@
 mod ahead;
 mod asks;
 mod contract;
+mod counted;
 mod explained;
 mod many;
 mod overheard;

@@ -63,6 +63,7 @@ fn a_lost_https_answer_costs_the_resolution_delay_after_the_first_addresses_and_
     assert_eq!(s.visit("curl", SITE), (v4(1), 20 + 50 + 40), "as does a lost AAAA");
 }
 
+//= RFC 9460#7.3
 #[test]
 fn hints_count_as_addresses_and_are_gone_with_the_answer() {
     // AAAA is late: the hint is tried when the Resolution Delay after it is over.

@@ -19,12 +19,15 @@ fn sequential_falls_back_to_ipv4_when_ipv6_refuses() {
     assert_eq!(s.visit("curl", SITE), (v4(1), 30 + 20 + 50 + 40), "equation 4, failure");
 }
 
+//= RFC 8305#3
+//= RFC 8305#3/aaaa-first
 #[test]
 fn happy_eyeballs_goes_as_soon_as_aaaa_is_there() {
     let mut s = Story::of("happy-eyeballs-v2").site(SITE, 1, (90, 30), (40, 50));
     assert_eq!(s.visit("curl", SITE), (v6(1), 30 + 50));
 }
 
+//= RFC 8305#3/resolution-delay
 #[test]
 fn happy_eyeballs_waits_fifty_milliseconds_for_aaaa() {
     let mut s = Story::of("happy-eyeballs-v2").site(SITE, 1, (20, 60), (40, 50));
@@ -35,6 +38,8 @@ fn happy_eyeballs_waits_fifty_milliseconds_for_aaaa() {
     assert_eq!(s.begun(), [(70, v4(1)), (90, v6(1))]);
 }
 
+//= RFC 8305#5
+//= RFC 8305#3/late
 #[test]
 fn happy_eyeballs_tries_ipv4_a_quarter_of_a_second_after_a_silent_ipv6() {
     let mut s = Story::of("happy-eyeballs-v2").site(SITE, 1, (20, 20), (40, 0)).host(v6(1), Host::Silent);

@@ -79,6 +79,7 @@ fn a_program_that_wants_ipv6_alone_gets_what_the_translator_makes_and_nothing_el
     assert_eq!(s.resolve("curl", SITE, want, Some(443)), Resolved::NoData);
 }
 
+//= RFC 8305#7.1
 #[test]
 fn a_literal_is_reached_too() {
     let mut s = ipv6_alone("adaptive");

@@ -173,6 +173,8 @@ mod tests {
         now
     }
 
+    //= RFC 9438#4.4
+    //= RFC 9438#4.6
     #[test]
     fn the_window_comes_back_to_where_it_was_after_k_seconds_and_stays_there_for_a_while() {
         let mut cubic = Cubic::new(1_000_000, PACKET);
@@ -188,6 +190,7 @@ mod tests {
         assert!(cubic.window() > 1_050_000, "convex beyond: {}", cubic.window());
     }
 
+    //= RFC 9438#4.3
     #[test]
     fn on_short_paths_it_is_never_slower_than_reno() {
         let mut cubic = Cubic::new(20_000, PACKET);
@@ -203,6 +206,7 @@ mod tests {
         assert!(cubic.window() > 22_000, "{}", cubic.window());
     }
 
+    //= RFC 9438#4.7
     #[test]
     fn a_second_loss_below_the_first_leaves_room_for_others() {
         let mut cubic = Cubic::new(100_000, PACKET);
@@ -211,6 +215,7 @@ mod tests {
         assert_eq!(cubic.most, 70_000.0 * 0.85);
     }
 
+    //= RFC 9438#5.8
     #[test]
     fn time_without_data_is_no_time_to_grow_in() {
         let (mut patient, mut idle) = (Cubic::new(100_000, PACKET), Cubic::new(100_000, PACKET));

@@ -125,7 +125,8 @@ impl Down {
         }
         let flight = self.next.wrapping_sub(self.unacked) as usize;
         let usable = (self.window as usize).min(MOST_FLIGHT).saturating_sub(flight);
-        // No small pieces into a window that is about to open (RFC 9293, section 3.8.6.2.1).
+        //= RFC 9293#3.8.6.2.1
+        // No small pieces into a window that is about to open.
         if usable < usize::from(self.mss).min((self.largest / 2) as usize).max(1) { 0 } else { usable }
     }
 
@@ -185,6 +186,7 @@ impl Down {
         }
         let mut lost = false;
         let (sequence, acknowledged) = self.told;
+        //= RFC 9293#3.10.7.4/window
         let is_news = before(sequence, segment.sequence)
             || (sequence == segment.sequence && !before(number, acknowledged))
             || number != self.unacked;

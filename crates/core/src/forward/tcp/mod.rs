@@ -283,15 +283,7 @@ impl Connection {
             _ => {}
         }
         if flags.has(Flags::RST) {
-            // Both sides are closed, and a kernel that has forgotten the connection takes back nothing of what was said on it.
-            let gone = self.up.is_heard_out() && self.down.is_done();
-            if !gone && self.up.is_in_window(segment.sequence) {
-                // What was said before is heard before.
-                self.push_deferred(now, arrived.batch, out);
-                self.flow.end(now, End::ResetByProgram);
-                self.close(true, out);
-            }
-            return;
+            return self.was_reset(now, segment.sequence, arrived.batch, out);
         }
         if flags.has(Flags::SYN) {
             match self.phase {
@@ -306,6 +298,7 @@ impl Connection {
         if !flags.has(Flags::ACK) {
             return;
         }
+        //= RFC 9293#3.10.7.4/unsent
         if before(self.down.next(), segment.acknowledged) {
             return self.acknowledge(out);
         }
@@ -327,6 +320,18 @@ impl Connection {
         }
         self.data(now, arrived, out);
         self.settle(now, out);
+    }
+
+    //= RFC 9293#3.10.7.4/rst
+    fn was_reset(&mut self, now: Instant, sequence: u32, batch: bool, out: &mut VecDeque<Output>) {
+        // Both sides are closed, and a kernel that has forgotten the connection takes back nothing of what was said on it.
+        let gone = self.up.is_heard_out() && self.down.is_done();
+        if !gone && self.up.is_in_window(sequence) {
+            // What was said before is heard before.
+            self.push_deferred(now, batch, out);
+            self.flow.end(now, End::ResetByProgram);
+            self.close(true, out);
+        }
     }
 
     /// What follows from what has changed: reading goes on, or all is said.
@@ -413,6 +418,7 @@ impl Connection {
     }
 }
 
+//= RFC 9293#3.5.2
 /// What a segment gets that belongs to no connection (RFC 9293, section 3.10.7.1); a reset gets nothing.
 pub(super) fn reset_for(app: SocketAddr, peer: SocketAddr, segment: &Segment, len: usize) -> Option<Packet> {
     if segment.flags.has(Flags::RST) {

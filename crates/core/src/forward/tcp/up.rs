@@ -187,11 +187,7 @@ impl Connection {
         let mut sequence = segment.sequence;
         let mut fin = segment.flags.has(Flags::FIN);
         if from == to && !fin {
-            // Nothing, at a place other than the expected one, asks whether we are there (RFC 9293, section 3.8.4).
-            if sequence != up.next {
-                self.is_anybody_there(now, sequence, out);
-            }
-            return;
+            return self.said_nothing(now, sequence, out);
         }
         if before(sequence, up.next) {
             let known = up.next.wrapping_sub(sequence) as usize;
@@ -229,14 +225,7 @@ impl Connection {
             return self.acknowledge(out);
         }
         if to > from {
-            let len = to - from;
-            let segments = self.cut_to.map_or(segments, |size| len.div_ceil(size.into()));
-            let is_first = self.flow.up.packets == 0;
-            self.flow.sent(now, &bytes[from..to], segments);
-            self.small = self.small.saturating_add(u32::from(len < usize::from(self.mss)));
-            let look = is_first || (len < usize::from(self.mss) && self.small.is_power_of_two());
-            self.hold(std::mem::take(&mut bytes), from, to);
-            self.take_early(now);
+            let look = self.take(now, (std::mem::take(&mut bytes), from, to), segments);
             self.up.fin |= fin;
             self.up.next = self.up.next.wrapping_add(u32::from(fin));
             self.push_or_defer(now, (batch, row), out);
@@ -249,6 +238,27 @@ impl Connection {
             self.push_or_defer(now, (batch, row), out);
         } else {
             self.acknowledge(out);
+        }
+    }
+
+    /// Takes data that comes next; whether the program's own settings are to be looked at.
+    fn take(&mut self, now: Instant, (bytes, from, to): (Vec<u8>, usize, usize), segments: usize) -> bool {
+        let len = to - from;
+        let segments = self.cut_to.map_or(segments, |size| len.div_ceil(size.into()));
+        let is_first = self.flow.up.packets == 0;
+        self.flow.sent(now, &bytes[from..to], segments);
+        self.small = self.small.saturating_add(u32::from(len < usize::from(self.mss)));
+        let look = is_first || (len < usize::from(self.mss) && self.small.is_power_of_two());
+        self.hold(bytes, from, to);
+        self.take_early(now);
+        look
+    }
+
+    //= RFC 9293#3.8.4
+    /// Nothing, at a place other than the expected one, asks whether we are there.
+    fn said_nothing(&mut self, now: Instant, sequence: u32, out: &mut VecDeque<Output>) {
+        if sequence != self.up.next {
+            self.is_anybody_there(now, sequence, out);
         }
     }
 

@@ -32,6 +32,7 @@ fn a_timeout_that_comes_early_does_nothing() {
     assert!(rig.forwarder.poll_timeout().is_some());
 }
 
+//= RFC 9293#3.4.1
 #[test]
 fn the_same_seed_gives_the_same_numbers_and_another_seed_gives_others() {
     let number = |seed| {

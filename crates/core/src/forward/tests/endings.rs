@@ -19,6 +19,7 @@ fn a_fin_comes_behind_all_data_and_not_before_the_socket_has_it() {
     assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(7), "the FIN has a number of its own");
 }
 
+//= RFC 9293#3.6.1/half
 #[test]
 fn a_half_that_has_ended_leaves_the_other_open_for_hours() {
     let mut rig = Rig::open();
@@ -66,6 +67,7 @@ fn a_peers_reset_is_the_programs_with_the_exact_number() {
     assert!(matches!(&rig.records[0], Record::Flow(flow) if flow.end == End::ResetByPeer));
 }
 
+//= RFC 9293#3.10.7.4/rst
 #[test]
 fn a_programs_reset_is_the_peers_and_a_guess_is_not() {
     let mut rig = Rig::open();
@@ -87,6 +89,7 @@ fn a_lost_fin_is_sent_again() {
     assert!(fins.iter().all(|(segment, _)| segment.sequence == first && segment.flags.has(Flags::FIN)));
 }
 
+//= RFC 9293#3.5.2
 #[test]
 fn what_belongs_to_no_connection_is_told_so() {
     let mut rig = Rig::new();

@@ -7,6 +7,7 @@ mod endings;
 mod hostile;
 mod opening;
 mod stream;
+mod windows;
 
 use super::{Failure, FlowId, Forwarder, HEADROOM, Input, Output, Piece, Record, Settings, advance, profile};
 use crate::machine::Machine;

@@ -59,6 +59,7 @@ fn windows_are_scaled_only_for_who_offers_it() {
     assert_eq!(rig.segments().pop().unwrap().0.window, 65_535);
 }
 
+//= RFC 9293#3.10.7.3
 #[test]
 fn a_refusal_is_a_reset_that_acknowledges_the_syn() {
     let mut rig = Rig::new();

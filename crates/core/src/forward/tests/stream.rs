@@ -24,6 +24,7 @@ fn data_is_acknowledged_when_the_socket_has_it() {
     assert_eq!(rig.forwarder.poll_timeout(), None, "nothing to wake up for");
 }
 
+//= RFC 9293#3.8.6.3
 #[test]
 fn what_waits_for_long_is_acknowledged_before_the_program_would_send_it_again() {
     let mut rig = Rig::open();
@@ -38,6 +39,7 @@ fn what_waits_for_long_is_acknowledged_before_the_program_would_send_it_again() 
     assert_eq!(rig.forwarder.poll_timeout(), None);
 }
 
+//= RFC 9293#3.8.6/edge
 #[test]
 fn a_full_socket_closes_the_window_and_nothing_is_lost() {
     let mut rig = Rig::open();
@@ -183,6 +185,7 @@ fn an_urgent_byte_in_a_row_goes_by_itself_and_in_order() {
     assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(14));
 }
 
+//= RFC 9293#3.10.7.4/order
 #[test]
 fn segments_out_of_order_wait_for_the_one_before_them() {
     let mut rig = Rig::open();
@@ -200,6 +203,7 @@ fn segments_out_of_order_wait_for_the_one_before_them() {
     assert_eq!(rig.sent, data, "what is known is not sent twice");
 }
 
+//= RFC 9293#3.8.5
 #[test]
 fn an_urgent_byte_stays_urgent() {
     let mut rig = Rig::open();
@@ -216,6 +220,7 @@ fn an_urgent_byte_stays_urgent() {
     assert!(segment.flags.has(Flags::URG) && segment.urgent == 1 && data == b"!");
 }
 
+//= RFC 9293#3.8.1/retransmit
 #[test]
 fn what_the_program_does_not_acknowledge_is_sent_again_at_growing_intervals() {
     let mut rig = Rig::open();
@@ -266,6 +271,7 @@ fn no_more_is_read_than_the_program_has_room_for() {
     assert_eq!(rig.forwarder.room(rig.now, flow), room);
 }
 
+//= RFC 9293#3.8.6.1
 #[test]
 fn a_closed_window_is_asked_about_in_case_its_opening_was_lost() {
     let mut rig = Rig::open();
@@ -306,6 +312,7 @@ fn a_window_that_closes_with_data_on_its_way_is_asked_about_as_well() {
     assert!(rig.did.iter().any(|output| matches!(output, Output::Resume { .. })));
 }
 
+//= RFC 9293#3.8.4
 #[test]
 fn a_program_that_asks_whether_its_peer_is_there_is_answered_when_the_peer_has_answered() {
     let mut rig = Rig::open();

@@ -14,7 +14,7 @@ use headstart_core::connect::{
     AppId, AttemptId, AttemptResult, Claim, Connector, Input, LookupResult, Output, RequestId, Settings,
 };
 use headstart_core::forward::{DnsExchange, FlowId};
-use headstart_core::machine::Machine;
+use headstart_core::machine::{Deadline, Machine};
 use headstart_core::path::Family;
 use headstart_core::path::identity::Surroundings;
 use headstart_core::time::Instant;
@@ -164,14 +164,13 @@ impl Accelerator {
     }
 
     /// When it wants to be woken.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.connector.poll_timeout().map(|deadline| deadline.at)
+    pub fn deadline(&self) -> Option<Deadline> {
+        self.connector.poll_timeout()
     }
 
     /// A deadline may have come.
     pub fn timeout(&mut self, now: Instant, poll: &Poll) {
-        if self.deadline().is_some_and(|at| at <= now) {
-            self.connector.handle_timeout(now);
+        if self.connector.wake(now).is_some() {
             self.drain(now, poll);
         }
     }

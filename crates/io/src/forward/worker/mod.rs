@@ -17,9 +17,10 @@ use super::finder::Finder;
 use super::owner::{Owner, Owners, Process};
 use super::{Enclosure, sockets};
 use crate::clock::Clock;
+use crate::driver::{self, Hands};
 use crate::forward::sockets::Stock;
 use crate::host::change::capture::OWN_MARK;
-use crate::poll::{Change, Interest, Poll};
+use crate::poll::{Interest, Poll};
 use crate::sys::offload::{Checksum, Offload, Segments, Transport};
 use crate::sys::tun::{ROOM, Tun};
 use accelerator::Accelerator;
@@ -28,7 +29,7 @@ use headstart_core::connect;
 use headstart_core::forward::pace::Sleeper;
 use headstart_core::forward::{FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings};
 use headstart_core::lookout::Lookout;
-use headstart_core::machine::Machine;
+use headstart_core::machine::{Machine, Wakeups};
 use headstart_core::time::Instant;
 use headstart_core::wire::ip::{self, udp};
 use programs::Read;
@@ -41,6 +42,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use waiting::Running;
 
 /// Packets, and reads of sockets, between two looks at everything else.
 const BATCH: usize = 64;
@@ -80,6 +82,12 @@ impl WorkerError {
     /// Whether the interface was taken away, with which all that was to be forwarded is.
     pub fn is_lost(&self) -> bool {
         self.what == LOST
+    }
+}
+
+impl From<io::Error> for WorkerError {
+    fn from(source: io::Error) -> Self {
+        Self { what: "waiting for events", source }
     }
 }
 
@@ -197,7 +205,8 @@ pub struct Worker {
     together: Vec<Read>,
     /// What is done behind them.
     later: VecDeque<Output>,
-    tokens: Vec<u64>,
+    /// How often it has woken up, by cause.
+    wakeups: Wakeups,
     room: Vec<u8>,
     /// Large buffers that were used, to be used again: fresh ones cost more than all else, a page fault for each 4 KiB.
     spare: Vec<Vec<u8>>,
@@ -267,7 +276,7 @@ impl Worker {
             batch: false,
             together: Vec::new(),
             later: VecDeque::new(),
-            tokens: Vec::new(),
+            wakeups: Wakeups::default(),
             room: Vec::new(),
             spare: Vec::new(),
             lent: VecDeque::new(),
@@ -349,71 +358,13 @@ impl Worker {
     /// still open then is recorded as it is.
     pub fn run(&mut self, stop: impl AsFd, patience: headstart_core::time::Duration) -> Result<(), WorkerError> {
         self.poll.add(&stop, STOP, Interest::Read).map_err(failed("listening for the end"))?;
-        let mut stopping = None;
-        loop {
-            let now = self.clock.now();
-            if let Some(since) = stopping {
-                let wait = if self.forwarder.is_needed() { patience } else { LAST_WORDS.min(patience) };
-                if self.upstreams.is_empty() || now >= since + wait {
-                    self.record_open();
-                    return Ok(());
-                }
-            }
-            let wait = |since| since + if self.forwarder.is_needed() { patience } else { LAST_WORDS.min(patience) };
-            let until = self.until(now, stopping.map(wait));
-            self.wait(now, until)?;
-            if let Some(why) = self.lost.take() {
-                self.record_open();
-                return Err(why);
-            }
-            let now = self.clock.now();
-            let changes: Vec<Change> = self.poll.changes().collect();
-            // Programs before all else: one of them may wait for a connection, and nobody for the end of another one.
-            let is_due = self.is_due(now, &self.programs) || changes.iter().any(|change| change.token == TUN);
-            let mut moved = if is_due { self.programs(now) } else { 0 };
-            for change in changes {
-                match change.token {
-                    TUN => {}
-                    STOP => {
-                        self.poll.remove(&stop);
-                        stopping = Some(now);
-                        // All that the program said last is here by now, a queue at most.
-                        let _ = (0..BATCH).any(|_| self.programs(now) == 0);
-                    }
-                    FOUND => {
-                        let found = self.finder.answers();
-                        found.into_iter().for_each(|answer| self.found(answer));
-                    }
-                    BOARD => self.asked(now),
-                    ECHO_V4 | ECHO_V6 => self.echoes(now, change.token == ECHO_V4),
-                    token if token >= MAPPINGS => self.datagrams(now, MappingId(token - MAPPINGS)),
-                    token if token >= ATTEMPTS => self.attempt(now, token - ATTEMPTS),
-                    token => self.change(now, FlowId(token), change),
-                }
-            }
-            if self.peers.until().is_none_or(|until| now >= until) {
-                moved += self.read_peers(now);
-            }
-            self.race_timeout(now);
-            self.look_at_silence(now);
-            if self.forwarder.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
-                self.forwarder.handle_timeout(now);
-                self.drain(now);
-            }
-            if moved > 0 && stopping.is_some() {
-                stopping = Some(now);
-            }
-        }
-    }
-
-    fn is_due(&self, now: Instant, sleeper: &Sleeper) -> bool {
-        sleeper.until().is_some_and(|until| now >= until)
+        driver::serve(&mut Running { worker: self, stop: stop.as_fd(), patience, stopping: None })
     }
 
     /// Does what was left for later.
     fn catch_up(&mut self, now: Instant) {
         while let Some(output) = self.later.pop_front() {
-            self.act(now, output);
+            self.carry_out(now, output);
             self.drain(now);
         }
     }
@@ -448,27 +399,7 @@ impl Worker {
         }
     }
 
-    fn input(&mut self, now: Instant, input: Input) {
-        self.forwarder.handle_input(now, input);
-        self.drain(now);
-    }
-
-    fn drain(&mut self, now: Instant) {
-        while let Some(output) = self.forwarder.poll_output() {
-            // What nobody waits for is done when no packet does.
-            let can_wait = matches!(
-                output,
-                Output::Shutdown { .. } | Output::Close { .. } | Output::Record(_) | Output::Unmap { .. }
-            );
-            if self.batch && can_wait {
-                self.later.push_back(output);
-            } else {
-                self.act(now, output);
-            }
-        }
-    }
-
-    fn act(&mut self, now: Instant, output: Output) {
+    fn carry_out(&mut self, now: Instant, output: Output) {
         match output {
             Output::Packet(packet) => {
                 self.tapped(now, true, packet.as_slice());

@@ -3,6 +3,7 @@
 use super::accelerator::{Accelerator, Ended, Waiting};
 use super::delivery::Delivery;
 use super::{LOOP, Upstream, Whose, Worker, WorkerError, sockets};
+use crate::driver::Hands;
 use crate::host::change::capture::OWN_MARK;
 use crate::poll::Interest;
 use headstart_core::forward::{Failure, FlowId, Input};
@@ -86,13 +87,13 @@ impl Worker {
         let (connecting, mss) = (connected.is_none(), connected.and_then(|_| sockets::mss(&socket)));
         self.insert((flow, app, peer), whose, Way { socket, reached: peer, connecting, accelerated: false });
         if let Some(at) = connected {
-            self.input(at, Input::Connected { flow, mss });
+            self.feed(at, Input::Connected { flow, mss });
             self.tell_handshake(at, flow);
         }
         // Only now, when the program has its answer. What has happened until now is told by this, too.
         let Some(upstream) = self.upstreams.get(&flow) else { return };
         if self.poll.add(&upstream.socket, flow.0, Interest::Changes).is_err() {
-            self.input(now, Input::Failed { flow, why: Failure::Here });
+            self.feed(now, Input::Failed { flow, why: Failure::Here });
         }
         // While the program wakes up: the next SYN may be there before anybody waits here, and finds a socket.
         if connected.is_some() {

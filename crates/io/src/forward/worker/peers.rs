@@ -1,6 +1,7 @@
 //! Connections to peers that are being opened or open: written to, read in turn, closed.
 
 use super::{BATCH, MOST_SPARE, SMALL, Upstream, Whose, Worker, sockets};
+use crate::driver::Hands;
 use crate::poll::Change;
 use crate::sys::tun::ROOM;
 use crate::sys::{stamps, stream};
@@ -72,12 +73,12 @@ impl Worker {
             };
             self.time(flow);
             let opened = matches!(input, Input::Connected { .. });
-            self.input(now, input);
+            self.feed(now, input);
             if opened {
                 self.tell_handshake(now, flow);
             }
         } else if change.writable {
-            self.input(now, Input::Writable { flow });
+            self.feed(now, Input::Writable { flow });
         }
         if let Some(upstream) = self.upstreams.get_mut(&flow).filter(|_| change.readable) {
             upstream.readable = true;
@@ -130,7 +131,7 @@ impl Worker {
             Ok(Some(got)) => got,
             Ok(None) => {
                 upstream.ended = true;
-                self.input(now, Input::Ended { flow });
+                self.feed(now, Input::Ended { flow });
                 return true;
             }
             Err(Errno::AGAIN) => {
@@ -142,7 +143,7 @@ impl Worker {
                 return false;
             }
             Err(errno) => {
-                self.input(now, Input::Failed { flow, why: sockets::failure(errno) });
+                self.feed(now, Input::Failed { flow, why: sockets::failure(errno) });
                 return true;
             }
         };
@@ -152,7 +153,7 @@ impl Worker {
         // Less than asked for is all that there was: what comes later is told anew. Not before an end or an urgent byte.
         upstream.readable = got == most || upstream.ending || upstream.urgent || urgent;
         let bytes = if got <= SMALL { self.room.clone() } else { std::mem::take(&mut self.room) };
-        self.input(now, Input::Received { flow, bytes, urgent });
+        self.feed(now, Input::Received { flow, bytes, urgent });
         self.enqueue(flow);
         true
     }

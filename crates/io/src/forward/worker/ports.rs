@@ -1,6 +1,7 @@
 //! Datagrams and echoes: sockets that are no connections, and what the network says of what they sent.
 
 use super::{BATCH, ECHO_V4, ECHO_V6, MAPPINGS, Whose, Worker};
+use crate::driver::Hands;
 use crate::poll::Interest;
 use crate::sys::datagram::{self, Lost};
 use crate::sys::tun::ROOM;
@@ -118,7 +119,7 @@ impl Worker {
                     self.passed += self.room.len() - HEADROOM;
                     let bytes = self.room.clone();
                     let datagram::Arrived { from, traffic_class, train } = arrived;
-                    self.input(now, Input::Datagram { mapping, from, bytes, traffic_class, train });
+                    self.feed(now, Input::Datagram { mapping, from, bytes, traffic_class, train });
                 }
                 // An error of an earlier one; the queue has it.
                 Err(e) if e.kind() != io::ErrorKind::WouldBlock && e.kind() != io::ErrorKind::OutOfMemory => {}
@@ -156,7 +157,7 @@ impl Worker {
                 // IPv4 hands the IP header over too.
                 let message = if v4 { ip::parse(&self.room).map(|(_, message)| message) } else { Some(&self.room[..]) };
                 if let Some(message) = message.map(<[u8]>::to_vec) {
-                    self.input(now, Input::Echoed { from: arrived.from.ip(), message });
+                    self.feed(now, Input::Echoed { from: arrived.from.ip(), message });
                 }
                 continue;
             }
@@ -165,7 +166,7 @@ impl Worker {
             if let Some(trouble) = lost.trouble {
                 let message = self.room.clone();
                 let (to, reporter) = (lost.to.ip(), lost.reporter);
-                self.input(now, Input::EchoFailed { to, reporter, message, trouble });
+                self.feed(now, Input::EchoFailed { to, reporter, message, trouble });
             }
         }
     }

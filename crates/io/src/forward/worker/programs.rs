@@ -4,6 +4,7 @@
 //! interface in turns; what a row has for one socket is given to it by one call, and wakes whoever reads there once.
 
 use super::{BATCH, LOST, SMALL, Worker, WorkerError};
+use crate::driver::Hands;
 use headstart_core::forward::Input;
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;

@@ -2,10 +2,11 @@
 //! itself. So a program gets the error that it would have had, when it would have had it.
 
 use super::{Worker, sockets};
+use crate::driver::Hands;
 use crate::sys::process::descriptor;
 use crate::sys::stream;
 use headstart_core::forward::{Failure, FlowId, Input};
-use headstart_core::machine::Machine;
+use headstart_core::machine::{Deadline, Machine};
 use headstart_core::time::{Duration, Instant};
 use rustix::fs::fstat;
 use std::os::fd::OwnedFd;
@@ -48,9 +49,10 @@ pub(super) struct Silence {
 
 impl Silence {
     /// When to look again.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub fn deadline(&self) -> Option<Deadline> {
         let asked = self.asked.iter().map(|asked| asked.next);
-        asked.chain(self.ending.iter().map(|ending| ending.next)).min()
+        let at = asked.chain(self.ending.iter().map(|ending| ending.next)).min()?;
+        Some(Deadline { at, why: "a peer may be gone" })
     }
 }
 
@@ -95,7 +97,7 @@ impl Worker {
 
     /// Looks at what was silent; to be called when a deadline may have come.
     pub(super) fn look_at_silence(&mut self, now: Instant) {
-        if self.silence.deadline().is_none_or(|at| now < at) {
+        if self.silence.deadline().is_none_or(|deadline| now < deadline.at) {
             return;
         }
         let mut silence = std::mem::take(&mut self.silence);
@@ -129,6 +131,6 @@ impl Worker {
             true
         });
         self.silence = silence;
-        inputs.into_iter().for_each(|input| self.input(now, input));
+        inputs.into_iter().for_each(|input| self.feed(now, input));
     }
 }

@@ -1,41 +1,152 @@
-//! How the worker waits for what comes next: with open eyes for a moment where an answer is due, and otherwise asleep.
+//! What the worker waits for: packets of programs, sockets of peers, what its forwarder and its races have planned, and its end.
 
 use super::accelerator::Accelerator;
-use super::{Worker, WorkerError, failed};
-use headstart_core::machine::Machine;
-use headstart_core::time::Instant;
+use super::{ATTEMPTS, BATCH, BOARD, ECHO_V4, ECHO_V6, FOUND, LAST_WORDS, MAPPINGS, STOP, TUN, Worker, WorkerError};
+use crate::driver::{Ears, Hands, Host};
+use crate::poll::Change;
+use headstart_core::forward::pace::Sleeper;
+use headstart_core::forward::{FlowId, Forwarder, MappingId, Output};
+use headstart_core::machine::{Deadline, Machine};
+use headstart_core::time::{Duration, Instant};
+use std::os::fd::BorrowedFd;
+
+/// A worker that forwards until it is told to end.
+pub(super) struct Running<'a> {
+    pub worker: &'a mut Worker,
+    /// Readable when it is to end.
+    pub stop: BorrowedFd<'a>,
+    /// How long nothing may have moved when it is to end.
+    pub patience: Duration,
+    /// Since when nothing has moved, once it is to end.
+    pub stopping: Option<Instant>,
+}
+
+impl Running<'_> {
+    /// When it ends at the latest, once it is to.
+    fn end(&self) -> Option<Instant> {
+        let wait = if self.worker.forwarder.is_needed() { self.patience } else { LAST_WORDS.min(self.patience) };
+        self.stopping.map(|since| since + wait)
+    }
+}
+
+impl Hands for Worker {
+    type Machine = Forwarder;
+
+    fn machine(&mut self) -> &mut Forwarder {
+        &mut self.forwarder
+    }
+
+    fn act(&mut self, now: Instant, output: Output) {
+        // What nobody waits for is done when no packet does.
+        let can_wait =
+            matches!(output, Output::Shutdown { .. } | Output::Close { .. } | Output::Record(_) | Output::Unmap { .. });
+        if self.batch && can_wait {
+            self.later.push_back(output);
+        } else {
+            self.carry_out(now, output);
+        }
+    }
+}
+
+impl Host for Running<'_> {
+    type Ended = ();
+    type Error = WorkerError;
+
+    fn ears(&mut self) -> Ears<'_> {
+        let Worker { clock, poll, lookout, looks_out, wakeups, .. } = &mut *self.worker;
+        Ears { clock: *clock, poll, lookout: looks_out.then_some(lookout), wakeups }
+    }
+
+    fn cause(token: u64) -> &'static str {
+        match token {
+            TUN => "packets of programs",
+            STOP | BOARD => "control",
+            FOUND => "an owner was found",
+            ECHO_V4 | ECHO_V6 | MAPPINGS.. => "datagrams of peers",
+            ATTEMPTS.. => "a race",
+            _ => "connections of peers",
+        }
+    }
+
+    fn deadline(&mut self, now: Instant) -> Option<Deadline> {
+        let end = self.end().map(|at| Deadline { at, why: "the end" });
+        let worker = &self.worker;
+        let sleep = |at| Deadline { at, why: "a sleep between reads" };
+        let peers = match worker.peers.until() {
+            None if !worker.queue.is_empty() => Some(Deadline { at: now, why: "more to read" }),
+            // While it sleeps it sleeps, whatever waits.
+            Some(at) if !worker.upstreams.is_empty() => Some(sleep(at)),
+            _ => None,
+        };
+        Deadline::earliest([
+            worker.forwarder.poll_timeout(),
+            worker.silence.deadline(),
+            worker.programs.until().map(sleep),
+            worker.accelerator.as_ref().and_then(Accelerator::deadline),
+            peers,
+            end,
+        ])
+    }
+
+    fn passed(&mut self) -> Option<usize> {
+        // Nobody waits for anything here.
+        self.worker.stock.refill(&self.worker.exit);
+        Some(std::mem::take(&mut self.worker.passed))
+    }
+
+    fn woken(&mut self, _: &[u64]) -> Result<Option<()>, WorkerError> {
+        let worker = &mut *self.worker;
+        if let Some(why) = worker.lost.take() {
+            worker.record_open();
+            return Err(why);
+        }
+        let now = worker.clock.now();
+        let changes: Vec<Change> = worker.poll.changes().collect();
+        // Programs before all else: one of them may wait for a connection, and nobody for the end of another one.
+        let is_due = is_due(now, &worker.programs) || changes.iter().any(|change| change.token == TUN);
+        let mut moved = if is_due { worker.programs(now) } else { 0 };
+        for change in changes {
+            if change.token == STOP {
+                worker.poll.remove(self.stop);
+                self.stopping = Some(now);
+                // All that the program said last is here by now, a queue at most.
+                let _ = (0..BATCH).any(|_| worker.programs(now) == 0);
+            } else {
+                worker.ready(now, change);
+            }
+        }
+        if worker.peers.until().is_none_or(|until| now >= until) {
+            moved += worker.read_peers(now);
+        }
+        worker.race_timeout(now);
+        worker.look_at_silence(now);
+        worker.wake(now);
+        if moved > 0 && self.stopping.is_some() {
+            self.stopping = Some(now);
+        }
+        let end = self.end().is_some_and(|end| self.worker.upstreams.is_empty() || self.worker.clock.now() >= end);
+        Ok(end.then(|| self.worker.record_open()))
+    }
+}
 
 impl Worker {
-    /// Waits for events until `until`, for ever if none.
-    pub(super) fn wait(&mut self, now: Instant, until: Option<Instant>) -> Result<(), WorkerError> {
-        if until.is_some_and(|until| until <= now) {
-            // No wait, just a look at what else there is.
-            return self.poll.wait(&self.clock, until, &mut self.tokens).map_err(failed("looking at events"));
+    /// Deals with a descriptor that is ready, programs and the end aside.
+    fn ready(&mut self, now: Instant, change: Change) {
+        match change.token {
+            TUN | STOP => {}
+            FOUND => {
+                let found = self.finder.answers();
+                found.into_iter().for_each(|answer| self.found(answer));
+            }
+            BOARD => self.asked(now),
+            ECHO_V4 | ECHO_V6 => self.echoes(now, change.token == ECHO_V4),
+            token if token >= MAPPINGS => self.datagrams(now, MappingId(token - MAPPINGS)),
+            token if token >= ATTEMPTS => self.attempt(now, token - ATTEMPTS),
+            token => self.change(now, FlowId(token), change),
         }
-        // Nobody waits for anything here.
-        self.stock.refill(&self.exit);
-        if !self.looks_out {
-            return self.poll.wait(&self.clock, until, &mut self.tokens).map_err(failed("waiting for events"));
-        }
-        let passed = Some(std::mem::take(&mut self.passed));
-        let (poll, clock) = (&mut self.poll, &self.clock);
-        poll.look_out(clock, &mut self.lookout, passed, until, &mut self.tokens).map_err(failed("waiting for events"))
     }
+}
 
-    /// When to wake at the latest.
-    pub(super) fn until(&self, now: Instant, patience: Option<Instant>) -> Option<Instant> {
-        let mut until = self.forwarder.poll_timeout().map(|deadline| deadline.at);
-        let mut earlier = |at: Instant| until = Some(until.map_or(at, |until| until.min(at)));
-        self.silence.deadline().into_iter().for_each(&mut earlier);
-        self.programs.until().into_iter().for_each(&mut earlier);
-        self.accelerator.iter().filter_map(Accelerator::deadline).for_each(&mut earlier);
-        match self.peers.until() {
-            None if !self.queue.is_empty() => earlier(now),
-            // Who sleeps sleeps, whatever waits.
-            Some(at) if !self.upstreams.is_empty() => earlier(at),
-            _ => {}
-        }
-        patience.into_iter().for_each(earlier);
-        until
-    }
+fn is_due(now: Instant, sleeper: &Sleeper) -> bool {
+    sleeper.until().is_some_and(|until| now >= until)
 }

@@ -52,6 +52,12 @@ impl Worker {
         let udp = udp.map(|flow| (flow, self.whose_port(flow.app).process, now.since(flow.began).as_secs_f64() * 1e3));
         let tally = self.forwarder.tally();
         let board = tallies.board(lines, udp);
-        Board { at_ms: now.as_millis_f64(), packets: tally.packets, left_out: tally.left_out, ..board }
+        Board {
+            at_ms: now.as_millis_f64(),
+            packets: tally.packets,
+            left_out: tally.left_out,
+            wakeups: self.wakeups.named(),
+            ..board
+        }
     }
 }

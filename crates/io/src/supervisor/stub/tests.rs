@@ -76,7 +76,7 @@ impl Host {
                 Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
             }
             let soon = self.engine.clock.now() + Duration::from_millis(5);
-            let deadline = self.engine.deadline().map_or(soon, |at| at.min(soon));
+            let deadline = self.engine.deadline().map_or(soon, |due| due.at.min(soon));
             self.engine.poll.wait(&self.engine.clock, Some(deadline), &mut tokens).unwrap();
             self.engine.wake_up();
             for token in tokens.clone() {

@@ -64,7 +64,7 @@ impl Polled for Tunnel {
     }
 
     fn deadline(&self) -> Instant {
-        Self::deadline(self)
+        Self::deadline(self).map_or(Instant::FAR_FUTURE, |deadline| deadline.at)
     }
 
     fn passed(&mut self) -> Option<usize> {
