@@ -6,8 +6,8 @@ use headstart_lab::world::Fate;
 /// Connects a socket of IPv6 to the first IPv6 address that it was told, in the way that its second argument names, and asks for a page.
 /// What belongs to the socket, and to its number, must still be there afterwards.
 const PROGRAM: &str = "import os, select, socket, sys
-to = socket.getaddrinfo(sys.argv[1], 80, socket.AF_UNSPEC, socket.SOCK_STREAM)
-to = [address for family, _, _, _, address in to if family == socket.AF_INET6][0]
+to = socket.getaddrinfo(sys.argv[1], 80 if sys.argv[2] == 'waits' else None, socket.AF_UNSPEC, socket.SOCK_STREAM)
+to = [address[0] for family, _, _, _, address in to if family == socket.AF_INET6][0], 80
 s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
 s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -56,7 +56,7 @@ inside!(a_socket_of_ipv6_that_is_for_ipv6_only_is_given_no_mapped_connection, ||
     let mut world = world();
     site(&mut world, "www").v6[0].fate = Fate::Refuses;
     let lab = Lab::of(&world);
-    let program = PROGRAM.replace("number,", "s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)\nnumber,");
+    let program = PROGRAM.replace("number, flags =", "s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)\nnumber, flags =");
     for via in ["auto", "preload", "seccomp"] {
         let ours = lab.ours_with(&["--via", via], &[python.as_str(), "-c", &program, "www.lab.example", "waits"]);
         assert!(ours.code == Some(1) && ours.err.contains("ConnectionRefusedError"), "{via}: {ours:?}");

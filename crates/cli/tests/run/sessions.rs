@@ -27,7 +27,7 @@ inside!(a_shell_on_a_terminal_has_its_jobs_and_its_programs_are_served, || {
     let (bash, curl) = (bash.to_str().unwrap(), curl.to_str().unwrap());
     let lab = Lab::new();
     let lines = format!(
-        "set -m; sleep 1000 & kill -STOP %1; jobs; kill -KILL %1; wait; echo job-$((40+2)); {curl} -sS http://www.lab.example/; \
+        "sleep 1000 & kill -STOP %1; until [[ $(jobs) == *Stopped* ]]; do sleep 0.01; done; jobs; kill -KILL %1; wait; echo job-$((40+2)); {curl} -sS http://www.lab.example/; \
          echo \"preloaded-${{LD_PRELOAD:+yes}}\"; exit 7\n"
     );
     for via in ["auto", "preload"] {
@@ -46,23 +46,22 @@ inside!(a_login_shell_is_started_once_more_under_headstart_and_only_if_that_work
     let (Some(python), Some(bash)) = (python(), found("bash", "bash")) else { return };
     let lab = Lab::new();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/profile/headstart.sh");
-    std::fs::write(lab.scratch.path(".profile"), format!(". {script}\n")).unwrap();
-    let folder = std::path::Path::new(HEADSTART).parent().unwrap();
-    let path = format!("PATH={}:/usr/bin:/bin", folder.display());
+    let folder = std::path::Path::new(HEADSTART).parent().unwrap().display().to_string();
     let shell = format!("SHELL={}", bash.display());
-    // The name `headstart` is found by the PATH, or not at all.
-    let login = |variables: &[&str]| {
-        let lines = "echo \"folder-${HEADSTART_DIR:+given} depth-$SHLVL\"; exit\n";
-        let words = [&[python.as_str(), "-c", TERMINAL, lines, "env"], variables, &[bash.to_str().unwrap(), "--login", "-i"]].concat();
-        lab.bare(&words).out
+    // The host's own profile sets a PATH, so this one comes after it; the name `headstart` is found by it, or not at all.
+    let login = |path: &str, variable: &str| {
+        std::fs::write(lab.scratch.path(".profile"), format!("PATH={path}:/usr/bin:/bin\n. {script}\n")).unwrap();
+        let lines = "echo \"folder-${HEADSTART_DIR:+given} here\"; exit\n";
+        let bash = bash.to_str().unwrap();
+        lab.bare(&[&python, "-c", TERMINAL, lines, "env", &shell, variable, bash, "--login", "-i"]).out
     };
-    let ours = login(&[&path, &shell]);
-    assert!(ours.contains("folder-given"), "{ours}");
-    for variables in [&["PATH=/usr/bin:/bin", &shell][..], &[&path, &shell, "HEADSTART=off"]] {
-        let bare = login(variables);
-        assert!(bare.contains("folder- depth"), "{variables:?}: {bare}");
+    let ours = login(&folder, "HEADSTART=private");
+    assert!(ours.contains("folder-given here"), "{ours}");
+    for (path, variable) in [("/nowhere", "HEADSTART=private"), (&*folder, "HEADSTART=off")] {
+        let bare = login(path, variable);
+        assert!(bare.contains("folder- here"), "{path}, {variable}: {bare}");
     }
     std::fs::write(lab.scratch.path(".no-headstart"), "").unwrap();
-    let bare = login(&[&path, &shell]);
-    assert!(bare.contains("folder- depth"), "{bare}");
+    let bare = login(&folder, "HEADSTART=private");
+    assert!(bare.contains("folder- here"), "{bare}");
 });
