@@ -35,7 +35,9 @@ fn where_all_refuse_there_are_the_programs_own_syns_and_one_an_address() {
     for (condition, addresses) in counts {
         let syns = of(&rows, condition, "SYNs");
         if syns.is_empty() {
-            return println!("skipped: none of curl, wget, python3, go, node and socat is on the PATH (Debian package: curl)");
+            return println!(
+                "skipped: none of curl, wget, python3, go, node and socat is on the PATH (Debian package: curl)"
+            );
         }
         assert_eq!(syns.len() % 3, 0, "{condition}: by three front ends: {syns:?}");
         for (program, arm, ours, bare) in syns {
@@ -53,7 +55,9 @@ fn every_program_is_heard_where_nothing_is_broken() {
     let heard = of(&rows, "healthy", "until it says something");
     let all = of(&rows, "healthy", "SYNs");
     if all.is_empty() {
-        return println!("skipped: none of curl, wget, python3, go, node and socat is on the PATH (Debian package: curl)");
+        return println!(
+            "skipped: none of curl, wget, python3, go, node and socat is on the PATH (Debian package: curl)"
+        );
     }
     for (program, arm, ..) in all {
         let found = heard.iter().any(|(p, a, _, bare)| (*p, *a) == (program, arm) && bare.is_some());

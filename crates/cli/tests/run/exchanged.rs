@@ -39,7 +39,9 @@ inside!(a_socket_of_ipv6_is_given_a_mapped_connection_where_ipv6_is_a_black_hole
     site(&mut world, "www").v6[0].fate = Fate::BlackHole;
     let lab = Lab::of(&world);
     // The library alone hears nothing of what has become of a connect that did not wait.
-    for (via, hows) in [("auto", &["waits", "does-not"][..]), ("preload", &["waits"]), ("seccomp", &["waits", "does-not"])] {
+    for (via, hows) in
+        [("auto", &["waits", "does-not"][..]), ("preload", &["waits"]), ("seccomp", &["waits", "does-not"])]
+    {
         for how in hows {
             let ours = lab.ours_with(&["--via", via], &[python.as_str(), "-c", PROGRAM, "www.lab.example", how]);
             assert!(ours.code == Some(0) && ours.out.contains("family: IPv4"), "{via}, {how}: {ours:?}");
@@ -56,7 +58,8 @@ inside!(a_socket_of_ipv6_that_is_for_ipv6_only_is_given_no_mapped_connection, ||
     let mut world = world();
     site(&mut world, "www").v6[0].fate = Fate::Refuses;
     let lab = Lab::of(&world);
-    let program = PROGRAM.replace("number, flags =", "s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)\nnumber, flags =");
+    let program =
+        PROGRAM.replace("number, flags =", "s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)\nnumber, flags =");
     for via in ["auto", "preload", "seccomp"] {
         let ours = lab.ours_with(&["--via", via], &[python.as_str(), "-c", &program, "www.lab.example", "waits"]);
         assert!(ours.code == Some(1) && ours.err.contains("ConnectionRefusedError"), "{via}: {ours:?}");

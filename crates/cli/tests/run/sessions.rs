@@ -23,7 +23,9 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]))
 ";
 
 inside!(a_shell_on_a_terminal_has_its_jobs_and_its_programs_are_served, || {
-    let (Some(python), Some(bash), Some(curl)) = (python(), found("bash", "bash"), found("curl", "curl")) else { return };
+    let (Some(python), Some(bash), Some(curl)) = (python(), found("bash", "bash"), found("curl", "curl")) else {
+        return;
+    };
     let (bash, curl) = (bash.to_str().unwrap(), curl.to_str().unwrap());
     let lab = Lab::new();
     let lines = format!(

@@ -128,7 +128,8 @@ inside!(a_program_that_is_asked_to_end_together_with_all_of_headstart_still_conn
     // As a service manager stops a service: SIGTERM to every process of it. What a program then has to say is said yet.
     let lab = Lab::new();
     let Some(python) = python() else { return };
-    let program = ["import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('asked', flush=True))\n", ONCE_A_LINE].concat();
+    let program =
+        ["import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('asked', flush=True))\n", ONCE_A_LINE].concat();
     for via in ["auto", "seccomp"] {
         let mut command = lab.command(HEADSTART);
         let words = ["run", "-q", "--via", via, "--", &python, "-c", &program];

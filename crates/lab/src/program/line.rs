@@ -210,7 +210,8 @@ mod tests {
     #[test]
     fn a_line_that_needs_a_program_is_made_and_one_that_is_missing_is_said_to_be() {
         const ABSENT: Line = line("absent", "no-such-program-here", "none", "exec no-such-program-here \"$1\"");
-        const MAKING: Line = made(line("making", "sh", "dash", r#"exec "$3/it" "$1""#), "it", "echo \"$1\"", "chmod +x it");
+        const MAKING: Line =
+            made(line("making", "sh", "dash", r#"exec "$3/it" "$1""#), "it", "echo \"$1\"", "chmod +x it");
         let folder = tempfile::tempdir().unwrap();
         assert!(ABSENT.prepare(folder.path()).unwrap().is_none());
         let ready = MAKING.prepare(folder.path()).unwrap().unwrap();

@@ -87,7 +87,14 @@ impl DnsServer {
             tcp.set_nonblocking(true)?;
             sockets.tcp.push(tcp);
         }
-        let worker = Worker { sockets, clock, shared: shared.clone(), pending: BinaryHeap::new(), order: 0, failed: BTreeSet::new() };
+        let worker = Worker {
+            sockets,
+            clock,
+            shared: shared.clone(),
+            pending: BinaryHeap::new(),
+            order: 0,
+            failed: BTreeSet::new(),
+        };
         let thread = std::thread::Builder::new().name("dns".into()).spawn(|| worker.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }

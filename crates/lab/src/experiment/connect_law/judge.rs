@@ -21,7 +21,7 @@ pub enum Breach {
     Reaches,
     /// It reaches a host, or gives up, later than bare.
     InTime,
-    /// It sends a second SYN to an address within a second, and bare it does not.
+    /// It sends a second SYN to an address within a second, and more of them there than bare.
     OneSynASecond,
     /// It reaches nothing, and sends more SYNs than bare and one an address.
     NoStorm,
@@ -57,7 +57,7 @@ pub fn judge(bare: &Seen, ours: &Seen, addresses: usize) -> Vec<Breach> {
         }
         _ => false,
     };
-    let again = repeated(ours).is_some() && repeated(bare).is_none();
+    let again = repeated(ours).any(|to| to_one(ours, to) > to_one(bare, to));
     let storm = bare.said.is_none() && ours.said.is_none() && ours.syns.len() > bare.syns.len() + addresses;
     let badly = bare.well == Some(true) && ours.well == Some(false) && !reaches;
     let all = [
@@ -75,13 +75,23 @@ fn tried(seen: &Seen) -> usize {
     seen.syns.iter().map(|(to, _)| to).collect::<BTreeSet<_>>().len()
 }
 
-/// The first address that had two SYNs within a second.
-fn repeated(seen: &Seen) -> Option<IpAddr> {
+/// Addresses that had two SYNs within a second.
+fn repeated(seen: &Seen) -> impl Iterator<Item = IpAddr> {
     let soon = |(n, (to, at)): (usize, &(IpAddr, Duration))| {
         let before = seen.syns[..n].iter().rev().find(|(other, _)| other == to);
         before.is_some_and(|(_, before)| at.saturating_sub(*before) < SECOND).then_some(*to)
     };
-    seen.syns.iter().enumerate().find_map(soon)
+    seen.syns.iter().enumerate().filter_map(soon)
+}
+
+/// SYNs to one address. A program that connects there twice does so sooner under headstart, and no more often.
+fn to_one(seen: &Seen, addr: IpAddr) -> usize {
+    seen.syns.iter().filter(|(to, _)| *to == addr).count()
+}
+
+/// Of several runs of one program, the one that was done first: what the machine did meanwhile only ever adds.
+pub fn quickest<'a>(runs: impl IntoIterator<Item = &'a Seen>) -> Option<&'a Seen> {
+    runs.into_iter().min_by_key(|seen| (seen.said.is_none(), seen.said.or(seen.ended).unwrap_or(CUT)))
 }
 
 #[cfg(test)]
@@ -116,11 +126,20 @@ mod tests {
     }
 
     #[test]
+    fn the_quickest_of_several_runs_is_the_first_that_was_heard() {
+        let (silent, slow, quick) = (gave_up(5, &[]), said(90), said(80));
+        assert_eq!(quickest([&silent, &slow, &quick]), Some(&quick));
+        assert_eq!(quickest([&silent]), Some(&silent));
+    }
+
+    #[test]
     fn syns_are_judged_beside_those_of_the_program_alone() {
         let (once, twice, later) = ([(1, 0), (2, 0)], [(1, 0), (1, 500)], [(1, 0), (1, 1000)]);
         assert_eq!(judge(&gave_up(9, &once), &gave_up(9, &twice), 2), [Breach::OneSynASecond]);
         assert_eq!(judge(&gave_up(9, &twice), &gave_up(9, &twice), 2), []);
         assert_eq!(judge(&gave_up(9, &once), &gave_up(9, &later), 2), []);
+        let sooner = [(1, 0), (1, 100)];
+        assert_eq!(judge(&gave_up(9, &later), &gave_up(9, &sooner), 2), [], "as many as alone, and sooner");
         let many: Vec<_> = (1..=5).map(|n| (n, 0)).collect();
         assert_eq!(judge(&gave_up(9, &once), &gave_up(9, &many), 2), [Breach::NoStorm]);
         assert_eq!(judge(&gave_up(9, &once), &gave_up(9, &many), 3), []);

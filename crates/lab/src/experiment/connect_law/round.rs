@@ -38,6 +38,11 @@ impl Ready {
         }
     }
 
+    /// Whether headstart is known not to reach it.
+    pub fn is_uncovered(&self) -> bool {
+        matches!(self, Self::Line(prepared) if prepared.line.uncovered)
+    }
+
     /// The command that goes to `host`, behind `wrapper`.
     fn command(&self, wrapper: &[OsString], host: &str) -> Command {
         let url = Url::new(Scheme::Http, host);
@@ -49,9 +54,7 @@ impl Ready {
         match (self, wrapper) {
             (Self::Page(program), []) => program.command(&url),
             (Self::Page(program), _) => program.command_behind(behind(wrapper), &url),
-            (Self::Line(prepared), _) => {
-                behind(&[wrapper, &prepared.words(&url.to_string(), host)[..]].concat())
-            }
+            (Self::Line(prepared), _) => behind(&[wrapper, &prepared.words(&url.to_string(), host)[..]].concat()),
         }
     }
 }
@@ -150,7 +153,8 @@ fn segment(frame: &[u8]) -> Option<(IpAddr, u8, bool)> {
 pub fn play(place: &law::Network, ready: &Ready, arm: Arm, headstart: &Path, seed: u64) -> anyhow::Result<Seen> {
     let wire = Arc::new(Mutex::new(Wire::default()));
     let watch = wire.clone();
-    let lock = |wire: &Mutex<Wire>, f: &mut dyn FnMut(&mut Wire)| f(&mut wire.lock().unwrap_or_else(PoisonError::into_inner));
+    let lock =
+        |wire: &Mutex<Wire>, f: &mut dyn FnMut(&mut Wire)| f(&mut wire.lock().unwrap_or_else(PoisonError::into_inner));
     let follow = move |at, frame: &[u8]| lock(&watch, &mut |wire| wire.see(at, frame));
     let settings = Settings { follower: Some(Follower(Arc::new(follow))), ..Settings::default() };
     let world = place.world(seed);
