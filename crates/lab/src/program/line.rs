@@ -201,7 +201,7 @@ mod tests {
         for (i, line) in LINES.iter().enumerate() {
             let others = LINES[..i].iter().map(|l| l.name).chain(super::super::ALL.iter().map(|p| p.name));
             assert!(others.into_iter().all(|name| name != line.name), "{} twice", line.name);
-            assert!(line.script.contains("$1") || line.script.contains("$2"), "{}", line.name);
+            assert!(["$1", "${1}", "$2"].iter().any(|told| line.script.contains(told)), "{}", line.name);
             let parsed = Command::new("/bin/sh").args(["-n", "-c", line.script]).output().unwrap();
             assert!(parsed.status.success(), "{}: {}", line.name, String::from_utf8_lossy(&parsed.stderr));
         }
