@@ -272,7 +272,7 @@ const METHOD: [&str; 2] = [
      time in a network of its own. It has reached the host when something that it says leaves the client on a connection to it; \
      20 s after its start it is ended, and 2 s after it was heard. Every SYN to a host is counted where it leaves the client.",
     "The law: who is heard alone is heard under headstart; no later than alone by more than 50 ms or 10 %, whichever is more, also \
-     where all it can do is give up, having tried every address; no second SYN to an address within a second where it sends fewer there alone; where nothing can be reached, \
+     where all it can do is give up, having tried every address; no second SYN within a second to an address that does not answer, where it sends fewer there alone; where nothing can be reached, \
      at most its own SYNs and one an address; it ends well where it does alone. What breaks it is played three times more with \
      less beside it, and counts if all of these do; what is later, if the quickest runs of both are.",
 ];

@@ -9,6 +9,7 @@ use crate::program::line::Prepared;
 use crate::program::{Program, Scheme, Url};
 use anyhow::Context as _;
 use headstart_core::time::{Duration, Instant};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::Path;
@@ -102,6 +103,8 @@ pub struct Seen {
     pub well: Option<bool>,
     /// SYNs to hosts, and when.
     pub syns: Vec<(IpAddr, Duration)>,
+    /// Addresses whose host has completed a handshake.
+    pub answered: BTreeSet<IpAddr>,
 }
 
 /// What the wire has shown so far.
@@ -109,6 +112,7 @@ pub struct Seen {
 struct Wire {
     said: Option<Instant>,
     syns: Vec<(IpAddr, Instant)>,
+    answered: BTreeSet<IpAddr>,
 }
 
 /// The port of the lab's web server.
@@ -122,7 +126,11 @@ impl Wire {
         let Some((to, flags, payload)) = segment(frame) else { return };
         if flags & (SYN | ACK) == SYN {
             self.syns.push((to, at));
-        } else if payload && self.said.is_none() {
+            return;
+        }
+        // A refusal is not acknowledged.
+        self.answered.insert(to);
+        if payload && self.said.is_none() {
             self.said = Some(at);
         }
     }
@@ -179,6 +187,7 @@ pub fn play(place: &law::Network, ready: &Ready, arm: Arm, headstart: &Path, see
     let mut seen = Seen { ended, well, ..Seen::default() };
     lock(&wire, &mut |wire| {
         seen.said = wire.said.map(|at| at.since(began));
+        seen.answered = wire.answered.clone();
         seen.syns = wire.syns.iter().map(|(to, at)| (*to, at.since(began))).collect();
     });
     Ok(seen)
@@ -208,6 +217,7 @@ mod tests {
         }
         assert_eq!(wire.syns, [("198.19.0.1".parse().unwrap(), ms(1))]);
         assert_eq!(wire.said, Some(ms(3)), "padding is not said");
+        assert_eq!(wire.answered.len(), 1);
         let mut other = frame(SYN, b"");
         other[14 + 20 + 3] = 53;
         wire.see(ms(5), &other);
