@@ -21,3 +21,32 @@ fn the_units_exposure_is_at_most_two_and_a_half() {
     println!("exposure {level}");
     assert!(level <= 2.5, "{said}");
 }
+
+/// The drop-in for services of others.
+const DROP_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/run.conf");
+
+/// What systemd has to say of a service with `text` as its drop-in.
+fn complaints_of(text: &str) -> String {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("drop-in");
+    std::fs::create_dir_all(folder.join("demo.service.d")).unwrap();
+    let unit = folder.join("demo.service");
+    std::fs::write(&unit, "[Unit]\nDescription=demo\n[Service]\nExecStart=/bin/true\n").unwrap();
+    std::fs::write(folder.join("demo.service.d/headstart.conf"), text).unwrap();
+    let mut verify = Command::new("systemd-analyze");
+    // The colon keeps systemd's own folders.
+    let output =
+        verify.env("SYSTEMD_UNIT_PATH", format!("{}:", folder.display())).arg("verify").arg(&unit).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    said.lines().filter(|line| line.contains("headstart.conf") || line.contains("demo.service")).collect()
+}
+
+#[test]
+fn the_drop_in_for_services_is_understood_whole() {
+    let Some(()) = found("systemd-analyze", "systemd") else { return };
+    // The two commands that are not installed here.
+    let text = std::fs::read_to_string(DROP_IN).unwrap();
+    let text = text.replace("/usr/bin/headstart-run -q -- /usr/bin/COMMAND", "/bin/true");
+    assert!(text.contains("ExecStart=\nExecStart=/bin/true\n"), "the service's own command is replaced: {text}");
+    assert_eq!(complaints_of(&text), "");
+    assert!(complaints_of(&text.replace("KillMode=", "KillMood=")).contains("KillMood"));
+}

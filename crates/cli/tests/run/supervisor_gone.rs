@@ -124,6 +124,35 @@ inside!(a_program_that_lives_on_looks_up_and_connects_when_all_of_headstart_is_k
     }
 });
 
+inside!(a_program_that_is_asked_to_end_together_with_all_of_headstart_still_connects, || {
+    // As a service manager stops a service: SIGTERM to every process of it. What a program then has to say is said yet.
+    let lab = Lab::new();
+    let Some(python) = python() else { return };
+    let program =
+        ["import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('asked', flush=True))\n", ONCE_A_LINE].concat();
+    for via in ["auto", "seccomp"] {
+        let mut command = lab.command(HEADSTART);
+        let words = ["run", "-q", "--via", via, "--", &python, "-c", &program];
+        let mut run = command.args(words).stdin(Stdio::piped()).spawn().unwrap();
+        let mut ask = run.stdin.take().unwrap();
+        let mut said = BufReader::new(run.stdout.take().unwrap()).lines().map(Result::unwrap);
+        writeln!(ask, "www.lab.example").unwrap();
+        assert!(said.next().is_some_and(|line| line.starts_with("HTTP/1")), "{via}");
+        let (program, supervisor) = program_and_supervisor(run.id());
+        let watchdog = watchdog(run.id()).unwrap();
+        [supervisor, watchdog, program].into_iter().for_each(|number| send_to(number, Signal::TERM));
+        assert_eq!(said.next().as_deref(), Some("asked"), "{via}");
+        until("the supervisor ends", || !is_alive(supervisor));
+        for name in ["v4", "v6"] {
+            writeln!(ask, "{name}.lab.example").unwrap();
+            assert!(said.next().is_some_and(|line| line.starts_with("HTTP/1")), "{via}: {name}");
+        }
+        drop(ask);
+        assert!(run.wait().unwrap().success());
+        until("the watchdog ends with the program", || !is_alive(watchdog));
+    }
+});
+
 /// Kills the supervisor, and `headstart run` too if it says so, while a blocking connect waits for its answer.
 fn kill_while_it_waits(run_too: bool) {
     let lab = Lab::new();

@@ -7,6 +7,7 @@
 
 mod dual_stack;
 pub mod fault;
+pub mod law;
 mod normal;
 pub mod page;
 mod paper1_lte;

@@ -7,6 +7,7 @@
 pub mod app_session;
 mod claims;
 pub mod connect_faults;
+pub mod connect_law;
 pub mod connect_model;
 pub mod connect_overhead;
 pub mod connect_programs;
@@ -47,6 +48,7 @@ pub const ALL: &[Entry] = &[
     connect_overhead::ENTRY,
     connect_programs::ENTRY,
     connect_faults::ENTRY,
+    connect_law::ENTRY,
     connect_model::ENTRY,
     tcp_slowness::ENTRY,
     app_session::ENTRY,

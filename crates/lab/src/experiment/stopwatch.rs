@@ -189,6 +189,23 @@ impl Run {
         }
     }
 
+    /// Until it ends, as [`Self::wait`], or until there is `enough`, which is looked at every 20 ms.
+    pub fn wait_unless(&self, mut enough: impl FnMut() -> bool) -> anyhow::Result<Option<Duration>> {
+        const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        let end = process_end(self.pid()?).context("watching a program")?;
+        loop {
+            let now = self.clock.now().since(Instant::ZERO);
+            if now >= self.longest || enough() {
+                return Ok(None);
+            }
+            match poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(Some(self.clock.now().since(Instant::ZERO))),
+                Err(e) => return Err(e).context("waiting for a program"),
+            }
+        }
+    }
+
     /// How a program ended that has ended.
     pub fn finish(&mut self) -> anyhow::Result<ExitStatus> {
         self.child.wait().context("waiting for a program")

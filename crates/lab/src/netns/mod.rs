@@ -27,12 +27,12 @@ pub use addressing::{Block, DNS_V4, DNS_V6, MOST_DNS_SERVERS, NotABlock, dns_ser
 pub use certificate::{Certificate, Drops, Lateness};
 pub use enter::{Entered, Entry, inside};
 pub use nodes::{Nodes, on_node};
-pub use settings::{PortKind, Settings, UnknownPortKind};
+pub use settings::{Follower, PortKind, Settings, UnknownPortKind};
 pub use shell::{default_world, run_command, shell, shell_with};
 pub(crate) use topology::PREFERRED_CONGESTION_CONTROL;
 pub use visitor::{Visited, Visitor};
 
-use crate::server::dns::{DnsServer, Query};
+use crate::server::dns::{DnsServer, Manner, Query};
 use crate::server::web::{Accepted, WebServer};
 use crate::world::{Event, Fate, Host, Resolver, Site, When, World};
 use emulator::Emulator;
@@ -240,6 +240,11 @@ impl Network {
     /// Queries for `name` (without the trailing dot) of type `rtype` ("A", "AAAA", "HTTPS", ...) so far.
     pub fn dns_count(&self, name: &str, rtype: &str) -> usize {
         self.dns.log().iter().filter(|query| query.name == name && query.rtype == rtype).count()
+    }
+
+    /// How the DNS servers go about questions from now on.
+    pub fn set_dns_manner(&self, manner: Manner) {
+        self.dns.set_manner(manner);
     }
 
     /// What each address has accepted so far.

@@ -13,7 +13,7 @@
 
 use super::frame;
 use super::parcel::Parcel;
-use super::settings::Settings;
+use super::settings::{Follower, Settings};
 use super::super_packet::transport_of;
 use super::switch::{Gone, Release, Why};
 use headstart_core::time::{Duration, Instant};
@@ -72,6 +72,7 @@ struct Ended {
 pub(super) struct Recorder {
     events: Option<SyncSender<Message>>,
     capture: Option<SyncSender<Message>>,
+    follower: Option<Follower>,
     missed: Arc<AtomicU64>,
 }
 
@@ -95,7 +96,7 @@ impl Recorder {
         missed: Arc<AtomicU64>,
     ) -> io::Result<(Self, Writer)> {
         if settings.events.is_none() && settings.pcapng.is_none() {
-            return Ok((Self::default(), Writer(None)));
+            return Ok((Self { follower: settings.follower.clone(), ..Self::default() }, Writer(None)));
         }
         let since_epoch = wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let origin = since_epoch.saturating_sub(clock.now().since(Instant::ZERO));
@@ -105,6 +106,7 @@ impl Recorder {
         let recorder = Self {
             events: events.is_some().then(|| sender.clone()),
             capture: capture.is_some().then_some(sender),
+            follower: settings.follower.clone(),
             missed: missed.clone(),
         };
         let cut_off = settings.cut_off.clone();
@@ -115,11 +117,14 @@ impl Recorder {
 
     /// Whether arrivals are of interest.
     pub fn captures(&self) -> bool {
-        self.capture.is_some()
+        self.capture.is_some() || self.follower.is_some()
     }
 
     /// A packet has come to the link that is plugged in at the first end.
     pub fn arrived(&self, cable: usize, at: Instant, parcel: Parcel) {
+        if let Some(Follower(follow)) = &self.follower {
+            follow(at, parcel.frame().bytes());
+        }
         self.say(&self.capture, || Message::Seen { interface: 2 * cable as u32, at, parcel });
     }
 

@@ -82,6 +82,17 @@ impl FromStr for PortKind {
     }
 }
 
+/// Is shown each packet that leaves the first end of a link, as it comes to the link: when, and the frame. It is called by the
+/// emulator's thread, so it must not take long.
+#[derive(Clone)]
+pub struct Follower(pub Arc<dyn Fn(Instant, &[u8]) + Send + Sync>);
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Follower")
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -93,13 +104,15 @@ pub struct Settings {
     pub events: Option<PathBuf>,
     /// A file for a capture of all links.
     pub pcapng: Option<PathBuf>,
+    /// What is shown packets as they come, those included that are lost later.
+    pub follower: Option<Follower>,
     /// Becomes true when one of these files cannot be written on; final when the network is gone.
     pub cut_off: Arc<AtomicBool>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { ports: None, real_time: true, events: None, pcapng: None, cut_off: Arc::default() }
+        Self { ports: None, real_time: true, events: None, pcapng: None, follower: None, cut_off: Arc::default() }
     }
 }
 

@@ -15,6 +15,7 @@ mod folder;
 mod git;
 mod go;
 mod java;
+pub mod line;
 mod nginx;
 mod node;
 mod python;

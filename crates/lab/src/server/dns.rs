@@ -3,12 +3,12 @@
 //! What it says is decided in `zone`; this file moves bytes and keeps the log. A slow or silent answer never holds up
 //! another.
 
-use super::zone::{Answer, Over, Zone};
+use super::zone::{self, Answer, Over, Zone};
 use headstart_core::time::Instant;
 use headstart_io::clock::Clock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -35,11 +35,26 @@ pub struct Query {
     pub over_tcp: bool,
 }
 
+/// How a server goes about questions, whatever it says in the end. Virtual time knows of no such thing: its messages have no bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// As servers do.
+    #[default]
+    Plain,
+    /// Bytes that do not parse arrive at once, under the question's own identifier, and the answer after them.
+    GarbageFirst,
+    /// The first question for a name and a type is answered by RCODE 2, each later one as it is due.
+    ServFailFirst,
+    /// Questions with an OPT record are answered by RCODE 1, without one (RFC 6891, section 7).
+    WithoutEdns,
+}
+
 /// Who is told of questions.
 type Follower = Box<dyn Fn(&Query) + Send>;
 
 struct Shared {
     zone: Mutex<Zone>,
+    manner: Mutex<Manner>,
     log: Mutex<Vec<Query>>,
     followers: Mutex<Vec<Follower>>,
     stop: AtomicBool,
@@ -57,6 +72,7 @@ impl DnsServer {
     pub fn start(addresses: &[IpAddr], sites: &[Site], clock: Clock) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             zone: Mutex::new(Zone::new(sites)),
+            manner: Mutex::default(),
             log: Mutex::default(),
             followers: Mutex::default(),
             stop: AtomicBool::new(false),
@@ -71,7 +87,14 @@ impl DnsServer {
             tcp.set_nonblocking(true)?;
             sockets.tcp.push(tcp);
         }
-        let worker = Worker { sockets, clock, shared: shared.clone(), pending: BinaryHeap::new(), order: 0 };
+        let worker = Worker {
+            sockets,
+            clock,
+            shared: shared.clone(),
+            pending: BinaryHeap::new(),
+            order: 0,
+            failed: BTreeSet::new(),
+        };
         let thread = std::thread::Builder::new().name("dns".into()).spawn(|| worker.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -79,6 +102,11 @@ impl DnsServer {
     /// Replaces all names; answers that are on their way stay as they are.
     pub fn set_sites(&self, sites: &[Site]) {
         *lock(&self.shared.zone) = Zone::new(sites);
+    }
+
+    /// How it goes about questions from now on.
+    pub fn set_manner(&self, manner: Manner) {
+        *lock(&self.shared.manner) = manner;
     }
 
     /// Tells `follower` of every question from now on, as soon as it has been read. It must not take long.
@@ -138,6 +166,8 @@ struct Worker {
     /// Answers by the moment at which they are due, then by order of arrival.
     pending: BinaryHeap<Reverse<Planned>>,
     order: u64,
+    /// Names and types that [`Manner::ServFailFirst`] has refused once.
+    failed: BTreeSet<(String, String)>,
 }
 
 impl Worker {
@@ -180,12 +210,21 @@ impl Worker {
         let answer = lock(&self.shared.zone).answer(message, over);
         let Some(Answer { name, rtype, delay, bytes }) = answer else { return };
         let at = self.clock.now();
+        let (first, bytes) = match *lock(&self.shared.manner) {
+            Manner::GarbageFirst if over == Over::Udp => (zone::garbage(message), bytes),
+            Manner::ServFailFirst if self.failed.insert((name.clone(), rtype.clone())) => {
+                (None, zone::refusal(message, zone::SERVFAIL))
+            }
+            Manner::WithoutEdns if zone::has_edns(message) => (None, zone::refusal(message, zone::FORMERR)),
+            _ => (None, bytes),
+        };
         let query = Query { at, name, rtype, over_tcp: over == Over::Tcp };
         lock(&self.shared.followers).iter().for_each(|follower| follower(&query));
         lock(&self.shared.log).push(query);
-        if let Some(bytes) = bytes {
+        let planned = first.map(|bytes| (at, bytes)).into_iter().chain(bytes.map(|bytes| (at + delay, bytes)));
+        for (due, bytes) in planned {
             self.order += 1;
-            self.pending.push(Reverse((at + delay, self.order, asker, bytes)));
+            self.pending.push(Reverse((due, self.order, asker, bytes)));
         }
     }
 

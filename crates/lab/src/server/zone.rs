@@ -167,6 +167,31 @@ fn https(service: &Service) -> (Name, RData) {
     (target, data)
 }
 
+/// RCODEs of RFC 1035, section 4.1.1.
+pub(super) const FORMERR: ResponseCode = ResponseCode::FormErr;
+pub(super) const SERVFAIL: ResponseCode = ResponseCode::ServFail;
+
+/// Whether a question carries an OPT record.
+pub(super) fn has_edns(query: &[u8]) -> bool {
+    Message::from_vec(query).is_ok_and(|query| query.edns.is_some())
+}
+
+/// The answer `code` to a question, without an OPT record.
+pub(super) fn refusal(query: &[u8], code: ResponseCode) -> Option<Vec<u8>> {
+    let query = Message::from_vec(query).ok()?;
+    let mut reply = Message::response(query.metadata.id, query.metadata.op_code);
+    reply.metadata.recursion_desired = query.metadata.recursion_desired;
+    reply.metadata.recursion_available = true;
+    reply.metadata.response_code = code;
+    query.queries.into_iter().for_each(|question| _ = reply.add_query(question));
+    reply.to_vec().ok()
+}
+
+/// What does not parse and bears a question's identifier.
+pub(super) fn garbage(query: &[u8]) -> Option<Vec<u8>> {
+    Some(malformed(u16::from_be_bytes(*query.first_chunk::<2>()?)))
+}
+
 /// Bytes of a message, cut to a truncated one if it is longer than `room`.
 fn encode(message: &Message, room: usize) -> Option<Vec<u8>> {
     let bytes = message.to_vec().ok()?;
@@ -303,6 +328,21 @@ mod tests {
         let zone = Zone::new(&world.sites);
         assert!(ask(&zone, "www.lab.example", RecordType::A, Over::Udp).1.metadata.truncation);
         assert_eq!(ask(&zone, "www.lab.example", RecordType::A, Over::Tcp).1.answers.len(), 100);
+    }
+
+    #[test]
+    fn a_refusal_repeats_the_question_and_speaks_no_edns() {
+        let mut query = Message::from_vec(&question("www.lab.example", RecordType::AAAA)).unwrap();
+        assert!(!has_edns(&query.to_vec().unwrap()));
+        query.set_edns(Edns::new());
+        let bytes = query.to_vec().unwrap();
+        assert!(has_edns(&bytes));
+        let refusal = refusal(&bytes, FORMERR).unwrap();
+        assert!(!has_edns(&refusal));
+        let refusal = Message::from_vec(&refusal).unwrap();
+        assert_eq!((refusal.metadata.response_code, refusal.metadata.id), (FORMERR, query.metadata.id));
+        assert_eq!(refusal.queries, query.queries);
+        assert!(Message::from_vec(&garbage(&bytes).unwrap()).is_err());
     }
 
     #[test]

@@ -1,0 +1,104 @@
+//! A socket of IPv6 under which a connection over IPv4 was put: what the program sees of it, by every front end.
+
+use crate::lab::{Lab, inside, python, site, world};
+use headstart_lab::world::Fate;
+
+/// Connects a socket of IPv6 to the first IPv6 address that it was told, in the way that its second argument names, and asks for a page.
+/// What belongs to the socket, and to its number, must still be there afterwards.
+const PROGRAM: &str = "import os, select, socket, sys
+to = socket.getaddrinfo(sys.argv[1], 80 if sys.argv[2] == 'waits' else None, socket.AF_UNSPEC, socket.SOCK_STREAM)
+to = [address[0] for family, _, _, _, address in to if family == socket.AF_INET6][0], 80
+s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+number, flags = s.fileno(), os.get_inheritable(s.fileno())
+if sys.argv[2] == 'waits':
+    s.connect(to)
+else:
+    s.setblocking(False)
+    assert s.connect_ex(to) in (0, 115)
+    set = select.epoll()
+    set.register(s, select.EPOLLOUT)
+    looks = (set.poll(0.3) or s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) and sys.exit('an error') for _ in range(200))
+    assert any(looks)
+    assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    assert not s.getblocking()
+    s.setblocking(True)
+assert (s.fileno(), os.get_inheritable(s.fileno())) == (number, flags)
+assert s.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == socket.AF_INET6
+assert s.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) and s.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+print('peer', *s.getpeername()[:2])
+print('own', s.getsockname()[0])
+s.sendall(b'GET / HTTP/1.0\\r\\nHost: ' + sys.argv[1].encode() + b'\\r\\n\\r\\n')
+print(s.makefile().read())
+";
+
+inside!(a_socket_of_ipv6_is_given_a_mapped_connection_where_ipv6_is_a_black_hole, || {
+    let Some(python) = python() else { return };
+    let mut world = world();
+    site(&mut world, "www").v6[0].fate = Fate::BlackHole;
+    let lab = Lab::of(&world);
+    // The library alone hears nothing of what has become of a connect that did not wait.
+    for (via, hows) in
+        [("auto", &["waits", "does-not"][..]), ("preload", &["waits"]), ("seccomp", &["waits", "does-not"])]
+    {
+        for how in hows {
+            let ours = lab.ours_with(&["--via", via], &[python.as_str(), "-c", PROGRAM, "www.lab.example", how]);
+            assert!(ours.code == Some(0) && ours.out.contains("family: IPv4"), "{via}, {how}: {ours:?}");
+            assert!(ours.out.contains("peer ::ffff:198.19.0.1 80"), "{via}, {how}: {ours:?}");
+            assert!(ours.out.contains("own ::ffff:198.18."), "{via}, {how}: {ours:?}");
+            let exchanged = ours.count("handed_over") + ours.count("handed_over_in_progress");
+            assert_eq!(exchanged, 1, "{via}, {how}: {ours:?}");
+        }
+    }
+});
+
+inside!(a_socket_of_ipv6_that_is_for_ipv6_only_is_given_no_mapped_connection, || {
+    let Some(python) = python() else { return };
+    let mut world = world();
+    site(&mut world, "www").v6[0].fate = Fate::Refuses;
+    let lab = Lab::of(&world);
+    let program =
+        PROGRAM.replace("number, flags =", "s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)\nnumber, flags =");
+    for via in ["auto", "preload", "seccomp"] {
+        let ours = lab.ours_with(&["--via", via], &[python.as_str(), "-c", &program, "www.lab.example", "waits"]);
+        assert!(ours.code == Some(1) && ours.err.contains("ConnectionRefusedError"), "{via}: {ours:?}");
+    }
+});
+
+/// Begins many connects at once that do not wait, sees all of them end, and says how.
+const MANY: &str = "import resource, select, socket, sys
+many = 2000
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+family, kind, proto, _, to = socket.getaddrinfo(sys.argv[1], 80, socket.AF_INET, socket.SOCK_STREAM)[0]
+sockets, set = {}, select.epoll()
+for _ in range(many):
+    s = socket.socket(family, kind, proto)
+    s.setblocking(False)
+    assert s.connect_ex(to) in (0, 115)
+    sockets[s.fileno()] = s
+    set.register(s, select.EPOLLOUT)
+open = 0
+while sockets:
+    for number, _ in set.poll():
+        s = sockets.pop(number)
+        open += s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+        s.close()
+print(open, 'open')
+";
+
+inside!(two_thousand_connects_at_once_open_a_tenth_more_at_most, || {
+    let Some(python) = python() else { return };
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    if most.is_some_and(|most| most < 2100) {
+        return println!("skipped: a process may have {most:?} descriptors here, and this wants 2100");
+    }
+    for via in ["auto", "preload", "seccomp"] {
+        let lab = Lab::new();
+        let ours = lab.ours_with(&["--via", via], &[python.as_str(), "-c", MANY, "www.lab.example"]);
+        assert!(ours.code == Some(0) && ours.out.trim() == "2000 open", "{via}: {ours:?}");
+        let opened: u64 = lab.network.accepted().values().map(|accepted| accepted.connections).sum();
+        println!("{via}: {opened} connections for 2000 connects");
+        assert!((2000..=2200).contains(&opened), "{via}: {opened} connections: {ours:?}");
+    }
+});

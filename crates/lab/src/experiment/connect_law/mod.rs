@@ -1,0 +1,320 @@
+//! `connect-law`: never less able, with real programs. Each program of the registry and of its table of lines goes to a host of
+//! each network of [`crate::condition::law`], bare and under `headstart run` by each front end, and what leaves it is seen on the
+//! wire; the law of docs/decisions/0055 says what must hold. An instrument: the only number is zero.
+//!
+//! Runs share the machine, since they wait most of the time. What breaks the law is played again with less beside it, and
+//! counts only if every one of these runs breaks it in the same way.
+
+mod judge;
+mod round;
+
+use super::{Condition as About, Context, Entry, Outcome, Row, Speeds};
+use crate::condition::law;
+use crate::experiment::target::Target;
+use crate::program::line::LINES;
+use crate::program::{self, Folder, Origin, Scheme};
+use anyhow::Context as _;
+use judge::{Breach, judge, quickest};
+use round::{Arm, Ready, Seen, play};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The experiment.
+pub const ENTRY: Entry = Entry {
+    name: "connect-law",
+    shows: "Whichever program connects alone connects under headstart, no later, and with no more SYNs",
+    claims: &[],
+    conditions: &NAMES,
+    speeds: Speeds::Namespaces,
+    run,
+};
+
+const NAMES: [&str; law::ALL.len()] = {
+    let (mut names, mut n) = ([""; law::ALL.len()], 0);
+    while n < names.len() {
+        names[n] = law::ALL[n].name;
+        n += 1;
+    }
+    names
+};
+
+/// Programs of a quick run: a caller of each kind.
+const HANDFUL: [&str; 6] = ["curl", "wget", "python", "go", "node", "socat"];
+/// Networks at once.
+const AT_ONCE: usize = 6;
+/// The same where the first runs are doubted.
+const AGAIN_AT_ONCE: usize = 3;
+/// Times that a breach is played again.
+const AGAIN: usize = 3;
+
+/// A program in a network, and what was seen of it by each arm.
+struct Case<'a> {
+    place: &'static law::Network,
+    ready: &'a Ready,
+    seen: Vec<Seen>,
+}
+
+impl Case<'_> {
+    fn addresses(&self) -> usize {
+        let world = self.place.world(0);
+        world.sites.iter().map(|site| site.v4.len() + site.v6.len()).sum()
+    }
+
+    /// The breaches of each front end.
+    fn breaches(&self) -> Vec<(usize, Vec<Breach>)> {
+        let Some((bare, ours)) = self.seen.split_first() else { return Vec::new() };
+        let judged = ours.iter().enumerate().map(|(n, seen)| (n + 1, self.judge(bare, seen)));
+        judged.filter(|(_, breaches)| !breaches.is_empty()).collect()
+    }
+
+    fn judge(&self, bare: &Seen, ours: &Seen) -> Vec<Breach> {
+        let mut breaches = judge(bare, ours, self.addresses());
+        // What is opened ahead of a program that cannot be given it is one SYN an address.
+        breaches.retain(|breach| !self.ready.is_uncovered() || *breach != Breach::OneSynASecond);
+        breaches
+    }
+}
+
+fn run(cx: &Context) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
+    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
+    let folder = Folder::new().context("making a folder for the programs' files")?;
+    let programs = programs(cx, &headstart, &folder, &mut outcome)?;
+    let places = law::ALL.iter().filter(|place| cx.wants(place.name));
+    let mut cases: Vec<Case<'_>> =
+        places.flat_map(|place| programs.iter().map(move |ready| Case { place, ready, seen: Vec::new() })).collect();
+    play_all(cx, &mut cases, &headstart)?;
+    cases.retain(|case| case.seen.len() == Arm::ALL.len());
+    let breaches = confirmed(cx, &mut cases, &headstart)?;
+    if cx.progress.stop() {
+        outcome.invalidate("it was stopped before the end: not all was played, or played again");
+    }
+    report(&mut outcome, &cases, &breaches);
+    Ok(outcome)
+}
+
+/// All that are wanted and are on this machine; says which are missing.
+fn programs(cx: &Context, headstart: &Path, folder: &Folder, outcome: &mut Outcome) -> anyhow::Result<Vec<Ready>> {
+    let wanted = |name: &&str| !cx.quick || HANDFUL.contains(name);
+    let mut ready = Vec::new();
+    let mut missing = Vec::new();
+    // Headstart's own client says nothing to whom it has reached, and so cannot be heard.
+    let others = program::ALL.iter().filter(|p| p.covers(Scheme::Http) && p.origin != Origin::Own);
+    for entry in others.filter(|p| wanted(&p.name)) {
+        match program::prepare(entry.name, headstart, folder) {
+            Ok(Some(program)) => ready.push(Ready::Page(program)),
+            Ok(None) => missing.push(format!("{} ({})", entry.name, entry.origin.missing())),
+            Err(e) => missing.push(format!("{} (it cannot be made ready: {e:#})", entry.name)),
+        }
+    }
+    for line in LINES.iter().filter(|line| wanted(&line.name)) {
+        let workdir = folder.of(line.name).with_context(|| format!("making a folder for {}", line.name))?;
+        match line.prepare(&workdir) {
+            Ok(Some(prepared)) => ready.push(Ready::Line(prepared)),
+            Ok(None) => missing.push(format!("{} (Debian package: {})", line.name, line.package)),
+            Err(e) => missing.push(format!("{} (it cannot be made ready: {e:#})", line.name)),
+        }
+    }
+    if !missing.is_empty() {
+        outcome.notes.push(format!("Not on this machine, and so not played: {}.", missing.join(", ")));
+    }
+    Ok(ready)
+}
+
+/// Does `work` on each of `all`, so many at once; until one of them fails, or the run is stopped.
+fn at_once<T: Send>(
+    cx: &Context,
+    workers: usize,
+    all: impl Iterator<Item = T> + Send,
+    work: impl Fn(T) -> anyhow::Result<()> + Sync,
+) -> anyhow::Result<()> {
+    let rest = Mutex::new(all);
+    let each = || loop {
+        let next = rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let Some(next) = next.filter(|_| !cx.progress.stop()) else { return Ok(()) };
+        work(next)?;
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(each)).collect();
+        let joined = workers.into_iter().map(|w| w.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a run panicked"))));
+        joined.collect()
+    })
+}
+
+/// Plays every case by every arm.
+fn play_all(cx: &Context, cases: &mut [Case<'_>], headstart: &Path) -> anyhow::Result<()> {
+    let (total, done) = (cases.len() as u64, AtomicU64::new(0));
+    at_once(cx, AT_ONCE, cases.iter_mut(), |case| {
+        let name = format!("{}, {}", case.place.name, case.ready.name());
+        cx.progress.step(done.fetch_add(1, Ordering::Relaxed), total, &name);
+        for arm in Arm::ALL {
+            case.seen.push(play(case.place, case.ready, arm, headstart, cx.seed).with_context(|| name.clone())?);
+        }
+        Ok(())
+    })
+}
+
+/// A breach that came every time: where, by which arm, which; and the quickest runs, of the program alone and by the arm.
+struct Confirmed {
+    case: usize,
+    arm: usize,
+    breach: Breach,
+    runs: [Seen; 2],
+}
+
+/// Plays again what broke the law; what breaks it every time, and later than alone is what is so in the quickest runs of both.
+fn confirmed(cx: &Context, cases: &mut [Case<'_>], headstart: &Path) -> anyhow::Result<Vec<Confirmed>> {
+    let suspects: Vec<_> = cases
+        .iter_mut()
+        .enumerate()
+        .map(|(n, case)| (n, case.breaches(), case))
+        .filter(|(_, b, _)| !b.is_empty())
+        .collect();
+    let (total, done) = (suspects.len() as u64, AtomicU64::new(0));
+    let all = Mutex::new(Vec::new());
+    at_once(cx, AGAIN_AT_ONCE, suspects.into_iter(), |(n, suspected, case)| {
+        let name = format!("{}, {} again", case.place.name, case.ready.name());
+        cx.progress.step(done.fetch_add(1, Ordering::Relaxed), total, &name);
+        for (arm, mut breaches) in suspected {
+            let mut runs = [0, arm].map(|which| vec![case.seen[which].clone()]);
+            for _ in 0..AGAIN {
+                if cx.progress.stop() {
+                    return Ok(());
+                }
+                for (which, runs) in [0, arm].into_iter().zip(&mut runs) {
+                    runs.push(play(case.place, case.ready, Arm::ALL[which], headstart, cx.seed)?);
+                }
+                let [bare, ours] = &runs;
+                let last = case.judge(&bare[bare.len() - 1], &ours[ours.len() - 1]);
+                let best =
+                    quickest(bare).zip(quickest(ours)).map(|(bare, ours)| case.judge(bare, ours)).unwrap_or_default();
+                let stays = |breach: &Breach| if *breach == Breach::InTime { &best } else { &last }.contains(breach);
+                breaches.retain(stays);
+                if breaches.is_empty() {
+                    break;
+                }
+            }
+            let runs = runs.map(|runs| quickest(&runs).cloned().unwrap_or_default());
+            (case.seen[0], case.seen[arm]) = (runs[0].clone(), runs[1].clone());
+            let found = breaches.into_iter().map(|breach| Confirmed { case: n, arm, breach, runs: runs.clone() });
+            all.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+        }
+        Ok(())
+    })?;
+    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    all.sort_by_key(|found| (found.case, found.arm));
+    Ok(all)
+}
+
+/// Rows of all that was seen, and what it comes to.
+fn report(outcome: &mut Outcome, cases: &[Case<'_>], breaches: &[Confirmed]) {
+    let mut places: BTreeMap<&str, &law::Network> = BTreeMap::new();
+    for case in cases {
+        places.insert(case.place.name, case.place);
+        let (bare, ours) = case.seen.split_first().expect("every case was played");
+        for (arm, seen) in Arm::ALL[1..].iter().zip(ours) {
+            let row = |metric: &str, unit: &str, ours: Option<f64>, bare: Option<f64>| {
+                let metric = format!("{}: {metric}", case.ready.name());
+                let ratio = ours.zip(bare).filter(|(_, bare)| *bare > 0.0).map(|(ours, bare)| ours / bare);
+                let baseline_arm = bare.map(|_| Arm::Bare.name().to_owned());
+                let measured = Row::measured(case.place.name, &metric, unit, arm.name(), ours?);
+                Some(Row { baseline_arm, baseline: bare, ratio, ..measured })
+            };
+            let ms = |time: Option<headstart_core::time::Duration>| time.map(|time| time.as_secs_f64() * 1e3);
+            let syns = |seen: &Seen| Some(seen.syns.len() as f64);
+            let given_up = |seen: &Seen| ms(seen.ended.filter(|_| seen.said.is_none()));
+            let rows = [
+                row("until it says something", "ms", ms(seen.said), ms(bare.said)),
+                row("until it gives up", "ms", given_up(seen), given_up(bare)),
+                row("SYNs", "SYNs", syns(seen), syns(bare)),
+            ];
+            outcome.rows.extend(rows.into_iter().flatten());
+        }
+    }
+    for place in law::ALL.iter().filter(|place| places.contains_key(place.name)) {
+        let found = breaches.iter().filter(|b| cases[b.case].place.name == place.name).count();
+        outcome.rows.push(Row::measured(place.name, "breaches", "runs", "headstart", found as f64));
+        outcome.conditions.push(About { name: place.name.into(), about: format!("As `healthy`, but {}.", place.what) });
+    }
+    let total = Target::AtMost(0.0).note("Breaches of the law", breaches.len() as f64, "runs");
+    let runs = cases.len() * (Arm::ALL.len() - 1);
+    outcome.notes.push(format!("{total}, of {runs} runs under headstart of {} programs.", count(cases)));
+    for Confirmed { case, arm, breach, runs: [bare, ours] } in breaches {
+        let case = &cases[*case];
+        let about = |seen: &Seen| {
+            let ms = |time: Option<headstart_core::time::Duration>| {
+                time.map_or_else(|| "never".to_owned(), |time| format!("{:.0} ms", time.as_secs_f64() * 1e3))
+            };
+            format!("said something: {}, ended: {}, {} SYNs", ms(seen.said), ms(seen.ended), seen.syns.len())
+        };
+        outcome.notes.push(format!(
+            "{}, {} by {}: {breach} ({}; bare {}).",
+            case.place.name,
+            case.ready.name(),
+            Arm::ALL[*arm].name(),
+            about(ours),
+            about(bare)
+        ));
+    }
+    let uncovered: Vec<_> = LINES.iter().filter(|line| line.uncovered).map(|line| line.name).collect();
+    outcome.notes.push(format!("Not covered by headstart, and judged all the same: {}.", uncovered.join(", ")));
+}
+
+fn count(cases: &[Case<'_>]) -> usize {
+    cases.iter().map(|case| case.ready.name()).collect::<std::collections::BTreeSet<_>>().len()
+}
+
+const METHOD: [&str; 2] = [
+    "Each program goes to a host of each network, alone and under `headstart run --private --via` auto, preload and seccomp, each \
+     time in a network of its own. It has reached the host when something that it says leaves the client on a connection to it; \
+     20 s after its start it is ended, and 2 s after it was heard. Every SYN to a host is counted where it leaves the client.",
+    "The law: who is heard alone is heard under headstart; no later than alone by more than 50 ms or 10 %, whichever is more, also \
+     where all it can do is give up, having tried every address; no second SYN within a second to an address that does not answer, where it sends fewer there alone; where nothing can be reached, \
+     at most its own SYNs and one an address; it ends well where it does alone. What breaks it is played three times more with \
+     less beside it, and counts if all of these do; what is later, if the quickest runs of both are.",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quick_run_has_programs_that_exist() {
+        let all = || program::ALL.iter().map(|p| p.name).chain(LINES.iter().map(|l| l.name));
+        assert!(HANDFUL.iter().all(|name| all().any(|other| other == *name)));
+    }
+
+    #[test]
+    fn a_breach_is_reported_beside_the_program_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let ready = Ready::Page(
+            program::find_entry("client").unwrap().prepare(Path::new("/x"), folder.path()).unwrap().unwrap(),
+        );
+        let ms = headstart_core::time::Duration::from_millis;
+        let seen = |said: Option<u64>| Seen { said: said.map(ms), ..Seen::default() };
+        let seen = vec![seen(Some(100)), seen(Some(90)), seen(Some(400)), seen(None)];
+        let cases = [Case { place: &law::ALL[0], ready: &ready, seen }];
+        assert_eq!(cases[0].breaches(), [(2, vec![Breach::InTime]), (3, vec![Breach::Reaches])]);
+        let runs = [0, 2].map(|arm| cases[0].seen[arm].clone());
+        let breaches = [Confirmed { case: 0, arm: 2, breach: Breach::InTime, runs }];
+        let mut outcome = Outcome::new(ENTRY.name, 1);
+        report(&mut outcome, &cases, &breaches);
+        outcome.check().unwrap();
+        assert!(
+            outcome.notes[0].contains("1.00 runs, target at most 0 runs: MISSED, of 3 runs"),
+            "{:?}",
+            outcome.notes
+        );
+        assert!(
+            outcome.notes[1].starts_with("healthy, client by preload: is later (said something: 400 ms"),
+            "{:?}",
+            outcome.notes
+        );
+        let row =
+            outcome.rows.iter().find(|r| r.arm == "auto" && r.metric == "client: until it says something").unwrap();
+        assert_eq!((row.ours, row.baseline), (90.0, Some(100.0)));
+    }
+}
