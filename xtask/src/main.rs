@@ -16,7 +16,9 @@ mod law;
 mod markdown;
 mod new;
 mod outcome;
+mod package;
 mod packages;
+mod release;
 mod size;
 mod soak;
 mod source;
@@ -130,6 +132,22 @@ const ALL: &[Chore] = &[
         summary: "the fuzz targets, or those named, for a minute or N seconds each, by the stable compiler; --hours has them take \
                   turns, for a timer; --keep makes what they found the seeds that tests replay; --asan adds the address sanitizer",
         run: fuzz::run,
+    },
+    Chore {
+        group: Group::Long,
+        name: "package",
+        arguments: "[--test]",
+        summary: "packages and an archive in target/packages; --test installs, uses, upgrades and removes them in a Debian of their own, \
+                  which needs root, mmdebstrap and lintian",
+        run: package::run,
+    },
+    Chore {
+        group: Group::House,
+        name: "release",
+        arguments: "--check | --key FILE",
+        summary: "packages, their sums signed with an SSH key, and the tag; refuses a dirty tree, a stale ledger, a missing section of \
+                  the changelog, an unknown address for reports and a failing gate",
+        run: release::run,
     },
     Chore {
         group: Group::House,
