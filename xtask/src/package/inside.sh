@@ -78,10 +78,9 @@ systemctl enable --now headstart.service 2>&1 || { journalctl -u headstart --no-
 headstart status || die "status ($?)"
 first=$(systemctl show -p MainPID --value headstart)
 [ "$(stat -c %G /run/headstart/control-*)" = headstart ] || { ls -l /run/headstart; die "the socket is not the group's"; }
-ip rule | grep -q 18515 || die "no rule of headstart"
 
 say "upgrade while the daemon, a supervised program and a transfer run"
-ip netns exec near headstart run -- curl -sS --fail --limit-rate 400k --cacert /tmp/cert.pem -o /tmp/big https://www.test:8443/big 2>/tmp/slow &
+ip netns exec near headstart run -- curl -sS --fail --limit-rate 20k --cacert /tmp/cert.pem -o /tmp/big https://www.test:8443/big 2>/tmp/slow &
 transfer=$!
 until [ -s /tmp/big ]; do kill -0 $transfer 2>/dev/null || { cat /tmp/slow; die transfer; }; sleep 0.1; done
 begun=$(date +%s%N)
@@ -91,8 +90,14 @@ until headstart status >/dev/null 2>&1; do sleep 0.05; done
 echo "upgraded in $((($(date +%s%N) - begun) / 1000000)) ms"
 [ "$(systemctl show -p MainPID --value headstart)" != "$first" ] || die "the daemon is still the previous one"
 grep -q '^initcwnd = true' /etc/headstart/config.toml || die "the administrator's settings were lost"
-wait $transfer || { cat /tmp/slow; die "the transfer did not survive"; }
-cmp /tmp/big /tmp/site/big || die "the transfer is not what was sent"
+so_far=$(stat -c %s /tmp/big)
+until [ "$(stat -c %s /tmp/big)" -gt "$so_far" ]; do
+    kill -0 $transfer 2>/dev/null || { cat /tmp/slow; die "the transfer did not survive"; }
+    sleep 0.1
+done
+cmp -n "$so_far" /tmp/big /tmp/site/big || die "the transfer is not what was sent"
+kill $transfer
+wait $transfer || true
 [ "$(fetch 2>/dev/null)" = hello ] || die "a run after the upgrade"
 
 say "the lab as a package of its own"

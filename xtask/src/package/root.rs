@@ -47,7 +47,7 @@ fn clean(packages: &Path) -> Result<PathBuf, Failure> {
     step("tar", &["-C", &root.to_string_lossy(), "-xf", &base.to_string_lossy()]).run()?;
     let copy = "cp \"$0\"/*.deb \"$1\"; dpkg-deb -R \"$0\"/headstart_*.deb \"$1\"/older; \
                 sed -i 's/^Version: .*/&~previous/' \"$1\"/older/DEBIAN/control; \
-                dpkg-deb --root-owner-group -b \"$1\"/older \"$1\"/previous/headstart_0_previous.deb >/dev/null; rm -r \"$1\"/older";
+                dpkg-deb -Znone --root-owner-group -b \"$1\"/older \"$1\"/previous/headstart_0_previous.deb >/dev/null; rm -r \"$1\"/older";
     let to = root.join("packages");
     step("sh", &["-ec", copy, &packages.to_string_lossy(), &to.to_string_lossy()]).run()?;
     Ok(root)
