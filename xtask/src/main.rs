@@ -17,7 +17,9 @@ mod markdown;
 mod mutants;
 mod new;
 mod outcome;
+mod package;
 mod packages;
+mod release;
 mod requirements;
 mod size;
 mod soak;
@@ -140,6 +142,22 @@ const ALL: &[Chore] = &[
         summary: "does a test fail when the code is wrong? cargo-mutants over core, link, realtime and quic, or FILEs of them; \
                   goes on where it was interrupted; --changed plays what differs from main; survivors need a reason",
         run: mutants::run,
+    },
+    Chore {
+        group: Group::Long,
+        name: "package",
+        arguments: "[--test]",
+        summary: "packages and an archive in target/packages; --test installs, uses, upgrades and removes them in a Debian of their own, \
+                  which needs root, mmdebstrap and lintian",
+        run: package::run,
+    },
+    Chore {
+        group: Group::House,
+        name: "release",
+        arguments: "--check | --key FILE",
+        summary: "packages, their sums signed with an SSH key, and the tag; refuses a dirty tree, a stale ledger, a missing section of \
+                  the changelog, an unknown address for reports and a failing gate",
+        run: release::run,
     },
     Chore {
         group: Group::House,

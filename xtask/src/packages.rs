@@ -99,6 +99,8 @@ pub const ALL: &[Package] = &[
         "puts a browser on the kernel's Multipath TCP, beside which the tunnel is measured",
     ),
     program("prometheus", "prometheus", "scrapes the metrics, evaluates the rules and the dashboard's queries"),
+    program("mmdebstrap", "mmdebstrap", "makes the Debian in which packages are installed and removed"),
+    program("lintian", "lintian", "judges packages by Debian's policy"),
     program("tshark", "tshark", "opens the emulator's captures and checks what is in them"),
 ];
 

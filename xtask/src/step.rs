@@ -156,6 +156,12 @@ fn pass_on(
     });
 }
 
+/// Lets others go on for a moment: for what can only be looked at again and again.
+#[expect(clippy::disallowed_methods, reason = "as timed")]
+pub fn pause() {
+    std::thread::sleep(Duration::from_millis(50));
+}
+
 /// Runs `work` and says how long it took.
 // A chore is no machine of ours and may not wait for `headstart_io` to compile: the only clock of this crate is here.
 #[expect(clippy::disallowed_methods, reason = "xtask times its steps without depending on headstart_io")]

@@ -91,13 +91,10 @@ pub fn code(result: anyhow::Result<u8>) -> ExitCode {
 }
 
 fn of_error(e: &anyhow::Error) -> u8 {
-    let refused = |e: &headstart_lab::netns::Error| matches!(e, headstart_lab::netns::Error::Refused { .. });
     if let Some(Coded(code, _)) = e.chain().find_map(|cause| cause.downcast_ref()) {
         *code
     } else if e.chain().any(|cause| cause.is::<Usage>()) {
         USAGE
-    } else if e.chain().filter_map(|cause| cause.downcast_ref()).any(refused) {
-        NOT_PERMITTED
     } else {
         FAILURE
     }

@@ -168,7 +168,22 @@ const HEADING: [&str; 2] = ["\x1b[1m\x1b[4m", "\x1b[0m"];
 
 /// The command `headstart` with its groups and examples.
 pub fn command() -> Command {
-    let command = with_examples(crate::Cli::command(), "");
+    told(crate::Cli::command())
+}
+
+/// The same with the verbs of `headstart-lab` in full.
+#[cfg(feature = "lab")]
+pub fn whole() -> Command {
+    use clap::Subcommand as _;
+    let lab = crate::laboratory::Verb::augment_subcommands(Command::new("headstart"));
+    let (plain, own) = (crate::Cli::command(), |name: &str| lab.find_subcommand(name).cloned());
+    let more: Vec<_> = lab.get_subcommands().filter(|verb| plain.find_subcommand(verb.get_name()).is_none()).collect();
+    let plain = plain.clone().subcommands(more.into_iter().cloned());
+    told(plain.mut_subcommands(|verb| own(verb.get_name()).unwrap_or(verb)))
+}
+
+fn told(command: Command) -> Command {
+    let command = with_examples(command, "");
     // `--grace -1` is a wrong number, not an unknown option.
     let command = with_negative_numbers(command);
     let template = format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{}{{options}}{{after-help}}", groups(&command));
@@ -217,7 +232,7 @@ fn with_examples(command: Command, path: &str) -> Command {
 
 /// What `headstart --version --verbose` prints.
 pub fn version() -> String {
-    let commit = headstart_lab::device::commit_of_this_program();
+    let commit = headstart_io::device::commit_of_this_program();
     format!(
         "headstart {}\ncommit: {}\ntarget: {}\nprofile: {}\nfeatures: {}\nlibrary: {}",
         env!("CARGO_PKG_VERSION"),
@@ -236,7 +251,7 @@ pub fn asks_for_version(words: &[std::ffi::OsString]) -> bool {
     words.len() == 2 && has(["--version", "-V"]) && has(["--verbose", "-v"])
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lab"))]
 mod tests {
     use super::*;
 
@@ -253,7 +268,7 @@ mod tests {
 
     #[test]
     fn every_verb_is_in_one_group_with_one_short_line() {
-        let command = command();
+        let command = whole();
         let mut grouped: Vec<_> = GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied()).collect();
         let mut all: Vec<_> =
             command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(Command::get_name).collect();
@@ -271,7 +286,7 @@ mod tests {
 
     #[test]
     fn every_verb_has_examples_and_they_are_understood() {
-        let command = command();
+        let command = whole();
         let paths: Vec<_> = EXAMPLES.iter().map(|(path, _)| *path).collect();
         assert_eq!(
             verbs(&command, "").iter().filter(|path| !paths.contains(&path.as_str())).collect::<Vec<_>>(),
@@ -295,6 +310,7 @@ mod tests {
     #[test]
     fn clap_finds_no_mistake_in_the_command() {
         command().debug_assert();
+        whole().debug_assert();
     }
 
     #[test]

@@ -1,12 +1,14 @@
-//! The commands `headstart` and `headstart-run`.
+//! The commands `headstart`, `headstart-run` and, with the feature `lab`, `headstart-lab`.
 //!
 //! Each verb is a file: its arguments, and what it does by calling the floors below. What verbs share of speaking to
 //! people is in `exit` (codes, errors), `input` (files) and `output` (streams, JSON); what they do by default in `config`.
 #![forbid(unsafe_code)]
 
 mod accept;
+mod beside;
 mod client;
 mod config;
+#[cfg(feature = "lab")]
 mod demo;
 mod exit;
 mod explain;
@@ -15,7 +17,10 @@ mod get;
 mod help;
 mod history;
 mod input;
+#[cfg(feature = "lab")]
 mod lab;
+#[cfg(feature = "lab")]
+mod laboratory;
 mod list;
 mod manual;
 mod measure;
@@ -24,6 +29,7 @@ mod observe;
 mod operate;
 mod output;
 mod paths;
+#[cfg(feature = "lab")]
 mod probe;
 mod proxy;
 mod realtime;
@@ -128,12 +134,9 @@ enum Verb {
     #[command(subcommand)]
     Steer(steer::Verb),
     /// Emulate networks and run experiments
-    #[command(subcommand)]
-    Lab(lab::Verb),
+    Lab(beside::Words),
     /// Compare programs with and without headstart (35 s)
-    ///
-    /// Runs real programs on an emulated network; needs no root and no internet.
-    Demo(demo::Args),
+    Demo(beside::Words),
     /// List races, links, scenarios, experiments and more
     List(list::Args),
     /// Create, check and show settings
@@ -148,7 +151,7 @@ enum Verb {
     Supervise(supervise::Args),
     /// Run a small workload and print what it saw (for measurements).
     #[command(hide = true)]
-    Probe(probe::Args),
+    Probe(beside::Words),
     /// Connect to names read from standard input (for measurements).
     #[command(hide = true)]
     Client(client::Args),
@@ -167,13 +170,19 @@ pub fn headstart_run() -> ExitCode {
     })
 }
 
-/// The arguments of a plain `headstart run`. Every program waits for it: to describe all other verbs first takes longer
-/// than everything else that it does. What is not understood is left to [`Cli`], which knows how to say so.
+/// The arguments of a `headstart run`. Every program waits for it: to describe all other verbs first takes longer than everything
+/// else that it does, and to describe this one as long as to load the command. What is not understood is left to [`Cli`], which
+/// knows how to say so.
 fn run_alone() -> Option<run::Args> {
-    let words = || std::env::args_os().skip(1);
-    words().next().filter(|verb| verb == "run")?;
-    let command = run::Args::augment_args(clap::Command::new("run"));
-    run::Args::from_arg_matches(&command.try_get_matches_from(words()).ok()?).ok()
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let (verb, rest) = words.split_first()?;
+    if verb != "run" {
+        return None;
+    }
+    run::Args::plain(rest).or_else(|| {
+        let command = run::Args::augment_args(clap::Command::new("run"));
+        run::Args::from_arg_matches(&command.try_get_matches_from(&words).ok()?).ok()
+    })
 }
 
 /// The arguments of this process; ends it where they are help, the version or wrong.
@@ -189,14 +198,37 @@ fn outlive_limits() {
     let _ = headstart_io::sys::signal::outlive_file_limit();
 }
 
+/// The command `headstart-lab`.
+#[cfg(feature = "lab")]
+pub fn headstart_lab() -> ExitCode {
+    outlive_limits();
+    exit::keep_panics_of_the_database_quiet();
+    exit::code(laboratory::run())
+}
+
+/// Executes the program of the lab with the words of this one, where it is, to tell of both; what `verb` says otherwise.
+fn with_the_lab(verb: &str, alone: impl FnOnce() -> anyhow::Result<u8>) -> anyhow::Result<u8> {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    if words.first().is_some_and(|word| word == verb) {
+        beside::execute_if_there(&words)?;
+    }
+    alone()
+}
+
 /// The command `headstart`.
 pub fn headstart() -> ExitCode {
     outlive_limits();
     exit::keep_panics_of_the_database_quiet();
     let alone = run_alone().map(|args| Cli { config: None, verbose: false, verb: Verb::Run(args) });
-    if alone.is_none() && help::asks_for_version(&std::env::args_os().skip(1).collect::<Vec<OsString>>()) {
-        say!("{}", help::version());
-        return exit::code(Ok(exit::OK));
+    if alone.is_none() {
+        let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+        if help::asks_for_version(&words) {
+            say!("{}", help::version());
+            return exit::code(Ok(exit::OK));
+        }
+        if let Some(words) = beside::of_the_lab(&words) {
+            return exit::code(beside::execute_words(&words));
+        }
     }
     let Cli { config, verbose, verb } = alone.unwrap_or_else(parsed);
     if verbose {
@@ -228,13 +260,13 @@ pub fn headstart() -> ExitCode {
         Verb::Watch(args) => watch::run(&args),
         Verb::Measure(verb) => measure::run(&verb),
         Verb::Steer(verb) => steer::run(&verb),
-        Verb::Lab(verb) => lab::run(verb),
-        Verb::Demo(args) => demo::run(&args),
+        Verb::Lab(words) => beside::execute("lab", words),
+        Verb::Demo(words) => beside::execute("demo", words),
         Verb::List(args) => list::run(&args),
-        Verb::Completions(args) => manual::completions(&args),
-        Verb::Man(args) => manual::man(&args),
+        Verb::Completions(args) => with_the_lab("completions", || manual::completions(&args, &mut help::command())),
+        Verb::Man(args) => with_the_lab("man", || manual::man(&args, &help::command())),
         Verb::Supervise(args) => supervise::run(args),
-        Verb::Probe(args) => probe::run(&args),
+        Verb::Probe(words) => beside::execute("probe", words),
         Verb::Client(args) => client::run(&args),
     };
     exit::code(result)

@@ -1,14 +1,12 @@
 //! `headstart list`: what there is, read from the registries.
 
-use crate::exit;
+use crate::{beside, exit};
 use headstart_core::connect::race;
 use headstart_core::cwnd::{controller, start};
 use headstart_core::forward::{meter, profile};
 use headstart_core::realtime::technique;
 use headstart_core::steer::policy;
 use headstart_io::host::change;
-use headstart_lab::condition::fault;
-use headstart_lab::{condition, experiment, program, scenario};
 use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
 
 /// Arguments of `headstart list`.
@@ -31,8 +29,9 @@ fn models<M: ?Sized>(kind: &'static str, all: &'static [Entry<M>]) -> Registry {
     (kind, all.iter().map(|e| (e.name, e.what)).collect())
 }
 
-fn registries() -> [Registry; 19] {
-    [
+/// The registries of hosts.
+fn plain() -> Vec<Registry> {
+    vec![
         ("races", race::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("starts", start::ALL.iter().map(|e| (e.name, e.what)).collect()),
         ("controllers", controller::ALL.iter().map(|c| (c.name, c.what)).collect()),
@@ -46,24 +45,58 @@ fn registries() -> [Registry; 19] {
         models("losses", loss::ALL),
         models("queues", queue::ALL),
         models("media", medium::ALL),
+        ("changes", change::ALL.iter().map(|c| (c.name, c.what)).collect()),
+    ]
+}
+
+/// Names of the registries of the lab.
+const LAB: [&str; 5] = ["scenarios", "conditions", "faults", "programs", "experiments"];
+
+#[cfg(feature = "lab")]
+fn of_the_lab() -> [Registry; 5] {
+    use headstart_lab::condition::fault;
+    use headstart_lab::{condition, experiment, program, scenario};
+    [
         ("scenarios", scenario::ALL.iter().map(|s| (s.name, s.what)).collect()),
         ("conditions", condition::ALL.iter().map(|c| (c.name, c.what)).collect()),
         ("faults", fault::ALL.iter().map(|f| (f.name, f.what)).collect()),
         ("programs", program::ALL.iter().map(|p| (p.name, p.what)).collect()),
-        ("changes", change::ALL.iter().map(|c| (c.name, c.what)).collect()),
         ("experiments", experiment::ALL.iter().map(|e| (e.name, e.shows)).collect()),
     ]
 }
 
-/// Prints the registries.
+/// Prints the registries; those of the lab by its own program.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
-    let all = registries();
-    if let Some(what) = &args.what
-        && !all.iter().any(|(name, _)| name == what)
-    {
-        let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
-        return Err(exit::Usage(format!("unknown list {what:?}; choose one of {}", names.join(", "))).into());
+    let plain = plain();
+    let known = || plain.iter().map(|(name, _)| *name).chain(LAB);
+    if let Some(what) = args.what.as_deref().filter(|what| !known().any(|name| name == *what)) {
+        let names = known().collect::<Vec<_>>().join(", ");
+        return Err(exit::Usage(format!("unknown list {what:?}; choose one of {names}")).into());
     }
+    let words = || {
+        let flag = args.json.then_some("--json");
+        ["lists"].into_iter().chain(args.what.as_deref()).chain(flag).map(Into::into).collect::<Vec<_>>()
+    };
+    match args.what.as_deref() {
+        Some(what) if LAB.contains(&what) => return beside::execute_words(&words()),
+        Some(_) => {}
+        None => {
+            beside::execute_if_there(&words())?;
+            crate::complain!("headstart: without the lists of {}, which is not installed", beside::LAB);
+        }
+    }
+    print(args, plain);
+    Ok(exit::OK)
+}
+
+/// Prints the registries of both programs.
+#[cfg(feature = "lab")]
+pub fn whole(args: &Args) -> anyhow::Result<u8> {
+    print(args, plain().into_iter().chain(of_the_lab()));
+    Ok(exit::OK)
+}
+
+fn print(args: &Args, all: impl IntoIterator<Item = Registry>) {
     let wanted = all.into_iter().filter(|(name, _)| args.what.as_ref().is_none_or(|w| w == name));
     if args.json {
         let mut object = serde_json::Map::new();
@@ -71,8 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             let members = members.iter().map(|(name, what)| serde_json::json!({ "name": name, "what": what }));
             object.insert(name.to_owned(), members.collect());
         }
-        crate::output::document(1, object.into());
-        return Ok(exit::OK);
+        return crate::output::document(1, object.into());
     }
     for (name, members) in wanted {
         crate::say!("{name}:");
@@ -81,10 +113,9 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             crate::say!("  {name:width$}  {what}");
         }
     }
-    Ok(exit::OK)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lab"))]
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
@@ -97,7 +128,7 @@ mod tests {
 
     #[test]
     fn every_member_of_every_registry_is_there_once_and_says_in_a_line_what_it_is() {
-        for (registry, members) in registries() {
+        for (registry, members) in plain().into_iter().chain(of_the_lab()) {
             assert!(!members.is_empty(), "{registry}");
             for (name, what) in &members {
                 assert_eq!(members.iter().filter(|(other, _)| other == name).count(), 1, "{registry}: {name:?} twice");
@@ -109,9 +140,14 @@ mod tests {
     }
 
     #[test]
+    fn the_lists_of_the_lab_are_known_to_both_programs() {
+        assert_eq!(of_the_lab().map(|(name, _)| name), LAB);
+    }
+
+    #[test]
     fn the_help_names_every_registry() {
         let help = Command::command().render_long_help().to_string();
-        for (registry, _) in registries() {
+        for (registry, _) in plain().into_iter().chain(of_the_lab()) {
             assert!(help.contains(registry), "{registry} is not in:\n{help}");
         }
     }

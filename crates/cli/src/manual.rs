@@ -2,7 +2,7 @@
 //! from the command line and the settings.
 
 use crate::config::Kind;
-use crate::{config, exit, help};
+use crate::{config, exit};
 use anyhow::Context as _;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,27 +28,27 @@ pub struct Man {
 }
 
 /// Prints the completion script.
-pub fn completions(args: &Completions) -> anyhow::Result<u8> {
+pub fn completions(args: &Completions, command: &mut clap::Command) -> anyhow::Result<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut help::command(), "headstart", &mut script);
+    clap_complete::generate(args.shell, command, "headstart", &mut script);
     crate::say!("{}", String::from_utf8(script)?.trim_end());
     Ok(exit::OK)
 }
 
 /// Prints the page of `headstart`, or writes the pages of all verbs.
-pub fn man(args: &Man) -> anyhow::Result<u8> {
+pub fn man(args: &Man, command: &clap::Command) -> anyhow::Result<u8> {
     let Some(folder) = &args.folder else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(help::command()).render(&mut page)?;
+        clap_mangen::Man::new(command.clone()).render(&mut page)?;
         crate::say!("{}", String::from_utf8(page)?.trim_end());
         return Ok(exit::OK);
     };
     let what = || format!("cannot write man pages to {}", folder.display());
     std::fs::create_dir_all(folder).with_context(what)?;
     if args.markdown {
-        return reference(folder);
+        return reference(folder, command);
     }
-    clap_mangen::generate_to(help::command(), folder).with_context(what)?;
+    clap_mangen::generate_to(command.clone(), folder).with_context(what)?;
     crate::complain!("headstart: man pages written to {}", folder.display());
     Ok(exit::OK)
 }
@@ -57,8 +57,8 @@ pub fn man(args: &Man) -> anyhow::Result<u8> {
 const COLUMNS: usize = 100;
 
 /// Writes the reference pages.
-fn reference(folder: &Path) -> anyhow::Result<u8> {
-    for (name, text) in [("commands.md", commands()), ("settings.md", settings())] {
+fn reference(folder: &Path, command: &clap::Command) -> anyhow::Result<u8> {
+    for (name, text) in [("commands.md", commands(command)), ("settings.md", settings())] {
         let path = folder.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -67,9 +67,9 @@ fn reference(folder: &Path) -> anyhow::Result<u8> {
 }
 
 /// The help of every verb that is not hidden, as one page.
-fn commands() -> String {
+fn commands(command: &clap::Command) -> String {
     let mut text = format!("# Commands\n\n{GENERATED}");
-    let mut command = help::command().term_width(COLUMNS);
+    let mut command = command.clone().term_width(COLUMNS);
     command.build();
     verb(&mut text, &mut command);
     text
@@ -112,24 +112,24 @@ fn settings() -> String {
 
 const GENERATED: &str = "Written by `headstart man docs/reference --markdown`; a test keeps it current.\n";
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lab"))]
 mod tests {
     use super::*;
 
     #[test]
     fn the_reference_pages_are_current() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
-        for (name, expected) in [("commands.md", commands()), ("settings.md", settings())] {
+        for (name, expected) in [("commands.md", commands(&crate::help::whole())), ("settings.md", settings())] {
             let found = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
             let line = found.lines().zip(expected.lines()).position(|(a, b)| a != b);
-            let how = "cargo run -- man docs/reference --markdown";
+            let how = "cargo run --bin headstart-lab -- man docs/reference --markdown";
             assert!(found == expected, "docs/reference/{name} is old from line {line:?} on; renew it: {how}");
         }
     }
 
     #[test]
     fn every_verb_that_is_shown_is_in_the_reference_and_no_hidden_one() {
-        let text = commands();
+        let text = commands(&crate::help::whole());
         for name in ["headstart run", "headstart lab shell", "headstart relay ports"] {
             assert!(text.contains(&format!("\n## {name}\n")), "{name}");
         }

@@ -81,6 +81,7 @@ pub fn colour() -> bool {
 }
 
 /// Columns of the terminal.
+#[cfg(feature = "lab")]
 pub fn width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     told.unwrap_or_else(|| headstart_io::terminal_width().unwrap_or(100))

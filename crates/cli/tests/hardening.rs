@@ -4,6 +4,9 @@
 
 use std::process::Command;
 
+const HEADSTART: &str = env!("CARGO_BIN_EXE_headstart");
+const LAB: &str = env!("CARGO_BIN_EXE_headstart-lab");
+
 /// A little-endian number in `bytes`.
 fn number(bytes: &[u8], at: u64, length: usize) -> u64 {
     let at = usize::try_from(at).unwrap();
@@ -58,8 +61,29 @@ fn missing(bytes: &[u8]) -> Vec<&'static str> {
 #[test]
 fn the_commands_are_hardened() {
     // The preloaded library is the one that the commands carry.
-    for file in [env!("CARGO_BIN_EXE_headstart"), env!("CARGO_BIN_EXE_headstart-run"), env!("HEADSTART_LIBRARY")] {
+    for file in [HEADSTART, env!("CARGO_BIN_EXE_headstart-run"), LAB, env!("HEADSTART_LIBRARY")] {
         assert_eq!(missing(&std::fs::read(file).unwrap()), [""; 0], "{file}");
+    }
+}
+
+/// The names of functions and data, as they are mangled, one after the other.
+fn symbols(bytes: &[u8]) -> String {
+    const TABLE_OF_SYMBOLS: u64 = 2;
+    let (first, size, count) = (number(bytes, 40, 8), number(bytes, 58, 2), number(bytes, 60, 2));
+    let section = |n: u64| first + n * size;
+    let table = (0..count).map(section).find(|at| number(bytes, at + 4, 4) == TABLE_OF_SYMBOLS).expect("not stripped");
+    let names = section(number(bytes, table + 40, 4));
+    let [at, length] = [24, 32].map(|of| usize::try_from(number(bytes, names + of, 8)).unwrap());
+    String::from_utf8_lossy(&bytes[at..at + length]).into_owned()
+}
+
+#[test]
+fn the_command_links_nothing_of_the_lab() {
+    let [plain, lab] = [HEADSTART, LAB].map(|file| symbols(&std::fs::read(file).unwrap()));
+    for part in ["13headstart_lab", "7smoltcp"] {
+        assert!(lab.contains(part), "{part} is not in headstart-lab: this test looks for the wrong name");
+        let found: Vec<_> = plain.split('\0').filter(|name| name.contains(part)).collect();
+        assert_eq!(found, [""; 0], "{part}");
     }
 }
 

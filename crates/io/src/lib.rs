@@ -8,6 +8,7 @@
 //! | [`dns`], [`replies`], [`tcp`], [`names`] | transports of queries, what servers said, attempts, and which names are left to the system |
 //! | [`home`], [`link`], [`control`], [`folder`], [`program`] | where a user's supervisor is found, a run's connection to it and what is said over it, a run's folder; whether a preload reaches a program |
 //! | [`supervisor`], [`watchdog`] | drives one `Connector` for the programs of all runs, a module a front end (`preload`, `seccomp`, `stub`); answers calls when it has died |
+//! | [`device`] | the state of the machine that a measurement is of |
 //! | [`surroundings`], `supervisor::place` | on which network the host is, told by the kernel; the identity is `core::path::identity`'s |
 //! | [`store`], `supervisor::keeper` | what was learned, sealed on disk (docs/decisions/0008), paths of servers and clients too, or shared over Redis (0015); no disk is waited for |
 //! | [`host`], [`daemon`] | changes of the host, journalled first and undoable; the daemon of `headstart up` (0010), which bundles small segments (0014, [`packet_queue`]) |
@@ -17,27 +18,48 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+#[cfg(feature = "host")]
 pub mod control;
+#[cfg(feature = "host")]
 pub mod daemon;
+#[cfg(feature = "host")]
+pub mod device;
+#[cfg(feature = "host")]
 pub mod dns;
+#[cfg(feature = "host")]
 pub mod driver;
+#[cfg(feature = "host")]
 pub mod folder;
 pub mod forward;
+#[cfg(feature = "host")]
 pub mod home;
+#[cfg(feature = "host")]
 pub mod host;
+#[cfg(feature = "host")]
 pub mod link;
+#[cfg(feature = "host")]
 pub mod names;
+#[cfg(feature = "host")]
 pub mod packet_queue;
+#[cfg(feature = "host")]
 pub mod poll;
+#[cfg(feature = "host")]
 pub mod program;
+#[cfg(feature = "host")]
 pub mod replies;
+#[cfg(feature = "host")]
 pub mod steer;
+#[cfg(feature = "host")]
 pub mod store;
+#[cfg(feature = "host")]
 pub mod supervisor;
+#[cfg(feature = "host")]
 pub mod surroundings;
 #[allow(unsafe_code)]
 pub mod sys;
+#[cfg(feature = "host")]
 pub mod tcp;
+#[cfg(feature = "host")]
 pub mod watchdog;
 
 /// A descriptor that becomes readable when process `pid` ends (pidfd_open(2)).

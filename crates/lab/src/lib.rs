@@ -14,7 +14,7 @@
 pub mod browser;
 pub mod cgroup;
 pub mod condition;
-pub mod device;
+pub use headstart_io::device;
 pub mod experiment;
 pub mod netns;
 pub mod page;

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use headstart_core::forward::active::{RoundTrips, grade};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::{Clock, wall};
-use headstart_lab::device::{DeviceState, Snapshot};
+use headstart_io::device::{DeviceState, Snapshot};
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};

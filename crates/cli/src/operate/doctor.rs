@@ -3,7 +3,7 @@
 //! JSON: `checks`, each with `name`, `state` (`works`, `degraded`, `broken`), `says` and `mend` (null if there is
 //! nothing to do).
 
-use super::{grant, numbers};
+use super::{grant, installed, numbers};
 use crate::config::Config;
 use crate::output::{self, Format};
 use crate::{exit, say};
@@ -29,7 +29,7 @@ pub struct Args {
 
 /// How something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     Works,
     Degraded,
     Broken,
@@ -37,17 +37,17 @@ enum State {
 
 /// What a check found.
 #[derive(Debug)]
-struct Finding {
-    state: State,
-    says: String,
+pub(super) struct Finding {
+    pub(super) state: State,
+    pub(super) says: String,
     mend: Option<String>,
 }
 
-fn works(says: impl Into<String>) -> Finding {
+pub(super) fn works(says: impl Into<String>) -> Finding {
     Finding { state: State::Works, says: says.into(), mend: None }
 }
 
-fn degraded(says: impl Into<String>, mend: impl Into<String>) -> Finding {
+pub(super) fn degraded(says: impl Into<String>, mend: impl Into<String>) -> Finding {
     Finding { state: State::Degraded, says: says.into(), mend: Some(mend.into()) }
 }
 
@@ -64,6 +64,7 @@ struct Check {
 /// Every check, in the order in which people should mend.
 const ALL: &[Check] = &[
     Check { name: "settings", run: settings },
+    Check { name: "package", run: |_| installed::here() },
     Check { name: "run: seccomp", run: system_calls },
     Check { name: "lab: namespaces", run: namespaces },
     Check { name: "up: privilege", run: privilege },

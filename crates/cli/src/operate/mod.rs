@@ -4,6 +4,7 @@
 pub mod doctor;
 pub mod down;
 pub mod gateway;
+mod installed;
 pub mod plan;
 pub mod recover;
 pub mod status;

@@ -4,7 +4,7 @@ use super::event::{self, Event};
 use crate::exit;
 use crate::output::Format;
 use crate::relay::runtime;
-use headstart_lab::stats::quantile;
+use headstart_core::forward::active::RoundTrips;
 use headstart_realtime::{Listener, Session, Why};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -70,13 +70,16 @@ impl Account {
         let expected: u64 = self.expected.values().map(|of| u64::from(*of)).sum();
         let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
         let late = delays.iter().filter(|delay| **delay > BOUND_MS).count();
+        let mean_ms = mean(&delays);
+        // Not round trips, but their quantiles.
+        let (delays, means) = (RoundTrips(delays), RoundTrips(means));
         serde_json::json!({
-            "streams": streams.len(), "expected": expected, "received": delays.len(),
-            "missing": expected - delays.len() as u64, "doubled": self.doubled, "strange": self.strange,
-            "mean_ms": mean(&delays), "p50_ms": quantile(&delays, 0.5).ok(), "p95_ms": quantile(&delays, 0.95).ok(),
-            "p99_ms": quantile(&delays, 0.99).ok(),
-            "over_100_ms": (!delays.is_empty()).then(|| late as f64 / delays.len() as f64),
-            "streams_p95_ms": quantile(&means, 0.95).ok(),
+            "streams": streams.len(), "expected": expected, "received": delays.0.len(),
+            "missing": expected - delays.0.len() as u64, "doubled": self.doubled, "strange": self.strange,
+            "mean_ms": mean_ms, "p50_ms": delays.median(), "p95_ms": delays.quantile(0.95),
+            "p99_ms": delays.quantile(0.99),
+            "over_100_ms": (!delays.0.is_empty()).then(|| late as f64 / delays.0.len() as f64),
+            "streams_p95_ms": means.quantile(0.95),
         })
     }
 }

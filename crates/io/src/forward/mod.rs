@@ -4,20 +4,34 @@
 //! out whose a connection is. What is done with each packet is decided in core; nothing is kept of what passes but what the
 //! forwarder records.
 
+#[cfg(feature = "host")]
 pub mod board;
+#[cfg(feature = "host")]
 pub mod device;
+#[cfg(feature = "host")]
 mod enclosure;
+#[cfg(feature = "host")]
 mod exit;
+#[cfg(feature = "host")]
 mod finder;
+#[cfg(feature = "host")]
 mod lines;
+#[cfg(feature = "host")]
 mod loopback;
 pub mod owner;
+#[cfg(feature = "host")]
 mod sockets;
+#[cfg(feature = "host")]
 mod worker;
 
+#[cfg(feature = "host")]
 pub use enclosure::{Enclosure, EnclosureError};
+#[cfg(feature = "host")]
 pub use exit::Protector;
+#[cfg(feature = "host")]
 pub use lines::line_of;
+#[cfg(feature = "host")]
 pub use loopback::Loopback;
 pub use owner::Process;
+#[cfg(feature = "host")]
 pub use worker::{Seen, Sink, Tap, Tapped, Worker, WorkerError};

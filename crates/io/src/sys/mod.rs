@@ -14,12 +14,14 @@ pub mod lease;
 pub mod libc_client;
 pub mod memory;
 pub mod mountns;
+#[cfg(feature = "host")]
 pub mod netlink;
 pub mod netns;
 pub mod offload;
 pub mod packet;
 pub mod process;
 pub mod reexec;
+#[cfg(feature = "host")]
 pub mod room;
 pub mod schedule;
 pub mod seccomp;

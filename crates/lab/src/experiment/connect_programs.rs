@@ -201,7 +201,7 @@ struct Taken {
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
+    let headstart = cx.measured_program()?;
     let rounds = if cx.quick { 6 } else { 20 };
     let site = Site { cx, network: Network::build(&default_world("lte"))?, headstart, rounds };
     let folder = Folder::new().context("making a folder for the programs' files")?;

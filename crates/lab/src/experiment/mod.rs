@@ -173,7 +173,7 @@ pub struct Context {
     pub speeds: Speeds,
     /// The conditions to run; all of them if none.
     pub conditions: Option<Vec<String>>,
-    /// The program `headstart` that is measured, where it is not this one (tests).
+    /// The program `headstart` that is measured, where it is not the one beside this program (tests).
     pub program: Option<PathBuf>,
     /// Pages to load in place of the project's own: a file of page specs, or a folder with `specs.jsonl`.
     pub pages: Option<PathBuf>,
@@ -186,6 +186,11 @@ impl Context {
     pub fn new(seed: u64) -> Self {
         let progress = Box::new(Silent);
         Self { quick: false, seed, speeds: Speeds::Virtual, conditions: None, program: None, pages: None, progress }
+    }
+
+    /// The program `headstart` that is measured.
+    pub fn measured_program(&self) -> anyhow::Result<PathBuf> {
+        Ok(self.program.clone().map_or_else(crate::program::headstart, Ok)?)
     }
 
     /// Whether `condition` is to be run.

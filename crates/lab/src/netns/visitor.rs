@@ -145,7 +145,7 @@ impl Drop for Visitor {
 }
 
 fn own_program() -> Result<PathBuf, Error> {
-    std::env::current_exe().map_err(|source| io_error("finding this program", source))
+    crate::program::headstart().map_err(|source| io_error("finding headstart", source))
 }
 
 fn io_error(what: &str, source: io::Error) -> Error {

@@ -54,6 +54,22 @@ pub const ALL: &[Entry] = &[
     chromium::ENTRY,
 ];
 
+/// The command `headstart` that is measured and whose own client is run: beside `headstart-lab`, else on the PATH. A program of
+/// another name is that command itself.
+pub fn headstart() -> std::io::Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    if this.file_name().is_none_or(|name| name != "headstart-lab") {
+        return Ok(this);
+    }
+    let beside = this.with_file_name("headstart");
+    let found = if beside.is_file() {
+        Some(beside)
+    } else {
+        find(OsStr::new("headstart"), std::env::var_os("PATH").as_deref())
+    };
+    found.ok_or_else(|| std::io::Error::other("there is no `headstart` beside headstart-lab or on the PATH"))
+}
+
 /// A program as the registry knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {

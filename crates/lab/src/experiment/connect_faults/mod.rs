@@ -44,7 +44,7 @@ fn has(cx: &Context, fault: &str, program: &str) -> bool {
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
+    let headstart = cx.measured_program()?;
     let folder = Folder::new().context("making a folder for the programs' files")?;
     let programs = programs(cx, &headstart, &folder, &mut outcome);
     let places = fault::ALL.iter().map(|f| Place::of(f, cx.seed)).collect::<anyhow::Result<Vec<_>>>()?;

@@ -71,7 +71,7 @@ const ANY: &str = "any";
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     let network = Network::build(&default_world(LINK))?;
-    let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
+    let headstart = cx.measured_program()?;
     let folder = Folder::new().context("making a folder for the programs' files")?;
     let names: Vec<_> = ENTRY.conditions.iter().filter(|name| **name != cost::CONDITION && cx.wants(name)).collect();
     let suite = Suite::start(&network, &folder)?;

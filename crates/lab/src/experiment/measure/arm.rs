@@ -66,15 +66,18 @@ pub enum Place<'a> {
 pub struct Stage<'a> {
     place: Place<'a>,
     program: PathBuf,
+    /// What does the workloads.
+    prober: PathBuf,
     /// Words before the program.
     under: Vec<OsString>,
 }
 
 impl<'a> Stage<'a> {
-    /// For an experiment whose context names another program than this one, or none.
+    /// For an experiment whose context names another program than the one beside this, or none.
     pub fn new(place: Place<'a>, program: Option<PathBuf>) -> anyhow::Result<Self> {
-        let program = program.map_or_else(std::env::current_exe, Ok).context("finding this program")?;
-        Ok(Self { place, program, under: Vec::new() })
+        let prober = program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
+        let program = program.map_or_else(crate::program::headstart, Ok)?;
+        Ok(Self { place, program, prober, under: Vec::new() })
     }
 
     /// The same, with these words before the program.
@@ -97,7 +100,8 @@ impl<'a> Stage<'a> {
 
     /// The same with further flags of ours.
     fn command_with(&self, arm: &str, flags: &[&OsStr], words: &[String]) -> anyhow::Result<Command> {
-        let mut words_of_it = self.under.iter().map(OsString::as_os_str).chain([self.program.as_os_str()]);
+        let begun = if [BARE, LEAST].contains(&arm) { &self.prober } else { &self.program };
+        let mut words_of_it = self.under.iter().map(OsString::as_os_str).chain([begun.as_os_str()]);
         let first = words_of_it.next().context("a command is a word at least")?;
         let mut command = match self.place {
             Place::Network(network) => network.command(first)?,
@@ -115,7 +119,7 @@ impl<'a> Stage<'a> {
             return Ok(command);
         }
         if arm != BARE {
-            command.args(["run", "--measure", "--quiet", "--profile", arm]).args(flags).arg("--").arg(&self.program);
+            command.args(["run", "--measure", "--quiet", "--profile", arm]).args(flags).arg("--").arg(&self.prober);
         }
         command.arg("probe").args(words);
         undisturbed(&mut command);

@@ -62,7 +62,7 @@ struct Asked {
 
 /// Every wanted network, if Chromium is there.
 pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
-    let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
+    let headstart = cx.measured_program()?;
     let recorded = recorded(cx, if cx.quick { 1 } else { usize::MAX }, outcome)?;
     // Other pages stand in place of the project's own.
     let own = if recorded.is_empty() { generated(cx.seed, if cx.quick { 1 } else { 8 }) } else { Vec::new() };

@@ -116,7 +116,7 @@ fn rounds(cx: &Context, conditions: &[Disturbance], wanted: Wanted, sums: &Mutex
             cx.progress.step(done, wanted.hand_overs * sums.len() as u64, conditions[which].name());
             !cx.progress.stop() && sums[which].handed_over() < wanted.hand_overs
         };
-        let played = round::play(conditions[which], launches, seed, cx.program.as_deref(), &goes_on)?;
+        let played = round::play(conditions[which], launches, seed, &cx.measured_program()?, &goes_on)?;
         let mut sums = lock(sums);
         let sum = &mut sums[which];
         sum.going -= played.handed_over;

@@ -146,7 +146,7 @@ pub fn play(
     disturbance: Disturbance,
     launches: u64,
     seed: u64,
-    program: Option<&Path>,
+    program: &Path,
     goes_on: &dyn Fn(&Launched) -> bool,
 ) -> anyhow::Result<Launched> {
     let rng = &mut fastrand::Rng::with_seed(seed);
@@ -159,10 +159,6 @@ pub fn play(
         .collect();
     let server = network.on_servers(|| IdleServer::start(&addresses))?.context("starting the servers")?;
     let home = Home::new(seed)?;
-    let program = match program {
-        Some(program) => program.to_owned(),
-        None => std::env::current_exe().context("finding this program")?,
-    };
     let names: Vec<&str> = world.sites.iter().map(|site| site.name.as_str()).collect();
     let mut sum = Launched::default();
     for n in 0..launches {
@@ -181,7 +177,7 @@ pub fn play(
             }
         };
         let happens = disturbed.then_some((when, &happens as Happens<'_>));
-        let launched = launch(&network, &program, &home.0, &names, waits, happens)?;
+        let launched = launch(&network, program, &home.0, &names, waits, happens)?;
         sum.add(&launched);
         if disturbed && disturbance == Disturbance::Network {
             network.change(Event::Comes(Family::V6))?;

@@ -41,10 +41,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     let world = World { seed: cx.seed, ..default_world(LINK) };
     let network = Network::build(&world)?;
-    let program = match &cx.program {
-        Some(program) => program.clone(),
-        None => std::env::current_exe().context("finding the program headstart")?,
-    };
+    let program = cx.measured_program()?;
     let measures: Vec<Measure> = measures::all(places(&world)?).into_iter().filter(|m| cx.wants(m.condition)).collect();
     let blocks = if cx.quick { BLOCKS.1 } else { BLOCKS.0 };
     let start = |arm| Ok((arm, Client::start(&network, &program, arm, &["--via", "preload"])?));
