@@ -6,10 +6,12 @@
 //! its own: the runs go on if it dies, and it goes on if one of them does.
 
 mod control;
+mod descriptors;
 mod engine;
 mod keeper;
 mod place;
 mod preload;
+mod refusals;
 mod run;
 mod seccomp;
 mod spare;
@@ -22,6 +24,7 @@ use engine::{Engine, Told};
 use headstart_core::connect::{RequestId, Settings};
 use headstart_core::time::{Duration, Instant};
 use keeper::Keeper;
+use refusals::Refusals;
 use run::Run;
 pub use seccomp::Outstanding;
 use std::collections::BTreeMap;
@@ -58,6 +61,9 @@ pub struct Supervisor {
     next_link: u64,
     runs: BTreeMap<u32, Run>,
     last_run: u32,
+    refusals: Refusals,
+    /// Until when the door is not looked at, because of too many refusals.
+    shut_until: Option<Instant>,
     /// Since when there has been nobody.
     idle_since: Instant,
     /// How often it has woken up, by cause.
@@ -106,6 +112,8 @@ impl Supervisor {
             next_link: 0,
             runs,
             last_run: 0,
+            refusals: Refusals::new(idle_since),
+            shut_until: None,
             idle_since,
             wakeups: BTreeMap::new(),
         })
@@ -174,7 +182,8 @@ impl Supervisor {
             let work = self.engine.deadline().into_iter().chain(waiting).chain(looks).min();
             let end = self.is_idle().then(|| self.idle_since + linger);
             let writing = self.keeper.as_ref().and_then(Keeper::deadline);
-            let deadline = work.into_iter().chain(end).chain(writing).chain(self.stub.deadline()).min();
+            let others = end.into_iter().chain(writing).chain(self.stub.deadline());
+            let deadline = work.into_iter().chain(others).chain(self.mind_the_door()?).min();
             // Even if that has passed: work without end must not keep us from hearing.
             self.engine.poll.wait(&self.engine.clock, deadline, &mut tokens)?;
             self.engine.wake_up();
@@ -226,6 +235,19 @@ impl Supervisor {
                 return Ok(Ended::Idle);
             }
         }
+    }
+
+    /// Lets nobody in while there are too many refusals; until when.
+    fn mind_the_door(&mut self) -> io::Result<Option<Instant>> {
+        let Some(door) = &self.door else { return Ok(None) };
+        let until = self.refusals.shut_until(self.engine.clock.now());
+        match (self.shut_until, until) {
+            (None, Some(_)) => self.engine.poll.remove(door),
+            (Some(_), None) => self.engine.poll.add(door, DOOR, Interest::Read)?,
+            _ => {}
+        }
+        self.shut_until = until;
+        Ok(until)
     }
 
     /// Whether there is nobody to serve.
