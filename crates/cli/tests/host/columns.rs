@@ -87,7 +87,10 @@ fn is_tortured(scene: &Scene, words: &[String]) -> usize {
             let recovered = meets(scene, fate, step, &before, &when);
             let is_harmed = matches!(fate, Fate::Both(_));
             let is_half = matches!(fate, Fate::One(_)) && !both;
-            assert!(recovered.code == Some(0) || is_harmed || is_half || matches!(fate, Fate::ReadOnly), "{when}: {recovered:?}");
+            assert!(
+                recovered.code == Some(0) || is_harmed || is_half || matches!(fate, Fate::ReadOnly),
+                "{when}: {recovered:?}"
+            );
             assert_eq!(host(), before, "{when}: {recovered:?}");
             if values() != were {
                 // A value that was in a lost record cannot be known; what may be missing is said.
@@ -107,11 +110,17 @@ fn tunnel(scene: &Scene) -> [String; 2] {
     let interface = |n: usize| {
         let (own, other) = (keys[n].reveal(), keys[1 - n].public());
         let address = n + 1;
-        (format!("[Interface]\nPrivateKey = {own}\nAddress = 10.77.0.{address}/24, fd77::{address}/64\nFastRate = 2mbit\n"), other)
+        (
+            format!(
+                "[Interface]\nPrivateKey = {own}\nAddress = 10.77.0.{address}/24, fd77::{address}/64\nFastRate = 2mbit\n"
+            ),
+            other,
+        )
     };
     let (host, peer) = interface(0);
     let ends = "FatEndpoint = 192.0.2.2:7000\nFastEndpoint = 192.0.2.2:7001\n";
-    let host = format!("{host}[Peer]\nPublicKey = {peer}\nAllowedIPs = 10.77.0.0/24, fd77::/64, 203.0.113.0/24\n{ends}");
+    let host =
+        format!("{host}[Peer]\nPublicKey = {peer}\nAllowedIPs = 10.77.0.0/24, fd77::/64, 203.0.113.0/24\n{ends}");
     let (gateway, peer) = interface(1);
     let gateway = format!(
         "{gateway}FatListen = 7000\nFastListen = 7001\n[Peer]\nPublicKey = {peer}\nAllowedIPs = 10.77.0.1/32, fd77::1/128\n"

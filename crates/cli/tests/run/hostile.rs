@@ -6,9 +6,7 @@ use crate::one_supervisor::{end, run, supervisor};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_io::control::{Descriptor, Reply, Request, receive, send};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fs;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};

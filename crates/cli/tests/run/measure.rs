@@ -105,7 +105,8 @@ inside!(what_a_program_leaves_behind_keeps_its_network_and_is_waited_for_by_nobo
     let lab = Lab::new();
     let (sign, page) = (lab.scratch.path("sign"), lab.scratch.path("page"));
     let forwarders = || {
-        let is_one = |id: &u32| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "hs-forwarder");
+        let is_one =
+            |id: &u32| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "hs-forwarder");
         crate::processes::children(1).into_iter().filter(is_one).collect::<Vec<u32>>()
     };
     // The file is the sign for the background process to go on.

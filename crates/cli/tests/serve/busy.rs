@@ -145,9 +145,14 @@ fn a_client_of_another_address_beside_thousands_of_busy_connections() {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let quiet = ms(visits(&server));
     let (elsewhere, rate, left) = beside(&other, || ms(visits(&server)));
-    println!("quiet {quiet:.1} ms; beside {left} busy connections of another server, {rate:.0} requests/s: {elsewhere:.1} ms");
+    println!(
+        "quiet {quiet:.1} ms; beside {left} busy connections of another server, {rate:.0} requests/s: {elsewhere:.1} ms"
+    );
     drop(other);
     let (here, rate, left) = beside(&server, || ms(visits(&server)));
-    println!("beside {left} of this server, {rate:.0} requests/s: {here:.1} ms; {:.2} times the machine's share", here / elsewhere);
+    println!(
+        "beside {left} of this server, {rate:.0} requests/s: {here:.1} ms; {:.2} times the machine's share",
+        here / elsewhere
+    );
     assert!(left > CONNECTIONS / 2, "{left} connections were there to the end");
 }

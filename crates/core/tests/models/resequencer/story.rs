@@ -187,7 +187,8 @@ impl Story {
         for what @ (flow, nth) in &out {
             assert!(self.out.insert(*what), "{what:?} came out twice");
             let newest = self.newest.entry(*flow).or_default();
-            let in_time = self.out.iter().filter(|(of, later)| of == flow && later > nth).all(|w| self.impatient.contains(w));
+            let in_time =
+                self.out.iter().filter(|(of, later)| of == flow && later > nth).all(|w| self.impatient.contains(w));
             assert!(nth > newest || in_time || *flow == FLOWS - 1, "{what:?} was overtaken by {newest}");
             *newest = (*newest).max(*nth);
         }
