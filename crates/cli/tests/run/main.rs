@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+#[path = "../attack/mod.rs"]
+mod attack;
 mod content;
 mod coverage;
 mod descriptors;
@@ -13,6 +15,7 @@ mod endings;
 mod exchanged;
 mod explain;
 mod history;
+mod hostile;
 mod inertness;
 mod interposition;
 mod lab;

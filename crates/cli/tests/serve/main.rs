@@ -4,6 +4,7 @@
 #[path = "../attack/mod.rs"]
 mod attack;
 mod browser;
+mod busy;
 mod client;
 mod flood;
 mod greeting;

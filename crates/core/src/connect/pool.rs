@@ -372,4 +372,6 @@ pub(super) fn may_lead_to(addr: IpAddr, port: u16) -> bool {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

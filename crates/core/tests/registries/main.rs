@@ -5,7 +5,6 @@
 //! tested beside it.
 #![forbid(unsafe_code)]
 
-mod delivery;
 mod forward;
 mod policy;
 mod race;

@@ -1,7 +1,9 @@
 //! The supervisor's ends of control connections: who may come in, and what they are answered.
 
 use super::Supervisor;
+use super::descriptors::matched;
 use super::keeper::{Keeper, forget};
+use super::refusals::IN_A_ROW;
 use super::run::Run;
 use super::token::MAX_RUN;
 use crate::control::{
@@ -9,7 +11,6 @@ use crate::control::{
     Request, receive, send, short,
 };
 use headstart_core::connect::Input;
-use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, sockopt};
 use serde::Serialize;
@@ -23,11 +24,13 @@ pub(super) struct Link {
     socket: OwnedFd,
     /// The run that it has registered.
     run: Option<u32>,
+    /// How often it was refused in a row.
+    refused: u32,
 }
 
 impl Link {
     pub fn new(socket: OwnedFd) -> Self {
-        Self { socket, run: None }
+        Self { socket, run: None, refused: 0 }
     }
 }
 
@@ -62,10 +65,21 @@ impl Supervisor {
             Err(ControlError::Nothing) => return,
             // The reply says which version this is; the one who asked will see.
             Err(ControlError::OtherVersion(_)) => Some(Reply::Refused("another version".into())),
-            Err(_) => return self.hang_up(n),
+            Err(why) => {
+                if !matches!(why, ControlError::HungUp) {
+                    self.refusals.note(self.engine.clock.now());
+                }
+                return self.hang_up(n);
+            }
         };
-        let (Some(reply), Some(link)) = (reply, self.links.get(&n)) else { return };
-        if send(&link.socket, &reply, &[], SendFlags::DONTWAIT).is_err() {
+        let Some(reply) = reply else { return };
+        let is_refused = matches!(reply, Reply::Refused(_));
+        if is_refused {
+            self.refusals.note(self.engine.clock.now());
+        }
+        let Some(link) = self.links.get_mut(&n) else { return };
+        link.refused = if is_refused { link.refused + 1 } else { 0 };
+        if send(&link.socket, &reply, &[], SendFlags::DONTWAIT).is_err() || link.refused >= IN_A_ROW {
             self.hang_up(n);
         }
     }
@@ -91,6 +105,7 @@ impl Supervisor {
                 // Not answered. But calls that nobody hears would wait for ever: `headstart run` notices that we have hung up,
                 // and answers them itself.
                 if matched(&what, descriptors).and_then(|all| run.add(&mut self.engine, all)).is_err() {
+                    self.refusals.note(self.engine.clock.now());
                     self.hang_up(n);
                 } else if let Some(app) = run.launched.take() {
                     // The host may have moved since the last run.
@@ -214,21 +229,8 @@ fn write(files: Vec<(Descriptor, OwnedFd)>, told: &impl Serialize) -> Result<(),
     let Some((Descriptor::Report, file)) = files.into_iter().next() else {
         return Err("no file came along to write to".to_owned());
     };
-    // Whatever else it is might make everybody wait until somebody reads it.
-    let is_file = fstat(&file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-    if !is_file {
-        return Err("what came along to write to is no file".to_owned());
-    }
     let bytes = serde_json::to_vec(told).map_err(|e| e.to_string())?;
     File::from(file).write_all(&bytes).map_err(|e| format!("writing failed: {e}"))
-}
-
-/// Each descriptor with what it is.
-fn matched(what: &[Descriptor], descriptors: Vec<OwnedFd>) -> Result<Vec<(Descriptor, OwnedFd)>, String> {
-    if what.len() != descriptors.len() {
-        return Err(format!("{} descriptors were named and {} came", what.len(), descriptors.len()));
-    }
-    Ok(what.iter().copied().zip(descriptors).collect())
 }
 
 #[cfg(test)]
@@ -267,5 +269,22 @@ mod tests {
         poll(&mut end, Some(&Timespec { tv_sec: 60, tv_nsec: 0 })).unwrap();
         assert!(matches!(receive::<Reply>(&here, RecvFlags::DONTWAIT), Err(ControlError::HungUp)));
         assert!(supervisor.is_idle(), "and nothing is left of it");
+    }
+
+    #[test]
+    fn a_client_that_asks_for_nothing_but_what_is_refused_is_let_go() {
+        let (mut supervisor, here) = with_a_run();
+        let refused = |supervisor: &mut Supervisor| {
+            let bogus = std::io::pipe().unwrap().0;
+            let request = Request::Remember { descriptors: vec![Descriptor::Report] };
+            let sent = send(&here, &request, &[bogus.as_fd()], SendFlags::NOSIGNAL);
+            supervisor.hear(0);
+            sent.is_ok() && matches!(receive::<Reply>(&here, RecvFlags::DONTWAIT), Ok((Reply::Refused(_), _)))
+        };
+        assert!((1..IN_A_ROW).all(|_| refused(&mut supervisor)));
+        send(&here, &Request::Summarise, &[], SendFlags::empty()).unwrap();
+        supervisor.hear(0);
+        assert!(matches!(receive::<Reply>(&here, RecvFlags::DONTWAIT), Ok((Reply::Summary(_), _))));
+        assert!((0..IN_A_ROW).all(|_| refused(&mut supervisor)) && !refused(&mut supervisor));
     }
 }

@@ -6,10 +6,12 @@
 //! its own: the runs go on if it dies, and it goes on if one of them does.
 
 mod control;
+mod descriptors;
 mod engine;
 mod keeper;
 mod place;
 mod preload;
+mod refusals;
 mod run;
 mod seccomp;
 mod spare;
@@ -24,6 +26,7 @@ use headstart_core::connect::{RequestId, Settings};
 use headstart_core::machine::{Deadline, Wakeups};
 use headstart_core::time::{Duration, Instant};
 use keeper::Keeper;
+use refusals::Refusals;
 use run::Run;
 pub use seccomp::Outstanding;
 use std::collections::BTreeMap;
@@ -60,6 +63,9 @@ pub struct Supervisor {
     next_link: u64,
     runs: BTreeMap<u32, Run>,
     last_run: u32,
+    refusals: Refusals,
+    /// Until when the door is not looked at, because of too many refusals.
+    shut_until: Option<Instant>,
     /// Since when there has been nobody.
     idle_since: Instant,
     /// How often it has woken up, by cause.
@@ -97,6 +103,8 @@ impl Supervisor {
             next_link: 0,
             runs,
             last_run: 0,
+            refusals: Refusals::new(idle_since),
+            shut_until: None,
             idle_since,
             wakeups: Wakeups::default(),
         })
@@ -189,6 +197,19 @@ impl Supervisor {
         None
     }
 
+    /// Lets nobody in while there are too many refusals.
+    fn mind_the_door(&mut self) -> io::Result<()> {
+        let Some(door) = &self.door else { return Ok(()) };
+        let until = self.refusals.shut_until(self.engine.clock.now());
+        match (self.shut_until, until) {
+            (None, Some(_)) => self.engine.poll.remove(door),
+            (Some(_), None) => self.engine.poll.add(door, DOOR, Interest::Read)?,
+            _ => {}
+        }
+        self.shut_until = until;
+        Ok(())
+    }
+
     /// Whether there is nobody to serve.
     fn is_idle(&self) -> bool {
         self.runs.is_empty() && self.links.is_empty()
@@ -273,7 +294,7 @@ impl Host for Serving<'_> {
     }
 
     fn deadline(&mut self, _: Instant) -> Option<Deadline> {
-        let Supervisor { engine, stub, keeper, runs, idle_since, .. } = &*self.supervisor;
+        let Supervisor { engine, stub, keeper, runs, idle_since, shut_until, .. } = &*self.supervisor;
         let waiting = runs.values().filter_map(|run| run.seccomp.as_ref()?.deadline());
         let looks = runs.values().filter_map(Run::next_look);
         let due = |at: Option<Instant>, why| at.map(|at| Deadline { at, why });
@@ -285,7 +306,8 @@ impl Host for Serving<'_> {
         self.work = work.map(|deadline| deadline.at);
         self.end = self.supervisor.is_idle().then(|| *idle_since + self.linger);
         let writing = due(keeper.as_ref().and_then(Keeper::deadline), "what was learned is written");
-        Deadline::earliest([work, due(self.end, "idle"), writing, due(stub.deadline(), "sockets are made ahead")])
+        let sockets = due(stub.deadline(), "sockets are made ahead");
+        Deadline::earliest([work, due(self.end, "idle"), writing, sockets, due(*shut_until, "runs are let in again")])
     }
 
     fn woken(&mut self, tokens: &[u64]) -> io::Result<Option<Ended>> {
@@ -314,6 +336,7 @@ impl Host for Serving<'_> {
             it.look_at_programs(now);
         }
         it.stub.attend(&it.engine, tokens.is_empty());
+        it.mind_the_door()?;
         let is_over = tokens.is_empty() && it.is_idle() && self.end.is_some_and(|at| at <= now);
         Ok(is_over.then_some(Ended::Idle))
     }

@@ -6,7 +6,7 @@
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 /// Reads memory of the process that `thread` belongs to, from `address` on; the number of bytes that were there.
 pub fn read_memory(thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
@@ -54,6 +54,12 @@ pub fn told(thread: i32, name: &str) -> io::Result<Vec<u8>> {
 pub fn of_pidfd(pidfd: &OwnedFd) -> Option<i32> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
     field_of(&text, "Pid:")?.parse().ok().filter(|pid| *pid > 0)
+}
+
+/// Whether `descriptor` refers to a process, running or not.
+pub fn is_pidfd(descriptor: impl AsFd) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_fd().as_raw_fd()));
+    text.is_ok_and(|text| field_of(&text, "Pid:").is_some())
 }
 
 /// Whether the process `pid` has started others that have not been waited for (proc(5): of its first thread).

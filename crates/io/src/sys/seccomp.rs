@@ -260,6 +260,14 @@ fn set_filter(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
     }
 }
 
+/// Whether `descriptor` is a listener of system calls: anything else does not know the question.
+pub fn is_listener(descriptor: impl AsFd) -> bool {
+    let id = 0u64;
+    // SAFETY: the kernel reads an id there.
+    let rc = unsafe { libc::ioctl(descriptor.as_fd().as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) };
+    rc == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT)
+}
+
 /// Whether somebody listens to the system calls of this process, and so of all that it starts. Tried out by a process that
 /// sets a filter on itself and ends; only for a process without further threads.
 pub fn is_listened_to() -> io::Result<bool> {

@@ -79,6 +79,8 @@ pub struct Journal {
     /// Those that can be written.
     files: [Option<File>; 2],
     contents: Contents,
+    /// The files differ: before another change is written down, both are to say all again.
+    uneven: bool,
     steps: Steps,
 }
 
@@ -95,7 +97,7 @@ impl Journal {
     /// Begins one at `paths`, where none is.
     pub fn begin(paths: [PathBuf; 2], here: Here, steps: Steps) -> Result<Self, JournalError> {
         steps.step();
-        let mut journal = Self { here, paths, files: [None, None], contents: Contents::none(), steps };
+        let mut journal = Self { here, paths, files: [None, None], contents: Contents::none(), uneven: false, steps };
         journal.write_anew().inspect_err(|_| {
             for path in &journal.paths {
                 let _ = fs::remove_file(path);
@@ -118,8 +120,9 @@ impl Journal {
         let copies = found.each_ref().map(|found| found.as_ref().map(|(_, bytes)| bytes.as_slice()));
         let foreign = || JournalError::Foreign { path: paths[usize::from(copies[0].is_none())].clone() };
         let contents = Contents::read(copies, &here).ok_or_else(foreign)?;
+        let uneven = copies[0] != copies[1];
         let files = found.map(|found| found.and_then(|(file, _)| file));
-        Ok(Some(Self { here, paths, files, contents, steps }))
+        Ok(Some(Self { here, paths, files, contents, uneven, steps }))
     }
 
     /// What it says.
@@ -135,7 +138,7 @@ impl Journal {
     /// Writes down that `change` will be made, and returns when the disk has it. Afterwards it may be made.
     pub fn intend(&mut self, change: &Change) -> Result<u64, JournalError> {
         let is_large = |file: &File| file.metadata().is_ok_and(|meta| meta.len() > LARGE);
-        if self.files.iter().any(|file| file.as_ref().is_none_or(is_large)) {
+        if self.uneven || self.files.iter().any(|file| file.as_ref().is_none_or(is_large)) {
             self.steps.step();
             self.write_anew()?;
         }
@@ -209,6 +212,7 @@ impl Journal {
             let file = write_anew(&self.paths[n], &lines, &self.steps);
             self.files[n] = Some(file.map_err(|source| self.failed(n, "written", source))?);
         }
+        self.uneven = false;
         Ok(())
     }
 
