@@ -122,8 +122,8 @@ impl Recorder {
 
     /// A packet has come to the link that is plugged in at the first end.
     pub fn arrived(&self, cable: usize, at: Instant, parcel: Parcel) {
-        if let Some(Follower(follow)) = &self.follower {
-            follow(at, parcel.frame().bytes());
+        if let Some(follower) = &self.follower {
+            follower.show(at, parcel.frame().bytes());
         }
         self.say(&self.capture, || Message::Seen { interface: 2 * cable as u32, at, parcel });
     }

@@ -85,7 +85,22 @@ impl FromStr for PortKind {
 /// Is shown each packet that leaves the first end of a link, as it comes to the link: when, and the frame. It is called by the
 /// emulator's thread, so it must not take long.
 #[derive(Clone)]
-pub struct Follower(pub Arc<dyn Fn(Instant, &[u8]) + Send + Sync>);
+pub struct Follower(Arc<Follow>);
+
+/// What is called.
+type Follow = dyn Fn(Instant, &[u8]) + Send + Sync;
+
+impl Follower {
+    /// One that calls `follow`.
+    pub fn new(follow: impl Fn(Instant, &[u8]) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(follow))
+    }
+
+    /// A frame has come to its link.
+    pub(super) fn show(&self, at: Instant, frame: &[u8]) {
+        (self.0)(at, frame);
+    }
+}
 
 impl fmt::Debug for Follower {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -164,7 +164,7 @@ pub fn play(place: &law::Network, ready: &Ready, arm: Arm, headstart: &Path, see
     let lock =
         |wire: &Mutex<Wire>, f: &mut dyn FnMut(&mut Wire)| f(&mut wire.lock().unwrap_or_else(PoisonError::into_inner));
     let follow = move |at, frame: &[u8]| lock(&watch, &mut |wire| wire.see(at, frame));
-    let settings = Settings { follower: Some(Follower(Arc::new(follow))), ..Settings::default() };
+    let settings = Settings { follower: Some(Follower::new(follow)), ..Settings::default() };
     let world = place.world(seed);
     let network = Network::build_with(&world, &settings).context("building the network")?;
     network.set_dns_manner(place.manner);
