@@ -19,6 +19,9 @@ const CITATION: &str = concat!("//", "= RFC ");
 /// The number of an RFC and the place in it.
 type Key = (i64, String);
 
+/// A citation: of what, in which file, on which line.
+type Place = (Key, String, usize);
+
 #[derive(Debug)]
 struct Requirement {
     line: usize,
@@ -112,7 +115,7 @@ fn read(tree: &Tree) -> Result<List, Violation> {
 }
 
 /// Who cites what, and every citation with its place.
-fn citations(tree: &Tree) -> (BTreeMap<Key, Cited>, Vec<(Key, String, usize)>) {
+fn citations(tree: &Tree) -> (BTreeMap<Key, Cited>, Vec<Place>) {
     let (mut cited, mut places) = (BTreeMap::<Key, Cited>::new(), Vec::new());
     for file in tree.rust() {
         let code = production_lines(&crate::source::code_only(&file.text));
