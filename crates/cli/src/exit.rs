@@ -81,10 +81,15 @@ pub fn told(error: &anyhow::Error) -> String {
 
 /// Turns what a verb came to into an exit code, and says what went wrong.
 pub fn code(result: anyhow::Result<u8>) -> ExitCode {
+    number(result).into()
+}
+
+/// The same as a number, for a process that ends by itself.
+pub fn number(result: anyhow::Result<u8>) -> u8 {
     match result {
         Ok(code) => match crate::output::lost().filter(|_| code == OK) {
             Some(why) => say(&format!("standard output: {why}"), FAILURE),
-            None => code.into(),
+            None => code,
         },
         Err(e) => say(&told(&e), of_error(&e)),
     }
@@ -104,13 +109,13 @@ fn of_error(e: &anyhow::Error) -> u8 {
 }
 
 /// Writes an error to standard error, as a line or, where JSON was asked for, as one object.
-fn say(error: &str, code: u8) -> ExitCode {
+fn say(error: &str, code: u8) -> u8 {
     if wants_json(std::env::args_os()) {
         crate::complain!("{}", object(error, code));
     } else {
         crate::complain!("headstart: {error}");
     }
-    code.into()
+    code
 }
 
 /// Ends the process: help and version as they are; an error of the arguments as one object, where JSON was asked for.

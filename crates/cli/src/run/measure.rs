@@ -4,6 +4,7 @@
 //! measured is what the program has without headstart. When the program has ended, what it said last is seen to its peers, then
 //! a summary is given.
 
+use super::remains;
 use crate::exit;
 use crate::output::plural;
 use anyhow::Context as _;
@@ -65,10 +66,14 @@ pub struct Wanted<'a> {
 
 /// Runs the program and measures; its exit code.
 pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
+    remains::in_two(|told| measured(args, told))
+}
+
+/// The same, in the process that forwards.
+fn measured(args: &Wanted<'_>, told: remains::Told) -> anyhow::Result<u8> {
     let name = args.profile.unwrap_or(profile::DEFAULT.name);
     let profile = profile::find(name).map_err(|e| exit::Usage(e.to_string()))?;
     let outputs = Outputs::open(args)?;
-    // From before there is anything to leave behind.
     signal::pass_on_to(0).context("handling signals")?;
     let enclosure = Enclosure::create(profile.claimed_mss.map(|_| LONG_PACKETS))
         .map_err(|e| exit::Coded(exit::NOT_PERMITTED, format!("--measure: {e}")))?;
@@ -85,6 +90,7 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
         command.stdout(std::process::Stdio::from(other));
     }
     enclosure.namespace.adopt(&mut command).context("preparing the program")?;
+    let namespace = enclosure.namespace.id().context("the network namespace")?;
     let (mut worker, measured, clock) = prepare(enclosure, profile, args, outputs)?;
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -104,13 +110,20 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     signal::pass_on_to(0).context("handling signals")?;
     forwarded?;
     measured.borrow_mut().looked_out = worker.looked_out();
-    drop(worker);
+    let left = remains::until_all_have_left(namespace);
+    let worker = left.is_some().then_some(worker);
     let is_whole = report(args, &mut measured.borrow_mut(), clock.now());
     // What the program says of itself goes before what is missing here.
-    Ok(match exit::of_child(status) {
+    let code = match exit::of_child(status) {
         exit::OK if !is_whole => exit::FAILURE,
         code => code,
-    })
+    };
+    if let (Some(left), Some(mut worker)) = (left, worker) {
+        told.go_on_alone(code).context("letting the command end")?;
+        signal::end_by_default().context("handling signals")?;
+        let _ = worker.run(&left, LAST_WORDS);
+    }
+    Ok(code)
 }
 
 /// Forwards what comes out of an interface that somebody else has made, until this process is stopped or the interface is gone.

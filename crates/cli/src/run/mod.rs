@@ -6,6 +6,7 @@
 
 mod environment;
 pub mod measure;
+mod remains;
 mod summary;
 mod ways;
 

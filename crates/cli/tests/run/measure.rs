@@ -1,6 +1,6 @@
 //! `headstart run --measure`: the program gets what it gets without, and what was seen of its network is true.
 
-use crate::lab::{Lab, found, inside, site, world};
+use crate::lab::{Lab, found, inside, site, until, world};
 use headstart_lab::world::{Fate, World};
 use serde_json::Value;
 use std::fs;
@@ -98,6 +98,38 @@ inside!(the_programs_exit_code_is_ours_and_the_host_is_as_it_was, || {
     assert_eq!(routes().lines().count(), before.lines().count());
     let refused = lab.ours_with(&["--measure", "--race", "adaptive"], &["true"]);
     assert_eq!(refused.code, Some(2), "it measures and does nothing else: {refused:?}");
+});
+
+inside!(what_a_program_leaves_behind_keeps_its_network_and_is_waited_for_by_nobody, || {
+    let Some(curl) = found("curl", "curl") else { return };
+    let lab = Lab::new();
+    let (sign, page) = (lab.scratch.path("sign"), lab.scratch.path("page"));
+    let forwarders = || {
+        let is_one =
+            |id: &u32| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "hs-forwarder");
+        crate::processes::children(1).into_iter().filter(is_one).collect::<Vec<u32>>()
+    };
+    // The file is the sign for the background process to go on.
+    let script = format!(
+        "(while [ ! -e {} ]; do sleep 0.02; done; {} -sS -o {} http://www.lab.example/) >/dev/null 2>&1 </dev/null & exit 7",
+        sign.display(),
+        curl.display(),
+        page.display()
+    );
+    let ours = lab.ours_with(&["--measure"], &["sh", "-c", &script]);
+    assert_eq!(ours.code, Some(7), "{ours:?}");
+    assert_eq!(forwarders().len(), 1, "it stays for what is left");
+    fs::write(&sign, "").unwrap();
+    until("it has ended with the last of them", || forwarders().is_empty());
+    let bare = lab.bare(&[curl.to_str().unwrap(), "-sS", "http://www.lab.example/"]);
+    assert_eq!(fs::read_to_string(page).unwrap_or_default(), bare.out);
+    // One that is told to end does.
+    fs::remove_file(&sign).unwrap();
+    let ours = lab.ours_with(&["--measure"], &["sh", "-c", &script]);
+    assert_eq!((ours.code, forwarders().len()), (Some(7), 1), "{ours:?}");
+    crate::processes::send_to(forwarders()[0], rustix::process::Signal::TERM);
+    until("it has ended", || forwarders().is_empty());
+    fs::write(&sign, "").unwrap();
 });
 
 inside!(every_profile_of_the_lab_carries_a_page, || {

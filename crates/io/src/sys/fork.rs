@@ -30,6 +30,29 @@ pub fn apart<const N: usize>(with: [OwnedFd; N], work: impl FnOnce([OwnedFd; N])
     }
 }
 
+/// Goes on twice: in this process, which is told the other's id, and in a new one, its child, which has all that this one has. The same
+/// conditions as for [`apart`].
+pub fn split() -> io::Result<Option<Pid>> {
+    must_have_one_thread()?;
+    // SAFETY: this process has one thread (above), so the child is whole and may do whatever its parent may.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        pid => Pid::from_raw(pid).map(Some).ok_or_else(|| io::Error::other("fork gave no process id")),
+    }
+}
+
+/// Waits for the end of a child, and how it ended.
+pub fn end_of(child: Pid) -> io::Result<std::process::ExitStatus> {
+    loop {
+        match rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty()) {
+            Ok(Some((_, status))) => return Ok(std::os::unix::process::ExitStatusExt::from_raw(status.as_raw())),
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
+
 /// Goes on in a new process that nobody waits for; the present one ends with success. The same conditions as for [`apart`].
 pub fn detach() -> io::Result<()> {
     detach_after(|_| ())

@@ -67,6 +67,17 @@ pub fn pass_on_to(pid: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// From now on each of those signals ends this process, and so do those that were kept.
+pub fn end_by_default() -> io::Result<()> {
+    for signal in PASSED {
+        // SAFETY: no pointers; the default disposition needs no handler.
+        if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// From now on a write beyond the limit on the size of files (RLIMIT_FSIZE) fails, as one on a full disk does, instead of ending
 /// this process. Programs started later by exec have the default disposition again.
 pub fn outlive_file_limit() -> io::Result<()> {
