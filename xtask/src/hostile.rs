@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::step::Step;
 
 /// Where attacks are.
-const TARGETS: &[&str] = &["serve", "relay", "steer"];
+const TARGETS: &[&str] = &["serve", "relay", "run", "steer"];
 
 /// Every attack. One that is not here fails, so that none is forgotten when it is missing.
 const ATTACKS: &[&str] = &[
@@ -18,6 +18,7 @@ const ATTACKS: &[&str] = &[
     "4,000 silent connections from 8 addresses",
     "3,000 sessions that are not accepted, 1,000 half open",
     "1,200 half heads from one address",
+    "bogus descriptors, again and again",
 ];
 
 /// One row of the table.

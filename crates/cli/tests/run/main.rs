@@ -6,12 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+#[path = "../attack/mod.rs"]
+mod attack;
 mod content;
 mod coverage;
 mod descriptors;
 mod endings;
 mod explain;
 mod history;
+mod hostile;
 mod inertness;
 mod interposition;
 mod lab;

@@ -10,10 +10,7 @@ use rustix::net::{AddressFamily, sockopt};
 use std::os::fd::OwnedFd;
 
 /// Each descriptor with what it is.
-pub(super) fn matched(
-    what: &[Descriptor],
-    descriptors: Vec<OwnedFd>,
-) -> Result<Vec<(Descriptor, OwnedFd)>, String> {
+pub(super) fn matched(what: &[Descriptor], descriptors: Vec<OwnedFd>) -> Result<Vec<(Descriptor, OwnedFd)>, String> {
     if what.len() != descriptors.len() {
         return Err(format!("{} descriptors were named and {} came", what.len(), descriptors.len()));
     }

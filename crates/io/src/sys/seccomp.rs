@@ -264,9 +264,7 @@ fn set_filter(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
 pub fn is_listener(descriptor: impl AsFd) -> bool {
     let id = 0u64;
     // SAFETY: the kernel reads an id there.
-    let rc = unsafe {
-        libc::ioctl(descriptor.as_fd().as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id)
-    };
+    let rc = unsafe { libc::ioctl(descriptor.as_fd().as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) };
     rc == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT)
 }
 
