@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod bundle;
+mod columns;
 mod initcwnd;
 mod loops;
 mod measure;

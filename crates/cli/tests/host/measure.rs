@@ -22,7 +22,7 @@ fn talks(near: &mut TcpStream, far: &mut TcpStream) {
 }
 
 /// Whether this kernel can mark connections; if not, a line that says so.
-fn can_capture(scene: &Scene) -> bool {
+pub fn can_capture(scene: &Scene) -> bool {
     if found("nft", "nftables").is_none() {
         return false;
     }

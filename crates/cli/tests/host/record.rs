@@ -14,11 +14,11 @@ use std::process::Command;
 /// No daemon has more steps.
 const MOST_STEPS: usize = 400;
 /// The folders of a daemon.
-const FOLDERS: [&str; 2] = ["state", "run"];
+pub const FOLDERS: [&str; 2] = ["state", "run"];
 
 /// What becomes of a file, given a number that says where.
 #[derive(Clone, Copy, Debug)]
-enum Harm {
+pub enum Harm {
     Flipped,
     Cut,
     Zeroed,
@@ -26,10 +26,10 @@ enum Harm {
     Removed,
 }
 
-const HARMS: [Harm; 5] = [Harm::Flipped, Harm::Cut, Harm::Zeroed, Harm::Emptied, Harm::Removed];
+pub const HARMS: [Harm; 5] = [Harm::Flipped, Harm::Cut, Harm::Zeroed, Harm::Emptied, Harm::Removed];
 
 impl Harm {
-    fn to(self, path: &Path, number: usize) {
+    pub fn to(self, path: &Path, number: usize) {
         let Ok(mut bytes) = fs::read(path) else { return };
         let at = number % bytes.len().max(1);
         match self {
@@ -45,13 +45,13 @@ impl Harm {
 }
 
 /// The copies of the journal in the two folders.
-fn copies(scene: &Scene) -> [PathBuf; 2] {
+pub fn copies(scene: &Scene) -> [PathBuf; 2] {
     let name = format!("changes-{}", netns::own_cookie().unwrap());
     [scene.path("state").join(&name), scene.path("run").join(name + ".copy")]
 }
 
 /// What a daemon changes of a host, in little.
-fn host() -> String {
+pub fn host() -> String {
     let mut seen = fs::read_to_string("/proc/sys/net/ipv4/ip_default_ttl").unwrap();
     for line in ["-4 route show table all", "-6 route show table all", "-4 rule", "-6 rule"] {
         seen += &run(&[&["ip"][..], &line.split(' ').collect::<Vec<_>>()].concat());
@@ -63,7 +63,7 @@ fn host() -> String {
 }
 
 /// The way back: whatever is still there after `recover` is named with the command that removes it, and that command does.
-fn recovers(scene: &Scene, before: &str, when: &str) -> Ended {
+pub fn recovers(scene: &Scene, before: &str, when: &str) -> Ended {
     let recovered = scene.says(&["recover"]);
     if host() != before {
         assert_eq!(recovered.code, Some(6), "{when}: {recovered:?}");
@@ -78,7 +78,7 @@ fn recovers(scene: &Scene, before: &str, when: &str) -> Ended {
 }
 
 /// Removes what was put aside, and fails if anything but locks is left.
-fn tidy_up(scene: &Scene, when: &str) {
+pub fn tidy_up(scene: &Scene, when: &str) {
     for folder in FOLDERS {
         for entry in fs::read_dir(scene.path(folder)).unwrap().flatten() {
             let name = entry.file_name().into_string().unwrap();
@@ -91,6 +91,19 @@ fn tidy_up(scene: &Scene, when: &str) {
             }
         }
     }
+}
+
+/// Fills the file systems of these folders.
+pub fn written_to_the_brim(scene: &Scene, folders: &[&str]) {
+    for folder in folders {
+        let mut file = fs::File::create(scene.path(folder).join("others")).unwrap();
+        while file.write_all(&[0; 512]).is_ok() {}
+    }
+}
+
+/// Lets the file system of a folder take writes, or not.
+pub fn read_only(scene: &Scene, folder: &str, flags: MountFlags) {
+    mount_remount(scene.path(folder), flags, "size=64k").unwrap();
 }
 
 /// A daemon that is killed at a step, if it gets there; what is left of it.
@@ -169,7 +182,6 @@ inside!(where_nothing_can_be_written_everything_is_undone_and_the_open_record_is
     }
     let (before, snapshot) = (scene.look(), host());
     let words = words(&["--initcwnd", "--drill"]);
-    let read_only = |folder: &str, flags| mount_remount(scene.path(folder), flags, "size=64k").unwrap();
     let mut rounds = 0;
     for step in 1..MOST_STEPS {
         if !killed_at(&scene, &words, step) {
@@ -179,20 +191,17 @@ inside!(where_nothing_can_be_written_everything_is_undone_and_the_open_record_is
         let left = copies(&scene).iter().zip(FOLDERS).any(|(copy, folder)| copy.exists() && harmed.contains(&folder));
         let when = format!("killed at step {step}, {harmed:?} {}", if step % 2 == 0 { "full" } else { "read-only" });
         if step % 2 == 0 {
-            for folder in harmed {
-                let mut file = fs::File::create(scene.path(folder).join("others")).unwrap();
-                while file.write_all(&[0; 512]).is_ok() {}
-            }
+            written_to_the_brim(&scene, harmed);
             let recovered = scene.says(&["recover"]);
             assert_eq!(recovered.code, Some(0), "{when}: {recovered:?}");
             harmed.iter().for_each(|folder| fs::remove_file(scene.path(folder).join("others")).unwrap());
         } else {
-            harmed.iter().for_each(|folder| read_only(folder, MountFlags::RDONLY));
+            harmed.iter().for_each(|folder| read_only(&scene, folder, MountFlags::RDONLY));
             let recovered = scene.says(&["recover"]);
             assert_eq!(recovered.code, Some(if left { 3 } else { 0 }), "{when}: {recovered:?}");
             assert!(!left || recovered.out.contains("cannot be removed"), "{when}: {recovered:?}");
             assert_eq!(host(), snapshot, "{when}: {recovered:?}");
-            harmed.iter().for_each(|folder| read_only(folder, MountFlags::empty()));
+            harmed.iter().for_each(|folder| read_only(&scene, folder, MountFlags::empty()));
             assert_eq!(scene.says(&["recover"]).code, Some(0), "{when}");
         }
         assert_eq!(host(), snapshot, "{when}");
@@ -281,7 +290,7 @@ inside!(what_could_not_be_looked_at_is_not_called_clean, || {
 });
 
 /// These words, and small segments bundled where that is possible.
-fn words<'a>(words: &[&'a str]) -> Vec<&'a str> {
+pub fn words<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let bundle: &[&str] = if can_bundle() { &["--bundle"] } else { &[] };
     [words, bundle].concat()
 }

@@ -116,7 +116,12 @@ impl Scene {
 
     /// Starts a daemon that stays in the foreground; it, and whether it came up rather than ending before.
     pub fn daemon(&self, words: &[&str]) -> (Child, bool) {
-        let mut command = self.headstart(&[&["up", "--foreground"], words].concat());
+        self.daemon_of(&[&["up", "--foreground"], words].concat())
+    }
+
+    /// The same of any verb.
+    pub fn daemon_of(&self, words: &[&str]) -> (Child, bool) {
+        let mut command = self.headstart(words);
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
