@@ -63,27 +63,50 @@ fn the_shared_library_is_found_by_pkg_config_and_shows_what_the_header_names_alo
     assert_eq!(said(Command::new(&program).env("LD_LIBRARY_PATH", &lib)), "10 messages, sum 45\n");
 }
 
-#[test]
-fn the_c_example_gets_its_messages_back() {
+/// A C program that is compiled against the header and the static library; none, and a line that says so, without a compiler.
+fn compiled(source: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if Command::new("cc").arg("--version").output().is_err() {
-        return println!("skipped: there is no C compiler `cc`");
+        println!("skipped: there is no C compiler `cc`");
+        return None;
     }
     let library = library().expect("cargo builds the static library with the tests of its crate");
-    let program = library.with_extension(format!("example-{}", std::process::id()));
+    let name = Path::new(source).file_stem()?.to_str()?;
+    let program = library.with_extension(format!("{name}-{}", std::process::id()));
     let compiled = Command::new("cc")
-        .args(["-Wall", "-Wextra", "-Werror", "-I"])
+        .args(["-g", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(root.join("include"))
-        .arg(root.join("examples/echo.c"))
+        .arg(root.join(source))
         .arg(&library)
         .args(["-o".as_ref(), program.as_os_str()])
         .args(["-lpthread", "-lm", "-ldl"])
         .output()
         .unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    let ran = Command::new(&program).output();
-    let _ = std::fs::remove_file(&program);
+    Some(program)
+}
+
+/// Runs a program that says so much, and removes it.
+fn says(program: &Path, command: &mut Command, words: &str) {
+    let ran = command.output();
+    let _ = std::fs::remove_file(program);
     let ran = ran.unwrap();
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), "10 messages, sum 45\n");
-    assert!(ran.status.success());
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), words, "{}: {told}", ran.status);
+    assert!(ran.status.success(), "{}: {told}", ran.status);
+}
+
+#[test]
+fn the_c_example_gets_its_messages_back() {
+    let Some(program) = compiled("examples/echo.c") else { return };
+    says(&program, &mut Command::new(&program), "10 messages, sum 45\n");
+}
+
+/// 50 messages of each of four threads, which are 1, 2, 3 and 4.
+const OF_THREADS: &str = "200 messages, sum 500\n";
+
+#[test]
+fn threads_share_a_session_and_a_listener() {
+    let Some(program) = compiled("tests/threads.c") else { return };
+    says(&program, &mut Command::new(&program), OF_THREADS);
 }
