@@ -129,7 +129,15 @@ impl Story {
         let come = self.program.come + usize::from(self.program.fin.is_some_and(|fin| fin == self.program.come));
         let acknowledged = self.program.first.wrapping_add(come as u32);
         let sequence = ISS.wrapping_add(1).wrapping_add(self.program.next as u32);
-        Segment { source, destination, sequence, acknowledged, flags: Flags::ACK, window: window as u16, ..Segment::default() }
+        Segment {
+            source,
+            destination,
+            sequence,
+            acknowledged,
+            flags: Flags::ACK,
+            window: window as u16,
+            ..Segment::default()
+        }
     }
 
     /// Tells the program's window as it is now, and acknowledges.
@@ -247,7 +255,12 @@ impl Story {
             return;
         }
         let at = usize::try_from(at).expect("nothing comes before the first byte");
-        assert!(at + data.len() <= self.program.told, "beyond the window: {} of {}", at + data.len(), self.program.told);
+        assert!(
+            at + data.len() <= self.program.told,
+            "beyond the window: {} of {}",
+            at + data.len(),
+            self.program.told
+        );
         assert!(at + data.len() <= self.peer.said, "nobody said that");
         assert!(data == said(false, at, at + data.len()), "{} bytes at {at} are others", data.len());
         if segment.flags.has(Flags::FIN) {
