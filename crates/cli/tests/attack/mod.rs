@@ -19,6 +19,7 @@ impl Attack {
 }
 
 /// As many descriptors as this process may have.
+#[allow(dead_code, reason = "not every target opens thousands")]
 pub fn raise_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

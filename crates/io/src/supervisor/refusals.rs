@@ -7,7 +7,7 @@
 use headstart_core::time::{Duration, Instant};
 
 /// Refusals at once: a screen full of mistakes.
-const MOST: u32 = 64;
+const MOST: i32 = 64;
 /// And after these, one in so long: 200 a second cost a hundredth of a processor.
 const EACH: Duration = Duration::from_millis(5);
 /// A client that was refused so often in a row asks for nothing else.
@@ -16,7 +16,8 @@ pub(super) const IN_A_ROW: u32 = 3;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Refusals {
-    left: u32,
+    /// Below zero, those of clients that had been let in before the door was shut.
+    left: i32,
     /// Until when what may be has been counted.
     counted: Instant,
 }
@@ -29,17 +30,17 @@ impl Refusals {
     /// One more.
     pub fn note(&mut self, now: Instant) {
         self.count(now);
-        self.left = self.left.saturating_sub(1);
+        self.left = self.left.saturating_sub(1).max(-MOST);
     }
 
     /// Until when nobody is let in.
     pub fn shut_until(&mut self, now: Instant) -> Option<Instant> {
         self.count(now);
-        (self.left == 0).then(|| self.counted + EACH)
+        (self.left <= 0).then(|| self.counted + EACH * self.left.abs_diff(1))
     }
 
     fn count(&mut self, now: Instant) {
-        if now - self.counted >= EACH * MOST {
+        if now - self.counted >= EACH * MOST.unsigned_abs() * 2 {
             (self.left, self.counted) = (MOST, now);
         }
         while now - self.counted >= EACH {
@@ -60,16 +61,17 @@ mod tests {
         while now < end {
             match refusals.shut_until(now) {
                 Some(until) => {
-                    assert!(until > now && until - now <= EACH);
+                    assert!(until > now && until - now <= EACH * 3);
                     now = until;
                 }
+                // Two more were let in before the door was shut.
                 None => {
-                    refusals.note(now);
-                    refused += 1;
+                    (0..3).for_each(|_| refusals.note(now));
+                    refused += 3;
                 }
             }
         }
-        assert!((2_000..2_000 + MOST + 2).contains(&refused), "{refused} in ten seconds");
+        assert!((2_000..2_000 + MOST + 4).contains(&refused), "{refused} in ten seconds");
         now += Duration::from_secs(1);
         for _ in 0..MOST - 1 {
             refusals.note(now);

@@ -86,19 +86,14 @@ impl Story {
             5 | 6 => self.pass(Duration::from_millis(u64::from(low % 20))),
             7 => self.pass(Duration::from_millis(u64::from(low))),
             8 => drop(self.ways[channel.index()].pop_front()),
-            // Packets of others are lost by the thousand. Of a number that long ago nothing is known, so that its copy would go on too.
-            9 if high < 32 && !self.has_copies() => {
+            // Packets of others by the thousand, all lost. Nothing stays under way while thousands of others come and go.
+            9 if high < 32 && self.ways.iter().all(VecDeque::is_empty) => {
                 let i = channel.index();
                 self.sent[i] = (self.sent[i] + u64::from(u16::from_le_bytes([low, high]))).min(self.furthest(channel));
             }
             10 if high < 8 => self.begins_anew(u64::from(low) * 200),
             _ => self.carry(channel),
         }
-    }
-
-    /// Whether one of two is still on its way.
-    fn has_copies(&self) -> bool {
-        self.ways.iter().flatten().any(|packet| packet.what.0 == FLOWS - 1)
     }
 
     /// The highest number that the next packet of a channel may have.
@@ -120,7 +115,9 @@ impl Story {
         let both = flow == FLOWS - 1;
         let channel = if both { Channel::Fast } else { channel };
         let Some(number) = self.number(channel) else { return };
-        let after = self.last[flow][channel.other().index()].filter(|_| !both);
+        // As senders do: of what has long come, the last 16 bits would be read as ahead.
+        let (other, ahead) = (channel.other().index(), self.sent[channel.other().index()]);
+        let after = self.last[flow][other].filter(|last| !both && ahead - last < FURTHEST);
         self.last[flow][channel.index()] = Some(number);
         self.counts[flow] += 1;
         let what = (flow, self.counts[flow]);
