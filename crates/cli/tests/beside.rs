@@ -63,3 +63,34 @@ fn headstart_lab_needs_not_be_told_that_it_is_the_lab() {
     assert_eq!(list(LAB, &["list", "--json"]), list(HEADSTART, &["lab", "list", "--json"]));
     assert!(list(LAB, &["--version"]).starts_with("headstart-lab 0."));
 }
+
+#[test]
+fn a_lab_that_cargo_run_has_left_out_is_built_by_that_cargo() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (target, empty) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = target.path().join("debug");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::copy(HEADSTART, folder.join("headstart")).unwrap();
+    // A cargo that notes what it is asked for, and has it.
+    let cargo = empty.path().join("cargo");
+    let script = format!(
+        "#!/bin/sh\necho \"$@\"\necho \"$@\" > {0}/asked\n/bin/ln -s {LAB} {0}/headstart-lab\n",
+        folder.display()
+    );
+    std::fs::write(&cargo, script).unwrap();
+    std::fs::set_permissions(&cargo, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |package: &str| {
+        let mut command = Command::new(folder.join("headstart"));
+        command.args(["lab", "list", "--json"]).env("PATH", empty.path()).env("CARGO", &cargo);
+        command.env("CARGO_PKG_NAME", package).env("CARGO_MANIFEST_DIR", "/checkout/crates/cli").output().unwrap()
+    };
+    let other = run("another");
+    assert!(text(&other.stderr).contains("install the package headstart-lab"), "started by another's cargo: {other:?}");
+    let built = run("headstart");
+    assert!(built.status.success(), "{built:?}");
+    serde_json::from_slice::<serde_json::Value>(&built.stdout).expect("what cargo says is not among it");
+    let asked = std::fs::read_to_string(folder.join("asked")).unwrap();
+    let place = format!("--target-dir {}\n", target.path().display());
+    assert!(asked.starts_with("build --quiet --bin headstart-lab --profile dev --manifest-path /checkout/"), "{asked}");
+    assert!(asked.ends_with(&place), "{asked}");
+}

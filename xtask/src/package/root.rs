@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 /// Debian's name for what packages are for.
 const SUITE: &str = "bookworm";
 /// What the root has beyond a minimal Debian: what `inside.sh` uses.
-const INCLUDE: &str = "--include=ca-certificates,curl,iproute2,systemd,systemd-sysv,dbus,passwd";
+const INCLUDE: &str = "--include=ca-certificates,curl,iproute2,systemd,systemd-sysv,dbus,passwd,libc6-dev";
 
 /// Tests the packages in a folder.
 pub fn test(packages: &Path) -> Result<(), Failure> {
