@@ -29,9 +29,6 @@ pub struct Args {
     foreground: bool,
     #[command(flatten)]
     format: Format,
-    /// For tests: be killed (SIGKILL) before this step of the journal.
-    #[arg(long, hide = true, value_name = "N")]
-    die_at_step: Option<u32>,
 }
 
 /// Brings the gateway up.
@@ -53,7 +50,6 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         bundle: false,
         steering: Some((tunnel, Role::Gateway)),
         standing,
-        die_at: args.die_at_step,
         ..settings(&Config::load(named)?)?
     };
     bring_up(settings, args.foreground, &args.format)
