@@ -101,21 +101,7 @@ impl Supervisor {
             }
             (Request::Run { .. }, Some(_)) => refused("this connection has a run already"),
             (Request::Add { descriptors: what }, Some(number)) => {
-                let run = self.runs.get_mut(&number)?;
-                // Not answered. But calls that nobody hears would wait for ever: `headstart run` notices that we have hung up,
-                // and answers them itself.
-                if matched(&what, descriptors).and_then(|all| run.add(&mut self.engine, all)).is_err() {
-                    self.refusals.note(self.engine.clock.now());
-                    self.hang_up(n);
-                } else if let Some(app) = run.launched.take() {
-                    // The host may have moved since the last run.
-                    self.engine.look_around();
-                    self.engine.feed(Input::Launched { account: number, app });
-                    if run.is_reached_by_calls_alone() {
-                        // Its questions will come, if any, once it has started: now, nobody waits.
-                        self.stub.furnish(&self.engine);
-                    }
-                }
+                self.add(n, number, &what, descriptors);
                 None
             }
             (Request::Summarise, Some(number)) => {
@@ -143,6 +129,24 @@ impl Supervisor {
             }),
             (Request::Explain { host }, _) => Some(Reply::Explained(Box::new(self.account(&host)))),
             (Request::Add { .. } | Request::Summarise, None) => refused("this connection has no run"),
+        }
+    }
+
+    /// Run `number`, whose control connection is `n`, is given more. Not answered. But calls that nobody hears would wait for ever:
+    /// `headstart run` notices that we have hung up, and answers them itself.
+    fn add(&mut self, n: u64, number: u32, what: &[Descriptor], descriptors: Vec<OwnedFd>) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        if matched(what, descriptors).and_then(|all| run.add(&mut self.engine, all)).is_err() {
+            self.refusals.note(self.engine.clock.now());
+            self.hang_up(n);
+        } else if let Some(app) = run.launched.take() {
+            // The host may have moved since the last run.
+            self.engine.look_around();
+            self.engine.feed(Input::Launched { account: number, app });
+            if run.is_reached_by_calls_alone() {
+                // Its questions will come, if any, once it has started: now, no program waits.
+                self.stub.furnish(&self.engine);
+            }
         }
     }
 
