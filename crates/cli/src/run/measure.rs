@@ -66,14 +66,15 @@ pub struct Wanted<'a> {
 
 /// Runs the program and measures; its exit code.
 pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
-    remains::in_two(|told| measured(args, told))
+    // As long as nothing reads from a pipe that is to be written, opening it can be interrupted: signals are not passed on yet.
+    let outputs = Outputs::open(args)?;
+    remains::in_two(|told| measured(args, outputs, told))
 }
 
 /// The same, in the process that forwards.
-fn measured(args: &Wanted<'_>, told: remains::Told) -> anyhow::Result<u8> {
+fn measured(args: &Wanted<'_>, outputs: Outputs, told: remains::Told) -> anyhow::Result<u8> {
     let name = args.profile.unwrap_or(profile::DEFAULT.name);
     let profile = profile::find(name).map_err(|e| exit::Usage(e.to_string()))?;
-    let outputs = Outputs::open(args)?;
     signal::pass_on_to(0).context("handling signals")?;
     let enclosure = Enclosure::create(profile.claimed_mss.map(|_| LONG_PACKETS))
         .map_err(|e| exit::Coded(exit::NOT_PERMITTED, format!("--measure: {e}")))?;

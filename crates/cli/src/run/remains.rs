@@ -40,6 +40,8 @@ pub fn in_two(work: impl FnOnce(Told) -> anyhow::Result<u8>) -> anyhow::Result<u
         }
         Some(forwarder) => {
             drop(told);
+            // What it writes to is the other process's: nothing that is kept for it is to be written twice.
+            std::mem::forget(work);
             signal::pass_on_to(forwarder.as_raw_pid()).context("handling signals")?;
             let mut code = [0];
             if heard.read_exact(&mut code).is_ok() {
