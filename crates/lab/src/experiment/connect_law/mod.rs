@@ -80,7 +80,7 @@ impl Case<'_> {
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method = METHOD.map(str::to_owned).to_vec();
-    let headstart = cx.program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
+    let headstart = cx.measured_program()?;
     let folder = Folder::new().context("making a folder for the programs' files")?;
     let programs = programs(cx, &headstart, &folder, &mut outcome)?;
     let places = law::ALL.iter().filter(|place| cx.wants(place.name));
