@@ -13,7 +13,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
 /// TLS that trusts `server`, offering `protocols`.
-pub fn tls(server: &Server, protocols: Vec<Vec<u8>>) -> rustls::ClientConfig {
+fn tls(server: &Server, protocols: Vec<Vec<u8>>) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(server.cert()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());

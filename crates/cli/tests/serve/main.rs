@@ -4,7 +4,6 @@
 #[path = "../attack/mod.rs"]
 mod attack;
 mod browser;
-mod busy;
 mod client;
 mod flood;
 mod greeting;
