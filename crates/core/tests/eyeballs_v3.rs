@@ -273,8 +273,12 @@ impl Play<'_> {
                 return;
             }
             self.now = at;
+            // What is open in the same moment as an answer comes ends the race: the draft begins nothing then.
+            let is_open = |input: &Input| matches!(input, Input::Attempt(_, AttemptResult::Connected(_)));
+            if self.events.iter().take_while(|((t, _), _)| *t == at).any(|(_, input)| is_open(input)) {
+                return;
+            }
             match event.filter(|(t, _)| *t == at).and_then(|key| self.events.remove(&key)) {
-                Some(Input::Attempt(_, AttemptResult::Connected(_))) => return,
                 Some(input) => self.input(input),
                 None => {
                     self.connector.handle_timeout(Instant::from_millis(at));

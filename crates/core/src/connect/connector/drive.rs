@@ -177,7 +177,9 @@ impl Connector {
         // What it was told holds, even where another address would be the first by now.
         let expected = if pending { Some(Family::V6) } else { list.first().copied().map(Family::of) };
         let expected = if self.brings_ipv6(now, job) { Some(Family::V6) } else { expected };
-        let head = job.told.first().copied().map(Family::of).or(expected);
+        // A program whose sockets are all of AF_INET6 brings one of these whatever it was told first.
+        let told = job.told.first().filter(|_| !self.mapping.contains(&job.app));
+        let head = told.copied().map(Family::of).or(expected);
         // A program that races by itself goes to each family with a socket of that family.
         let head = head.filter(|_| !self.racing.contains(&job.app));
         // What is begun to learn stands in for nothing.
