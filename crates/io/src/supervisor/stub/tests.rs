@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::names::Names;
-use crate::supervisor::token::{EXCHANGE, ROOM};
+use crate::supervisor::token::{ATTEMPT, EXCHANGE, ROOM};
 use crate::sys::netlink::{LOOPBACK, Netlink, VethEnd, Via};
 use crate::sys::netns::NetNs;
 use headstart_core::connect::{Settings, race};
@@ -82,6 +82,7 @@ impl Host {
             for token in tokens.clone() {
                 match split(token) {
                     (EXCHANGE, n) => self.engine.exchange_event(n),
+                    (ATTEMPT, n) => self.engine.attempt_event(n),
                     _ => self.stub.event(&mut self.engine, token),
                 }
             }
@@ -259,6 +260,11 @@ fn a_family_that_is_lost_does_not_hold_up_the_other() {
     for lost in [A, AAAA] {
         let script = move |q: &[u8]| if qtype(q) == lost { vec![] } else { vec![address(q)] };
         with_servers(&script, &|mut host, _, _| {
+            // That the other family does is shown by a connection.
+            let other: IpAddr = if lost == A { "2001:db8::9" } else { "192.0.2.9" }.parse().unwrap();
+            let prefix = if other.is_ipv4() { 32 } else { 128 };
+            Netlink::open().unwrap().address(LOOPBACK, other, prefix).unwrap();
+            let _web = std::net::TcpListener::bind((other, 443)).unwrap();
             let socket = host.redirect(resolver("0.0.0.0:0"), "127.0.0.1:53", Call::Connect).unwrap();
             let questions = [query(1, "www.example.org", A, 0), query(2, "www.example.org", AAAA, 0)];
             questions.iter().for_each(|q| assert_eq!(socket.send(q).unwrap(), q.len()));
