@@ -50,7 +50,7 @@ fn man(root: &Path) -> Result<(), Failure> {
 /// The package that a page belongs to.
 fn package_of(page: &str) -> &'static str {
     let is_of = |verb: &&str| page.strip_prefix(*verb).is_some_and(|rest| rest.starts_with(['-', '.']));
-    if OF_THE_LAB.iter().any(|verb| is_of(verb)) { "headstart-lab" } else { "headstart" }
+    if OF_THE_LAB.iter().any(is_of) { "headstart-lab" } else { "headstart" }
 }
 
 /// The example of the settings, with the package's group.
