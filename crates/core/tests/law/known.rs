@@ -12,6 +12,9 @@ use super::judge::Law;
 /// - `OneSynASecond`: programs that do not wait in their connects and bring a socket of the other kind than was opened for them, at a
 ///   first visit. `simultaneous` by design.
 /// - `NoStorm`, `Hints`: one world each.
+///
+/// What was found in these worlds was mended; others have more of the same kinds: a hundred thousand worlds of seed 7 have 251 of `Reaches` and
+/// 271 of `InTime` (2026-11-25), so that `cargo xtask law` with another seed finds more than is allowed here.
 const KNOWN: &[(&str, Law, u64)] = &[
     ("adaptive", Law::Reaches, 5),
     ("adaptive", Law::InTime, 22),
