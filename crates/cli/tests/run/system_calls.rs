@@ -44,12 +44,15 @@ inside!(a_supervisor_without_descriptors_leaves_the_program_alone, || {
     let lab = Lab::new();
     let Some(python) = python() else { return };
     let script = r#"
-import os, resource, socket
+import os, resource, socket, time
 run = os.getppid()
 name = lambda pid: open(f"/proc/{pid}/comm").read().strip()
 supervisor = next(int(c) for c in open(f"/proc/{run}/task/{run}/children").read().split() if name(c) == "headstart-super")
 to = socket.getaddrinfo("v4.lab.example", 80, type=socket.SOCK_STREAM)[0][4]
-used = set(map(int, os.listdir(f"/proc/{supervisor}/fd")))
+used, before = None, 0
+while used != before:
+    used, before = set(map(int, os.listdir(f"/proc/{supervisor}/fd"))), used
+    time.sleep(0.1)
 free = next(n for n in range(10**6) if n not in used)
 hard = resource.prlimit(supervisor, resource.RLIMIT_NOFILE)[1]
 resource.prlimit(supervisor, resource.RLIMIT_NOFILE, (free, hard))
