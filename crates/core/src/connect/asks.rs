@@ -160,6 +160,12 @@ impl Asks {
         gone
     }
 
+    /// The program that asked `question` was refused: addresses that come later are not its own until it asks again, and it is told of
+    /// nothing in their favour.
+    pub fn was_refused(&mut self, question: &Question) {
+        self.recent.retain(|(asked, _)| asked != question);
+    }
+
     /// Whether this program is one that asks.
     pub fn knows(&self, app: &AppId) -> bool {
         self.recent.iter().any(|(q, _)| q.app == *app)

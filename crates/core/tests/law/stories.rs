@@ -199,6 +199,17 @@ fn the_server_that_has_one_family_is_asked_for_the_other_that_was_denied() {
 }
 
 #[test]
+fn a_program_that_was_refused_one_family_is_not_told_that_the_other_is_not_waited_for() {
+    // It does not have the addresses that came after the refusal.
+    for failed in 1..5 {
+        let a = Some(Record { failed, ..says(1).unwrap() });
+        for front in [Front::Preload, Front::Both, Front::Filter] {
+            keeps_only(&[Law::Reaches], &World { front, servers: vec![server(a, None)], ..world() });
+        }
+    }
+}
+
+#[test]
 fn a_server_that_answers_one_question_is_not_silent() {
     let world = two(server(says(1), None), server(no(Says::NoData), says(1)));
     keeps_only(&[Law::Reaches], &World { v6: vec![Fate::Refuses(1)], visits: 2, pause: 60_000, ..world });
@@ -206,7 +217,7 @@ fn a_server_that_answers_one_question_is_not_silent() {
 
 #[test]
 fn a_silent_address_does_not_keep_a_program_from_another_that_is_open() {
-    // What was opened while nobody knew what sockets it has cannot take the place of this one.
+    // What was opened before it was known what sockets it has cannot take the place of this one.
     let asks = |world: World| World { front: Front::Filter, ..world };
     let world = asks(two(server(says(1), None), server(says(1), says(1))));
     let (_, took) = begun(World { v4: vec![Fate::Alive(201)], v6: vec![Fate::Silent], ..world });

@@ -163,19 +163,23 @@ impl Connector {
             return;
         }
         let (Some(server), question) = (open.replied(), open.question.clone()) else { return };
+        if *no == LookupResult::Refused {
+            self.asks.was_refused(&question);
+        }
         for request in self.asks.take_of(&question, server) {
             self.answer_asker(request, Answered::Said { query, age: Duration::ZERO });
         }
     }
 
-    /// Every server has refused as often as it is asked: whoever has asked is told, as it would be without us. Others, who wait for
-    /// both families, may still be helped.
+    /// Every server has refused as often as it is asked: programs that have asked over DNS are told, as they would be without us. Those
+    /// that wait in getaddrinfo for both families may still be helped.
     pub(super) fn tell_askers_that_all_refuse(&mut self, query: QueryId) {
         let Some(question) =
             self.lookups.get_mut(query).filter(|open| open.exhausted).map(|open| open.question.clone())
         else {
             return;
         };
+        self.asks.was_refused(&question);
         for request in self.asks.take(&question) {
             self.answer_asker(request, Answered::Said { query, age: Duration::ZERO });
         }
