@@ -132,7 +132,7 @@ impl Supervisor {
         }
     }
 
-    /// Run `number`, whose control connection is `n`, is given more. Not answered. But calls that nobody hears would wait for ever:
+    /// Run `number`, whose control connection is `n`, is given more. Not answered. But calls that are not heard would wait for ever:
     /// `headstart run` notices that we have hung up, and answers them itself.
     fn add(&mut self, n: u64, number: u32, what: &[Descriptor], descriptors: Vec<OwnedFd>) {
         let Some(run) = self.runs.get_mut(&number) else { return };

@@ -197,7 +197,7 @@ impl Supervisor {
         None
     }
 
-    /// Lets nobody in while there are too many refusals.
+    /// Lets no run in while there are too many refusals.
     fn mind_the_door(&mut self) -> io::Result<()> {
         let Some(door) = &self.door else { return Ok(()) };
         let until = self.refusals.shut_until(self.engine.clock.now());

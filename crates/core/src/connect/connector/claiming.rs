@@ -139,8 +139,8 @@ impl Connector {
         let waits = job.attempts.iter().any(alive) || job.may_learn_more(|_| true);
         let fits = job.attempts.iter().any(|a| alive(a) && job.can_serve(a, &claim));
         let tried = job.attempts.iter().any(|a| a.addr == to);
-        let is_known = job.addresses().contains(&to);
-        if waits && !served && !tried && is_known && !(fits && self.is_doubtful(now, to)) {
+        let is_its_own = job.addresses().contains(&to);
+        if waits && !served && !tried && is_its_own && !(fits && self.is_doubtful(now, to)) {
             self.attempt(now, job, to, false);
         }
     }

@@ -261,7 +261,7 @@ impl Story {
             at + data.len(),
             self.program.told
         );
-        assert!(at + data.len() <= self.peer.said, "nobody said that");
+        assert!(at + data.len() <= self.peer.said, "that was never said");
         assert!(data == said(false, at, at + data.len()), "{} bytes at {at} are others", data.len());
         if segment.flags.has(Flags::FIN) {
             assert!(self.peer.ended && at + data.len() == self.peer.said, "an end before the end");
@@ -345,7 +345,7 @@ impl Story {
         let all: Vec<u8> = pieces.iter().flat_map(Piece::data).copied().collect();
         let has = self.peer.has;
         assert!(all == said(true, has, has + all.len()), "{} bytes at {has} are others", all.len());
-        assert!(has + all.len() <= self.data_end(), "nobody said that");
+        assert!(has + all.len() <= self.data_end(), "that was never said");
         let taken = all.len().min(self.peer.takes);
         self.peer.takes -= taken;
         self.peer.has += taken;

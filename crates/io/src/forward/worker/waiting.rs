@@ -37,7 +37,7 @@ impl Hands for Worker {
     }
 
     fn act(&mut self, now: Instant, output: Output) {
-        // What nobody waits for is done when no packet does.
+        // What no program waits for is done when no packet does.
         let can_wait =
             matches!(output, Output::Shutdown { .. } | Output::Close { .. } | Output::Record(_) | Output::Unmap { .. });
         if self.batch && can_wait {
@@ -102,7 +102,7 @@ impl Host for Running<'_> {
         }
         let now = worker.clock.now();
         let changes: Vec<Change> = worker.poll.changes().collect();
-        // Programs before all else: one of them may wait for a connection, and nobody for the end of another one.
+        // Programs before all else: one of them may wait for a connection, and none for the end of another one.
         let is_due = is_due(now, &worker.programs) || changes.iter().any(|change| change.token == TUN);
         let mut moved = if is_due { worker.programs(now) } else { 0 };
         for change in changes {
