@@ -113,10 +113,7 @@ inside!(a_damaged_journal_is_undone_as_far_as_it_can_be_read_and_put_aside, || {
     }
     let recovered = scene.says(&["recover"]);
     assert!(recovered.code == Some(6) && recovered.out.contains(".damaged"), "{recovered:?}");
-    assert!(
-        recovered.out.contains("2 changes undone") && recovered.out.contains("net.ipv4.ip_forward"),
-        "{recovered:?}"
-    );
+    assert!(recovered.out.contains("2 changes undone"), "{recovered:?}");
     scene.must_be_as(&before, "after a damaged journal");
     // A value that is none of headstart's, in a record of version one, which has no checksums.
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();

@@ -100,7 +100,24 @@ fn tunnel(scene: &Scene) -> String {
         own.reveal(),
         peer.public()
     );
-    let path = scene.path("host.conf");
+    kept(scene, "host.conf", &text)
+}
+
+/// The gateway's file of a tunnel.
+fn gateway(scene: &Scene) -> String {
+    let (own, peer) = (SecretKey::generate().unwrap(), SecretKey::generate().unwrap());
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\nAddress = 10.77.0.254/24, fd77::fe/64\nFastRate = 2mbit\nFatListen = 7000\nFastListen = 7001\n\
+         [Peer]\nPublicKey = {}\nAllowedIPs = 10.77.0.1/32, fd77::1/128\n",
+        own.reveal(),
+        peer.public()
+    );
+    kept(scene, "gateway.conf", &text)
+}
+
+/// Writes a file that its owner alone may read.
+fn kept(scene: &Scene, name: &str, text: &str) -> String {
+    let path = scene.path(name);
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     path.to_str().unwrap().to_owned()
@@ -121,5 +138,30 @@ inside!(every_column_is_undone_after_a_kill_at_any_step_whatever_becomes_of_its_
     println!("{rounds} rounds: no difference");
     assert!(rounds > 60);
     scene.must_be_as(&before, "after all rounds");
+    FOLDERS.iter().for_each(|folder| unmount(scene.path(folder), UnmountFlags::empty()).unwrap());
+});
+
+inside!(a_gateway_that_was_killed_leaves_nothing_whatever_becomes_of_its_record, || {
+    let Some(scene) = Scene::new() else { return };
+    for folder in FOLDERS {
+        mount("none", scene.path(folder), "tmpfs", MountFlags::empty(), Some(c"size=64k,mode=700")).unwrap();
+    }
+    let before = host();
+    let words = ["gateway", &gateway(&scene), "--foreground"].map(str::to_owned);
+    let mut by_marks = 0;
+    for harm in 0..HARMS.len() {
+        for fate in fates(harm) {
+            let when = format!("a gateway killed, {fate:?}");
+            let (mut daemon, up) = scene.daemon_of(&words.each_ref().map(String::as_str));
+            assert!(up, "{when}");
+            assert_ne!(host(), before, "{when}: it changes something");
+            send(&daemon, Signal::KILL);
+            daemon.wait().unwrap();
+            by_marks += u32::from(meets(&scene, fate, harm, &before, &when).code == Some(6));
+            assert_eq!(host(), before, "{when}");
+            tidy_up(&scene, &when);
+        }
+    }
+    assert!(by_marks >= 3, "{by_marks} times a value was found by its mark");
     FOLDERS.iter().for_each(|folder| unmount(scene.path(folder), UnmountFlags::empty()).unwrap());
 });

@@ -52,7 +52,8 @@ pub fn copies(scene: &Scene) -> [PathBuf; 2] {
 
 /// What a daemon changes of a host, in little.
 pub fn host() -> String {
-    let mut seen = fs::read_to_string("/proc/sys/net/ipv4/ip_default_ttl").unwrap();
+    let values = ["ipv4/ip_default_ttl", "ipv4/ip_forward", "ipv6/conf/all/forwarding"];
+    let mut seen = values.map(|value| fs::read_to_string(format!("/proc/sys/net/{value}")).unwrap()).concat();
     for line in ["-4 route show table all", "-6 route show table all", "-4 rule", "-6 rule"] {
         seen += &run(&[&["ip"][..], &line.split(' ').collect::<Vec<_>>()].concat());
     }
@@ -148,8 +149,7 @@ inside!(where_both_copies_are_harmed_what_is_left_is_named_and_removed, || {
     let Some(scene) = Scene::new() else { return };
     scene.teach(1);
     let (before, snapshot) = (scene.look(), host());
-    // Values of the kernel bear no mark: what was in a record that is lost cannot be known.
-    let words = words(&["--initcwnd"]);
+    let words = words(&["--initcwnd", "--drill"]);
     let (mut rounds, mut by_marks) = (0, 0);
     'steps: for step in 1..MOST_STEPS {
         for (n, harm) in HARMS.into_iter().enumerate() {

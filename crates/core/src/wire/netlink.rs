@@ -3,7 +3,7 @@
 //! A route that is copied must lose nothing that the kernel said of it, known here or not: what is not changed is never
 //! interpreted. Integers are in the host's order, addresses in the network's. Malformed bytes are an error, never a panic.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// AF_INET of Linux.
 pub const AF_INET: u8 = 2;
@@ -15,6 +15,8 @@ pub const TABLE_MAIN: u32 = 254;
 pub const TABLE_LOCAL: u32 = 255;
 /// RTN_UNICAST (rtnetlink.h).
 const UNICAST: u8 = 1;
+/// RTN_BLACKHOLE (rtnetlink.h).
+const BLACKHOLE: u8 = 6;
 /// RT_SCOPE_LINK (rtnetlink.h).
 const LINK: u8 = 253;
 /// RTNH_F_DEAD, RTNH_F_LINKDOWN (rtnetlink.h): nothing can be sent there now.
@@ -167,6 +169,13 @@ impl Route {
         let scope = if family == AF_INET { LINK } else { 0 };
         (head[0], head[5], head[6], head[7]) = (family, protocol, scope, UNICAST);
         Self { head, attributes: vec![Attribute::u32(rta::TABLE, table), Attribute::u32(rta::OIF, index)] }
+    }
+
+    /// The route that drops what is sent to `address`, in `table`, marked as made by `protocol`.
+    pub fn dropping(address: Ipv4Addr, table: u32, protocol: u8) -> Self {
+        let mut head = [0; HEADER];
+        (head[0], head[1], head[5], head[7]) = (AF_INET, 32, protocol, BLACKHOLE);
+        Self { head, attributes: vec![Attribute::new(rta::DST, address.octets()), Attribute::u32(rta::TABLE, table)] }
     }
 
     /// Reads the payload of a message RTM_NEWROUTE.

@@ -2,7 +2,6 @@
 //!
 //! The asker may be any local user who can open the socket: what cannot be read is refused, never guessed.
 
-use crate::host::found::UNMARKED;
 use headstart_core::machine::Wakeups;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -160,13 +159,8 @@ impl From<&crate::host::ledger::Report> for Undoing {
             not_looked_at,
             had_record: _,
         } = report.clone();
-        let values = UNMARKED.join(" and ");
         failed.extend(put_aside.map(|path| {
-            format!(
-                "parts of both copies of the journal could not be read; it is now {}. If `headstart gateway` was up, {values} \
-                 may still be 1: compare them with what you want, then `sysctl -w NAME=0`",
-                path.display()
-            )
+            format!("parts of both copies of the journal could not be read; it is now {}", path.display())
         }));
         Self { removed, were_gone, left_alone, failed, unclosed, found, not_looked_at }
     }

@@ -1,16 +1,13 @@
-//! What bears our marks on a host, whatever any record says: routes and rules of our protocol number in our tables, and nftables
-//! tables of our names with our comment. For a host whose record is lost, and for whoever says that nothing is left.
+//! What bears our marks on a host, whatever any record says: routes and rules of our protocol number in our tables, values whose
+//! mark is such a route, and nftables tables of our names with our comment. For a host whose record is lost, and for all that
+//! say that nothing is left.
 //!
-//! Interfaces are not among them: those of a daemon end with its process. Values below /proc/sys bear no mark; only a record
-//! tells what they were.
+//! Interfaces are not among them: those of a daemon end with its process.
 
-use super::change::{Change, bundle::Bundle, capture::Capture, route, rule, table};
+use super::change::{Change, bundle::Bundle, capture::Capture, route, rule, sysctl::Sysctl, table};
 use super::{Kernel, KernelError, Numbers, PROTOCOL, QUEUE};
 use headstart_core::wire::netlink::{AF_INET, AF_INET6};
 use std::fs::File;
-
-/// Values that `headstart gateway` sets; they bear no mark.
-pub const UNMARKED: [&str; 2] = ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +40,9 @@ pub fn look(kernel: &mut Kernel, numbers: Numbers) -> Result<Found, KernelError>
             }
         }
         for route in kernel.routes(family)? {
-            if tables.contains(&route.table()) && route.protocol() == PROTOCOL {
+            if let Some(value) = Sysctl::marked_by(&route) {
+                found.marked.push((format!("the value {value}"), Change::Sysctl(value)));
+            } else if tables.contains(&route.table()) && route.protocol() == PROTOCOL {
                 let change = Change::Route(route::Route::new(&route));
                 found.marked.push((format!("the route {}", route::in_words(&route)), change));
             }

@@ -13,7 +13,7 @@ pub mod place;
 
 pub use netlink::{Kernel, KernelError};
 
-use headstart_core::wire::netlink::{AF_INET, AF_INET6};
+use headstart_core::wire::netlink::{AF_INET, AF_INET6, Route};
 use std::ops::RangeInclusive;
 
 /// The mark of our routes and rules: a routing protocol number that nobody has registered (`rt_protos` of iproute2).
@@ -60,8 +60,9 @@ pub fn occupants(kernel: &mut Kernel, numbers: Numbers) -> Result<Occupants, Ker
     let mut found = Occupants::default();
     let tables = [numbers.table, numbers.of_captured().table];
     for family in [AF_INET, AF_INET6] {
-        let routes = kernel.routes(family)?.into_iter().filter(|route| tables.contains(&route.table()));
-        for route in routes {
+        let is_mark = |route: &Route| change::sysctl::Sysctl::marked_by(route).is_some();
+        let routes = kernel.routes(family)?.into_iter();
+        for route in routes.filter(|route| tables.contains(&route.table()) || is_mark(route)) {
             let place = if route.protocol() == PROTOCOL { &mut found.ours } else { &mut found.strangers };
             place.push(change::route::in_words(&route));
         }

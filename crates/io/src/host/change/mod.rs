@@ -122,7 +122,7 @@ impl Change {
         match self {
             Self::Route(route) => route.make(kernel),
             Self::Rule(rule) => rule.make(kernel),
-            Self::Sysctl(sysctl) => sysctl.make(),
+            Self::Sysctl(sysctl) => sysctl.make(kernel),
             Self::Table(table) => table.make(lock),
             Self::Bundle(bundle) => bundle.make(lock),
             Self::Capture(capture) => capture.make(lock),
@@ -134,7 +134,7 @@ impl Change {
         match self {
             Self::Route(route) => route.undo(kernel),
             Self::Rule(rule) => rule.undo(kernel),
-            Self::Sysctl(sysctl) => sysctl.undo(),
+            Self::Sysctl(sysctl) => sysctl.undo(kernel),
             Self::Table(table) => table.undo(lock),
             Self::Bundle(bundle) => bundle.undo(lock),
             Self::Capture(capture) => capture.undo(lock),
