@@ -1,6 +1,8 @@
 //! What verbs write: data on standard output, all else on standard error; JSON with its version; colours only where
 //! they are welcome.
 
+use crate::exit::Usage;
+use headstart_core::time::Duration;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
@@ -74,6 +76,15 @@ pub fn plural(n: u64, one: &str) -> String {
     }
 }
 
+/// How often to look, from a number of seconds. A look costs a measurement work for each of its connections.
+pub fn interval(seconds: f64) -> Result<Duration, Usage> {
+    if (0.1..=3600.0).contains(&seconds) {
+        return Ok(Duration::from_secs_f64(seconds));
+    }
+    let got = if seconds.abs() < 1e9 { seconds.to_string() } else { format!("{seconds:e}") };
+    Err(Usage(format!("--interval: must be from 0.1 to 3600 seconds (got {got})")))
+}
+
 /// Whether colours are welcome (no-color.org).
 pub fn colour() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -81,7 +92,6 @@ pub fn colour() -> bool {
 }
 
 /// Columns of the terminal.
-#[cfg(feature = "lab")]
 pub fn width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     told.unwrap_or_else(|| headstart_io::terminal_width().unwrap_or(100))

@@ -3,12 +3,14 @@
 //! It asks a running measurement (`headstart run --measure`, `headstart trace`, `headstart up --measure`) once an interval and reads; nothing is measured here,
 //! and the measurement sleeps between two questions.
 
+mod choice;
+mod columns;
+mod past;
 mod screen;
 mod view;
 
 use crate::exit::{self, Coded, Usage};
-use crate::output::{Format, document};
-use headstart_core::time::Duration;
+use crate::output::{self, Format, document, width};
 use headstart_io::clock::Clock;
 use headstart_io::forward::board::{self, Board};
 use rustix::stdio::stdout;
@@ -17,9 +19,6 @@ use view::View;
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
-/// The shortest interval, in seconds: a question costs the measurement a look at each connection.
-const LEAST: f64 = 0.1;
-
 /// Arguments of `headstart top`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -38,10 +37,7 @@ pub struct Args {
 
 /// Shows it.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
-    if !(LEAST..=3600.0).contains(&args.interval) {
-        return Err(Usage(format!("--interval: must be from {LEAST} to 3600 seconds (got {:e})", args.interval)).into());
-    }
-    let every = Duration::from_secs_f64(args.interval);
+    let every = output::interval(args.interval)?;
     let pid = chosen(args.pid)?;
     let first = ask(pid)?;
     if args.once || args.format.json || !rustix::termios::isatty(stdout()) {
@@ -59,7 +55,9 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
                 .collect();
             document(VERSION, json!({ "board": board, "rates": rates }));
         } else {
-            crate::say!("{}", view.text().join("\n"));
+            // What is no terminal is a file or a program, which has room.
+            let width = if rustix::termios::isatty(stdout()) { width() } else { usize::MAX / 2 };
+            crate::say!("{}", view.text(width).join("\n"));
         }
         return Ok(exit::OK);
     }

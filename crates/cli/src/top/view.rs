@@ -1,42 +1,17 @@
-//! What is shown: two boards of a measurement, and the rates between them, as rows of words.
+//! What is shown: two boards of a measurement, and the rates between them, as rows of cells.
 
+use super::columns::{APPS, CONNECTIONS, Column, fitting};
+use super::past::Past;
 use crate::output::plural;
 use headstart_io::forward::board::{App, Board, Line, Meters};
 use std::collections::HashMap;
 
-/// Columns of a program, and of a connection: the heading, and how wide. The first takes what is left.
-pub const APPS: [(&str, u16); 12] = [
-    ("APP", 15),
-    ("OPEN", 5),
-    ("ALL", 6),
-    ("FAILED", 6),
-    ("RTT ms", 8),
-    ("CONNECT", 8),
-    ("DNS ms", 8),
-    ("UP Mb/s", 8),
-    ("DOWN", 8),
-    ("GAP ms", 8),
-    ("LONGEST", 8),
-    ("AGAIN", 6),
-];
-/// See [`APPS`].
-pub const CONNECTIONS: [(&str, u16); 11] = [
-    ("APP", 15),
-    ("PID", 8),
-    ("PEER", 28),
-    ("AGE s", 7),
-    ("RTT ms", 8),
-    ("CONNECT", 8),
-    ("UP Mb/s", 8),
-    ("DOWN", 8),
-    ("GAP ms", 8),
-    ("LONGEST", 8),
-    ("AGAIN", 6),
-];
 /// What is not known.
 const NOTHING: &str = "-";
 /// Instead of a connect time, which a race has not.
 const RACED: &str = "raced";
+/// Instead of the age of a connection that has ended.
+const CLOSED: &str = "ended";
 
 /// A measurement at a moment, and how fast bytes went since the one before.
 #[derive(Clone, Debug)]
@@ -58,6 +33,35 @@ pub struct AppRate<'a> {
     pub rates: [Option<f64>; 2],
 }
 
+/// A cell: what is shown, and by what it is sorted if that is a number.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// What is shown.
+    pub text: String,
+    /// Its number, if it has one.
+    pub number: Option<f64>,
+}
+
+/// How a row is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// As any other.
+    Plain,
+    /// A program of which connections failed.
+    Failing,
+    /// A connection that has ended.
+    Closed,
+}
+
+/// A program or a connection.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// A cell a column.
+    pub cells: Vec<Cell>,
+    /// How it is shown.
+    pub mood: Mood,
+}
+
 impl View {
     /// Of the first board.
     pub fn first(board: Board) -> Self {
@@ -76,7 +80,7 @@ impl View {
         let key = |line: &Line| (line.local.clone(), line.peer.clone());
         let lines: HashMap<_, _> = earlier.connections.iter().map(|line| (key(line), line)).collect();
         let app_rates = board.apps.iter().map(|app| {
-            // Who is new had nothing before.
+            // A new program had nothing before.
             rate(apps.get(&app.name).copied().unwrap_or_default(), [app.up_bytes, app.down_bytes])
         });
         let line_rates = board.connections.iter().map(|line| {
@@ -102,7 +106,7 @@ impl View {
         let Board { pid, at_ms, packets, left_out, wakeups, apps, connections, omitted, .. } = &self.board;
         let open: usize = apps.iter().map(|app| app.open).sum();
         let mut title = format!(
-            "process {pid} has measured for {:.0} s: {}, {} open, {}",
+            "process {pid}, {:.0} s: {}, {} open, {}",
             at_ms / 1e3,
             plural(apps.len() as u64, "program"),
             plural(open as u64, "connection"),
@@ -121,76 +125,80 @@ impl View {
     }
 
     /// A row for each program, in the columns of [`APPS`].
-    pub fn app_rows(&self) -> Vec<[String; APPS.len()]> {
+    pub fn app_rows(&self, past: &Past) -> Vec<Row> {
         let row = |(app, rates): (&App, &Option<[f64; 2]>)| {
-            let meter = |name| number(read(&app.meters, name));
-            let rate = |k: usize| number(rates.map(|rates| rates[k]));
-            [
-                app.name.clone(),
-                app.open.to_string(),
-                app.connections.to_string(),
-                app.failed.to_string(),
+            let meter = |name| number(app.meters.get(name).copied());
+            let cells = vec![
+                text(&app.name),
+                count(Some(app.open as f64)),
+                count(Some(app.connections as f64)),
+                count(Some(app.failed as f64)),
                 meter("rtt_ms"),
+                text(&past.trend(&app.name)),
                 meter("connect_ms"),
                 number(app.lookup_ms),
-                rate(0),
-                rate(1),
+                number(rates.map(|rates| rates[0])),
+                number(rates.map(|rates| rates[1])),
                 meter("down_gap_ms"),
                 meter("longest_down_gap_ms"),
-                count(read(&app.meters, "sent_again")),
-            ]
+                count(app.meters.get("sent_again").copied()),
+            ];
+            Row { cells, mood: if app.failed > 0 { Mood::Failing } else { Mood::Plain } }
         };
         self.board.apps.iter().zip(&self.app_rates).map(row).collect()
     }
 
-    /// A row for each connection, in the columns of [`CONNECTIONS`].
-    pub fn connection_rows(&self) -> Vec<[String; CONNECTIONS.len()]> {
-        let row = |(line, rates): (&Line, &Option<[f64; 2]>)| {
-            let meter = |name| number(read(&line.meters, name));
-            let rate = |k: usize| number(rates.map(|rates| rates[k]));
-            [
-                line.app.clone(),
-                line.pid.map_or_else(|| NOTHING.into(), |pid| pid.to_string()),
-                if is_tcp(line) { line.peer.clone() } else { format!("{} {}", line.transport, line.peer) },
-                format!("{:.0}", line.age_ms / 1e3),
+    /// A row for each connection, in the columns of [`CONNECTIONS`]; those that have ended of late come last.
+    pub fn connection_rows(&self, past: &Past) -> Vec<Row> {
+        let row = |line: &Line, rates: Option<[f64; 2]>, mood: Mood| {
+            let meter = |name| number(line.meters.get(name).copied());
+            let peer = if is_tcp(line) { line.peer.clone() } else { format!("{} {}", line.transport, line.peer) };
+            let seconds = line.age_ms / 1e3;
+            let age = if mood == Mood::Closed { CLOSED.into() } else { format!("{seconds:.0}") };
+            let raced = line.accelerated.is_some();
+            let cells = vec![
+                text(&line.app),
+                text(&line.pid.map_or_else(|| NOTHING.into(), |pid| pid.to_string())),
+                text(&peer),
+                Cell { text: age, number: Some(seconds) },
                 meter("rtt_ms"),
-                if line.accelerated.is_some() { RACED.into() } else { meter("connect_ms") },
-                rate(0),
-                rate(1),
+                if raced { text(RACED) } else { meter("connect_ms") },
+                number(rates.map(|rates| rates[0])),
+                number(rates.map(|rates| rates[1])),
                 meter("down_gap_ms"),
                 meter("longest_down_gap_ms"),
-                count(read(&line.meters, "sent_again")),
-            ]
+                count(line.meters.get("sent_again").copied()),
+            ];
+            Row { cells, mood }
         };
-        self.board.connections.iter().zip(&self.line_rates).map(row).collect()
+        let open = self.board.connections.iter().zip(&self.line_rates);
+        let open = open.map(|(line, rates)| row(line, *rates, Mood::Plain));
+        open.chain(past.closed().map(|line| row(line, None, Mood::Closed))).collect()
     }
 
-    /// All of it as plain lines.
-    pub fn text(&self) -> Vec<String> {
-        let mut lines = vec![self.title(), String::new(), line(&APPS.map(|(heading, _)| heading.to_owned()), &APPS)];
-        lines.extend(self.app_rows().iter().map(|row| line(row, &APPS)));
-        let connections = self.connection_rows();
+    /// All of it as plain lines, no longer than `width` if that is possible.
+    pub fn text(&self, width: usize) -> Vec<String> {
+        let past = Past::default();
+        let mut lines = vec![self.title(), String::new()];
+        lines.extend(table(&APPS, &self.app_rows(&past), width));
+        let connections = self.connection_rows(&past);
         if !connections.is_empty() {
             lines.push(String::new());
-            lines.push(line(&CONNECTIONS.map(|(heading, _)| heading.to_owned()), &CONNECTIONS));
-            lines.extend(connections.iter().map(|row| line(row, &CONNECTIONS)));
+            lines.extend(table(&CONNECTIONS, &connections, width));
         }
         lines
     }
 }
 
-/// Names to the left, numbers to the right.
-fn line(row: &[String], columns: &[(&str, u16)]) -> String {
-    let cell = |(text, (heading, width)): (&String, &(&str, u16))| {
-        let width = usize::from(*width);
-        if is_name(heading) { format!("{text:<width$}") } else { format!("{text:>width$}") }
+/// A heading and rows: names to the left, numbers to the right.
+fn table(columns: &[Column], rows: &[Row], width: usize) -> Vec<String> {
+    let shown = fitting(columns, width, |column| !column.only_live);
+    let line = |text: &dyn Fn(usize) -> String| {
+        let cell = |n: &usize| columns[*n].aligned(&text(*n));
+        shown.iter().map(cell).collect::<Vec<_>>().join(" ").trim_end().to_owned()
     };
-    row.iter().zip(columns).map(cell).collect::<Vec<_>>().join(" ").trim_end().to_owned()
-}
-
-/// Whether a column holds names.
-pub fn is_name(heading: &str) -> bool {
-    matches!(heading, "APP" | "PEER")
+    let heading = line(&|n| columns[n].heading.to_owned());
+    std::iter::once(heading).chain(rows.iter().map(|row| line(&|n| row.cells[n].text.clone()))).collect()
 }
 
 /// Whether a line is a connection's of TCP, of which nothing need be said.
@@ -198,22 +206,28 @@ fn is_tcp(line: &Line) -> bool {
     matches!(line.transport.as_str(), "" | "tcp")
 }
 
-fn read(meters: &Meters, name: &str) -> Option<f64> {
-    meters.get(name).copied()
+fn text(text: &str) -> Cell {
+    Cell { text: text.to_owned(), number: None }
 }
 
 /// Three digits, more or less.
-fn number(value: Option<f64>) -> String {
-    match value {
+fn number(value: Option<f64>) -> Cell {
+    let text = match value {
         None => NOTHING.into(),
         Some(value) if value >= 100.0 => format!("{value:.0}"),
         Some(value) if value >= 10.0 => format!("{value:.1}"),
         Some(value) => format!("{value:.2}"),
-    }
+    };
+    Cell { text, number: value }
 }
 
-fn count(value: Option<f64>) -> String {
-    value.map_or_else(|| NOTHING.into(), |value| format!("{value:.0}"))
+fn count(value: Option<f64>) -> Cell {
+    Cell { text: value.map_or_else(|| NOTHING.into(), |value| format!("{value:.0}")), number: value }
+}
+
+/// The value of a meter, if it was measured.
+pub fn rtt(meters: &Meters) -> Option<f64> {
+    meters.get("rtt_ms").copied()
 }
 
 #[cfg(test)]
@@ -248,31 +262,40 @@ pub mod tests {
         Board { pid: 7, at_ms, packets: 9, apps: vec![app], connections: vec![line], ..Board::default() }
     }
 
+    fn shown(row: &Row) -> Vec<&str> {
+        row.cells.iter().map(|cell| cell.text.as_str()).collect()
+    }
+
     #[test]
     fn a_connection_that_was_raced_says_so_instead_of_a_time() {
         let mut board = board(1000.0, 0);
         board.connections[0].accelerated = Some("198.51.100.2:443".into());
-        let rows = View::first(board).connection_rows();
-        assert_eq!((rows[0][2].as_str(), rows[0][5].as_str()), ("198.51.100.1:443", RACED));
+        let rows = View::first(board).connection_rows(&Past::default());
+        assert_eq!((shown(&rows[0])[2], shown(&rows[0])[5]), ("198.51.100.1:443", RACED));
     }
 
     #[test]
     fn rates_are_of_what_came_between_two_boards() {
+        let past = Past::default();
         let view = View::between(&board(1000.0, 1_000_000), board(3000.0, 2_000_000));
         assert_eq!(view.apps().next().unwrap().rates, [Some(0.0), Some(4.0)]);
-        assert_eq!(view.connection_rows()[0][7], "4.00");
+        assert_eq!(shown(&view.connection_rows(&past)[0])[7], "4.00");
         // Nothing is made up: one board has no rates, and neither have two of one moment.
         assert_eq!(View::first(board(1.0, 1)).apps().next().unwrap().rates, [None, None]);
-        assert_eq!(View::between(&board(1.0, 1), board(1.0, 2)).app_rows()[0][8], "-");
+        assert_eq!(shown(&View::between(&board(1.0, 1), board(1.0, 2)).app_rows(&past)[0])[9], "-");
     }
 
     #[test]
     fn the_text_has_a_line_for_each_program_and_connection() {
-        let text = View::between(&board(1000.0, 0), board(2000.0, 125_000)).text();
-        assert_eq!(text[0], "process 7 has measured for 2 s: 1 program, 1 connection open, 9 packets");
+        let view = View::between(&board(1000.0, 0), board(2000.0, 125_000));
+        let text = view.text(200);
+        assert_eq!(text[0], "process 7, 2 s: 1 program, 1 connection open, 9 packets");
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&text[3]), ["curl", "1", "3", "1", "17.2", "34.5", "-", "0.00", "1.00", "-", "-", "2"]);
         assert_eq!(words(&text[6])[..4], ["curl", "77", "198.51.100.1:443", "2"]);
+        for width in [60, 80, 100] {
+            assert!(view.text(width).iter().all(|line| line.len() <= width), "{:#?}", view.text(width));
+        }
     }
 
     #[test]

@@ -5,9 +5,9 @@
 
 mod causes;
 
-use crate::exit::{self, Usage};
+use crate::exit;
 use crate::observe::Observer;
-use crate::output::{Format, document};
+use crate::output::{self, Format, document};
 use causes::{Cause, Watcher};
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
@@ -16,8 +16,6 @@ use std::process::{Command, Stdio};
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
-/// The shortest interval, in seconds: a question costs a measurement a look at each connection.
-const LEAST: f64 = 0.1;
 
 /// Arguments of `headstart watch`.
 #[derive(Debug, clap::Args)]
@@ -34,10 +32,7 @@ pub struct Args {
 
 /// Watches until it is ended.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
-    if !(LEAST..=3600.0).contains(&args.interval) {
-        return Err(Usage(format!("--interval: must be from {LEAST} to 3600 seconds (got {:e})", args.interval)).into());
-    }
-    let every = Duration::from_secs_f64(args.interval);
+    let every = output::interval(args.interval)?;
     let (clock, observer) = (Clock::new(), Observer::new());
     let (mut watcher, mut notify) = (Watcher::default(), args.notify);
     loop {
