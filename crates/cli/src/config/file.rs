@@ -19,34 +19,68 @@ pub fn text(path: &Path, required: bool) -> Result<Option<String>, Usage> {
     }
 }
 
-/// What a file says, each with its line.
-pub fn read(path: &Path, text: &str) -> Result<Vec<(&'static Setting, Value, usize)>, Usage> {
-    let wrong = |offset: usize, why: String| Usage(format!("{}:{}: {why}", path.display(), line_at(text, offset)));
-    let table = DeTable::parse(text).map_err(|e| wrong(e.span().map_or(0, |s| s.start), e.message().to_owned()))?;
+/// What a file says and what is wrong in it, each with its line.
+#[derive(Debug, Default)]
+pub struct Read {
+    /// Settings.
+    pub settings: Vec<(&'static Setting, Value, usize)>,
+    /// Mistakes, by line.
+    pub mistakes: Vec<Mistake>,
+}
+
+/// Something wrong in a file or in the environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// `FILE:LINE`, or a variable of the environment.
+    pub at: String,
+    /// What is wrong, and what is right.
+    pub why: String,
+}
+
+impl std::fmt::Display for Mistake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.at, self.why)
+    }
+}
+
+/// Reads a file to its end, past mistakes.
+pub fn read(path: &Path, text: &str) -> Read {
+    let mut mistakes = Vec::new();
+    let mut settings = Vec::new();
+    let mut wrong = |offset: usize, why: String| mistakes.push((line_at(text, offset), why));
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        wrong(error.span().map_or(0, |span| span.start), error.message().to_owned());
+    }
     let mut sections: Vec<&str> = ALL.iter().map(|setting| setting.section()).collect();
     sections.dedup();
-    let mut found = Vec::new();
     for (section, keys) in table.get_ref() {
         let name = section.get_ref().as_ref();
         if !sections.contains(&name) {
-            return Err(wrong(section.span().start, unknown("section", name, &sections)));
+            wrong(section.span().start, unknown("section", name, &sections));
+            continue;
         }
         let DeValue::Table(keys) = keys.get_ref() else {
-            return Err(wrong(section.span().start, format!("[{name}] is a section, not a value")));
+            wrong(section.span().start, format!("[{name}] is a section, not a value"));
+            continue;
         };
-        let settings: Vec<_> = ALL.iter().filter(|setting| setting.section() == name).collect();
+        let of_section: Vec<_> = ALL.iter().filter(|setting| setting.section() == name).collect();
         for (key, value) in keys {
-            let Some(setting) = settings.iter().find(|setting| setting.name() == key.get_ref().as_ref()) else {
-                let known: Vec<_> = settings.iter().map(|setting| setting.name()).collect();
-                return Err(wrong(key.span().start, unknown(&format!("key in [{name}]:"), key.get_ref(), &known)));
-            };
             let at = Spanned::span(key).start;
-            let read =
-                setting.read_toml(value.get_ref()).map_err(|why| wrong(at, format!("{}: {why}", setting.key)))?;
-            found.push((**setting, read, line_at(text, at)));
+            let Some(setting) = of_section.iter().find(|setting| setting.name() == key.get_ref().as_ref()) else {
+                let known: Vec<_> = of_section.iter().map(|setting| setting.name()).collect();
+                wrong(at, unknown(&format!("key in [{name}]:"), key.get_ref(), &known));
+                continue;
+            };
+            match setting.read_toml(value.get_ref()) {
+                Ok(read) => settings.push((**setting, read, line_at(text, at))),
+                Err(why) => wrong(at, format!("{}: {why}", setting.key)),
+            }
         }
     }
-    Ok(found)
+    mistakes.sort();
+    let at = |(line, why)| Mistake { at: format!("{}:{line}", path.display()), why };
+    Read { settings, mistakes: mistakes.into_iter().map(at).collect() }
 }
 
 fn line_at(text: &str, offset: usize) -> usize {

@@ -11,6 +11,7 @@ mod schema;
 mod setting;
 pub mod verb;
 
+pub use file::Mistake;
 pub use setting::{Kind, Setting, Value};
 
 use crate::exit::Usage;
@@ -56,6 +57,17 @@ struct Sources {
     variables: Vec<(OsString, OsString)>,
 }
 
+impl Sources {
+    fn of_process(named: Option<&Path>) -> Self {
+        Self { usual: usual(), named: named.map(Path::to_owned), variables: std::env::vars_os().collect() }
+    }
+}
+
+/// All mistakes as one error, a line each.
+pub fn usage(mistakes: &[Mistake]) -> Usage {
+    Usage(mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>().join("\nheadstart: "))
+}
+
 /// All settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
@@ -65,8 +77,12 @@ pub struct Config {
 impl Config {
     /// Reads every layer but flags; `named` is the file of `-c`.
     pub fn load(named: Option<&Path>) -> Result<Self, Usage> {
-        let variables = std::env::vars_os().collect();
-        Self::of(Sources { usual: usual(), named: named.map(Path::to_owned), variables })
+        Self::of(Sources::of_process(named))
+    }
+
+    /// What is wrong in the same layers; an error if a file cannot be read at all.
+    pub fn mistakes(named: Option<&Path>) -> Result<Vec<Mistake>, Usage> {
+        Self::with_mistakes(&Sources::of_process(named)).map(|(_, mistakes)| mistakes)
     }
 
     /// What every process of this user has in common: the usual files alone.
@@ -80,29 +96,33 @@ impl Config {
     }
 
     fn of(sources: Sources) -> Result<Self, Usage> {
+        let (config, mistakes) = Self::with_mistakes(&sources)?;
+        if mistakes.is_empty() { Ok(config) } else { Err(usage(&mistakes)) }
+    }
+
+    /// What is right in all layers, and everything that is wrong; an error if a file cannot be read at all.
+    fn with_mistakes(sources: &Sources) -> Result<(Self, Vec<Mistake>), Usage> {
         let mut config = Self::default();
-        for path in &sources.usual {
-            if let Some(text) = file::text(path, false)? {
-                config.read_file(path, &text)?;
+        let mut mistakes = Vec::new();
+        for (path, required) in sources.usual.iter().map(|path| (path, false)).chain(sources.named.iter().zip([true])) {
+            if let Some(text) = file::text(path, required)? {
+                mistakes.extend(config.read_file(path, &text));
             }
         }
-        if let Some(path) = &sources.named
-            && let Some(text) = file::text(path, true)?
-        {
-            config.read_file(path, &text)?;
-        }
-        config.read_variables(&sources.variables)?;
-        Ok(config)
+        mistakes.extend(config.read_variables(&sources.variables));
+        Ok((config, mistakes))
     }
 
-    fn read_file(&mut self, path: &Path, text: &str) -> Result<(), Usage> {
-        for (setting, value, line) in file::read(path, text)? {
+    fn read_file(&mut self, path: &Path, text: &str) -> Vec<Mistake> {
+        let read = file::read(path, text);
+        for (setting, value, line) in read.settings {
             self.values.insert(setting.key, (value, Origin::File(path.to_owned(), line)));
         }
-        Ok(())
+        read.mistakes
     }
 
-    fn read_variables(&mut self, variables: &[(OsString, OsString)]) -> Result<(), Usage> {
+    fn read_variables(&mut self, variables: &[(OsString, OsString)]) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
         for (name, text) in variables {
             // Two underscores tell a setting from other variables of ours.
             let Some(name) = name.to_str().filter(|name| name.starts_with("HEADSTART_") && name.contains("__")) else {
@@ -111,12 +131,16 @@ impl Config {
             let Some(setting) = all::ALL.iter().find(|setting| setting.variable() == name) else {
                 let known: Vec<_> = all::ALL.iter().map(|setting| setting.variable()).collect();
                 let known: Vec<_> = known.iter().map(String::as_str).collect();
-                return Err(Usage(nearest::unknown("setting in the environment:", name, &known)));
+                let why = nearest::unknown("setting", name, &known);
+                mistakes.push(Mistake { at: "environment".into(), why });
+                continue;
             };
-            let value = setting.read(&text.to_string_lossy()).map_err(|why| Usage(format!("{name}: {why}")))?;
-            self.values.insert(setting.key, (value, Origin::Environment(name.to_owned())));
+            match setting.read(&text.to_string_lossy()) {
+                Ok(value) => _ = self.values.insert(setting.key, (value, Origin::Environment(name.to_owned()))),
+                Err(why) => mistakes.push(Mistake { at: name.to_owned(), why }),
+            }
         }
-        Ok(())
+        mistakes
     }
 
     /// Takes what a flag says, if it was given.

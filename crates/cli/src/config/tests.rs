@@ -5,8 +5,8 @@ use std::fs;
 
 fn read(text: &str) -> Result<Config, String> {
     let mut config = Config::default();
-    config.read_file(Path::new("config.toml"), text).map_err(|e| e.to_string())?;
-    Ok(config)
+    let mistakes = config.read_file(Path::new("config.toml"), text);
+    if mistakes.is_empty() { Ok(config) } else { Err(usage(&mistakes).to_string()) }
 }
 
 fn variables(all: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
@@ -77,12 +77,21 @@ fn mistakes_are_named_with_file_line_and_the_nearest_name() {
 
 #[test]
 fn variables_that_nobody_knows_are_mistakes_too() {
-    let why =
-        Config::default().read_variables(&variables(&[("HEADSTART_CWND__INITCWD", "true")])).unwrap_err().to_string();
+    let wrong = variables(&[("HEADSTART_CWND__INITCWD", "true"), ("HEADSTART_CWND__INITCWND", "yes")]);
+    let why = usage(&Config::default().read_variables(&wrong)).to_string();
     assert!(why.contains("did you mean \"HEADSTART_CWND__INITCWND\"?"), "{why}");
-    let why =
-        Config::default().read_variables(&variables(&[("HEADSTART_CWND__INITCWND", "yes")])).unwrap_err().to_string();
     assert!(why.contains("HEADSTART_CWND__INITCWND: must be true or false (got \"yes\")"), "{why}");
+}
+
+#[test]
+fn every_mistake_is_told_by_line_and_what_is_right_is_read() {
+    let text = "[conect]\nx = 1\n[connect]\nrcae = 1\nexplore = 2\nlinger = 5\nlinger = 6\n[host]\ntable = [\n";
+    let mut config = Config::default();
+    let mistakes = config.read_file(Path::new("c"), text);
+    let lines: Vec<_> = mistakes.iter().map(|mistake| mistake.at.as_str()).collect();
+    assert_eq!(lines[..4], ["c:1", "c:4", "c:5", "c:7"], "{mistakes:?}");
+    assert!(mistakes.iter().any(|mistake| mistake.at == "c:9"), "{mistakes:?}");
+    assert_eq!(config.whole(&all::LINGER), 5);
 }
 
 #[test]

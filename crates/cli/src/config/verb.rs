@@ -50,20 +50,7 @@ pub struct Show {
 pub fn run(verb: Verb, named: Option<&Path>) -> anyhow::Result<u8> {
     match verb {
         Verb::Init(args) => init(args.file),
-        Verb::Check(args) => {
-            match &args.file {
-                Some(file) => {
-                    let text = super::file::text(file, true)?.unwrap_or_default();
-                    super::file::read(file, &text).map(drop)?;
-                }
-                None => _ = Config::load(named)?,
-            }
-            match args.format.json {
-                true => output::document(1, serde_json::json!({ "valid": true })),
-                false => say!("the settings are valid"),
-            }
-            Ok(exit::OK)
-        }
+        Verb::Check(args) => check(&args, named),
         Verb::Show(args) => {
             show(&Config::load(named)?, &args);
             Ok(exit::OK)
@@ -73,6 +60,25 @@ pub fn run(verb: Verb, named: Option<&Path>) -> anyhow::Result<u8> {
             Ok(exit::OK)
         }
     }
+}
+
+/// Every mistake is told, not just the first.
+fn check(args: &Check, named: Option<&Path>) -> anyhow::Result<u8> {
+    let mistakes = match &args.file {
+        Some(file) => super::file::read(file, &super::file::text(file, true)?.unwrap_or_default()).mistakes,
+        None => Config::mistakes(named)?,
+    };
+    if args.format.json {
+        let told: Vec<_> =
+            mistakes.iter().map(|mistake| serde_json::json!({ "at": mistake.at, "why": mistake.why })).collect();
+        output::document(1, serde_json::json!({ "valid": mistakes.is_empty(), "mistakes": told }));
+        return Ok(if mistakes.is_empty() { exit::OK } else { exit::USAGE });
+    }
+    if mistakes.is_empty() {
+        say!("the settings are valid");
+        return Ok(exit::OK);
+    }
+    Err(super::usage(&mistakes).into())
 }
 
 fn init(file: Option<PathBuf>) -> anyhow::Result<u8> {
