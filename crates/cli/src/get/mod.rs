@@ -21,8 +21,8 @@ use headstart_core::wire::range::ContentRange;
 use headstart_io::clock::Clock;
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
+use indicatif::DecimalBytes;
 use part::{Begun, Place, Sink, is_another};
-use progress::Bar;
 use quinn::Runtime as _;
 use reply::Reply;
 use std::io::IsTerminal as _;
@@ -294,7 +294,7 @@ impl Fetch<'_> {
 
     /// Takes the body in; how many bytes there were.
     async fn body(&self, reply: &mut Reply, mut sink: Sink, from: u64, length: Option<u64>) -> anyhow::Result<u64> {
-        let mut bar = Bar::begin(self.quiet, from, length.map(|length| from.saturating_add(length)));
+        let bar = progress::bar(self.quiet, from, length.map(|length| from.saturating_add(length)));
         let mut came = 0u64;
         let why = loop {
             let next = tokio::time::timeout(SILENCE, reply.next()).await;
@@ -302,13 +302,13 @@ impl Fetch<'_> {
                 Ok(Some(bytes)) => {
                     sink.write(&bytes)?;
                     came += bytes.len() as u64;
-                    bar.show(from + came);
+                    bar.set_position(from + came);
                 }
                 Ok(None) => break None,
                 Err(why) => break Some(why),
             }
         };
-        bar.end();
+        bar.finish_and_clear();
         let missing = length.is_some_and(|length| came != length);
         if why.is_some() || missing {
             let why = why.map(|why| format!(": {why:#}")).unwrap_or_default();
@@ -339,10 +339,10 @@ impl Done {
         let rate = self.bytes as f64 / (self.total_ms / 1e3).max(1e-3);
         format!(
             "{} to {} in {:.0} ms ({}/s) over {}; first byte after {:.0} ms{}",
-            progress::size(self.bytes as f64),
+            DecimalBytes(self.bytes),
             output.display(),
             self.total_ms,
-            progress::size(rate),
+            DecimalBytes(rate as u64),
             self.protocol,
             self.first_byte_ms,
             if self.early_data == Some(true) { ", with early data" } else { "" }

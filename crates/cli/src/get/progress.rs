@@ -1,80 +1,20 @@
-//! How far a fetch is, on standard error: a bar that rewrites itself, on a terminal only.
+//! How far a fetch is, on standard error: a bar with rate and time left, on a terminal only.
 
-use headstart_core::time::{Duration, Instant};
-use headstart_io::clock::Clock;
-use std::io::{IsTerminal as _, Write as _, stderr};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Between two changes: what an eye follows.
-const EVERY: Duration = Duration::from_millis(100);
-/// Columns of the bar itself.
-const WIDTH: usize = 24;
+/// With a known length, and without one.
+const KNOWN: &str = "[{bar:24}] {percent:>3} % of {decimal_total_bytes}, {decimal_bytes_per_sec}, {eta} left";
+const UNKNOWN: &str = "{decimal_bytes}, {decimal_bytes_per_sec}";
 
-/// The bar of one fetch.
-#[derive(Debug)]
-pub struct Bar {
-    clock: Clock,
-    shown: bool,
-    last: Option<Instant>,
-    /// Bytes that were there before.
-    before: u64,
-    whole: Option<u64>,
-}
-
-impl Bar {
-    /// The bar of a fetch that begins now, with `before` bytes of `whole` there already.
-    pub fn begin(quiet: bool, before: u64, whole: Option<u64>) -> Self {
-        let shown = !quiet && stderr().is_terminal();
-        Self { clock: Clock::new(), shown, last: None, before, whole }
-    }
-
-    /// `done` bytes are there, those before included.
-    pub fn show(&mut self, done: u64) {
-        let now = self.clock.now();
-        if !self.shown || self.last.is_some_and(|last| now.since(last) < EVERY) {
-            return;
-        }
-        self.last = Some(now);
-        let line = line(done, self.before, self.whole, now.since(Instant::ZERO));
-        // A failed write to standard error is not worth a failed fetch.
-        let _ = write!(stderr(), "\r\x1b[K{line}");
-        let _ = stderr().flush();
-    }
-
-    /// Takes the line away.
-    pub fn end(&self) {
-        if self.shown {
-            let _ = write!(stderr(), "\r\x1b[K");
-        }
-    }
-}
-
-fn line(done: u64, before: u64, whole: Option<u64>, spent: Duration) -> String {
-    let rate = (done - before.min(done)) as f64 / spent.as_secs_f64().max(1e-3);
-    let Some(whole) = whole.filter(|whole| *whole > 0) else {
-        return format!("{}, {}/s", size(done as f64), size(rate));
-    };
-    let share = (done as f64 / whole as f64).min(1.0);
-    let full = (share * WIDTH as f64) as usize;
-    let left =
-        if rate > 0.0 { format!(", {:.0} s left", whole.saturating_sub(done) as f64 / rate) } else { String::new() };
-    format!(
-        "[{}{}] {:3.0} % of {}, {}/s{left}",
-        "#".repeat(full),
-        " ".repeat(WIDTH - full),
-        100.0 * share,
-        size(whole as f64),
-        size(rate)
-    )
-}
-
-/// A number of bytes for people.
-pub fn size(bytes: f64) -> String {
-    match bytes {
-        b if b < 1e3 => format!("{b:.0} B"),
-        b if b < 1e6 => format!("{:.1} kB", b / 1e3),
-        b if b < 1e9 => format!("{:.1} MB", b / 1e6),
-        b => format!("{:.2} GB", b / 1e9),
-    }
+/// The bar of a fetch that begins now, with `before` bytes of `whole` there already.
+pub fn bar(quiet: bool, before: u64, whole: Option<u64>) -> ProgressBar {
+    // On anything but a terminal it draws nothing by itself.
+    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(10) };
+    let bar = ProgressBar::with_draw_target(whole, target).with_position(before);
+    let style = ProgressStyle::with_template(if whole.is_some() { KNOWN } else { UNKNOWN });
+    // Of the bytes that come now: those that were there before say nothing about the rate.
+    bar.reset_eta();
+    style.map_or(bar.clone(), |style| bar.with_style(style.progress_chars("##.")))
 }
 
 #[cfg(test)]
@@ -82,14 +22,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bar_counts_what_is_there_and_the_rate_only_what_has_come() {
-        let second = Duration::from_secs(1);
-        assert_eq!(
-            line(750_000, 500_000, Some(1_000_000), second),
-            "[##################      ]  75 % of 1.0 MB, 250.0 kB/s, 1 s left"
-        );
-        assert_eq!(line(999, 0, None, second), "999 B, 999 B/s");
-        assert_eq!(line(0, 0, Some(0), second), "0 B, 0 B/s");
-        assert!(line(2_000, 0, Some(1_000), second).starts_with("[########################] 100 %"));
+    fn templates_are_understood_and_what_was_there_counts() {
+        for template in [KNOWN, UNKNOWN] {
+            assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
+        }
+        let bar = bar(true, 500, Some(1000));
+        bar.set_position(750);
+        assert_eq!((bar.position(), bar.length(), bar.is_hidden()), (750, Some(1000), true));
     }
 }
