@@ -21,6 +21,7 @@ mod package;
 mod packages;
 mod release;
 mod requirements;
+mod screen;
 mod size;
 mod soak;
 mod source;
@@ -179,6 +180,13 @@ const ALL: &[Chore] = &[
         arguments: "",
         summary: "what RFCs ask for, and which test holds it: docs/internals/requirements.md, from its .toml and the citations in the sources",
         run: requirements::run,
+    },
+    Chore {
+        group: Group::House,
+        name: "screen",
+        arguments: "[--release] [PROGRAM]",
+        summary: "what `headstart demo` prints, recorded as docs/demo.svg for the README; of PROGRAM if it is built already",
+        run: screen::run,
     },
     Chore {
         group: Group::House,

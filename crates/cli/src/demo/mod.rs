@@ -239,6 +239,34 @@ mod tests {
         outcome
     }
 
+    /// Words of a line without figures, bars and what is said of a difference.
+    fn shape(line: &str) -> Vec<String> {
+        let is_word = |word: &&str| word.chars().filter(|c| c.is_alphabetic()).count() > 2;
+        let differs = ["faster", "slower", "difference"];
+        let words = line.split(|c: char| c.is_whitespace() || "░▒█·:".contains(c)).filter(is_word);
+        words.filter(|word| !differs.contains(word)).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_recording_in_the_readme_is_current() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/demo.svg");
+        let picture = std::fs::read_to_string(file).unwrap();
+        let text =
+            |line: &str| Some(line.strip_prefix("<text")?.split_once('>')?.1.strip_suffix("</text>")?.to_owned());
+        let recorded: Vec<_> = picture.lines().filter_map(text).collect();
+        let told = told(&programs(), &page(), Path::new("headstart-results/demo/report.html"));
+        let until_events = |line: &&String| !line.starts_with("Why") && !line.starts_with("\nWhy");
+        for line in told.iter().take_while(until_events).filter(|line| !shape(line).is_empty()) {
+            let found = recorded.iter().any(|old| shape(old) == shape(line));
+            assert!(found, "docs/demo.svg is stale (cargo xtask screen): it lacks {line:?} ({:?})", shape(line));
+        }
+        let fixed =
+            ["Why the second visit is quick: headstart explain", "Price:", "Report: headstart-results/demo", "Next:"];
+        for words in fixed {
+            assert!(recorded.iter().any(|old| old.starts_with(words)), "docs/demo.svg is stale: it lacks {words:?}");
+        }
+    }
+
     #[test]
     fn all_of_it_fits_on_one_screen_and_says_what_was_measured() {
         let mut programs = programs();
