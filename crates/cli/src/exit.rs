@@ -1,13 +1,15 @@
 //! How a verb ends: exit codes, and errors in one line on standard error.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Success.
 pub const OK: u8 = 0;
 /// Failure.
 pub const FAILURE: u8 = 1;
-/// Usage or configuration error (clap's code, too).
+/// Usage or configuration error (clap's code, too), or an input that cannot be read.
 pub const USAGE: u8 = 2;
 /// Partly successful.
 pub const DEGRADED: u8 = 3;
@@ -44,6 +46,13 @@ fn is_of_the_database(file: &str) -> bool {
 /// An error of usage: something was named that does not exist.
 #[derive(Debug)]
 pub struct Usage(pub String);
+
+impl Usage {
+    /// A file or folder that was named as input cannot be read: the same kind of error whichever verb reads it.
+    pub fn unreadable(path: &Path, why: impl std::fmt::Display) -> Self {
+        Self(format!("{}: {why}", path.display()))
+    }
+}
 
 impl std::fmt::Display for Usage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -117,14 +126,33 @@ fn say(error: &str, code: u8) -> u8 {
 
 /// Ends the process: help and version as they are; an error of the arguments as one object, where JSON was asked for.
 pub fn of_arguments(why: &clap::Error) -> ! {
-    if !why.use_stderr() || !wants_json(std::env::args_os()) {
+    if !why.use_stderr() {
         why.exit()
     }
-    let text = why.render().to_string();
+    let text = why.render();
+    if !wants_json(std::env::args_os()) {
+        let coloured = std::io::stderr().is_terminal() && crate::output::colour();
+        let text = if coloured { text.ansi().to_string() } else { text.to_string() };
+        crate::complain!("{}", plain(text).trim_end());
+        std::process::exit(why.exit_code());
+    }
+    let text = plain(text.to_string());
     // Usage and a pointer to the help follow after an empty line.
     let lines: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
     crate::complain!("{}", object(lines.join(" ").trim_start_matches("error: "), USAGE));
     std::process::exit(USAGE.into())
+}
+
+/// The same without the words of programmers that the standard library has for what is no number or no address.
+fn plain(text: String) -> String {
+    const WORDS: [(&str, &str); 5] = [
+        ("invalid digit found in string", "must be a whole number"),
+        ("cannot parse integer from empty string", "must be a whole number"),
+        ("invalid float literal", "must be a number"),
+        ("number too large to fit in target type", "the number is too large"),
+        ("invalid socket address syntax", "must be ADDRESS:PORT, as in 127.0.0.1:8443 or [::1]:8443"),
+    ];
+    WORDS.iter().fold(text, |text, (jargon, plain)| text.replace(jargon, plain))
 }
 
 /// Whether these are the arguments of a command that is to print JSON; those of a program that it runs do not count.

@@ -27,6 +27,9 @@ pub struct Args {
 
 /// Explains.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
+    if args.host.is_empty() || args.host.contains(char::is_whitespace) {
+        return Err(exit::Usage(format!("HOST: must be a host name or an address (got {:?})", args.host)).into());
+    }
     let Some(link) = Link::find() else {
         let why = format!(
             "no supervisor is running for this user, so there is nothing to explain about {}; `headstart run -- CMD` starts \

@@ -144,7 +144,7 @@ const ENDING: &str = "\
 Exit codes:
   0    success
   1    failure
-  2    usage or configuration error
+  2    usage or configuration error, or an input cannot be read
   3    partly successful
   4    not permitted
   5    daemon, supervisor or server not reachable

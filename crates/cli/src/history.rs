@@ -3,7 +3,8 @@
 //!
 //! JSON (`export`, and `show --json`): one object with `version`, `programs`, `networks` (the fields of
 //! `headstart_core::connect::memory::Program` and `headstart_core::path::record::NetworkRecord`, which document them),
-//! `here` (the id of the network that the host is on) and `source` (`supervisor` or `disk`).
+//! `here` (the id of the network that the host is on) and `source` (`supervisor` or `disk`). Ids are hexadecimal digits, as they may
+//! be above 2^53.
 
 use crate::exit;
 use crate::output::plural;
@@ -14,8 +15,8 @@ use headstart_io::link::Link;
 use headstart_io::store::{self, Store};
 use std::fmt::Write as _;
 
-/// Version of the JSON.
-const VERSION: u32 = 1;
+/// Version of the JSON. In version 1, ids of networks were numbers.
+const VERSION: u32 = 2;
 
 /// What to do with it.
 #[derive(Debug, clap::Subcommand)]
@@ -136,6 +137,10 @@ fn select(history: &mut History, which: &Which) {
 
 fn json(found: &Found) -> anyhow::Result<serde_json::Value> {
     let mut object = serde_json::to_value(&found.history)?;
+    object["here"] = found.history.here.map(|id| format!("{:016x}", id.0)).into();
+    for (network, record) in object["networks"].as_array_mut().into_iter().flatten().zip(&found.history.networks) {
+        network["id"] = format!("{:016x}", record.id.0).into();
+    }
     object["version"] = VERSION.into();
     object["source"] = found.source.into();
     Ok(object)
@@ -276,8 +281,9 @@ mod tests {
     #[test]
     fn programs_get_all_of_it_with_a_version() {
         let object = json(&sample()).unwrap();
-        assert_eq!((&object["version"], &object["source"]), (&1.into(), &"disk".into()));
+        assert_eq!((&object["version"], &object["source"]), (&2.into(), &"disk".into()));
         assert_eq!(object["programs"][0]["names"][1]["name"], "www.example.org");
+        assert_eq!(object["networks"][0]["id"], format!("{:016x}", sample().history.networks[0].id.0));
         assert_eq!(object["networks"][0]["v4"]["rtt"]["smoothed_us"], 20_500);
     }
 }

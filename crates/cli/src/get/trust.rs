@@ -1,7 +1,6 @@
 //! Whose certificates are believed: those that the host believes, or those of one file, or all.
 
 use crate::exit::Usage;
-use anyhow::Context as _;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -61,8 +60,7 @@ fn host() -> anyhow::Result<RootCertStore> {
 }
 
 fn read(path: &Path) -> anyhow::Result<RootCertStore> {
-    let context = || format!("cannot read certificates from {}", path.display());
-    let all: Vec<CertificateDer<'_>> = crate::input::pem(path).with_context(context)?;
+    let all: Vec<CertificateDer<'_>> = crate::input::pem(path).map_err(|why| Usage::unreadable(path, why))?;
     let mut roots = RootCertStore::empty();
     // Old authorities whose certificates no library reads any more are left out, as others do.
     let (taken, _) = roots.add_parsable_certificates(all);

@@ -19,6 +19,9 @@ impl std::str::FromStr for Url {
 
     fn from_str(text: &str) -> Result<Self, Usage> {
         let refuse = |why: &str| Usage(format!("{text:?} cannot be fetched: {why}"));
+        if text.split_once("://").is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with(['/', ':', '?'])) {
+            return Err(refuse("it names no host"));
+        }
         let uri: Uri =
             text.parse().map_err(|why| refuse(&format!("{why} (names in other scripts are written as xn--…)")))?;
         match uri.scheme_str() {

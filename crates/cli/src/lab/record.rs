@@ -66,7 +66,7 @@ pub fn record(args: &Record) -> anyhow::Result<u8> {
 pub fn replay(args: &Replay) -> anyhow::Result<u8> {
     netns::link(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
     // Said outside, before anything is started.
-    let (exchanges, broken) = recording::read(&args.recording)?;
+    let (exchanges, broken) = recording::read(&args.recording).map_err(|why| exit::Usage(why.to_string()))?;
     if let Entered::Ended(status) = Entry::this_command().pass_signals().enter()? {
         return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
     }

@@ -1,6 +1,6 @@
 //! `headstart lab report`: one report out of several results folders.
 
-use crate::exit;
+use crate::exit::{self, Usage};
 use anyhow::Context as _;
 use headstart_lab::experiment::{Claims, Outcome};
 use headstart_lab::report;
@@ -31,9 +31,10 @@ const MOST: u64 = 256 << 20;
 /// Reads the result in a folder, or a result file.
 pub fn read(path: &Path) -> anyhow::Result<Outcome> {
     let file = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
-    let text = crate::input::bytes(&file, MOST).with_context(|| format!("reading {}", file.display()))?;
-    let outcome: Outcome = serde_json::from_slice(&text)
-        .with_context(|| format!("{} was not written by this version: run the experiment again", file.display()))?;
+    let text = crate::input::bytes(&file, MOST).map_err(|why| Usage::unreadable(&file, why))?;
+    let outcome: Outcome = serde_json::from_slice(&text).map_err(|why| {
+        Usage::unreadable(&file, format!("not a result of this version: run the experiment again ({why})"))
+    })?;
     outcome.check().with_context(|| format!("{} is inconsistent", file.display()))?;
     Ok(outcome)
 }

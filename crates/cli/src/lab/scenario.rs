@@ -2,7 +2,6 @@
 //! side; or a program on one of its nodes.
 
 use crate::{exit, input, output};
-use anyhow::Context as _;
 use headstart_lab::netns::{self, Entered, Entry};
 use headstart_lab::report::{self, Kind, Table};
 use headstart_lab::scenario::{self, Figure, Measured, Scenario, real_time, virtual_time};
@@ -102,7 +101,8 @@ fn text(name: &str) -> anyhow::Result<(String, String)> {
         let reason = format!("there is no scenario {name:?}: name a file, or one of {}", known.join(", "));
         return Err(exit::Usage(reason).into());
     }
-    let text = input::text(Path::new(name), input::MOST).with_context(|| format!("reading the scenario {name}"))?;
+    let path = Path::new(name);
+    let text = input::text(path, input::MOST).map_err(|why| exit::Usage::unreadable(path, why))?;
     Ok((text, name.to_owned()))
 }
 

@@ -9,6 +9,7 @@ use headstart_core::forward::active::{RoundTrips, grade};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::{Clock, wall};
 use headstart_io::device::{DeviceState, Snapshot};
+use headstart_realtime::relay::Destination;
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
@@ -27,7 +28,7 @@ const FIRST: Duration = Duration::from_secs(3);
 pub struct Args {
     /// Address of a `headstart measure serve`.
     #[arg(value_name = "HOST:PORT")]
-    server: String,
+    server: Destination,
     /// Duration of each of the four transfers, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     seconds: f64,
@@ -64,12 +65,14 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         return Err(exit::Usage(format!("--seconds {}: from 0.1 to 600", args.seconds)).into());
     }
     let what = || format!("cannot measure {}", args.server);
-    let to = args.server.to_socket_addrs().with_context(what)?.next().with_context(what)?;
+    let unreachable = |why: io::Error| exit::Coded(exit::UNREACHABLE, format!("{}: {why}", what()));
+    let server = args.server.to_string();
+    let to = server.to_socket_addrs().map_err(unreachable)?.next().with_context(what)?;
     let root = Path::new("/");
     let (began, before) = (wall(), Snapshot::take(root));
     let clock = Clock::new();
-    let mut stream = greet(to, ECHO).with_context(what)?;
-    first_answer(&mut stream, clock, &args.server)?;
+    let mut stream = greet(to, ECHO).map_err(unreachable)?;
+    first_answer(&mut stream, clock, &server)?;
     let connects = (0..args.times).map(|_| {
         let start = clock.now();
         TcpStream::connect_timeout(&to, PATIENCE).map(|_| ms(clock.now().since(start)))

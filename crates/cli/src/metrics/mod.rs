@@ -8,7 +8,7 @@ mod exposition;
 mod reference;
 mod table;
 
-use crate::exit::{self, Usage};
+use crate::exit;
 use crate::observe::Observer;
 use crate::web::{self, Answer, Guard, Route};
 use anyhow::Context as _;
@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     };
     let ending = headstart_io::sys::signal::ending().context("waiting for signals")?;
     let listener = std::net::TcpListener::bind(address)
-        .map_err(|e| Usage(format!("--listen {address}: {e}; choose another port, or 0 for a free one")))?;
+        .with_context(|| format!("--listen {address}: choose another port, or 0 for a free one"))?;
     let address = listener.local_addr()?;
     let observer = Arc::new(Observer::new());
     let respond = move |request: web::Asked| {

@@ -3,7 +3,7 @@
 //! JSON: `checks`, each with `name`, `state` (`works`, `degraded`, `broken`), `says` and `mend` (null if there is
 //! nothing to do).
 
-use super::{grant, installed, numbers};
+use super::{grant, installed, numbers, settings_or_defaults};
 use crate::config::Config;
 use crate::output::{self, Format};
 use crate::{exit, say};
@@ -172,7 +172,7 @@ fn daemon(_: Option<&Path>) -> Finding {
 }
 
 fn routing_table(named: Option<&Path>) -> Finding {
-    let numbers = numbers(&Config::load(named).unwrap_or_default());
+    let numbers = numbers(&settings_or_defaults(named));
     let found = match Kernel::open().and_then(|mut kernel| occupants(&mut kernel, numbers)) {
         Ok(found) => found,
         Err(why) => return broken(why.to_string(), "a kernel with CONFIG_IP_MULTIPLE_TABLES"),

@@ -1,7 +1,6 @@
 //! `headstart down`: the daemon undoes everything and ends. Where it has been killed, what it left is undone instead.
 
-use super::{explained, numbers, undone};
-use crate::config::Config;
+use super::{explained, numbers, settings_or_defaults, undone};
 use crate::exit::{self, Coded};
 use crate::output::{self, Format};
 use crate::say;
@@ -29,7 +28,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         Ok(Answer::Refused { why }) => Err(Coded(exit::NOT_PERMITTED, why).into()),
         Ok(other) => anyhow::bail!("unexpected answer from the daemon: {other:?}"),
         Err(AskError::NotUp) => {
-            let numbers = numbers(&Config::load(named).unwrap_or_default());
+            let numbers = numbers(&settings_or_defaults(named));
             let report = recover(&place, numbers, false).map_err(explained)?;
             if report.had_record {
                 return Ok(tell(&Undoing::from(&report), "cleaned up after a killed daemon", args.format));

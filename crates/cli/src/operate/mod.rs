@@ -19,9 +19,9 @@ use headstart_io::daemon::message::Undoing;
 use headstart_io::daemon::{DaemonError, Settings};
 use headstart_io::host::Numbers;
 use headstart_io::host::change::table;
-use headstart_io::host::found::UNMARKED;
 use headstart_io::host::ledger::LedgerError;
 use headstart_io::packet_queue::PacketQueue;
+use std::path::Path;
 
 /// A packet queue that no daemon uses, to see whether the kernel has any.
 const PROBED: u16 = 1;
@@ -51,6 +51,14 @@ fn settings(config: &Config) -> Result<Settings, Usage> {
         group: (!group.is_empty()).then_some(group),
         standing: Vec::new(),
         die_at: None,
+    })
+}
+
+/// Settings, or the defaults where they cannot be read: that is no reason not to undo changes or to look for them.
+fn settings_or_defaults(named: Option<&Path>) -> Config {
+    Config::load(named).unwrap_or_else(|why| {
+        crate::complain!("headstart: warning: {why}; default settings are used");
+        Config::default()
     })
 }
 
@@ -103,11 +111,9 @@ fn grant() -> String {
 /// What is left without a record, and what removes it.
 fn unrecorded(found: &[String]) -> String {
     format!(
-        "made by headstart, without a record: {}; `headstart recover --found` removes {}. Values of the kernel bear no mark: if \
-         `headstart gateway` was up, look at {}",
+        "made by headstart, without a record: {}; `headstart recover --found` undoes {}",
         found.join("; "),
         if found.len() == 1 { "it" } else { "them" },
-        UNMARKED.join(" and "),
     )
 }
 

@@ -1,8 +1,7 @@
 //! `headstart recover`: undoes what a killed daemon has left. Does nothing where one lives or nothing is left, and may be
 //! repeated. What bears headstart's marks and is in no record is told, and removed with `--found`.
 
-use super::{down, explained, numbers};
-use crate::config::Config;
+use super::{down, explained, numbers, settings_or_defaults};
 use crate::output::{self, Format};
 use crate::{exit, say};
 use headstart_io::daemon::DaemonError;
@@ -26,7 +25,7 @@ pub struct Args {
 pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let place = Place::of_host().map_err(|e| explained(e.into()))?;
     // Settings that cannot be read are no reason not to undo.
-    let numbers = numbers(&Config::load(named).unwrap_or_default());
+    let numbers = numbers(&settings_or_defaults(named));
     let said = match recover(&place, numbers, args.found) {
         Ok(report) if report.had_record || args.found && report.removed > 0 => {
             return Ok(down::tell(&Undoing::from(&report), "recovered", args.format));

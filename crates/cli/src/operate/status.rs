@@ -3,8 +3,7 @@
 //! JSON: `up`, and the fields of `headstart_io::daemon::message::Status`; where none is up, `left_behind` tells whether
 //! one has been killed (null if the caller may not see that), and `found` lists what bears headstart's marks without a record.
 
-use super::{explained, numbers, unrecorded};
-use crate::config::Config;
+use super::{explained, numbers, settings_or_defaults, unrecorded};
 use crate::exit::{self, Coded};
 use crate::output::{self, Format};
 use crate::say;
@@ -50,7 +49,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
 /// Tells what is left where no daemon is up.
 fn not_up(place: &Place, format: Format, named: Option<&Path>) -> anyhow::Result<u8> {
     let left_behind = place.has_journal();
-    let numbers = numbers(&Config::load(named).unwrap_or_default());
+    let numbers = numbers(&settings_or_defaults(named));
     // What a journal names is found, too.
     let found = match left_behind {
         Some(true) => Vec::new(),

@@ -141,9 +141,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     }
     let door = args.users.as_deref().map(Door::read).transpose()?.unwrap_or_else(Door::open);
     for absent in [&args.fat, &args.fast].into_iter().filter_map(Bound::absent) {
-        crate::complain!(
-            "headstart: warning: there is no interface {absent}; until it appears, the other channel carries all traffic"
-        );
+        crate::complain!("headstart: warning: {absent}; until it appears, the other channel carries all traffic");
     }
     let (guess, notes) = Guess::new(headstart_io::store::folder(|name| std::env::var_os(name)))?;
     notes.iter().for_each(|note| crate::complain!("headstart: {note}"));

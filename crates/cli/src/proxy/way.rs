@@ -57,10 +57,18 @@ impl FromStr for Bound {
 }
 
 impl Bound {
-    /// The interface, if it is not there now. It may come: a modem that is plugged in, a network that is joined.
-    pub fn absent(&self) -> Option<&str> {
-        let Self::Interface(name) = self else { return None };
-        Netlink::open().and_then(|mut netlink| netlink.index(name)).is_err().then_some(name)
+    /// What is not there now, in words. It may come: a modem that is plugged in, a network that is joined.
+    pub fn absent(&self) -> Option<String> {
+        match self {
+            Self::Interface(name) => {
+                let is_there = Netlink::open().and_then(|mut netlink| netlink.index(name)).is_ok();
+                (!is_there).then(|| format!("there is no interface {name}"))
+            }
+            Self::Address(own) => {
+                let is_there = std::net::UdpSocket::bind((*own, 0)).is_ok();
+                (!is_there).then(|| format!("{own} is not an address of this host"))
+            }
+        }
     }
 
     /// A connection to one of `all`, in their order.
@@ -244,9 +252,10 @@ mod tests {
 
     #[test]
     fn an_interface_that_is_not_there_is_noticed_and_an_address_is_left_to_the_host() {
-        let is_absent = |text: &str| text.parse::<Bound>().unwrap().absent().map(str::to_owned);
-        assert_eq!(is_absent("nowhere0"), Some("nowhere0".to_owned()));
-        assert_eq!((is_absent("lo"), is_absent("192.0.2.7")), (None, None));
+        let is_absent = |text: &str| text.parse::<Bound>().unwrap().absent();
+        assert_eq!(is_absent("nowhere0"), Some("there is no interface nowhere0".to_owned()));
+        assert_eq!(is_absent("192.0.2.7"), Some("192.0.2.7 is not an address of this host".to_owned()));
+        assert_eq!((is_absent("lo"), is_absent("127.0.0.1")), (None, None));
     }
 
     #[test]

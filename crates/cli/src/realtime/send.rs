@@ -2,7 +2,7 @@
 
 use super::LANE;
 use super::event::{self, Event};
-use crate::exit::{self, Usage};
+use crate::exit::{self, Coded, Usage};
 use crate::output::Format;
 use crate::relay::runtime;
 use headstart_core::time::Duration;
@@ -71,12 +71,15 @@ impl Args {
             interval: Some(Duration::from_millis(self.interval)),
             ..Config::default()
         };
-        Ok(match (&self.relay, self.relay_key, &self.key) {
+        let session = match (&self.relay, self.relay_key, &self.key) {
             (Some(relay), Some(relay_key), Some(key)) => {
-                Client::new(relay, &SecretKey::read(key)?, relay_key)?.session(self.to.clone(), config).await?
+                Client::new(relay, &SecretKey::read(key).map_err(|why| Usage(why.to_string()))?, relay_key)?
+                    .session(self.to.clone(), config)
+                    .await
             }
-            _ => Session::connect(self.to.to_string(), config).await?,
-        })
+            _ => Session::connect(self.to.to_string(), config).await,
+        };
+        session.map_err(|why| Coded(exit::UNREACHABLE, why.to_string()).into())
     }
 }
 

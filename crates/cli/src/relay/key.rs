@@ -1,6 +1,6 @@
 //! `headstart relay key`: a key in a file of its own, and its public part.
 
-use crate::exit;
+use crate::exit::{self, Usage};
 use crate::output::Format;
 use headstart_realtime::keys::SecretKey;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         key.write(&args.file)?;
         key
     } else {
-        SecretKey::read(&args.file)?
+        SecretKey::read(&args.file).map_err(|why| Usage(why.to_string()))?
     };
     let public = key.public()?.to_string();
     if args.format.json {

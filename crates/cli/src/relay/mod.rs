@@ -4,6 +4,7 @@ mod key;
 mod ports;
 mod serve;
 
+use crate::exit::Usage;
 use headstart_realtime::keys::{PublicKey, SecretKey};
 use headstart_realtime::relay::Client;
 use std::path::PathBuf;
@@ -46,7 +47,11 @@ pub struct Through {
 impl Through {
     /// The relay, ready to be asked.
     pub fn client(&self) -> anyhow::Result<Client> {
-        Ok(Client::new(&self.relay, &SecretKey::read(&self.key)?, self.relay_key)?)
+        Ok(Client::new(
+            &self.relay,
+            &SecretKey::read(&self.key).map_err(|why| Usage(why.to_string()))?,
+            self.relay_key,
+        )?)
     }
 }
 

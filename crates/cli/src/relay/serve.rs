@@ -34,7 +34,7 @@ pub struct Args {
 
 /// Serves until it is ended from outside.
 pub fn run(args: Args) -> anyhow::Result<u8> {
-    let key = SecretKey::read(&args.key)?;
+    let key = SecretKey::read(&args.key).map_err(|why| Usage(why.to_string()))?;
     let public = key.public()?;
     if args.most == 0 {
         return Err(Usage("--most 0: must be at least 1".into()).into());

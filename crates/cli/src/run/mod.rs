@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     race: Option<String>,
     /// How long DNS answers are cached: `ttl`, `off`, or seconds such as `3600s` [default: setting `connect.cache-lifetime`].
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     cache_lifetime: Option<String>,
     /// Share of connections that also try the other address family, to learn how fast it is [default: setting `connect.explore`].
     #[arg(long, value_name = "SHARE")]

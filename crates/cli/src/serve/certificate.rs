@@ -1,7 +1,8 @@
 //! The certificate that a server shows: one that was given, or one of its own that is made at the start and held in memory
 //! alone, signed by itself.
 
-use anyhow::{Context as _, bail};
+use crate::exit::Usage;
+use anyhow::Context as _;
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::net::IpAddr;
@@ -17,21 +18,17 @@ pub struct Certificate {
 impl Certificate {
     /// Reads both from files in PEM.
     pub fn read(chain: &Path, key: &Path) -> anyhow::Result<Self> {
-        let of_chain = || format!("reading the certificate {}", chain.display());
-        let certificates: Vec<CertificateDer<'static>> = crate::input::pem(chain).with_context(of_chain)?;
+        let unreadable = |path: &Path, why: std::io::Error| Usage::unreadable(path, why);
+        let certificates: Vec<CertificateDer<'static>> =
+            crate::input::pem(chain).map_err(|why| unreadable(chain, why))?;
         if certificates.is_empty() {
-            bail!(
-                "{} contains no valid certificate: it should have a block that begins with BEGIN CERTIFICATE",
-                chain.display()
-            );
+            let why = "no valid certificate in it: it should have a block that begins with BEGIN CERTIFICATE";
+            return Err(Usage::unreadable(chain, why).into());
         }
-        let keys: Vec<PrivateKeyDer<'static>> =
-            crate::input::pem(key).with_context(|| format!("reading the key {}", key.display()))?;
+        let keys: Vec<PrivateKeyDer<'static>> = crate::input::pem(key).map_err(|why| unreadable(key, why))?;
         let Some(key) = keys.into_iter().next() else {
-            bail!(
-                "{} contains no private key: it should have a block that begins with BEGIN PRIVATE KEY",
-                key.display()
-            );
+            let why = "no private key in it: it should have a block that begins with BEGIN PRIVATE KEY";
+            return Err(Usage::unreadable(key, why).into());
         };
         Ok(Self { chain: certificates, key })
     }

@@ -173,10 +173,22 @@ fn places() -> Arc<Places> {
 
 fn own_certificate(args: &Args) -> anyhow::Result<Certificate> {
     let mut names = vec!["localhost".to_owned()];
+    if let Some(wrong) = args.name.iter().find(|name| !may_be_a_host(name)) {
+        return Err(Usage(format!("--name {wrong:?}: must be a host name")).into());
+    }
     names.extend(args.name.iter().cloned());
     let unspecified = |ip: &IpAddr| !ip.is_unspecified();
     let addresses: Vec<IpAddr> = args.listen.iter().map(SocketAddr::ip).filter(unspecified).collect();
     Certificate::own(&names, &addresses).map_err(|why| Usage(format!("{why:#}: --name must be a host name")).into())
+}
+
+/// Whether clients may know a server by this name: letters, digits, hyphens and, as some names have it, underscores; a star
+/// for the first label (RFC 6125, section 6.4.3).
+fn may_be_a_host(name: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    name.len() <= 253 && name.strip_prefix("*.").unwrap_or(name).split('.').all(label)
 }
 
 /// What clients may compare.

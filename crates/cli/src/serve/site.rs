@@ -3,6 +3,7 @@
 
 use super::kind;
 use super::listing::{Entry, MOST};
+use crate::exit::Usage;
 use anyhow::Context as _;
 use headstart_core::wire::target::Target;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
@@ -69,7 +70,7 @@ impl Site {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty());
-        let root = root.with_context(|| format!("opening the folder {}", path.display()))?;
+        let root = root.map_err(|why| Usage::unreadable(path, std::io::Error::from(why)))?;
         let site = Self { root, open: Mutex::default() };
         match site.beneath(Path::new(".")) {
             Ok(_) => Ok(site),

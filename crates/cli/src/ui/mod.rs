@@ -8,7 +8,7 @@ mod events;
 mod files;
 mod snapshot;
 
-use crate::exit::{self, Usage};
+use crate::exit;
 use crate::observe::Observer;
 use crate::output::Format;
 use crate::web::{self, Answer, Asked, Guard, Route};
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     // Before there are other threads, which inherit what this one waits for.
     let ending = headstart_io::sys::signal::ending().context("waiting for signals")?;
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port)))
-        .map_err(|e| Usage(format!("--port {}: {e}; choose another one, or 0 for a free one", args.port)))?;
+        .with_context(|| format!("--port {}: choose another one, or 0 for a free one", args.port))?;
     let address = listener.local_addr()?;
     let token = token()?;
     let url = format!("http://{address}/#{token}");

@@ -1,6 +1,7 @@
 //! `forward` beside an interface that takes everything: what it sends itself must not come back to it without end.
 
 use crate::scene::{PEERS, Scene, inside, run, send, until};
+use crate::schema::must_hold;
 use headstart_io::sys::netlink::Netlink;
 use headstart_io::sys::tun::Tun;
 use rustix::process::Signal;
@@ -58,9 +59,16 @@ inside!(up_tells_the_process_that_stays, || {
     let Some(scene) = Scene::new() else { return };
     scene.teach(1);
     let up = scene.says(&["up", "--initcwnd", "--json"]);
+    must_hold("up", &up.out);
     let up: serde_json::Value = serde_json::from_str(&up.out).unwrap_or_else(|e| panic!("{e}: {up:?}"));
     let status = scene.status();
     assert!(status["pid"].as_u64().is_some_and(|pid| pid > 0));
     assert_eq!(up["pid"], status["pid"]);
-    assert_eq!(scene.says(&["down"]).code, Some(0));
+    must_hold("plan", &scene.says(&["plan", "--initcwnd", "--json"]).out);
+    let down = scene.says(&["down", "--json"]);
+    assert_eq!(down.code, Some(0), "{down:?}");
+    must_hold("down", &down.out);
+    must_hold("down", &scene.says(&["down", "--json"]).out);
+    must_hold("status", &scene.says(&["status", "--json"]).out);
+    must_hold("recover", &scene.says(&["recover", "--json"]).out);
 });

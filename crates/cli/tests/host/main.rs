@@ -11,5 +11,7 @@ mod measure;
 mod others;
 mod record;
 mod scene;
+#[path = "../verbs/schema.rs"]
+mod schema;
 mod torture;
 mod unit;

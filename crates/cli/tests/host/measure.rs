@@ -1,6 +1,7 @@
 //! `up --measure`: what programs of the host begin is measured, nothing else is touched, and nothing is left of it.
 
 use crate::scene::{PEERS, Scene, found, inside, send, until};
+use crate::schema::must_hold;
 use headstart_io::sys::netns::NetNs;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -90,6 +91,7 @@ inside!(what_programs_begin_is_measured_and_what_was_there_or_comes_from_others_
     let status = scene.status();
     assert_eq!(status["measuring"]["captured"], serde_json::json!(["default"]), "{status}");
     let top = scene.says(&["top", "--once", "--interval", "0.1", "--json"]);
+    must_hold("top", &top.out);
     let top: Value = serde_json::from_str(&top.out).unwrap_or_else(|e| panic!("{e}: {top:?}"));
     assert_eq!(top["board"]["apps"][0]["connections"], 3, "{top}");
     let words = scene.says(&["top", "--once", "--interval", "0.1"]);

@@ -1,6 +1,7 @@
 //! The scene: a host with two peers behind one link, all in namespaces, whose kernel remembers connections to both; and
 //! what can be seen of a host from outside.
 
+use crate::schema::must_hold;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_io::host::Kernel;
@@ -111,6 +112,7 @@ impl Scene {
     /// The daemon's own account.
     pub fn status(&self) -> serde_json::Value {
         let ended = self.says(&["status", "--json"]);
+        must_hold("status", &ended.out);
         serde_json::from_str(&ended.out).unwrap_or_else(|e| panic!("{e}: {ended:?}"))
     }
 

@@ -10,3 +10,5 @@ mod many;
 mod messages;
 mod programs;
 mod scene;
+#[path = "../verbs/schema.rs"]
+mod schema;

@@ -1,6 +1,7 @@
 //! `realtime send` and `receive`: by themselves, through a relay that is killed meanwhile, and behind a weak WLAN.
 
 use crate::scene::{Folder, HEADSTART, Running, inside, until};
+use crate::schema::must_hold;
 use serde_json::Value;
 use std::process::Command;
 
@@ -31,9 +32,11 @@ fn streams_arrive_whole_and_both_sides_say_what_that_took() {
         let words = ["realtime", "send", &at, "--technique", technique, "--streams", "2", "--interval", "1", "--json"];
         let output = Command::new(HEADSTART).args(words).output().unwrap();
         assert!(output.status.success(), "{output:?}");
+        must_hold("realtime-send", std::str::from_utf8(&output.stdout).unwrap());
         let sent: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((sent["sent"].as_u64(), sent["arrived"].as_bool()), (Some(120), Some(true)), "{sent}");
         let summary = receiver.line();
+        must_hold("realtime-receive", &summary);
         assert_eq!(counts(&summary), [2, 120, 0, 0].map(Some), "{summary}");
         assert!(receiver.ended());
         let summary: Value = serde_json::from_str(&summary).unwrap();

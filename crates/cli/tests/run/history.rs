@@ -2,6 +2,7 @@
 
 use crate::lab::{Ended, HEADSTART, Lab, ended, found, inside, supervisors, until};
 use crate::processes::{ask_to_end, is_alive};
+use crate::schema::must_hold;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -23,6 +24,7 @@ fn history(lab: &Lab, words: &[&str]) -> Ended {
 fn exported(lab: &Lab) -> Value {
     let said = history(lab, &["export"]);
     assert_eq!(said.code, Some(0), "{said:?}");
+    must_hold("history", &said.out);
     serde_json::from_str(&said.out).expect("one JSON object")
 }
 
@@ -48,7 +50,7 @@ inside!(what_a_supervisor_has_learned_outlives_it_until_it_is_forgotten, || {
     let lab = Lab::new();
     assert_eq!(run(&lab, &[curl.to_str().unwrap(), "-sS", "http://www.lab.example/"]).code, Some(0));
     let living = exported(&lab);
-    assert!(living["source"] == "supervisor" && peers(&living) > 0 && living["here"].is_u64(), "{living}");
+    assert!(living["source"] == "supervisor" && peers(&living) > 0 && living["here"].is_string(), "{living}");
     end();
 
     for name in ["history.redb", "history.key"] {

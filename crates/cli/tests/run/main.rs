@@ -26,6 +26,8 @@ mod measured;
 mod names;
 mod one_supervisor;
 mod processes;
+#[path = "../verbs/schema.rs"]
+mod schema;
 mod seen;
 mod sessions;
 mod side_by_side;

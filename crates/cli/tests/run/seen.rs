@@ -167,9 +167,9 @@ fn a_port_that_is_taken_is_said_and_without_headstart_the_metrics_say_so() {
     let port = taken.local_addr().unwrap().port();
     let says = |words: &[&str]| ended(scratch.headstart(words).spawn().unwrap());
     let said = says(&["metrics", "--listen", &format!("127.0.0.1:{port}")]);
-    assert!(said.code == Some(2) && said.err.contains("choose another port"), "{said:?}");
+    assert!(said.code == Some(1) && said.err.contains("choose another port"), "{said:?}");
     let said = says(&["ui", "--no-browser", "--port", &port.to_string()]);
-    assert!(said.code == Some(2) && said.err.contains("choose another one"), "{said:?}");
+    assert!(said.code == Some(1) && said.err.contains("choose another one"), "{said:?}");
     let said = says(&["metrics"]);
     assert!(said.code == Some(0) && said.out.contains("headstart_up{part=\"supervisor\"} 0"), "{said:?}");
 }

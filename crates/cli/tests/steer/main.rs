@@ -8,4 +8,6 @@ mod keys;
 mod programs;
 mod proxy;
 mod scene;
+#[path = "../verbs/schema.rs"]
+mod schema;
 mod tunnel;

@@ -1,5 +1,6 @@
 //! The scene: a host and a gateway in namespaces of their own, joined by two links, and a web server behind the gateway.
 
+use crate::schema::must_hold;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_io::steer::keys::SecretKey;
@@ -162,6 +163,7 @@ impl Scene {
     /// The account of one end.
     pub fn status(&self, gateway: bool) -> serde_json::Value {
         let output = self.headstart(gateway, &["status", "--json"]).output().unwrap();
+        must_hold("status", &String::from_utf8_lossy(&output.stdout));
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
     }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 const HEADSTART: &str = env!("CARGO_BIN_EXE_headstart");
 
 /// The command with these words, without the settings and the history of the user who runs the test.
-fn headstart(words: &[&str]) -> Command {
+pub fn headstart(words: &[&str]) -> Command {
     let mut command = Command::new(HEADSTART);
     command.args(words).env("HEADSTART_CONFIG", "off").env("HEADSTART_HISTORY", "off");
     for name in ["HEADSTART", "HEADSTART_LINGER", "HEADSTART_QUIET"] {
@@ -75,7 +75,7 @@ fn wrong_words_are_usage_errors_that_name_the_way_out() {
         (&["measure", "lte", "--packet", "0"], "invalid value '0' for '--packet"),
         (&["measure", "lte", "--cqi", "16"], "--cqi 16: must be from 1 to 15"),
         (&["top", "-i", "1e300"], "must be from 0.1 to 3600 seconds (got 1e300)"),
-        (&["top", "--interval", "-1"], "must be from 0.1 to 3600 seconds (got -1e0)"),
+        (&["top", "--interval", "-1"], "must be from 0.1 to 3600 seconds (got -1)"),
         (&["get", "https://localhost/", "--json"], "--json needs `-o FILE`"),
         (&["get", "https://localhost/", "--continue"], "--continue needs `-o FILE`"),
         (&["list", "nonsense"], "unknown list \"nonsense\"; choose one of races"),

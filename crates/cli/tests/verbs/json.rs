@@ -1,0 +1,82 @@
+//! What verbs print with `--json`, held to its schemas. Verbs that need a network of their own are held to theirs where they are tested.
+
+use crate::schema::must_hold;
+use crate::wrong_input::headstart;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// What a command prints, whatever it ends with.
+fn printed(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(!output.stdout.is_empty(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A server that has printed its first line, on standard output or standard error.
+fn server(command: &mut Command) -> (Server, String) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    command.stdin(Stdio::null()).stderr(writer.try_clone().unwrap()).stdout(writer);
+    let child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(reader).read_line(&mut line).unwrap();
+    (Server(child), line)
+}
+
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn what_needs_no_network_is_as_its_schema_says() {
+    for (schema, words) in [
+        ("list", &["list"][..]),
+        ("list", &["list", "races"]),
+        ("lab-list", &["lab", "list"]),
+        ("config-show", &["config", "show"]),
+        ("config-check", &["config", "check"]),
+        ("measure-lte", &["measure", "lte"]),
+        ("doctor", &["doctor"]),
+    ] {
+        must_hold(schema, &printed(headstart(words).arg("--json")));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("settings.toml");
+    std::fs::write(&file, "[connect]\nrcae = 1\nlinger = -1\n").unwrap();
+    let said = printed(headstart(&["config", "check", "--json"]).arg(&file));
+    must_hold("config-check", &said);
+    let mistakes: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(mistakes["mistakes"].as_array().map(Vec::len), Some(2), "{said}");
+    must_hold("relay-key", &printed(headstart(&["relay", "key", "--json"]).arg(folder.path().join("key"))));
+    let mut run = headstart(&["lab", "run", "connect-model", "--quick", "--json", "--out"]);
+    let rows = printed(run.arg(folder.path().join("results")));
+    must_hold("lab-run", rows.lines().last().unwrap());
+}
+
+#[test]
+fn what_goes_over_loopback_is_as_its_schema_says() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("f"), [7; 20_000]).unwrap();
+    let certificate = folder.path().join("ca.pem");
+    let mut serve = headstart(&["serve", "--listen", "127.0.0.1:0", "--store", "memory", "--json", "--write-cert"]);
+    let (_server, line) = server(serve.arg(&certificate).arg(folder.path()));
+    must_hold("serve", &line);
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let url = format!("{}f", told["urls"][0].as_str().unwrap());
+    for version in ["3", "2"] {
+        let mut get = headstart(&["get", &url, "--json", "--http", version, "--store", "memory", "-o", "/dev/null"]);
+        printed(get.args(["--times", "2", "--ca"]).arg(&certificate)).lines().for_each(|line| must_hold("get", line));
+    }
+    let summary = folder.path().join("summary.json");
+    let run = headstart(&["run", "--private", "-q", "--summary"]).arg(&summary).args(["--", "true"]).status().unwrap();
+    assert!(run.success());
+    must_hold("run-summary", &std::fs::read_to_string(summary).unwrap());
+    let (_measured, line) = server(&mut headstart(&["measure", "serve", "--listen", "127.0.0.1:0"]));
+    let at =
+        line.split_whitespace().find(|word| word.starts_with("127.0.0.1:")).unwrap().trim_end_matches([',', ';', ':']);
+    must_hold("measure-network", &printed(&mut headstart(&["measure", "network", at, "--seconds", "0.2", "--json"])));
+}
