@@ -306,8 +306,26 @@ impl Lookups {
         match open.decider {
             Some(Decider::Any) => !open.nos.is_empty(),
             Some(Decider::Server(server)) => open.has_said_no(server) && is_next(server),
-            None => all.iter().any(|server| is_denial(*server) && is_next(*server)),
+            None => all.iter().any(|server| {
+                is_denial(*server) && is_next(*server) && (is_over || !self.other_is_awaited_of(open, *server))
+            }),
         }
+    }
+
+    /// Whether the other family's question is open, and `server` has not spoken to it: it may have nothing of both, or lose the
+    /// other's answer, and then the next server decides on both.
+    fn other_is_awaited_of(&self, open: &Open, server: u32) -> bool {
+        let Some(record) = open.question.record.family().map(|family| family.other().into()) else { return false };
+        let of_here = self.open.range(QueryId(self.first_here)..).map(|(_, o)| o);
+        let mut others = of_here.filter(|o| {
+            o.question.record == record && o.question.app == open.question.app && o.question.name == open.question.name
+        });
+        others.any(|other| !other.asked_of.iter().any(|asked| asked.server == server && asked.replied))
+    }
+
+    /// The same of query `id`.
+    pub fn awaits_other_of(&self, id: QueryId, server: u32) -> bool {
+        self.open.get(&id).is_some_and(|open| self.other_is_awaited_of(open, server))
     }
 
     /// Numbers of the servers, that which was asked first leading.

@@ -13,29 +13,29 @@ use super::judge::Law;
 ///   first visit. `simultaneous` by design.
 /// - `NoStorm`, `Hints`: one world each.
 ///
-/// What was found in these worlds was mended; others have more of the same kinds: a hundred thousand worlds of seed 7 have 244 of `Reaches` and
-/// 270 of `InTime` (2026-11-25), so that `cargo xtask law` with another seed finds more than is allowed here.
+/// What was found in these worlds was mended; others have more of the same kinds: a hundred thousand worlds of seed 7 have 139 of `Reaches` and
+/// 270 of `InTime`, of seed 11 127 and 221 (2026-11-25), so that `cargo xtask law` with another seed finds more than is allowed here.
 const KNOWN: &[(&str, Law, u64)] = &[
-    ("adaptive", Law::Reaches, 5),
-    ("adaptive", Law::InTime, 22),
-    ("adaptive", Law::OneSynASecond, 91),
+    ("adaptive", Law::Reaches, 3),
+    ("adaptive", Law::InTime, 21),
+    ("adaptive", Law::OneSynASecond, 92),
     ("adaptive", Law::NoStorm, 1),
     ("adaptive", Law::Hints, 1),
-    ("happy-eyeballs-v2", Law::Reaches, 7),
+    ("happy-eyeballs-v2", Law::Reaches, 4),
     ("happy-eyeballs-v2", Law::InTime, 91),
-    ("happy-eyeballs-v2", Law::OneSynASecond, 85),
+    ("happy-eyeballs-v2", Law::OneSynASecond, 87),
     ("happy-eyeballs-v2", Law::NoStorm, 1),
     ("happy-eyeballs-v2", Law::Hints, 1),
-    ("happy-eyeballs-v3", Law::Reaches, 6),
+    ("happy-eyeballs-v3", Law::Reaches, 4),
     ("happy-eyeballs-v3", Law::InTime, 68),
     ("happy-eyeballs-v3", Law::OneSynASecond, 80),
     ("happy-eyeballs-v3", Law::NoStorm, 1),
     ("happy-eyeballs-v3", Law::Hints, 1),
-    ("sequential", Law::Reaches, 36),
-    ("sequential", Law::OneSynASecond, 32),
-    ("simultaneous", Law::Reaches, 5),
+    ("sequential", Law::Reaches, 34),
+    ("sequential", Law::OneSynASecond, 31),
+    ("simultaneous", Law::Reaches, 3),
     ("simultaneous", Law::InTime, 54),
-    ("simultaneous", Law::OneSynASecond, 317),
+    ("simultaneous", Law::OneSynASecond, 336),
     ("simultaneous", Law::NoStorm, 1),
 ];
 

@@ -267,3 +267,39 @@ fn keeps_only(laws: &[Law], world: &World) {
     let broken = broken_by(world, race::find(race::DEFAULT).unwrap());
     assert!(broken.iter().all(|b| !laws.contains(&b.law)), "{broken:?} in {world:?}");
 }
+
+/// What a server says at once: that there is nothing.
+fn denies() -> Option<Record> {
+    Some(Record { after: 1, says: Says::NoData, lost: 0, failed: 0 })
+}
+
+#[test]
+fn two_servers_that_deny_a_family_each_are_not_believed_of_both() {
+    for front in [Front::Preload, Front::Both] {
+        let servers = vec![server(None, denies()), server(denies(), says(1))];
+        keeps_only(&[Law::Reaches], &World { front, servers, ..world() });
+    }
+}
+
+#[test]
+fn a_denial_is_not_told_while_the_other_family_may_make_another_server_decide() {
+    let servers = vec![server(None, denies()), server(says(1), says(1))];
+    let world = World { front: Front::Filter, servers, v4: vec![Fate::Refuses(1)], ..world() };
+    keeps_only(&[Law::Reaches], &world);
+    keeps_only(&[Law::Reaches], &World { client: Client::Go, ..world });
+}
+
+#[test]
+fn a_program_that_was_told_a_denial_over_dns_is_not_kept_from_the_other_family() {
+    let servers = vec![server(denies(), None), server(says(1), says(83))];
+    keeps_only(&[Law::Reaches], &World { client: Client::Musl, front: Front::Filter, servers, ..world() });
+}
+
+#[test]
+fn what_is_under_way_on_a_network_that_was_left_is_not_handed_over() {
+    let moves = Move { visit: 1, after: 2, v4: vec![Fate::Alive(1)], v6: vec![Fate::Alive(1)], routes: (true, true) };
+    let alive = || vec![Fate::Alive(104)];
+    let world = World { v4: alive(), v6: alive(), moves: Some(moves), visits: 2, ahead: true, ..world() };
+    keeps_only(&[Law::Reaches], &World { client: Client::Go, front: Front::Filter, ..world.clone() });
+    keeps_only(&[Law::Reaches], &World { client: Client::Limited(384), front: Front::Both, port: true, ..world });
+}

@@ -159,14 +159,23 @@ impl Connector {
     /// it is asked again here.
     pub(super) fn tell_askers_no(&mut self, query: QueryId, no: &LookupResult) {
         let Some(open) = self.lookups.get_mut(query) else { return };
-        if *no == LookupResult::Refused && !open.is_asked_of_several() {
+        let asks_several = open.is_asked_of_several();
+        if *no == LookupResult::Refused && !asks_several {
             return;
         }
         let (Some(server), question) = (open.replied(), open.question.clone()) else { return };
-        if *no == LookupResult::Refused {
+        let other = question.record.family().map(|f| Question { record: f.other().into(), ..question.clone() });
+        let waits_for_both = other.is_some_and(|other| self.asks.is_awaited(&other));
+        // It can do nothing with half an answer, and the next server may have to be asked for both. One that asks several servers itself
+        // takes the first answer to each question.
+        if !asks_several && waits_for_both && self.lookups.awaits_other_of(query, server) {
+            return;
+        }
+        let told = self.asks.take_of(&question, server);
+        if *no == LookupResult::Refused || !told.is_empty() {
             self.asks.was_refused(&question);
         }
-        for request in self.asks.take_of(&question, server) {
+        for request in told {
             self.answer_asker(request, Answered::Said { query, age: Duration::ZERO });
         }
     }

@@ -92,7 +92,10 @@ impl Connector {
     pub(super) fn decides(&mut self, now: Instant, open: &Open, addresses: bool, answered: bool) -> Option<QueryId> {
         let decider = addresses.then(|| open.replied()).flatten();
         let Some((id, other)) = self.lookups.other_of(&open.question) else {
-            if let Some(server) = decider {
+            // Two servers that deny a family each: without us the later would be believed of both. One that was asked for that
+            // reason settles it.
+            let denies = open.replied().filter(|_| answered && open.decider.is_none());
+            if let Some(server) = decider.or(denies) {
                 self.reopen(now, &open.question, server);
             }
             return None;
@@ -109,8 +112,8 @@ impl Connector {
         None
     }
 
-    /// `server` has addresses of one family; another has denied the other family just now. Without us both would have been believed
-    /// of one server: it is asked for the other too, and waited for.
+    /// `server` has addresses of one family, or denies it; another has denied the other family just now. Without us both would have been
+    /// believed of one server: it is asked for the other too, and waited for.
     fn reopen(&mut self, now: Instant, question: &Question, server: u32) {
         let Some(family) = question.record.family().map(Family::other) else { return };
         let record = RecordType::from(family);

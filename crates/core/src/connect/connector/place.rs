@@ -3,7 +3,6 @@
 
 use super::Connector;
 use crate::connect::cache::Cache;
-use crate::connect::job::Job;
 use crate::connect::pool::End;
 use crate::path::record::NetworkRecord;
 use crate::path::{Family, NetworkId};
@@ -85,15 +84,19 @@ impl Connector {
         }
     }
 
-    /// What waits for a connection has it tried on this network: what is under way on the one before gets no answer any more.
+    /// What is under way on the network before gets no answer any more, and nothing of it is handed over. What waits for a connection
+    /// has it tried on this one; what a program has only been told of is left to it.
     fn begin_anew(&mut self, now: Instant) {
-        let waits = |j: &Job| !j.done && (j.resolver.is_some() || j.claim.is_some());
-        let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| waits(j)).map(|(id, _)| *id).collect();
+        let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| !j.done).map(|(id, _)| *id).collect();
         for id in ids {
-            if let Some(mut job) = self.jobs.remove(&id) {
-                self.close_where(now, &mut job, |a| !a.given);
-                job.attempts.retain(|a| a.given);
+            let Some(mut job) = self.jobs.remove(&id) else { continue };
+            let waits = job.resolver.is_some() || job.claim.is_some();
+            self.close_where(now, &mut job, |a| !a.given);
+            job.attempts.retain(|a| a.given);
+            if waits || !job.own.is_empty() {
                 self.jobs.insert(id, job);
+            }
+            if waits {
                 self.drive(now, id);
             }
         }
