@@ -11,8 +11,8 @@ pub const KEYS: [(&str, &str); 7] = [
     ("c, Tab", "connections or programs"),
     ("s, S", "sort by the next column, by the one before"),
     ("r", "reverse the order"),
-    ("/", "show only what contains a text; Enter keeps it, Esc drops it"),
-    ("arrows", "scroll by a row; Page Up and Page Down by ten"),
+    ("/", "show only rows that contain a text; Esc: all"),
+    ("arrows", "scroll by a row; Page Up, Page Down: by ten"),
     ("?", "this help"),
 ];
 

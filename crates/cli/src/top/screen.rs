@@ -168,7 +168,7 @@ mod tests {
             assert!(shown[0].contains("9 packets") && shown[5].contains("/: filter"), "{shown:#?}");
             let choice = Choice { connections, ..Choice::default() };
             for line in help(&choice) {
-                assert!(line.width() <= 80, "{line:?}");
+                assert!(line.width() <= 60, "{line:?}");
             }
         }
         let help = screen(&view, &Choice { help: true, ..Choice::default() }, 80);
