@@ -10,6 +10,7 @@ mod datagrams;
 mod echoes;
 mod forwarder;
 mod fragments;
+mod lookups;
 pub mod lte;
 pub mod meter;
 mod observed;
