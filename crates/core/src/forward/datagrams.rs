@@ -158,7 +158,12 @@ impl Datagrams {
     ) {
         let Some(mapping) = self.mappings.get_mut(&id) else { return };
         let app = mapping.app;
-        mapping.flows.get_mut(&to).into_iter().for_each(|flow| flow.icmp_errors += 1);
+        mapping
+            .flows
+            .get_mut(&to)
+            .into_iter()
+            .filter_map(|flow| flow.icmp_errors.as_mut())
+            .for_each(|errors| *errors += 1);
         if to.is_ipv4() != app.is_ipv4() {
             return;
         }
