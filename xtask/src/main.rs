@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod again;
+mod bpf;
 mod ci;
 mod claims;
 mod conformance;
@@ -159,6 +160,13 @@ const ALL: &[Chore] = &[
         summary: "packages, their sums signed with an SSH key, and the tag; refuses a dirty tree, a stale ledger, a missing section of \
                   the changelog, an unknown address for reports and a failing gate",
         run: release::run,
+    },
+    Chore {
+        group: Group::House,
+        name: "bpf",
+        arguments: "[--check]",
+        summary: "compiles the programs that run in the kernel (crates/io/bpf) to the committed object, by clang; --check only compares",
+        run: bpf::run,
     },
     Chore {
         group: Group::House,

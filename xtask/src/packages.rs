@@ -101,6 +101,12 @@ pub const ALL: &[Package] = &[
     program("prometheus", "prometheus", "scrapes the metrics, evaluates the rules and the dashboard's queries"),
     program("mmdebstrap", "mmdebstrap", "makes the Debian in which packages are installed and removed"),
     program("lintian", "lintian", "judges packages by Debian's policy"),
+    program(
+        "clang",
+        "clang",
+        "compiles the programs that run in the kernel, to compare them with the committed object",
+    ),
+    program("llvm", "llvm-strip", "takes out of that object what only debuggers want"),
     program("tshark", "tshark", "opens the emulator's captures and checks what is in them"),
 ];
 

@@ -2,7 +2,7 @@
 //! programs that have headstart within them, as an app with Android's VpnService would: routes and the interface are theirs.
 
 use crate::config::Config;
-use crate::run::measure::{self, Wanted};
+use crate::run::measure::{self, Source, Wanted};
 use crate::{exit, supervise};
 use headstart_io::forward::Protector;
 use headstart_io::sys::tun::Tun;
@@ -48,6 +48,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let protector = protector.map_err(|e| exit::Usage(format!("--protect: must be the name of a Unix socket: {e}")))?;
     let racing = args.accelerate.then(|| supervise::settings(&Config::load(named)?)).transpose()?;
     let wanted = Wanted {
+        via: Source::Tun,
         command: &[],
         quiet: args.quiet,
         summary: args.summary.as_deref(),

@@ -12,11 +12,13 @@
 //! | [`surroundings`], `supervisor::place` | on which network the host is, told by the kernel; the identity is `core::path::identity`'s |
 //! | [`store`], `supervisor::keeper` | what was learned, sealed on disk (docs/decisions/0008), paths of servers and clients too, or shared over Redis (0015); no disk is waited for |
 //! | [`host`], [`daemon`] | changes of the host, journalled first and undoable; the daemon of `headstart up` (0010), which bundles small segments (0014, [`packet_queue`]) |
-//! | [`forward`] | TUN, sockets and owners of column `forward` |
+//! | [`forward`], [`cgroup`] | TUN, sockets and owners of column `forward`; programs in the kernel that measure without carrying (eBPF), and the group of a program |
 //! | [`steer`] | the tunnel of column `steer`: TUN, a WireGuard session a channel, and their sockets |
 //! | [`sys`] | system calls behind safe types, the process that holds a room, and clients of the C library that the lab measures |
 #![deny(unsafe_code)]
 
+#[cfg(feature = "host")]
+pub mod cgroup;
 pub mod clock;
 #[cfg(feature = "host")]
 pub mod control;

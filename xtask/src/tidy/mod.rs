@@ -50,6 +50,7 @@ const ALL: &[Rule] = &[
     Rule { name: "locks", check: locks::check },
     Rule { name: "wording", check: wording::check },
     Rule { name: "links", check: links::check },
+    Rule { name: "bpf", check: crate::bpf::check },
 ];
 
 /// Every link that leads nowhere, for whatever builds pages.

@@ -7,8 +7,10 @@ use super::{grant, installed, numbers, settings_or_defaults};
 use crate::config::Config;
 use crate::output::{self, Format};
 use crate::{exit, say};
+use headstart_io::cgroup;
 use headstart_io::daemon::client::{AskError, ask};
 use headstart_io::daemon::message::{Answer, Wish};
+use headstart_io::forward::ebpf::Programs;
 use headstart_io::host::change::table;
 use headstart_io::host::place::Place;
 use headstart_io::host::{Kernel, occupants};
@@ -66,6 +68,7 @@ const ALL: &[Check] = &[
     Check { name: "settings", run: settings },
     Check { name: "package", run: |_| installed::here() },
     Check { name: "run: seccomp", run: system_calls },
+    Check { name: "measure: eBPF", run: |_| kernel() },
     Check { name: "lab: namespaces", run: namespaces },
     Check { name: "up: privilege", run: privilege },
     Check { name: "up: folders", run: folders },
@@ -212,6 +215,17 @@ fn nft(_: Option<&Path>) -> Finding {
     match table::program() {
         Some(path) => works(path.display().to_string()),
         None => degraded("not installed: no `--bundle`, no `gateway --nat`", "apt-get install nftables"),
+    }
+}
+
+fn kernel() -> Finding {
+    let needs = "as root, on Linux 6.1 or later with BTF and cgroup v2; `--measure` works without it";
+    match cgroup::root().map_err(|e| e.to_string()).and_then(|root| {
+        let loaded = Programs::load().map_err(|e| e.to_string());
+        loaded.map(|_| root)
+    }) {
+        Ok(root) => works(format!("`--measure --via ebpf` on groups of {}", root.display())),
+        Err(why) => degraded(format!("`--measure --via ebpf` cannot be used: {why}"), needs),
     }
 }
 

@@ -101,7 +101,12 @@ fn tell(status: &Status) {
     if let Some(measuring) = measuring {
         let (interface, captured) = (&measuring.interface, measuring.captured.join(", "));
         let accelerated = if measuring.accelerated { " (accelerated)" } else { "" };
-        say!("measuring{accelerated}: {captured}, through {interface}; watch it with `headstart top {pid}`");
+        let how = if interface.is_empty() {
+            "all programs, in the kernel (eBPF)".to_owned()
+        } else {
+            format!("{captured}, through {interface}")
+        };
+        say!("measuring{accelerated}: {how}; watch it with `headstart top {pid}`");
     }
     for change in changes {
         say!("  {change}");

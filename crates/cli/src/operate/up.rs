@@ -4,9 +4,11 @@ use super::{explained, gateway, settings, something_is_on, undone};
 use crate::config::{Config, all};
 use crate::exit::Usage;
 use crate::output::{self, Format};
+use crate::run::measure::Source;
 use crate::{complain, exit, say, supervise};
 use headstart_io::daemon::message::Undoing;
 use headstart_io::daemon::{Daemon, Settings, measuring, readiness};
+use headstart_io::forward::ebpf::Programs;
 use headstart_io::host::change::{Change, sysctl::Sysctl, table};
 use headstart_io::host::place::Place;
 use headstart_io::steer::Role;
@@ -32,8 +34,13 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     steer: Option<PathBuf>,
     /// Measure outgoing connections to the captured networks; watch them with `headstart top`.
-    #[arg(long, requires = "captured")]
+    #[arg(long)]
     measure: bool,
+    /// With --measure, who measures: `tun`, a forwarder that the captured networks are led through, and which alone sees pings
+    /// and ICMP errors and accelerates; `ebpf`, programs in the kernel, which carry nothing and see every program; or `auto`,
+    /// `ebpf` where it works and no network is named.
+    #[arg(long, value_enum, requires = "measure", default_value = "tun", value_name = "WHO")]
+    via: Source,
     /// With --measure: capture the default route (everything).
     #[arg(long, requires = "measure", group = "captured")]
     capture_default: bool,
@@ -103,10 +110,32 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         let to = args.capture.iter().map(|text| network(text)).collect::<Result<_, _>>()?;
         let lines = args.flows.as_deref().map(std::path::absolute).transpose()?;
         let racing = args.accelerate.then(|| supervise::settings(&config)).transpose()?;
-        settings.measuring = Some(measuring::Wish { to, lines, racing });
+        settings.measuring = Some(measuring::Wish { in_kernel: in_kernel(args)?, to, lines, racing });
     }
     something_is_on(&settings)?;
     bring_up(settings, args.foreground, &args.format)
+}
+
+/// Whether programs in the kernel measure.
+fn in_kernel(args: &Args) -> Result<bool, Usage> {
+    let is_captured = args.capture_default || !args.capture.is_empty();
+    let needs_forwarder = match (args.capture.is_empty(), args.accelerate) {
+        (false, _) => Some("--capture leads networks through the forwarder"),
+        (true, true) => Some("--accelerate needs the forwarder"),
+        (true, false) => None,
+    };
+    match (args.via, needs_forwarder) {
+        (Source::Ebpf, Some(why)) => Err(Usage(format!("--via ebpf: {why}; use --via tun"))),
+        (Source::Ebpf, None) => Ok(true),
+        (Source::Tun | Source::Auto, _) if !is_captured => {
+            Err(Usage("--measure: add --capture-default or --capture ADDRESS/BITS, or --via ebpf".into()))
+        }
+        (Source::Tun, _) => Ok(false),
+        (Source::Auto, Some(_)) => Ok(false),
+        (Source::Auto, None) => {
+            Ok(Programs::load().map_err(|why| complain!("headstart: measuring through the forwarder: {why}")).is_ok())
+        }
+    }
 }
 
 /// Makes the changes of `settings`, and serves until the end: in the foreground, or behind the caller's back.

@@ -4,10 +4,13 @@
 //! measured is what the program has without headstart. When the program has ended, what it said last is seen to its peers, then
 //! a summary is given.
 
+mod kernel;
+
 use super::remains;
 use crate::exit;
 use crate::output::plural;
 use anyhow::Context as _;
+use clap::ValueEnum;
 use headstart_core::connect;
 use headstart_core::forward::meter;
 use headstart_core::forward::{Flow, Record, Settings, UdpFlow, profile};
@@ -27,7 +30,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::rc::Rc;
 
 /// Version of the summary's format.
@@ -39,11 +42,25 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The longest packet for a profile that has programs send more than the path takes.
 const LONG_PACKETS: u32 = 65_535;
 
+/// Who measures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Source {
+    /// A forwarder, through a TUN interface.
+    #[default]
+    Tun,
+    /// Programs in the kernel (eBPF).
+    Ebpf,
+    /// Programs in the kernel where they work, and the forwarder otherwise.
+    Auto,
+}
+
 /// What is to be run, and what is wanted of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// The program and its arguments.
     pub command: &'a [OsString],
+    /// Who measures.
+    pub via: Source,
     /// Not a word about what was measured.
     pub quiet: bool,
     /// A file for the summary, as JSON.
@@ -68,11 +85,22 @@ pub struct Wanted<'a> {
 pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     // As long as nothing reads from a pipe that is to be written, opening it can be interrupted: signals are not passed on yet.
     let outputs = Outputs::open(args)?;
-    remains::in_two(|told| measured(args, outputs, told))
+    let by = match args.via {
+        Source::Tun => By::default(),
+        via => match kernel::attach(args) {
+            Ok(kernel) => return kernel::run(args, outputs, kernel),
+            Err(not) if via == Source::Auto => By::Forwarder { instead: Some(not.why) },
+            Err(not) => {
+                let code = if not.is_not_permitted { exit::NOT_PERMITTED } else { exit::FAILURE };
+                return Err(exit::Coded(code, format!("--via ebpf: {}", not.why)).into());
+            }
+        },
+    };
+    remains::in_two(|told| measured(args, outputs, by, told))
 }
 
 /// The same, in the process that forwards.
-fn measured(args: &Wanted<'_>, outputs: Outputs, told: remains::Told) -> anyhow::Result<u8> {
+fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, told: remains::Told) -> anyhow::Result<u8> {
     let name = args.profile.unwrap_or(profile::DEFAULT.name);
     let profile = profile::find(name).map_err(|e| exit::Usage(e.to_string()))?;
     signal::pass_on_to(0).context("handling signals")?;
@@ -93,13 +121,10 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, told: remains::Told) -> anyhow:
     enclosure.namespace.adopt(&mut command).context("preparing the program")?;
     let namespace = enclosure.namespace.id().context("the network namespace")?;
     let (mut worker, measured, clock) = prepare(enclosure, profile, args, outputs)?;
-    let mut child = match command.spawn() {
+    measured.borrow_mut().by = by;
+    let mut child = match spawn(&mut command) {
         Ok(child) => child,
-        Err(e) => {
-            crate::complain!("headstart: {}: {e}", program.to_string_lossy());
-            let missing = e.kind() == std::io::ErrorKind::NotFound;
-            return Ok(if missing { exit::NOT_FOUND } else { exit::CANNOT_RUN });
-        }
+        Err(code) => return Ok(code),
     };
     let pid = i32::try_from(child.id()).context("the child's process id")?;
     signal::pass_on_to(pid).context("handling signals")?;
@@ -125,6 +150,15 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, told: remains::Told) -> anyhow:
         let _ = worker.run(&left, LAST_WORDS);
     }
     Ok(code)
+}
+
+/// Starts the program; the exit code if it could not be executed.
+fn spawn(command: &mut Command) -> Result<Child, u8> {
+    command.spawn().map_err(|e| {
+        crate::complain!("headstart: {}: {e}", command.get_program().to_string_lossy());
+        let missing = e.kind() == std::io::ErrorKind::NotFound;
+        if missing { exit::NOT_FOUND } else { exit::CANNOT_RUN }
+    })
 }
 
 /// Forwards what comes out of an interface that somebody else has made, until this process is stopped or the interface is gone.
@@ -296,9 +330,52 @@ struct App {
     rtt: Vec<f64>,
 }
 
+/// Who has measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum By {
+    /// The forwarder; why not the kernel, if that was asked for.
+    Forwarder { instead: Option<String> },
+    /// Programs in the kernel; records that were lost.
+    Kernel { lost: u64 },
+}
+
+impl Default for By {
+    fn default() -> Self {
+        Self::Forwarder { instead: None }
+    }
+}
+
+impl By {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Forwarder { .. } => "tun",
+            Self::Kernel { .. } => "ebpf",
+        }
+    }
+
+    fn lost(&self) -> u64 {
+        match self {
+            Self::Forwarder { .. } => 0,
+            Self::Kernel { lost } => *lost,
+        }
+    }
+
+    /// A line for people, where there was a choice.
+    fn line(&self) -> Option<String> {
+        match self {
+            Self::Forwarder { instead } => instead.as_ref().map(|why| format!("measured by tun, not by ebpf: {why}")),
+            Self::Kernel { lost: 0 } => Some("measured by ebpf: no packet was carried".to_owned()),
+            Self::Kernel { lost } => {
+                Some(format!("measured by ebpf: no packet was carried; {} lost", plural(*lost, "record")))
+            }
+        }
+    }
+}
+
 /// What was seen of all.
 #[derive(Default)]
 struct Measured {
+    by: By,
     apps: BTreeMap<String, App>,
     lookups: Vec<f64>,
     /// Requests for an echo, and replies.
@@ -396,7 +473,7 @@ fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
         let summary = json!({
             "version": VERSION, "connections": connections, "udp_flows": udp_flows, "echo_requests": requests,
             "echo_replies": replies, "lookups": measured.lookups.len(),
-            "lookup_ms": median(&measured.lookups), "took_ms": round(took.as_millis_f64()), "looked_out": measured.looked_out, "apps": apps,
+            "via": measured.by.name(), "lost": measured.by.lost(), "lookup_ms": median(&measured.lookups), "took_ms": round(took.as_millis_f64()), "looked_out": measured.looked_out, "apps": apps,
         });
         if let Err(why) = std::fs::write(file, summary.to_string()) {
             crate::complain!("headstart: writing the summary to {}: {why}", file.display());
@@ -422,6 +499,9 @@ fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
             "  {} awaited awake, which may make short round trips shorter than without measuring (--no-lookout)",
             plural(measured.looked_out, "answer")
         ));
+    }
+    if let Some(line) = measured.by.line() {
+        args.complain(format_args!("  {line}"));
     }
     is_whole
 }
@@ -517,6 +597,7 @@ mod tests {
             facts: None,
             requests: Default::default(),
             sent_again_here: 0,
+            told: None,
             end: End::Refused,
             ended: Some(Instant::from_millis(9)),
         }

@@ -55,13 +55,13 @@ pub struct Args {
     /// Share of connections that also try the other address family, to learn how fast it is [default: setting `connect.explore`].
     #[arg(long, value_name = "SHARE")]
     explore: Option<String>,
-    /// How headstart hooks into the program [default: setting `connect.via`].
+    /// How headstart hooks into the program [default: setting `connect.via`]; with --measure, who measures [default: tun].
     #[arg(long, value_enum)]
     via: Option<Via>,
     /// Measure instead of accelerate: connect and round-trip times, lookups, throughput, gaps, retransmissions. The program
     /// runs in its own network namespace and notices no difference, but: the host's Unix sockets with abstract names are not
     /// reachable, nor are UDP services on the host's own addresses other than loopback and DNS. Needs root.
-    #[arg(long, conflicts_with_all = ["race", "cache_lifetime", "explore", "via", "private"])]
+    #[arg(long, conflicts_with_all = ["race", "cache_lifetime", "explore", "private"])]
     measure: bool,
     /// With --measure: write one JSON line to FILE for each connection and lookup when it ends.
     #[arg(long, value_name = "FILE", requires = "measure")]
@@ -147,7 +147,15 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
     if args.measure {
         args.quiet = environment::is_quiet(args.quiet, &Config::load(named)?);
         let racing = args.accelerate.then(|| supervise::settings(&Config::load(named)?)).transpose()?;
+        let via = match args.via.map(Via::source) {
+            None => measure::Source::default(),
+            Some(Some(source)) => source,
+            Some(None) => {
+                return Err(exit::Usage("--via: with --measure, must be one of tun, ebpf, auto".into()).into());
+            }
+        };
         return measure::run(&Wanted {
+            via,
             command: &args.command,
             quiet: args.quiet,
             summary: args.summary.as_deref(),
@@ -176,6 +184,12 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     settings.race = race.unwrap_or(settings.race);
     if let Some(file) = &args.faster {
         settings.faster = faster(file)?;
+    }
+    if let Some(Via::Tun | Via::Ebpf) = args.via {
+        return Err(exit::Usage(
+            "--via: tun and ebpf measure; add --measure, or use one of auto, preload, seccomp".into(),
+        )
+        .into());
     }
     let via = args.via.unwrap_or_else(|| Via::from_str(&config.text(&all::VIA), false).unwrap_or(Via::Auto));
     args.via = Some(via);

@@ -4,6 +4,7 @@
 //! are heard of whoever it does not reach: programs without the C library, those that make system calls themselves,
 //! their children.
 
+use super::measure::Source;
 use clap::ValueEnum;
 use headstart_io::program::{self, Reach};
 use std::ffi::OsStr;
@@ -19,6 +20,24 @@ pub enum Via {
     /// Intercept connect() by seccomp user notification; also for static programs. Set-user-ID programs (sudo) lose their
     /// privileges under it unless you are root.
     Seccomp,
+    /// With --measure: carry the program's packets through a TUN interface, in a network namespace of its own (the default). It
+    /// alone sees pings and ICMP errors, captures packets and accelerates.
+    Tun,
+    /// With --measure: let programs in the kernel (eBPF) measure, and carry nothing. Needs cgroup v2, BTF and root, or
+    /// CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN. `auto` picks it where it works.
+    Ebpf,
+}
+
+impl Via {
+    /// Who measures, if it says that.
+    pub fn source(self) -> Option<Source> {
+        match self {
+            Self::Auto => Some(Source::Auto),
+            Self::Tun => Some(Source::Tun),
+            Self::Ebpf => Some(Source::Ebpf),
+            Self::Preload | Self::Seccomp => None,
+        }
+    }
 }
 
 /// How one program is reached. An error is the reason why it is not, that way.

@@ -103,17 +103,20 @@ impl View {
 
     /// What is measured, in a line.
     pub fn title(&self) -> String {
-        let Board { pid, at_ms, packets, left_out, wakeups, apps, connections, omitted, .. } = &self.board;
+        let Board { pid, at_ms, packets, left_out, lost, via, wakeups, apps, connections, omitted, .. } = &self.board;
         let open: usize = apps.iter().map(|app| app.open).sum();
         let mut title = format!(
             "process {pid}, {:.0} s: {}, {} open, {}",
             at_ms / 1e3,
             plural(apps.len() as u64, "program"),
             plural(open as u64, "connection"),
-            plural(*packets, "packet"),
+            if via == "ebpf" { "in the kernel (eBPF)".to_owned() } else { plural(*packets, "packet") },
         );
         if *left_out > 0 {
             title += &format!(", {left_out} not forwarded");
+        }
+        if *lost > 0 {
+            title += &format!(", {} lost", plural(*lost, "record"));
         }
         if let Some((cause, n)) = wakeups.iter().max_by_key(|(_, n)| **n) {
             title += &format!("; {}, {n} of them for {cause}", plural(wakeups.values().sum(), "wake-up"));

@@ -5,7 +5,7 @@ mod har;
 mod perfetto;
 
 use crate::exit::Usage;
-use crate::run::measure::{self, Wanted};
+use crate::run::measure::{self, Source, Wanted};
 use anyhow::Context as _;
 use clap::ValueEnum;
 use headstart_io::clock::wall;
@@ -26,6 +26,9 @@ pub struct Args {
     /// What to write.
     #[arg(short, long, value_name = "FORMAT", default_value = "pcapng")]
     format: Format,
+    /// Who measures; only tun sees packets.
+    #[arg(long, value_enum, default_value = "tun")]
+    via: Source,
     /// Keep at most BYTES of each packet (128 covers the headers).
     #[arg(short, long, value_name = "BYTES")]
     snap: Option<usize>,
@@ -62,6 +65,7 @@ impl Format {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let file = args.write.clone().unwrap_or_else(|| args.format.file().into());
     let wanted = Wanted {
+        via: args.via,
         command: &args.command,
         quiet: args.quiet,
         summary: None,

@@ -122,6 +122,8 @@ fn measurement(board: &Board) -> Value {
         "at_ms": board.at_ms.round(),
         "packets": board.packets,
         "left_out": board.left_out,
+        "lost": board.lost,
+        "via": board.via,
         "omitted": board.omitted,
         "apps": apps.collect::<Map<_, _>>(),
         "connections": connections.collect::<Map<_, _>>(),

@@ -1,22 +1,18 @@
 //! Datagrams: a socket for each port of a program, whomever it speaks to (endpoint-independent mapping, RFC 4787), and what
 //! the network says of them. DNS lookups are timed as they pass; nothing is changed.
 
-use super::observed::DnsExchange;
+use super::lookups::Lookups;
 use super::udp_flow::UdpFlow;
 use super::{HEADROOM, MappingId, Output, Packet, Record};
 use crate::time::{Duration, Instant};
-use crate::wire::dns;
 use crate::wire::ip::icmp::{self, Trouble};
 use crate::wire::ip::{Header, UDP, checksum, header_len, udp, write};
-use crate::wire::record::RecordType;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// How long a port that is silent keeps its socket. 300 s: RFC 4787, REQ-5, recommends 5 minutes.
 const LIFETIME: Duration = Duration::from_secs(300);
-/// Lookups of a port that may wait for their answers.
-const MOST_LOOKUPS: usize = 64;
 /// Peers of a port of which something is kept; the one that has been silent for longest makes room. 256: as lookups of four ports.
 const MOST_PEERS: usize = 256;
 /// The port of DNS.
@@ -28,24 +24,8 @@ const HOP_LIMIT: u8 = 64;
 struct Mapping {
     app: SocketAddr,
     last: Instant,
-    lookups: VecDeque<Lookup>,
+    lookups: Lookups,
     flows: BTreeMap<SocketAddr, UdpFlow>,
-}
-
-/// A question that waits for its answer.
-#[derive(Debug)]
-struct Lookup {
-    server: SocketAddr,
-    asked: Instant,
-    question: Question,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct Question {
-    id: u16,
-    name: String,
-    /// Which type of record, if it is one that leads to a connection.
-    record: Option<RecordType>,
 }
 
 /// The ports of programs that send datagrams.
@@ -88,7 +68,7 @@ impl Datagrams {
         if let Some(mapping) = self.mappings.get_mut(&mapping) {
             let datagrams = pieces(&bytes[from..to], train);
             if destination == DNS {
-                datagrams.for_each(|query| mapping.asked(now, peer, query));
+                datagrams.for_each(|query| mapping.lookups.asked(now, peer, query));
             } else {
                 mapping.flow(now, peer, out).sent(now, datagrams);
             }
@@ -115,7 +95,7 @@ impl Datagrams {
         let id = MappingId(self.next);
         self.next += 1;
         self.ids.insert(app, id);
-        self.mappings.insert(id, Mapping { app, last: now, lookups: VecDeque::new(), flows: BTreeMap::new() });
+        self.mappings.insert(id, Mapping { app, last: now, lookups: Lookups::default(), flows: BTreeMap::new() });
         self.by_age.insert((now, id));
         out.push_back(Output::Map { mapping: id, app });
         id
@@ -157,7 +137,9 @@ impl Datagrams {
         }
         let train = train_of(bytes.len() - HEADROOM, size);
         if from.port() == DNS {
-            let exchanges = pieces(&bytes[HEADROOM..], train).filter_map(|answer| mapping.answered(now, from, answer));
+            let lookups = &mut mapping.lookups;
+            let exchanges =
+                pieces(&bytes[HEADROOM..], train).filter_map(|answer| lookups.answered(now, app, from, answer));
             out.extend(exchanges.map(|exchange| Output::Record(Record::Dns(exchange))));
         } else {
             mapping.flow(now, from, out).received(now, pieces(&bytes[HEADROOM..], train));
@@ -176,7 +158,12 @@ impl Datagrams {
     ) {
         let Some(mapping) = self.mappings.get_mut(&id) else { return };
         let app = mapping.app;
-        mapping.flows.get_mut(&to).into_iter().for_each(|flow| flow.icmp_errors += 1);
+        mapping
+            .flows
+            .get_mut(&to)
+            .into_iter()
+            .filter_map(|flow| flow.icmp_errors.as_mut())
+            .for_each(|errors| *errors += 1);
         if to.is_ipv4() != app.is_ipv4() {
             return;
         }
@@ -222,50 +209,6 @@ impl Mapping {
         let app = self.app;
         self.flows.entry(peer).or_insert_with(|| UdpFlow::new(now, app, peer))
     }
-
-    fn asked(&mut self, now: Instant, server: SocketAddr, query: &[u8]) {
-        let Some(question) = question(query) else { return };
-        if self.lookups.len() >= MOST_LOOKUPS {
-            self.lookups.pop_front();
-        }
-        if !self.lookups.iter().any(|known| (known.server, known.question.id) == (server, question.id)) {
-            self.lookups.push_back(Lookup { server, asked: now, question });
-        }
-    }
-
-    fn answered(&mut self, now: Instant, server: SocketAddr, answer: &[u8]) -> Option<DnsExchange> {
-        let id = u16::from_be_bytes(*answer.first_chunk()?);
-        let place = self.lookups.iter().position(|known| (known.server, known.question.id) == (server, id))?;
-        let Lookup { asked, question: Question { name, record, .. }, .. } = self.lookups.remove(place)?;
-        // Only what answers this very question is an answer.
-        let answer = record.and_then(|record| Some((record, dns::decode_answer(answer, id, &name, record).ok()?)));
-        Some(DnsExchange { app: self.app, server, name, asked, took: now.since(asked), answer })
-    }
-}
-
-/// Number, name and type of a query (RFC 1035): labels that are not compressed, which queries' never are. What is not printable is
-/// shown as a dot.
-fn question(query: &[u8]) -> Option<Question> {
-    /// Types of records: RFC 1035, 3596 and 9460.
-    const TYPES: [(u16, RecordType); 3] = [(1, RecordType::A), (28, RecordType::Aaaa), (65, RecordType::Https)];
-    let id = u16::from_be_bytes(*query.first_chunk()?);
-    let is_query = query.get(2)? & 0x80 == 0;
-    let mut rest = query.get(12..)?;
-    let mut name = String::new();
-    while let [len, tail @ ..] = rest
-        && (1..64).contains(len)
-        && name.len() < 256
-    {
-        let label = tail.get(..usize::from(*len))?;
-        if !name.is_empty() {
-            name.push('.');
-        }
-        name.extend(label.iter().map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '.' }));
-        rest = &tail[usize::from(*len)..];
-    }
-    let kind = rest.get(1..3).map(|kind| u16::from_be_bytes([kind[0], kind[1]]));
-    let record = TYPES.into_iter().find(|(number, _)| Some(*number) == kind).map(|(_, record)| record);
-    is_query.then_some(Question { id, name, record })
 }
 
 fn header(from: SocketAddr, to: SocketAddr, traffic_class: u8) -> Header {
@@ -294,23 +237,4 @@ fn dress(from: SocketAddr, to: SocketAddr, (mut bytes, train): (Vec<u8>, Option<
     bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     let segments = train.map(|size| (size, (ip + udp::HEADER) as u16));
     Packet { bytes: Arc::new(bytes), start, checksum: Some((ip as u16, udp::CHECKSUM_AT)), segments }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_query_says_its_number_and_name_and_nonsense_says_nothing() {
-        let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-        query.extend(b"\x03www\x07example\x00\x00\x01\x00\x01");
-        let asked = |record| Some(Question { id: 0x1234, name: "www.example".into(), record });
-        assert_eq!(question(&query), asked(Some(RecordType::A)));
-        let of_text = [&query[..query.len() - 3], &[16, 0, 1]].concat();
-        assert_eq!(question(&of_text), asked(None), "a type that leads nowhere");
-        assert_eq!(question(&query[..15]), None);
-        assert_eq!(question(&[]), None);
-        query[2] = 0x81;
-        assert_eq!(question(&query), None, "an answer");
-    }
 }

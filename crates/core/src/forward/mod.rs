@@ -3,13 +3,16 @@
 //! [`Forwarder`] is the mechanism: packets of programs in, operations on sockets out; what the sockets say in, packets for the
 //! programs out. It ends TCP here (RFC 9293) and begins it again in a socket of the host, under one rule:
 //! **a program cannot tell it from no forwarder**. [`profile`] is the policy: ours, and the flaws of the tools that paper 3
-//! measures, for the lab. [`meter`] is what there is to know of a flow. Nothing here opens a socket, reads a clock or sleeps.
+//! measures, for the lab. [`meter`] is what there is to know of a flow. Where nothing is to be carried, [`kernel`]
+//! makes the same records of what the kernel tells. Nothing here opens a socket, reads a clock or sleeps.
 
 pub mod active;
 mod datagrams;
 mod echoes;
 mod forwarder;
 mod fragments;
+pub mod kernel;
+mod lookups;
 pub mod lte;
 pub mod meter;
 mod observed;

@@ -1,5 +1,6 @@
 //! What was seen of a flow, as it was seen: times and counts, from which [`meter`](super::meter) makes numbers.
 
+use super::kernel::Told;
 use super::{EchoFlow, FlowId, UdpFlow};
 use crate::time::{Duration, Instant};
 use crate::wire::dns::Answer;
@@ -58,7 +59,7 @@ impl End {
 /// Times between packets of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
-    last: Option<Instant>,
+    pub(super) last: Option<Instant>,
     /// How many there are.
     pub count: u64,
     /// All of them together.
@@ -188,6 +189,8 @@ pub struct Flow {
     pub requests: Trips,
     /// Segments that had to be sent again between the program and here.
     pub sent_again_here: u32,
+    /// What only the kernel tells; none if the forwarder has carried it.
+    pub told: Option<Box<Told>>,
     /// How it ended.
     pub end: End,
     /// When it ended.
@@ -211,6 +214,7 @@ impl Flow {
             facts: None,
             requests: Trips::default(),
             sent_again_here: 0,
+            told: None,
             end: End::Open,
             ended: None,
         }

@@ -20,8 +20,8 @@ pub struct UdpFlow {
     pub up: Direction,
     /// Those of the peer.
     pub down: Direction,
-    /// Messages of ICMP about those of the program, this host's own among them.
-    pub icmp_errors: u32,
+    /// Messages of ICMP about those of the program, this host's own among them; none if they are not seen.
+    pub icmp_errors: Option<u32>,
     /// The connection of QUIC that it is, if it is one.
     pub quic: Option<Quic>,
 }
@@ -45,7 +45,7 @@ pub struct Quic {
 impl UdpFlow {
     pub(super) fn new(now: Instant, app: SocketAddr, peer: SocketAddr) -> Self {
         let (up, down) = (Direction::default(), Direction::default());
-        Self { app, peer, began: now, up, down, icmp_errors: 0, quic: None }
+        Self { app, peer, began: now, up, down, icmp_errors: Some(0), quic: None }
     }
 
     /// When something came by last.
@@ -77,7 +77,7 @@ impl UdpFlow {
 }
 
 impl Quic {
-    fn new(now: Instant, version: u32, id: &[u8]) -> Self {
+    pub(super) fn new(now: Instant, version: u32, id: &[u8]) -> Self {
         let mut hasher = SipHasher13::new();
         hasher.write(id);
         let connection = hasher.finish();

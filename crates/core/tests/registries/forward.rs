@@ -33,6 +33,7 @@ fn flow(asked: Instant) -> Flow {
         requests: Trips::default(),
         accelerated: None,
         sent_again_here: 0,
+        told: None,
         end: End::Open,
         ended: None,
     }

@@ -1,8 +1,11 @@
 //! What this host's programs send, led through a forwarder and measured: the interface, what leads there, and the thread that
-//! forwards. Whatever ends the process ends the interface and its routes; the journal undoes the rest.
+//! forwards. Whatever ends the process ends the interface and its routes; the journal undoes the rest. Or it is measured in the kernel
+//! (docs/decisions/0088): then nothing leads anywhere, and whatever ends the process detaches all that there is.
 
+use crate::cgroup;
 use crate::clock::Clock;
-use crate::forward::{Enclosure, EnclosureError, Worker, device, line_of};
+use crate::forward::ebpf::{KernelError, Programs, Watcher};
+use crate::forward::{Enclosure, EnclosureError, Sink, Worker, device, line_of};
 use crate::host::change::capture::{Capture, MARK, OWN_MARK};
 use crate::host::change::{Change, route, rule};
 use crate::host::{Numbers, PROTOCOL};
@@ -27,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What is wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
+    /// Whether programs in the kernel measure (eBPF), all programs of the host.
+    pub in_kernel: bool,
     /// To whom: addresses with the bits of their networks. None is everybody: the default route is captured.
     pub to: Vec<(IpAddr, u8)>,
     /// A file to which a JSON line is added for each connection and lookup.
@@ -38,8 +43,11 @@ pub struct Wish {
 /// How it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// The interface.
+    /// The interface; none where programs in the kernel measure.
     pub interface: String,
+    /// Who measures: `tun` or `ebpf`.
+    #[serde(default)]
+    pub via: String,
     /// What is captured: networks, or `default`.
     pub captured: Vec<String>,
     /// Whether connections are raced over the addresses of their peer's name.
@@ -53,6 +61,9 @@ pub enum MeasuringError {
     /// The interface.
     #[error("{0}")]
     Device(#[from] EnclosureError),
+    /// The kernel.
+    #[error("{0}")]
+    Kernel(#[from] KernelError),
     /// The file for lines.
     #[error("{path}, for a line for each connection: {source}")]
     Lines {
@@ -71,17 +82,27 @@ impl MeasuringError {
     pub fn is_not_permitted(&self) -> bool {
         match self {
             Self::Device(e) => e.is_not_permitted(),
+            Self::Kernel(e) => e.is_not_permitted(),
             Self::Lines { source, .. } | Self::Start(source) => source.kind() == io::ErrorKind::PermissionDenied,
         }
     }
 }
 
+/// What packets are led to, or what looks at them.
+enum By {
+    /// A forwarder behind an interface.
+    Forwarder(Enclosure),
+    /// Programs in the kernel.
+    Kernel(Programs),
+}
+
 /// See the module.
 pub(super) struct Measuring {
     wish: Wish,
-    index: u32,
-    /// The interface and the file, until the thread has them.
-    parts: Option<(Enclosure, Option<File>)>,
+    /// The interface's number, if there is one.
+    index: Option<u32>,
+    /// Who measures and the file, until the thread has them.
+    parts: Option<(By, Option<File>)>,
     /// Ends when this end is closed; tells by its own end that the thread has ended.
     rope: UnixStream,
     far: Option<UnixStream>,
@@ -103,20 +124,26 @@ impl Measuring {
             options.open(path).map_err(|source| MeasuringError::Lines { path: path.clone(), source })
         });
         let lines = lines.transpose()?;
-        let (device, index) = device::create()?;
+        let (by, index) = if wish.in_kernel {
+            (By::Kernel(Programs::attach(cgroup::whole_host()?)?), None)
+        } else {
+            let (device, index) = device::create()?;
+            (By::Forwarder(device), Some(index))
+        };
         let (rope, far) = UnixStream::pair()?;
-        Ok(Self { wish: wish.clone(), index, parts: Some((device, lines)), rope, far: Some(far), thread: None })
+        Ok(Self { wish: wish.clone(), index, parts: Some((by, lines)), rope, far: Some(far), thread: None })
     }
 
-    /// What leads there: routes of a table of their own, a rule a family, and last what marks. Undone from the last to the first.
+    /// What leads there, if it leads anywhere: routes of a table of their own, a rule a family, and last what marks. Undone from the last to the first.
     pub fn changes(&self, numbers: Numbers) -> Vec<Change> {
+        let Some(index) = self.index else { return Vec::new() };
         let numbers = numbers.of_captured();
         let wanted = |v4: bool| self.wish.to.is_empty() || self.wish.to.iter().any(|(ip, _)| ip.is_ipv4() == v4);
         let has_six = std::path::Path::new("/proc/sys/net/ipv6/conf").join(device::NAME).exists();
         let families = [(AF_INET, wanted(true)), (AF_INET6, wanted(false) && has_six)];
         let mut changes = Vec::new();
         for (family, _) in families.into_iter().filter(|(_, wanted)| *wanted) {
-            let route = Route::everything(family, self.index, numbers.table, PROTOCOL);
+            let route = Route::everything(family, index, numbers.table, PROTOCOL);
             changes.push(Change::Route(route::Route::new(&route)));
             changes.push(Change::Rule(rule::Rule::new(family, numbers).with_mark(MARK)));
         }
@@ -124,9 +151,9 @@ impl Measuring {
         changes
     }
 
-    /// Begins to forward, in a thread: to be called in the process that stays.
+    /// Begins, in a thread: to be called in the process that stays.
     pub fn start(&mut self) -> io::Result<()> {
-        let (Some((device, mut lines)), Some(far)) = (self.parts.take(), self.far.take()) else { return Ok(()) };
+        let (Some((by, mut lines)), Some(far)) = (self.parts.take(), self.far.take()) else { return Ok(()) };
         // A socket for each connection of all programs.
         let limit = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
@@ -134,12 +161,16 @@ impl Measuring {
         let mut seed = [0; 8];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
         let work = move || {
-            let sink = Box::new(move |seen| {
+            let sink: Sink = Box::new(move |seen| {
                 if let Some(file) = &mut lines {
                     // A line is one call; a full disk stops nobody's connections.
                     let _ = file.write_all(format!("{}\n", line_of(&seen)).as_bytes());
                 }
             });
+            let device = match by {
+                By::Forwarder(device) => device,
+                By::Kernel(programs) => return watch(programs, sink, &far),
+            };
             let settings = Forwarding { seed: u64::from_ne_bytes(seed), ..Forwarding::default() };
             let mut worker = Worker::new(device, settings, Clock::new(), sink).map_err(|e| e.to_string())?;
             worker.mark(OWN_MARK);
@@ -168,7 +199,9 @@ impl Measuring {
     pub fn status(&self) -> Status {
         let captured = self.wish.to.iter().map(|(ip, bits)| format!("{ip}/{bits}")).collect();
         let captured = if self.wish.to.is_empty() { vec!["default".into()] } else { captured };
-        Status { interface: device::NAME.into(), captured, accelerated: self.wish.racing.is_some() }
+        let (interface, via) = if self.wish.in_kernel { ("", "ebpf") } else { (device::NAME, "tun") };
+        let accelerated = self.wish.racing.is_some();
+        Status { interface: interface.into(), via: via.into(), captured, accelerated }
     }
 
     /// Ends the thread, when nothing is led there any more.
@@ -178,6 +211,13 @@ impl Measuring {
             let _ = thread.join();
         }
     }
+}
+
+/// Reads what programs in the kernel tell until `end` can be read.
+fn watch(programs: Programs, sink: Sink, end: &UnixStream) -> Result<(), String> {
+    let mut watcher = Watcher::new(programs, Clock::new(), sink).map_err(|e| e.to_string())?;
+    watcher.tell_who_asks().map_err(|e| e.to_string())?;
+    watcher.run(end).map_err(|e| e.to_string())
 }
 
 impl AsFd for Measuring {

@@ -50,10 +50,16 @@ pub struct Board {
     pub pid: u32,
     /// For how long it has, in milliseconds.
     pub at_ms: f64,
-    /// Packets of programs so far, and those that were not forwarded.
+    /// Packets of programs so far, and those that were not forwarded; zero where programs in the kernel measure, which carry none.
     pub packets: u64,
     /// See `packets`.
     pub left_out: u64,
+    /// Records of programs in the kernel that were lost.
+    #[serde(default)]
+    pub lost: u64,
+    /// Who measures: `tun`, the forwarder, or `ebpf`, programs in the kernel.
+    #[serde(default)]
+    pub via: String,
     /// How often the forwarder has woken up, by cause.
     #[serde(default)]
     pub wakeups: BTreeMap<String, u64>,

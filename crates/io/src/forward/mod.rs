@@ -9,6 +9,8 @@ pub mod board;
 #[cfg(feature = "host")]
 pub mod device;
 #[cfg(feature = "host")]
+pub mod ebpf;
+#[cfg(feature = "host")]
 mod enclosure;
 #[cfg(feature = "host")]
 mod exit;
@@ -21,6 +23,8 @@ mod loopback;
 pub mod owner;
 #[cfg(feature = "host")]
 mod sockets;
+#[cfg(feature = "host")]
+mod window;
 #[cfg(feature = "host")]
 mod worker;
 

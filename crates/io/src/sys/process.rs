@@ -7,6 +7,8 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
 /// Reads memory of the process that `thread` belongs to, from `address` on; the number of bytes that were there.
 pub fn read_memory(thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
@@ -15,6 +17,13 @@ pub fn read_memory(thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<us
     // SAFETY: `local` is a live buffer of its length; the kernel checks `remote` against the other process.
     let got = unsafe { libc::process_vm_readv(thread, &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// Makes `command` write "0" to a file before it is executed: with that a process joins the control group whose `cgroup.procs` it is.
+pub fn join_before_exec(command: &mut Command, processes: File) {
+    let join = move || rustix::io::write(&processes, b"0").map(drop).map_err(io::Error::from);
+    // SAFETY: between fork and exec the closure makes one system call and touches no memory of other threads.
+    unsafe { command.pre_exec(join) };
 }
 
 /// A descriptor of the process that `thread` belongs to, as one of ours.

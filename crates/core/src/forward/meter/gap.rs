@@ -1,12 +1,13 @@
 //! Times between packets (paper 3, sections 3.4 to 3.6): how regular a flow is.
 
 use super::super::Gaps;
-use super::{Entry, ms};
+use super::{Entry, Sources, ms};
 
 pub(super) const UP: Entry = Entry {
     name: "up_gap_ms",
     unit: "ms",
     what: "The mean time between packets of the program",
+    sources: Sources::Both,
     read: |flow| mean(&flow.up.gaps),
 };
 
@@ -14,6 +15,7 @@ pub(super) const DOWN: Entry = Entry {
     name: "down_gap_ms",
     unit: "ms",
     what: "The mean time between packets of the peer",
+    sources: Sources::Both,
     read: |flow| mean(&flow.down.gaps),
 };
 
@@ -21,6 +23,7 @@ pub(super) const LONGEST_UP: Entry = Entry {
     name: "longest_up_gap_ms",
     unit: "ms",
     what: "The longest time between packets of the program",
+    sources: Sources::Both,
     read: |flow| longest(&flow.up.gaps),
 };
 
@@ -28,6 +31,7 @@ pub(super) const LONGEST_DOWN: Entry = Entry {
     name: "longest_down_gap_ms",
     unit: "ms",
     what: "The longest time between packets of the peer",
+    sources: Sources::Both,
     read: |flow| longest(&flow.down.gaps),
 };
 

@@ -5,6 +5,7 @@
 mod connect;
 mod gap;
 mod request;
+mod round_trips;
 mod rtt;
 mod sent_again;
 mod throughput;
@@ -21,8 +22,21 @@ pub struct Entry {
     pub unit: &'static str,
     /// What it is, in a sentence without a full stop.
     pub what: &'static str,
+    /// Who can tell it.
+    pub sources: Sources,
     /// The number, if the flow has one.
     pub read: fn(&Flow) -> Option<f64>,
+}
+
+/// Who can tell a number: the forwarder (`--via tun`), programs of ours in the kernel (`--via ebpf`, [`kernel`](super::kernel)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sources {
+    /// Both.
+    Both,
+    /// The forwarder alone.
+    Forwarder,
+    /// The kernel alone.
+    Kernel,
 }
 
 /// Every meter.
@@ -30,6 +44,7 @@ pub const ALL: &[Entry] = &[
     connect::ENTRY,
     rtt::ENTRY,
     rtt::LEAST,
+    round_trips::P95,
     request::ENTRY,
     request::LONGEST,
     tls::ENTRY,
@@ -42,6 +57,7 @@ pub const ALL: &[Entry] = &[
     gap::LONGEST_DOWN,
     sent_again::ENTRY,
     sent_again::HERE,
+    round_trips::LOST,
 ];
 
 /// A number that a UDP flow has.
@@ -100,9 +116,11 @@ mod tests {
         [2, 6].map(Duration::from_millis).into_iter().for_each(|took| flow.requests.trip(took));
         flow.end(at(100), End::Finished);
         let raced = Flow { accelerated: Some(end), ..flow.clone() };
-        let numbers = ALL.iter().filter(|meter| (meter.read)(&raced).is_none()).map(|meter| meter.name);
+        let ours = ALL.iter().filter(|meter| meter.sources != Sources::Kernel);
+        let numbers = ours.filter(|meter| (meter.read)(&raced).is_none()).map(|meter| meter.name);
         assert_eq!(numbers.collect::<Vec<_>>(), ["connect_ms"], "a race's time is not the network's");
-        let values: Vec<_> = ALL.iter().map(|meter| (meter.name, (meter.read)(&flow).unwrap())).collect();
+        let ours = ALL.iter().filter(|meter| meter.sources != Sources::Kernel);
+        let values: Vec<_> = ours.map(|meter| (meter.name, (meter.read)(&flow).unwrap())).collect();
         assert_eq!(
             values,
             [

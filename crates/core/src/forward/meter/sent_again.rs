@@ -1,11 +1,12 @@
 //! Segments that had to be sent again: on the way to the peer, and between the program and the forwarder, where none should be.
 
-use super::Entry;
+use super::{Entry, Sources};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "sent_again",
     unit: "",
     what: "Segments that the host sent again on the way to the peer",
+    sources: Sources::Both,
     read: |flow| Some(f64::from(flow.facts?.sent_again)),
 };
 
@@ -13,5 +14,6 @@ pub(super) const HERE: Entry = Entry {
     name: "sent_again_here",
     unit: "",
     what: "Segments that were lost between the program and the forwarder",
-    read: |flow| Some(f64::from(flow.sent_again_here)),
+    sources: Sources::Forwarder,
+    read: |flow| flow.told.is_none().then(|| f64::from(flow.sent_again_here)),
 };

@@ -2,12 +2,13 @@
 //! handed to its kernel; downwards what came, pauses of the peer left out.
 
 use super::super::observed::Transfer;
-use super::{Entry, ms};
+use super::{Entry, Sources, ms};
 
 pub(super) const UP: Entry = Entry {
     name: "up_mbit_s",
     unit: "Mbit/s",
     what: "Data of the program that its peer acknowledged, over the time in which some was on its way; none below 8 KiB at a time",
+    sources: Sources::Both,
     read: |flow| rate(&flow.delivered),
 };
 
@@ -15,6 +16,7 @@ pub(super) const BUSY: Entry = Entry {
     name: "up_busy_ms",
     unit: "ms",
     what: "The time in which data of the program was on its way, which is that of up_mbit_s; where it is short, the program had little to say",
+    sources: Sources::Both,
     read: |flow| (flow.delivered.bytes > 0).then(|| ms(flow.delivered.took)),
 };
 
@@ -22,6 +24,7 @@ pub(super) const DOWN: Entry = Entry {
     name: "down_mbit_s",
     unit: "Mbit/s",
     what: "Data of the peer over the time in which it came; silences longer than 200 ms and two round trips do not count",
+    sources: Sources::Both,
     read: |flow| rate(&flow.down.without_pauses),
 };
 

@@ -15,6 +15,7 @@ mod window;
 use super::exit::{Exit, Protector};
 use super::finder::Finder;
 use super::owner::{Owner, Owners, Process};
+use super::window::Window;
 use super::{Enclosure, sockets};
 use crate::clock::Clock;
 use crate::driver::{self, Hands};
@@ -227,7 +228,7 @@ pub struct Worker {
     accelerator: Option<Accelerator>,
     sink: Sink,
     tap: Option<Tap>,
-    window: Option<window::Window>,
+    window: Option<Window>,
     /// Connections by their ends; kept where packets are shown.
     by_ends: HashMap<(SocketAddr, SocketAddr), FlowId>,
 }

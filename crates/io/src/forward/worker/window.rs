@@ -1,41 +1,25 @@
-//! Whoever asks how the measurement stands is told, and not waited for.
+//! How the forwarder stands, for who asks.
 
 use super::{BOARD, Worker, WorkerError, failed, sockets};
-use crate::forward::board::{self, Board, Tallies};
+use crate::forward::board::{Board, Tallies};
+use crate::forward::window::Window;
 use crate::poll::Interest;
 use headstart_core::time::Instant;
-use rustix::net::{SendFlags, SocketFlags, accept_with, send, sockopt};
-use std::os::fd::OwnedFd;
-
-/// Room for a whole board in the socket of who asks; the kernel gives as much of it as it may.
-const ROOM: usize = 1 << 20;
-
-/// Who is asked, and what is told.
-pub(super) struct Window {
-    listener: OwnedFd,
-    pub(super) tallies: Tallies,
-}
 
 impl Worker {
-    /// From now on whoever of this user asks is told how it stands (see [`board`]).
+    /// From now on whoever of this user asks is told how it stands (see [`board`](crate::forward::board)).
     pub fn tell_who_asks(&mut self) -> Result<(), WorkerError> {
-        let listener = board::listener().map_err(failed("opening the status socket"))?;
-        self.poll.add(&listener, BOARD, Interest::Read).map_err(failed("listening on the status socket"))?;
-        self.window = Some(Window { listener, tallies: Tallies::default() });
+        let window = Window::open().map_err(failed("opening the status socket"))?;
+        self.poll.add(&window.listener, BOARD, Interest::Read).map_err(failed("listening on the status socket"))?;
+        self.window = Some(window);
         Ok(())
     }
 
     /// Somebody asks.
     pub(super) fn asked(&mut self, now: Instant) {
-        let Some(window) = &self.window else { return };
-        let Ok(client) = accept_with(&window.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
-        if !board::is_trusted(&client) {
-            return;
+        if let Some(window) = &self.window {
+            window.answer(|tallies| self.board(now, tallies));
         }
-        let Ok(text) = serde_json::to_vec(&self.board(now, &window.tallies)) else { return };
-        let _ = sockopt::set_socket_send_buffer_size(&client, ROOM);
-        // What does not fit is not told; the next question may be luckier.
-        let _ = send(&client, &text, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
     fn board(&self, now: Instant, tallies: &Tallies) -> Board {
@@ -57,6 +41,7 @@ impl Worker {
             packets: tally.packets,
             left_out: tally.left_out,
             wakeups: self.wakeups.named(),
+            via: "tun".into(),
             ..board
         }
     }

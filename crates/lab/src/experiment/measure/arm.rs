@@ -1,10 +1,12 @@
-//! The arms: a program without a TUN, and through a forwarder of each profile; and the places where they run.
+//! The arms: a program without a TUN, through a forwarder of each profile, and measured in the kernel; and the places where they run.
 
 use super::least::LEAST;
+use crate::experiment::Outcome;
 use crate::netns::Network;
 use crate::program::undisturbed;
 use anyhow::Context as _;
 use headstart_core::forward::profile;
+use headstart_io::forward::ebpf::Programs;
 use headstart_io::sys::netlink::{LOOPBACK, Netlink, VethEnd, Via};
 use headstart_io::sys::netns::NetNs;
 use std::ffi::{OsStr, OsString};
@@ -16,6 +18,23 @@ use std::process::{Command, Stdio};
 pub const BARE: &str = "no-tun";
 /// The arm of ours.
 pub const OURS: &str = "ours";
+
+/// The arm of ours that carries nothing: programs in the kernel measure (docs/decisions/0088).
+pub const EBPF: &str = "ours-ebpf";
+
+/// These arms and that of the kernel, where that one works; why not is noted otherwise.
+pub fn and_kernel(mut arms: Vec<&'static str>, outcome: &mut Outcome) -> Vec<&'static str> {
+    match Programs::load() {
+        Ok(_) => arms.push(EBPF),
+        Err(why) => {
+            let note = format!("The arm {EBPF} was left out: {why}.");
+            if !outcome.notes.contains(&note) {
+                outcome.notes.push(note);
+            }
+        }
+    }
+    arms
+}
 
 /// Every arm, in the order of a turn.
 pub fn all() -> Vec<&'static str> {
@@ -119,7 +138,8 @@ impl<'a> Stage<'a> {
             return Ok(command);
         }
         if arm != BARE {
-            command.args(["run", "--measure", "--quiet", "--profile", arm]).args(flags).arg("--").arg(&self.prober);
+            let how = if arm == EBPF { ["--via", "ebpf"] } else { ["--profile", arm] };
+            command.args(["run", "--measure", "--quiet"]).args(how).args(flags).arg("--").arg(&self.prober);
         }
         command.arg("probe").args(words);
         undisturbed(&mut command);

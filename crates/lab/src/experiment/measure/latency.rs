@@ -3,7 +3,7 @@
 //! As the two applications of the paper do it: many connections without data, and small requests over one connection whose
 //! TCP_NODELAY is set. Beside the paper's round-trip times, a wire without any, where a forwarder's own microseconds show.
 
-use super::arm::{self, BARE, OURS, Place, Stage, Wire, numbers};
+use super::arm::{self, BARE, EBPF, OURS, Place, Stage, Wire, numbers};
 use super::least::LEAST;
 use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::netns::Network;
@@ -126,7 +126,7 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: Stage<'_>, peer: 
     let to = listener.local_addr()?;
     std::thread::spawn(move || serve(&listener));
     let (turns, times) = if cx.quick { (3, 10) } else { (10, 20) };
-    let mut arms = arm::all();
+    let mut arms = arm::and_kernel(arm::all(), outcome);
     // Where a forwarder's own microseconds show, those that nobody can save stand beside them.
     arms.extend((name == WIRE).then_some(LEAST));
     let mut all: Vec<[Vec<f64>; 2]> = vec![Default::default(); arms.len()];
@@ -151,6 +151,9 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: Stage<'_>, peer: 
             Ok((of(arm)? - of(BARE)?) * 1e3)
         };
         if name == WIRE {
+            if arms.contains(&EBPF) {
+                outcome.notes.push(format!("{name}, {metric}: {EBPF} adds {:.1} us (medians).", more(EBPF)?));
+            }
             outcome.notes.push(format!(
                 "{name}, {metric}: ours adds {:.0} us, the least forwarder {:.0} us (medians).",
                 more(OURS)?,
@@ -160,7 +163,7 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: Stage<'_>, peer: 
         for (n, arm) in arms.iter().enumerate().skip(1) {
             let row = Row::compare(&series(n), &base, Statistic::Median, Pairing::Unpaired, cx.seed)?;
             let is_papers = (name == "speedtest" && claim == "P3.1") || (name == "speedcheck" && claim == "P3.2");
-            outcome.rows.push(if is_papers { row.serving(&claims, claim, arm)? } else { row });
+            outcome.rows.push(if is_papers && *arm != EBPF { row.serving(&claims, claim, arm)? } else { row });
         }
         outcome.samples.extend((0..arms.len()).map(series));
     }

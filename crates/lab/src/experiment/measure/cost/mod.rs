@@ -5,7 +5,7 @@
 
 mod workload;
 
-use super::arm::{self, BARE, OURS, Place, Stage, Wire};
+use super::arm::{self, BARE, EBPF, OURS, Place, Stage, Wire};
 use super::least::LEAST;
 use super::throughput;
 use crate::experiment::target::Target;
@@ -74,7 +74,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     outcome.method.push(
         "Two namespaces and a pair of veth. The program looks at the process that has started it, the forwarder: how often its \
          threads have gone to sleep (voluntary_ctxt_switches), how long they have run (schedstat), what is in memory (VmRSS). \
-         A paced side writes 128 KiB at a time, as iperf3 does."
+         A paced side writes 128 KiB at a time, as iperf3 does. What programs in the kernel take runs in the time of who sends and \
+         receives: it is not in the share of the process, but in measure-throughput and measure-latency."
             .into(),
     );
     Ok(outcome)
@@ -103,17 +104,36 @@ fn open_flows(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: Socket
         if !begin(cx, outcome, name, about) {
             continue;
         }
-        cx.progress.step(0, 1, name);
-        let said = stage.say(OURS, &[CROWD.into(), to.to_string(), connections.to_string(), millis.to_string()])?;
-        for (metric, unit, key, target) in [
-            ("wake-ups a second", "", "wake_ups_s", Some(WAKE_UPS)),
-            ("resident memory", "MB", "resident_mb", Some(RESIDENT_MB)),
-            ("resident memory of the connections", "MB", "more_mb", None),
-        ] {
-            let value = number(&said, key)?;
-            outcome.rows.push(Row::measured(name, metric, unit, OURS, value));
-            outcome.notes.extend(target.map(|target| target.note(&format!("{name}, {metric}"), value, unit)));
+        for arm in arm::and_kernel(vec![OURS], outcome) {
+            crowd_of(
+                cx,
+                outcome,
+                stage,
+                (name, arm),
+                [CROWD.into(), to.to_string(), connections.to_string(), millis.to_string()],
+            )?;
         }
+    }
+    Ok(())
+}
+
+fn crowd_of(
+    cx: &Context,
+    outcome: &mut Outcome,
+    stage: &Stage<'_>,
+    (name, arm): (&str, &str),
+    words: [String; 4],
+) -> anyhow::Result<()> {
+    cx.progress.step(0, 1, &format!("{name}, {arm}"));
+    let said = stage.say(arm, &words)?;
+    for (metric, unit, key, target) in [
+        ("wake-ups a second", "", "wake_ups_s", Some(WAKE_UPS)),
+        ("resident memory", "MB", "resident_mb", Some(RESIDENT_MB)),
+        ("resident memory of the connections", "MB", "more_mb", None),
+    ] {
+        let value = number(&said, key)?;
+        outcome.rows.push(Row::measured(name, metric, unit, arm, value));
+        outcome.notes.extend(target.map(|target| target.note(&format!("{name}, {arm}, {metric}"), value, unit)));
     }
     Ok(())
 }
@@ -125,7 +145,8 @@ fn rate(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) 
             continue;
         }
         // What nobody can save stands beside ours.
-        let arms: &[&str] = if direction == "up" { &[OURS, LEAST] } else { &[OURS] };
+        let mut arms = arm::and_kernel(vec![OURS], outcome);
+        arms.extend((direction == "up").then_some(LEAST));
         let mut said = vec![(Vec::new(), Vec::new()); arms.len()];
         for turn in 0..turns {
             for (arm, (percent, rate)) in arms.iter().zip(&mut said) {
@@ -143,7 +164,9 @@ fn rate(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) 
             outcome.rows.push(Row::measured(name, &format!("{metric}, median"), "%", arm, value));
             let carried = Statistic::Median.of(&rate)?;
             outcome.rows.push(Row::measured(name, "rate, median", "Mbit/s", arm, carried));
-            outcome.notes.extend((*arm == OURS).then(|| PERCENT.note(&format!("{name}, {metric}"), value, "%")));
+            outcome.notes.extend(
+                [OURS, EBPF].contains(arm).then(|| PERCENT.note(&format!("{name}, {arm}, {metric}"), value, "%")),
+            );
             outcome.samples.push(shares);
         }
     }

@@ -69,7 +69,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         .on_client(|| Netlink::open()?.route(UNROUTED.parse::<IpAddr>().expect("an address"), 32, Via::Nowhere))??;
     let wanted: Vec<&Check> = checks::ALL.iter().filter(|check| cx.wants(check.name)).collect();
     // The flaws need not be shown at length where little time is wanted.
-    let arms = arm::all();
+    let arms = arm::and_kernel(arm::all(), &mut outcome);
     let total = (wanted.len() * arms.len()) as u64;
     let mut done = 0;
     for check in wanted {

@@ -7,7 +7,7 @@ mod owners;
 mod rate;
 mod rtt;
 
-use super::arm::Stage;
+use super::arm::{self, OURS, Stage};
 use crate::experiment::{Context, Entry, Outcome, Speeds};
 use crate::program::Folder;
 use anyhow::Context as _;
@@ -30,22 +30,30 @@ pub const ENTRY: Entry = Entry {
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     let folder = Folder::new().context("making a folder for what is said")?;
-    owners::run(cx, &mut outcome, &folder.path().join("flows"))?;
-    if cx.wants(rtt::CONDITION) && !cx.progress.stop() {
-        rtt::run(cx, &mut outcome, folder.path())?;
+    let arms = arm::and_kernel(vec![OURS], &mut outcome);
+    for arm in arms {
+        owners::run(cx, &mut outcome, arm, &folder.path().join("flows"))?;
+        if cx.wants(rtt::CONDITION) && !cx.progress.stop() {
+            rtt::run(cx, &mut outcome, arm, folder.path())?;
+        }
+        if cx.wants(rate::CONDITION) && !cx.progress.stop() {
+            rate::run(cx, &mut outcome, arm, folder.path())?;
+        }
     }
-    if cx.wants(rate::CONDITION) && !cx.progress.stop() {
-        rate::run(cx, &mut outcome, folder.path())?;
-    }
+    // Each arm has the same conditions, and is looked at in the same way.
+    let mut known = std::collections::BTreeSet::new();
+    outcome.conditions.retain(|condition| known.insert(condition.name.clone()));
+    let mut known = std::collections::BTreeSet::new();
+    outcome.method.retain(|method| known.insert(method.clone()));
     if cx.progress.stop() {
         outcome.invalidate("it was stopped before the end");
     }
     Ok(outcome)
 }
 
-/// What a workload says under ours, and what ours says of its connections, in the order in which they were asked for.
-fn measured(stage: &Stage<'_>, file: &Path, words: &[String]) -> anyhow::Result<(Value, Vec<Value>)> {
-    let said = stage.say_with(super::arm::OURS, &["--flows".as_ref(), file.as_os_str()], words)?;
+/// What a workload says under an arm of ours, and what that says of its connections, in the order in which they were asked for.
+fn measured(stage: &Stage<'_>, arm: &str, file: &Path, words: &[String]) -> anyhow::Result<(Value, Vec<Value>)> {
+    let said = stage.say_with(arm, &["--flows".as_ref(), file.as_os_str()], words)?;
     let text = std::fs::read_to_string(file).context("reading what was measured")?;
     let mut lines = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
     lines.retain(|line| line["event"] == "connection");

@@ -1,7 +1,7 @@
 //! Whose connections are: programs that connect and close at once say their own numbers and ports, and each connection is to be
 //! said to be of the process that had the port.
 
-use super::super::arm::{self, OURS, Place, Stage, Wire};
+use super::super::arm::{Place, Stage, WIRED, Wire};
 use super::measured;
 use crate::experiment::target::Target;
 use crate::experiment::{Condition, Context, Outcome, Row};
@@ -118,7 +118,7 @@ fn serve(listener: &TcpListener) {
 }
 
 /// A row for each shape.
-pub fn run(cx: &Context, outcome: &mut Outcome, file: &Path) -> anyhow::Result<()> {
+pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, file: &Path) -> anyhow::Result<()> {
     let wire = Wire::lay()?;
     let stage = Stage::new(Place::Wire(&wire), cx.program.clone())?;
     let (mut all, mut right) = (0, 0);
@@ -128,23 +128,23 @@ pub fn run(cx: &Context, outcome: &mut Outcome, file: &Path) -> anyhow::Result<(
         if cx.progress.stop() {
             return Ok(());
         }
-        let listener = stage.on_servers(|| TcpListener::bind((arm::WIRED, 0)))??;
+        let listener = stage.on_servers(|| TcpListener::bind((WIRED, 0)))??;
         let to = listener.local_addr()?;
         std::thread::spawn(move || serve(&listener));
         outcome.conditions.push(Condition { name: shape.name.into(), about: shape.about.into() });
         let Shape { together, times, threads, connections, .. } = **shape;
         let numbers = [together, times, threads, connections].map(|n| n.to_string());
         let words: Vec<String> = [WORKLOAD.to_owned(), to.to_string()].into_iter().chain(numbers).collect();
-        let (said, lines) = measured(&stage, file, &words)?;
+        let (said, lines) = measured(&stage, arm, file, &words)?;
         let (flows, correct) = judge(&said, &lines);
         anyhow::ensure!(flows == together * times * threads * connections, "{flows} connections were made");
         let share = 100.0 * correct as f64 / flows as f64;
-        outcome.rows.push(Row::measured(shape.name, "connections with their owner", "%", OURS, share));
+        outcome.rows.push(Row::measured(shape.name, "connections with their owner", "%", arm, share));
         (all, right) = (all + flows, right + correct);
     }
     if all > 0 {
         let share = 100.0 * right as f64 / all as f64;
-        outcome.notes.push(TARGET.note(&format!("owners right, of {all} connections"), share, "%"));
+        outcome.notes.push(TARGET.note(&format!("{arm}, owners right, of {all} connections"), share, "%"));
         outcome.method.push(
             "Programs on a pair of veth without any delay, where there is the least time to look, connect and close at once and \
              say by which port; a connection is right if the line that is written of it names the process that had the port."

@@ -1,7 +1,7 @@
 //! How fast data goes: what is said of each connection, beside what tshark finds in a capture of its own on the other side of the
 //! forwarder: bytes that were acknowledged over the time in which some were on their way.
 
-use super::super::arm::{OURS, Place, Stage};
+use super::super::arm::{Place, Stage};
 use super::super::latency;
 use super::capture::Capture;
 use super::measured;
@@ -95,21 +95,22 @@ fn serve(listener: &TcpListener) {
 }
 
 /// A row for each shape.
-pub fn run(cx: &Context, outcome: &mut Outcome, folder: &Path) -> anyhow::Result<()> {
+pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> anyhow::Result<()> {
     outcome.conditions.push(Condition { name: CONDITION.into(), about: ABOUT.into() });
     let network = Network::build(&latency::world(LINK, PEER, cx.seed))?;
     let stage = Stage::new(Place::Network(&network), cx.program.clone())?;
     let listener = stage.on_servers(|| TcpListener::bind((PEER, 0)))??;
     let to = listener.local_addr()?;
     std::thread::spawn(move || serve(&listener));
-    let Some(capture) = Capture::begin(network.command("tshark")?, to, &folder.join("rates.pcapng"))? else {
+    let Some(capture) = Capture::begin(network.command("tshark")?, to, &folder.join(format!("{arm}-rates.pcapng")))?
+    else {
         outcome.notes.push(format!("{CONDITION}: skipped, for tshark is not installed (Debian package: tshark)."));
         return Ok(());
     };
     let times = if cx.quick { 1 } else { 5 };
     cx.progress.step(0, 1, CONDITION);
     let words = [WORKLOAD.to_owned(), to.to_string(), times.to_string()];
-    let (_, lines) = measured(&stage, &folder.join("rates"), &words)?;
+    let (_, lines) = measured(&stage, arm, &folder.join("rates"), &words)?;
     let connections = times as usize * shapes().count();
     let filter = format!("tcp.port == {}", to.port());
     let fields = ["tcp.stream", "frame.time_epoch", "tcp.dstport", "tcp.len", "tcp.seq", "tcp.ack"];
@@ -132,10 +133,10 @@ pub fn run(cx: &Context, outcome: &mut Outcome, folder: &Path) -> anyhow::Result
     }
     for (shape, off) in off {
         let metric = format!("{}, rate off by (median)", shape.name());
-        let series = Series::new(CONDITION, &metric, "%", OURS, off);
+        let series = Series::new(CONDITION, &metric, "%", arm, off);
         let value = Statistic::Quantile(0.5).of(&series.present())?;
-        outcome.rows.push(Row::measured(CONDITION, &metric, "%", OURS, value));
-        outcome.notes.push(TARGET.note(&metric, value, "%"));
+        outcome.rows.push(Row::measured(CONDITION, &metric, "%", arm, value));
+        outcome.notes.push(TARGET.note(&format!("{arm}, {metric}"), value, "%"));
         outcome.samples.push(series);
     }
     outcome.method.push(

@@ -1,7 +1,7 @@
 //! How long round trips take: what is said of each connection, beside what tshark finds in a capture of its own on the other side of
 //! the forwarder.
 
-use super::super::arm::{OURS, Place, Stage};
+use super::super::arm::{Place, Stage};
 use super::super::latency;
 use super::capture::Capture;
 use super::measured;
@@ -45,14 +45,14 @@ pub fn probe(to: SocketAddr, connections: u64) -> io::Result<Value> {
 }
 
 /// A row for the least round trip of each connection, and one for the smoothed one.
-pub fn run(cx: &Context, outcome: &mut Outcome, folder: &Path) -> anyhow::Result<()> {
+pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> anyhow::Result<()> {
     outcome.conditions.push(Condition { name: CONDITION.into(), about: ABOUT.into() });
     let network = Network::build(&latency::world(LINK, PEER, cx.seed))?;
     let stage = Stage::new(Place::Network(&network), cx.program.clone())?;
     let listener = stage.on_servers(|| TcpListener::bind((PEER, 0)))??;
     let to = listener.local_addr()?;
     std::thread::spawn(move || latency::serve(&listener));
-    let file = folder.join("capture.pcapng");
+    let file = folder.join(format!("{arm}.pcapng"));
     let Some(capture) = Capture::begin(network.command("tshark")?, to, &file)? else {
         outcome.notes.push(format!("{CONDITION}: skipped, for tshark is not installed (Debian package: tshark)."));
         return Ok(());
@@ -60,7 +60,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, folder: &Path) -> anyhow::Result
     let connections = if cx.quick { 10 } else { 100 };
     cx.progress.step(0, 1, CONDITION);
     let words = [WORKLOAD.to_owned(), to.to_string(), connections.to_string()];
-    let (_, lines) = measured(&stage, &folder.join("round-trips"), &words)?;
+    let (_, lines) = measured(&stage, arm, &folder.join("round-trips"), &words)?;
     let filter = format!("tcp.analysis.ack_rtt && tcp.srcport == {}", to.port());
     let whole = |seen: &BTreeMap<u32, Vec<f64>>| {
         seen.len() == connections as usize && seen.values().all(|trips| trips.len() > REQUESTS)
@@ -83,10 +83,10 @@ pub fn run(cx: &Context, outcome: &mut Outcome, folder: &Path) -> anyhow::Result
         }
     }
     for (off, metric) in off.into_iter().zip(["least round trip, off by (p95)", "smoothed round trip, off by (p95)"]) {
-        let series = Series::new(CONDITION, metric, "us", OURS, off);
+        let series = Series::new(CONDITION, metric, "us", arm, off);
         let value = Statistic::Quantile(0.95).of(&series.present())?;
-        outcome.rows.push(Row::measured(CONDITION, metric, "us", OURS, value));
-        outcome.notes.push(TARGET.note(metric, value, "us"));
+        outcome.rows.push(Row::measured(CONDITION, metric, "us", arm, value));
+        outcome.notes.push(TARGET.note(&format!("{arm}, {metric}"), value, "us"));
         outcome.samples.push(series);
     }
     let certificate = network.certificate();

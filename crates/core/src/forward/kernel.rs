@@ -1,0 +1,335 @@
+//! What programs of ours in the kernel tell (eBPF, `crates/io/bpf`; docs/decisions/0088): their bytes to the records that the forwarder
+//! makes, so that meters, lines and summaries are the same whoever measures.
+//!
+//! Structures are those of `crates/io/bpf/flow.h`, field by field; sizes are checked on both sides. What is cut off is no record. Nothing
+//! is kept but questions of DNS that wait for their answers, and what is kept of them is bounded.
+
+use super::lookups::Lookups;
+use super::observed::{Direction, Gaps, Transfer, Trips};
+use super::udp_flow::Quic;
+use super::{End, Facts, Flow, FlowId, Record, UdpFlow};
+use crate::time::{Duration, Instant};
+use crate::wire::quic;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// Bytes of `struct flow`.
+pub const FLOW: usize = 896;
+/// Bytes of `struct datagrams`.
+pub const DATAGRAMS: usize = 456;
+/// Bytes of `struct pair`, the key of datagrams.
+pub const PAIR: usize = 32;
+/// Places of the histogram of round trips.
+const TRIPS: usize = 96;
+/// Its first place is for what is below two to this power of microseconds.
+const TRIPS_FROM: u32 = 4;
+/// Bytes that are told of the first datagram.
+const BEGINNING: usize = 48;
+/// Less at a time has no rate: `TRANSFER` there, and `io::forward` of the forwarder's own.
+const TRANSFER: u64 = 8192;
+/// Sockets whose questions wait for answers.
+const MOST_SOCKETS: usize = 1024;
+/// Kinds of records.
+const KIND_FLOW: u32 = 1;
+const KIND_LOOKUP: u32 = 2;
+const KIND_PEER: u32 = 3;
+const KIND_CLOSED: u32 = 4;
+const KIND_DATAGRAMS: u32 = 5;
+/// The program has said its end.
+const BY_PROGRAM: u32 = 1;
+
+/// What only the kernel tells of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// A peer asked for it, and the program listened.
+    pub accepted: bool,
+    /// Segments that the kernel took for lost.
+    pub lost: u32,
+    /// How often segments came in another order than they were sent in.
+    pub reordered: u32,
+    /// Smoothed round trips, one for each that was taken: how many there are in each place.
+    trips: Vec<u32>,
+}
+
+impl Told {
+    /// What this share of all smoothed round trips does not exceed, as the middle of its place: off by an eighth at most.
+    pub fn round_trip(&self, share: f64) -> Option<Duration> {
+        let all: u64 = self.trips.iter().map(|count| u64::from(*count)).sum();
+        let mut left = (all as f64 * share).ceil().max(1.0) as u64;
+        let place = self.trips.iter().position(|count| {
+            left = left.saturating_sub(u64::from(*count));
+            left == 0
+        });
+        (all > 0).then(|| Duration::from_micros(middle(place.unwrap_or(TRIPS - 1))))
+    }
+}
+
+/// The middle of a place of the histogram, in microseconds: four for each doubling.
+fn middle(place: usize) -> u64 {
+    let (doubling, quarter) = (place as u32 / 4 + TRIPS_FROM, place as u64 % 4);
+    let width = 1u64 << (doubling - 2);
+    (4 + quarter) * width + width / 2
+}
+
+/// Whose a socket is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Whose {
+    /// The process; zero if it is not known.
+    pub pid: i32,
+    /// Its user.
+    pub user: u32,
+    /// The number of its control group.
+    pub cgroup: u64,
+    /// Its name, as the kernel has it (15 bytes at most).
+    pub name: String,
+}
+
+/// What one record of the ring says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Something has ended, and whose it was.
+    Record(Record, Whose),
+    /// A socket speaks to a peer that it has not spoken to before.
+    Peer {
+        /// The socket.
+        socket: u64,
+        /// The key under which it is counted.
+        key: [u8; PAIR],
+    },
+    /// A socket with datagrams was closed.
+    Closed {
+        /// The socket.
+        socket: u64,
+    },
+    /// A question, or an answer to none.
+    Nothing,
+}
+
+/// Reads what is told.
+#[derive(Debug)]
+pub struct Reader {
+    /// The kernel's clock at the beginning of ours, in nanoseconds.
+    origin: u64,
+    lookups: BTreeMap<u64, Lookups>,
+}
+
+impl Reader {
+    /// `origin` is what the kernel's monotonic clock showed when ours began, in nanoseconds.
+    pub fn new(origin: u64) -> Self {
+        Self { origin, lookups: BTreeMap::new() }
+    }
+
+    /// A record of the ring; none if it is not whole.
+    pub fn event(&mut self, bytes: &[u8]) -> Option<Event> {
+        let kind = Fields(bytes).u32()?;
+        match kind {
+            KIND_FLOW => self.flow(bytes).map(|(flow, whose)| Event::Record(Record::Flow(Box::new(flow)), whose)),
+            KIND_LOOKUP => self.message(bytes),
+            KIND_PEER | KIND_CLOSED => {
+                let key: [u8; PAIR] = *bytes.get(8..)?.first_chunk()?;
+                let socket = u64::from_ne_bytes(*key.first_chunk()?);
+                if kind == KIND_PEER {
+                    return Some(Event::Peer { socket, key });
+                }
+                self.lookups.remove(&socket);
+                Some(Event::Closed { socket })
+            }
+            _ => None,
+        }
+    }
+
+    /// A connection, open or ended (`struct flow`).
+    pub fn flow(&self, bytes: &[u8]) -> Option<(Flow, Whose)> {
+        let mut fields = Fields(bytes.get(..FLOW)?);
+        let (kind, error) = (fields.u32()?, fields.u32()?);
+        let id = FlowId(fields.u64()?);
+        let whose = fields.whose()?;
+        let (app, peer) = fields.ends()?;
+        let [asked, syn, connected, ended, hello_up, hello_down] = fields.u64s()?;
+        let (up, down) = (self.way(&mut fields)?, self.way(&mut fields)?);
+        let [bytes, took, _run, run_acknowledged, run_began, run_at] = fields.u64s()?;
+        let [count, total, longest] = fields.u64s()?;
+        let [rtt, min_rtt, sent_again, lost, reordered, accepted, fins, _samples] = fields.u32s()?;
+        let trips = (0..TRIPS).map(|_| fields.u32()).collect::<Option<Vec<u32>>>()?;
+        let mut delivered = Transfer { bytes, took: Duration::from_nanos(took) };
+        if run_acknowledged >= TRANSFER {
+            delivered.more(run_acknowledged, Duration::from_nanos(run_at.saturating_sub(run_began)));
+        }
+        let facts = Facts {
+            rtt: Duration::from_micros(rtt.into()),
+            min_rtt: Some(Duration::from_micros(min_rtt.into())).filter(|_| min_rtt > 0 && min_rtt < u32::MAX),
+            sent_again,
+        };
+        let end = if ended == 0 { End::Open } else { end_of(connected > 0, syn > 0, error, fins) };
+        let flow = Flow {
+            connected: self.moment(connected),
+            handshake: (syn > 0 && connected > 0).then(|| Duration::from_nanos(connected.saturating_sub(syn))),
+            up,
+            down,
+            hello: (self.moment(hello_up), self.moment(hello_down)),
+            delivered,
+            facts: (rtt > 0).then_some(facts),
+            requests: Trips { count, total: Duration::from_nanos(total), longest: Duration::from_nanos(longest) },
+            told: Some(Box::new(Told { accepted: accepted > 0, lost, reordered, trips })),
+            end,
+            ended: self.moment(ended),
+            ..Flow::new(id, (app, peer), self.moment(asked)?)
+        };
+        (kind == KIND_FLOW).then_some((flow, whose))
+    }
+
+    /// Datagrams between two ends (`struct datagrams`).
+    pub fn datagrams(&self, bytes: &[u8]) -> Option<(UdpFlow, Whose)> {
+        let mut fields = Fields(bytes.get(..DATAGRAMS)?);
+        let (kind, first_len) = (fields.u32()?, fields.u32()?);
+        let whose = fields.whose()?;
+        let (app, peer) = fields.ends()?;
+        let [began, answered] = fields.u64s()?;
+        let (up, down) = (self.way(&mut fields)?, self.way(&mut fields)?);
+        let [_edge, count, total, longest] = fields.u64s()?;
+        let [_spin, first_up] = fields.u32s()?;
+        // As long as it was: the length says whether it may be QUIC's first. A datagram is 64 KiB at most.
+        let mut first = fields.take(BEGINNING)?.to_vec();
+        first.resize((first_len as usize).clamp(BEGINNING, 1 << 16), 0);
+        let began = self.moment(began)?;
+        let quic = (first_up > 0).then(|| quic::initial(&first)).flatten();
+        let quic = quic.map(|(version, id)| {
+            let mut quic = Quic::new(began, version, id);
+            quic.handshake = self.moment(answered).map(|at| at.since(began));
+            quic.spins = Trips { count, total: Duration::from_nanos(total), longest: Duration::from_nanos(longest) };
+            quic
+        });
+        let flow = UdpFlow { up, down, icmp_errors: None, quic, ..UdpFlow::new(began, app, peer) };
+        (kind == KIND_DATAGRAMS).then_some((flow, whose))
+    }
+
+    /// A message of DNS (`struct lookup`).
+    fn message(&mut self, bytes: &[u8]) -> Option<Event> {
+        let mut fields = Fields(bytes);
+        let [_kind, up] = fields.u32s()?;
+        let at = fields.u64()?;
+        let whose = fields.whose()?;
+        let (app, server) = fields.ends()?;
+        let socket = fields.u64()?;
+        let [len, _unused] = fields.u32s()?;
+        let message = fields.take(usize::try_from(len).ok()?)?;
+        let now = self.moment(at)?;
+        if up > 0 {
+            if self.lookups.len() >= MOST_SOCKETS && !self.lookups.contains_key(&socket) {
+                // The socket that is longest there: numbers grow.
+                self.lookups.pop_first();
+            }
+            self.lookups.entry(socket).or_default().asked(now, server, message);
+            return Some(Event::Nothing);
+        }
+        let exchange = self.lookups.get_mut(&socket).and_then(|known| known.answered(now, app, server, message));
+        Some(exchange.map_or(Event::Nothing, |exchange| Event::Record(Record::Dns(exchange), whose)))
+    }
+
+    fn way(&self, fields: &mut Fields<'_>) -> Option<Direction> {
+        let [bytes, packets, first, last, counted, took, count, total, longest] = fields.u64s()?;
+        let last = self.moment(last);
+        let (total, longest) = (Duration::from_nanos(total), Duration::from_nanos(longest));
+        Some(Direction {
+            bytes,
+            packets,
+            first: self.moment(first),
+            last,
+            gaps: Gaps { last, count, total, longest, histogram: fields.u32s()? },
+            without_pauses: Transfer { bytes: counted, took: Duration::from_nanos(took) },
+        })
+    }
+
+    /// A moment of the kernel's clock; zero is none. What was before ours began is its beginning.
+    fn moment(&self, at: u64) -> Option<Instant> {
+        (at > 0).then(|| Instant::from_nanos(at.saturating_sub(self.origin)))
+    }
+}
+
+/// How a connection ended, by what the kernel told the program (errno) and who has said its end.
+fn end_of(connected: bool, sent: bool, error: u32, fins: u32) -> End {
+    /// Numbers of Linux (asm-generic/errno.h).
+    const NETWORK_DOWN: u32 = 100;
+    const NETWORK_UNREACHABLE: u32 = 101;
+    const RESET: u32 = 104;
+    const BROKEN_PIPE: u32 = 32;
+    const TIMED_OUT: u32 = 110;
+    const REFUSED: u32 = 111;
+    const HOST_DOWN: u32 = 112;
+    const HOST_UNREACHABLE: u32 = 113;
+    match error {
+        0 if connected && fins & BY_PROGRAM != 0 => End::Finished,
+        // The program has gone without a word, or before there was a connection.
+        0 if sent || connected => End::ResetByProgram,
+        RESET | REFUSED | BROKEN_PIPE if connected => End::ResetByPeer,
+        RESET | REFUSED => End::Refused,
+        TIMED_OUT => End::Silent,
+        NETWORK_DOWN | NETWORK_UNREACHABLE | HOST_DOWN | HOST_UNREACHABLE => End::Unreachable,
+        _ => End::Failed,
+    }
+}
+
+/// Fields one after the other, as the kernel's own machine has them.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.chunk().map(u16::from_ne_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.chunk().map(u32::from_ne_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.chunk().map(u64::from_ne_bytes)
+    }
+
+    fn u32s<const N: usize>(&mut self) -> Option<[u32; N]> {
+        let mut all = [0; N];
+        for one in &mut all {
+            *one = self.u32()?;
+        }
+        Some(all)
+    }
+
+    fn u64s<const N: usize>(&mut self) -> Option<[u64; N]> {
+        let mut all = [0; N];
+        for one in &mut all {
+            *one = self.u64()?;
+        }
+        Some(all)
+    }
+
+    fn whose(&mut self) -> Option<Whose> {
+        let cgroup = self.u64()?;
+        let [pid, user] = self.u32s()?;
+        let name = self.take(16)?;
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = String::from_utf8_lossy(name).into_owned();
+        Some(Whose { pid: i32::try_from(pid).unwrap_or_default(), user, cgroup, name })
+    }
+
+    fn ends(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+        let [local, peer]: [[u8; 16]; 2] = [self.chunk()?, self.chunk()?];
+        let (local_port, peer_port) = (self.u16()?, self.u16()?);
+        self.u32()?;
+        let end = |ip: [u8; 16], port| SocketAddr::new(IpAddr::V6(Ipv6Addr::from(ip)).to_canonical(), port);
+        Some((end(local, local_port), end(peer, peer_port)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

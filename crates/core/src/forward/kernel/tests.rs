@@ -1,0 +1,190 @@
+//! Records as the kernel's programs write them, by hand.
+
+use super::*;
+use crate::forward::meter::{self, Sources};
+
+/// What our clock began at.
+const ORIGIN: u64 = 1_000_000_000;
+
+fn ms(n: u64) -> u64 {
+    if n == 0 { 0 } else { ORIGIN + n * 1_000_000 }
+}
+
+/// Fields of a structure, as they are appended.
+#[derive(Default)]
+struct Written(Vec<u8>);
+
+impl Written {
+    fn u32s(&mut self, all: &[u32]) -> &mut Self {
+        all.iter().for_each(|n| self.0.extend(n.to_ne_bytes()));
+        self
+    }
+
+    fn u64s(&mut self, all: &[u64]) -> &mut Self {
+        all.iter().for_each(|n| self.0.extend(n.to_ne_bytes()));
+        self
+    }
+
+    fn whose(&mut self) -> &mut Self {
+        self.u64s(&[77]).u32s(&[4711, 1000]);
+        self.0.extend(b"curl\0\0\0\0\0\0\0\0\0\0\0\0");
+        self
+    }
+
+    fn ends(&mut self, peer_port: u16) -> &mut Self {
+        self.0.extend("::ffff:192.0.2.1".parse::<Ipv6Addr>().unwrap().octets());
+        self.0.extend("2001:db8::1".parse::<Ipv6Addr>().unwrap().octets());
+        self.0.extend(4000u16.to_ne_bytes());
+        self.0.extend(peer_port.to_ne_bytes());
+        self.u32s(&[0])
+    }
+
+    fn way(&mut self, bytes: u64) -> &mut Self {
+        self.u64s(&[bytes, 3, ms(40), ms(80), bytes, 40_000_000, 2, 40_000_000, 20_000_000]);
+        self.u32s(&[0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+    }
+}
+
+/// A connection with everything: times in milliseconds, an error, whose ends were said.
+fn flow([syn, connected, ended]: [u64; 3], error: u32, fins: u32) -> Vec<u8> {
+    let mut written = Written::default();
+    written.u32s(&[KIND_FLOW, error]).u64s(&[9]).whose().ends(443);
+    written.u64s(&[ms(10), ms(syn), ms(connected), ms(ended), ms(41), ms(66)]).way(5000).way(9000);
+    written.u64s(&[100_000, 8_000_000, 0, 0, 0, 0]).u64s(&[2, 8_000_000, 6_000_000]);
+    let mut trips = [0; TRIPS];
+    // 5000 us lie between 4096 + 0 and 4096 + 1024, and 9000 us between 8192 and 10240.
+    (trips[(12 - 4) * 4], trips[(13 - 4) * 4]) = (90, 10);
+    written.u32s(&[5000, 4000, 3, 2, 1, 0, fins, 100]).u32s(&trips);
+    assert_eq!(written.0.len(), FLOW);
+    written.0
+}
+
+fn read(bytes: &[u8]) -> (Flow, Whose) {
+    Reader::new(ORIGIN).flow(bytes).unwrap()
+}
+
+#[test]
+fn a_connection_is_read_as_it_was_written_and_has_every_meter_that_the_kernel_feeds() {
+    let (flow, whose) = read(&flow([11, 36, 100], 0, BY_PROGRAM));
+    assert_eq!((whose.pid, whose.user, whose.cgroup, whose.name.as_str()), (4711, 1000, 77, "curl"));
+    assert_eq!((flow.app.to_string(), flow.peer.to_string()), ("192.0.2.1:4000".into(), "[2001:db8::1]:443".into()));
+    assert_eq!(
+        (flow.asked, flow.end, flow.ended),
+        (Instant::from_millis(10), End::Finished, Some(Instant::from_millis(100)))
+    );
+    let values: BTreeMap<_, _> = meter::ALL.iter().map(|meter| (meter.name, (meter.read)(&flow))).collect();
+    for meter in meter::ALL {
+        assert_eq!(values[meter.name].is_some(), meter.sources != Sources::Forwarder, "{}", meter.name);
+    }
+    let expected = [
+        ("connect_ms", 25.0),
+        ("rtt_ms", 5.0),
+        ("least_rtt_ms", 4.0),
+        ("request_rtt_ms", 4.0),
+        ("longest_request_rtt_ms", 6.0),
+        ("tls_hello_ms", 25.0),
+        ("up_mbit_s", 100.0),
+        ("up_busy_ms", 8.0),
+        ("up_gap_ms", 20.0),
+        ("longest_down_gap_ms", 20.0),
+        ("sent_again", 3.0),
+        ("lost", 2.0),
+        ("rtt_p95_ms", 9.216),
+    ];
+    for (name, value) in expected {
+        assert!((values[name].unwrap() - value).abs() < 1e-9, "{name}: {values:?}");
+    }
+    assert_eq!((flow.up.bytes, flow.down.bytes, flow.up.gaps.histogram[5]), (5000, 9000, 2));
+}
+
+#[test]
+fn an_end_is_what_the_kernel_told_the_program() {
+    let end = |times, error, fins| read(&flow(times, error, fins)).0.end;
+    let (open, there) = ([11, 36, 0], [11, 36, 100]);
+    assert_eq!(end(open, 0, 0), End::Open);
+    assert_eq!((end(there, 0, BY_PROGRAM), end(there, 0, 0)), (End::Finished, End::ResetByProgram));
+    assert_eq!((end(there, 104, 0), end(there, 110, BY_PROGRAM)), (End::ResetByPeer, End::Silent));
+    let never = [11, 0, 100];
+    assert_eq!((end(never, 111, 0), end(never, 113, 0)), (End::Refused, End::Unreachable));
+    assert_eq!((end(never, 110, 0), end(never, 0, 0)), (End::Silent, End::ResetByProgram));
+    assert_eq!(end([0, 0, 100], 0, 0), End::Failed, "no SYN ever left");
+}
+
+#[test]
+fn what_was_accepted_has_no_time_of_connecting() {
+    let mut bytes = flow([0, 36, 100], 0, BY_PROGRAM);
+    let at = FLOW - TRIPS * 4 - 3 * 4;
+    bytes[at..at + 4].copy_from_slice(&1u32.to_ne_bytes());
+    let (flow, _) = read(&bytes);
+    assert!(flow.told.as_ref().is_some_and(|told| told.accepted) && flow.connected.is_some());
+    let connect = meter::ALL.iter().find(|meter| meter.name == "connect_ms").unwrap();
+    assert_eq!((connect.read)(&flow), None);
+}
+
+#[test]
+fn what_is_cut_off_anywhere_is_no_record() {
+    let whole = flow([11, 36, 100], 0, 0);
+    let mut reader = Reader::new(ORIGIN);
+    assert!(matches!(reader.event(&whole), Some(Event::Record(Record::Flow(_), _))));
+    for len in 0..whole.len() {
+        assert_eq!(reader.event(&whole[..len]), None, "{len}");
+    }
+    assert_eq!(reader.event(&[9; 1000]), None);
+}
+
+fn message(up: u32, at: u64, text: &[u8]) -> Vec<u8> {
+    let mut written = Written::default();
+    written.u32s(&[KIND_LOOKUP, up]).u64s(&[ms(at)]).whose().ends(53).u64s(&[5]).u32s(&[text.len() as u32, 0]);
+    written.0.extend(text);
+    written.0
+}
+
+#[test]
+fn a_lookup_is_a_question_and_its_answer_over_the_same_socket() {
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend(b"\x03www\x07example\x00\x00\x01\x00\x01");
+    let mut answer = query.clone();
+    answer[2] = 0x81;
+    let mut reader = Reader::new(ORIGIN);
+    assert_eq!(reader.event(&message(0, 4, &answer)), Some(Event::Nothing), "nobody has asked");
+    assert_eq!(reader.event(&message(1, 5, &query)), Some(Event::Nothing));
+    let Some(Event::Record(Record::Dns(exchange), whose)) = reader.event(&message(0, 25, &answer)) else { panic!() };
+    assert_eq!((exchange.name.as_str(), exchange.took, whose.pid), ("www.example", Duration::from_millis(20), 4711));
+    assert_eq!(reader.event(&message(0, 26, &answer)), Some(Event::Nothing), "it was answered");
+    for socket in 0..3 * MOST_SOCKETS as u64 {
+        let mut other = message(1, 30, &query);
+        let at = other.len() - query.len() - 16;
+        other[at..at + 8].copy_from_slice(&socket.to_ne_bytes());
+        reader.event(&other).unwrap();
+    }
+    assert_eq!(reader.lookups.len(), MOST_SOCKETS);
+}
+
+#[test]
+fn datagrams_are_read_and_quic_among_them() {
+    let datagrams = |first_len: u32| {
+        let mut written = Written::default();
+        written.u32s(&[KIND_DATAGRAMS, first_len]).whose().ends(443).u64s(&[ms(5), ms(35)]).way(4000).way(8000);
+        written.u64s(&[0, 3, 90_000_000, 40_000_000]).u32s(&[1, 1]);
+        written.0.extend([0xc0, 0, 0, 0, 1, 0, 4, 9, 9, 9, 9]);
+        written.0.resize(DATAGRAMS, 0);
+        Reader::new(ORIGIN).datagrams(&written.0).unwrap().0
+    };
+    let flow = datagrams(1200);
+    let quic = flow.quic.clone().unwrap();
+    assert_eq!((quic.version, quic.handshake, quic.spins.count), (1, Some(Duration::from_millis(30)), 3));
+    assert_eq!((flow.up.bytes, flow.down.bytes, flow.icmp_errors), (4000, 8000, None));
+    assert_eq!(datagrams(1199).quic, None, "too short to be a client's first");
+}
+
+#[test]
+fn peers_and_closed_sockets_are_told_apart() {
+    let event = |kind| {
+        let mut written = Written::default();
+        written.u32s(&[kind, 0]).u64s(&[5, 1, 2, 3]);
+        Reader::new(ORIGIN).event(&written.0)
+    };
+    let Some(Event::Peer { socket: 5, key }) = event(KIND_PEER) else { panic!("no peer") };
+    assert_eq!(key[8], 1);
+    assert_eq!(event(KIND_CLOSED), Some(Event::Closed { socket: 5 }));
+}

@@ -1,0 +1,20 @@
+//! The distribution of smoothed round trips, and losses, as programs in the kernel count them: an acknowledgement a count, with no event
+//! for each. The forwarder asks its sockets when it wants to know, and does not see what was between.
+
+use super::{Entry, Sources, ms};
+
+pub(super) const P95: Entry = Entry {
+    name: "rtt_p95_ms",
+    unit: "ms",
+    what: "The smoothed round-trip time that 95 % of all samples do not exceed, within an eighth (`--via ebpf`)",
+    sources: Sources::Kernel,
+    read: |flow| flow.told.as_ref()?.round_trip(0.95).map(ms),
+};
+
+pub(super) const LOST: Entry = Entry {
+    name: "lost",
+    unit: "",
+    what: "Segments that the host took for lost on the way to the peer (`--via ebpf`)",
+    sources: Sources::Kernel,
+    read: |flow| flow.told.as_ref().map(|told| f64::from(told.lost)),
+};

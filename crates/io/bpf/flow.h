@@ -1,0 +1,247 @@
+/* What is kept of a connection, of datagrams and of their sockets, in the order in which `headstart_core::forward::kernel` reads it.
+ *
+ * Times are nanoseconds of CLOCK_MONOTONIC, zero if it has not happened; addresses are IPv6's, IPv4 mapped into it (RFC 4291,
+ * section 2.5.5.2); ports are in host order. Whoever changes a structure changes its size in both files. */
+#pragma once
+
+#include "kernel.h"
+
+enum { FLOW = 1, LOOKUP = 2, PORT_PEER = 3, PORT_CLOSED = 4, DATAGRAMS = 5 };
+/* Who has said its end (FIN). */
+enum { BY_PROGRAM = 1, BY_PEER = 2 };
+
+/* A round trip's place in the histogram: four for each doubling, from 16 us to over four minutes. */
+enum { TRIPS = 96, TRIPS_FROM = 4 };
+/* How much of a DNS message is handed over, and of the first datagram between two ends. */
+enum { MESSAGE = 512, BEGINNING = 48 };
+
+/* A silence that is longer, and than two round trips, is a pause of who sends: `observed::PAUSE` of core. */
+static const __u64 PAUSE = 200000000;
+/* Less at a time has no rate, and more is no request: the meters of core say so. */
+static const __u64 TRANSFER = 8192, REQUEST = 16384;
+
+struct owner {
+	__u64 cgroup;
+	__u32 pid;
+	__u32 user;
+	char name[16];
+};
+
+struct ends {
+	__u8 local[16];
+	__u8 peer[16];
+	__u16 local_port;
+	__u16 peer_port;
+	__u32 unused;
+};
+
+struct way {
+	__u64 bytes;
+	__u64 packets;
+	__u64 first;
+	__u64 last;
+	/* What came behind something else without a pause between, and the times between. */
+	__u64 counted;
+	__u64 counted_ns;
+	__u64 gaps;
+	__u64 gaps_ns;
+	__u64 longest;
+	/* Gaps below 1, 2, 4 ... 16384 ms, and those above. */
+	__u32 histogram[16];
+};
+
+struct flow {
+	__u32 kind;
+	/* What the kernel told the program of it (errno), if it ended so. */
+	__u32 error;
+	__u64 cookie;
+	struct owner owner;
+	struct ends ends;
+	__u64 asked;
+	__u64 syn;
+	__u64 connected;
+	__u64 ended;
+	__u64 hello_up;
+	__u64 hello_down;
+	struct way up;
+	struct way down;
+	/* What the peer has acknowledged in runs that are over, and how long some was on its way. */
+	__u64 delivered;
+	__u64 delivered_ns;
+	/* The run that is not: what was sent of it, what of that was acknowledged, since when, and when. */
+	__u64 run;
+	__u64 run_acknowledged;
+	__u64 run_began;
+	__u64 run_acknowledged_at;
+	__u64 requests;
+	__u64 requests_ns;
+	__u64 longest_request;
+	__u32 rtt_us;
+	__u32 min_rtt_us;
+	__u32 sent_again;
+	__u32 lost;
+	__u32 reordered;
+	__u32 accepted;
+	__u32 fins;
+	__u32 samples;
+	__u32 trips[TRIPS];
+};
+
+struct port {
+	struct owner owner;
+	/* Something was handed over of it. */
+	__u64 known;
+};
+
+struct pair {
+	__u64 cookie;
+	__u8 peer[16];
+	__u16 peer_port;
+	__u16 unused[3];
+};
+
+struct datagrams {
+	__u32 kind;
+	__u32 first_len;
+	struct owner owner;
+	struct ends ends;
+	__u64 began;
+	/* When the peer's first came. */
+	__u64 answered;
+	struct way up;
+	struct way down;
+	/* The last edge of the spin bit, and the round trips between them (RFC 9312, section 3.8.2). */
+	__u64 edge;
+	__u64 spins;
+	__u64 spins_ns;
+	__u64 longest_spin;
+	__u32 spin;
+	__u32 first_up;
+	__u8 beginning[BEGINNING];
+};
+
+struct lookup {
+	__u32 kind;
+	__u32 up;
+	__u64 at;
+	struct owner owner;
+	struct ends ends;
+	__u64 cookie;
+	__u32 len;
+	__u32 unused;
+	__u8 message[MESSAGE];
+};
+
+struct port_event {
+	__u32 kind;
+	__u32 unused;
+	struct pair pair;
+};
+
+_Static_assert(sizeof(struct flow) == 896, "flow");
+_Static_assert(sizeof(struct datagrams) == 456, "datagrams");
+_Static_assert(sizeof(struct lookup) == 616, "lookup");
+_Static_assert(sizeof(struct port_event) == 40, "port_event");
+
+struct {
+	UINT(type, BPF_MAP_TYPE_SK_STORAGE);
+	/* What a listener's socket has, the sockets of its accepted connections begin with. */
+	UINT(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	int *key;
+	struct flow *value;
+} FLOWS SEC(".maps");
+
+struct {
+	UINT(type, BPF_MAP_TYPE_SK_STORAGE);
+	UINT(map_flags, BPF_F_NO_PREALLOC);
+	int *key;
+	struct port *value;
+} PORTS SEC(".maps");
+
+struct {
+	UINT(type, BPF_MAP_TYPE_HASH);
+	UINT(map_flags, BPF_F_NO_PREALLOC);
+	UINT(max_entries, 16384);
+	struct pair *key;
+	struct datagrams *value;
+} PAIRS SEC(".maps");
+
+/* Never written: what a new entry of PAIRS begins as, for it does not fit the stack. */
+struct {
+	UINT(type, BPF_MAP_TYPE_ARRAY);
+	UINT(max_entries, 1);
+	__u32 *key;
+	struct datagrams *value;
+} NOTHING SEC(".maps");
+
+/* What ends, and lookups. 4 MiB: four thousand connections that end before anybody reads. */
+struct {
+	UINT(type, BPF_MAP_TYPE_RINGBUF);
+	UINT(max_entries, 4 << 20);
+} TOLD SEC(".maps");
+
+/* What was lost: records that the ring had no room for, pairs of ends that the table had none for. */
+struct {
+	UINT(type, BPF_MAP_TYPE_ARRAY);
+	UINT(max_entries, 2);
+	__u32 *key;
+	__u64 *value;
+} LOST SEC(".maps");
+
+enum { RECORDS = 0, ENTRIES = 1 };
+
+INLINE void lose(__u32 what)
+{
+	__u64 *count = map_lookup(&LOST, &what);
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
+INLINE void tell(void *record, __u64 size)
+{
+	if (ring_output(&TOLD, record, size, 0))
+		lose(RECORDS);
+}
+
+/* The process that runs now, by the name of its first thread. */
+INLINE void owned(struct owner *owner)
+{
+	struct task_struct *task = current_task();
+	owner->pid = current_pid_tgid() >> 32;
+	owner->user = current_uid_gid();
+	owner->cgroup = current_cgroup();
+	read_text(owner->name, sizeof(owner->name), task->group_leader->comm);
+}
+
+INLINE void mapped(__u8 *to, __u32 ip)
+{
+	__u32 *words = (__u32 *)to;
+	words[0] = words[1] = 0;
+	words[2] = __builtin_bswap32(0xffff);
+	words[3] = ip;
+}
+
+/* Data came by: `forward::observed::Direction::data` of core. */
+INLINE void passed(struct way *way, __u64 now, __u32 bytes, __u32 packets, __u64 trip)
+{
+	if (way->last) {
+		__u64 gap = now > way->last ? now - way->last : 0;
+		__u32 place = 0;
+		for (int n = 0; n < 15; n++)
+			place += gap >= (1000000ull << n);
+		way->gaps++;
+		way->gaps_ns += gap;
+		if (gap > way->longest)
+			way->longest = gap;
+		way->histogram[place & 15]++;
+		if (gap <= PAUSE || gap <= 2 * trip) {
+			way->counted += bytes;
+			way->counted_ns += gap;
+		}
+	} else {
+		way->first = now;
+	}
+	way->bytes += bytes;
+	way->packets += packets;
+	way->last = now;
+}

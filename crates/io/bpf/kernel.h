@@ -1,0 +1,79 @@
+/* What the programs need of the kernel: helpers by number (linux/bpf.h), and of its own structures the fields that are read.
+ *
+ * Offsets are not those of this file: each access is relocated against the BTF of the running kernel when the programs are loaded
+ * (preserve_access_index), so fields may be left out and their order does not matter. */
+#pragma once
+
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+#define UINT(name, value) int(*name)[value]
+#define RELOCATED __attribute__((preserve_access_index))
+
+static void *(*const map_lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static long (*const map_update)(void *map, const void *key, const void *value, __u64 flags) = (void *)BPF_FUNC_map_update_elem;
+static __u64 (*const time_now)(void) = (void *)BPF_FUNC_ktime_get_ns;
+static __u64 (*const current_pid_tgid)(void) = (void *)BPF_FUNC_get_current_pid_tgid;
+static __u64 (*const current_uid_gid)(void) = (void *)BPF_FUNC_get_current_uid_gid;
+static __u64 (*const current_cgroup)(void) = (void *)BPF_FUNC_get_current_cgroup_id;
+static void *(*const current_task)(void) = (void *)BPF_FUNC_get_current_task_btf;
+static long (*const read_text)(void *to, __u32 size, const void *from) = (void *)BPF_FUNC_probe_read_kernel_str;
+static __u64 (*const cookie_of)(void *context) = (void *)BPF_FUNC_get_socket_cookie;
+static void *(*const storage)(void *map, void *socket, void *value, __u64 flags) = (void *)BPF_FUNC_sk_storage_get;
+static long (*const storage_delete)(void *map, void *socket) = (void *)BPF_FUNC_sk_storage_delete;
+static struct bpf_sock *(*const full_socket)(struct bpf_sock *socket) = (void *)BPF_FUNC_sk_fullsock;
+static struct bpf_tcp_sock *(*const tcp_socket)(struct bpf_sock *socket) = (void *)BPF_FUNC_tcp_sock;
+static void *(*const kernel_tcp_socket)(void *socket) = (void *)BPF_FUNC_skc_to_tcp_sock;
+static long (*const callbacks)(struct bpf_sock_ops *context, int flags) = (void *)BPF_FUNC_sock_ops_cb_flags_set;
+static long (*const load_bytes)(const void *packet, __u32 offset, void *to, __u32 len) = (void *)BPF_FUNC_skb_load_bytes;
+static long (*const ring_output)(void *ring, void *data, __u64 size, __u64 flags) = (void *)BPF_FUNC_ringbuf_output;
+static void *(*const ring_reserve)(void *ring, __u64 size, __u64 flags) = (void *)BPF_FUNC_ringbuf_reserve;
+static void (*const ring_submit)(void *data, __u64 flags) = (void *)BPF_FUNC_ringbuf_submit;
+static long (*const sequence_write)(void *sequence, const void *data, __u32 len) = (void *)BPF_FUNC_seq_write;
+
+struct sock {
+	int sk_err;
+} RELOCATED;
+
+struct inet_sock {
+	struct sock sk;
+} RELOCATED;
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+} RELOCATED;
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u64 bytes_sent;
+	__u64 bytes_retrans;
+	__u32 lost;
+	__u32 reord_seen;
+} RELOCATED;
+
+struct task_struct {
+	struct task_struct *group_leader;
+	char comm[16];
+} RELOCATED;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} RELOCATED;
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct sock *sk;
+	void *value;
+} RELOCATED;
+
+enum { V4 = 2, V6 = 10, TCP = 6, UDP = 17, DNS = 53 };
+/* States of TCP, by the kernel's numbers (net/tcp_states.h). */
+enum { FIN_WAIT1 = 4, CLOSED = 7, CLOSE_WAIT = 8, LAST_ACK = 9 };
+
+/* The kernel asks for it: helpers that read its memory are for programs under the GPL or a licence that allows it. Ours is MIT. */
+char licence[] SEC("license") = "Dual MIT/GPL";

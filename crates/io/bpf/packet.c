@@ -1,0 +1,230 @@
+/* cgroup_skb: data as it passes, in both directions. Of TCP what is new; of UDP everything, and messages of DNS whole. Nothing is
+ * changed or dropped. */
+#include "flow.h"
+
+struct tcp_header {
+	__u16 source;
+	__u16 destination;
+	__u32 sequence;
+	__u32 acknowledged;
+	__u8 offset;
+	__u8 flags;
+};
+
+struct udp_header {
+	__u16 source;
+	__u16 destination;
+	__u16 len;
+	__u16 checksum;
+};
+
+enum { FIN = 1, RECORD = 22, TO_SERVER = 1, TO_CLIENT = 2 };
+
+/* Where the transport's header begins; 0 if it is not known. */
+INLINE __u32 transport(struct __sk_buff *packet)
+{
+	__u8 first = 0;
+	if (packet->protocol == __builtin_bswap16(0x86dd))
+		return 40;
+	if (load_bytes(packet, 0, &first, 1))
+		return 0;
+	return (first & 15) * 4;
+}
+
+INLINE bool is_hello(struct __sk_buff *packet, __u32 at, __u8 message)
+{
+	__u8 record[6] = {};
+	return !load_bytes(packet, at, record, sizeof(record)) && record[0] == RECORD && record[1] == 3 && record[5] == message;
+}
+
+INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
+{
+	struct flow *flow = storage(&FLOWS, socket, NULL, 0);
+	struct tcp_header header;
+	struct bpf_tcp_sock *tcp;
+	__u32 at = transport(packet), headers, sequence, bytes, segments;
+	if (!flow || !flow->connected || !at || load_bytes(packet, at, &header, sizeof(header)))
+		return;
+	if (!up && header.flags & FIN)
+		flow->fins |= BY_PEER;
+	headers = at + (header.offset >> 4) * 4;
+	if (packet->len <= headers)
+		return;
+	bytes = packet->len - headers;
+	tcp = tcp_socket(socket);
+	if (!tcp)
+		return;
+	sequence = __builtin_bswap32(header.sequence);
+	segments = packet->gso_segs ? packet->gso_segs : 1;
+	__u64 now = time_now();
+	if (up) {
+		if ((__s32)(sequence - tcp->snd_nxt) < 0)
+			return;
+		if (!flow->up.packets && is_hello(packet, headers, TO_SERVER))
+			flow->hello_up = now;
+		if (!tcp->packets_out) {
+			flow->run = flow->run_acknowledged = 0;
+			flow->run_began = now;
+		}
+		flow->run += bytes;
+		passed(&flow->up, now, bytes, segments, flow->connected - flow->syn);
+	} else {
+		if ((__s32)(sequence + bytes - tcp->rcv_nxt) <= 0)
+			return;
+		if (!flow->down.packets && flow->hello_up && is_hello(packet, headers, TO_CLIENT))
+			flow->hello_down = now;
+		passed(&flow->down, now, bytes, segments, flow->accepted ? 0 : flow->connected - flow->syn);
+	}
+}
+
+INLINE void ends_of_packet(struct __sk_buff *packet, struct ends *ends, bool up)
+{
+	__u8 *source = up ? ends->local : ends->peer, *destination = up ? ends->peer : ends->local;
+	if (packet->protocol == __builtin_bswap16(0x86dd)) {
+		load_bytes(packet, 8, source, 16);
+		load_bytes(packet, 24, destination, 16);
+	} else {
+		__u32 ip[2] = {};
+		load_bytes(packet, 12, ip, sizeof(ip));
+		mapped(source, ip[0]);
+		mapped(destination, ip[1]);
+	}
+}
+
+INLINE void message(struct __sk_buff *packet, struct port *port, const struct ends *ends, __u32 at, bool up)
+{
+	struct lookup *lookup;
+	__u32 len = packet->len - at;
+	if (packet->len <= at)
+		return;
+	lookup = ring_reserve(&TOLD, sizeof(*lookup), 0);
+	if (!lookup) {
+		lose(RECORDS);
+		return;
+	}
+	lookup->kind = LOOKUP;
+	lookup->up = up;
+	lookup->at = time_now();
+	lookup->owner = port->owner;
+	lookup->ends = *ends;
+	lookup->cookie = cookie_of(packet);
+	if (len > MESSAGE - 1)
+		len = MESSAGE - 1;
+	if (len < 1)
+		len = 1;
+	lookup->len = load_bytes(packet, at, lookup->message, len) ? 0 : len;
+	lookup->unused = 0;
+	ring_submit(lookup, 0);
+}
+
+/* What is kept of a pair of ends; made when the first datagram comes by. */
+INLINE struct datagrams *datagrams_of(struct __sk_buff *packet, struct port *port, const struct ends *ends, __u64 now)
+{
+	struct port_event event = { .kind = PORT_PEER };
+	__u32 zero = 0;
+	event.pair.cookie = cookie_of(packet);
+	__builtin_memcpy(event.pair.peer, ends->peer, 16);
+	event.pair.peer_port = ends->peer_port;
+	struct datagrams *datagrams = map_lookup(&PAIRS, &event.pair);
+	if (datagrams)
+		return datagrams;
+	void *nothing = map_lookup(&NOTHING, &zero);
+	if (!nothing || map_update(&PAIRS, &event.pair, nothing, BPF_NOEXIST)) {
+		lose(ENTRIES);
+		return NULL;
+	}
+	datagrams = map_lookup(&PAIRS, &event.pair);
+	if (datagrams) {
+		datagrams->owner = port->owner;
+		datagrams->ends = *ends;
+		datagrams->began = now;
+		datagrams->kind = DATAGRAMS;
+		port->known = 1;
+		tell(&event, sizeof(event));
+	}
+	return datagrams;
+}
+
+/* QUIC's spin bit, in the direction to the program: `forward::udp_flow` of core says what counts. */
+INLINE void spun(struct datagrams *datagrams, __u8 first, __u64 now)
+{
+	__u32 spin = 1 + !!(first & 0x20), before = datagrams->spin;
+	datagrams->spin = spin;
+	if (!before || before == spin)
+		return;
+	__u64 edge = datagrams->edge;
+	datagrams->edge = now;
+	if (edge && now - edge >= (datagrams->answered - datagrams->began) / 2) {
+		__u64 took = now - edge;
+		datagrams->spins++;
+		datagrams->spins_ns += took;
+		if (took > datagrams->longest_spin)
+			datagrams->longest_spin = took;
+	}
+}
+
+INLINE void of_udp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
+{
+	struct port *port = storage(&PORTS, socket, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	__u32 at = transport(packet), bytes, count;
+	struct udp_header header;
+	struct ends ends = {};
+	__u8 first = 0;
+	if (!port || !at || load_bytes(packet, at, &header, sizeof(header)))
+		return;
+	at += sizeof(header);
+	ends_of_packet(packet, &ends, up);
+	ends.local_port = __builtin_bswap16(up ? header.source : header.destination);
+	ends.peer_port = __builtin_bswap16(up ? header.destination : header.source);
+	if (ends.peer_port == DNS) {
+		message(packet, port, &ends, at, up);
+		return;
+	}
+	__u64 now = time_now();
+	struct datagrams *datagrams = datagrams_of(packet, port, &ends, now);
+	if (!datagrams)
+		return;
+	bytes = packet->len > at ? packet->len - at : 0;
+	count = packet->gso_segs ? packet->gso_segs : 1;
+	if (up && !datagrams->up.packets && !datagrams->down.packets) {
+		datagrams->first_up = 1;
+		datagrams->first_len = packet->gso_size ? packet->gso_size : bytes;
+		if (bytes >= BEGINNING)
+			load_bytes(packet, at, datagrams->beginning, BEGINNING);
+	}
+	if (!up) {
+		if (!datagrams->answered)
+			datagrams->answered = now;
+		/* A short header (RFC 9000, section 17.3); what is no QUIC has one too, and is not read. */
+		if (bytes && !load_bytes(packet, at, &first, 1) && (first & 0xc0) == 0x40)
+			spun(datagrams, first, now);
+	}
+	passed(up ? &datagrams->up : &datagrams->down, now, bytes, count, 0);
+}
+
+INLINE int passes(struct __sk_buff *packet, bool up)
+{
+	struct bpf_sock *socket = packet->sk;
+	if (!socket)
+		return 1;
+	socket = full_socket(socket);
+	if (!socket)
+		return 1;
+	if (socket->protocol == TCP)
+		of_tcp(packet, socket, up);
+	else if (socket->protocol == UDP)
+		of_udp(packet, socket, up);
+	return 1;
+}
+
+SEC("cgroup_skb/egress")
+int egress(struct __sk_buff *packet)
+{
+	return passes(packet, true);
+}
+
+SEC("cgroup_skb/ingress")
+int ingress(struct __sk_buff *packet)
+{
+	return passes(packet, false);
+}

@@ -1,0 +1,153 @@
+//! Control groups of version 2 (cgroups(7)): where they are mounted, and one for a program, which it joins before it is executed.
+//!
+//! The group is made inside the caller's own, so that whatever limits the caller limits the program. It limits nothing itself: no
+//! controller is switched on. Who has been killed leaves an empty folder, which the next one removes.
+
+use crate::sys::process::join_before_exec;
+use rustix::process::{Pid, test_kill_process};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What names of ours begin with; the number of the process follows, and which of its groups it is.
+const NAME: &str = "headstart-run-";
+/// Groups that this process has made.
+static MADE: AtomicU32 = AtomicU32::new(0);
+/// Where a group's processes are listed, and joined.
+const PROCESSES: &str = "cgroup.procs";
+
+/// Where version 2 is mounted, be it beside version 1.
+pub fn root() -> io::Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let place = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let place = words.next()?;
+        (words.next()? == "cgroup2").then(|| PathBuf::from(place))
+    });
+    place.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "control groups of version 2 are not mounted"))
+}
+
+/// The root as programs of a measurement are attached to it.
+pub fn whole_host() -> io::Result<File> {
+    File::open(root()?)
+}
+
+/// The group of this process, in the hierarchy that is mounted at `root`.
+fn own(root: &Path) -> io::Result<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup")?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    Ok(root.join(path.trim_start_matches('/')))
+}
+
+/// A group for a program and its children. Those that are left when it is dropped go back to where they would have been.
+#[derive(Debug)]
+pub struct Group {
+    parent: PathBuf,
+    folder: PathBuf,
+    file: File,
+}
+
+impl Group {
+    /// A group of its own inside the caller's. Needs root, or a group that was delegated to the caller.
+    pub fn create() -> io::Result<Self> {
+        let parent = own(&root()?)?;
+        sweep(&parent);
+        let which = MADE.fetch_add(1, Ordering::Relaxed);
+        let folder = parent.join(format!("{NAME}{}-{which}", std::process::id()));
+        fs::create_dir(&folder)?;
+        let file = File::open(&folder).inspect_err(|_| drop(fs::remove_dir(&folder)))?;
+        Ok(Self { parent, folder, file })
+    }
+
+    /// Makes `command` start in this group.
+    pub fn adopt(&self, command: &mut Command) -> io::Result<()> {
+        let processes = File::options().write(true).open(self.folder.join(PROCESSES))?;
+        join_before_exec(command, processes);
+        Ok(())
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Moves whoever is left to the parent.
+    fn release(&self) -> io::Result<()> {
+        let processes = fs::read_to_string(self.folder.join(PROCESSES))?;
+        for process in processes.lines() {
+            // One that has ended meanwhile need not be moved.
+            let _ = fs::write(self.parent.join(PROCESSES), process);
+        }
+        fs::remove_dir(&self.folder)
+    }
+}
+
+impl AsFd for Group {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A process that is being started may come in between; one that starts others without end keeps the folder.
+        let _ = (0..100).any(|_| self.release().is_ok());
+    }
+}
+
+/// Removes the groups of runs that were killed. One that a process is in stays: the kernel refuses.
+fn sweep(parent: &Path) {
+    let Ok(all) = fs::read_dir(parent) else { return };
+    for entry in all.flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(NAME)?.split('-').next()?.parse().ok());
+        let is_dead = |pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
+        if number.and_then(Pid::from_raw).is_some_and(is_dead) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+
+    fn group() -> Option<Group> {
+        Group::create().map_err(|e| eprintln!("skipped: control groups cannot be made here: {e}")).ok()
+    }
+
+    #[test]
+    fn a_program_is_in_its_group_and_whoever_it_leaves_behind_is_let_go() {
+        let Some(group) = group() else { return };
+        let folder = group.folder().to_owned();
+        let mut command = Command::new("sh");
+        command.args(["-c", "cat /proc/self/cgroup; sleep 1000 >/dev/null 2>&1 & echo $!"]);
+        group.adopt(&mut command).unwrap();
+        let output = command.output().unwrap();
+        assert_eq!(output.status.into_raw(), 0);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        assert!(said.lines().any(|line| line.starts_with("0::") && line.ends_with(name)), "{said}");
+        let left: i32 = said.lines().last().unwrap().parse().unwrap();
+        drop(group);
+        assert!(!folder.exists(), "nothing is left of the group");
+        let left = Pid::from_raw(left).unwrap();
+        assert!(test_kill_process(left).is_ok(), "the program goes on");
+        rustix::process::kill_process(left, rustix::process::Signal::KILL).unwrap();
+        // What a killed run has left, beside what is none of ours.
+        let parent = own(&root().unwrap()).unwrap();
+        let ended = Command::new("true").spawn().unwrap();
+        let number = ended.id();
+        ended.wait_with_output().unwrap();
+        let (old, alive) = (parent.join(format!("{NAME}{number}-0")), parent.join(format!("{NAME}1-0")));
+        fs::create_dir(&old).unwrap();
+        let _ = fs::create_dir(&alive);
+        drop(super::Group::create().unwrap());
+        assert!(!old.exists() && alive.exists());
+        fs::remove_dir(alive).unwrap();
+    }
+}

@@ -1,0 +1,14 @@
+//! Measured without being carried: programs of ours in the kernel (eBPF, `crates/io/bpf`) tell what the forwarder would have seen
+//! (docs/decisions/0088). No packet of a program passes through this process.
+//!
+//! [`Programs`] loads and attaches them; [`Watcher`] reads what they tell. Nothing is pinned: whatever ends this process, even
+//! SIGKILL, closes its descriptors, and with them everything is detached and forgotten by the kernel. Others that are attached to
+//! the same control group stay: they and ours are attached by links of their own.
+
+mod programs;
+#[cfg(test)]
+mod tests;
+mod watcher;
+
+pub use programs::{KernelError, Programs};
+pub use watcher::Watcher;

@@ -1,0 +1,159 @@
+//! The programs: loaded, attached to a control group, and what they keep.
+
+use crate::sys::bpf;
+use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
+use aya::programs::cgroup_skb::CgroupSkbAttachType;
+use aya::programs::{CgroupAttachMode, Program, ProgramError};
+use aya::{Btf, Ebpf, include_bytes_aligned};
+use headstart_core::forward::kernel::{DATAGRAMS, PAIR};
+use std::error::Error;
+use std::io::{self, Read as _};
+use std::os::fd::AsFd;
+
+/// All programs, as `cargo xtask bpf` has compiled them.
+const OBJECT: &[u8] = include_bytes_aligned!("../../../bpf/headstart.bpf.o");
+/// The iterator, and the map that it goes over.
+const LIVE: &str = "live";
+const FLOWS: &str = "FLOWS";
+
+/// Datagrams by the ends that they go between.
+pub(super) type Pairs = HashMap<MapData, [u8; PAIR], [u8; DATAGRAMS]>;
+
+/// The kernel does not take them.
+#[derive(Debug, thiserror::Error)]
+#[error("eBPF is not available: {what}: {why}")]
+pub struct KernelError {
+    what: String,
+    why: String,
+    denied: bool,
+}
+
+impl KernelError {
+    fn new(what: impl Into<String>, source: &(dyn Error + 'static)) -> Self {
+        // The innermost reason is the kernel's. What the verifier says besides is long, and for who writes such programs.
+        let mut innermost = source;
+        let mut denied = false;
+        loop {
+            let kind = innermost.downcast_ref::<io::Error>().map(io::Error::kind);
+            denied |= kind == Some(io::ErrorKind::PermissionDenied);
+            match innermost.source() {
+                Some(source) => innermost = source,
+                None => break,
+            }
+        }
+        let why = innermost.to_string();
+        Self { what: what.into(), why: why.lines().next().unwrap_or_default().to_owned(), denied }
+    }
+
+    /// What this process itself could not do.
+    pub(super) fn io(what: &str, source: &io::Error) -> Self {
+        Self { what: what.into(), why: source.to_string(), denied: source.kind() == io::ErrorKind::PermissionDenied }
+    }
+
+    /// Whether a right is missing.
+    pub fn is_not_permitted(&self) -> bool {
+        self.denied
+    }
+}
+
+/// What is done with an error of the loader.
+fn failed<E: Error + 'static>(what: &str) -> impl Fn(E) -> KernelError {
+    move |source| KernelError::new(what, &source)
+}
+
+/// Programs that are attached until this is dropped.
+pub struct Programs {
+    ebpf: Ebpf,
+}
+
+impl std::fmt::Debug for Programs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Programs").finish_non_exhaustive()
+    }
+}
+
+impl Programs {
+    /// Loads all of them and attaches them to a control group, and so to those inside it. Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN,
+    /// and a kernel with BTF.
+    pub fn attach(group: impl AsFd) -> Result<Self, KernelError> {
+        let mut all = Self::load()?;
+        for (name, program) in all.ebpf.programs_mut() {
+            attach(program, &group).map_err(|source| KernelError::new(name, &source))?;
+        }
+        Ok(all)
+    }
+
+    /// Loads all of them, attached to nothing: whether the kernel takes them.
+    pub fn load() -> Result<Self, KernelError> {
+        let btf = Btf::from_sys_fs().map_err(failed("reading the kernel's types (BTF)"))?;
+        let mut ebpf = Ebpf::load(OBJECT).map_err(failed("making tables"))?;
+        for (name, program) in ebpf.programs_mut() {
+            load(program, &btf).map_err(|source| KernelError::new(name, &source))?;
+        }
+        Ok(Self { ebpf })
+    }
+
+    /// Where ends and lookups are told.
+    pub(super) fn ring(&mut self) -> Result<RingBuf<MapData>, KernelError> {
+        RingBuf::try_from(self.take("TOLD")?).map_err(failed("the ring"))
+    }
+
+    /// What is kept of datagrams.
+    pub(super) fn pairs(&mut self) -> Result<Pairs, KernelError> {
+        HashMap::try_from(self.take("PAIRS")?).map_err(failed("the table of datagrams"))
+    }
+
+    fn take(&mut self, name: &str) -> Result<Map, KernelError> {
+        self.ebpf.take_map(name).ok_or_else(|| missing(name))
+    }
+
+    /// Records that were lost, as the ring had no room, and datagrams between ends for which the table had none.
+    pub(super) fn lost(&self) -> Result<[u64; 2], KernelError> {
+        let map = self.ebpf.map("LOST").ok_or_else(|| missing("LOST"))?;
+        let counts: Array<_, u64> = Array::try_from(map).map_err(failed("the counts"))?;
+        let read = |n: u32| counts.get(&n, 0).map_err(failed("reading the counts"));
+        Ok([read(0)?, read(1)?])
+    }
+
+    /// What is kept of connections that are open: `struct flow` one after the other.
+    pub(super) fn flows(&self) -> Result<Vec<u8>, KernelError> {
+        let program = self.ebpf.program(LIVE).ok_or_else(|| missing(LIVE))?;
+        let program = program.fd().map_err(failed("the iterator"))?;
+        let Some(Map::SkStorage(map)) = self.ebpf.map(FLOWS) else { return Err(missing(FLOWS)) };
+        let mut all = Vec::new();
+        let read = bpf::elements(program, map.fd()).and_then(|mut file| file.read_to_end(&mut all));
+        read.map(|_| all).map_err(failed("reading connections"))
+    }
+}
+
+fn missing(name: &str) -> KernelError {
+    KernelError { what: name.to_owned(), why: "not in the object".to_owned(), denied: false }
+}
+
+fn load(program: &mut Program, btf: &Btf) -> Result<(), ProgramError> {
+    match program {
+        Program::CgroupSockAddr(program) => program.load(),
+        Program::CgroupSock(program) => program.load(),
+        Program::CgroupSkb(program) => program.load(),
+        Program::SockOps(program) => program.load(),
+        Program::Iter(program) => program.load("bpf_sk_storage_map", btf),
+        _ => Err(ProgramError::UnexpectedProgramType),
+    }
+}
+
+fn attach(program: &mut Program, group: impl AsFd) -> Result<(), ProgramError> {
+    // By a link, which always leaves others where they are: the kernel refuses the flag that says so for programs without links.
+    let (group, mode) = (group.as_fd(), CgroupAttachMode::Single);
+    match program {
+        Program::CgroupSockAddr(program) => program.attach(group, mode).map(drop),
+        Program::CgroupSock(program) => program.attach(group, mode).map(drop),
+        Program::CgroupSkb(program) => {
+            // Both are named by their sections.
+            let kind = program.expected_attach_type().unwrap_or(CgroupSkbAttachType::Ingress);
+            program.attach(group, kind, mode).map(drop)
+        }
+        Program::SockOps(program) => program.attach(group, mode).map(drop),
+        // Read when it is wanted, and attached to nothing.
+        _ => Ok(()),
+    }
+}

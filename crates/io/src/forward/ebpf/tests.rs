@@ -1,0 +1,256 @@
+//! Programs of others (bash) in a control group and a network namespace of the test's own, and what is told of them.
+//!
+//! Where the kernel does not let us, tests skip and say so.
+
+use super::{Programs, Watcher};
+use crate::cgroup::Group;
+use crate::clock::Clock;
+use crate::forward::worker::Seen;
+use crate::sys::bpf::{HOOKS, attached};
+use crate::sys::netlink::{LOOPBACK, Netlink};
+use crate::sys::netns::NetNs;
+use headstart_core::forward::{End, Flow, Record, UdpFlow};
+use headstart_core::time::Duration;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+
+/// For [`holder`]: the folder of the group that it attaches to.
+const GROUP: &str = "HEADSTART_TEST_GROUP";
+
+/// A namespace with loopback, and programs attached to a group.
+struct Stage {
+    group: Group,
+    namespace: NetNs,
+}
+
+impl Stage {
+    fn new() -> Option<(Self, Programs)> {
+        let skip = |why: String| eprintln!("skipped: {why}");
+        let group = Group::create().map_err(|e| skip(format!("control groups cannot be made here: {e}"))).ok()?;
+        let programs = match Programs::attach(&group) {
+            Ok(programs) => programs,
+            // What is permitted must work, at least here where it is known to.
+            Err(e) if e.is_not_permitted() => {
+                skip(e.to_string());
+                return None;
+            }
+            Err(e) => panic!("{e}"),
+        };
+        let namespace = NetNs::create().unwrap();
+        namespace.run(|| Netlink::open().unwrap().up(LOOPBACK).unwrap()).unwrap();
+        Some((Self { group, namespace }, programs))
+    }
+
+    /// What is told of a script until it has ended, with its process, and records that were lost.
+    fn told(&self, programs: Programs, script: &str) -> (Vec<Seen>, i32, u64) {
+        let told = Rc::new(RefCell::new(Vec::new()));
+        let sink = Rc::clone(&told);
+        let sink = Box::new(move |seen| sink.borrow_mut().push(seen));
+        let mut watcher = Watcher::new(programs, Clock::new(), sink).unwrap();
+        let mut command = Command::new("bash");
+        command.args(["-c", script]).stdin(Stdio::null());
+        self.group.adopt(&mut command).unwrap();
+        self.namespace.adopt(&mut command).unwrap();
+        let mut child = command.spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        watcher.run(crate::process_end(pid).unwrap()).unwrap();
+        assert!(child.wait().unwrap().success(), "{script}");
+        let lost = watcher.lost().unwrap().iter().sum();
+        drop(watcher);
+        (Rc::try_unwrap(told).unwrap().into_inner(), pid, lost)
+    }
+
+    /// Serves in the namespace.
+    fn listen(&self, at: &str, serve: fn(std::net::TcpStream)) -> SocketAddr {
+        let listener = self.namespace.run(|| TcpListener::bind(at).unwrap()).unwrap();
+        let to = listener.local_addr().unwrap();
+        std::thread::spawn(move || listener.incoming().map_while(Result::ok).for_each(serve));
+        to
+    }
+}
+
+fn flows(seen: &[Seen]) -> Vec<&Flow> {
+    seen.iter().filter_map(|seen| if let Record::Flow(flow) = &seen.record { Some(&**flow) } else { None }).collect()
+}
+
+fn datagrams(seen: &[Seen]) -> Vec<&UdpFlow> {
+    seen.iter().filter_map(|seen| if let Record::Udp(flow) = &seen.record { Some(&**flow) } else { None }).collect()
+}
+
+/// Hears a thousand bytes, says two thousand, and waits for the end.
+fn answers(mut stream: std::net::TcpStream) {
+    let mut bytes = [0; 1000];
+    if stream.read_exact(&mut bytes).is_ok() {
+        let _ = stream.write_all(&[7; 2000]);
+        let _ = stream.read(&mut bytes);
+    }
+}
+
+#[test]
+fn a_connection_is_told_with_its_owner_its_times_and_its_bytes_over_both_families() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let four = stage.listen("127.0.0.1:0", answers);
+    let six = stage.listen("[::1]:0", answers);
+    let one = |host: &str, port: u16| {
+        format!("exec 3<>/dev/tcp/{host}/{port}; head -c 1000 /dev/zero >&3; head -c 2000 <&3 >/dev/null; exec 3>&-;")
+    };
+    let script = [one("127.0.0.1", four.port()), one("::1", six.port()), one("::ffff:127.0.0.1", four.port())].concat();
+    let (seen, pid, lost) = stage.told(programs, &script);
+    let (told, all) = (flows(&seen), seen.len());
+    assert_eq!((told.len(), all, lost), (3, 3, 0), "{seen:#?}");
+    assert_eq!([four, six, four].map(Some), [0, 1, 2].map(|n| told.get(n).map(|flow| flow.peer)));
+    for (flow, seen) in told.iter().zip(&seen) {
+        let process = seen.process.as_ref().unwrap();
+        assert_eq!((process.pid, process.name.as_str()), (pid, "bash"));
+        assert!(seen.owner.is_some_and(|owner| owner.user == rustix::process::geteuid().as_raw()));
+        assert_eq!((flow.up.bytes, flow.down.bytes, flow.end), (1000, 2000, End::Finished), "{flow:#?}");
+        let (connected, ended) = (flow.connected.unwrap(), flow.ended.unwrap());
+        assert!(flow.asked <= connected && connected <= ended, "{flow:#?}");
+        assert!(flow.handshake.is_some_and(|took| took > Duration::ZERO && took <= connected.since(flow.asked)));
+        assert!(flow.facts.is_some_and(|facts| facts.rtt > Duration::ZERO && facts.sent_again == 0), "{flow:#?}");
+        assert!(flow.requests.count > 0 && flow.told.as_ref().unwrap().round_trip(0.95).is_some(), "{flow:#?}");
+        assert!(flow.app.ip().is_loopback() && flow.app.port() > 0);
+    }
+}
+
+#[test]
+fn a_failure_is_told_as_what_it_was_and_what_is_open_as_open() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let to = stage.listen("127.0.0.1:0", answers);
+    let closed = stage.namespace.run(|| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()).unwrap();
+    // Nothing leads to the second one; the third is left open by a process that goes on.
+    let script = format!(
+        "(exec 3<>/dev/tcp/127.0.0.1/{}) 2>/dev/null; (exec 3<>/dev/tcp/192.0.2.1/80) 2>/dev/null; \
+         exec 3<>/dev/tcp/127.0.0.1/{}; echo >&3; sleep 1000 & echo $! >&3; disown; exit 0",
+        closed.port(),
+        to.port()
+    );
+    let (seen, _, lost) = stage.told(programs, &script);
+    let ends: Vec<_> = flows(&seen).iter().map(|flow| (flow.end, flow.connected.is_some())).collect();
+    assert_eq!((ends, lost), (vec![(End::Refused, false), (End::Failed, false), (End::Open, true)], 0), "{seen:#?}");
+    let text = std::fs::read_to_string(stage.group.folder().join("cgroup.procs")).unwrap();
+    for left in text.lines() {
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(left.parse().unwrap()).unwrap(),
+            rustix::process::Signal::KILL,
+        )
+        .unwrap();
+    }
+}
+
+#[test]
+fn datagrams_are_counted_and_lookups_are_timed() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let serve = |at: &str, answer: fn(&mut Vec<u8>)| {
+        let socket = stage.namespace.run(|| UdpSocket::bind(at).unwrap()).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let mut bytes = vec![0; 2000];
+            while let Ok((len, from)) = socket.recv_from(&mut bytes) {
+                let mut said = bytes[..len].to_vec();
+                answer(&mut said);
+                if socket.send_to(&said, from).is_err() {
+                    return;
+                }
+            }
+        });
+        port
+    };
+    serve("127.0.0.1:53", |query| query[2] |= 0x80);
+    let port = serve("127.0.0.1:0", |said| said.extend([0; 100]));
+    let query =
+        "\\x12\\x34\\x01\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x03www\\x07example\\x00\\x00\\x01\\x00\\x01";
+    let script = format!(
+        "exec 3<>/dev/udp/127.0.0.1/53; printf '{query}' >&3; dd bs=2000 count=1 <&3 >/dev/null 2>&1; exec 3>&-; \
+         exec 4<>/dev/udp/127.0.0.1/{port}; for n in 1 2 3; do printf 12345 >&4; dd bs=2000 count=1 <&4 >/dev/null 2>&1; done; \
+         exec 4>&-"
+    );
+    let (seen, pid, lost) = stage.told(programs, &script);
+    let (udp, all) = (datagrams(&seen), seen.len());
+    assert_eq!((udp.len(), all, lost), (1, 2, 0), "{seen:#?}");
+    assert_eq!((udp[0].up.packets, udp[0].up.bytes, udp[0].down.packets, udp[0].down.bytes), (3, 15, 3, 315));
+    assert_eq!((udp[0].peer.port(), udp[0].up.gaps.count, &udp[0].quic), (port, 2, &None));
+    let lookup = seen.iter().find_map(|seen| if let Record::Dns(of) = &seen.record { Some((of, seen)) } else { None });
+    let (lookup, of) = lookup.unwrap_or_else(|| panic!("{seen:#?}"));
+    assert_eq!((lookup.name.as_str(), lookup.server.port()), ("www.example", 53));
+    assert!(lookup.took > Duration::ZERO && of.process.as_ref().is_some_and(|process| process.pid == pid));
+}
+
+#[test]
+fn ten_thousand_connections_are_told_and_none_is_missing() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let to = stage.listen("127.0.0.1:0", drop);
+    let script = format!("for ((n = 0; n < 10000; n++)); do exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-; done", to.port());
+    let (seen, pid, lost) = stage.told(programs, &script);
+    assert_eq!((flows(&seen).len() as u64 + lost, lost), (10_000, 0));
+    assert!(seen.iter().all(|seen| seen.process.as_ref().is_some_and(|process| process.pid == pid)));
+}
+
+/// Every program of every kind that a group has.
+fn list(group: impl AsFd) -> Vec<(&'static str, Vec<u32>)> {
+    HOOKS.iter().map(|(name, kind)| (*name, attached(&group, *kind).unwrap())).collect()
+}
+
+#[test]
+fn another_tools_programs_on_the_same_group_stay_when_ours_go() {
+    let Some((stage, others)) = Stage::new() else { return };
+    let before = list(&stage.group);
+    assert_eq!(before.iter().filter(|(_, programs)| programs.len() == 1).count(), 10, "{before:?}");
+    let ours = Programs::attach(&stage.group).unwrap();
+    assert!(list(&stage.group).iter().all(|(name, programs)| programs.len() == 2 || *name == "sock_create"));
+    drop(ours);
+    until(|| list(&stage.group) == before);
+    // And what the others measure is measured.
+    let to = stage.listen("127.0.0.1:0", answers);
+    let (seen, ..) = stage.told(others, &format!("exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-", to.port()));
+    assert_eq!(flows(&seen).len(), 1);
+}
+
+/// Until something is so that the kernel does in the background.
+fn until(mut is_so: impl FnMut() -> bool) {
+    let clock = Clock::new();
+    // A minute in all: this is for what never comes to be so.
+    assert!((0..6000).any(|_| is_so() || {
+        clock.sleep(Duration::from_millis(10));
+        false
+    }));
+}
+
+/// No test but a program for the next one: attaches to a group, says so, and waits to be killed.
+#[test]
+fn holder() {
+    let Some(folder) = std::env::var_os(GROUP) else { return };
+    let programs = Programs::attach(File::open(folder).unwrap()).unwrap();
+    println!("\nattached");
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    drop(programs);
+}
+
+#[test]
+fn whenever_a_measurer_is_killed_nothing_of_it_is_left() {
+    let Some((stage, others)) = Stage::new() else { return };
+    let before = list(&stage.group);
+    for n in 0..10u32 {
+        let mut holder = Command::new(std::env::current_exe().unwrap());
+        holder.args(["--exact", "forward::ebpf::tests::holder", "--nocapture"]).env(GROUP, stage.group.folder());
+        let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        if n % 2 == 0 {
+            // It is killed with everything attached, or at some moment before.
+            let lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+            assert!(lines.map_while(Result::ok).any(|line| line == "attached"));
+            assert_ne!(list(&stage.group), before);
+        } else {
+            Clock::new().sleep(Duration::from_millis(20 * u64::from(n)));
+        }
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        until(|| list(&stage.group) == before);
+    }
+    drop(others);
+    until(|| list(&stage.group).iter().all(|(_, programs)| programs.is_empty()));
+}

@@ -1,0 +1,236 @@
+//! Reads what the programs tell, on a thread that sleeps while nothing ends and nobody asks.
+
+use super::programs::{KernelError, Pairs, Programs};
+use crate::clock::Clock;
+use crate::driver::{self, Ears, Host};
+use crate::forward::board::Board;
+use crate::forward::owner::{Owner, Process};
+use crate::forward::window::Window;
+use crate::forward::worker::{Seen, Sink, WorkerError};
+use crate::poll::{Interest, Poll};
+use aya::maps::{MapData, RingBuf};
+use headstart_core::forward::kernel::{Event, FLOW, PAIR, Reader, Whose};
+use headstart_core::forward::{Flow, Record, UdpFlow};
+use headstart_core::machine::{Deadline, Wakeups};
+use headstart_core::time::{Duration, Instant};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// What is listened to.
+const RING: u64 = 0;
+const STOP: u64 = 1;
+const BOARD: u64 = 2;
+/// How long connections of a program that has ended may take to end themselves: as the forwarder waits for peers.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// Pairs of ends beyond which those that were silent for longest are told and forgotten: half of what the kernel's table takes.
+const MOST_PAIRS: usize = 8192;
+
+/// See the module.
+pub struct Watcher {
+    programs: Programs,
+    ring: RingBuf<MapData>,
+    pairs: Pairs,
+    /// The keys of each socket's pairs.
+    peers: BTreeMap<u64, Vec<[u8; PAIR]>>,
+    reader: Reader,
+    clock: Clock,
+    poll: Poll,
+    wakeups: Wakeups,
+    window: Option<Window>,
+    sink: Sink,
+}
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watcher").finish_non_exhaustive()
+    }
+}
+
+impl Watcher {
+    /// Reads what `programs` tell; times are those of `clock`.
+    pub fn new(mut programs: Programs, clock: Clock, sink: Sink) -> Result<Self, KernelError> {
+        let (ring, pairs) = (programs.ring()?, programs.pairs()?);
+        let poll = Poll::new().map_err(|e| KernelError::io("listening", &e))?;
+        poll.add(&ring, RING, Interest::Read).map_err(|e| KernelError::io("listening to the ring", &e))?;
+        let time = clock_gettime(ClockId::Monotonic);
+        let kernel = Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
+        let age = clock.now().since(Instant::ZERO);
+        let origin = u64::try_from(kernel.saturating_sub(age).as_nanos()).unwrap_or(0);
+        Ok(Self {
+            programs,
+            ring,
+            pairs,
+            peers: BTreeMap::new(),
+            reader: Reader::new(origin),
+            clock,
+            poll,
+            wakeups: Wakeups::default(),
+            window: None,
+            sink,
+        })
+    }
+
+    /// From now on whoever of this user asks is told how it stands (see [`board`](crate::forward::board)).
+    pub fn tell_who_asks(&mut self) -> std::io::Result<()> {
+        let window = Window::open()?;
+        self.poll.add(&window.listener, BOARD, Interest::Read)?;
+        self.window = Some(window);
+        Ok(())
+    }
+
+    /// Reads until `stop` can be read; then what is still open is recorded as it is, once connections had a moment to end.
+    pub fn run(&mut self, stop: impl AsFd) -> Result<(), WorkerError> {
+        self.poll.add(&stop, STOP, Interest::Read)?;
+        driver::serve(&mut Running { watcher: self, stop: stop.as_fd(), stopping: None })
+    }
+
+    /// Records that the ring had no room for, and pairs of ends that the table had none for.
+    pub fn lost(&self) -> Result<[u64; 2], KernelError> {
+        self.programs.lost()
+    }
+
+    /// Takes what is in the ring; how much.
+    fn read(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(event) = self.ring.next().map(|record| self.reader.event(&record)) {
+            count += 1;
+            match event {
+                Some(Event::Record(record, whose)) => self.tell(record, whose),
+                Some(Event::Peer { socket, key }) => self.meet(socket, key),
+                Some(Event::Closed { socket }) => {
+                    let peers = self.peers.remove(&socket).unwrap_or_default();
+                    peers.into_iter().for_each(|key| self.part(&key));
+                }
+                Some(Event::Nothing) | None => {}
+            }
+        }
+        count
+    }
+
+    /// A socket speaks to one more peer.
+    fn meet(&mut self, socket: u64, key: [u8; PAIR]) {
+        self.peers.entry(socket).or_default().push(key);
+        if self.peers.values().map(Vec::len).sum::<usize>() > MOST_PAIRS {
+            let mut all: Vec<_> = self.open_datagrams();
+            all.sort_by_key(|(_, flow, _)| flow.last());
+            all.truncate(MOST_PAIRS / 4);
+            for (key, ..) in all {
+                self.part(&key);
+                self.peers.values_mut().for_each(|keys| keys.retain(|known| *known != key));
+            }
+            self.peers.retain(|_, keys| !keys.is_empty());
+        }
+    }
+
+    /// Datagrams between two ends are over.
+    fn part(&mut self, key: &[u8; PAIR]) {
+        let kept = self.pairs.get(key, 0).ok();
+        let _ = self.pairs.remove(key);
+        if let Some((flow, whose)) = kept.and_then(|kept| self.reader.datagrams(&kept)) {
+            self.tell(Record::Udp(Box::new(flow)), whose);
+        }
+    }
+
+    fn tell(&mut self, record: Record, whose: Whose) {
+        let seen = seen(record, whose);
+        if let Some(window) = &mut self.window {
+            window.tallies.take(&seen);
+        }
+        (self.sink)(seen);
+    }
+
+    fn open_flows(&self) -> Vec<(Flow, Whose)> {
+        let all = self.programs.flows().unwrap_or_default();
+        all.chunks(FLOW).filter_map(|flow| self.reader.flow(flow)).collect()
+    }
+
+    fn open_datagrams(&self) -> Vec<([u8; PAIR], UdpFlow, Whose)> {
+        let read = |key: &[u8; PAIR]| {
+            let (flow, whose) = self.reader.datagrams(&self.pairs.get(key, 0).ok()?)?;
+            Some((*key, flow, whose))
+        };
+        self.peers.values().flatten().filter_map(read).collect()
+    }
+
+    fn record_open(&mut self) {
+        for (flow, whose) in self.open_flows() {
+            self.tell(Record::Flow(Box::new(flow)), whose);
+        }
+        let keys: Vec<_> = std::mem::take(&mut self.peers).into_values().flatten().collect();
+        keys.iter().for_each(|key| self.part(key));
+    }
+
+    fn asked(&self, now: Instant) {
+        let Some(window) = &self.window else { return };
+        window.answer(|tallies| {
+            let (flows, datagrams) = (self.open_flows(), self.open_datagrams());
+            let age = |since| now.since(since).as_secs_f64() * 1e3;
+            let flows: Vec<_> = flows.into_iter().map(|(flow, whose)| (flow, process(whose))).collect();
+            let lines = flows.iter().map(|(flow, process)| (flow, process.as_ref(), age(flow.asked)));
+            let udp = datagrams.iter().map(|(_, flow, whose)| (flow, process(whose.clone()), age(flow.began)));
+            let lost = self.lost().map_or(0, |lost| lost.iter().sum());
+            let board = tallies.board(lines, udp);
+            let (at_ms, wakeups) = (now.as_millis_f64(), self.wakeups.named());
+            Board { at_ms, lost, wakeups, via: "ebpf".into(), ..board }
+        });
+    }
+}
+
+fn process(whose: Whose) -> Option<Process> {
+    (whose.pid > 0).then_some(Process { pid: whose.pid, name: whose.name, fd: -1 })
+}
+
+fn seen(record: Record, whose: Whose) -> Seen {
+    let owner = (whose.pid > 0).then_some(Owner { user: whose.user, inode: 0 });
+    Seen { record, owner, process: process(whose) }
+}
+
+/// A watcher that reads until it is told to end.
+struct Running<'a> {
+    watcher: &'a mut Watcher,
+    stop: BorrowedFd<'a>,
+    /// When it ends at the latest, once it is to.
+    stopping: Option<Instant>,
+}
+
+impl Host for Running<'_> {
+    type Ended = ();
+    type Error = WorkerError;
+
+    fn ears(&mut self) -> Ears<'_> {
+        let Watcher { clock, poll, wakeups, .. } = &mut *self.watcher;
+        Ears { clock: *clock, poll, lookout: None, wakeups }
+    }
+
+    fn cause(token: u64) -> &'static str {
+        if token == RING { "something has ended" } else { "control" }
+    }
+
+    fn deadline(&mut self, _: Instant) -> Option<Deadline> {
+        self.stopping.map(|at| Deadline { at, why: "the end" })
+    }
+
+    fn woken(&mut self, tokens: &[u64]) -> Result<Option<()>, WorkerError> {
+        let watcher = &mut *self.watcher;
+        let now = watcher.clock.now();
+        let read = watcher.read();
+        if tokens.contains(&BOARD) {
+            watcher.asked(now);
+        }
+        if tokens.contains(&STOP) {
+            watcher.poll.remove(self.stop);
+        }
+        if tokens.contains(&STOP) || (read > 0 && self.stopping.is_some()) {
+            self.stopping = Some(now + LAST_WORDS);
+        }
+        let Some(until) = self.stopping else { return Ok(None) };
+        if now < until && !watcher.open_flows().is_empty() {
+            return Ok(None);
+        }
+        // What has ended since it was looked.
+        watcher.read();
+        watcher.record_open();
+        Ok(Some(()))
+    }
+}
