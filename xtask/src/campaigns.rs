@@ -42,7 +42,7 @@ fn seeds(arguments: &[String]) -> Result<u32, Failure> {
 }
 
 fn python() -> [Step; 2] {
-    let install = ["-m", "pip", "install", "--quiet", "--only-binary", ":all:"];
+    let install = ["-m", "pip", "install", "--quiet", "--prefer-binary"];
     [
         Step::command("python3", &["-m", "venv", PYTHON]),
         Step::command(&format!("{PYTHON}/bin/python"), &[&install[..], &PACKAGES].concat()),
