@@ -6,6 +6,7 @@
 
 mod again;
 mod bpf;
+mod campaigns;
 mod ci;
 mod claims;
 mod conformance;
@@ -112,6 +113,14 @@ const ALL: &[Chore] = &[
         summary: "programs bare and under headstart in a million random worlds in virtual time, or N: never less able, never \
                   slower",
         run: law::run,
+    },
+    Chore {
+        group: Group::Long,
+        name: "campaigns",
+        arguments: "[--seeds N]",
+        summary: "a plan of 200 tasks, or of two conditions and N seeds, on Slurm with a killed and a drained node, GNU parallel, \
+                  Snakemake and Ray: every task once, the same bits; then the guide's questions by DuckDB",
+        run: campaigns::run,
     },
     Chore {
         group: Group::Long,

@@ -85,6 +85,7 @@ pub const ALL: &[Package] = &[
     program("redis-server", "redis-server", "what several servers share of what they have learned of paths"),
     program("iproute2", "ip", "what the kernel holds of routes and rules, before and after `headstart up`"),
     program("nftables", "nft", "makes and lists headstart's nftables table"),
+    program("parallel", "parallel", "hands out the shards of a campaign"),
     program("socat", "socat", "an unmodified program that talks over a relay, and over bundled segments"),
     program(
         "iperf3",

@@ -106,6 +106,31 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("lab run", &["headstart lab run connect-overhead --quick", "headstart lab run page-load --speed sim --json"]),
     ("lab reproduce", &["headstart lab reproduce --quick", "headstart lab reproduce --only P1.3 --speed sim"]),
     ("lab report", &["headstart lab report results/page-load results/app-session --out combined"]),
+    (
+        "lab compare",
+        &["headstart lab compare before after", "headstart lab compare v0.1/campaign campaign --tolerance 2"],
+    ),
+    (
+        "lab plan",
+        &["headstart lab plan campaign.toml > plan.jsonl", "headstart lab plan campaign.toml --earlier results"],
+    ),
+    (
+        "lab work",
+        &[
+            "headstart lab work --plan plan.jsonl --out results",
+            "headstart lab work --plan plan.jsonl --shard 0/8 --out results",
+        ],
+    ),
+    ("lab status", &["headstart lab status --plan plan.jsonl results"]),
+    (
+        "lab submit",
+        &[
+            "headstart lab submit --engine slurm plan.jsonl --out results",
+            "headstart lab submit --engine parallel plan.jsonl --out results --go",
+        ],
+    ),
+    ("lab collect", &["headstart lab collect --plan plan.jsonl results --out campaign"]),
+    ("lab query", &["headstart lab query 'SELECT arm, median(ratio) FROM rows GROUP BY arm' campaign"]),
     ("lab scenario", &["headstart lab scenario dumbbell", "headstart lab scenario my.toml --at client -- ping server"]),
     (
         "lab shell",

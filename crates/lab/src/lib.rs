@@ -7,11 +7,13 @@
 //! | [`scenario`] | the same for whole networks: hosts, routers, links and flows in a TOML file |
 //! | [`server`], [`program`], [`browser`], [`socket_loader`] | what stands behind addresses; what is run against it: programs, Chromium, a page load over sockets |
 //! | [`experiment`] | one file for each table or figure, tied to claims by `docs/claims.toml` |
+//! | [`campaign`] | many of them as tasks that any scheduler hands out; their results as tables |
 //! | [`stats`], [`report`] | samples to medians and intervals; tables and pages |
 //! | [`device`], [`cgroup`] | the state of the machine that a result is of; one that saves |
 #![forbid(unsafe_code)]
 
 pub mod browser;
+pub mod campaign;
 pub mod cgroup;
 pub mod condition;
 pub use headstart_io::device;

@@ -1,6 +1,9 @@
 //! `headstart lab`: emulated networks, experiments, reports.
 
 mod asked;
+mod campaign;
+mod child;
+mod compare;
 pub mod progress;
 mod record;
 mod report;
@@ -25,6 +28,20 @@ pub enum Verb {
     Reproduce(reproduce::Args),
     /// Combine several results folders into one report.
     Report(report::Args),
+    /// Compare two results or campaigns: what got better, what got worse.
+    Compare(compare::Args),
+    /// Print the tasks of a campaign, for `lab work` on any number of hosts.
+    Plan(campaign::plan::Args),
+    /// Do tasks of a plan, each once.
+    Work(campaign::work::Args),
+    /// Show what is done, begun, failed and missing of a plan.
+    Status(campaign::status::Args),
+    /// Write what a scheduler needs to work through a plan, or submit it.
+    Submit(campaign::submit::Args),
+    /// Check that every task was done exactly once; write tables and one report.
+    Collect(campaign::collect::Args),
+    /// Ask the tables of a campaign a question in SQL (DuckDB).
+    Query(campaign::query::Args),
     /// Run a network described in a TOML file, in virtual time and with real packets.
     Scenario(scenario::Args),
     /// Run a shell or a program behind an emulated link.
@@ -73,6 +90,13 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Run(args) => run::run(&args),
         Verb::Reproduce(args) => reproduce::run(&args),
         Verb::Report(args) => report::run(&args),
+        Verb::Compare(args) => compare::run(&args),
+        Verb::Plan(args) => campaign::plan::run(&args),
+        Verb::Work(args) => campaign::work::run(&args),
+        Verb::Status(args) => campaign::status::run(&args),
+        Verb::Submit(args) => campaign::submit::run(&args),
+        Verb::Collect(args) => campaign::collect::run(&args),
+        Verb::Query(args) => campaign::query::run(&args),
         Verb::Scenario(args) => scenario::run(&args),
         Verb::Record(args) => record::record(&args),
         Verb::Replay(args) => record::replay(&args),

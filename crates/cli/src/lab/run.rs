@@ -5,7 +5,7 @@ use super::progress::Line;
 use crate::{exit, output};
 use headstart_io::clock::{Clock, wall};
 use headstart_lab::device::{DeviceState, Snapshot};
-use headstart_lab::experiment::{self, Claims, Context, Extent, Outcome};
+use headstart_lab::experiment::{self, Claims, Context, Extent, LOADS_PAGES, Outcome};
 use headstart_lab::netns::{Entered, Entry};
 use headstart_lab::report;
 use std::io::IsTerminal;
@@ -15,9 +15,6 @@ use std::time::{Duration, SystemTime};
 
 /// How long the machine is looked at before a run: long enough for a share of 10 ms ticks.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// The experiments that load pages, which may be other ones than the built-in.
-const LOADS_PAGES: [&str; 4] = ["page-load", "steer-pages", "together", "app-session"];
 
 /// Arguments of `headstart lab run`.
 #[derive(Debug, clap::Args)]
@@ -102,7 +99,10 @@ pub fn observed(entry: &experiment::Entry, plan: Context) -> anyhow::Result<Outc
 pub fn watched(entry: &experiment::Entry, cx: Context) -> anyhow::Result<Outcome> {
     let root = Path::new("/");
     let earlier = Snapshot::take(root);
-    Clock::new().sleep(LOOK);
+    if cx.speeds.in_namespaces() {
+        // Virtual time does not depend on what else is at work.
+        Clock::new().sleep(LOOK);
+    }
     let (began, before): (SystemTime, Snapshot) = (wall(), Snapshot::take(root));
     let clock = Clock::new();
     let started = clock.now();

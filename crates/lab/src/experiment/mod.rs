@@ -80,6 +80,9 @@ pub const ALL: &[Entry] = &[
     shim_cost::ENTRY,
 ];
 
+/// The experiments that load pages, which may be other ones than the built-in.
+pub const LOADS_PAGES: [&str; 4] = ["page-load", "steer-pages", "together", "app-session"];
+
 /// An experiment as the registry knows it.
 ///
 /// ```

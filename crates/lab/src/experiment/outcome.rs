@@ -124,6 +124,15 @@ impl Row {
         Ok(self)
     }
 
+    /// Judges a row anew whose numbers were pooled, by the figure that it was compared with before.
+    pub(crate) fn judged_anew(mut self, claims: &Claims) -> Self {
+        let claim = self.claim.as_deref().and_then(|id| claims.get(id).ok());
+        let same = |f: &&Figure| Some(&f.baseline) == self.baseline_arm.as_ref() && Some(f.ratio()) == self.paper;
+        let figure = claim.and_then(|claim| Some((claim, claim.figures.iter().find(same)?)));
+        self.verdict = figure.map(|(claim, figure)| self.judged(claim, figure));
+        self
+    }
+
     fn judged(&self, claim: &Claim, figure: &Figure) -> Verdict {
         let (Some(ratio), Some(interval), Some(baseline)) = (self.ratio, self.interval, self.baseline) else {
             return Verdict::InstrumentOnly;
@@ -196,7 +205,7 @@ impl Series {
     }
 
     /// The trials that have a value under both arms.
-    fn pairs(&self, other: &Self) -> Result<(Vec<f64>, Vec<f64>), StatsError> {
+    pub(crate) fn pairs(&self, other: &Self) -> Result<(Vec<f64>, Vec<f64>), StatsError> {
         if self.values.len() != other.values.len() {
             return Err(StatsError::LengthsDiffer { ours: self.values.len(), baseline: other.values.len() });
         }

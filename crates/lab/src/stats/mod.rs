@@ -6,10 +6,12 @@
 //! counted by whoever ran it.
 
 mod bootstrap;
+mod heterogeneity;
 mod pooled;
 mod shape;
 
 pub use bootstrap::{Estimate, Interval, MIN_FOR_INTERVAL, Pairing, RESAMPLES, estimate, paired_difference, ratio};
+pub use heterogeneity::{Heterogeneity, combine, heterogeneity};
 pub use pooled::{pooled_quantile, pooled_ratio};
 pub use shape::{Ecdf, FiveNumbers, ecdf, five_numbers};
 
@@ -97,6 +99,23 @@ impl Statistic {
                 let mean = mean_of(values);
                 let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
                 (squares / (values.len() - 1) as f64).sqrt()
+            }
+        }
+    }
+}
+
+impl std::str::FromStr for Statistic {
+    type Err = ();
+
+    /// Reads what [`Statistic`] writes.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "mean" => Ok(Self::Mean),
+            "median" => Ok(Self::Median),
+            "standard deviation" => Ok(Self::StandardDeviation),
+            _ => {
+                let percent: f64 = text.strip_prefix('p').and_then(|p| p.parse().ok()).ok_or(())?;
+                if (0.0..=100.0).contains(&percent) { Ok(Self::Quantile(percent / 100.0)) } else { Err(()) }
             }
         }
     }
@@ -198,5 +217,9 @@ mod tests {
             .map(|s| s.to_string())
             .into();
         assert_eq!(names, ["mean", "median", "p75", "p99.9"]);
+        for name in names.iter().map(String::as_str).chain(["standard deviation"]) {
+            assert_eq!(name.parse::<Statistic>().map(|s| s.to_string()).as_deref(), Ok(name));
+        }
+        assert!(["p", "p101", "failed", "share"].iter().all(|name| name.parse::<Statistic>().is_err()));
     }
 }

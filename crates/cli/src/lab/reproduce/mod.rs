@@ -14,15 +14,10 @@ use headstart_lab::experiment::{ALL, Claims, Entry, Outcome, Speeds};
 use headstart_lab::report::{self, ledger};
 use std::fs;
 use std::io::IsTerminal;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// What the results in a folder were asked for, beside them.
 const ASKED: &str = "asked.json";
-
-/// SIGHUP, SIGINT, SIGQUIT, SIGTERM.
-const ENDING: [i32; 4] = [1, 2, 3, 15];
 
 /// Arguments of `headstart lab reproduce`.
 #[derive(Debug, clap::Args)]
@@ -139,22 +134,16 @@ fn measured(entry: &Entry, args: &Args, folder: &Path, asked: &str) -> anyhow::R
     // A result without this note is nobody's.
     let note = folder.join(ASKED);
     let _ = fs::remove_file(&note);
-    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-    command.args(["lab", "run", entry.name, "--json"]).args(args.asked.words()).arg("--out").arg(folder);
     // Who ends this process ends the experiment too: it has namespaces and programs of its own.
     signal::pass_on_to(0).context("handling signals")?;
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("starting its process")?;
+    let mut child = super::child::start(entry.name, &args.asked.words(), folder)?;
     signal::pass_on_to(i32::try_from(child.id())?).context("handling signals")?;
     let status = child.wait().context("waiting for its process")?;
     signal::pass_on_to(0).context("handling signals")?;
-    if ENDING.iter().any(|n| status.signal() == Some(*n) || status.code() == Some(128 + n)) {
+    let Some(outcome) = super::child::result(entry.name, status, folder)? else {
         let why = "interrupted; run the same command again to continue".to_owned();
         return Err(exit::Coded(exit::FAILURE, why).into());
-    }
-    if ![Some(i32::from(exit::OK)), Some(i32::from(exit::INVALID))].contains(&status.code()) {
-        bail!("`headstart lab run {}` ended with {status}", entry.name);
-    }
-    let outcome = super::report::read(folder)?;
+    };
     fs::write(&note, asked).with_context(|| format!("writing {}", note.display()))?;
     Ok(outcome)
 }

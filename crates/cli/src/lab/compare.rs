@@ -1,0 +1,105 @@
+//! `headstart lab compare`: two results or campaigns side by side.
+
+use crate::{exit, output};
+use headstart_lab::campaign::{Change, Judged, compare};
+use headstart_lab::experiment::Outcome;
+use headstart_lab::report::{self, Kind, Table};
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `headstart lab compare`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Earlier result: a results folder, a result.json, or a campaign of `lab collect`.
+    before: PathBuf,
+    /// Later result of the same kind.
+    after: PathBuf,
+    /// Changes below PERCENT are the same.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
+    tolerance: f64,
+    /// Also list what is the same or has no interval.
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    format: output::Format,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
+        _ => Err("must be from 0 to 1000 percent".into()),
+    }
+}
+
+/// Prints what changed; fails where something got worse.
+pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let changes = compare(&read(&args.before)?, &read(&args.after)?, args.tolerance / 100.0);
+    if changes.is_empty() {
+        let [before, after] = [&args.before, &args.after].map(|path| path.display());
+        return Err(exit::Usage(format!("{before} and {after} have no experiment of the same extent in common")).into());
+    }
+    let worse = changes.iter().any(|change| change.judged == Judged::Worse);
+    if args.format.json {
+        output::document(1, serde_json::json!({ "changes": changes }));
+    } else {
+        let shown = |c: &&Change| args.all || !matches!(c.judged, Judged::Same | Judged::Unknown);
+        let table = table(changes.iter().filter(shown));
+        if !table.is_empty() {
+            crate::say!("{}", table.to_text(output::width(), std::io::stdout().is_terminal() && output::colour()));
+        }
+        let count = |judged| changes.iter().filter(|change| change.judged == judged).count();
+        crate::say!(
+            "{}: {} worse, {} better, {} changed, {} the same, {} without an interval",
+            output::plural(changes.len() as u64, "row"),
+            count(Judged::Worse),
+            count(Judged::Better),
+            count(Judged::Changed),
+            count(Judged::Same),
+            count(Judged::Unknown)
+        );
+    }
+    Ok(if worse { exit::FAILURE } else { exit::OK })
+}
+
+/// The results at `path`: one, or those of each experiment of a campaign.
+fn read(path: &Path) -> anyhow::Result<Vec<Outcome>> {
+    let pooled = path.join(super::campaign::collect::POOLED);
+    if !pooled.is_dir() {
+        return Ok(vec![super::report::read(path)?]);
+    }
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(&pooled)?.flatten().map(|entry| entry.path()).collect();
+    folders.sort();
+    folders.iter().map(|folder| super::report::read(folder)).collect()
+}
+
+fn table<'a>(changes: impl Iterator<Item = &'a Change>) -> Table {
+    let mut table = Table::new(
+        "Changes",
+        &[
+            ("Experiment", Kind::Text),
+            ("Condition", Kind::Text),
+            ("Metric", Kind::Text),
+            ("Arm", Kind::Text),
+            ("Before", Kind::Number),
+            ("After", Kind::Number),
+            ("Ratio", Kind::Number),
+            ("95 % interval", Kind::Number),
+            ("", Kind::Text),
+        ],
+    );
+    let none = || "–".to_owned();
+    for c in changes {
+        table.push([
+            c.experiment.clone(),
+            c.condition.clone(),
+            c.metric.clone(),
+            c.arm.clone(),
+            report::with_unit(c.before, &c.unit),
+            report::with_unit(c.after, &c.unit),
+            c.ratio.map_or_else(none, report::ratio),
+            c.interval.map_or_else(none, |i| format!("{} to {}", report::ratio(i.lo), report::ratio(i.hi))),
+            c.judged.to_string(),
+        ]);
+    }
+    table
+}

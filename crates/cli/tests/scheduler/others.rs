@@ -1,0 +1,46 @@
+//! GNU parallel, Snakemake and Ray, each as its users start it.
+
+use super::scene::{Campaign, found, python_with, wait_for};
+use std::path::Path;
+
+#[test]
+fn gnu_parallel_is_killed_in_the_middle_and_goes_on() {
+    if !found("parallel", "parallel") {
+        return;
+    }
+    let campaign = Campaign::new();
+    campaign.submission("parallel", campaign.tasks);
+    let mut first = campaign.command("sh", &["campaign.sh"]).spawn().unwrap();
+    wait_for("a task", || campaign.done() > 0);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    println!("parallel was killed, {} tasks were done", campaign.done());
+    campaign.submission("parallel", campaign.tasks);
+    let second = campaign.command("sh", &["campaign.sh"]).output().unwrap();
+    assert!(second.status.success(), "{second:?}");
+    campaign.is_whole_and_the_same();
+}
+
+#[test]
+fn snakemake_works_and_collects() {
+    let Some(python) = python_with("snakemake") else { return };
+    let campaign = Campaign::new();
+    campaign.submission("snakemake", 6);
+    let mut command = campaign.command(&python, &["-m", "snakemake", "--cores", "2", "--snakefile", "Snakefile"]);
+    let output = command.env("HOME", campaign.folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(campaign.path("results-collected/account.json").is_file());
+    campaign.is_whole_and_the_same();
+}
+
+#[test]
+fn ray_hands_out_shards() {
+    let Some(python) = python_with("ray") else { return };
+    let campaign = Campaign::new();
+    campaign.submission("ray", 6);
+    let mut command = campaign.command(&python, &["campaign_ray.py"]);
+    // A short path: Ray puts sockets below it.
+    let output = command.env("RAY_USAGE_STATS_ENABLED", "0").env("RAY_TMPDIR", Path::new("/tmp")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    campaign.is_whole_and_the_same();
+}

@@ -1,0 +1,198 @@
+//! Two results side by side: what got better, what got worse, and what cannot be told apart.
+//!
+//! Rows are matched by experiment, condition, metric and arm. Where both have the series behind a row, the second's value is divided by the
+//! first's with a bootstrap interval, in pairs where both come from the same seeds; otherwise the two values are compared without
+//! an interval, and nothing is judged. What has no direction that is better (a count, a share) is never called worse.
+
+use crate::experiment::{Direction, Outcome, Row, Series};
+use crate::stats::{self, Interval, Pairing, Statistic};
+use serde::Serialize;
+
+/// Seed of the resamples.
+const SEED: u64 = 1;
+
+/// What is said of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judged {
+    /// The whole interval is worse.
+    Worse,
+    /// The whole interval is better.
+    Better,
+    /// The whole interval is beside one; which way is better is not known.
+    Changed,
+    /// The interval reaches one.
+    Same,
+    /// There is no interval.
+    Unknown,
+}
+
+impl std::fmt::Display for Judged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Worse => "worse",
+            Self::Better => "better",
+            Self::Changed => "changed",
+            Self::Same => "same",
+            Self::Unknown => "no interval",
+        })
+    }
+}
+
+/// A row in both results.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// The experiment.
+    pub experiment: String,
+    /// The network and workload.
+    pub condition: String,
+    /// What was measured, with the statistic.
+    pub metric: String,
+    /// The unit of `before` and `after`.
+    pub unit: String,
+    /// The way of doing the work.
+    pub arm: String,
+    /// The value in the first result.
+    pub before: f64,
+    /// The value in the second.
+    pub after: f64,
+    /// `after` / `before`; none if that is zero.
+    pub ratio: Option<f64>,
+    /// Its 95 % interval, where the samples are there.
+    pub interval: Option<Interval>,
+    /// What that says.
+    pub judged: Judged,
+}
+
+/// Compares the rows of two results, worst first. A change of less than `tolerance` (0.02 for 2 %) is the same.
+pub fn compare(before: &[Outcome], after: &[Outcome], tolerance: f64) -> Vec<Change> {
+    let mut changes: Vec<Change> = Vec::new();
+    for new in after {
+        let Some(old) = before.iter().find(|old| is_same_kind(old, new)) else { continue };
+        for row in &new.rows {
+            // An arm stands in a row for each of its baselines.
+            let known = |c: &Change| {
+                (&c.experiment, &c.condition, &c.metric, &c.arm)
+                    == (&new.experiment, &row.condition, &row.metric, &row.arm)
+            };
+            if changes.iter().any(known) {
+                continue;
+            }
+            let same = |r: &&Row| {
+                (&r.condition, &r.metric, &r.arm, &r.unit) == (&row.condition, &row.metric, &row.arm, &row.unit)
+            };
+            if let Some(earlier) = old.rows.iter().find(same) {
+                changes.push(change(old, earlier, new, row, tolerance));
+            }
+        }
+    }
+    changes.sort_by_key(|change| change.judged);
+    changes
+}
+
+/// Results of another extent are not of the same kind.
+fn is_same_kind(a: &Outcome, b: &Outcome) -> bool {
+    let extent = |o: &Outcome| o.extent.as_ref().map(|e| (e.quick, e.speeds));
+    a.experiment == b.experiment && extent(a) == extent(b)
+}
+
+fn change(old: &Outcome, earlier: &Row, new: &Outcome, row: &Row, tolerance: f64) -> Change {
+    let estimate = row.metric.rsplit_once(", ").and_then(|(metric, statistic)| {
+        let statistic: Statistic = statistic.parse().ok()?;
+        let a = new.series(&row.condition, metric, &row.arm)?;
+        let b = old.series(&row.condition, metric, &row.arm)?;
+        ratio(a, b, statistic, old.seed == new.seed)
+    });
+    let (ratio, interval) = match estimate {
+        Some(estimate) => (Some(estimate.value), estimate.interval),
+        None => ((earlier.ours != 0.0).then(|| row.ours / earlier.ours), None),
+    };
+    Change {
+        experiment: new.experiment.clone(),
+        condition: row.condition.clone(),
+        metric: row.metric.clone(),
+        unit: row.unit.clone(),
+        arm: row.arm.clone(),
+        before: earlier.ours,
+        after: row.ours,
+        ratio,
+        interval,
+        judged: judged(interval, better(&row.unit), tolerance),
+    }
+}
+
+fn ratio(a: &Series, b: &Series, statistic: Statistic, same_seeds: bool) -> Option<stats::Estimate> {
+    let paired = (same_seeds && a.values.len() == b.values.len()).then(|| a.pairs(b).ok()).flatten();
+    match paired {
+        Some((a, b)) => stats::ratio(&a, &b, statistic, Pairing::Paired, SEED).ok(),
+        None => stats::ratio(&a.present(), &b.present(), statistic, Pairing::Unpaired, SEED).ok(),
+    }
+}
+
+/// Which way is better, where the unit says so: times are to be short, rates high.
+fn better(unit: &str) -> Option<Direction> {
+    match unit {
+        "us" | "µs" | "ms" | "s" => Some(Direction::Lower),
+        _ if unit.ends_with("bit/s") => Some(Direction::Higher),
+        _ => None,
+    }
+}
+
+fn judged(interval: Option<Interval>, better: Option<Direction>, tolerance: f64) -> Judged {
+    let Some(Interval { lo, hi }) = interval else { return Judged::Unknown };
+    let (lower, higher) = (hi < 1.0 / (1.0 + tolerance), lo > 1.0 + tolerance);
+    match (lower, higher, better) {
+        (false, false, _) => Judged::Same,
+        (_, _, None) => Judged::Changed,
+        (true, _, Some(Direction::Lower)) | (_, true, Some(Direction::Higher)) => Judged::Better,
+        _ => Judged::Worse,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::folder::tests::outcome;
+    use super::*;
+
+    /// The same result with `arm` slower by `factor`.
+    fn slower(factor: f64) -> Outcome {
+        let mut outcome = outcome(1);
+        outcome.samples[0].values.iter_mut().for_each(|v| *v = v.map(|v| v * factor));
+        let (a, b) = (outcome.samples[0].clone(), outcome.samples[1].clone());
+        outcome.rows[0] = Row::compare(&a, &b, Statistic::Median, Pairing::Paired, 1).unwrap();
+        outcome
+    }
+
+    #[test]
+    fn a_regression_is_named_first_and_the_same_is_the_same() {
+        let of = |after: Outcome, tolerance| compare(&[outcome(1)], &[after], tolerance);
+        let same = of(outcome(1), 0.0);
+        assert_eq!(same[0].judged, Judged::Same);
+        let worse = of(slower(1.1), 0.0);
+        assert_eq!((worse[0].judged, worse[0].metric.as_str()), (Judged::Worse, "connect time, median"));
+        assert!((worse[0].ratio.unwrap() - 1.1).abs() < 1e-9 && worse[0].interval.is_some());
+        assert_eq!(of(slower(1.1), 0.2)[0].judged, Judged::Same, "within the tolerance");
+        assert_eq!(of(slower(0.9), 0.0)[0].judged, Judged::Better);
+        let counts = worse.iter().find(|c| c.metric == "attempts").unwrap();
+        assert_eq!((counts.judged, counts.interval), (Judged::Unknown, None));
+    }
+
+    #[test]
+    fn rates_are_better_when_they_are_higher_and_counts_are_neither() {
+        let beyond = Some(Interval { lo: 1.2, hi: 1.3 });
+        assert_eq!(judged(beyond, better("Mbit/s"), 0.0), Judged::Better);
+        assert_eq!(judged(beyond, better("ms"), 0.0), Judged::Worse);
+        assert_eq!(judged(beyond, better("SYNs"), 0.0), Judged::Changed);
+    }
+
+    #[test]
+    fn results_of_another_extent_are_not_compared() {
+        let extent = crate::experiment::Extent {
+            quick: true,
+            speeds: crate::experiment::Speeds::Virtual,
+            conditions: None,
+            seconds: 1.0,
+        };
+        assert!(compare(&[outcome(1)], &[Outcome { extent: Some(extent), ..outcome(1) }], 0.0).is_empty());
+    }
+}

@@ -1,0 +1,39 @@
+//! Kubernetes: an Indexed Job, a shard an index (stable since 1.24; `backoffLimitPerIndex` since 1.33). Checked against the published
+//! schema, never run by us. Indices cannot be left out: a shard that is done ends at once.
+
+use super::{Engine, Submission, literal};
+
+/// The engine.
+pub const ENGINE: Engine = Engine {
+    name: "kubernetes",
+    what: "the manifest of an Indexed Job (checked against the schema, never run)",
+    file: "campaign.yaml",
+    submit: &["kubectl", "apply", "-f"],
+    text,
+};
+
+fn text(job: &Submission) -> String {
+    let [program, plan, out] = [&job.program, &job.plan, &job.out].map(|path| literal(&path.to_string_lossy()));
+    let context = if job.namespaces {
+        "          securityContext:\n            capabilities: { add: [SYS_ADMIN, NET_ADMIN, NET_RAW] }\n            \
+         seccompProfile: { type: Unconfined }\n"
+    } else {
+        "          securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: [ALL] } }\n"
+    };
+    let deadline = job.minutes().map_or_else(String::new, |m| format!("      activeDeadlineSeconds: {}\n", m * 60));
+    let (of, cores) = (job.of, job.cores);
+    format!(
+        "# Checked against the schema of Kubernetes, never run. The claim `headstart` holds the plan and the results, at the same paths.\n\
+         apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: headstart-campaign\nspec:\n  completionMode: Indexed\n  \
+         completions: {of}\n  parallelism: {parallel}\n  backoffLimitPerIndex: 3\n  maxFailedIndexes: {of}\n  template:\n    spec:\n      \
+         restartPolicy: Never\n      terminationGracePeriodSeconds: 10\n{deadline}      containers:\n        - name: work\n          \
+         image: {image}\n          command: [{program}]\n          \
+         args: [lab, work, --plan, {plan}, --shards, \"{of}\", --jobs, \"{cores}\", --out, {out}]\n          \
+         resources: {{ requests: {{ cpu: \"{cores}\" }}, limits: {{ cpu: \"{cores}\" }} }}\n{context}          \
+         volumeMounts: [{{ name: campaign, mountPath: {mount} }}]\n      \
+         volumes: [{{ name: campaign, persistentVolumeClaim: {{ claimName: headstart }} }}]\n",
+        parallel = of.min(100),
+        image = literal(&job.image),
+        mount = literal(&job.out.parent().map_or_else(|| "/".into(), |parent| parent.to_string_lossy())),
+    )
+}
