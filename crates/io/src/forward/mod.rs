@@ -7,6 +7,8 @@
 #[cfg(feature = "host")]
 pub mod board;
 #[cfg(feature = "host")]
+pub mod capture;
+#[cfg(feature = "host")]
 pub mod device;
 #[cfg(feature = "host")]
 mod enclosure;
