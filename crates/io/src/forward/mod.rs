@@ -29,11 +29,13 @@ mod worker;
 #[cfg(feature = "host")]
 pub use enclosure::{Enclosure, EnclosureError};
 #[cfg(feature = "host")]
-pub use exit::Protector;
+pub use exit::{Protect, Protector};
 #[cfg(feature = "host")]
 pub use lines::line_of;
 #[cfg(feature = "host")]
 pub use loopback::Loopback;
 pub use owner::Process;
+#[cfg(feature = "host")]
+pub(crate) use worker::{FRONT, Here, Running};
 #[cfg(feature = "host")]
 pub use worker::{Seen, Sink, Tap, Tapped, Worker, WorkerError};

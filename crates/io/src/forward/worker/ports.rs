@@ -1,6 +1,6 @@
 //! Datagrams and echoes: sockets that are no connections, and what the network says of what they sent.
 
-use super::{BATCH, ECHO_V4, ECHO_V6, MAPPINGS, Whose, Worker};
+use super::{BATCH, ECHO_V4, ECHO_V6, MAPPINGS, Teller, Whose, Worker};
 use crate::driver::Hands;
 use crate::poll::Interest;
 use crate::sys::datagram::{self, Lost};
@@ -85,7 +85,14 @@ impl Worker {
         if port.whose.is_some() && to.port() != DNS {
             return;
         }
-        let owner = self.owners.of_udp(port.app, to).ok().flatten();
+        let owner = match &mut self.teller {
+            Teller::Kernel { owners, .. } => owners.of_udp(port.app, to).ok().flatten(),
+            Teller::Program(told) => {
+                let sought = told.ask(MAPPINGS + mapping.0, false, port.app, to);
+                port.whose = Some(Whose { sought, ..Whose::default() });
+                return;
+            }
+        };
         if let Some(whose) = &port.whose
             && (owner.is_none() || whose.owner == owner)
         {

@@ -12,8 +12,16 @@ const ROOM: usize = 1 << 20;
 
 /// Who is asked, and what is told.
 pub(super) struct Window {
-    listener: OwnedFd,
+    /// None where the program that has made the interface tells it.
+    listener: Option<OwnedFd>,
     pub(super) tallies: Tallies,
+}
+
+impl Window {
+    /// One at which nothing can ask.
+    pub fn closed() -> Self {
+        Self { listener: None, tallies: Tallies::default() }
+    }
 }
 
 impl Worker {
@@ -21,14 +29,15 @@ impl Worker {
     pub fn tell_who_asks(&mut self) -> Result<(), WorkerError> {
         let listener = board::listener().map_err(failed("opening the status socket"))?;
         self.poll.add(&listener, BOARD, Interest::Read).map_err(failed("listening on the status socket"))?;
-        self.window = Some(Window { listener, tallies: Tallies::default() });
+        self.window = Some(Window { listener: Some(listener), tallies: Tallies::default() });
         Ok(())
     }
 
     /// Somebody asks.
     pub(super) fn asked(&mut self, now: Instant) {
         let Some(window) = &self.window else { return };
-        let Ok(client) = accept_with(&window.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
+        let Some(listener) = &window.listener else { return };
+        let Ok(client) = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
         if !board::is_trusted(&client) {
             return;
         }
@@ -38,7 +47,7 @@ impl Worker {
         let _ = send(&client, &text, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
-    fn board(&self, now: Instant, tallies: &Tallies) -> Board {
+    pub(super) fn board(&self, now: Instant, tallies: &Tallies) -> Board {
         let mut open: Vec<_> = self.forwarder.open().into_iter().cloned().collect();
         for flow in &mut open {
             let upstream = self.upstreams.get(&flow.id).filter(|upstream| !upstream.connecting);
