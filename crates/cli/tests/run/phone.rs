@@ -98,6 +98,18 @@ inside!(on_a_phone_whose_network_changes_connections_of_addresses_that_are_gone_
     assert!(told["after"]["out"].as_str().unwrap().contains("family: IPv4"), "{told}");
 });
 
+inside!(on_a_phone_a_day_of_five_thousand_connections_fits_into_100_mb_and_nothing_wakes_it_afterwards, || {
+    let Some(told) = scenario("day") else { return };
+    is_over(&told);
+    assert_eq!(
+        (&told["connections"], &told["whole"], &told["idle"]),
+        (&json!(5000), &json!(5000), &json!(0)),
+        "{told}"
+    );
+    println!("at most {} kB", told["peak_kb"]);
+    assert!(told["peak_kb"].as_u64().unwrap() < 100_000, "{told}");
+});
+
 inside!(an_engine_names_what_is_wrong_and_goes_on_and_ends_where_nothing_can_be_read_any_more, || {
     let Some(told) = scenario("wrong") else { return };
     assert_eq!(

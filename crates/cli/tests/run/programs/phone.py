@@ -60,6 +60,8 @@ class App:
         if len(running) == 1:
             # A lookup may be over before /proc is looked through; it can be no other's.
             return running[0]
+        if not running:
+            return None
         for table in ("tcp", "tcp6", "udp", "udp6"):
             for line in open("/proc/net/" + table).readlines()[1:]:
                 fields = line.split()
@@ -303,6 +305,41 @@ def changed(tun):
     cut = moved.ended()
     after = curl(10001, "org.example.a", "http://www.lab.example/").ended()
     return {"cut": cut, "staying": staying.ended(), "after": after, "lines": engine.lines(), **engine.stop()}
+
+
+FLOWS, AT_A_TIME = 5000, 50
+
+
+def day(tun):
+    """As many connections as a phone has in a day, fifty at a time; then nothing for a while."""
+    engine = Engine(tun)
+    todo = iter(range(FLOWS))
+
+    def fetch():
+        while next(todo, None) is not None:
+            with socket.create_connection(("198.19.0.1", 80), WAIT) as one:
+                one.sendall(b"GET /bytes/2000 HTTP/1.1\r\nHost: www.lab.example\r\nConnection: close\r\n\r\n")
+                while one.recv(65536):
+                    pass
+
+    threads = [threading.Thread(target=fetch) for _ in range(AT_A_TIME)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    status = lambda name: next(
+        int(line.split()[1]) for line in open("/proc/%d/status" % engine.process.pid) if line.startswith(name + ":"))
+    peak = status("VmHWM")
+    # The least of many times: a slow machine may take a while to come to rest.
+    least = None
+    for _ in range(20):
+        before = status("voluntary_ctxt_switches")
+        time.sleep(2)
+        slept = status("voluntary_ctxt_switches") - before
+        least = slept if least is None else min(least, slept)
+        if least == 0:
+            break
+    connections = [line for line in engine.lines() if line["event"] == "connection"]
+    whole = [line for line in connections if line["end"] == "finished" and line["down_bytes"] > 2000]
+    return {"peak_kb": peak, "idle": least, "connections": len(connections), "whole": len(whole), **engine.stop()}
 
 
 def wrong(tun):
