@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 /// What came of a scenario; none where a program is missing.
 fn scenario(name: &str) -> Option<Value> {
     let lab = Lab::new();
-    let (Some(python), Some(_), Some(_)) = (python(), found("ip", "iproute2"), found("curl", "curl")) else {
-        return None;
-    };
+    for (program, package) in [("ip", "iproute2"), ("curl", "curl"), ("setpriv", "util-linux")] {
+        found(program, package)?;
+    }
+    let python = python()?;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/programs/phone.py");
     let folder = lab.scratch.path("");
     let ended = lab.bare(&[python.as_str(), script, HEADSTART, folder.to_str().unwrap(), name]);
@@ -108,6 +109,14 @@ inside!(on_a_phone_a_day_of_five_thousand_connections_fits_into_100_mb_and_nothi
     );
     println!("at most {} kB", told["peak_kb"]);
     assert!(told["peak_kb"].as_u64().unwrap() < 100_000, "{told}");
+});
+
+inside!(on_a_phone_apps_ping_as_ever_though_an_engine_without_rights_may_open_no_raw_socket, || {
+    let Some(told) = scenario("pings") else { return };
+    is_over(&told);
+    let said: Vec<_> = told["said"].as_array().unwrap().iter().map(|app| (&app["code"], &app["out"])).collect();
+    assert!(said.iter().all(|said| *said == (&json!(0), &json!("hello\n"))), "{told}");
+    assert_eq!(told["protected"], 4, "a socket for each of them: {told}");
 });
 
 inside!(an_engine_names_what_is_wrong_and_goes_on_and_ends_where_nothing_can_be_read_any_more, || {

@@ -77,8 +77,12 @@ class App:
         return None
 
 
+# An app has no rights: neither has its engine.
+WITHOUT_RIGHTS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+
+
 class Engine:
-    """A session: the engine as a child process, and what it says."""
+    """A session: the engine as a child process without any right, and what it says."""
 
     def __init__(self, tun, refuses=False, silent=False, **settings):
         self.refuses, self.silent, self.told, self.protected, self.answered = refuses, silent, [], 0, []
@@ -87,7 +91,8 @@ class Engine:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind("\0" + name)
         listener.listen(1)
-        self.process = subprocess.Popen([headstart, "engine", "--socket", "@" + name], stderr=subprocess.PIPE, text=True)
+        words = [*WITHOUT_RIGHTS, headstart, "engine", "--socket", "@" + name]
+        self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
         self.socket, _ = listener.accept()
         threading.Thread(target=self.hear, daemon=True).start()
         self.wait("hello")
@@ -340,6 +345,27 @@ def day(tun):
     connections = [line for line in engine.lines() if line["event"] == "connection"]
     whole = [line for line in connections if line["end"] == "finished" and line["down_bytes"] > 2000]
     return {"peak_kb": peak, "idle": least, "connections": len(connections), "whole": len(whole), **engine.stop()}
+
+
+# An echo as apps send it: icmp(7) numbers it and adds the sum.
+PING = """
+import socket, sys
+v6 = ":" in sys.argv[1]
+with socket.socket(*((socket.AF_INET6, socket.SOCK_DGRAM, 58) if v6 else (socket.AF_INET, socket.SOCK_DGRAM, 1))) as asker:
+    asker.settimeout(60)
+    asker.sendto(bytes([128 if v6 else 8, 0, 0, 0, 0, 0, 0, 1]) + b"hello", (sys.argv[1], 0))
+    print(asker.recv(100)[8:].decode())
+"""
+
+
+def pings(tun):
+    """Apps that ping, two at a time of each family, as Android lets them."""
+    with open("/proc/sys/net/ipv4/ping_group_range", "w") as allowed:
+        allowed.write("0 2147483647")
+    engine = Engine(tun)
+    peers = ["198.19.0.1", "198.19.0.1", "2001:db8:1::1", "2001:db8:1::1"]
+    said = [app.ended() for app in [App(10001, "org.example.a", sys.executable, "-c", PING, peer) for peer in peers]]
+    return {"said": said, **engine.stop(), "protected": engine.protected}
 
 
 def wrong(tun):

@@ -2,6 +2,7 @@
 
 mod accelerator;
 mod delivery;
+mod echoes;
 mod opening;
 mod peers;
 mod ports;
@@ -26,6 +27,7 @@ use crate::sys::offload::{Checksum, Offload, Segments, Transport};
 use crate::sys::tun::{ROOM, Tun};
 use accelerator::Accelerator;
 use delivery::Delivery;
+use echoes::Echoers;
 use headstart_core::connect;
 use headstart_core::forward::pace::Sleeper;
 use headstart_core::forward::{FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings};
@@ -210,7 +212,7 @@ pub struct Worker {
     upstreams: HashMap<FlowId, Upstream>,
     ports: HashMap<MappingId, Port>,
     by_port: HashMap<SocketAddr, MappingId>,
-    echoes: [Option<OwnedFd>; 2],
+    echoers: Echoers,
     teller: Teller,
     /// Connections that may have something to read.
     queue: VecDeque<FlowId>,
@@ -309,7 +311,7 @@ impl Worker {
             upstreams: HashMap::new(),
             ports: HashMap::new(),
             by_port: HashMap::new(),
-            echoes: [None, None],
+            echoers: Echoers::default(),
             teller,
             queue: VecDeque::new(),
             closed: HashMap::new(),
