@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod again;
+mod android;
 mod bpf;
 mod campaigns;
 mod ci;
@@ -161,6 +162,15 @@ const ALL: &[Chore] = &[
         summary: "packages and an archive in target/packages; --test installs, uses, upgrades and removes them in a Debian of their own, \
                   which needs root, mmdebstrap and lintian",
         run: package::run,
+    },
+    Chore {
+        group: Group::Long,
+        name: "android",
+        arguments: "[--install] [--dev] [--host-only | --bionic]",
+        summary: "the app in target/android/headstart.apk with its engines, and its tests; --install brings the Debian packages that this \
+                  needs, --dev builds without optimisation, --host-only leaves out the engine for phones, --bionic builds and links for Android itself, \
+                  and no more",
+        run: android::run,
     },
     Chore {
         group: Group::House,

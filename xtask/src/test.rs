@@ -30,7 +30,8 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     println!("xtask: {}", build.line());
     part(|| build.run())?;
     let in_namespaces: &[&str] = if has("--quick") { &[] } else { &["--include-ignored"] };
-    part(|| again::run(&["test", "--workspace"], in_namespaces))
+    part(|| again::run(&["test", "--workspace"], in_namespaces))?;
+    if has("--quick") { Ok(()) } else { part(crate::android::unit) }
 }
 
 fn part(work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {

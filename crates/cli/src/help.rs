@@ -5,7 +5,7 @@ use clap::{Command, CommandFactory as _};
 /// The verbs by what they are for, in the order of the help.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Run", &["run", "explain", "demo"]),
-    ("Measure", &["ui", "watch", "top", "metrics", "trace", "measure", "realtime", "forward"]),
+    ("Measure", &["ui", "watch", "top", "metrics", "trace", "measure", "realtime", "forward", "engine"]),
     ("Host", &["up", "down", "status", "plan", "recover", "doctor"]),
     ("Serve", &["serve", "get", "relay", "proxy", "gateway", "steer"]),
     ("Lab", &["lab", "list"]),
@@ -50,6 +50,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("realtime", &["headstart realtime receive", "headstart realtime send 127.0.0.1:7602"]),
     ("realtime send", &["headstart realtime send server.example:7602 --technique auto --streams 10"]),
     ("realtime receive", &["headstart realtime receive", "headstart realtime receive --clocks-apart --json"]),
+    ("engine", &["headstart engine --socket @my-app", "headstart engine --socket /run/user/1000/my-app.socket"]),
     ("forward", &["headstart forward --tun-fd 7 --protect @my-app --flows flows.jsonl"]),
     (
         "up",

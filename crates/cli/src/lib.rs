@@ -10,6 +10,7 @@ mod client;
 mod config;
 #[cfg(feature = "lab")]
 mod demo;
+mod engine;
 mod exit;
 mod explain;
 mod forward;
@@ -114,6 +115,10 @@ enum Verb {
     ///
     /// For programs that create the interface themselves, such as VPN apps.
     Forward(forward::Args),
+    /// Forward, measure and accelerate for an app that tells what its system knows
+    ///
+    /// Serves one session over a Unix socket that the app listens on, as a VPN app on Android does.
+    Engine(engine::Args),
     /// Watch measured programs live
     ///
     /// Shows connections, round trips, lookups, throughput and gaps of running measurements (`run --measure`, `trace`,
@@ -254,6 +259,7 @@ pub fn headstart() -> ExitCode {
         Verb::Realtime(verb) => realtime::run(verb),
         Verb::Trace(args) => trace::run(&args),
         Verb::Forward(args) => forward::run(&args, named),
+        Verb::Engine(args) => engine::run(&args),
         Verb::Top(args) => top::run(&args),
         Verb::Ui(args) => ui::run(&args),
         Verb::Metrics(args) => metrics::run(&args),

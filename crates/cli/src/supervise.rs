@@ -7,6 +7,7 @@
 use crate::config::{Config, all};
 use crate::exit::Usage;
 use anyhow::Context as _;
+use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::{Ahead, Settings, race};
 use headstart_core::time::Duration;
 use headstart_io::home::Home;
@@ -45,7 +46,7 @@ pub struct Args {
 pub fn settings(config: &Config) -> anyhow::Result<Settings> {
     let entry = race::find(&config.text(&all::RACE)).map_err(|e| Usage(e.to_string()))?;
     let mut settings = Settings::of(entry);
-    settings.lifetime = crate::run::lifetime(&config.text(&all::CACHE_LIFETIME)).map_err(Usage)?;
+    settings.lifetime = Lifetime::parse(&config.text(&all::CACHE_LIFETIME)).map_err(|what| Usage(what.to_owned()))?;
     settings.explore = config.share(&all::EXPLORE);
     settings.seed = u64::from(std::process::id());
     Ok(settings)

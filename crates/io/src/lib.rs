@@ -13,6 +13,7 @@
 //! | [`store`], `supervisor::keeper` | what was learned, sealed on disk (docs/decisions/0008), paths of servers and clients too, or shared over Redis (0015); no disk is waited for |
 //! | [`host`], [`daemon`] | changes of the host, journalled first and undoable; the daemon of `headstart up` (0010), which bundles small segments (0014, [`packet_queue`]) |
 //! | [`forward`], [`cgroup`] | TUN, sockets and owners of column `forward`; programs in the kernel that measure without carrying (eBPF), and the group of a program |
+//! | [`engine`] | a session of the forwarder for an app that has made the interface, as on Android (docs/decisions/0092) |
 //! | [`steer`] | the tunnel of column `steer`: TUN, a WireGuard session a channel, and their sockets |
 //! | [`sys`] | system calls behind safe types, the process that holds a room, and clients of the C library that the lab measures |
 #![deny(unsafe_code)]
@@ -30,6 +31,8 @@ pub mod device;
 pub mod dns;
 #[cfg(feature = "host")]
 pub mod driver;
+#[cfg(feature = "host")]
+pub mod engine;
 #[cfg(feature = "host")]
 pub mod folder;
 pub mod forward;

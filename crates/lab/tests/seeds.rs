@@ -45,6 +45,7 @@ targets![
     daemon_message,
     dns_answer,
     dns_relay,
+    engine_message,
     forwarded_packets,
     forwarder_story,
     har,

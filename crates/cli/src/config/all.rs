@@ -1,6 +1,7 @@
 //! Every setting, column by column. A new one is one entry here and one line in [`ALL`].
 
 use super::setting::{Kind, Setting};
+use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::race;
 
 /// Whether `run` prints no summary line.
@@ -24,7 +25,7 @@ pub static RACE: Setting = Setting {
 /// How long answers are kept.
 pub static CACHE_LIFETIME: Setting = Setting {
     key: "connect.cache-lifetime",
-    kind: Kind::Text(|text| crate::run::lifetime(text).map(drop)),
+    kind: Kind::Text(|text| Lifetime::parse(text).map(drop).map_err(Into::into)),
     default: "ttl",
     what: "How long DNS answers are cached: \"ttl\", \"off\", or seconds such as \"3600s\" (paper 1).",
     source: "RFC 1035, section 3.2.1: an answer is valid for its TTL",

@@ -15,20 +15,20 @@ use headstart_core::connect;
 use headstart_core::forward::meter;
 use headstart_core::forward::{Flow, Record, Settings, UdpFlow, profile};
 use headstart_core::time::{Duration, Instant};
-use headstart_core::wire::pcapng;
-use headstart_io::clock::{Clock, wall};
+use headstart_io::clock::Clock;
 use headstart_io::forward::board::UNKNOWN;
-use headstart_io::forward::{Enclosure, Loopback, Protector, Seen, Tap, Tapped, Worker, line_of};
+use headstart_io::forward::capture::{Capture, tap};
+use headstart_io::forward::{Enclosure, Loopback, Protector, Seen, Worker, line_of};
 use headstart_io::sys::netns::NetNs;
 use headstart_io::sys::signal;
 use headstart_io::sys::tun::Tun;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::rc::Rc;
@@ -186,7 +186,7 @@ pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> any
 /// for, and may be waited for no longer.
 struct Outputs {
     lines: Option<File>,
-    capture: Option<BufWriter<Box<dyn Write>>>,
+    capture: Option<Capture>,
 }
 
 impl Outputs {
@@ -199,9 +199,7 @@ impl Outputs {
                 Some("-") => Box::new(std::io::stdout()),
                 _ => Box::new(File::create(file)?),
             };
-            let mut output = BufWriter::new(output);
-            output.write_all(&pcapng::header("headstart", &["from-program", "to-program"]))?;
-            Ok::<_, std::io::Error>(output)
+            Capture::begin(output)
         });
         let named = |why| anyhow::Error::from(why).context(format!("writing a capture to {}", args.capture_name()));
         Ok(Self { lines: lines.transpose()?, capture: capture.transpose().map_err(named)? })
@@ -213,10 +211,10 @@ fn prepare(
     enclosure: Enclosure,
     profile: &'static profile::Entry,
     args: &Wanted<'_>,
-    Outputs { lines, capture: output }: Outputs,
+    Outputs { lines, capture }: Outputs,
 ) -> anyhow::Result<(Worker, Rc<RefCell<Measured>>, Clock)> {
     let clock = Clock::new();
-    let capture = output.map(|output| Rc::new(RefCell::new(Capture { output, lost: None })));
+    let capture = capture.map(|capture| Rc::new(RefCell::new(capture)));
     let measured = Rc::new(RefCell::new(Measured { lines, capture: capture.clone(), ..Measured::default() }));
     let sink = Rc::clone(&measured);
     let mut seed = [0; 8];
@@ -258,59 +256,6 @@ impl Wanted<'_> {
             crate::complain!("headstart: {what}");
         }
     }
-}
-
-/// Processes that a capture names by blocks of their own; packets of others have the comment alone.
-const MOST_PROCESSES: usize = 65_536;
-
-/// Where packets are written.
-struct Capture {
-    output: BufWriter<Box<dyn Write>>,
-    /// Why it was cut off.
-    lost: Option<std::io::Error>,
-}
-
-impl Capture {
-    /// Writes a block, unless one before it could not be written.
-    fn write(&mut self, block: &[u8]) {
-        if self.lost.is_none() {
-            self.lost = self.output.write_all(block).err();
-        }
-    }
-
-    /// Writes what is left; why something is missing. A reader of a pipe that has stopped misses nothing.
-    fn end(&mut self) -> Option<std::io::Error> {
-        let lost = self.lost.take().or_else(|| self.output.flush().err());
-        lost.filter(|why| why.kind() != std::io::ErrorKind::BrokenPipe)
-    }
-}
-
-/// Writes at most `most` bytes of each packet to a capture, with a comment that says whose it is, and a block for each process.
-fn tap(capture: Rc<RefCell<Capture>>, most: usize, clock: Clock) -> Tap {
-    let since_epoch = wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let origin = since_epoch.saturating_sub(clock.now().since(Instant::ZERO));
-    let mut processes = HashMap::new();
-    Box::new(move |tapped: Tapped<'_>| {
-        let mut comment =
-            tapped.process.map_or(String::new(), |process| format!("app={};pid={}", process.name, process.pid));
-        if let Some(to) = tapped.accelerated {
-            let stroke = if comment.is_empty() { "" } else { ";" };
-            comment += &format!("{stroke}accelerated={to}");
-        }
-        let mut block = Vec::new();
-        let of = tapped.process.and_then(|process| {
-            let number = u32::try_from(processes.len()).ok()?;
-            let key = (process.pid, process.name.clone());
-            if !processes.contains_key(&key) && processes.len() < MOST_PROCESSES {
-                block = pcapng::process(process.pid.unsigned_abs(), &process.name);
-                processes.insert(key.clone(), number);
-            }
-            processes.get(&key).copied()
-        });
-        let at = origin + tapped.at.since(Instant::ZERO);
-        block.extend(pcapng::packet(u32::from(tapped.to_program), at, tapped.bytes, most, (&comment, of)));
-        capture.borrow_mut().write(&block);
-    })
 }
 
 /// What was seen of a program.

@@ -14,10 +14,8 @@ use crate::config::{Config, all};
 use crate::{exit, input, supervise};
 use anyhow::Context as _;
 use clap::ValueEnum as _;
-use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::{Settings, race};
 use headstart_core::path::Family;
-use headstart_core::time::Duration;
 use headstart_io::control::{ControlError, Summary};
 use headstart_io::folder::{Folder, Library};
 use headstart_io::link::{Link, Preloaded, Registration};
@@ -103,20 +101,6 @@ pub struct Args {
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
-}
-
-/// Reads the setting `connect.cache-lifetime`.
-pub fn lifetime(text: &str) -> Result<Lifetime, String> {
-    match text {
-        "ttl" => Ok(Lifetime::Ttl),
-        "off" => Ok(Lifetime::Off),
-        _ => {
-            let seconds = text.strip_suffix('s').unwrap_or(text).parse::<u64>();
-            seconds
-                .map(|s| Lifetime::Fixed(Duration::from_secs(s)))
-                .map_err(|_| "must be `ttl`, `off`, or seconds such as `3600s`".into())
-        }
-    }
 }
 
 impl Args {
@@ -445,13 +429,6 @@ fn faster(file: &std::path::Path) -> anyhow::Result<HashMap<String, Family>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lifetimes_are_read_or_explained() {
-        assert_eq!(lifetime("3600s"), Ok(Lifetime::Fixed(Duration::from_secs(3600))));
-        assert_eq!((lifetime("ttl"), lifetime("off")), (Ok(Lifetime::Ttl), Ok(Lifetime::Off)));
-        assert!(lifetime("soon").unwrap_err().contains("3600s"));
-    }
 
     #[test]
     fn the_library_is_embedded_whole() {

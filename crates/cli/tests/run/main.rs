@@ -25,6 +25,7 @@ mod measure;
 mod measured;
 mod names;
 mod one_supervisor;
+mod phone;
 mod processes;
 #[path = "../verbs/schema.rs"]
 mod schema;

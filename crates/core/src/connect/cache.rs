@@ -27,6 +27,21 @@ pub enum Lifetime {
     Off,
 }
 
+impl Lifetime {
+    /// Reads the setting `connect.cache-lifetime`; what it must be, where it is something else.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "ttl" => Ok(Self::Ttl),
+            "off" => Ok(Self::Off),
+            _ => {
+                let seconds = text.strip_suffix('s').unwrap_or(text).parse();
+                let fixed = seconds.map(|seconds| Self::Fixed(Duration::from_secs(seconds)));
+                fixed.map_err(|_| "must be `ttl`, `off`, or seconds such as `3600s`")
+            }
+        }
+    }
+}
+
 /// What is kept of one name and record type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
@@ -200,6 +215,13 @@ mod tests {
         let mut c = Cache::default();
         c.put(at(0), &"a.example".into(), Family::V4, Kept::Addresses(vec![v4(1)]), 60 * SECOND, lifetime);
         c
+    }
+
+    #[test]
+    fn lifetimes_are_read_or_explained() {
+        assert_eq!(Lifetime::parse("3600s"), Ok(Lifetime::Fixed(Duration::from_secs(3600))));
+        assert_eq!((Lifetime::parse("ttl"), Lifetime::parse("off")), (Ok(Lifetime::Ttl), Ok(Lifetime::Off)));
+        assert!(Lifetime::parse("soon").unwrap_err().contains("3600s"));
     }
 
     #[test]

@@ -279,7 +279,7 @@ impl Tallies {
             lines.push(Line {
                 app,
                 transport: if flow.quic.is_some() { "quic" } else { "udp" }.to_owned(),
-                pid: process.map(|process| process.pid),
+                pid: process.as_ref().and_then(Process::number),
                 local: flow.app.to_string(),
                 peer: flow.peer.to_string(),
                 accelerated: None,
@@ -299,7 +299,7 @@ impl Tallies {
             lines.push(Line {
                 app,
                 transport: "tcp".to_owned(),
-                pid: process.map(|process| process.pid),
+                pid: process.and_then(Process::number),
                 local: flow.app.to_string(),
                 peer: flow.peer.to_string(),
                 accelerated: flow.accelerated.map(|to| to.to_string()),

@@ -1,5 +1,5 @@
 //! How the forwarder's own packets leave the host without being led back into it: by a mark (SO_MARK) that rules know, or
-//! protected by whoever has made the TUN interface, where routes are another's business (Android's `VpnService.protect`).
+//! protected by the program that has made the TUN interface, where routes are its business (Android's `VpnService.protect`).
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -10,6 +10,7 @@ use rustix::net::{
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// SO_MARK of asm-generic/socket.h.
@@ -17,7 +18,13 @@ const MARK: (i32, i32) = (libc::SOL_SOCKET, libc::SO_MARK);
 /// How long whoever protects may take for one socket; packets wait meanwhile. 1 s: a call of Android's takes a millisecond.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Who protects sockets.
+/// Keeps packets of a socket out of the interface.
+pub trait Protect: std::fmt::Debug {
+    /// Whether it is done. The socket has sent nothing yet, and is not used if this fails.
+    fn protect(&self, socket: BorrowedFd<'_>) -> Result<(), Errno>;
+}
+
+/// A program that protects sockets.
 ///
 /// Before a socket is used, its descriptor is sent along with one byte over a new connection to a Unix socket, and one byte is awaited:
 /// 0 if it is protected. That is how apps with a VPN service are asked by the proxies within them.
@@ -32,7 +39,9 @@ impl Protector {
             None => SocketAddrUnix::new(path)?,
         }))
     }
+}
 
+impl Protect for Protector {
     fn protect(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         let hook = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         for direction in [Timeout::Send, Timeout::Recv] {
@@ -55,8 +64,8 @@ impl Protector {
 pub struct Exit {
     /// What packets are marked with.
     pub mark: Option<u32>,
-    /// Who protects sockets.
-    pub protector: Option<Protector>,
+    /// What protects sockets.
+    pub protector: Option<Rc<dyn Protect>>,
 }
 
 impl Exit {
@@ -102,7 +111,7 @@ mod tests {
     fn a_socket_is_ready_when_its_protector_has_said_so_and_not_otherwise() {
         let name = format!("headstart-test-protect-{}", std::process::id());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        let exit = Exit { mark: None, protector: Some(Protector::at(&format!("@{name}")).unwrap()) };
+        let exit = Exit { mark: None, protector: Some(Rc::new(Protector::at(&format!("@{name}")).unwrap())) };
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let inode = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
         let own = inode(socket.as_fd());

@@ -1,7 +1,7 @@
 //! What was seen, as JSON: one object for each connection, lookup, UDP flow and asker for echoes that has ended.
 
-use super::Seen;
 use super::board::UNKNOWN;
+use super::{Process, Seen};
 use headstart_core::forward::{EchoFlow, Flow, Quic, Record, Trips, UdpFlow, meter};
 use headstart_core::time::Duration;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub fn line_of(seen: &Seen) -> Value {
 
 fn udp(flow: &UdpFlow, name: &str, seen: &Seen) -> Value {
     let mut line = json!({
-        "version": VERSION, "event": "udp", "app": name, "pid": seen.process.as_ref().map(|p| p.pid),
+        "version": VERSION, "event": "udp", "app": name, "pid": seen.process.as_ref().and_then(Process::number),
         "user": seen.owner.map(|owner| owner.user), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
         "at_ms": flow.began.as_millis_f64(), "lasted_ms": ms(flow.last().since(flow.began)), "up_bytes": flow.up.bytes,
         "down_bytes": flow.down.bytes, "up_packets": flow.up.packets, "down_packets": flow.down.packets,
@@ -47,7 +47,7 @@ fn quic(quic: &Quic) -> Value {
 
 fn echo(flow: &EchoFlow, name: &str, seen: &Seen) -> Value {
     json!({
-        "version": VERSION, "event": "echo", "app": name, "pid": seen.process.as_ref().map(|p| p.pid),
+        "version": VERSION, "event": "echo", "app": name, "pid": seen.process.as_ref().and_then(Process::number),
         "local": flow.app.to_string(), "peer": flow.peer.to_string(), "id": flow.id, "at_ms": flow.began.as_millis_f64(),
         "lasted_ms": ms(flow.last.since(flow.began)), "requests": flow.requests, "replies": flow.replies,
         "icmp_errors": flow.icmp_errors, "rtt_ms": mean(&flow.trips),
@@ -66,7 +66,7 @@ fn ms(time: Duration) -> f64 {
 fn connection(flow: &Flow, name: &str, seen: &Seen) -> Value {
     let lasted = flow.ended.map(|at| ms(at.since(flow.asked)));
     let mut line = json!({
-        "version": VERSION, "event": "connection", "app": name, "pid": seen.process.as_ref().map(|p| p.pid),
+        "version": VERSION, "event": "connection", "app": name, "pid": seen.process.as_ref().and_then(Process::number),
         "user": seen.owner.map(|owner| owner.user), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
         "at_ms": flow.asked.as_millis_f64(), "end": flow.end.name(), "lasted_ms": lasted, "up_bytes": flow.up.bytes,
         "down_bytes": flow.down.bytes, "accelerated": flow.accelerated.map(|to| to.to_string()),

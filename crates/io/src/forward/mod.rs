@@ -7,6 +7,8 @@
 #[cfg(feature = "host")]
 pub mod board;
 #[cfg(feature = "host")]
+pub mod capture;
+#[cfg(feature = "host")]
 pub mod device;
 #[cfg(feature = "host")]
 pub mod ebpf;
@@ -31,11 +33,13 @@ mod worker;
 #[cfg(feature = "host")]
 pub use enclosure::{Enclosure, EnclosureError};
 #[cfg(feature = "host")]
-pub use exit::Protector;
+pub use exit::{Protect, Protector};
 #[cfg(feature = "host")]
 pub use lines::line_of;
 #[cfg(feature = "host")]
 pub use loopback::Loopback;
 pub use owner::Process;
+#[cfg(feature = "host")]
+pub(crate) use worker::{FRONT, Here, Running};
 #[cfg(feature = "host")]
 pub use worker::{Seen, Sink, Tap, Tapped, Worker, WorkerError};

@@ -28,15 +28,27 @@ pub struct Owner {
     pub inode: u32,
 }
 
-/// A process that has a socket open.
+/// A process that has a socket open, or an app that another program has named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Its number; see [`Process::number`].
     pub pid: i32,
-    /// Its name, as the kernel has it (15 bytes at most).
+    /// Its name, as the kernel has it (15 bytes at most), or as the program has.
     pub name: String,
     /// The socket, as a descriptor of its own.
     pub(super) fd: RawFd,
+}
+
+impl Process {
+    /// An app, of which no process is known.
+    pub fn of_app(name: String) -> Self {
+        Self { pid: 0, name, fd: -1 }
+    }
+
+    /// The number of the process; none of an app.
+    pub fn number(&self) -> Option<i32> {
+        (self.pid > 0).then_some(self.pid)
+    }
 }
 
 /// Who can be asked for owners in one namespace.

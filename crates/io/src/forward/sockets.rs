@@ -38,8 +38,9 @@ impl Stock {
     pub fn refill(&mut self, exit: &Exit) {
         for (place, v4) in [true, false].into_iter().enumerate() {
             if self.used[place] && self.ready[place].is_none() {
-                // Where it fails, it fails again for who wants it, and is told.
                 self.ready[place] = make(v4, exit).ok();
+                // Where it fails, it fails again for a program that wants it, which is told, and is not tried before.
+                self.used[place] = self.ready[place].is_some();
             }
         }
     }

@@ -10,19 +10,26 @@ const ROOM: usize = 1 << 20;
 
 /// Who is asked, and what is told.
 pub(super) struct Window {
-    pub(super) listener: OwnedFd,
+    /// None where the program that has made the interface tells it.
+    pub(super) listener: Option<OwnedFd>,
     pub(super) tallies: Tallies,
 }
 
 impl Window {
     /// Opens it.
     pub fn open() -> io::Result<Self> {
-        Ok(Self { listener: board::listener()?, tallies: Tallies::default() })
+        Ok(Self { listener: Some(board::listener()?), ..Self::closed() })
+    }
+
+    /// One at which nothing can ask.
+    pub fn closed() -> Self {
+        Self { listener: None, tallies: Tallies::default() }
     }
 
     /// Somebody asks: is told the board that is made of the tallies, if that one may be told.
     pub fn answer(&self, board: impl FnOnce(&Tallies) -> Board) {
-        let Ok(client) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
+        let Some(listener) = &self.listener else { return };
+        let Ok(client) = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
         if !board::is_trusted(&client) {
             return;
         }

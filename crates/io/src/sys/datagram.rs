@@ -78,6 +78,17 @@ pub fn echo(v4: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// A non-blocking socket for the echoes of one asker (icmp(7)), in which the kernel puts a number of its own. Needs no right, but that the host lets
+/// this user's group (net.ipv4.ping_group_range).
+pub fn ping(v4: bool) -> io::Result<OwnedFd> {
+    let (family, protocol) =
+        if v4 { (AddressFamily::INET, ipproto::ICMP) } else { (AddressFamily::INET6, ipproto::ICMPV6) };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(family, SocketType::DGRAM, flags, Some(protocol))?;
+    tell_more(&socket, v4)?;
+    Ok(socket)
+}
+
 fn tell_more(socket: &OwnedFd, v4: bool) -> io::Result<()> {
     let on = 1i32.to_ne_bytes();
     let (level, options) = if v4 {

@@ -74,7 +74,9 @@ impl Watcher {
     /// From now on whoever of this user asks is told how it stands (see [`board`](crate::forward::board)).
     pub fn tell_who_asks(&mut self) -> std::io::Result<()> {
         let window = Window::open()?;
-        self.poll.add(&window.listener, BOARD, Interest::Read)?;
+        for listener in &window.listener {
+            self.poll.add(listener, BOARD, Interest::Read)?;
+        }
         self.window = Some(window);
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! Nothing is asked of anybody and nothing is opened ahead of time: what programs do not cause is not sent. What was said to one
 //! user's programs is not used for another's. Nothing is decided here; it is the [`Connector`]'s hands, as the supervisor is.
 
+use super::told::Here;
 use super::{ATTEMPTS, Whose, sockets};
 use crate::forward::exit::Exit;
 use crate::poll::{Interest, Poll};
@@ -20,7 +21,7 @@ use headstart_core::path::identity::Surroundings;
 use headstart_core::time::Instant;
 use headstart_core::wire::dns::Answer;
 use rustix::io::Errno;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -68,6 +69,12 @@ pub(super) struct Accelerator {
     /// `None` where the kernel does not tell: then each look is a full one.
     watch: Option<Watch>,
     seen: Option<Surroundings>,
+    /// The network is told, and not looked for.
+    is_told: bool,
+    /// Nothing is raced where a login is asked for.
+    captive: bool,
+    /// Users whose programs were told names.
+    users: BTreeSet<u32>,
     /// How packets leave the host.
     pub exit: Rc<Exit>,
     attempts: HashMap<u64, Attempt>,
@@ -88,15 +95,34 @@ fn app_of(user: u32) -> AppId {
 impl Accelerator {
     /// In the network of the calling thread.
     pub fn new(settings: Settings) -> Self {
+        Self::of(settings, Watch::open().ok())
+    }
+
+    fn of(settings: Settings, watch: Option<Watch>) -> Self {
         Self {
             connector: Connector::new(settings),
-            watch: Watch::open().ok(),
+            watch,
             seen: None,
+            is_told: false,
+            captive: false,
+            users: BTreeSet::new(),
             exit: Rc::default(),
             attempts: HashMap::new(),
             waiting: HashMap::new(),
             ended: VecDeque::new(),
         }
+    }
+
+    /// Where another program tells on which network the host is ([`Self::told`]).
+    pub fn of_program(settings: Settings) -> Self {
+        Self { is_told: true, ..Self::of(settings, None) }
+    }
+
+    /// The host is on this network.
+    pub fn told(&mut self, now: Instant, poll: &Poll, here: &Here) {
+        let (id, (v4, v6)) = (here.id, here.families);
+        self.captive = here.captive;
+        self.feed(now, poll, Input::Network { id, v4, v6 });
     }
 
     /// A program of this user was answered.
@@ -110,6 +136,7 @@ impl Accelerator {
             Answer::Services(..) | Answer::Refused | Answer::NotUnderstood | Answer::Truncated => return,
         };
         self.look_around(now, poll);
+        self.users.insert(user);
         let (app, name) = (app_of(user), lookup.name.clone());
         self.feed(now, poll, Input::Overheard { app, name, record: *record, result });
     }
@@ -117,7 +144,12 @@ impl Accelerator {
     /// Whether there is anything to race: this user's programs were told another address of who is reached at `peer`.
     pub fn knows_another(&mut self, now: Instant, poll: &Poll, user: u32, peer: IpAddr) -> bool {
         self.look_around(now, poll);
-        self.connector.knows_another(&app_of(user), peer)
+        !self.captive && self.connector.knows_another(&app_of(user), peer)
+    }
+
+    /// Whether there is anything to race for a program of any user.
+    pub fn anyone_knows_another(&self, peer: IpAddr) -> bool {
+        !self.captive && self.users.iter().any(|user| self.connector.knows_another(&app_of(*user), peer))
     }
 
     /// Races for a connection of this user's program.
@@ -237,6 +269,9 @@ impl Accelerator {
 
     /// Sees whether the host is on another network, where what was said on this one does not hold.
     fn look_around(&mut self, now: Instant, poll: &Poll) {
+        if self.is_told {
+            return;
+        }
         let changed = self.watch.as_ref().is_none_or(Watch::changed);
         if !changed && self.seen.is_some() {
             return;

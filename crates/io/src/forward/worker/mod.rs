@@ -2,6 +2,7 @@
 
 mod accelerator;
 mod delivery;
+mod echoes;
 mod opening;
 mod peers;
 mod ports;
@@ -9,10 +10,11 @@ mod programs;
 mod records;
 mod requests;
 mod silence;
+mod told;
 mod waiting;
 mod window;
 
-use super::exit::{Exit, Protector};
+use super::exit::{Exit, Protect};
 use super::finder::Finder;
 use super::owner::{Owner, Owners, Process};
 use super::window::Window;
@@ -26,12 +28,13 @@ use crate::sys::offload::{Checksum, Offload, Segments, Transport};
 use crate::sys::tun::{ROOM, Tun};
 use accelerator::Accelerator;
 use delivery::Delivery;
+use echoes::Echoers;
 use headstart_core::connect;
 use headstart_core::forward::pace::Sleeper;
 use headstart_core::forward::{FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings};
 use headstart_core::lookout::Lookout;
 use headstart_core::machine::{Machine, Wakeups};
-use headstart_core::time::Instant;
+use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::ip::{self, udp};
 use programs::Read;
 use requests::Request;
@@ -43,14 +46,16 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
-use waiting::Running;
+pub(crate) use told::Here;
+use told::Told;
+pub(crate) use waiting::Running;
 
 /// Packets, and reads of sockets, between two looks at everything else.
 const BATCH: usize = 64;
 /// Data up to this length is copied into a buffer of its own size, so that a large one need not be kept for it.
 const SMALL: usize = 16 * 1024;
 /// How long a peer that has heard the end may take to say its own, when nothing else is waited for.
-const LAST_WORDS: headstart_core::time::Duration = headstart_core::time::Duration::from_millis(200);
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Large buffers of either kind that are kept: 4 MiB in all.
 const MOST_SPARE: usize = 32;
 /// Tokens of what is no connection.
@@ -60,6 +65,8 @@ const ECHO_V4: u64 = u64::MAX - 2;
 const ECHO_V6: u64 = u64::MAX - 3;
 const FOUND: u64 = u64::MAX - 4;
 const BOARD: u64 = u64::MAX - 5;
+/// What another program says; the session that has it deals with it.
+pub(crate) const FRONT: u64 = u64::MAX - 6;
 /// Tokens from here on are ports that send datagrams.
 const MAPPINGS: u64 = 1 << 62;
 /// Tokens from here on, below those, are attempts of races.
@@ -164,6 +171,30 @@ struct Whose {
     sought: bool,
 }
 
+/// What tells whose a flow is.
+enum Teller {
+    /// The kernel, and /proc.
+    Kernel { owners: Owners, finder: Finder },
+    /// The program that has made the interface.
+    Program(Told),
+}
+
+impl Teller {
+    fn finder(&mut self) -> Option<&mut Finder> {
+        match self {
+            Self::Kernel { finder, .. } => Some(finder),
+            Self::Program(_) => None,
+        }
+    }
+
+    fn told(&mut self) -> Option<&mut Told> {
+        match self {
+            Self::Kernel { .. } => None,
+            Self::Program(told) => Some(told),
+        }
+    }
+}
+
 /// A port that sends datagrams.
 struct Port {
     socket: OwnedFd,
@@ -182,9 +213,8 @@ pub struct Worker {
     upstreams: HashMap<FlowId, Upstream>,
     ports: HashMap<MappingId, Port>,
     by_port: HashMap<SocketAddr, MappingId>,
-    echoes: [Option<OwnedFd>; 2],
-    owners: Owners,
-    finder: Finder,
+    echoers: Echoers,
+    teller: Teller,
     /// Connections that may have something to read.
     queue: VecDeque<FlowId>,
     /// Whose connections were that are recorded next.
@@ -243,11 +273,31 @@ impl Worker {
     /// A forwarder for the programs of `enclosure`. Its sockets are in the namespace of whoever calls [`Self::run`].
     pub fn new(enclosure: Enclosure, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
         let Enclosure { namespace, tun } = enclosure;
-        let settings = Settings { long_segments: !tun.is_framed(), ..settings };
         let owners = Owners::of(&namespace).map_err(failed("opening a socket for questions about owners"))?;
         let finder = Finder::new(&namespace).map_err(failed("looking for owners"))?;
+        Self::with(tun, Teller::Kernel { owners, finder }, settings, clock, sink)
+    }
+
+    /// A forwarder for what comes out of `tun`, which another program has made, and which knows whose flows are: neither the kernel nor
+    /// /proc is asked. A connection that could be raced waits so long until it is known whose it is. Its session drives it by [`Running`].
+    pub(crate) fn told(
+        tun: Tun,
+        patience: Duration,
+        settings: Settings,
+        clock: Clock,
+        sink: Sink,
+    ) -> Result<Self, WorkerError> {
+        let mut worker = Self::with(tun, Teller::Program(Told::new(patience)), settings, clock, sink)?;
+        worker.window = Some(Window::closed());
+        Ok(worker)
+    }
+
+    fn with(tun: Tun, teller: Teller, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
+        let settings = Settings { long_segments: !tun.is_framed(), ..settings };
         let poll = Poll::new().map_err(failed("making an event loop"))?;
-        poll.add(&finder, FOUND, Interest::Read).map_err(failed("listening for owners"))?;
+        if let Teller::Kernel { finder, .. } = &teller {
+            poll.add(finder, FOUND, Interest::Read).map_err(failed("listening for owners"))?;
+        }
         let profile = settings.profile;
         let (programs, peers) = (Sleeper::new(profile.programs), Sleeper::new(profile.peers));
         if programs.until().is_none() {
@@ -262,9 +312,8 @@ impl Worker {
             upstreams: HashMap::new(),
             ports: HashMap::new(),
             by_port: HashMap::new(),
-            echoes: [None, None],
-            owners,
-            finder,
+            echoers: Echoers::default(),
+            teller,
             queue: VecDeque::new(),
             closed: HashMap::new(),
             held: HashMap::new(),
@@ -300,6 +349,11 @@ impl Worker {
         self.tap = Some(tap);
     }
 
+    /// Shows packets no longer.
+    pub fn show_no_more(&mut self) {
+        self.tap = None;
+    }
+
     /// Marks its own packets from now on (SO_MARK), so that they are not led back here. Needs CAP_NET_ADMIN.
     pub fn mark(&mut self, mark: u32) {
         self.leave(Exit { mark: Some(mark), ..(*self.exit).clone() });
@@ -314,9 +368,19 @@ impl Worker {
         self.own = Some(HashMap::new());
     }
 
-    /// Has each of its own sockets protected from now on, by who has made the TUN interface.
-    pub fn protect(&mut self, protector: Protector) {
-        self.leave(Exit { protector: Some(protector), ..(*self.exit).clone() });
+    /// Has each of its own sockets protected from now on, by the program that has made the TUN interface.
+    pub fn protect(&mut self, protector: impl Protect + 'static) {
+        self.leave(Exit { protector: Some(Rc::new(protector)), ..(*self.exit).clone() });
+    }
+
+    /// Has something else listened to, as [`FRONT`].
+    pub(crate) fn listen(&self, source: impl AsFd) -> io::Result<()> {
+        self.poll.add(source, FRONT, Interest::Read)
+    }
+
+    /// The same, and for room to write while something waits for that.
+    pub(crate) fn listen_anew(&self, source: impl AsFd, waits: bool) -> io::Result<()> {
+        self.poll.change(source, FRONT, if waits { Interest::Changes } else { Interest::Read })
     }
 
     fn leave(&mut self, exit: Exit) {
@@ -328,14 +392,17 @@ impl Worker {
     /// From now on a connection is raced over all addresses that programs of its user were told of its peer's name. To be called
     /// in the namespace of whoever calls [`Self::run`].
     pub fn accelerate(&mut self, settings: connect::Settings) {
-        let mut accelerator = Accelerator::new(settings);
+        let mut accelerator = match self.teller {
+            Teller::Kernel { .. } => Accelerator::new(settings),
+            Teller::Program(_) => Accelerator::of_program(settings),
+        };
         accelerator.exit = Rc::clone(&self.exit);
         self.accelerator = Some(accelerator);
     }
 
     /// A process whose connections are likely to be the first.
     pub fn expect(&mut self, pid: i32) {
-        self.finder.expect(pid);
+        self.teller.finder().into_iter().for_each(|finder| finder.expect(pid));
     }
 
     /// Sleeps at once from now on where nothing is to be done, and does not look out for a moment for an answer that is due. What looks
@@ -357,9 +424,9 @@ impl Worker {
     /// Forwards until `stop` can be read; and then for as long as programs that have ended still have data on the way, but no
     /// longer than until nothing has moved for `patience`. Peers that have heard the end get a moment to say theirs. What is
     /// still open then is recorded as it is.
-    pub fn run(&mut self, stop: impl AsFd, patience: headstart_core::time::Duration) -> Result<(), WorkerError> {
+    pub fn run(&mut self, stop: impl AsFd, patience: Duration) -> Result<(), WorkerError> {
         self.poll.add(&stop, STOP, Interest::Read).map_err(failed("listening for the end"))?;
-        driver::serve(&mut Running { worker: self, stop: stop.as_fd(), patience, stopping: None })
+        driver::serve(&mut Running::new(self, Some(stop.as_fd()), patience))
     }
 
     /// Does what was left for later.

@@ -2,7 +2,7 @@
 
 use super::accelerator::{Accelerator, Ended, Waiting};
 use super::delivery::Delivery;
-use super::{LOOP, Upstream, Whose, Worker, WorkerError, sockets};
+use super::{LOOP, Teller, Upstream, Whose, Worker, WorkerError, sockets};
 use crate::driver::Hands;
 use crate::host::change::capture::OWN_MARK;
 use crate::poll::Interest;
@@ -62,7 +62,13 @@ impl Worker {
 
     /// Whose connection this is, as far as that is known at once.
     fn identify(&mut self, flow: FlowId, app: SocketAddr, peer: SocketAddr) -> Whose {
-        let owner = self.owners.of_tcp(app, peer).ok().flatten();
+        let owner = match &mut self.teller {
+            Teller::Kernel { owners, .. } => owners.of_tcp(app, peer).ok().flatten(),
+            Teller::Program(told) => {
+                let sought = told.ask(flow.0, true, app, peer);
+                return Whose { sought, ..Whose::default() };
+            }
+        };
         let (process, sought) = self.look_for(flow, owner, Some((app, peer)));
         Whose { owner, process, sought }
     }
@@ -153,9 +159,19 @@ impl Worker {
         }
     }
 
-    /// Begins a race for a connection, if there is anything to race; whether there is.
-    fn race(&mut self, now: Instant, waiting: Waiting) -> bool {
-        let (Some(accelerator), Some(owner)) = (&mut self.accelerator, waiting.whose.owner) else { return false };
+    /// Begins a race for a connection, if there is anything to race; whether there is. Where another program is asked whose it is, it waits
+    /// for the answer.
+    pub(super) fn race(&mut self, now: Instant, waiting: Waiting) -> bool {
+        let Some(accelerator) = &mut self.accelerator else { return false };
+        let Some(owner) = waiting.whose.owner else {
+            let (Teller::Program(told), true) = (&mut self.teller, waiting.whose.sought) else { return false };
+            let peer = waiting.peer.ip();
+            let may_race = accelerator.anyone_knows_another(peer) || told.may_be_known(peer);
+            if may_race {
+                told.hold(now, waiting);
+            }
+            return may_race;
+        };
         if !accelerator.knows_another(now, &self.poll, owner.user, waiting.peer.ip()) {
             return false;
         }
@@ -182,11 +198,14 @@ impl Worker {
 
     /// Nobody waits for the race of this connection any more; who did.
     pub(super) fn abandon(&mut self, now: Instant, flow: FlowId) -> Option<Waiting> {
+        if let Some(waiting) = self.teller.told().and_then(|told| told.release(flow)) {
+            return Some(waiting);
+        }
         self.accelerator.as_mut()?.abandon(now, &self.poll, flow)
     }
 
     /// Tells the forwarder of the races that have ended. Only now is a program answered.
-    fn raced(&mut self, now: Instant) {
+    pub(super) fn raced(&mut self, now: Instant) {
         while let Some((waiting, how)) = self.accelerator.as_mut().and_then(Accelerator::ended) {
             let Waiting { flow, app, peer, traffic_class, no_delay, whose } = waiting;
             match how {
@@ -210,10 +229,22 @@ impl Worker {
                 }
                 Ended::Failed(errno) => self.unopened(now, flow, whose, sockets::failure(errno)),
                 Ended::NotRun => {
-                    let began = sockets::begin(peer, traffic_class, None, no_delay, (&mut self.stock, &self.exit));
-                    self.began(now, (flow, app, peer), Some(whose), began);
+                    self.open_as_asked(now, Waiting { flow, app, peer, traffic_class, no_delay, whose });
                 }
             }
         }
+    }
+
+    /// Opens the very connection that a program wants, which has waited for a race.
+    pub(super) fn open_as_asked(&mut self, now: Instant, waiting: Waiting) {
+        let Waiting { flow, app, peer, traffic_class, no_delay, whose } = waiting;
+        let began = sockets::begin(peer, traffic_class, None, no_delay, (&mut self.stock, &self.exit));
+        self.began(now, (flow, app, peer), Some(whose), began);
+    }
+
+    /// A connection that is not opened yet.
+    pub(super) fn waiting(&mut self, flow: FlowId) -> Option<&mut Waiting> {
+        let told = self.teller.told().and_then(|told| told.waiting(flow));
+        told.or_else(|| self.accelerator.as_mut()?.waiting(flow))
     }
 }

@@ -1,17 +1,14 @@
-//! Datagrams and echoes: sockets that are no connections, and what the network says of what they sent.
+//! Datagrams: sockets that are no connections, and what the network says of what they sent.
 
-use super::{BATCH, ECHO_V4, ECHO_V6, MAPPINGS, Whose, Worker};
+use super::{BATCH, MAPPINGS, Teller, Whose, Worker};
 use crate::driver::Hands;
-use crate::poll::Interest;
 use crate::sys::datagram::{self, Lost};
 use crate::sys::tun::ROOM;
 use headstart_core::forward::{FlowId, HEADROOM, Input, MappingId};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
-use headstart_core::wire::ip;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::net::SocketAddr;
 
 /// The port of DNS.
 const DNS: u16 = 53;
@@ -56,36 +53,20 @@ impl Worker {
         }
     }
 
-    /// Sends a request for an echo, which routers may cut or not.
-    pub(super) fn send_echo(
-        &mut self,
-        now: Instant,
-        to: IpAddr,
-        message: Vec<u8>,
-        (traffic_class, hop_limit, whole): (u8, u8, bool),
-    ) {
-        let Some(socket) = self.echo_socket(to.is_ipv4()) else { return };
-        if to.is_ipv4() {
-            let _ = datagram::keep_whole(socket, whole);
-        }
-        let send = || datagram::send(socket, SocketAddr::new(to, 0), &message, traffic_class, hop_limit);
-        let sent = datagram::past_refusals(send);
-        if sent.err().and_then(|e| e.raw_os_error()) != Some(libc::EMSGSIZE) {
-            return;
-        }
-        let mut bytes = Vec::with_capacity(ROOM);
-        if let Some(trouble) = datagram::too_long(socket, &mut bytes, |_| {}) {
-            self.forwarder.handle_input(now, Input::EchoFailed { to, reporter: None, message, trouble });
-        }
-    }
-
     /// Whose a port is; who asks names is asked for each time, for such ports are short-lived and used again.
     fn identify_port(&mut self, mapping: MappingId, to: SocketAddr) {
         let Some(port) = self.ports.get_mut(&mapping) else { return };
         if port.whose.is_some() && to.port() != DNS {
             return;
         }
-        let owner = self.owners.of_udp(port.app, to).ok().flatten();
+        let owner = match &mut self.teller {
+            Teller::Kernel { owners, .. } => owners.of_udp(port.app, to).ok().flatten(),
+            Teller::Program(told) => {
+                let sought = told.ask(MAPPINGS + mapping.0, false, port.app, to);
+                port.whose = Some(Whose { sought, ..Whose::default() });
+                return;
+            }
+        };
         if let Some(whose) = &port.whose
             && (owner.is_none() || whose.owner == owner)
         {
@@ -133,41 +114,6 @@ impl Worker {
             let Ok(lost) = datagram::receive_error(&port.socket, &mut self.room) else { return };
             self.lost_datagram(now, mapping, &lost);
             self.drain(now);
-        }
-    }
-
-    pub(super) fn echo_socket(&mut self, v4: bool) -> Option<&OwnedFd> {
-        let place = usize::from(!v4);
-        if self.echoes[place].is_none() {
-            let socket = datagram::echo(v4).ok()?;
-            self.exit.ready(&socket).ok()?;
-            self.poll.add(&socket, if v4 { ECHO_V4 } else { ECHO_V6 }, Interest::Read).ok()?;
-            self.echoes[place] = Some(socket);
-        }
-        self.echoes[place].as_ref()
-    }
-
-    /// Replies to echoes, and errors about requests.
-    pub(super) fn echoes(&mut self, now: Instant, v4: bool) {
-        for _ in 0..BATCH {
-            let Some(socket) = &self.echoes[usize::from(!v4)] else { return };
-            self.room.clear();
-            self.room.reserve(ROOM);
-            if let Ok(arrived) = datagram::receive(socket, &mut self.room) {
-                // IPv4 hands the IP header over too.
-                let message = if v4 { ip::parse(&self.room).map(|(_, message)| message) } else { Some(&self.room[..]) };
-                if let Some(message) = message.map(<[u8]>::to_vec) {
-                    self.feed(now, Input::Echoed { from: arrived.from.ip(), message });
-                }
-                continue;
-            }
-            self.room.clear();
-            let Ok(lost) = datagram::receive_error(socket, &mut self.room) else { return };
-            if let Some(trouble) = lost.trouble {
-                let message = self.room.clone();
-                let (to, reporter) = (lost.to.ip(), lost.reporter);
-                self.feed(now, Input::EchoFailed { to, reporter, message, trouble });
-            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Whose connections are, and who is told what was seen of them.
 
-use super::{MAPPINGS, Seen, Whose, Worker, sockets};
-use crate::forward::finder::{Answer, Options, Question};
+use super::told::Told;
+use super::{MAPPINGS, Seen, Teller, Whose, Worker, sockets};
+use crate::forward::finder::{Answer, Finder, Options, Question};
 use crate::forward::owner::{Owner, Process};
 use headstart_core::forward::{EchoFlow, Flow, FlowId, MappingId, Record, UdpFlow};
 use headstart_core::time::Instant;
@@ -20,8 +21,7 @@ impl Worker {
                     Whose { owner, process, sought: upstream.sought }
                 }
                 None => {
-                    let waiting = self.accelerator.as_mut().and_then(|accelerator| accelerator.waiting(flow.id));
-                    let Some(waiting) = waiting else { continue };
+                    let Some(waiting) = self.waiting(flow.id) else { continue };
                     waiting.whose.clone()
                 }
             };
@@ -34,11 +34,15 @@ impl Worker {
         }
         let echoes: Vec<EchoFlow> = self.forwarder.echo_flows().cloned().collect();
         echoes.into_iter().for_each(|flow| self.tell(Whose::default(), Record::Echo(flow)));
-        let found = self.finder.finish();
+        let found = self.teller.finder().map(Finder::finish).unwrap_or_default();
         found.into_iter().for_each(|answer| self.found(answer));
+        let untold = self.teller.told().map(Told::finish).unwrap_or_default();
+        untold.into_iter().for_each(|record| self.tell(Whose::default(), record));
+        std::mem::take(&mut self.held).into_values().for_each(|seen| self.hand_over(seen));
     }
 
     pub(super) fn record(&mut self, now: Instant, record: Record) {
+        let Some(record) = self.kept(record) else { return };
         let whose = match &record {
             Record::Flow(flow) => self.closed.remove(&flow.id).unwrap_or_default(),
             // What waits for a name has waited for longer than the name takes: an answer from the network has come.
@@ -47,6 +51,25 @@ impl Worker {
             // The kernel tells owners of raw sockets by protocol alone.
             Record::Echo(_) => Whose::default(),
         };
+        self.record_as(now, whose, record);
+    }
+
+    /// What was seen of a port whose owner another program is still asked for is kept until it has said so.
+    fn kept(&mut self, record: Record) -> Option<Record> {
+        let app = match &record {
+            Record::Dns(lookup) => lookup.app,
+            Record::Udp(flow) => flow.app,
+            Record::Flow(_) | Record::Echo(_) => return Some(record),
+        };
+        let Teller::Program(told) = &mut self.teller else { return Some(record) };
+        let mapping = self.by_port.get(&app);
+        let whose = mapping.and_then(|mapping| self.ports.get(mapping)?.whose.as_ref());
+        let (Some(mapping), true) = (mapping, whose.is_some_and(|whose| whose.sought)) else { return Some(record) };
+        told.keep(MAPPINGS + mapping.0, record);
+        None
+    }
+
+    pub(super) fn record_as(&mut self, now: Instant, whose: Whose, record: Record) {
         if let (Record::Dns(lookup), Some(owner), Some(accelerator)) = (&record, whose.owner, &mut self.accelerator) {
             accelerator.heard(now, &self.poll, owner.user, lookup);
         }
@@ -87,18 +110,15 @@ impl Worker {
         ends: Option<(SocketAddr, SocketAddr)>,
     ) -> (Option<Process>, bool) {
         let Some(Owner { inode, .. }) = owner else { return (None, false) };
-        let process = self.finder.at_once(inode);
-        let sought = process.is_none() && self.finder.ask(Question { flow, inode, ends, known: None, options: false });
+        let Some(finder) = self.teller.finder() else { return (None, false) };
+        let process = finder.at_once(inode);
+        let sought = process.is_none() && finder.ask(Question { flow, inode, ends, known: None, options: false });
         (process, sought)
     }
 
     /// Somebody has looked for a process, and perhaps at its socket.
     pub(super) fn found(&mut self, answer: Answer) {
         let Answer { flow, process, options, .. } = answer;
-        if let Some(mut seen) = self.held.remove(&flow) {
-            seen.process = process;
-            return self.hand_over(seen);
-        }
         if let Some(mapping) = flow.0.checked_sub(MAPPINGS) {
             let port = self.ports.get_mut(&MappingId(mapping));
             if let Some(whose) = port.and_then(|port| port.whose.as_mut()) {
@@ -106,19 +126,30 @@ impl Worker {
             }
             return;
         }
-        let waiting = self.accelerator.as_mut().and_then(|accelerator| accelerator.waiting(flow));
-        let waiting = waiting.map(|waiting| &mut waiting.whose);
-        if let Some(whose) = waiting.or_else(|| self.closed.get_mut(&flow)) {
-            (whose.process, whose.sought) = (process, false);
-            return;
-        }
+        self.settle(flow, Whose { owner: None, process, sought: false });
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
-        upstream.sought = false;
-        upstream.process = process.or(upstream.process.take());
         if let Some(Options { no_delay, user_timeout }) = options {
             let _ = sockopt::set_tcp_nodelay(&upstream.socket, no_delay);
             let _ = sockopt::set_tcp_user_timeout(&upstream.socket, user_timeout);
         }
+    }
+
+    /// It is known whose a connection is; an owner that was known already stays.
+    pub(super) fn settle(&mut self, flow: FlowId, known: Whose) {
+        if let Some(mut seen) = self.held.remove(&flow) {
+            (seen.owner, seen.process) = (known.owner.or(seen.owner), known.process);
+            return self.hand_over(seen);
+        }
+        let waiting = self.accelerator.as_mut().and_then(|accelerator| accelerator.waiting(flow));
+        let waiting = waiting.map(|waiting| &mut waiting.whose);
+        if let Some(whose) = waiting.or_else(|| self.closed.get_mut(&flow)) {
+            (whose.owner, whose.process, whose.sought) = (known.owner.or(whose.owner), known.process, false);
+            return;
+        }
+        let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
+        upstream.sought = false;
+        upstream.owner = known.owner.or(upstream.owner);
+        upstream.process = known.process.or(upstream.process.take());
     }
 
     /// Has somebody look which options the program's socket has.
@@ -127,6 +158,8 @@ impl Worker {
         let Some(owner) = upstream.owner else { return };
         let known = upstream.process.clone();
         let ends = Some((upstream.app, upstream.peer));
-        self.finder.ask(Question { flow, inode: owner.inode, ends, known, options: true });
+        if let Some(finder) = self.teller.finder() {
+            finder.ask(Question { flow, inode: owner.inode, ends, known, options: true });
+        }
     }
 }

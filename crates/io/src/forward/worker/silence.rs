@@ -90,7 +90,7 @@ impl Worker {
         let is_it = |socket: &OwnedFd| fstat(socket).is_ok_and(|stat| stat.st_ino == u64::from(inode));
         let at_known = known.and_then(|process| descriptor(process.pid, process.fd).ok()).filter(is_it);
         at_known.or_else(|| {
-            let process = self.finder.at_once(inode)?;
+            let process = self.teller.finder()?.at_once(inode)?;
             descriptor(process.pid, process.fd).ok().filter(is_it)
         })
     }

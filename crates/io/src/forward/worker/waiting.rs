@@ -1,8 +1,13 @@
 //! What the worker waits for: packets of programs, sockets of peers, what its forwarder and its races have planned, and its end.
 
 use super::accelerator::Accelerator;
-use super::{ATTEMPTS, BATCH, BOARD, ECHO_V4, ECHO_V6, FOUND, LAST_WORDS, MAPPINGS, STOP, TUN, Worker, WorkerError};
+use super::told::Told;
+use super::{
+    ATTEMPTS, BATCH, BOARD, ECHO_V4, ECHO_V6, FOUND, FRONT, LAST_WORDS, MAPPINGS, STOP, TUN, Teller, Worker,
+    WorkerError,
+};
 use crate::driver::{Ears, Hands, Host};
+use crate::forward::finder::Finder;
 use crate::poll::Change;
 use headstart_core::forward::pace::Sleeper;
 use headstart_core::forward::{FlowId, Forwarder, MappingId, Output};
@@ -11,17 +16,29 @@ use headstart_core::time::{Duration, Instant};
 use std::os::fd::BorrowedFd;
 
 /// A worker that forwards until it is told to end.
-pub(super) struct Running<'a> {
+pub(crate) struct Running<'a> {
     pub worker: &'a mut Worker,
     /// Readable when it is to end.
-    pub stop: BorrowedFd<'a>,
+    stop: Option<BorrowedFd<'a>>,
     /// How long nothing may have moved when it is to end.
-    pub patience: Duration,
+    patience: Duration,
     /// Since when nothing has moved, once it is to end.
-    pub stopping: Option<Instant>,
+    stopping: Option<Instant>,
 }
 
-impl Running<'_> {
+impl<'a> Running<'a> {
+    /// Forwards until [`Self::end_now`], or until `stop` can be read.
+    pub fn new(worker: &'a mut Worker, stop: Option<BorrowedFd<'a>>, patience: Duration) -> Self {
+        Self { worker, stop, patience, stopping: None }
+    }
+
+    /// It is to end.
+    pub fn end_now(&mut self, now: Instant) {
+        self.stopping = Some(now);
+        // All that the program said last is here by now, a queue at most.
+        let _ = (0..BATCH).any(|_| self.worker.programs(now) == 0);
+    }
+
     /// When it ends at the latest, once it is to.
     fn end(&self) -> Option<Instant> {
         let wait = if self.worker.forwarder.is_needed() { self.patience } else { LAST_WORDS.min(self.patience) };
@@ -60,7 +77,7 @@ impl Host for Running<'_> {
     fn cause(token: u64) -> &'static str {
         match token {
             TUN => "packets of programs",
-            STOP | BOARD => "control",
+            STOP | BOARD | FRONT => "control",
             FOUND => "an owner was found",
             ECHO_V4 | ECHO_V6 | MAPPINGS.. => "datagrams of peers",
             ATTEMPTS.. => "a race",
@@ -71,6 +88,10 @@ impl Host for Running<'_> {
     fn deadline(&mut self, now: Instant) -> Option<Deadline> {
         let end = self.end().map(|at| Deadline { at, why: "the end" });
         let worker = &self.worker;
+        let told = match &worker.teller {
+            Teller::Kernel { .. } => None,
+            Teller::Program(told) => Some(told),
+        };
         let sleep = |at| Deadline { at, why: "a sleep between reads" };
         let peers = match worker.peers.until() {
             None if !worker.queue.is_empty() => Some(Deadline { at: now, why: "more to read" }),
@@ -83,6 +104,7 @@ impl Host for Running<'_> {
             worker.silence.deadline(),
             worker.programs.until().map(sleep),
             worker.accelerator.as_ref().and_then(Accelerator::deadline),
+            told.and_then(Told::deadline),
             peers,
             end,
         ])
@@ -106,19 +128,19 @@ impl Host for Running<'_> {
         let is_due = is_due(now, &worker.programs) || changes.iter().any(|change| change.token == TUN);
         let mut moved = if is_due { worker.programs(now) } else { 0 };
         for change in changes {
-            if change.token == STOP {
-                worker.poll.remove(self.stop);
-                self.stopping = Some(now);
-                // All that the program said last is here by now, a queue at most.
-                let _ = (0..BATCH).any(|_| worker.programs(now) == 0);
+            if let (STOP, Some(stop)) = (change.token, self.stop) {
+                self.worker.poll.remove(stop);
+                self.end_now(now);
             } else {
-                worker.ready(now, change);
+                self.worker.ready(now, change);
             }
         }
+        let worker = &mut *self.worker;
         if worker.peers.until().is_none_or(|until| now >= until) {
             moved += worker.read_peers(now);
         }
         worker.race_timeout(now);
+        worker.open_unowned(now);
         worker.look_at_silence(now);
         worker.wake(now);
         if moved > 0 && self.stopping.is_some() {
@@ -133,9 +155,9 @@ impl Worker {
     /// Deals with a descriptor that is ready, programs and the end aside.
     fn ready(&mut self, now: Instant, change: Change) {
         match change.token {
-            TUN | STOP => {}
+            TUN | STOP | FRONT => {}
             FOUND => {
-                let found = self.finder.answers();
+                let found = self.teller.finder().map(Finder::answers).unwrap_or_default();
                 found.into_iter().for_each(|answer| self.found(answer));
             }
             BOARD => self.asked(now),

@@ -10,7 +10,9 @@ impl Worker {
     /// From now on whoever of this user asks is told how it stands (see [`board`](crate::forward::board)).
     pub fn tell_who_asks(&mut self) -> Result<(), WorkerError> {
         let window = Window::open().map_err(failed("opening the status socket"))?;
-        self.poll.add(&window.listener, BOARD, Interest::Read).map_err(failed("listening on the status socket"))?;
+        for listener in &window.listener {
+            self.poll.add(listener, BOARD, Interest::Read).map_err(failed("listening on the status socket"))?;
+        }
         self.window = Some(window);
         Ok(())
     }
@@ -22,7 +24,7 @@ impl Worker {
         }
     }
 
-    fn board(&self, now: Instant, tallies: &Tallies) -> Board {
+    pub(super) fn board(&self, now: Instant, tallies: &Tallies) -> Board {
         let mut open: Vec<_> = self.forwarder.open().into_iter().cloned().collect();
         for flow in &mut open {
             let upstream = self.upstreams.get(&flow.id).filter(|upstream| !upstream.connecting);

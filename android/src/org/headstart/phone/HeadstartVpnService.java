@@ -1,0 +1,240 @@
+package org.headstart.phone;
+
+import android.app.Notification;
+import android.app.NotificationChannel;
+import android.app.NotificationManager;
+import android.app.PendingIntent;
+import android.content.Context;
+import android.content.Intent;
+import android.content.pm.PackageManager;
+import android.net.ConnectivityManager;
+import android.net.Network;
+import android.net.VpnService;
+import android.os.ParcelFileDescriptor;
+import android.system.OsConstants;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import org.json.JSONObject;
+
+/** The VPN service: a session as long as it runs, told by the system what that is to know. */
+public class HeadstartVpnService extends VpnService
+        implements Session.Ground, Networks.Listener, DeviceState.Listener {
+    static final String STOP = "org.headstart.phone.STOP";
+    private static final String CHANNEL = "connection";
+    private static final int NOTIFICATION = 1;
+
+    /** The one that runs; screens look at it. */
+    private static volatile HeadstartVpnService running;
+
+    private Session session;
+    private Owners owners;
+    private Networks networks;
+    private DeviceState device;
+    private volatile Runnable watcher;
+
+    static HeadstartVpnService running() {
+        return running;
+    }
+
+    Session session() {
+        return session;
+    }
+
+    /** Tells a screen when something has changed, on whichever thread that was noticed; null: no longer. */
+    void watch(Runnable screen) {
+        watcher = screen;
+        if (session != null) {
+            session.look(screen != null);
+        }
+    }
+
+    @Override
+    public int onStartCommand(Intent intent, int flags, int id) {
+        if (intent != null && STOP.equals(intent.getAction())) {
+            end();
+            stopSelf();
+            return START_NOT_STICKY;
+        }
+        // The system starts it by itself where the VPN is always on, and after it was killed.
+        if (session == null) {
+            begin();
+        }
+        return START_STICKY;
+    }
+
+    private void begin() {
+        startForeground(NOTIFICATION, notification());
+        owners = new Owners(this);
+        session = new Session(this, new Settings(this), "org.headstart.phone " + AboutActivity.version(this));
+        running = this;
+        device = new DeviceState(this, this);
+        device.begin();
+        networks = new Networks((ConnectivityManager) getSystemService(Context.CONNECTIVITY_SERVICE), this);
+        networks.begin();
+    }
+
+    private void end() {
+        if (session == null) {
+            return;
+        }
+        networks.end();
+        device.end();
+        session.stop();
+        session = null;
+        running = null;
+        stopForeground(true);
+        Runnable screen = watcher;
+        if (screen != null) {
+            screen.run();
+        }
+    }
+
+    private Notification notification() {
+        NotificationManager manager = (NotificationManager) getSystemService(Context.NOTIFICATION_SERVICE);
+        manager.createNotificationChannel(new NotificationChannel(
+                CHANNEL, getString(R.string.notification_channel), NotificationManager.IMPORTANCE_LOW));
+        PendingIntent open = PendingIntent.getActivity(this, 0, new Intent(this, NowActivity.class), 0);
+        return new Notification.Builder(this, CHANNEL)
+                .setSmallIcon(R.drawable.icon)
+                .setContentTitle(getString(R.string.app))
+                .setContentText(getString(R.string.notification_text))
+                .setContentIntent(open)
+                .build();
+    }
+
+    @Override
+    public void onRevoke() {
+        // Another VPN has taken its place, or its owner has.
+        end();
+        stopSelf();
+    }
+
+    @Override
+    public void onDestroy() {
+        end();
+        super.onDestroy();
+    }
+
+    @Override
+    public void network(NetworkState state) {
+        Session now = session;
+        if (now != null) {
+            now.network(state);
+        }
+    }
+
+    @Override
+    public void device(JSONObject state) {
+        Session now = session;
+        if (now != null) {
+            now.device(state);
+        }
+    }
+
+    @Override
+    public TunBuilder builder() {
+        return new VpnTunBuilder(new Builder());
+    }
+
+    @Override
+    public Launcher launcher() {
+        return new NativeLauncher(getApplicationInfo().nativeLibraryDir);
+    }
+
+    @Override
+    public int owner(boolean tcp, InetSocketAddress local, InetSocketAddress peer) {
+        return owners.uid(tcp, local, peer);
+    }
+
+    @Override
+    public String name(int uid) {
+        return owners.name(uid);
+    }
+
+    @Override
+    public void close(int descriptor) {
+        try {
+            ParcelFileDescriptor.adoptFd(descriptor).close();
+        } catch (IOException e) {
+            // It is closed.
+        }
+    }
+
+    @Override
+    public void changed(Session changed) {
+        Runnable screen = watcher;
+        if (screen != null) {
+            screen.run();
+        }
+    }
+
+    /** The system's own builder. */
+    private final class VpnTunBuilder implements TunBuilder {
+        private final Builder builder;
+
+        VpnTunBuilder(Builder builder) {
+            this.builder = builder;
+        }
+
+        @Override
+        public void session(String name) {
+            builder.setSession(name);
+        }
+
+        @Override
+        public void mtu(int bytes) {
+            builder.setMtu(bytes);
+        }
+
+        @Override
+        public void address(InetAddress address, int prefix) {
+            builder.addAddress(address, prefix);
+        }
+
+        @Override
+        public void route(InetAddress destination, int prefix) {
+            builder.addRoute(destination, prefix);
+        }
+
+        @Override
+        public void dns(InetAddress server) {
+            builder.addDnsServer(server);
+        }
+
+        @Override
+        public void allowFamily(boolean v6) {
+            builder.allowFamily(v6 ? OsConstants.AF_INET6 : OsConstants.AF_INET);
+        }
+
+        @Override
+        public void only(String app) {
+            try {
+                builder.addAllowedApplication(app);
+            } catch (PackageManager.NameNotFoundException e) {
+                // It was uninstalled.
+            }
+        }
+
+        @Override
+        public void but(String app) {
+            try {
+                builder.addDisallowedApplication(app);
+            } catch (PackageManager.NameNotFoundException e) {
+                // It was uninstalled.
+            }
+        }
+
+        @Override
+        public void below(Network network, boolean metered) {
+            builder.setMetered(metered);
+            builder.setUnderlyingNetworks(network == null ? null : new Network[] {network});
+        }
+
+        @Override
+        public int establish() {
+            ParcelFileDescriptor made = builder.establish();
+            return made == null ? -1 : made.detachFd();
+        }
+    }
+}

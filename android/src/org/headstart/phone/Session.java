@@ -1,0 +1,328 @@
+package org.headstart.phone;
+
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.UnknownHostException;
+import java.util.Arrays;
+import org.json.JSONException;
+import org.json.JSONObject;
+
+/**
+ * One VPN session: the interface, and an engine behind it. An engine that ends is followed by another one with the same interface, in whose
+ * queue packets wait; where the families of the network change, the interface is made anew.
+ */
+final class Session implements Engine.Front {
+    /** What a session stands on. */
+    interface Ground {
+        TunBuilder builder();
+
+        Launcher launcher();
+
+        int owner(boolean tcp, InetSocketAddress local, InetSocketAddress peer);
+
+        String name(int uid);
+
+        boolean protect(int descriptor);
+
+        /** Closes a descriptor. */
+        void close(int descriptor);
+
+        /** The session has changed: it runs, waits or has failed. */
+        void changed(Session session);
+    }
+
+    /** How a session stands. */
+    enum State { OFF, WAITING, RUNNING, REFUSED, FAILED }
+
+    /** The interface carries what every network carries. */
+    static final int MTU = 1500;
+    static final String V4 = "10.77.0.1";
+    /** Of no network (RFC 3849), and not of the unique local ones, for which RFC 6724 has apps prefer IPv4. */
+    static final String V6 = "2001:db8:6865:6164::1";
+    /** Engines that end one after the other without having started, until it is said that they do not start. */
+    private static final int MOST_FAILURES = 5;
+
+    private final Ground ground;
+    private final Settings settings;
+    private final String app;
+    private NetworkState network = NetworkState.NONE;
+    private JSONObject device = new JSONObject();
+    private JSONObject statistics;
+    private Engine engine;
+    private int tun = -1;
+    private boolean[] families = {false, false};
+    private int failures;
+    private boolean looked;
+    private boolean stopping;
+    private State state = State.OFF;
+    private String why = "";
+    private Answer pending;
+
+    /** Waits for the engine to have written a file. */
+    interface Answer {
+        /** The message, or null where the engine is gone. */
+        void said(JSONObject message);
+    }
+
+    Session(Ground ground, Settings settings, String app) {
+        this.ground = ground;
+        this.settings = settings;
+        this.app = app;
+    }
+
+    synchronized State state() {
+        return state;
+    }
+
+    /** Why it failed. */
+    synchronized String why() {
+        return why;
+    }
+
+    synchronized JSONObject statistics() {
+        return statistics;
+    }
+
+    synchronized NetworkState network() {
+        return network;
+    }
+
+    /** The device is on this network. */
+    synchronized void network(NetworkState next) {
+        network = next;
+        if (stopping) {
+            return;
+        }
+        if (!next.exists()) {
+            // What is open may live on; the interface stays, so that nothing leaks around it.
+            set(state == State.RUNNING ? State.RUNNING : State.WAITING, "");
+        } else if (tun < 0 || !Arrays.equals(families, new boolean[] {next.v4, next.v6})) {
+            establish();
+        } else {
+            tell(next);
+        }
+    }
+
+    private void tell(NetworkState next) {
+        try {
+            say(Messages.network(next.json()));
+        } catch (JSONException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /** The state of the device. */
+    synchronized void device(JSONObject next) {
+        device = next;
+        try {
+            say(Messages.device(next));
+        } catch (JSONException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /** Whether statistics are looked at. */
+    synchronized void look(boolean on) {
+        looked = on;
+        try {
+            say(Messages.subscribe(on));
+        } catch (JSONException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /** Has the engine write to a file, whose descriptor goes along unless it is negative. One at a time. */
+    synchronized boolean export(JSONObject message, int descriptor, Answer answer) {
+        if (engine == null || pending != null) {
+            return false;
+        }
+        pending = answer;
+        if (engine.say(message, descriptor)) {
+            return true;
+        }
+        pending = null;
+        return false;
+    }
+
+    /** Ends the session. */
+    void stop() {
+        synchronized (this) {
+            stopping = true;
+            try {
+                say(Messages.stop());
+            } catch (JSONException e) {
+                throw new IllegalStateException(e);
+            }
+            if (engine == null) {
+                closeTun();
+            }
+        }
+        set(State.OFF, "");
+    }
+
+    /** Says something to the engine, if there is one. */
+    synchronized void say(JSONObject message, int descriptor) {
+        if (engine != null) {
+            engine.say(message, descriptor);
+        }
+    }
+
+    private void say(JSONObject message) {
+        say(message, -1);
+    }
+
+    private synchronized void establish() {
+        Engine before = engine;
+        engine = null;
+        if (before != null) {
+            before.close();
+        }
+        int made;
+        try {
+            made = build(ground.builder());
+        } catch (UnknownHostException e) {
+            throw new IllegalStateException(e);
+        }
+        // The one before is closed when there is the next: nothing leaks meanwhile.
+        closeTun();
+        tun = made;
+        if (tun < 0) {
+            set(State.REFUSED, "");
+            return;
+        }
+        families = new boolean[] {network.v4, network.v6};
+        launch();
+    }
+
+    /** The interface has the families that the network has; the other goes as it went before. */
+    private int build(TunBuilder builder) throws UnknownHostException {
+        builder.session("headstart");
+        builder.mtu(MTU);
+        if (network.v4) {
+            builder.address(InetAddress.getByName(V4), 32);
+            builder.route(InetAddress.getByName("0.0.0.0"), 0);
+        } else {
+            builder.allowFamily(false);
+        }
+        if (network.v6) {
+            builder.address(InetAddress.getByName(V6), 128);
+            builder.route(InetAddress.getByName("::"), 0);
+        } else {
+            builder.allowFamily(true);
+        }
+        for (InetAddress server : network.dns) {
+            builder.dns(server);
+        }
+        for (String name : settings.chosen()) {
+            if (settings.apps() == Settings.ONLY) {
+                builder.only(name);
+            } else if (settings.apps() == Settings.BUT) {
+                builder.but(name);
+            }
+        }
+        builder.below(network.network, network.metered);
+        return builder.establish();
+    }
+
+    private void launch() {
+        try {
+            engine = new Engine(ground.launcher().launch(), this, app);
+            engine.begin();
+        } catch (IOException e) {
+            set(State.FAILED, String.valueOf(e.getMessage()));
+        }
+    }
+
+    private void closeTun() {
+        if (tun >= 0) {
+            ground.close(tun);
+            tun = -1;
+        }
+    }
+
+    private void set(State next, String reason) {
+        synchronized (this) {
+            state = next;
+            why = reason;
+        }
+        ground.changed(this);
+    }
+
+    @Override
+    public int owner(boolean tcp, InetSocketAddress local, InetSocketAddress peer) {
+        return ground.owner(tcp, local, peer);
+    }
+
+    @Override
+    public String name(int uid) {
+        return ground.name(uid);
+    }
+
+    @Override
+    public boolean protect(int descriptor) {
+        return ground.protect(descriptor);
+    }
+
+    @Override
+    public void told(Engine from, JSONObject message) {
+        String kind = message.optString("kind");
+        try {
+            Answer answer = null;
+            synchronized (this) {
+                if (from != engine) {
+                    return;
+                }
+                if (kind.equals("hello")) {
+                    JSONObject how = settings.json();
+                    engine.say(Messages.start(how, network.json(), device), tun);
+                } else if (kind.equals("started")) {
+                    failures = 0;
+                    if (looked) {
+                        say(Messages.subscribe(true));
+                    }
+                } else if (kind.equals("statistics")) {
+                    statistics = message;
+                } else if (kind.equals("exported") || (kind.equals("error") && message.optString("of").equals("export"))) {
+                    answer = pending;
+                    pending = null;
+                } else if (kind.equals("error")) {
+                    why = message.optString("what");
+                }
+            }
+            if (answer != null) {
+                answer.said(message);
+            } else if (kind.equals("started")) {
+                set(State.RUNNING, "");
+            } else {
+                ground.changed(this);
+            }
+        } catch (JSONException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    @Override
+    public void gone(Engine from) {
+        Answer answer;
+        synchronized (this) {
+            if (from != engine) {
+                return;
+            }
+            engine = null;
+            answer = pending;
+            pending = null;
+            if (stopping) {
+                closeTun();
+            } else if (++failures < MOST_FAILURES) {
+                launch();
+            } else {
+                set(State.FAILED, why);
+            }
+        }
+        if (answer != null) {
+            answer.said(null);
+        }
+        ground.changed(this);
+    }
+}

@@ -1,0 +1,157 @@
+package org.headstart.phone;
+
+import android.content.SharedPreferences;
+import android.net.Network;
+import java.io.IOException;
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+
+/** What a session stands on, as tests write it: interfaces are numbers, engines are channels of the test. */
+class FakeGround implements Session.Ground, Launcher {
+    final BlockingQueue<FakeChannel> engines = new LinkedBlockingQueue<FakeChannel>();
+    final BlockingQueue<Session.State> states = new LinkedBlockingQueue<Session.State>();
+    final List<String> built = Collections.synchronizedList(new ArrayList<String>());
+    final List<Integer> closed = Collections.synchronizedList(new ArrayList<Integer>());
+    volatile int next = 100;
+    volatile boolean launches = true;
+
+    /** Settings as they are before anything was chosen. */
+    static SharedPreferences untouched() {
+        return (SharedPreferences) Proxy.newProxyInstance(
+                FakeGround.class.getClassLoader(), new Class<?>[] {SharedPreferences.class}, new InvocationHandler() {
+                    @Override
+                    public Object invoke(Object proxy, Method method, Object[] words) {
+                        return words[1];
+                    }
+                });
+    }
+
+    static NetworkState network(String transport, boolean v4, boolean v6) throws Exception {
+        NetworkState state = new NetworkState();
+        state.transport = transport;
+        state.v4 = v4;
+        state.v6 = v6;
+        state.dns = Collections.singletonList(InetAddress.getByName("192.0.2.53"));
+        return state;
+    }
+
+    void until(Session.State wanted) throws Exception {
+        for (Session.State state = null; state != wanted; ) {
+            state = states.poll(FakeChannel.WAIT, TimeUnit.SECONDS);
+            if (state == null) {
+                throw new IllegalStateException(wanted + " never came");
+            }
+        }
+    }
+
+    FakeChannel engine() throws Exception {
+        FakeChannel engine = engines.poll(FakeChannel.WAIT, TimeUnit.SECONDS);
+        if (engine == null) {
+            throw new IllegalStateException("no engine was launched");
+        }
+        return engine;
+    }
+
+    @Override
+    public Channel launch() throws IOException {
+        if (!launches) {
+            throw new IOException("no program");
+        }
+        FakeChannel channel = new FakeChannel();
+        engines.add(channel);
+        return channel;
+    }
+
+    @Override
+    public Launcher launcher() {
+        return this;
+    }
+
+    @Override
+    public int owner(boolean tcp, InetSocketAddress local, InetSocketAddress peer) {
+        return -1;
+    }
+
+    @Override
+    public String name(int uid) {
+        return "uid " + uid;
+    }
+
+    @Override
+    public boolean protect(int descriptor) {
+        return true;
+    }
+
+    @Override
+    public void close(int descriptor) {
+        closed.add(descriptor);
+    }
+
+    @Override
+    public void changed(Session session) {
+        states.add(session.state());
+    }
+
+    @Override
+    public TunBuilder builder() {
+        built.add("builder");
+        return new TunBuilder() {
+            @Override
+            public void session(String name) {}
+
+            @Override
+            public void mtu(int bytes) {
+                built.add("mtu " + bytes);
+            }
+
+            @Override
+            public void address(InetAddress address, int prefix) {
+                built.add("address " + address.getHostAddress() + "/" + prefix);
+            }
+
+            @Override
+            public void route(InetAddress destination, int prefix) {
+                built.add("route " + destination.getHostAddress() + "/" + prefix);
+            }
+
+            @Override
+            public void dns(InetAddress server) {
+                built.add("dns " + server.getHostAddress());
+            }
+
+            @Override
+            public void allowFamily(boolean v6) {
+                built.add("allow " + (v6 ? "IPv6" : "IPv4"));
+            }
+
+            @Override
+            public void only(String app) {
+                built.add("only " + app);
+            }
+
+            @Override
+            public void but(String app) {
+                built.add("but " + app);
+            }
+
+            @Override
+            public void below(Network network, boolean metered) {
+                built.add("metered " + metered);
+            }
+
+            @Override
+            public int establish() {
+                return next < 0 ? -1 : next++;
+            }
+        };
+    }
+}

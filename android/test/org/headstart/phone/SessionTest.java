@@ -1,0 +1,139 @@
+package org.headstart.phone;
+
+import static org.junit.Assert.assertEquals;
+import static org.junit.Assert.assertFalse;
+import static org.junit.Assert.assertNotNull;
+import static org.junit.Assert.assertNull;
+import static org.junit.Assert.assertTrue;
+
+import java.util.Arrays;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.json.JSONObject;
+import org.junit.Test;
+
+public class SessionTest {
+    private final FakeGround ground = new FakeGround();
+    private final Session session = new Session(ground, new Settings(FakeGround.untouched()), "test");
+
+    /** An engine as far as it has started; its start. */
+    private JSONObject start(FakeChannel engine) throws Exception {
+        engine.tell(new JSONObject("{'kind': 'hello', 'version': 1, 'engine': 'fake'}"), -1);
+        assertEquals("hello", engine.next().getString("kind"));
+        JSONObject start = engine.next();
+        assertEquals("start", start.getString("kind"));
+        engine.tell(new JSONObject("{'kind': 'started'}"), -1);
+        ground.until(Session.State.RUNNING);
+        return start;
+    }
+
+    @Test
+    public void theInterfaceHasTheFamiliesOfTheNetworkAndTheOtherGoesAsBefore() throws Exception {
+        session.network(FakeGround.network("cellular", false, true));
+        JSONObject start = start(ground.engine());
+        assertEquals("cellular", start.getJSONObject("network").getString("transport"));
+        assertEquals(
+                Arrays.asList("builder", "mtu 1500", "allow IPv4", "address 2001:db8:6865:6164:0:0:0:1/128",
+                        "route 0:0:0:0:0:0:0:0/0", "dns 192.0.2.53", "metered false"),
+                ground.built);
+        ground.built.clear();
+        session.network(FakeGround.network("wifi", true, true));
+        start(ground.engine());
+        assertTrue(ground.built.toString(), ground.built.containsAll(Arrays.asList("address 10.77.0.1/32", "route 0.0.0.0/0")));
+        assertFalse(ground.built.toString(), ground.built.toString().contains("allow"));
+        assertEquals("the one before is closed when there is the next", Arrays.asList(100), ground.closed);
+    }
+
+    @Test
+    public void aNetworkWithTheSameFamiliesIsToldAndTheInterfaceStays() throws Exception {
+        session.network(FakeGround.network("wifi", true, true));
+        FakeChannel engine = ground.engine();
+        start(engine);
+        session.network(FakeGround.network("cellular", true, true));
+        JSONObject told = engine.next();
+        assertEquals("network", told.getString("kind"));
+        assertEquals("cellular", told.getJSONObject("network").getString("transport"));
+        session.network(NetworkState.NONE);
+        session.network(FakeGround.network("wifi", true, true));
+        assertEquals("wifi", engine.next().getJSONObject("network").getString("transport"));
+        assertTrue(ground.closed.isEmpty() && ground.engines.isEmpty());
+    }
+
+    @Test
+    public void anEngineThatEndsIsFollowedByAnotherWithTheSameInterface() throws Exception {
+        session.look(true);
+        session.network(FakeGround.network("wifi", true, false));
+        FakeChannel first = ground.engine();
+        start(first);
+        assertEquals("subscribe", first.next().getString("kind"));
+        BlockingQueue<String> answers = new LinkedBlockingQueue<String>();
+        assertTrue(session.export(Messages.exportLines(null), 7, answer(answers)));
+        assertFalse("one at a time", session.export(Messages.exportLines(null), 7, answer(answers)));
+        first.end();
+        FakeChannel second = ground.engine();
+        start(second);
+        assertEquals("a screen that looks goes on looking", "subscribe", second.next().getString("kind"));
+        assertEquals("gone", answers.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
+        // hello, start with the interface, subscribe
+        assertEquals(Arrays.asList(-1, 100, -1), Arrays.asList(second.sent.take(), second.sent.take(), second.sent.take()));
+        assertTrue(ground.closed.isEmpty());
+        assertTrue(session.export(Messages.exportLines(null), 7, answer(answers)));
+        second.tell(new JSONObject("{'kind': 'exported', 'what': 'lines', 'lines': 3}"), -1);
+        assertEquals("exported", answers.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
+    }
+
+    private static Session.Answer answer(final BlockingQueue<String> answers) {
+        return new Session.Answer() {
+            @Override
+            public void said(JSONObject message) {
+                answers.add(message == null ? "gone" : message.optString("kind"));
+            }
+        };
+    }
+
+    @Test
+    public void enginesThatNeverStartAreNotLaunchedWithoutEnd() throws Exception {
+        session.network(FakeGround.network("wifi", true, false));
+        for (int n = 0; n < 5; n++) {
+            FakeChannel engine = ground.engine();
+            engine.tell(new JSONObject("{'kind': 'error', 'name': 'descriptor', 'of': 'start', 'what': 'it is none'}"), -1);
+            engine.end();
+        }
+        ground.until(Session.State.FAILED);
+        assertEquals("it is none", session.why());
+        assertTrue(ground.engines.isEmpty());
+    }
+
+    @Test
+    public void aSystemThatRefusesAndAProgramThatIsMissingAreSaid() throws Exception {
+        ground.next = -1;
+        session.network(FakeGround.network("wifi", true, false));
+        ground.until(Session.State.REFUSED);
+        ground.next = 100;
+        ground.launches = false;
+        session.network(FakeGround.network("wifi", true, false));
+        ground.until(Session.State.FAILED);
+        assertEquals("no program", session.why());
+    }
+
+    @Test
+    public void aSessionThatEndsLeavesNothing() throws Exception {
+        session.network(FakeGround.network("wifi", true, false));
+        FakeChannel engine = ground.engine();
+        start(engine);
+        engine.tell(new JSONObject("{'kind': 'statistics', 'transport': 'wifi', 'board': {'apps': []}}"), -1);
+        while (session.statistics() == null) {
+            assertNotNull(ground.states.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
+        }
+        session.stop();
+        assertEquals("stop", engine.next().getString("kind"));
+        engine.end();
+        while (ground.closed.isEmpty()) {
+            assertNotNull("the interface is closed", ground.states.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
+        }
+        session.network(FakeGround.network("cellular", true, true));
+        assertEquals(Session.State.OFF, session.state());
+        assertNull("nothing is launched any more", ground.engines.poll());
+    }
+}

@@ -1,0 +1,198 @@
+//! Where another program knows whose flows are and on which network the host is, and the kernel does not say (`engine`, on a phone).
+//!
+//! It is asked once a flow. No packet waits for the answer, with one exception: a connection that could be raced is opened when it is known
+//! whose it is, because what was said to one app is not used for another's.
+
+use super::accelerator::Waiting;
+use super::{MAPPINGS, Upstream, Whose, Worker, sockets};
+use crate::driver::Hands;
+use crate::forward::board::Board;
+use crate::forward::owner::{Owner, Process};
+use headstart_core::forward::{DnsExchange, Failure, FlowId, Input, MappingId, Record};
+use headstart_core::machine::Deadline;
+use headstart_core::path::NetworkId;
+use headstart_core::time::{Duration, Instant};
+use headstart_core::wire::dns::Answer;
+use headstart_core::wire::ip::icmp::Trouble;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+/// Questions that may be open; behind those, flows are nobody's. 4096: as many as there are ports that send datagrams.
+const MOST_OPEN: usize = 4096;
+
+/// Whose is this flow?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The number of the question.
+    pub number: u64,
+    /// Whether it is a connection, or datagrams.
+    pub is_tcp: bool,
+    /// The end of the flow on this host.
+    pub app: SocketAddr,
+    /// The other end.
+    pub peer: SocketAddr,
+}
+
+/// A network, as another program tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Here {
+    /// Which.
+    pub id: NetworkId,
+    /// Whether it leads anywhere by IPv4, and by IPv6.
+    pub families: (bool, bool),
+    /// Whether nothing is to be raced on it.
+    pub captive: bool,
+    /// The host's own addresses on it; none: that is not known.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What is asked, and what waits for answers.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// How long a connection waits at most until it is known whose it is.
+    patience: Duration,
+    questions: VecDeque<Question>,
+    /// Which token a question is about.
+    open: HashMap<u64, u64>,
+    asked: u64,
+    /// What was recorded of ports whose owner is asked for.
+    records: HashMap<u64, Vec<Record>>,
+    /// Connections that are not opened yet, and until when they wait.
+    held: VecDeque<(Instant, Waiting)>,
+}
+
+impl Told {
+    /// Nothing yet.
+    pub fn new(patience: Duration) -> Self {
+        let (questions, open, records, held) = Default::default();
+        Self { patience, questions, open, asked: 0, records, held }
+    }
+
+    /// Asks about a token; whether there will be an answer.
+    pub fn ask(&mut self, token: u64, is_tcp: bool, app: SocketAddr, peer: SocketAddr) -> bool {
+        if self.open.len() >= MOST_OPEN {
+            return false;
+        }
+        self.asked += 1;
+        self.open.insert(self.asked, token);
+        self.questions.push_back(Question { number: self.asked, is_tcp, app, peer });
+        true
+    }
+
+    /// Opens this connection when its owner is known.
+    pub fn hold(&mut self, now: Instant, waiting: Waiting) {
+        self.held.push_back((now + self.patience, waiting));
+    }
+
+    /// A connection that waits for its owner.
+    pub fn waiting(&mut self, flow: FlowId) -> Option<&mut Waiting> {
+        self.held.iter_mut().map(|(_, waiting)| waiting).find(|waiting| waiting.flow == flow)
+    }
+
+    /// Opens this connection no more, or now.
+    pub fn release(&mut self, flow: FlowId) -> Option<Waiting> {
+        let place = self.held.iter().position(|(_, waiting)| waiting.flow == flow)?;
+        self.held.remove(place).map(|(_, waiting)| waiting)
+    }
+
+    /// Keeps a record until it is known whose it is.
+    pub fn keep(&mut self, token: u64, record: Record) {
+        self.records.entry(token).or_default().push(record);
+    }
+
+    /// Whether an answer that led to this address was told to an app that is not known yet.
+    pub fn may_be_known(&self, peer: IpAddr) -> bool {
+        let leads_there = |record: &Record| match record {
+            Record::Dns(DnsExchange { answer: Some((_, Answer::Addresses(list, _))), .. }) => list.contains(&peer),
+            _ => false,
+        };
+        self.records.values().flatten().any(leads_there)
+    }
+
+    /// What was kept, owners or not.
+    pub fn finish(&mut self) -> Vec<Record> {
+        self.open.clear();
+        std::mem::take(&mut self.records).into_values().flatten().collect()
+    }
+
+    /// When a connection has waited for long enough.
+    pub fn deadline(&self) -> Option<Deadline> {
+        self.held.front().map(|(at, _)| Deadline { at: *at, why: "an owner is not told" })
+    }
+}
+
+impl Worker {
+    /// The questions that have come up since the last time.
+    pub(crate) fn questions(&mut self) -> Vec<Question> {
+        self.teller.told().map_or_else(Vec::new, |told| told.questions.drain(..).collect())
+    }
+
+    /// A question was answered: the user and the name of the app, as far as they are known.
+    pub(crate) fn owner_told(&mut self, now: Instant, number: u64, user: Option<u32>, name: Option<String>) {
+        let Some(told) = self.teller.told() else { return };
+        let Some(token) = told.open.remove(&number) else { return };
+        let records = told.records.remove(&token).unwrap_or_default();
+        let held = told.release(FlowId(token));
+        let owner = user.map(|user| Owner { user, inode: 0 });
+        let process = name.or_else(|| user.map(|user| format!("user {user}"))).map(Process::of_app);
+        let whose = Whose { owner, process, sought: false };
+        if let Some(waiting) = held {
+            let waiting = Waiting { whose, ..waiting };
+            if !self.race(now, waiting.clone()) {
+                self.open_as_asked(now, waiting);
+            }
+            return self.drain(now);
+        }
+        match token.checked_sub(MAPPINGS) {
+            Some(mapping) => {
+                if let Some(port) = self.ports.get_mut(&MappingId(mapping)) {
+                    port.whose = Some(whose.clone());
+                }
+                records.into_iter().for_each(|record| self.record_as(now, whose.clone(), record));
+            }
+            None => self.settle(FlowId(token), whose),
+        }
+    }
+
+    /// Connections that have waited for their owner for long enough are opened without.
+    pub(super) fn open_unowned(&mut self, now: Instant) {
+        while let Some(told) = self.teller.told()
+            && told.deadline().is_some_and(|deadline| deadline.at <= now)
+            && let Some((_, waiting)) = told.held.pop_front()
+        {
+            self.open_as_asked(now, waiting);
+            self.drain(now);
+        }
+    }
+
+    /// The host is on this network now. Connections that begin at an address which it no longer has are over, and their programs hear it at
+    /// once, as they would from a kernel whose interface has gone.
+    pub(crate) fn on_network(&mut self, now: Instant, here: &Here) {
+        if let Some(accelerator) = &mut self.accelerator {
+            accelerator.told(now, &self.poll, here);
+        }
+        let is_gone = |upstream: &Upstream| {
+            let local = sockets::local(&upstream.socket).map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+            local.is_some_and(|ip| !ip.is_loopback() && !here.addresses.contains(&ip))
+        };
+        let gone = self.upstreams.iter().filter(|(_, upstream)| !here.addresses.is_empty() && is_gone(upstream));
+        let mut gone: Vec<_> = gone.map(|(flow, upstream)| (*flow, upstream.connecting)).collect();
+        gone.sort_unstable();
+        for (flow, connecting) in gone {
+            let why = if connecting { Failure::Trouble(Trouble::NoRoute) } else { Failure::Reset };
+            self.feed(now, Input::Failed { flow, why });
+        }
+        self.raced(now);
+        self.drain(now);
+        self.catch_up(now);
+    }
+
+    /// How it stands; programs and connections in no more lines than these.
+    pub(crate) fn board_of(&self, now: Instant, lines: usize) -> Board {
+        let mut board = self.window.as_ref().map(|window| self.board(now, &window.tallies)).unwrap_or_default();
+        board.omitted += board.connections.len().saturating_sub(lines) + board.apps.len().saturating_sub(lines);
+        board.connections.truncate(lines);
+        board.apps.truncate(lines);
+        board
+    }
+}
