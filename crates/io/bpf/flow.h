@@ -190,6 +190,17 @@ struct {
 
 enum { RECORDS = 0, ENTRIES = 1 };
 
+/* The namespace of processes (its inode) whose numbers are told: that of who measures. */
+struct {
+	UINT(type, BPF_MAP_TYPE_ARRAY);
+	UINT(max_entries, 1);
+	__u32 *key;
+	__u64 *value;
+} HERE SEC(".maps");
+
+/* Namespaces of processes that are inside each other, at most: a container in a container in a container. */
+enum { NESTED = 5 };
+
 INLINE void lose(__u32 what)
 {
 	__u64 *count = map_lookup(&LOST, &what);
@@ -203,11 +214,30 @@ INLINE void tell(void *record, __u64 size)
 		lose(RECORDS);
 }
 
+/* The number of a process as who measures sees it; as the host does, if that one does not. */
+INLINE __u32 number_of(struct task_struct *leader)
+{
+	__u32 zero = 0, inum, level;
+	__u64 *here = map_lookup(&HERE, &zero);
+	struct pid *pid = leader->thread_pid;
+	struct upid upid;
+	if (!here || !pid)
+		return current_pid_tgid() >> 32;
+	level = pid->level;
+	for (__u32 n = 0; n < NESTED && n <= level; n++) {
+		if (read_kernel(&upid, sizeof(upid), (void *)&pid->numbers + n * sizeof(upid)))
+			break;
+		if (!read_kernel(&inum, sizeof(inum), &upid.ns->ns.inum) && inum == *here)
+			return upid.nr;
+	}
+	return current_pid_tgid() >> 32;
+}
+
 /* The process that runs now, by the name of its first thread. */
 INLINE void owned(struct owner *owner)
 {
 	struct task_struct *task = current_task();
-	owner->pid = current_pid_tgid() >> 32;
+	owner->pid = number_of(task->group_leader);
 	owner->user = current_uid_gid();
 	owner->cgroup = current_cgroup();
 	read_text(owner->name, sizeof(owner->name), task->group_leader->comm);

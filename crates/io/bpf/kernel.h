@@ -21,6 +21,7 @@ static __u64 (*const current_uid_gid)(void) = (void *)BPF_FUNC_get_current_uid_g
 static __u64 (*const current_cgroup)(void) = (void *)BPF_FUNC_get_current_cgroup_id;
 static void *(*const current_task)(void) = (void *)BPF_FUNC_get_current_task_btf;
 static long (*const read_text)(void *to, __u32 size, const void *from) = (void *)BPF_FUNC_probe_read_kernel_str;
+static long (*const read_kernel)(void *to, __u32 size, const void *from) = (void *)BPF_FUNC_probe_read_kernel;
 static __u64 (*const cookie_of)(void *context) = (void *)BPF_FUNC_get_socket_cookie;
 static void *(*const storage)(void *map, void *socket, void *value, __u64 flags) = (void *)BPF_FUNC_sk_storage_get;
 static long (*const storage_delete)(void *map, void *socket) = (void *)BPF_FUNC_sk_storage_delete;
@@ -54,8 +55,27 @@ struct tcp_sock {
 	__u32 reord_seen;
 } RELOCATED;
 
+struct ns_common {
+	__u32 inum;
+} RELOCATED;
+
+struct pid_namespace {
+	struct ns_common ns;
+} RELOCATED;
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+} RELOCATED;
+
+struct pid {
+	__u32 level;
+	struct upid numbers[1];
+} RELOCATED;
+
 struct task_struct {
 	struct task_struct *group_leader;
+	struct pid *thread_pid;
 	char comm[16];
 } RELOCATED;
 

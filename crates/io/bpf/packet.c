@@ -37,6 +37,33 @@ INLINE bool is_hello(struct __sk_buff *packet, __u32 at, __u8 message)
 	return !load_bytes(packet, at, record, sizeof(record)) && record[0] == RECORD && record[1] == 3 && record[5] == message;
 }
 
+/* The peer has acknowledged: what that says of the run of data that is on its way, by the time at which it came here. */
+INLINE void acknowledged(struct flow *flow, struct bpf_tcp_sock *tcp, __u32 number, __u64 now)
+{
+	__u32 left = tcp->snd_nxt - number;
+	if (!flow->run || (__s32)(number - tcp->snd_una) <= 0 || (__s32)left < 0)
+		return;
+	/* The program's end (FIN) is counted as one, and is no data. */
+	if (left && flow->fins & BY_PROGRAM)
+		left--;
+	flow->run_acknowledged = flow->run > left ? flow->run - left : 0;
+	flow->run_acknowledged_at = now;
+	if (left)
+		return;
+	if (flow->run >= TRANSFER) {
+		flow->delivered += flow->run;
+		flow->delivered_ns += now - flow->run_began;
+	}
+	if (flow->run <= REQUEST) {
+		__u64 took = now - flow->up.last;
+		flow->requests++;
+		flow->requests_ns += took;
+		if (took > flow->longest_request)
+			flow->longest_request = took;
+	}
+	flow->run = flow->run_acknowledged = 0;
+}
+
 INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 {
 	struct flow *flow = storage(&FLOWS, socket, NULL, 0);
@@ -45,35 +72,36 @@ INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 	__u32 at = transport(packet), headers, sequence, bytes, segments;
 	if (!flow || !flow->connected || !at || load_bytes(packet, at, &header, sizeof(header)))
 		return;
-	if (!up && header.flags & FIN)
-		flow->fins |= BY_PEER;
+	tcp = tcp_socket(socket);
+	if (!tcp)
+		return;
+	__u64 now = time_now(), trip = flow->accepted ? 0 : flow->connected - flow->syn;
+	if (!up) {
+		acknowledged(flow, tcp, __builtin_bswap32(header.acknowledged), now);
+		if (header.flags & FIN)
+			flow->fins |= BY_PEER;
+	}
 	headers = at + (header.offset >> 4) * 4;
 	if (packet->len <= headers)
 		return;
 	bytes = packet->len - headers;
-	tcp = tcp_socket(socket);
-	if (!tcp)
-		return;
 	sequence = __builtin_bswap32(header.sequence);
 	segments = packet->gso_segs ? packet->gso_segs : 1;
-	__u64 now = time_now();
 	if (up) {
 		if ((__s32)(sequence - tcp->snd_nxt) < 0)
 			return;
 		if (!flow->up.packets && is_hello(packet, headers, TO_SERVER))
 			flow->hello_up = now;
-		if (!tcp->packets_out) {
-			flow->run = flow->run_acknowledged = 0;
+		if (!flow->run)
 			flow->run_began = now;
-		}
 		flow->run += bytes;
-		passed(&flow->up, now, bytes, segments, flow->connected - flow->syn);
+		passed(&flow->up, now, bytes, segments, trip);
 	} else {
 		if ((__s32)(sequence + bytes - tcp->rcv_nxt) <= 0)
 			return;
 		if (!flow->down.packets && flow->hello_up && is_hello(packet, headers, TO_CLIENT))
 			flow->hello_down = now;
-		passed(&flow->down, now, bytes, segments, flow->accepted ? 0 : flow->connected - flow->syn);
+		passed(&flow->down, now, bytes, segments, trip);
 	}
 }
 

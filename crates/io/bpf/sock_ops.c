@@ -51,33 +51,17 @@ INLINE void listen_for(struct bpf_sock_ops *context)
 	callbacks(context, context->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_RTT_CB_FLAG);
 }
 
+/* Once a round trip. Newer kernels call before they have set what they have found, and hand it over (args: sample, smoothed). */
 INLINE void round_trip(struct bpf_sock_ops *context, struct flow *flow)
 {
-	__u64 now = time_now();
-	__u32 on_the_way = context->snd_nxt - context->snd_una;
+	__u32 smoothed = context->args[1], place;
 	known(context, flow);
+	if (smoothed)
+		flow->rtt_us = smoothed >> 3;
 	flow->samples++;
-	__u32 place = place_of(flow->rtt_us);
+	place = place_of(flow->rtt_us);
 	if (place < TRIPS)
 		flow->trips[place]++;
-	if (!flow->run)
-		return;
-	flow->run_acknowledged = flow->run > on_the_way ? flow->run - on_the_way : 0;
-	flow->run_acknowledged_at = now;
-	if (on_the_way)
-		return;
-	if (flow->run >= TRANSFER) {
-		flow->delivered += flow->run;
-		flow->delivered_ns += now - flow->run_began;
-	}
-	if (flow->run <= REQUEST) {
-		__u64 took = now - flow->up.last;
-		flow->requests++;
-		flow->requests_ns += took;
-		if (took > flow->longest_request)
-			flow->longest_request = took;
-	}
-	flow->run = flow->run_acknowledged = 0;
 }
 
 INLINE void closed(struct bpf_sock_ops *context, struct flow *flow, void *socket)

@@ -1,12 +1,12 @@
 //! Control groups of version 2 (cgroups(7)): where they are mounted, and one for a program, which it joins before it is executed.
 //!
 //! The group is made inside the caller's own, so that whatever limits the caller limits the program. It limits nothing itself: no
-//! controller is switched on. Who has been killed leaves an empty folder, which the next one removes.
+//! controller is switched on. Its maker holds it (flock(2)): who has been killed leaves an empty folder, which the next one removes.
 
 use crate::sys::process::join_before_exec;
-use rustix::process::{Pid, test_kill_process};
+use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const NAME: &str = "headstart-run-";
 /// Groups that this process has made.
 static MADE: AtomicU32 = AtomicU32::new(0);
+/// Names that are tried.
+const MOST_TRIES: u32 = 1000;
 /// Where a group's processes are listed, and joined.
 const PROCESSES: &str = "cgroup.procs";
 
@@ -55,11 +57,32 @@ impl Group {
     pub fn create() -> io::Result<Self> {
         let parent = own(&root()?)?;
         sweep(&parent);
-        let which = MADE.fetch_add(1, Ordering::Relaxed);
+        let mut tries = MOST_TRIES;
+        loop {
+            tries -= 1;
+            match Self::named(&parent, MADE.fetch_add(1, Ordering::Relaxed)) {
+                // In another namespace of processes somebody has our number; or somebody has swept before it was held.
+                Err(e) if tries > 0 && matches!(e.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {}
+                made => return made,
+            }
+        }
+    }
+
+    fn named(parent: &Path, which: u32) -> io::Result<Self> {
         let folder = parent.join(format!("{NAME}{}-{which}", std::process::id()));
         fs::create_dir(&folder)?;
-        let file = File::open(&folder).inspect_err(|_| drop(fs::remove_dir(&folder)))?;
-        Ok(Self { parent, folder, file })
+        let held = File::open(&folder).and_then(|file| {
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            // Whoever sweeps may have held it for a moment, and removed it then.
+            fs::metadata(&folder).map(|_| file)
+        });
+        match held {
+            Ok(file) => Ok(Self { parent: parent.to_owned(), folder, file }),
+            Err(why) => {
+                let _ = fs::remove_dir(&folder);
+                Err(if why.kind() == ErrorKind::WouldBlock { ErrorKind::NotFound.into() } else { why })
+            }
+        }
     }
 
     /// Makes `command` start in this group.
@@ -98,15 +121,14 @@ impl Drop for Group {
     }
 }
 
-/// Removes the groups of runs that were killed. One that a process is in stays: the kernel refuses.
+/// Removes the groups of runs that were killed: those that are held by no process. One that a process is in stays: the kernel refuses.
 fn sweep(parent: &Path) {
     let Ok(all) = fs::read_dir(parent) else { return };
-    for entry in all.flatten() {
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(NAME)?.split('-').next()?.parse().ok());
-        let is_dead = |pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
-        if number.and_then(Pid::from_raw).is_some_and(is_dead) {
-            let _ = fs::remove_dir(entry.path());
+    let ours = all.flatten().filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(NAME)));
+    for folder in ours.map(|entry| entry.path()) {
+        let held = File::open(&folder).and_then(|file| Ok(flock(&file, FlockOperation::NonBlockingLockExclusive)?));
+        if held.is_ok() {
+            let _ = fs::remove_dir(folder);
         }
     }
 }
@@ -114,6 +136,7 @@ fn sweep(parent: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::{Pid, test_kill_process};
     use std::os::unix::process::ExitStatusExt as _;
 
     fn group() -> Option<Group> {
@@ -138,16 +161,11 @@ mod tests {
         let left = Pid::from_raw(left).unwrap();
         assert!(test_kill_process(left).is_ok(), "the program goes on");
         rustix::process::kill_process(left, rustix::process::Signal::KILL).unwrap();
-        // What a killed run has left, beside what is none of ours.
+        // What a killed run has left, beside one that is still held.
         let parent = own(&root().unwrap()).unwrap();
-        let ended = Command::new("true").spawn().unwrap();
-        let number = ended.id();
-        ended.wait_with_output().unwrap();
-        let (old, alive) = (parent.join(format!("{NAME}{number}-0")), parent.join(format!("{NAME}1-0")));
-        fs::create_dir(&old).unwrap();
-        let _ = fs::create_dir(&alive);
-        drop(super::Group::create().unwrap());
-        assert!(!old.exists() && alive.exists());
-        fs::remove_dir(alive).unwrap();
+        let (left, held) = (parent.join(format!("{NAME}1-left")), Group::create().unwrap());
+        fs::create_dir(&left).unwrap();
+        drop(Group::create().unwrap());
+        assert!(!left.exists() && held.folder().exists());
     }
 }

@@ -6,6 +6,7 @@ mod bad_input;
 mod bundle;
 mod columns;
 mod initcwnd;
+mod kernel;
 mod loops;
 mod measure;
 mod others;

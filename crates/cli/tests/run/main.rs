@@ -18,6 +18,7 @@ mod history;
 mod hostile;
 mod inertness;
 mod interposition;
+mod kernel;
 mod lab;
 mod large;
 mod late;

@@ -7,8 +7,10 @@ use aya::programs::{CgroupAttachMode, Program, ProgramError};
 use aya::{Btf, Ebpf, include_bytes_aligned};
 use headstart_core::forward::kernel::{DATAGRAMS, PAIR};
 use std::error::Error;
+use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
 
 /// All programs, as `cargo xtask bpf` has compiled them.
 const OBJECT: &[u8] = include_bytes_aligned!("../../../bpf/headstart.bpf.o");
@@ -87,6 +89,11 @@ impl Programs {
     pub fn load() -> Result<Self, KernelError> {
         let btf = Btf::from_sys_fs().map_err(failed("reading the kernel's types (BTF)"))?;
         let mut ebpf = Ebpf::load(OBJECT).map_err(failed("making tables"))?;
+        // Numbers of processes as this one sees them.
+        let here = fs::metadata("/proc/self/ns/pid").map_err(|e| KernelError::io("the namespace of processes", &e))?;
+        let map = ebpf.map_mut("HERE").ok_or_else(|| missing("HERE"))?;
+        let mut told: Array<_, u64> = Array::try_from(map).map_err(failed("the namespace of processes"))?;
+        told.set(0, here.ino(), 0).map_err(failed("the namespace of processes"))?;
         for (name, program) in ebpf.programs_mut() {
             load(program, &btf).map_err(|source| KernelError::new(name, &source))?;
         }

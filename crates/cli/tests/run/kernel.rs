@@ -1,0 +1,92 @@
+//! `headstart run --measure --via ebpf`: the program gets what it gets without, what was seen of its network is true, and nothing of
+//! the measurement outlives it, whatever ends it.
+
+use crate::lab::{Lab, found, inside, until};
+use headstart_io::cgroup;
+use headstart_io::forward::ebpf::Programs;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+/// Whether the kernel takes programs of ours; if not, a line that says so.
+fn works() -> bool {
+    Programs::load().map_err(|why| println!("skipped: {why}")).is_ok()
+}
+
+inside!(measured_in_the_kernel_a_program_gets_the_same_and_its_connections_and_lookups_are_seen, || {
+    let lab = Lab::new();
+    let Some(curl) = found("curl", "curl").filter(|_| works()) else { return };
+    let words = [curl.to_str().unwrap(), "-s", "http://www.lab.example/"];
+    let bare = lab.bare(&words);
+    assert!(bare.code == Some(0) && !bare.out.is_empty(), "{bare:?}");
+    let file = lab.scratch.path("flows");
+    for via in ["ebpf", "auto"] {
+        let ours = lab.ours_with(&["--measure", "--via", via, "--flows", file.to_str().unwrap()], &words);
+        assert_eq!((ours.code, &ours.out), (bare.code, &bare.out), "{ours:?}");
+        assert!(ours.count("connections") >= 1 && ours.count("lookups") >= 2, "{ours:?}");
+        assert_eq!((&ours.summary["via"], &ours.summary["lost"]), (&"ebpf".into(), &0.into()), "{ours:?}");
+        assert!(ours.err.contains("curl: ") && ours.err.trim_end().ends_with("no packet was carried"), "{ours:?}");
+        let text = fs::read_to_string(&file).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let used = lines.iter().find(|line| line["event"] == "connection" && line["end"] == "finished").unwrap();
+        // Two ways of 5 ms each.
+        for name in ["connect_ms", "rtt_ms", "least_rtt_ms", "request_rtt_ms"] {
+            assert!(used[name].as_f64().unwrap() >= 10.0, "{name}: {used}");
+        }
+        assert!(used["rtt_p95_ms"].as_f64().unwrap() >= 10.0 * 0.87, "{used}");
+        assert_eq!(
+            (&used["app"], &used["user"], &used["sent_again"]),
+            (&"curl".into(), &0.into(), &0.into()),
+            "{used}"
+        );
+        let lookup = lines.iter().find(|line| line["event"] == "lookup" && line["name"] == "www.lab.example").unwrap();
+        assert!(lookup["took_ms"].as_f64().unwrap() >= 10.0 && lookup["app"] == "curl", "{lookup}");
+    }
+    // What only the forwarder can: automatically so, and refused by name otherwise.
+    let capture = lab.scratch.path("capture");
+    let flags = ["--measure", "--pcapng", capture.to_str().unwrap(), "--via"];
+    let auto = lab.ours_with(&[&flags[..], &["auto"]].concat(), &words);
+    assert!(auto.out == bare.out && auto.err.contains("not by ebpf: --pcapng needs the forwarder"), "{auto:?}");
+    let refused = lab.ours_with(&[&flags[..], &["ebpf"]].concat(), &words);
+    assert!(refused.code != Some(0) && refused.err.contains("--pcapng needs the forwarder"), "{refused:?}");
+});
+
+inside!(a_measurement_in_the_kernel_that_is_killed_leaves_the_program_alone_and_its_group_to_the_next, || {
+    let lab = Lab::new();
+    if !works() {
+        return;
+    }
+    let script = "echo $$; exec sleep 1000";
+    let mut run = lab.command(crate::lab::HEADSTART);
+    run.args(["run", "--measure", "--via", "ebpf", "--", "sh", "-c", script]).stdout(Stdio::piped());
+    let mut run = run.spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(run.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let program = Pid::from_raw(said.trim().parse().unwrap()).unwrap();
+    let group = format!("headstart-run-{}-", run.id());
+    let in_group = || fs::read_to_string(format!("/proc/{program}/cgroup")).unwrap_or_default().contains(&group);
+    assert!(in_group());
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert!(in_group(), "it goes on where it is");
+    kill_process(program, Signal::KILL).unwrap();
+    until("it is gone", || !in_group());
+    let next = lab.ours_with(&["--measure", "--via", "ebpf"], &["true"]);
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap().trim_start_matches('/');
+    let left = fs::read_dir(cgroup::root().unwrap().join(own)).unwrap().flatten();
+    let left: Vec<_> = left.filter(|entry| entry.file_name().to_string_lossy().starts_with(&group)).collect();
+    assert!(next.code == Some(0) && left.is_empty(), "{left:?} {next:?}");
+});
+
+#[test]
+fn who_measures_is_asked_for_with_measure_alone_and_how_it_is_reached_without() {
+    for words in [&["--via", "ebpf"][..], &["--via", "tun"], &["--measure", "--via", "seccomp"]] {
+        let mut command = std::process::Command::new(crate::lab::HEADSTART);
+        let ended = command.arg("run").args(words).args(["--", "true"]).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.code() == Some(2) && said.contains("--via"), "{words:?}: {said}");
+    }
+}
