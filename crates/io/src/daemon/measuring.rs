@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What is wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
-    /// To whom: addresses with the bits of their networks. None is everybody: the default route is captured.
+    /// The peers: addresses with the bits of their networks. None means all peers: the default route is captured.
     pub to: Vec<(IpAddr, u8)>,
     /// A file to which a JSON line is added for each connection and lookup.
     pub lines: Option<PathBuf>,
@@ -136,7 +136,7 @@ impl Measuring {
         let work = move || {
             let sink = Box::new(move |seen| {
                 if let Some(file) = &mut lines {
-                    // A line is one call; a full disk stops nobody's connections.
+                    // A line is one call; a full disk does not stop connections.
                     let _ = file.write_all(format!("{}\n", line_of(&seen)).as_bytes());
                 }
             });
@@ -153,7 +153,7 @@ impl Measuring {
         Ok(())
     }
 
-    /// The thread has ended although nobody wanted it: why.
+    /// The thread has ended without being told to: why.
     pub fn ended(&mut self) -> String {
         let why = self.thread.take().map(JoinHandle::join);
         let why = match why {
