@@ -55,7 +55,7 @@ pub fn probe(to: SocketAddr, times: u64) -> io::Result<serde_json::Value> {
     Ok(serde_json::json!({ "connect": connect, "ask": ask }))
 }
 
-/// Answers whoever asks, each in a thread of its own, for as long as it is listened to.
+/// Answers each client in a thread of its own, for as long as it is listened to.
 pub fn serve(listener: &TcpListener) {
     for stream in listener.incoming().map_while(Result::ok) {
         std::thread::spawn(move || {
@@ -127,7 +127,7 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: Stage<'_>, peer: 
     std::thread::spawn(move || serve(&listener));
     let (turns, times) = if cx.quick { (3, 10) } else { (10, 20) };
     let mut arms = arm::all();
-    // Where a forwarder's own microseconds show, those that nobody can save stand beside them.
+    // Where a forwarder's own microseconds show, those that no forwarder can save stand beside them.
     arms.extend((name == WIRE).then_some(LEAST));
     let mut all: Vec<[Vec<f64>; 2]> = vec![Default::default(); arms.len()];
     for turn in 0..turns {

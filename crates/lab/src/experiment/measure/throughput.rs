@@ -136,7 +136,7 @@ fn one(
     std::thread::spawn(move || serve(&listener));
     let (turns, millis) = if cx.quick { (3, 1000) } else { (7, 3000) };
     let mut arms = arm::all();
-    // Where nothing but the machine limits them, what nobody can save stands beside them.
+    // Where nothing but the machine limits them, the cost that no forwarder can save stands beside them.
     arms.extend((up && !name.starts_with("link")).then_some(LEAST));
     let mut all = vec![Vec::new(); arms.len()];
     for turn in 0..turns {

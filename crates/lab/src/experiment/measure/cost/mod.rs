@@ -80,7 +80,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Begins a condition, if it is wanted and nobody wants to stop.
+/// Begins a condition, if it is wanted and the run is not to stop.
 fn begin(cx: &Context, outcome: &mut Outcome, name: &str, about: &str) -> bool {
     if !cx.wants(name) || cx.progress.stop() {
         return false;
@@ -124,7 +124,7 @@ fn rate(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) 
         if !begin(cx, outcome, name, "One connection at 200 Mbit/s, in pieces of 128 KiB.") {
             continue;
         }
-        // What nobody can save stands beside ours.
+        // The cost that no forwarder can save stands beside ours.
         let arms: &[&str] = if direction == "up" { &[OURS, LEAST] } else { &[OURS] };
         let mut said = vec![(Vec::new(), Vec::new()); arms.len()];
         for turn in 0..turns {
