@@ -127,7 +127,7 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, told: remains::Told) -> anyhow:
     Ok(code)
 }
 
-/// Forwards what comes out of an interface that somebody else has made, until this process is stopped or the interface is gone.
+/// Forwards what comes out of an interface that another program has made, until this process is stopped or the interface is gone.
 pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> anyhow::Result<u8> {
     let outputs = Outputs::open(args)?;
     let stop = signal::ending().context("handling signals")?;

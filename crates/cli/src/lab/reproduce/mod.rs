@@ -136,12 +136,12 @@ fn kept(folder: &Path, asked: &str) -> Option<Outcome> {
 /// Runs one experiment.
 fn measured(entry: &Entry, args: &Args, folder: &Path, asked: &str) -> anyhow::Result<Outcome> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    // A result without this note is nobody's.
+    // A result without this note is not reused.
     let note = folder.join(ASKED);
     let _ = fs::remove_file(&note);
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args(["lab", "run", entry.name, "--json"]).args(args.asked.words()).arg("--out").arg(folder);
-    // Who ends this process ends the experiment too: it has namespaces and programs of its own.
+    // A signal that ends this process ends the experiment too: it has namespaces and programs of its own.
     signal::pass_on_to(0).context("handling signals")?;
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("starting its process")?;
     signal::pass_on_to(i32::try_from(child.id())?).context("handling signals")?;
