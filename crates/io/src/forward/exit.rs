@@ -1,5 +1,5 @@
 //! How the forwarder's own packets leave the host without being led back into it: by a mark (SO_MARK) that rules know, or
-//! protected by whoever has made the TUN interface, where routes are another's business (Android's `VpnService.protect`).
+//! protected by the program that has made the TUN interface, where routes are another's business (Android's `VpnService.protect`).
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 /// SO_MARK of asm-generic/socket.h.
 const MARK: (i32, i32) = (libc::SOL_SOCKET, libc::SO_MARK);
-/// How long whoever protects may take for one socket; packets wait meanwhile. 1 s: a call of Android's takes a millisecond.
+/// How long the protector may take for one socket; packets wait meanwhile. 1 s: a call of Android's takes a millisecond.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Who protects sockets.
+/// The program that protects sockets.
 ///
 /// Before a socket is used, its descriptor is sent along with one byte over a new connection to a Unix socket, and one byte is awaited:
 /// 0 if it is protected. That is how apps with a VPN service are asked by the proxies within them.
@@ -55,7 +55,7 @@ impl Protector {
 pub struct Exit {
     /// What packets are marked with.
     pub mark: Option<u32>,
-    /// Who protects sockets.
+    /// The program that protects sockets.
     pub protector: Option<Protector>,
 }
 

@@ -39,7 +39,7 @@ pub struct Process {
     pub(super) fd: RawFd,
 }
 
-/// Who can be asked for owners in one namespace.
+/// Answers questions about owners in one namespace.
 pub struct Owners {
     socket: Socket,
     sequence: u32,

@@ -34,11 +34,11 @@ impl Stock {
         self.ready[place].take().map_or_else(|| make(v4, exit), Ok)
     }
 
-    /// Makes what was taken anew. To be called when nobody waits.
+    /// Makes what was taken anew. To be called when no connection waits.
     pub fn refill(&mut self, exit: &Exit) {
         for (place, v4) in [true, false].into_iter().enumerate() {
             if self.used[place] && self.ready[place].is_none() {
-                // Where it fails, it fails again for who wants it, and is told.
+                // Where it fails, it fails again for the connection that wants it, and is told.
                 self.ready[place] = make(v4, exit).ok();
             }
         }

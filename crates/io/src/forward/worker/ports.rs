@@ -79,7 +79,7 @@ impl Worker {
         }
     }
 
-    /// Whose a port is; who asks names is asked for each time, for such ports are short-lived and used again.
+    /// Whose a port is; a port that asks names is looked up each time, for such ports are short-lived and used again.
     fn identify_port(&mut self, mapping: MappingId, to: SocketAddr) {
         let Some(port) = self.ports.get_mut(&mapping) else { return };
         if port.whose.is_some() && to.port() != DNS {

@@ -1,4 +1,4 @@
-//! Whose connections are, and who is told what was seen of them.
+//! Whose connections are, and the report of what was seen of them.
 
 use super::{MAPPINGS, Seen, Whose, Worker, sockets};
 use crate::forward::finder::{Answer, Options, Question};
@@ -79,7 +79,7 @@ impl Worker {
         (self.sink)(seen);
     }
 
-    /// The process of a socket if it is known at once, and otherwise whether somebody looks for it.
+    /// The process of a socket if it is known at once, and otherwise whether it is being looked for.
     pub(super) fn look_for(
         &mut self,
         flow: FlowId,
@@ -92,7 +92,7 @@ impl Worker {
         (process, sought)
     }
 
-    /// Somebody has looked for a process, and perhaps at its socket.
+    /// A process has been looked for, and perhaps its socket looked at.
     pub(super) fn found(&mut self, answer: Answer) {
         let Answer { flow, process, options, .. } = answer;
         if let Some(mut seen) = self.held.remove(&flow) {
@@ -121,7 +121,7 @@ impl Worker {
         }
     }
 
-    /// Has somebody look which options the program's socket has.
+    /// Has the finder look which options the program's socket has.
     pub(super) fn mirror_options(&mut self, flow: FlowId) {
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         let Some(owner) = upstream.owner else { return };

@@ -1,4 +1,4 @@
-//! Whoever asks how the measurement stands is told, and not waited for.
+//! Tells a client that asks how the measurement stands, without waiting for it.
 
 use super::{BOARD, Worker, WorkerError, failed, sockets};
 use crate::forward::board::{self, Board, Tallies};
@@ -7,17 +7,17 @@ use headstart_core::time::Instant;
 use rustix::net::{SendFlags, SocketFlags, accept_with, send, sockopt};
 use std::os::fd::OwnedFd;
 
-/// Room for a whole board in the socket of who asks; the kernel gives as much of it as it may.
+/// Room for a whole board in the client's socket; the kernel gives as much of it as it may.
 const ROOM: usize = 1 << 20;
 
-/// Who is asked, and what is told.
+/// The socket that clients ask at, and what they are told.
 pub(super) struct Window {
     listener: OwnedFd,
     pub(super) tallies: Tallies,
 }
 
 impl Worker {
-    /// From now on whoever of this user asks is told how it stands (see [`board`]).
+    /// From now on a client of this user is told how it stands (see [`board`]).
     pub fn tell_who_asks(&mut self) -> Result<(), WorkerError> {
         let listener = board::listener().map_err(failed("opening the status socket"))?;
         self.poll.add(&listener, BOARD, Interest::Read).map_err(failed("listening on the status socket"))?;
@@ -25,7 +25,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Somebody asks.
+    /// A client asks.
     pub(super) fn asked(&mut self, now: Instant) {
         let Some(window) = &self.window else { return };
         let Ok(client) = accept_with(&window.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
