@@ -35,7 +35,7 @@ const COPIED: [&str; 12] = [
     "net/ipv4/tcp_wmem",
     "net/ipv4/tcp_slow_start_after_idle",
 ];
-/// Only programs ask for packets.
+/// Only the programs cause packets.
 const QUIET: [(&str, &str); 4] = [
     ("net/ipv6/conf/all/accept_dad", "0"),
     ("net/ipv6/conf/default/accept_dad", "0"),
