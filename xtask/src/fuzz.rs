@@ -270,7 +270,7 @@ impl Build<'_> {
         if self.asan { "target/fuzz-asan" } else { "target/fuzz" }
     }
 
-    /// The flags are for the targets alone, and not for programs of the build, where a compiler is told for whom it compiles.
+    /// The flags are for the targets alone, and not for programs of the build, where a compiler is told its target.
     fn step(self) -> Step {
         let words =
             ["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", self.folder(), "--bins"];

@@ -154,7 +154,7 @@ pub fn line_for(packages: &[&Package]) -> String {
     format!("apt-get install --no-install-recommends {}", names.join(" "))
 }
 
-/// Installs `packages` with apt-get, through sudo for those who are not root.
+/// Installs `packages` with apt-get, through sudo for users other than root.
 pub fn install(packages: &[&Package]) -> Result<(), Failure> {
     if !on_path("apt-get") {
         let names: Vec<String> = packages.iter().map(|package| package.brings.to_string()).collect();
@@ -171,7 +171,7 @@ pub fn install(packages: &[&Package]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The owner of our own entry in /proc is our effective user; without /proc nobody is root, and sudo asks.
+/// The owner of our own entry in /proc is our effective user; without /proc no user counts as root, and sudo asks.
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)

@@ -82,7 +82,7 @@ fn git(root: &Path, words: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Signs the sums in `folder`, leaves beside them who may sign, and looks at it as its readers do.
+/// Signs the sums in `folder`, leaves the list of allowed signers beside them, and looks at it as its readers do.
 fn sign(folder: &Path, key: &str) -> Result<(), Failure> {
     let script = "cd \"$0\"; rm -f SHA256SUMS.sig; ssh-keygen -Y sign -q -n headstart -f \"$1\" SHA256SUMS
         printf '%s namespaces=\"headstart\" %s\\n' \"$2\" \"$(ssh-keygen -y -f \"$1\")\" > allowed_signers

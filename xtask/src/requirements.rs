@@ -114,7 +114,7 @@ fn read(tree: &Tree) -> Result<List, Violation> {
     Ok(list)
 }
 
-/// Who cites what, and every citation with its place.
+/// What each file cites, and every citation with its place.
 fn citations(tree: &Tree) -> (BTreeMap<Key, Cited>, Vec<Place>) {
     let (mut cited, mut places) = (BTreeMap::<Key, Cited>::new(), Vec::new());
     for file in tree.rust() {

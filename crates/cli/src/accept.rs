@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 /// Between two tries to take a connection when the host has no descriptors left.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Gives each connection, with its place among `most`, to `serve`, until `stopped`; then waits for those that have begun. Who
-/// keeps a place longer than its connection holds it all the while.
+/// Gives each connection, with its place among `most`, to `serve`, until `stopped`; then waits for those that have begun. A
+/// server that keeps a place longer than its connection holds it all the while.
 pub async fn each<S: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     most: usize,

@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             let line = line?;
             let say = |answer: Value| {
                 let mut out = stdout().lock();
-                // Nobody listens any more: the end of standard input is near.
+                // A failed write means that the reader is gone: the end of standard input is near.
                 let _ = writeln!(out, "{answer}").and_then(|()| out.flush());
             };
             match request(&line) {

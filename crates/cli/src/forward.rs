@@ -1,4 +1,4 @@
-//! `headstart forward --tun-fd N`: what comes out of a TUN interface that somebody else has made is forwarded and measured. For
+//! `headstart forward --tun-fd N`: forwards and measures what comes out of a TUN interface that another program has made. For
 //! programs that have headstart within them, as an app with Android's VpnService would: routes and the interface are theirs.
 
 use crate::config::Config;

@@ -1,6 +1,6 @@
 //! What is going on on this host, asked of everything of headstart that runs: the user's supervisor, the daemon, measurements.
 //!
-//! Only asked when somebody looks; nothing here runs on its own. What was counted by a measurement that has ended stays in the
+//! It asks only on request; nothing here runs on its own. What was counted by a measurement that has ended stays in the
 //! sums, so that none of them ever goes down.
 
 use headstart_core::time::{Duration, Instant};

@@ -113,7 +113,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         let _ = all.keep(state);
     }
     let ended = all.serve(&stop, Duration::from_secs(args.linger));
-    // From now on the next run starts another; whoever has come in time is still served.
+    // From now on the next run starts another; a client that has come in time is still served.
     home.remove();
     if matches!(ended, Ok(Ended::Idle)) {
         all.close_the_door();
@@ -149,7 +149,7 @@ fn copy(descriptor: rustix::fd::BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?)
 }
 
-/// Cuts this process loose. What it returns becomes readable when somebody wants it to end.
+/// Cuts this process loose. What it returns becomes readable on a signal that asks it to end.
 fn settle() -> anyhow::Result<OwnedFd> {
     let stop = signal::ending()?;
     // It serves many programs, each of which has descriptors of its own.

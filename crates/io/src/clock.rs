@@ -30,7 +30,7 @@ impl Clock {
     }
 
     /// The origin, for libraries that count in the standard library's moments. Virtual time may start there too: what is added
-    /// to it is nobody's clock.
+    /// to it is no real clock's time.
     pub fn origin(&self) -> std::time::Instant {
         self.origin
     }

@@ -184,7 +184,7 @@ pub struct Observation {
     pub history: Option<History>,
 }
 
-/// What a supervisor knows of a host, and who it is.
+/// A supervisor: its process, the runs that it serves and what it knows of a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Account {
     /// Its process.

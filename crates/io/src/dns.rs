@@ -1,6 +1,6 @@
 //! DNS transport: queries over UDP, one socket and random id each, over TCP when an answer does not fit (RFC 7766), and once
 //! more without EDNS if a server does not understand them (RFC 6891, section 6.2.2).
-//! When and to whom to send is decided by the connector; what an answer means, by `core::wire::dns`.
+//! The connector decides when and to which server to send; `core::wire::dns` says what an answer means.
 
 use crate::poll::{Interest, Poll};
 use crate::replies::Replies;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// The longest UDP answer that is read; more than was announced (1232) marks itself as truncated by the kernel.
 const MAX_ANSWER: usize = 4096;
-/// Messages read at a time, should somebody flood us with forgeries; the others wait until everybody else has been heard.
+/// Messages read at a time, against a flood of forgeries; the rest waits until all other sources have been served.
 const AT_A_TIME: usize = 32;
 
 /// One question to one server.
@@ -279,7 +279,7 @@ mod tests {
         })
     }
 
-    /// Sockets for UDP and TCP on one port, which somebody else may have for one of them.
+    /// Sockets for UDP and TCP on one port, of which another program may have one.
     fn both() -> (UdpSocket, TcpListener) {
         let pair = || {
             let udp = UdpSocket::bind("127.0.0.1:0").unwrap();

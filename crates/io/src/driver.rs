@@ -43,7 +43,7 @@ pub trait Hands {
     }
 }
 
-/// What a loop waits with. The host owns it, for who serves a descriptor adds and removes others.
+/// What a loop waits with. The host owns it, because code that serves a descriptor adds and removes others.
 pub struct Ears<'a> {
     /// The time.
     pub clock: Clock,

@@ -1,7 +1,7 @@
 //! The folder of one run: the supervisor's socket, the filter of known addresses, and a file that every program of the run
 //! has mapped, by which the kernel knows whether any is left. It is 0700, belongs to one user, and is gone after the run;
 //! what a killed run left is swept by the next one. Beside it, in the folder of all runs of the user, lies the preloaded
-//! library, once for all of them: whoever leaves last removes it, unless a program still has it mapped.
+//! library, once for all of them: the last run to leave removes it, unless a program still has it mapped.
 
 use crate::sys::lease::is_used_elsewhere;
 use headstart_core::wire::shim::MAPPED_BYTES;
@@ -121,7 +121,7 @@ impl Folder {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&listener, &SocketAddrUnix::new(self.socket())?)?;
-        // The folder is private already; so is the socket, should anybody move it.
+        // The folder is private already; so is the socket, in case it is moved.
         rustix::fs::chmod(self.socket(), Mode::RUSR | Mode::WUSR)?;
         listen(&listener, BACKLOG)?;
         Ok(listener)
@@ -158,7 +158,7 @@ fn put(library: Library<'_>, parent: &Path) -> io::Result<PathBuf> {
     let whole =
         fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() == library.bytes.len() as u64);
     if !whole {
-        // Whoever is killed meanwhile leaves nothing that could be taken for it.
+        // A process that is killed meanwhile leaves nothing that could be taken for the library.
         let half = parent.join(format!("{LIBRARY}half"));
         let _ = fs::remove_file(&half);
         private(&half)?.write_all(library.bytes)?;
@@ -177,8 +177,8 @@ pub(crate) fn leave(path: &Path) {
     }
 }
 
-/// Removes what runs and supervisors left that could not do so themselves: killed ones, as all are whose PID namespace ends. For whoever
-/// had them in namespaces of its own, where they may have been user 0.
+/// Removes what runs and supervisors left that could not do so themselves: killed ones, as all are whose PID namespace ends.
+/// For a caller that had them in namespaces of its own, where they may have been user 0.
 pub fn sweep_after() {
     places().iter().for_each(|place| sweep_after_in(place));
 }
@@ -186,7 +186,7 @@ pub fn sweep_after() {
 fn sweep_after_in(place: &Path) {
     let users = [rustix::process::getuid().as_raw(), 0];
     for parent in users.map(|user| common_of(place, user)) {
-        // Where there is none, none is made; that of somebody else has no gate for us.
+        // A missing folder is not created; another user's folder has no gate for us.
         if parent.is_dir()
             && let Ok(_gate) = enter(&parent)
         {
@@ -196,9 +196,9 @@ fn sweep_after_in(place: &Path) {
     }
 }
 
-/// Removes the common folder `parent`, whose gate is held, if nobody needs it.
+/// Removes the common folder `parent`, whose gate is held, if no run needs it.
 fn vacate(parent: &Path) {
-    // The last one out does so, if all that is left are libraries that nobody has mapped, and the gate. A
+    // The last run to leave does so, if all that is left are libraries that no program has mapped, and the gate. A
     // program that outlives its run may start others, whose loader would complain about a library that is gone.
     let left = || fs::read_dir(parent).into_iter().flatten().flatten();
     let is_library = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(LIBRARY.as_bytes());
@@ -230,7 +230,7 @@ fn fresh(parent: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other(format!("{} is full of folders of processes {pid}", parent.display())))
 }
 
-/// Makes `parent` if need be and takes its gate. While it is held nobody else sweeps, makes or removes folders in there,
+/// Makes `parent` if need be and takes its gate. While it is held no other process sweeps, makes or removes folders in there,
 /// so none is ever seen half made.
 pub(crate) fn enter(parent: &Path) -> io::Result<File> {
     loop {
@@ -250,7 +250,7 @@ pub(crate) fn enter(parent: &Path) -> io::Result<File> {
             other => other?,
         };
         flock(&gate, FlockOperation::LockExclusive)?;
-        // Whoever held it before may have removed it, and the folder with it.
+        // The previous holder may have removed it, and the folder with it.
         if gate.metadata()?.nlink() > 0 {
             return Ok(gate);
         }

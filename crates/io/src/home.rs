@@ -1,7 +1,7 @@
 //! Where a user's supervisor is found: a private folder with its socket, one for each set of namespaces. Two processes
 //! that see another network, other files or other process numbers never meet in one.
 //!
-//! The lock in it is held as long as the supervisor lives, by whoever holds the descriptor, so that what a killed one
+//! The lock in it is held as long as the supervisor lives, by the process that holds the descriptor, so that what a killed one
 //! left is swept by the next run (see [`crate::folder`]).
 
 use crate::folder::{FolderError, HOME, LOCK, common, enter, leave, places, private, remove, sweep, usable};
@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The name of the socket: whoever speaks otherwise is not even connected to.
+/// The name of the socket, with the protocol's version: a supervisor of another version is not even connected to.
 const SOCKET: &str = concat!("socket-", env!("CARGO_PKG_VERSION"), "-3");
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
@@ -38,7 +38,7 @@ pub fn find() -> Option<OwnedFd> {
 }
 
 impl Home {
-    /// Makes a home, with a socket on which somebody must listen; `Err(Ok(_))` if somebody was quicker.
+    /// Makes a home, with a socket on which the caller must listen; `Err(Ok(_))` if another process was faster.
     pub fn make() -> Result<(Self, OwnedFd), Result<OwnedFd, FolderError>> {
         let failed = |tried: String| Err(FolderError::NoPlace { tried });
         let name = name().map_err(|e| failed(format!("/proc/thread-self/ns ({e})")))?;
@@ -61,7 +61,7 @@ impl Home {
         let parent = common(place);
         let _gate = enter(&parent)?;
         let path = parent.join(name);
-        // Nobody else makes one while the gate is held.
+        // No other process makes one while the gate is held.
         if let Some(connection) = knock(&path) {
             return Ok(Made::Taken(connection));
         }
@@ -85,7 +85,7 @@ impl Home {
         Self { path, lock: lock.into() }
     }
 
-    /// Its path, and the lock that whoever lives in it must hold.
+    /// Its path, and the lock that its supervisor must hold.
     pub fn parts(&self) -> (&Path, BorrowedFd<'_>) {
         (&self.path, self.lock.as_fd())
     }
@@ -99,11 +99,11 @@ impl Home {
 enum Made {
     Here(Home, OwnedFd),
     Taken(OwnedFd),
-    /// Somebody lives there who is of no use, and why.
+    /// A supervisor that cannot be used lives there, and why it cannot.
     Occupied(&'static str),
 }
 
-/// Why the folder at `path`, whose lock somebody holds, is of no use.
+/// Why the folder at `path`, whose lock is held, cannot be used.
 fn occupied(path: &Path) -> &'static str {
     let is_other = |name: &std::ffi::OsStr| name != SOCKET && name.as_encoded_bytes().starts_with(b"socket");
     let other = std::fs::read_dir(path).is_ok_and(|list| list.flatten().any(|entry| is_other(&entry.file_name())));
@@ -121,9 +121,9 @@ fn furnish(path: &Path, address: &SocketAddrUnix) -> io::Result<(File, OwnedFd)>
     Ok((lock, listener))
 }
 
-/// The connection to whoever listens in the folder at `path`: this user, or root.
+/// The connection to the process that listens in the folder at `path`, if this user or root owns the folder.
 fn knock(path: &Path) -> Option<OwnedFd> {
-    // Whoever made this folder could keep us waiting: by a full backlog, say.
+    // The owner of this folder could keep us waiting: by a full backlog, say.
     let ours = |owner: u32| owner == rustix::process::getuid().as_raw() || owner == 0;
     if !std::fs::symlink_metadata(path).is_ok_and(|folder| folder.is_dir() && ours(folder.uid())) {
         return None;

@@ -92,7 +92,7 @@ impl Link {
         if let Some(link) = Self::find() {
             return Ok(link);
         }
-        // One that others will find must not be under the filter of somebody who ends before it does.
+        // A supervisor that other runs will find must not be under the filter of a process that ends before it does.
         if is_listened_to().unwrap_or(false) {
             let why = "under a sandbox or another headstart, which listens to system calls, no lasting one is started";
             return Err(LinkError::Start(io::Error::other(why)));
@@ -148,7 +148,7 @@ impl Link {
         self.child = None;
     }
 
-    /// Ends a private supervisor when nobody is left of the run: it has nobody else to serve then and nothing to put away, so it
+    /// Ends a private supervisor when no process is left of the run: it then serves no one else and has nothing to save, so it
     /// need not be asked; only children of its own it must wait for itself. What is returned waits for it when dropped.
     pub fn end(self) -> impl Drop {
         if let Some(child) = self.child.filter(|child| !process::has_children(child.as_raw_nonzero().get())) {

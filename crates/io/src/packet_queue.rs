@@ -1,6 +1,6 @@
 //! A queue of the kernel's packets that wait for this program's word (nfnetlink_queue): each is let go on, changed or not.
 //!
-//! None is ever held back or dropped: where nobody reads, or not fast enough, the kernel lets packets through by itself. On
+//! No packet is ever held back or dropped: where no program reads, or not fast enough, the kernel lets packets pass by itself. On
 //! closing, those that still wait would be dropped; [`PacketQueue::serve`] once the rule that fills it is gone leaves none.
 
 use crate::host::KernelError;
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// Bytes that one message of the kernel has at most: a whole packet and what is said of it.
 const MOST: usize = 80 * 1024;
-/// Packets dealt with in one go, so that others who wait get their turn.
+/// Packets dealt with in one go, so that other sources get their turn.
 const BATCH: usize = 256;
 
 /// See the module.

@@ -1,7 +1,7 @@
 //! The event loop's ear: epoll with tokens, level-triggered, waiting until a moment of the clock.
 //!
-//! A source may be waited for beside the set ([`Poll::add_beside`]): who wakes an epoll set has the kernel choose a processor for
-//! whoever waits there, and only poll(2) takes over from a source on which processor that is to be.
+//! A source may be waited for beside the set ([`Poll::add_beside`]): to wake an epoll set, the kernel chooses a processor for
+//! the thread that waits there; only with poll(2) does the source decide which processor that is.
 
 use crate::clock::Clock;
 use headstart_core::lookout::Lookout;
@@ -179,7 +179,7 @@ impl Poll {
                 lookout.end(at);
                 return Ok(());
             }
-            // Whoever has something to do here does it.
+            // Another thread that has work here does it.
             std::thread::yield_now();
         }
         self.wait(clock, until, tokens)?;

@@ -24,7 +24,7 @@ pub fn look(servers: &[SocketAddr]) -> Result<Surroundings, NetlinkError> {
     };
     let ways = FAR.map(&mut way_to);
     let mut below = Vec::new();
-    // A way out without a router is a tunnel, or a wire to somebody: what lies below it makes the difference.
+    // A route without a router is a tunnel, or a point-to-point link: what lies below it makes the difference.
     if ways.iter().any(|way| matches!(way, Ok(Some(route)) if route.gateway.is_none())) {
         for [far, _] in FAR {
             for router in netlink.routers(far)? {

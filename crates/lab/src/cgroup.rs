@@ -50,7 +50,7 @@ impl Group {
     fn add(&mut self, hierarchy: &Path, name: &str) -> io::Result<PathBuf> {
         for old in fs::read_dir(hierarchy)?.flatten() {
             if old.file_name().to_str().is_some_and(|old| old.starts_with(NAME)) {
-                // One that somebody is in stays.
+                // A group that still has a process stays.
                 let _ = fs::remove_dir(old.path());
             }
         }

@@ -108,7 +108,7 @@ impl Resolver {
 /// What happens to the client's own connectivity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// The client loses its address and its default route in a family: packets to the old address find nobody, attempts
+    /// The client loses its address and its default route in a family: packets to the old address reach no host, attempts
     /// under way hear nothing more, and new ones fail at once.
     Leaves(Family),
     /// The client gets the same address and route back.
@@ -118,7 +118,7 @@ pub enum Event {
 /// When a change is due. Nothing here depends on how fast a program is: it may be told by what the program does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum When {
-    /// From the start: nobody has seen the network otherwise.
+    /// From the start: no program has seen the network otherwise.
     AtFirst,
     /// This long after the first question about a name (of either family) has reached a DNS server.
     Asked {

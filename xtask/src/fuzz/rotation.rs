@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// The longest rest, in rounds: nobody is given up.
+/// The longest rest, in rounds: no target is given up.
 const LONGEST_REST: u32 = 16;
 
 /// See the module.
@@ -27,7 +27,7 @@ impl Rotation {
         Self { round: 0, waiting: targets.iter().map(|target| (target.clone(), Turn::default())).collect() }
     }
 
-    /// Whose turn it is; none if nobody is left.
+    /// The target whose turn it is; none if none is left.
     pub fn next(&mut self) -> Option<String> {
         let (target, turn) = self.waiting.iter().min_by_key(|(name, turn)| (turn.due, name.as_str()))?;
         self.round = turn.due;

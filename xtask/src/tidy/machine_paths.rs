@@ -1,4 +1,4 @@
-//! No file names a path of somebody's machine: what works in one home folder works nowhere else.
+//! No file names a path of one machine: what works in one home folder works nowhere else.
 
 use super::Violation;
 use crate::tree::Tree;

@@ -162,7 +162,7 @@ pub static PRIORITY: Setting = Setting {
     source: "docs/decisions/0010: just before the main table, so that all other rules come first",
 };
 
-/// Who may ask the daemon.
+/// The group that may ask the daemon.
 pub static GROUP: Setting = Setting {
     key: "host.group",
     kind: Kind::Text(group),

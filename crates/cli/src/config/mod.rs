@@ -2,7 +2,7 @@
 //!
 //! Later layers win: the default, /etc/headstart/config.toml, the user's file ($XDG_CONFIG_HOME/headstart/config.toml), the
 //! file of `-c`, HEADSTART_SECTION__KEY, flags. Where HEADSTART_CONFIG is `off`, the first two files are not read.
-//! Nothing is guessed: what nobody knows is an error with its file and line and the nearest name that exists.
+//! Nothing is guessed: an unknown name is an error with its file and line and the nearest name that exists.
 
 pub mod all;
 mod file;

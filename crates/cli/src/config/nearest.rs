@@ -1,4 +1,4 @@
-//! The known name that is nearest to one that somebody wrote, for messages about names that nobody knows.
+//! The known name that is nearest to an unknown one, for messages.
 
 /// "unknown WHAT "x": did you mean "y"? Known: …".
 pub fn unknown(what: &str, written: &str, known: &[&str]) -> String {

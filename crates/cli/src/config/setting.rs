@@ -10,7 +10,7 @@ pub struct Setting {
     pub key: &'static str,
     /// What it may be.
     pub kind: Kind,
-    /// What it is unless somebody says otherwise, as in the environment.
+    /// What it is unless set otherwise, as in the environment.
     pub default: &'static str,
     /// What it does, with its unit.
     pub what: &'static str,

@@ -94,7 +94,7 @@ fn init(file: Option<PathBuf>) -> anyhow::Result<u8> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder).with_context(what)?;
     }
-    // What somebody has written is never overwritten.
+    // An existing file is never overwritten.
     let mut new = match std::fs::OpenOptions::new().write(true).create_new(true).open(&file) {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
             let shown = file.display();

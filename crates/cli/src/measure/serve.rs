@@ -1,4 +1,4 @@
-//! `headstart measure serve`: the other end of measurements, with bounds on who may have how much for how long.
+//! `headstart measure serve`: the other end of measurements, with bounds on the number, rate and duration of connections.
 
 use super::speech::{CHUNK, DOWN, ECHO, HELLO, MESSAGE, UP};
 use anyhow::Context as _;
@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         }
         let counted = Arc::clone(&open);
         let started = std::thread::Builder::new().name("measure".into()).spawn(move || {
-            // Whoever hangs up has had enough.
+            // A client that hangs up is done.
             let _ = serve(stream, bounds);
             counted.fetch_sub(1, Ordering::Relaxed);
         });

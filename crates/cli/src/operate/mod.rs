@@ -83,7 +83,7 @@ fn something_is_on(settings: &Settings) -> Result<(), Usage> {
 /// Whether small segments could be bundled here; else why not.
 fn bundling_works() -> Result<(), String> {
     table::program().ok_or("nft (package nftables) is not installed")?;
-    // Nobody's packets come to a queue that no rule names.
+    // No packet comes to a queue that no rule names.
     PacketQueue::open(PROBED).map(drop).map_err(|why| why.to_string())
 }
 

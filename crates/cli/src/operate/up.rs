@@ -89,7 +89,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let mut settings = settings(&config)?;
     let together = config.text(&all::PROFILE) == all::ALL_COLUMNS;
     if together && settings.bundle && !config.is_on(&all::BUNDLE) {
-        // Nobody has asked for this one by its name.
+        // This one was not asked for by its name.
         settings.bundle =
             super::bundling_works().map_err(|why| complain!("headstart: --all without bundling: {why}")).is_ok();
     }
@@ -165,7 +165,7 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, format: &Format) ->
     } else {
         let detached = fork::detach_after(tell).and_then(|()| fork::cut_loose(c"headstart-up"));
         if let Err(why) = detached {
-            // Nobody would keep what was made.
+            // No process would maintain the changes.
             daemon.end().map_err(explained)?;
             return Err(anyhow::Error::from(why).context("cannot start the daemon in the background"));
         }

@@ -1,4 +1,4 @@
-//! Who may use the proxy: names and passwords in the Basic scheme (RFC 7617).
+//! Access to the proxy: names and passwords in the Basic scheme (RFC 7617).
 //!
 //! What a client says is compared by tags of a keyed hash, with all that are known and in constant time, so that how long an
 //! answer takes tells nothing of names or passwords. Passwords are not kept; the scheme hides nothing on the way, so that other hosts
@@ -63,7 +63,7 @@ impl Door {
     pub fn admits(&self, said: Option<&[u8]>) -> bool {
         let Some((key, tags)) = &self.known else { return true };
         let said = said.and_then(credentials).unwrap_or_default();
-        // All are compared, whoever it is.
+        // All are compared, even after a match.
         tags.iter().fold(false, |found, tag| found | hmac::verify(key, &said, tag.as_ref()).is_ok())
     }
 }

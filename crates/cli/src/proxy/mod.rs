@@ -1,6 +1,6 @@
 //! `headstart proxy`: a proxy for HTTP/1.1 and CONNECT that picks the channel of each object. Loopback unless told.
 //!
-//! Policies by objects (paper 5, section 3) need somebody who knows objects: this one learns their sizes from those that came
+//! Policies by objects (paper 5, section 3) need knowledge of objects: this proxy learns their sizes from those that came
 //! before, and reads their urgency in requests. What it cannot look into (CONNECT) is one object, by its host. Decision 0021.
 
 mod body;
@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const KEPT: Duration = Duration::from_secs(300);
 /// Connections of clients that are served at once.
 const MOST_CONNECTIONS: usize = 1024;
-/// Connections of clients that have not said who they are.
+/// Connections of clients that have not authenticated.
 const UNDECIDED: usize = 512;
 /// Bytes of a request's head at most.
 const LONGEST_HEAD: usize = 64 * 1024;
@@ -83,9 +83,9 @@ pub struct Args {
 /// What all connections share.
 struct Shared {
     door: Door,
-    /// Who has not said who it is.
+    /// Clients that have not authenticated.
     doorstep: Arc<Doorstep>,
-    /// Who is served.
+    /// Clients that are served.
     room: Arc<Semaphore>,
     guess: Guess,
     ways: Ways,

@@ -1,4 +1,4 @@
-//! A client's place: on the doorstep until it has said who it is, then among those that are served.
+//! A client's place: on the doorstep until it has authenticated, then among those that are served.
 
 use headstart_realtime::doorstep::Place;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// For one on the doorstep, who will want room here.
+    /// For a client on the doorstep, which will want room here.
     pub fn new(place: Place, room: Arc<Semaphore>) -> Self {
         Self { undecided: Mutex::new(Some(place)), room, served: OnceLock::new() }
     }

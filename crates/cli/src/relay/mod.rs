@@ -64,6 +64,6 @@ pub fn runtime() -> std::io::Result<Runtime> {
 pub fn raise_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Where it may not be raised, whoever comes too much waits.
+    // Where it may not be raised, connections beyond the limit wait.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

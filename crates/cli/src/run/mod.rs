@@ -206,7 +206,7 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
         Ok(child) => child,
         Err(code) => return Ok(code),
     };
-    // Whoever serves the program is found while it is being loaded. What it asks before that waits, and is not lost.
+    // The supervisor is found while the program is being loaded. What the program asks before that waits, and is not lost.
     let link = attach(&args, settings, registration, config.whole(&all::LINGER), alone);
     let calls = trapped.and_then(|trapped| heard(&args, &ways, link.as_ref().ok(), trapped));
     let watched = link.as_ref().map_or(Ok(()), |link| watch(child.pid(), link));
@@ -219,7 +219,7 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     let reached = ways.preload.is_ok() || calls.is_some();
     let left = calls.is_some_and(|calls| !calls.is_over());
     if args.quiet && args.summary.is_none() && !left {
-        // Nobody wants to know what was gained.
+        // The gain is not reported.
         let ended = link.end();
         drop(folder);
         drop(ended);

@@ -2,8 +2,8 @@
 //! namespace has ended.
 //!
 //! The command ends with its program, as ever, so the forwarder is a process of its own from the beginning: a child, which starts the program. It
-//! says by a pipe that the command may end before it does (docs/decisions/0081). What never happens here: somebody waits for what a
-//! program has left behind.
+//! says by a pipe that the command may end before it does (docs/decisions/0081). What never happens here: the command waits for
+//! what a program has left behind.
 
 use crate::exit;
 use anyhow::Context as _;
@@ -12,7 +12,7 @@ use headstart_io::clock::Clock;
 use headstart_io::sys::{fork, signal};
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 
-/// How often it is looked whether anybody is left. One look reads a link of each process of the host.
+/// How often it is looked whether a process is left. One look reads a link of each process of the host.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How the command is told that it may end.

@@ -1,7 +1,7 @@
 //! The ways in which a program is reached, and why one or the other is not to be had.
 //!
 //! Both where both are possible: the preloaded library sees names together with ports, and comes first; system calls
-//! are heard of whoever it does not reach: programs without the C library, those that make system calls themselves,
+//! are heard of all that it does not reach: programs without the C library, those that make system calls themselves,
 //! their children.
 
 use super::measure::Source;

@@ -139,7 +139,7 @@ fn outdated() -> Response<Body> {
 fn is_still(file: Option<&Opened>, headers: &HeaderMap) -> bool {
     let mut tags = headers.get_all(header::IF_MATCH).iter().peekable();
     if tags.peek().is_some() {
-        // The strong comparison: a weak tag is nobody's.
+        // The strong comparison: a weak tag matches nothing.
         let ours = |tag: &str| file.is_some_and(|file| tag.trim() == file.tag);
         return tags.filter_map(|list| list.to_str().ok()).any(|list| list.trim() == "*" || list.split(',').any(ours));
     }

@@ -18,7 +18,7 @@ pub struct Borrowed {
     peer: IpAddr,
     /// Nothing else uses it.
     ours: bool,
-    /// Somebody else does: this keeps the connection from using what is known here.
+    /// Another connection does: this keeps this one from using what is known here.
     held: Option<Lease>,
 }
 

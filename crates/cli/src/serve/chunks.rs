@@ -50,7 +50,7 @@ impl Chunks {
         poll_fn(|cx| self.poll(cx, is_scarce)).await
     }
 
-    /// The next piece, for those who poll. Inside a runtime only.
+    /// The next piece, for callers that poll. Inside a runtime only.
     pub fn poll(&mut self, cx: &mut Context<'_>, is_scarce: bool) -> Poll<Option<io::Result<Bytes>>> {
         if self.left == 0 {
             return Poll::Ready(None);

@@ -264,7 +264,7 @@ impl Asked {
         if let Some(told) = self.told.header() {
             head.headers.insert("server-timing", told);
         }
-        // Nobody reads what comes behind the head of a request to us.
+        // What comes behind the head of a request to us is not read.
         stream.stop_sending(Code::H3_NO_ERROR);
         self.taken(stream.send_response(Response::from_parts(head, ()))).await?;
         match body {

@@ -82,7 +82,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What those who serve share.
+/// What all connections share.
 #[derive(Clone, Debug)]
 struct Serving {
     /// What is served.
@@ -102,7 +102,7 @@ struct Serving {
 impl Serving {
     /// Returns on shutdown.
     async fn stopped(&self) {
-        // Nobody who could say so is left: then it is over, too.
+        // A sender that is gone means that it is over, too.
         let _ = self.stop.clone().wait_for(|stop| *stop).await;
     }
 }

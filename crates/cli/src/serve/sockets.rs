@@ -93,7 +93,7 @@ mod tests {
         let Coded(_, why) = Sockets::bind(udp.local_addr().unwrap()).unwrap_err();
         // Another test may have the same number for TCP.
         assert!(why.contains("is in use (UDP)") || why.contains("is in use (TCP)"), "{why}");
-        // TEST-NET-1 (RFC 5737) is nobody's.
+        // TEST-NET-1 (RFC 5737) is no host's.
         let Coded(_, why) = Sockets::bind(([192, 0, 2, 1], 0).into()).unwrap_err();
         assert!(why.contains("not an address of this host"), "{why}");
     }

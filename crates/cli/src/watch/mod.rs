@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             notify = notify && notified(&cause, began);
         }
         if crate::output::lost().is_some() {
-            // Nobody reads it any more.
+            // The reader is gone.
             return Ok(exit::FAILURE);
         }
         clock.sleep(every);

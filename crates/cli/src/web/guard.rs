@@ -1,4 +1,4 @@
-//! Who may ask what: checked for every request before anything of it is served.
+//! Which requests are allowed: checked for each one before anything of it is served.
 //!
 //! A page of another site must get nothing, whether it names this server itself or has its own name lead here (DNS
 //! rebinding): the Host must be a literal of loopback or the address that is served (421, RFC 9110, section 15.5.20), data

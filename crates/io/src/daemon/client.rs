@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody listens.
+    /// No daemon listens.
     #[error("no daemon is up in this network namespace")]
     NotUp,
     /// The caller may not even ask.

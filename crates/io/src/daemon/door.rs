@@ -1,8 +1,8 @@
-//! The daemon's socket: who may come in, what they may ask, and how much of its time they get.
+//! The daemon's socket: which clients may connect, what they may ask, and how much of its time they get.
 //!
-//! Whoever can open the socket (its owner, and its group if one is set) may ask for the status; only the owner and root may stop
-//! the daemon: the kernel says who asks (SO_PEERCRED), not the asker. One request and one answer a connection, no waiting for
-//! anybody: a client that says nothing holds one of a few places until a newer one needs it.
+//! A process that can open the socket (its owner, and its group if one is set) may ask for the status; only the owner and root may
+//! stop the daemon. The kernel names the client (SO_PEERCRED), not the client itself. One request and one answer a connection. The
+//! daemon waits for no client: one that says nothing holds one of a few places until a newer one needs it.
 
 use super::message::{Answer, MOST_REQUEST, Request, Wish};
 use rustix::fs::{Gid, Mode, chmod, chown};
@@ -23,7 +23,7 @@ pub const MOST_CLIENTS: usize = 16;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 16;
 
-/// The socket and who is at it.
+/// The socket and its clients.
 #[derive(Debug)]
 pub struct Door {
     path: PathBuf,
@@ -37,7 +37,7 @@ pub struct Door {
 pub enum Asked {
     /// The status.
     Status,
-    /// The end, by somebody who may.
+    /// A shutdown, asked for by a client that may.
     Down,
 }
 
@@ -53,7 +53,7 @@ impl Door {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&listener, &SocketAddrUnix::new(path)?)?;
-        // All of this before anybody can connect.
+        // All of this before any client can connect.
         let furnish = || {
             if let Some(group) = group {
                 chown(path, None, Some(Gid::from_raw(number_of(group)?)))?;
@@ -70,7 +70,7 @@ impl Door {
         &self.listener
     }
 
-    /// Lets in who waits; the descriptors to listen to from now on, each with its number, and the numbers of those sent away.
+    /// Accepts waiting clients; the descriptors to listen to from now on, each with its number, and the numbers of those sent away.
     pub fn admit(&mut self) -> (Vec<u64>, Vec<OwnedFd>) {
         let (mut came, mut sent_away) = (Vec::new(), Vec::new());
         // Bounded: others wait until the next round.
@@ -121,7 +121,7 @@ impl Door {
     }
 }
 
-/// Answers. Whoever does not listen is not waited for.
+/// Answers. Does not wait for a client that does not read.
 pub fn answer(client: &OwnedFd, answer: Answer) {
     let _ = send(client, &answer.encode(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }

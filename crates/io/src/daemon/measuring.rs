@@ -163,7 +163,7 @@ impl Measuring {
         let work = move || {
             let sink: Sink = Box::new(move |seen| {
                 if let Some(file) = &mut lines {
-                    // A line is one call; a full disk stops nobody's connections.
+                    // A line is one call; a full disk does not stop connections.
                     let _ = file.write_all(format!("{}\n", line_of(&seen)).as_bytes());
                 }
             });
@@ -184,7 +184,7 @@ impl Measuring {
         Ok(())
     }
 
-    /// The thread has ended although nobody wanted it: why.
+    /// The thread has ended without being told to: why.
     pub fn ended(&mut self) -> String {
         let why = self.thread.take().map(JoinHandle::join);
         let why = match why {

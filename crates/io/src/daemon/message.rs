@@ -1,6 +1,6 @@
 //! What the daemon is asked and what it answers: one JSON object each, one datagram each, with a version.
 //!
-//! The asker may be any local user who can open the socket: what cannot be read is refused, never guessed.
+//! The client may be any local user that can open the socket: what cannot be read is refused, never guessed.
 
 use headstart_core::machine::Wakeups;
 use serde::{Deserialize, Serialize};
@@ -131,7 +131,7 @@ pub struct Undoing {
     pub removed: usize,
     /// Changes that were gone already.
     pub were_gone: usize,
-    /// What somebody else has changed since, left as it is.
+    /// What another program has changed since, left as it is.
     pub left_alone: Vec<String>,
     /// What could not be undone.
     pub failed: Vec<String>,

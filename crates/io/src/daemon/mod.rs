@@ -1,7 +1,7 @@
-//! The daemon of `headstart up`: makes its changes, keeps them as they should be, answers who asks, and undoes them when it
-//! ends. Killed, it leaves a journal, by which anybody can undo them (see [`crate::host`]).
+//! The daemon of `headstart up`: makes its changes, keeps them as they should be, answers clients, and undoes them when it
+//! ends. Killed, it leaves a journal, by which any process with its rights can undo them (see [`crate::host`]).
 //!
-//! It sleeps until somebody asks, the host's routes change, memories are to be looked at again, or a small segment waits to be
+//! It sleeps until a client asks, the host's routes change, memories are to be looked at again, or a small segment waits to be
 //! bundled; nothing else wakes it.
 
 mod bundling;
@@ -85,7 +85,7 @@ pub enum DaemonError {
     /// Its folders cannot be used.
     #[error("{0}")]
     Place(#[from] PlaceError),
-    /// Somebody else is where its changes would go.
+    /// Another program occupies the place of its changes.
     #[error("these are in headstart's routing table but were not created by headstart, and stay unchanged: {}. Set `host.table` to an unused table", .0.join("; "))]
     Strangers(Vec<String>),
     /// A killed daemon's changes could not be undone. The journal keeps them: a new daemon's would take its place.
@@ -137,7 +137,7 @@ impl DaemonError {
     }
 }
 
-/// A daemon whose changes are made, and who listens.
+/// A daemon whose changes are made, and which listens.
 #[derive(Debug)]
 pub struct Daemon {
     ledger: Ledger,
@@ -224,7 +224,7 @@ impl Daemon {
         }
     }
 
-    /// Serves until it is told to end, by a signal or by somebody who may, or cannot go on; then undoes everything. `say`
+    /// Serves until a signal or an authorised client stops it, or until it cannot go on; then undoes everything. `say`
     /// hears of problems. The caller has blocked the signals (see [`signal::ending`]) before it began.
     pub fn serve(mut self, say: impl FnMut(&str)) -> Result<Report, DaemonError> {
         let ended = self.attend_all(say);

@@ -1,9 +1,9 @@
-//! Telling the service manager that the daemon is up (sd_notify(3)): one datagram, if somebody wants it.
+//! Tells the service manager that the daemon is up (sd_notify(3)): one datagram, if NOTIFY_SOCKET is set.
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendto, socket_with};
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Says so to the socket in NOTIFY_SOCKET, if there is one. Nobody's listening is no error.
+/// Says so to the socket in NOTIFY_SOCKET, if there is one. A socket without a listener is no error.
 pub fn ready() {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     // An `@` stands for the zero byte of an abstract name.

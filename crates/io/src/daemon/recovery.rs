@@ -1,4 +1,4 @@
-//! Undoing what a daemon has left that was killed. May be done by anybody with its rights, at any time, as often as one likes;
+//! Undoes what a killed daemon has left. Any process with its rights may do so, at any time and repeatedly;
 //! a living daemon's changes are never touched.
 //!
 //! The journal says what to undo. What bears our marks and is in no journal is told, and undone if that is wanted: nothing is
@@ -42,7 +42,7 @@ pub fn left_without_record(place: &Place, numbers: Numbers) -> Result<Found, Dae
     }
 }
 
-/// The same for who has the lock already.
+/// The same for a caller that has the lock already.
 pub(super) fn recover_under(place: &Place, lock: &Lock, numbers: Numbers, found: bool) -> Result<Report, DaemonError> {
     let ledger = Ledger::inherit(place.journal(), place.here.clone(), lock.file().try_clone()?)?;
     let mut report = match ledger {

@@ -1,5 +1,5 @@
 //! Initial windows for known peers: what the kernel remembers becomes routes in our table, refreshed, and withdrawn when they
-//! are not earned any more, when the way that they copy has changed, or when somebody keeps removing them.
+//! are not earned any more, when the way that they copy has changed, or when another program keeps removing them.
 
 use crate::host::change::Change;
 use crate::host::change::{route, rule};
@@ -12,7 +12,7 @@ use headstart_core::wire::netlink::{AF_INET, AF_INET6, Route, Rule};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-/// How often somebody may remove what is ours, within [`WITHIN`], before it is left to them. Ours.
+/// How often another program may remove a route of ours, within [`WITHIN`], before we give it up. Ours.
 const PATIENCE: usize = 5;
 /// See [`PATIENCE`].
 const WITHIN: Duration = Duration::from_secs(60);
@@ -145,7 +145,7 @@ impl Windows {
         Ok(())
     }
 
-    /// What is not there any more is noted; what somebody has taken away although it is still wanted, is counted.
+    /// Notes what is not there any more; counts what another program has removed although it is still wanted.
     fn forget_what_is_gone(
         &mut self,
         now: Instant,

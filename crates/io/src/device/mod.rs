@@ -61,7 +61,7 @@ pub struct DeviceState {
     /// Devices that cool by slowing something, and do so now.
     #[serde(default)]
     pub cooling: Option<u32>,
-    /// Share of the time in which somebody waited for a processor during the run, in percent (PSI).
+    /// Share of the time in which a task waited for a processor during the run, in percent (PSI).
     #[serde(default)]
     pub pressure_percent: Option<f64>,
     /// The weakest signal of a Wi-Fi interface, in dBm.
@@ -79,7 +79,7 @@ const WEAK_SIGNAL: f64 = -74.0;
 pub struct Snapshot {
     load: Option<f64>,
     cpu: Option<CpuTimes>,
-    /// Microseconds since boot: in which somebody waited for a processor, and of all.
+    /// Microseconds since boot: in which a task waited for a processor, and of all.
     pressure: Option<(f64, f64)>,
 }
 
@@ -101,7 +101,7 @@ impl Snapshot {
         Self { load, cpu, pressure: waited.zip(uptime.map(|seconds| seconds * 1e6)) }
     }
 
-    /// Share of the time until `later` in which somebody waited for a processor, in percent.
+    /// Share of the time until `later` in which a task waited for a processor, in percent.
     fn pressure(&self, later: &Self) -> Option<f64> {
         let ((waited, from), (waited_later, to)) = self.pressure.zip(later.pressure)?;
         (to > from).then(|| (100.0 * (waited_later - waited) / (to - from)).clamp(0.0, 100.0))
@@ -154,7 +154,7 @@ impl DeviceState {
     /// Why real-time results of this machine should not be believed; empty if nothing speaks against them.
     ///
     /// For runs in namespaces only: virtual time does not depend on the machine. The emulator's certificate of its own
-    /// lateness is a separate reason and comes from the emulator. The rules, all of them about others who may have taken
+    /// lateness is a separate reason and comes from the emulator. The rules, all of them about other work that may have taken
     /// the processor while a packet waited:
     ///
     /// - stolen time above 2 %: a virtual machine whose host was busy;
@@ -277,7 +277,7 @@ fn cooling(root: &Path) -> Option<u32> {
     (!states.is_empty()).then(|| states.iter().filter(|(_, state)| *state > 0).count() as u32)
 }
 
-/// Microseconds in which somebody waited (`some … total=`).
+/// Microseconds in which a task waited (`some … total=`).
 fn waited(pressure: &str) -> Option<f64> {
     let line = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
     line.split_whitespace().find_map(|field| field.strip_prefix("total="))?.parse().ok()

@@ -1,7 +1,7 @@
-//! What a running measurement tells whoever asks: programs, their connections and lookups, with every meter of each.
+//! What a running measurement tells a client that asks: programs, their connections and lookups, with every meter of each.
 //!
-//! The asker connects to a socket with an abstract name (unix(7)), which nobody need remove, and reads one JSON object to its end.
-//! Only the same user and root are told: the kernel says who asks (SO_PEERCRED). What is kept between two questions is bounded.
+//! The client connects to a socket with an abstract name (unix(7)), which needs no removal, and reads one JSON object to its end.
+//! Only the same user and root are told: the kernel names the client (SO_PEERCRED). What is kept between two requests is bounded.
 
 use super::{Process, Seen};
 use headstart_core::forward::meter::{self, Entry};
@@ -332,7 +332,7 @@ pub(super) fn listener() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether somebody at the other end may be told, and believed: this user, or root.
+/// Whether the other end may be told, and trusted: this user, or root.
 pub(super) fn is_trusted(socket: &OwnedFd) -> bool {
     socket_peercred(socket).is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }

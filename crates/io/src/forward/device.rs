@@ -11,11 +11,11 @@ use std::net::Ipv4Addr;
 
 /// Its name.
 pub const NAME: &str = "headstart0";
-/// Its address: IPv4's dummy (RFC 7600), which nobody is reached by. Linux takes nothing from an interface without any where the
+/// Its address: IPv4's dummy (RFC 7600), at which no host is reached. Linux takes nothing from an interface without any where the
 /// way back is checked (rp_filter), not even loosely.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 /// What holds for the interface alone. Packets of peers come out of it that the main table has elsewhere: 2 is a loose check of
-/// their way back (RFC 3704). It asks nobody for addresses.
+/// their way back (RFC 3704). It asks no router for addresses.
 const SETTINGS: [(&str, &str); 4] = [
     ("ipv4/conf/headstart0/rp_filter", "2"),
     ("ipv6/conf/headstart0/addr_gen_mode", "1"),

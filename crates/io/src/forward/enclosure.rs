@@ -18,7 +18,7 @@ const LONGEST_MTU: u32 = 65_535;
 /// What is asked for the host's own addresses: no packet is sent there (RFC 2544 and 3849 keep them for tests).
 pub(super) const FAR_AWAY: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
-/// Where the host has no way out: addresses that nobody has (RFC 5737), so that programs get the host's own errors.
+/// Where the host has no way out: addresses that no host has (RFC 5737), so that programs get the host's own errors.
 const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 /// What a program may find out of its namespace, and behaves by: as the host has it.
 const COPIED: [&str; 12] = [
@@ -35,7 +35,7 @@ const COPIED: [&str; 12] = [
     "net/ipv4/tcp_wmem",
     "net/ipv4/tcp_slow_start_after_idle",
 ];
-/// No packet is asked for by anybody but the programs.
+/// Only the programs cause packets.
 const QUIET: [(&str, &str); 4] = [
     ("net/ipv6/conf/all/accept_dad", "0"),
     ("net/ipv6/conf/default/accept_dad", "0"),

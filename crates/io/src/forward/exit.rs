@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// SO_MARK of asm-generic/socket.h.
 const MARK: (i32, i32) = (libc::SOL_SOCKET, libc::SO_MARK);
-/// How long whoever protects may take for one socket; packets wait meanwhile. 1 s: a call of Android's takes a millisecond.
+/// How long the protector may take for one socket; packets wait meanwhile. 1 s: a call of Android's takes a millisecond.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Keeps packets of a socket out of the interface.

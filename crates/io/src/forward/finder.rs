@@ -1,10 +1,10 @@
 //! Which process has a socket open: found in /proc by a thread of its own, so that no packet waits for it.
 //!
-//! A walk through /proc takes longer than a connection to a neighbour, and who has closed its socket by then is never found. So what
-//! costs microseconds is done at once ([`Finder::at_once`]), while the program still waits: most connections of a host are made by
-//! who made the last one, on the same descriptor or the next; most others by who has just been started, and has few descriptors. The
-//! thread is started with the first question, so that whoever forks before has none to lose. It takes all that was asked until
-//! then into one walk: a process with ten thousand sockets is looked through once for all of them, and not once for each.
+//! A walk through /proc takes longer than a connection to a neighbour; a process that closed its socket by then is never found. So
+//! what costs microseconds is done at once ([`Finder::at_once`]), while the program still waits: most connections of a host are
+//! made by the process that made the last one, on the same descriptor or the next; most others by one that was just started, with
+//! few descriptors. The thread is started with the first question, so that a process that forks before has none to lose. It takes
+//! all that was asked until then into one walk: a process with ten thousand sockets is looked through once, not once for each.
 
 use super::owner::{Owners, Process};
 use crate::sys::netns::NetNs;
@@ -30,7 +30,7 @@ const AT_ONCE: usize = 3;
 const NEAR: RawFd = 4;
 /// The latest processes and threads of the host that are looked at while a connection waits; 16: a shell's pipeline.
 const MOST_NEW: i32 = 16;
-/// Descriptors of each of them: who has just been started has few.
+/// Descriptors of each of them: a process that was just started has few.
 const FEW: usize = 64;
 /// Descriptors of the process that was found last, which is looked at most closely; 256: a microsecond each.
 const MANY: usize = 256;
@@ -80,7 +80,7 @@ pub(super) struct Answer {
     learned: Option<u64>,
 }
 
-/// Who finds.
+/// Finds the processes of sockets.
 #[derive(Debug)]
 pub(super) struct Finder {
     namespace: u64,
@@ -88,7 +88,7 @@ pub(super) struct Finder {
     owners: Option<Owners>,
     bell: Arc<OwnedFd>,
     desk: Option<Desk>,
-    /// Who was found last, and to which look that belongs.
+    /// The processes found last, and to which look each belongs.
     recent: VecDeque<(Process, u64)>,
     /// Looks at processes so far.
     looks: u64,
@@ -149,7 +149,7 @@ impl Finder {
         })
     }
 
-    /// Who knocks at many ports opens and closes as it likes, and what is refused is closed before anybody else could look.
+    /// A port scanner opens and closes as it likes, and what is refused is closed before any other thread could look.
     fn anywhere(&self, link: &str) -> Option<Process> {
         holds(self.recent.front()?.0.pid, link, MANY)
     }
@@ -169,7 +169,7 @@ impl Finder {
         found
     }
 
-    /// Who has the socket that was asked about at a look; what is known of a later one stays.
+    /// Notes the process that has the socket asked about at a look; what is known of a later one stays.
     fn remember(&mut self, process: &Process, look: u64) {
         if self.recent.iter().any(|(recent, later)| recent.pid == process.pid && *later > look) {
             return;
@@ -227,7 +227,7 @@ impl Desk {
                 let mut heard = true;
                 search.answer(std::iter::once(first).chain(asked.try_iter()).collect(), |found| {
                     heard &= answer.send(found).is_ok();
-                    // It is full where nobody has listened for 2^64 answers.
+                    // It is full where no reader has come for 2^64 answers.
                     let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
                 });
                 if !heard {
@@ -249,7 +249,7 @@ struct Search {
     looks: u64,
 }
 
-/// Questions about sockets whose process nobody knows, by what their descriptors lead to.
+/// Questions about sockets whose process is not known, by what their descriptors lead to.
 type Wanted = HashMap<String, Vec<(Question, u64)>>;
 
 impl Search {
@@ -276,7 +276,7 @@ impl Search {
         }
         let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
         let mut pids: Vec<i32> = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        // Who is new is who is asked about.
+        // New processes are those most often asked about.
         pids.sort_unstable_by(|a, b| b.cmp(a));
         for pid in pids.into_iter().filter(|pid| !walked.contains(pid)) {
             if !wanted.is_empty() && self.is_here(pid) {
@@ -316,7 +316,7 @@ impl Search {
         }
     }
 
-    /// Whether the program has closed its connection: what is left of it is nobody's socket.
+    /// Whether the program has closed its connection: what is left of it has no owner.
     fn is_closed(&mut self, inode: u32, (app, peer): (SocketAddr, SocketAddr)) -> bool {
         self.owners.of_tcp(app, peer).is_ok_and(|owner| owner.is_none_or(|owner| owner.inode != inode))
     }
@@ -506,7 +506,7 @@ mod tests {
             found
         });
         assert_eq!(found.map(|process| process.pid), Some(std::process::id() as i32), "not its thread");
-        // Who is not found is not looked for without end.
+        // A process that is not found is not looked for without end.
         finder.latest = (0, 0);
         for _ in 0..10_000 {
             assert_eq!(finder.of_the_new("socket:[0]"), None);

@@ -34,7 +34,7 @@ impl Stock {
         self.ready[place].take().map_or_else(|| make(v4, exit), Ok)
     }
 
-    /// Makes what was taken anew. To be called when nobody waits.
+    /// Makes what was taken anew. To be called when no connection waits.
     pub fn refill(&mut self, exit: &Exit) {
         for (place, v4) in [true, false].into_iter().enumerate() {
             if self.used[place] && self.ready[place].is_none() {

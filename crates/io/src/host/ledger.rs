@@ -1,5 +1,5 @@
-//! Changes, made and undone through the journal: nothing is made that is not written down, and what is written down can be
-//! undone by anybody, at any time, as often as one likes.
+//! Changes, made and undone through the journal: every change is written down before it is made, and any process with the rights
+//! can undo what is written down, at any time and repeatedly.
 
 use super::change::{Change, ChangeError, Undone};
 use super::journal::{Closed, Here, Journal, JournalError, Steps};
@@ -39,7 +39,7 @@ pub struct Report {
     pub removed: usize,
     /// Changes that were gone already.
     pub were_gone: usize,
-    /// Why what somebody else has changed since was left as it is.
+    /// Why what another program has changed since was left as it is.
     pub left_alone: Vec<String>,
     /// What could not be undone; the journal keeps it.
     pub failed: Vec<String>,

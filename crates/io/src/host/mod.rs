@@ -16,11 +16,11 @@ pub use netlink::{Kernel, KernelError};
 use headstart_core::wire::netlink::{AF_INET, AF_INET6, Route};
 use std::ops::RangeInclusive;
 
-/// The mark of our routes and rules: a routing protocol number that nobody has registered (`rt_protos` of iproute2).
+/// The mark of our routes and rules: a routing protocol number that is not registered (`rt_protos` of iproute2).
 pub const PROTOCOL: u8 = 72;
 /// The name of our nftables table.
 pub const TABLE_NAME: &str = "headstart";
-/// The number of our queue of packets: the one of our routing table, which nobody else is likely to have chosen.
+/// The number of our queue of packets: the one of our routing table, which other programs are unlikely to have chosen.
 pub const QUEUE: u16 = 18_515;
 /// How many rule priorities are ours, the configured one and those before it.
 pub const PRIORITIES: u32 = 10;
@@ -46,7 +46,7 @@ impl Numbers {
     }
 }
 
-/// What is in our places without our mark, a line each, and what is there with it. Somebody else's things are never touched.
+/// What is in our places without our mark, a line each, and what is there with it. What other programs made is never touched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Occupants {
     /// Others'.

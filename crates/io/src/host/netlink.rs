@@ -118,7 +118,7 @@ impl Kernel {
         self.ask(NEW_ROUTE, CREATE | EXCLUSIVE, &route.encode(), format!("adding the route {what}"))
     }
 
-    /// Removes a route; one that somebody else made is not found.
+    /// Removes a route; one that another program made is not found.
     pub fn delete_route(&mut self, route: &Route, what: &str) -> Result<(), KernelError> {
         self.ask(DEL_ROUTE, 0, &route.encode(), format!("removing the route {what}"))
     }
@@ -128,7 +128,7 @@ impl Kernel {
         self.ask(NEW_RULE, CREATE | EXCLUSIVE, &rule.encode(), format!("adding the rule {what}"))
     }
 
-    /// Removes a rule; one that somebody else made is not found.
+    /// Removes a rule; one that another program made is not found.
     pub fn delete_rule(&mut self, rule: &Rule, what: &str) -> Result<(), KernelError> {
         self.ask(DEL_RULE, 0, &rule.encode(), format!("removing the rule {what}"))
     }

@@ -46,7 +46,7 @@ pub enum PlaceError {
         /// What to do.
         advice: &'static str,
     },
-    /// Somebody else may write there.
+    /// Another user may write there.
     #[error(
         "{path} can be written by others than its owner, or is another user's: chmod and chown it, or name another folder in STATE_DIRECTORY"
     )]
@@ -93,8 +93,8 @@ impl Place {
         self.folders(true)
     }
 
-    /// Sees to it that the folders are of use to somebody who undoes changes: it may do without those that cannot be made, but
-    /// never reads one that others can write to.
+    /// Prepares the folders for undoing changes: folders that cannot be made are left out, but one that others can write to is
+    /// never read.
     pub fn prepare_to_undo(&self) -> Result<(), PlaceError> {
         self.folders(false)
     }
@@ -113,7 +113,7 @@ impl Place {
             }
             let meta = fs::metadata(path).map_err(failed)?;
             let user = rustix::process::geteuid();
-            // Root may look after the folder of a daemon that runs as somebody else (systemd's DynamicUser).
+            // Root may look after the folder of a daemon that runs as another user (systemd's DynamicUser).
             if meta.mode() & 0o022 != 0 || (meta.uid() != user.as_raw() && !user.is_root()) {
                 return Err(PlaceError::Shared { path: path.clone() });
             }
@@ -133,7 +133,7 @@ impl Place {
         self.runtime.join(format!("control-{}", self.here.netns))
     }
 
-    /// Where the daemon's socket may be for whoever asks, the likeliest first.
+    /// Where a client may find the daemon's socket, the likeliest first.
     pub fn sockets(&self) -> Vec<PathBuf> {
         let system = Path::new(SYSTEM[1]).join(format!("control-{}", self.here.netns));
         let mut all = vec![self.socket(), system];
@@ -148,7 +148,7 @@ impl Place {
         all
     }
 
-    /// Takes the locks that a daemon holds as long as it lives, and notes who has them; the holder's process if one is taken. A
+    /// Takes the locks that a daemon holds as long as it lives, and notes the holder; the holder's process if one is taken. A
     /// folder that takes no lock does not matter as long as the other does.
     pub fn lock(&self) -> Result<Result<Lock, Option<u32>>, PlaceError> {
         let (mut files, mut refused) = (Vec::new(), None);
@@ -227,7 +227,7 @@ fn taken(file: &File) -> io::Result<bool> {
     for _ in 0..LOOKS {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(true),
-            // Somebody may only have looked whether it is taken, or is finishing what a killed daemon began.
+            // Another process may only be checking whether it is taken, or finishing what a killed daemon began.
             Err(rustix::io::Errno::WOULDBLOCK) => clock.sleep(BETWEEN_LOOKS),
             Err(e) => return Err(e.into()),
         }

@@ -278,7 +278,7 @@ impl End {
                 self.inner.frame(now, channel, frame, admitted);
             }
             TunnResult::WriteToNetwork(answer) => {
-                /// A cookie: the peer has not shown who it is yet.
+                /// A cookie: the peer has not proved its address yet.
                 const COOKIE: u8 = 3;
                 if answer.first() != Some(&COOKIE) {
                     self.peers[n] = Some(from);

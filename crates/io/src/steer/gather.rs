@@ -64,11 +64,11 @@ impl Gather {
         let n = channel.index();
         let Some(Train { to, size, count, .. }) = self.trains[n].take() else { return };
         let (socket, bytes) = (&sockets[n], &mut self.bytes[n]);
-        // Nothing has room for an empty datagram's size, and nobody sends one.
+        // An empty datagram has no segment size, and we send none.
         let size = size.max(1);
         let sent = train::send(socket, to, bytes, size as u16);
         if let (Err(e), 2..) = (sent, count) {
-            // Whoever cannot take a train says so at once; one datagram is too long for the way by itself as well.
+            // A socket that cannot take a train says so at once; one datagram is too long for the way by itself as well.
             let never = matches!(e.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP));
             self.singly[n] |= never;
             if never || e.raw_os_error() == Some(libc::EMSGSIZE) {

@@ -11,11 +11,11 @@ use std::str::FromStr;
 #[error("not a key: it is 44 characters of base64, as `headstart steer genkey` and `wg genkey` print them")]
 pub struct NotAKey;
 
-/// The half that nobody else may know.
+/// The private half of a key pair.
 #[derive(Clone)]
 pub struct SecretKey([u8; 32]);
 
-/// The half that others may know.
+/// The public half.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey([u8; 32]);
 

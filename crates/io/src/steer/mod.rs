@@ -2,7 +2,7 @@
 //!
 //! [`config`] is the file that a person writes, in WireGuard's form; [`keys`] its keys. [`end`](End) is one end of the tunnel
 //! without any descriptor: packets and datagrams in, packets and datagrams out, so that a test plays both ends in memory.
-//! [`Tunnel`] gives it its interface and its sockets. Nothing is decided here but who may be answered: which channel a packet
+//! [`Tunnel`] gives it its interface and its sockets. This decides only which datagrams may be answered: which channel a packet
 //! takes is `headstart_core::steer`'s. What never happens here: a datagram that does not authenticate is answered (but by
 //! WireGuard's own cookie under load), or a packet from an address that the peer may not use is let in.
 

@@ -176,7 +176,7 @@ fn what_is_replayed_cut_short_changed_or_of_the_other_channel_is_dropped_and_cou
     let mut changed = good.clone();
     changed[20] ^= 1;
     pair.ends[1].datagram(now, channel, from, &changed);
-    // An empty datagram is nobody's.
+    // An empty datagram belongs to no session.
     assert_eq!(pair.ends[1].refused().datagrams, before + 6);
     assert_eq!((pair.ends[1].poll(), pair.delivered[1].len()), (None, 1));
 }
@@ -319,7 +319,7 @@ fn a_gateway_that_begins_anew_is_heard_again() {
     pair.pass(Duration::from_millis(30));
     assert_eq!(pair.delivered[1].len(), 1);
     pair.ends[1] = End::new(&file(true).parse().unwrap(), Role::Gateway, [7, 8, 9 << 32 | 9]);
-    // The host's datagrams are of sessions that nobody has, until it has noticed that nobody answers.
+    // The host's datagrams are of sessions that no longer exist, until the host notices that its peer does not answer.
     pair.send(0, &udp(true, (5_000, 9), 400));
     pair.pass(Duration::from_millis(800));
     assert!(pair.ends[1].refused().datagrams >= 1 && pair.ends[0].is_alive(Channel::Fat));

@@ -24,7 +24,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
-/// Trains or super-packets that are dealt with before somebody else is listened to; each is up to 64 packets.
+/// Trains or super-packets that are dealt with before other sources get their turn; each is up to 64 packets.
 const BATCH: usize = 32;
 /// Packets that wait in the interface to be read: as many as a super-packet has, many times over.
 const QUEUE: i32 = 1_000;
@@ -155,7 +155,7 @@ pub struct Tunnel {
     policy: &'static str,
     clock: Clock,
     buffer: Vec<u8>,
-    /// Bytes that were read since somebody asked.
+    /// Bytes read since the last query.
     read: usize,
     /// Where what caps have counted is kept, and when it was written last.
     usage: Option<(PathBuf, Instant)>,

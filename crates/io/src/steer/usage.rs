@@ -1,7 +1,7 @@
 //! What caps have counted, kept in a file from run to run: a daemon that is started anew does not begin a plan anew.
 //!
 //! A line a channel: its name, the bytes that were carried, and when the period began, in seconds since 1970. What cannot be
-//! read is as nothing; what cannot be written is tried again. Whoever is killed forgets a minute of it.
+//! read counts as nothing; a failed write is tried again. A killed process loses a minute of it.
 
 use crate::clock;
 use headstart_core::steer::Channel;

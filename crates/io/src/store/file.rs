@@ -166,7 +166,7 @@ impl StoreFile {
                         let _ = std::fs::remove_file(&new);
                     }
                     match written {
-                        // Somebody was quicker: then it is there now.
+                        // Another process was faster: then it is there now.
                         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                         written => written.map_err(failed)?,
                     }
@@ -284,7 +284,7 @@ impl StoreFile {
         let _ = std::fs::remove_file(self.folder.join(KEY_FILE));
     }
 
-    /// Where `of` comes into being: nobody else's place. What a killed process of the same number left there is removed.
+    /// Where `of` is first written, a path of this thread alone. What a killed process of the same number left there is removed.
     fn new_path(&self, of: &str) -> PathBuf {
         let thread = rustix::thread::gettid().as_raw_nonzero();
         let path = self.folder.join(format!(".{of}.{thread}"));

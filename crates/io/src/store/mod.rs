@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-/// What nobody has used for so long is forgotten: a season.
+/// Records unused for so long are forgotten: a season.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 86_400);
 /// Programs and networks that are read; those saved last. More than a supervisor holds of each, so that another's survive.
 const MAX_OF_EACH: usize = 128;

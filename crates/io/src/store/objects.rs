@@ -20,7 +20,7 @@ const SECRET: &[u8] = b"the secret of the keys of objects";
 /// Objects that are kept: as many as [`Sizes`] has room for.
 const MOST: usize = 32_768;
 
-/// Makes keys of addresses: nobody chooses their places in a table.
+/// Makes keys of addresses: an attacker cannot choose their places in a table.
 #[derive(Clone)]
 pub struct Keys(SipHasher13);
 

@@ -90,7 +90,7 @@ impl Paths {
                 self.obsolete.push(digest);
                 continue;
             };
-            // A digest of another key: somebody has exchanged records.
+            // A digest of another key: the records have been exchanged.
             if seal.digest(&name(key)) != digest {
                 self.obsolete.push(digest);
                 continue;

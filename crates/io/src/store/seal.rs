@@ -1,7 +1,7 @@
 //! What makes the store tell nothing by itself: names and addresses are found by keyed digests and written down sealed.
 //!
 //! SipHash-2-4-128 under one half of the key, XChaCha20-Poly1305 (RFC 8439 with the longer nonce of
-//! draft-irtf-cfrg-xchacha) under the other. Whoever has the store without its key learns how many records there are
+//! draft-irtf-cfrg-xchacha) under the other. A reader of the store without its key learns how many records there are
 //! and how long; without the key a store is worth nothing, so forgetting the key forgets everything.
 
 use chacha20poly1305::aead::{Aead, Payload};
@@ -44,7 +44,7 @@ impl Seal {
         })
     }
 
-    /// A key that nobody else has.
+    /// A fresh random key.
     pub fn fresh_key() -> io::Result<[u8; KEY]> {
         let mut key = [0; KEY];
         fill(&mut key)?;

@@ -1,7 +1,7 @@
 //! What several servers have learned of paths, in a server that speaks as Redis does (Redis, Valkey): for fleets behind one
 //! load balancer, whose members see the same peers.
 //!
-//! Never waited for: a thread of its own speaks to it, whoever asks gives it a few milliseconds and then goes on as if
+//! This never waits: a thread of its own speaks to it; the caller gives it a few milliseconds and then goes on as if
 //! nothing were known. A record is leased to one connection of all servers at a time (RFC 9959, section 3.1). Peers are
 //! named by keyed digests; the key is in the store, made by the first server.
 
@@ -29,7 +29,7 @@ const QUEUE: usize = 1024;
 const SKEW: Duration = Duration::from_secs(60);
 /// What is leased for ever would be lost to a server that was killed.
 const LEASE: Duration = Duration::from_secs(60);
-/// Before a peer has shown that it is where it says, somebody may only pretend to be it.
+/// The lease until a peer has proved its address: until then the address may be forged.
 const SHORT_LEASE: Duration = Duration::from_secs(5);
 /// The record of KEYS[1], and whether it is ours alone now.
 const RECALL: &[u8] = b"local r = redis.call('GET', KEYS[1]) if not r then return false end \
@@ -98,7 +98,7 @@ impl fmt::Display for Place {
 pub enum Recalled {
     /// Nothing.
     Nothing,
-    /// This, and nobody else uses it now.
+    /// This, and no other connection uses it now.
     Ours(Record),
     /// This, and a connection somewhere uses it.
     Taken(Record),
@@ -273,7 +273,7 @@ impl Open {
         rustix::rand::getrandom(&mut own, rustix::rand::GetRandomFlags::empty())?;
         let name = own.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut open = Self { stream, secret: Secret::new(own), name, read: Vec::new() };
-        // The first server's is everybody's.
+        // All servers share the first server's secret.
         open.ask(&[b"SET", b"headstart:paths:secret", &own, b"NX"])?;
         let secret = match open.ask(&[b"GET", b"headstart:paths:secret"])? {
             Reply::Bytes(bytes) => <[u8; 16]>::try_from(bytes).ok(),

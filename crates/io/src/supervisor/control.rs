@@ -1,4 +1,4 @@
-//! The supervisor's ends of control connections: who may come in, and what they are answered.
+//! The supervisor's ends of control connections: which clients are admitted, and what they are answered.
 
 use super::Supervisor;
 use super::descriptors::matched;
@@ -35,13 +35,13 @@ impl Link {
 }
 
 impl Supervisor {
-    /// Somebody wants to come in.
+    /// A client wants to connect.
     pub(super) fn answer_the_door(&mut self) {
         let Some(door) = &self.door else { return };
         let socket = match accept_with(door, SocketFlags::CLOEXEC) {
             Ok(socket) => socket,
             Err(Errno::MFILE | Errno::NFILE) => {
-                // Out of descriptors: the one who waits is let go and helps itself, by means of one kept for this.
+                // Out of descriptors: a spare one is used to accept and close the waiting connection, and its client goes on alone.
                 drop(self.spare.take());
                 drop(accept_with(door, SocketFlags::CLOEXEC));
                 self.spare = door.try_clone().ok();
@@ -52,7 +52,7 @@ impl Supervisor {
         let user = rustix::process::getuid();
         // The folder is private already; root may come in, others may not.
         if sockopt::socket_peercred(&socket).is_ok_and(|peer| peer.uid == user || peer.uid.is_root()) {
-            // Should it fail, the one who came in notices that it was let go.
+            // If it fails, the client sees its connection closed.
             let _ = self.admit(socket);
         }
     }
@@ -63,7 +63,7 @@ impl Supervisor {
         let reply = match receive::<Request>(&link.socket, RecvFlags::DONTWAIT) {
             Ok((request, descriptors)) => self.answer(n, request, descriptors),
             Err(ControlError::Nothing) => return,
-            // The reply says which version this is; the one who asked will see.
+            // The reply says which version this is, and the client sees it.
             Err(ControlError::OtherVersion(_)) => Some(Reply::Refused("another version".into())),
             Err(why) => {
                 if !matches!(why, ControlError::HungUp) {

@@ -35,7 +35,7 @@ fn is_one(what: Descriptor, descriptor: &OwnedFd) -> bool {
     }
 }
 
-/// Whether it is a file: whatever else might make everybody wait until it is read.
+/// Whether it is a regular file: reading anything else could block the whole supervisor.
 fn is_file(descriptor: &OwnedFd) -> bool {
     fstat(descriptor).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }

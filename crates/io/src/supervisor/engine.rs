@@ -51,7 +51,7 @@ struct Attempt {
     began: Instant,
     /// A program holds the same socket.
     given: bool,
-    /// Open before anybody asked for it, and watched for what the other side does.
+    /// Opened before any program asked for it, and watched for what the peer does.
     spare: bool,
 }
 
@@ -112,7 +112,7 @@ impl Engine {
         Hands::feed(self, self.clock.now(), input);
     }
 
-    /// Nobody is on `account` any more.
+    /// `account` has no program any more.
     pub fn close_account(&mut self, account: u32) {
         self.connector.close_account(account);
         self.drain(self.clock.now());
@@ -138,7 +138,7 @@ impl Engine {
         let server = self.transport.server(n);
         if let Some((query, result)) = self.transport.event(&self.poll, |n| EXCHANGE | n, n) {
             if let LookupResult::Addresses(list, _) = &result {
-                // Whoever asks over DNS is told what the server said, whatever became of it here.
+                // A program that asks over DNS is told what the server said, whatever became of it here.
                 list.iter().for_each(|addr| self.make_known(*addr));
             }
             let index = self.names.servers().iter().position(|known| Some(*known) == server);
@@ -194,7 +194,7 @@ impl Engine {
 
     /// The program's own socket is on its way, as this attempt.
     pub fn watch(&mut self, AttemptId(n): AttemptId, socket: OwnedFd) {
-        // Who cannot be watched is not rescued, and that is all.
+        // A socket that cannot be watched is not rescued; nothing else changes.
         if self.poll.add(&socket, ATTEMPT | n, Interest::Write).is_ok() {
             self.attempts.insert(n, Attempt { socket, began: self.clock.now(), given: true, spare: false });
         }

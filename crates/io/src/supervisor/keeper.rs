@@ -1,6 +1,6 @@
 //! What the supervisor remembers beyond its life: reads the store once, when it begins, and writes what was learned, in
 //! threads of their own. The event loop never waits for a disk, but for the first twenty milliseconds of its life and
-//! when somebody wants something forgotten.
+//! when a client wants something forgotten.
 //!
 //! Nothing is written while nothing is learned, and no timer runs: a supervisor with nothing to do is not woken.
 
@@ -31,7 +31,7 @@ struct Done {
 /// The supervisor's store. See the module.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    /// With whom it is while nothing is done to it.
+    /// The store, while no thread works on it.
     store: Option<Store>,
     work: Option<JoinHandle<Done>>,
     /// Readable when the work is done.

@@ -45,7 +45,7 @@ trait Front {
     fn event(&mut self, engine: &mut Engine, stub: &mut Stub, token: u64);
     /// The connector answers its request `n`, whose kind is one of its own.
     fn tell(&mut self, engine: &mut Engine, n: u64, told: Told);
-    /// The run is over: lets go of whoever waits.
+    /// The run is over: releases every program that waits.
     fn close(&mut self, engine: &mut Engine);
 }
 
@@ -66,7 +66,7 @@ pub struct Supervisor {
     refusals: Refusals,
     /// Until when the door is not looked at, because of too many refusals.
     shut_until: Option<Instant>,
-    /// Since when there has been nobody.
+    /// Since when there has been no client.
     idle_since: Instant,
     /// How often it has woken up, by cause.
     wakeups: Wakeups,
@@ -75,7 +75,7 @@ pub struct Supervisor {
 /// Why a supervisor has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// There was nobody left to serve.
+    /// There was no client left to serve.
     Idle,
     /// It was told to.
     Stopped,
@@ -87,7 +87,7 @@ pub enum Ended {
 pub struct SupervisorError(#[from] io::Error);
 
 impl Supervisor {
-    /// A supervisor that knows nobody yet.
+    /// A supervisor without clients.
     pub fn new(settings: Settings, names: Names) -> Result<Self, SupervisorError> {
         let engine = Engine::new(settings, names)?;
         let idle_since = engine.clock.now();
@@ -140,7 +140,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Lets nobody in any more but those that have come already.
+    /// Admits no new client, except those that wait already.
     pub fn close_the_door(&mut self) {
         // No more than the kernel lets wait.
         const MAX_WAITING: usize = 128;
@@ -210,7 +210,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Whether there is nobody to serve.
+    /// Whether there is no client to serve.
     fn is_idle(&self) -> bool {
         self.runs.is_empty() && self.links.is_empty()
     }
@@ -234,7 +234,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends run `number` if nobody is left of it.
+    /// Ends run `number` if none of its processes is left.
     fn end_if_over(&mut self, number: u32) {
         if self.runs.get(&number).is_some_and(Run::is_over)
             && let Some(run) = self.runs.remove(&number)

@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// Nobody can be counted without end.
+/// The most processes that are counted.
 const MAX_COUNTED: usize = 65_536;
 
 /// A program that waits for a reply.
@@ -78,9 +78,9 @@ impl Preload {
         self.processes.len()
     }
 
-    /// Somebody wants to connect.
+    /// A program wants to connect.
     pub fn accept(&mut self, engine: &mut Engine) {
-        // One at a time: whoever else waits is told of again, and most often nobody does.
+        // One at a time: poll reports the next one again, and most often there is none.
         let socket = match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok(socket) => socket,
             Err(Errno::MFILE | Errno::NFILE) => return self.turn_away(),

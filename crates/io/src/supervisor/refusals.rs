@@ -1,4 +1,4 @@
-//! How many refusals there may be, over all clients: who asks for nothing but what is refused is heard so often and no more.
+//! How many refusals there may be, over all clients: a client that causes only refusals is served at this rate and no faster.
 //!
 //! Clients are programs of one user, and may be many; so what is bounded is their number, at the door. It is open again when the next
 //! refusal may be: one that has come for something else waits so long at most, and those that wait before it. What never happens here:
@@ -33,7 +33,7 @@ impl Refusals {
         self.left = self.left.saturating_sub(1).max(-MOST);
     }
 
-    /// Until when nobody is let in.
+    /// Until when no client is admitted.
     pub fn shut_until(&mut self, now: Instant) -> Option<Instant> {
         self.count(now);
         (self.left <= 0).then(|| self.counted + EACH * self.left.abs_diff(1))

@@ -136,7 +136,7 @@ impl Run {
         }
     }
 
-    /// Whether nobody is left to serve: `headstart run` has ended and the program too. What the program left behind goes on
+    /// Whether no process is left to serve: `headstart run` has ended and the program too. What the program left behind goes on
     /// alone, but for those whose system calls wait for us.
     pub fn is_over(&self) -> bool {
         !self.attended && self.program.is_none() && self.seccomp.as_ref().is_none_or(Seccomp::is_over)
@@ -152,7 +152,7 @@ impl Run {
         }
     }
 
-    /// Lets go of everybody.
+    /// Releases every program that waits.
     pub fn close(mut self, engine: &mut Engine) {
         self.program_ended(engine);
         for front in self.fronts() {

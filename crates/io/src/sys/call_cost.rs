@@ -48,7 +48,7 @@ pub enum Call {
         name: String,
         /// The TCP port.
         port: u16,
-        /// Between getaddrinfo's return and connect: time for whoever connects ahead.
+        /// Between getaddrinfo's return and connect: time to connect ahead.
         pause: Duration,
     },
     /// The start of a program without arguments and with empty input, until its end.

@@ -28,7 +28,7 @@ pub(super) struct Control(pub(super) [u8; CONTROL]);
 /// A datagram that came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Who sent it.
+    /// The sender.
     pub from: SocketAddr,
     /// Its traffic class, ECN included; zero if the kernel does not tell.
     pub traffic_class: u8,
@@ -39,9 +39,9 @@ pub struct Arrived {
 /// What became of a datagram that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// To whom it was sent.
+    /// The destination.
     pub to: SocketAddr,
-    /// Who says so, if it is not this host.
+    /// The host that reports the error, if it is not this one.
     pub reporter: Option<IpAddr>,
     /// What is wrong, if it is something that programs are told.
     pub trouble: Option<Trouble>,
@@ -242,7 +242,7 @@ pub fn receive_error(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Lost>
     Ok(Lost { to, reporter, trouble })
 }
 
-/// `struct sock_extended_err`, and behind it the address of who says so: errno, origin, type, code, padding, info, data.
+/// `struct sock_extended_err`, followed by the address of the reporting host: errno, origin, type, code, padding, info, data.
 fn read_error(data: &[u8]) -> Option<(Option<IpAddr>, Option<Trouble>)> {
     let head = data.first_chunk::<16>()?;
     let errno = i32::from_ne_bytes([head[0], head[1], head[2], head[3]]);

@@ -1,7 +1,7 @@
 //! Registrations in other processes' epoll sets, under the descriptor numbers that those processes use.
 //!
 //! An epoll set keys its members by file *and* number (epoll(7)). To add a member that a program can later change and
-//! remove, the same file must stand under the same number in the table of whoever adds it: here a thread that takes a
+//! remove, the same file must stand under the same number in the table of the thread that adds it: here a thread that takes a
 //! table of its own for the purpose, so that nothing of ours is in the way.
 
 use super::process::own_descriptors;

@@ -23,7 +23,7 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// Switches off transmit checksums, scatter-gather and segmentation of the interface `name`, so that whoever reads the
+/// Switches off transmit checksums, scatter-gather and segmentation of the interface `name`, so that a reader of the
 /// other end of a veth pair sees finished packets of at most one MTU.
 pub fn offloads_off(name: &str) -> io::Result<()> {
     let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;

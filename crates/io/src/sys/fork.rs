@@ -53,7 +53,7 @@ pub fn end_of(child: Pid) -> io::Result<std::process::ExitStatus> {
     }
 }
 
-/// Goes on in a new process that nobody waits for; the present one ends with success. The same conditions as for [`apart`].
+/// Goes on in a new process without a waiting parent; the present one ends with success. The same conditions as for [`apart`].
 pub fn detach() -> io::Result<()> {
     detach_after(|_| ())
 }
@@ -85,7 +85,7 @@ pub fn cut_loose(name: &CStr) -> io::Result<()> {
     Ok(rustix::stdio::dup2_stderr(&nowhere)?)
 }
 
-/// Closes every descriptor but standard input, output and error: for a process that outlives whoever started it, before it
+/// Closes every descriptor but standard input, output and error: for a process that outlives its parent, before it
 /// has opened anything of its own.
 pub fn close_inherited() {
     // SAFETY: no pointers. No value of this process owns any of these yet (the caller's part).

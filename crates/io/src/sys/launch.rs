@@ -117,7 +117,7 @@ impl Launched {
 
 /// The child: executes the program, or says why not.
 extern "C" fn run(plan: *mut c_void) -> c_int {
-    // SAFETY: the parent's, who stands still; nobody else has it.
+    // SAFETY: the parent's, which stands still; nothing else uses it.
     let plan = unsafe { &mut *plan.cast::<Plan<'_>>() };
     // SAFETY: no pointers but those to locals; Rust's runtime ignores this signal, programs expect its default.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
@@ -165,7 +165,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nobody uses any more.
+        // SAFETY: our own mapping, which is not used any more.
         unsafe { libc::munmap(self.at, self.length) };
     }
 }

@@ -1,9 +1,9 @@
-//! Leases (fcntl(2), F_SETLEASE): the kernel's own knowledge of whether anybody has a file open or mapped.
+//! Leases (fcntl(2), F_SETLEASE): the kernel's own knowledge of whether a file is open or mapped.
 
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Whether anybody but `file` itself has its file open or mapped. A write lease is granted only if nobody has; it ends
+/// Whether the file of `file` is open or mapped elsewhere. A write lease is granted only if it is not; it ends
 /// with `file`. An error where leases are not to be had (file systems without them, files of others).
 pub fn is_used_elsewhere(file: &std::fs::File) -> io::Result<bool> {
     // SAFETY: no pointers.

@@ -18,13 +18,13 @@ pub struct Reached {
     pub lookup: Duration,
     /// Time in connect, failed attempts included.
     pub connect: Duration,
-    /// Who answered, as getpeername tells.
+    /// The peer that answered, as getpeername tells.
     pub peer: SocketAddr,
     /// The connection.
     pub socket: OwnedFd,
 }
 
-/// Why nobody was reached.
+/// Why no peer was reached.
 #[derive(Debug, thiserror::Error)]
 pub enum NotReached {
     /// getaddrinfo failed.

@@ -1,5 +1,5 @@
 //! Memory of other processes that may never answer: a page that a program has to fetch (userfaultfd(2)), or one of a file whose
-//! server is gone (FUSE, NFS), keeps whoever touches it waiting.
+//! server is gone (FUSE, NFS), blocks any thread that touches it.
 //!
 //! What is there is read at once. What is not is read by a thread of its own, which may wait without harm, and is waited for only
 //! so long; a few such threads at a time, and beyond them nothing is read that is not there.
@@ -49,7 +49,7 @@ impl Memory {
         let read = move || {
             let mut room = vec![0; length];
             let got = read_memory(thread, address, &mut room);
-            // Nobody may be listening any more.
+            // The receiver may be gone.
             let _ = tell.send(got.map(|got| {
                 room.truncate(got);
                 room
@@ -66,7 +66,7 @@ impl Memory {
     }
 }
 
-/// Whether all pages from `address` on are in memory, so that reading them waits for nobody.
+/// Whether all pages from `address` on are in memory, so that reading them does not block.
 fn is_present(thread: i32, address: u64, length: usize) -> io::Result<bool> {
     let page = page_size() as u64;
     let (first, last) = (address / page, address.saturating_add(length.max(1) as u64 - 1) / page);
@@ -95,12 +95,12 @@ mod tests {
     const VERSION: u64 = 0xaa;
     const MISSING: u64 = 1;
 
-    /// A page that nobody will ever fetch, until the descriptor is closed; none where that is not allowed.
+    /// A page that is never supplied, until the descriptor is closed; none where that is not allowed.
     fn unanswered() -> Option<(u64, OwnedFd)> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
         let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-        // SAFETY: just made, and nobody else's.
+        // SAFETY: just made, and not shared.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let (kind, length) = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, page_size());
         // SAFETY: new memory at an address of the kernel's choice.
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(memory.read(own(), there.as_ptr() as u64, &mut here).unwrap(), 16);
         assert_eq!(here, there);
         assert_eq!(memory.read(own(), 8, &mut here).unwrap_err().raw_os_error(), Some(libc::EFAULT));
-        // A page that nobody has touched yet is fetched by the thread.
+        // The thread fetches a page that has never been touched.
         let untouched = vec![0u8; 64 * page_size()];
         let address = untouched.as_ptr() as u64 + 32 * page_size() as u64;
         assert_eq!(memory.read(own(), address, &mut here).unwrap(), 16);

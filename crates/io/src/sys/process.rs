@@ -50,7 +50,7 @@ pub fn told(thread: i32, name: &str) -> io::Result<Vec<u8>> {
     let file = File::open(format!("/proc/{thread}/{name}"))?;
     let mut text = Vec::with_capacity(AT_ONCE);
     loop {
-        // Without a write to what it does not fill: pages that nobody has touched cost a fault each.
+        // Does not write to what it does not fill: an untouched page costs a fault.
         rustix::io::read(&file, rustix::buffer::spare_capacity(&mut text))?;
         if text.len() < text.capacity() {
             return Ok(text);

@@ -158,7 +158,7 @@ unsafe fn write_file(path: &std::ffi::CStr, bytes: &[u8]) -> bool {
     if fd < 0 {
         return false;
     }
-    // SAFETY: the descriptor was just opened and belongs to nobody else.
+    // SAFETY: the descriptor was just opened and has no other owner.
     let file = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: the length is that of the slice.
     unsafe { libc::write(file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) == bytes.len() as isize }

@@ -1,7 +1,7 @@
 //! A network namespace of our own in which every address is this host, and sockets of it for use outside.
 //!
 //! A socket belongs to the namespace that it was made in, wherever it is used. So a program can be given one that reaches,
-//! under the true address of a server, us and nobody else; and no program has to be moved into any namespace. Works
+//! under the true address of a server, only us; and no program has to be moved into any namespace. Works
 //! without privileges where unprivileged user namespaces are allowed.
 //!
 //! A namespace is entered by a process, and leaving a user namespace is impossible: the room is held by a small child that
@@ -22,7 +22,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// A child that does not answer within this time has been stopped by somebody; the room is then given up, for what it
+/// A child that does not answer within this time has been stopped by a signal; the room is then given up, for what it
 /// answers later would be taken for the answer to something else.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 /// The same of its first word. To make a network namespace takes a millisecond, but the kernel makes and ends them one by one.
@@ -181,7 +181,7 @@ fn start(control: &OwnedFd) -> io::Result<Pid> {
     }
 }
 
-/// The child: enters a namespace of its own, says so, and makes sockets until nobody can ask for any more.
+/// The child: enters a namespace of its own, says so, and makes sockets until no process can ask for any more.
 unsafe fn serve(control: RawFd) -> ! {
     // SAFETY: all of these are system calls on local data; nothing allocates or locks.
     unsafe {

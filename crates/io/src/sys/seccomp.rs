@@ -11,9 +11,9 @@
 //!
 //! `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV` (Linux 5.19) is demanded. Without it a signal takes a call away from us at any
 //! time: a program whose handlers do not restart calls (Python's, alarm() of many) would be told EINTR by a non-blocking
-//! connect, which connect(2) never says, and would then believe in a connection that nobody has begun; and a socket could
+//! connect, which connect(2) never says, and would then trust in a connection that was never begun; and a socket could
 //! be exchanged under a call that is then made a second time. With it a call that we have received waits for our answer,
-//! and only death takes it away; whoever lets a call wait must look for the signals that wait behind it
+//! and only death takes it away; a listener that lets a call wait must look for the signals that wait behind it
 //! ([`process::signal_waits`](super::process::signal_waits)). The moment before a call is received stays as it is.
 
 use super::fork;
@@ -73,13 +73,13 @@ impl Trap {
         if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just opened, and nobody else's.
+        // SAFETY: just opened, and not shared.
         let [ours, theirs] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
         Ok(Self { ours, theirs, program: filter() })
     }
 
     /// Sets the filter on this process, which is about to execute the program. If there is no filter to be had, it runs without,
-    /// and whoever made the trap is told. Only system calls, on what was made before.
+    /// and the maker of the trap is told. Only system calls, on what was made before.
     pub(super) fn spring(&self) -> io::Result<()> {
         install(&self.program, self.theirs.as_raw_fd())
     }
@@ -135,7 +135,7 @@ impl Listener {
         }
         // SAFETY: not null, so a whole header, followed by the one descriptor that the child sends.
         let fd = unsafe { libc::CMSG_DATA(first).cast::<RawFd>().read_unaligned() };
-        // SAFETY: received just now, and nobody else's.
+        // SAFETY: received just now, and not shared.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 }
@@ -248,7 +248,7 @@ fn set_filter(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
         Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     };
     match set() {
-        // Whoever has no privilege must renounce those of set-user-ID programs; whoever has one keeps them.
+        // A process without the privilege must renounce the rights of set-user-ID programs; one with it keeps them.
         Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
             // SAFETY: no pointers.
             if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
@@ -268,7 +268,7 @@ pub fn is_listener(descriptor: impl AsFd) -> bool {
     rc == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT)
 }
 
-/// Whether somebody listens to the system calls of this process, and so of all that it starts. Tried out by a process that
+/// Whether another process listens to the system calls of this one, and so of all that it starts. Tried out by a process that
 /// sets a filter on itself and ends; only for a process without further threads.
 pub fn is_listened_to() -> io::Result<bool> {
     let (_ours, theirs) = io::pipe()?;
@@ -345,9 +345,9 @@ impl Listener {
         self.fd.try_clone().map(Self::from)
     }
 
-    /// Has the kernel wake whoever listens on the processor of the program that waits, and the program on that of whoever has
-    /// answered (Linux 6.6): one of them sleeps while the other works, and to wake another processor takes longer than both of
-    /// them do. Only for a listener whose calls one thread answers. Whether there is such a thing.
+    /// Has the kernel wake the listener on the processor of the program that waits, and the program on that of the listener once it
+    /// answers (Linux 6.6): one of them sleeps while the other works, and to wake another processor takes longer than both of
+    /// them do. Only for a listener whose calls one thread answers. Whether the kernel can do this.
     pub fn hand_over_in_place(&self) -> bool {
         /// SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP of linux/seccomp.h.
         const SYNC_WAKE_UP: libc::c_ulong = 1;
@@ -355,7 +355,7 @@ impl Listener {
         unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) == 0 }
     }
 
-    /// The next call. Waits for one, so only to be called when readable. `None` if whoever made it has gone.
+    /// The next call. Waits for one, so only to be called when readable. `None` if the caller has gone.
     pub fn receive(&self) -> io::Result<Option<Notification>> {
         // SAFETY: plain data; the kernel demands all zeroes.
         let mut heard: libc::seccomp_notif = unsafe { MaybeUninit::zeroed().assume_init() };

@@ -1,8 +1,8 @@
 //! Signals of a process that stands between a terminal and a child: it neither dies of the keyboard's signals nor
-//! swallows those that somebody sent to it.
+//! swallows those that were sent to it.
 //!
 //! The keyboard signals the whole foreground group, so the child has those already; what was sent to this process alone
-//! (`kill`) is sent on. What comes before there is a child is kept for it, whoever sent it. Signals that the process was
+//! (`kill`) is sent on. What comes before there is a child is kept for it, from any sender. Signals that the process was
 //! started with as ignored stay ignored.
 
 use std::io;
@@ -99,7 +99,7 @@ pub fn outlive_file_limit() -> io::Result<()> {
     Ok(())
 }
 
-/// A descriptor that becomes readable when somebody wants this process to end (SIGTERM, SIGINT, SIGHUP, SIGQUIT), which
+/// A descriptor that becomes readable on a signal that asks this process to end (SIGTERM, SIGINT, SIGHUP, SIGQUIT), which
 /// from now on interrupts nothing. For a process of one thread: others have masks of their own.
 pub fn ending() -> io::Result<OwnedFd> {
     // SAFETY: `sigset_t` is plain data; sigemptyset makes it a valid empty set.
@@ -119,6 +119,6 @@ pub fn ending() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just made and belongs to nobody else.
+    // SAFETY: the descriptor was just made and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -1,4 +1,4 @@
-//! Reading a stream into room that nobody has written to, finding its urgent byte (SIOCATMARK, tcp(7)), and what is on its way.
+//! Reading a stream into uninitialised memory, finding its urgent byte (SIOCATMARK, tcp(7)), and what is on its way.
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};

@@ -31,7 +31,7 @@ pub fn take(socket: impl AsFd) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Receives into the spare room of `bytes`, of which there must be [`ROOM`]: from whom, and how long each datagram is; the last
+/// Receives into the spare room of `bytes`, of which there must be [`ROOM`]: the sender, and how long each datagram is; the last
 /// may be shorter.
 pub fn receive(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<(SocketAddr, usize)> {
     let (before, mut size) = (bytes.len(), None);

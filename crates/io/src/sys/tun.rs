@@ -101,8 +101,8 @@ impl Tun {
         Ok(tun)
     }
 
-    /// The interface that somebody else has made and set up, by the number of its descriptor, which stays open. From now on nobody
-    /// who reads it waits. Without IFF_VNET_HDR, as Android has it, no packet is a super-packet, and a longer MTU makes up for some
+    /// An interface that another program has made and set up, by the number of its descriptor, which stays open. Reads no
+    /// longer block. Without IFF_VNET_HDR, as Android has it, no packet is a super-packet, and a longer MTU makes up for some
     /// of that.
     pub fn of_descriptor(number: RawFd) -> Result<Self, TunError> {
         let fail = |step| move |source: io::Error| TunError { name: format!("of descriptor {number}"), step, source };
@@ -111,7 +111,7 @@ impl Tun {
         if copy < 0 {
             return Err(fail("copying the descriptor")(io::Error::last_os_error()));
         }
-        // SAFETY: the descriptor was just made and belongs to nobody else.
+        // SAFETY: the descriptor was just made and has no other owner.
         let file = unsafe { File::from_raw_fd(copy) };
         let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
         // SAFETY: TUNGETIFF writes a `struct ifreq`, which `request` is as long as.
@@ -252,7 +252,7 @@ fn set_queue(request: &mut Request, queue: i32) -> io::Result<()> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just made and belongs to nobody else.
+    // SAFETY: the descriptor was just made and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     request.value = [0; 24];
     request.value[..4].copy_from_slice(&queue.to_ne_bytes());

@@ -73,7 +73,7 @@ pub struct Request {
     pub protocol: String,
     /// Type of the answer.
     pub mime: String,
-    /// Who was asked.
+    /// The address of the server.
     pub address: Option<String>,
     /// It began.
     pub began: f64,
@@ -104,7 +104,7 @@ pub struct Chromium {
 impl Chromium {
     /// Starts it by `command`, which runs `/bin/sh` where Chromium is to run (and through `headstart run`, if it is to), with
     /// nothing but what `sh` itself is told to come. `key_hash` is that of the authority that it is to believe,
-    /// `profile` a private folder that no other browser uses and that whoever made it removes. The origins `over_quic`
+    /// `profile` a private folder that no other browser uses and that its maker removes. The origins `over_quic`
     /// (`host:port`) are asked over HTTP/3 from the first request on, all others never.
     pub fn start(
         mut command: Command,

@@ -1,7 +1,7 @@
 //! The DevTools protocol over a pipe: commands out, answers and events in, each a JSON text with a zero byte behind it.
 //!
 //! Chromium reads descriptor 3 and writes descriptor 4 (`--remote-debugging-pipe`); a shell in front of it puts its own
-//! input and output there, so that no socket is opened and nobody else can speak to it. Waiting ends after a time that is
+//! input and output there, so that no socket is opened and no other program can speak to it. Waiting ends after a time that is
 //! given; what Chromium says meanwhile is kept in order.
 
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ impl Pipe {
         std::thread::Builder::new().name("devtools".into()).spawn(move || {
             let mut from = BufReader::new(from);
             let mut text = Vec::new();
-            // It ends with Chromium, or with whoever listens.
+            // It ends with Chromium, or when the receiver is gone.
             while from.read_until(0, &mut text).is_ok_and(|n| n > 0) {
                 if text.last() == Some(&0) {
                     text.pop();
@@ -106,7 +106,7 @@ impl Pipe {
         self.events.pop_front().or_else(|| self.from.try_recv().ok())
     }
 
-    /// Forgets events that nobody has asked for.
+    /// Forgets events that no caller has asked for.
     pub fn forget(&mut self) {
         self.events.clear();
         while self.from.try_recv().is_ok() {}

@@ -265,7 +265,7 @@ impl fmt::Display for Speeds {
     }
 }
 
-/// Who is told how far a run is.
+/// Is told how far a run is.
 pub trait Progress {
     /// `done` of `total` units of work are done; `doing` says what comes next ("ipv6-black-hole, trial 3").
     fn step(&self, done: u64, total: u64, doing: &str);

@@ -1,6 +1,6 @@
 //! Programs by the stopwatch: started, watched, and ended if they go on for too long.
 //!
-//! Each runs in a process group of its own, which is all that is ever ended, and has nothing to read. Nobody's
+//! Each runs in a process group of its own, which is all that is ever ended, and has nothing to read. No user's
 //! settings lead it elsewhere, and no `headstart run` learns from another, unless it is to.
 
 use crate::program::undisturbed;
@@ -57,7 +57,7 @@ impl From<ExitStatus> for How {
 pub(super) enum Supervisor<'a> {
     /// Its own, which knows nothing.
     Own,
-    /// The user's, as everybody's but the first: at home in this folder, where no other is looked for. It ends by itself
+    /// The user's, as every run but the first has it: at home in this folder, where no other is looked for. It ends by itself
     /// [`LINGER`] after the last of its runs.
     Usual(&'a Path),
 }
@@ -81,7 +81,7 @@ pub(super) fn time_output(
     supervisor: Supervisor<'_>,
     is_right: impl Fn(&[u8]) -> bool,
 ) -> anyhow::Result<Ended> {
-    // In memory, so that nobody has to read while it runs, and nothing is held up by who inherits it.
+    // In memory, so that no reader is needed while it runs, and a process that inherits it holds nothing up.
     let mut output = File::from(memfd_create(c"output", MemfdFlags::CLOEXEC).context("making a file in memory")?);
     command.stdout(output.try_clone().context("a file in memory")?);
     let mut run = Run::start(command, Stdio::null(), longest, supervisor)?;
@@ -127,7 +127,7 @@ pub(super) fn time_second(command: &mut Command, longest: Duration) -> anyhow::R
         match (said.iter().filter(|b| **b == b'\n').count(), first) {
             (0, _) => {}
             (1, _) => first = first.or(Some(at)),
-            // Both lines at once: nobody looked in between, which says that the second run took no time to speak of.
+            // Both lines were read at once, so the second run took no time to speak of.
             (_, first) => {
                 let how = if said.ends_with(b"\n0\n") { How::Well } else { How::Failed };
                 let after = at - first.unwrap_or(at);

@@ -50,7 +50,7 @@ impl Emulator {
         let (tell_ready, ready) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("emulator".into()).spawn(move || {
             worker.settle(real_time)?;
-            // Nobody listens only if the caller is gone, and then there is nothing to tell.
+            // The receiver is gone only if the caller is, and then there is nothing to tell.
             let _ = tell_ready.send(());
             worker.run()
         })?;

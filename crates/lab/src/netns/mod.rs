@@ -105,7 +105,7 @@ pub struct Network {
     dns: DnsServer,
     emulator: Emulator,
     wires: Wires,
-    /// The client's own files, where it has other DNS servers than everybody.
+    /// The client's own files, where its DNS servers are not those of all nodes.
     files: Option<MountNs>,
     resolvers: Vec<Resolver>,
     sites: Mutex<Vec<Site>>,
@@ -325,7 +325,7 @@ fn check_resolvers(resolvers: &[Resolver]) -> Result<(), Error> {
     Err(Error::World(format!("it has {} DNS servers; give it 1 to {MOST_DNS_SERVERS}", resolvers.len())))
 }
 
-/// A change that waits for a question that nobody can ask would never happen.
+/// A change that waits for a question that no client can ask would never happen.
 fn check_timeline(world: &World) -> Result<(), Error> {
     for change in &world.timeline {
         if let When::Asked { name, .. } = &change.when

@@ -17,7 +17,7 @@ const SMALL: usize = 2048;
 /// Rooms kept for later use, small and large: 16 MiB and 64 MiB, what a link of 1.5 Gbit/s holds in 100 ms and in 400 ms.
 const KEPT: [usize; 2] = [8192, 1024];
 
-/// Rooms that nobody uses at the moment.
+/// Rooms that are not in use at the moment.
 #[derive(Clone, Default)]
 pub(super) struct Pool(Arc<Mutex<Shelves>>);
 

@@ -42,7 +42,7 @@ use std::time::SystemTime;
 const BACKLOG: usize = 65_536;
 /// Longer than packets are read or released late, so that the capture is in the order of time.
 const HOLD_BACK: Duration = Duration::from_millis(100);
-/// Whoever watches the files sees what happened this long ago, if nothing happens.
+/// A reader of the files sees what happened this long ago, if nothing happens.
 const FLUSH: Duration = Duration::from_millis(200);
 /// if_tsresol: a thousand millionth of a second.
 const NANOSECONDS: u8 = 9;

@@ -50,10 +50,10 @@ impl Timeline {
         Ok(Self { tell, thread: Some(thread) })
     }
 
-    /// Who is to be told of the questions that a DNS server reads.
+    /// Is to be told of the questions that a DNS server reads.
     pub fn listener(&self) -> impl Fn(&Query) + Send + 'static {
         let tell = self.tell.clone();
-        // Nobody listens any more when the network is going.
+        // The receiver is gone when the network is going.
         move |query| drop(tell.send(Told::Asked(query.clone())))
     }
 
@@ -69,7 +69,7 @@ impl Timeline {
 
 impl Drop for Timeline {
     fn drop(&mut self) {
-        // The thread is gone already only if it panicked, which joining tells nobody either.
+        // The thread is gone already only if it panicked, which joining does not report either.
         let _ = self.tell.send(Told::Stop);
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -102,7 +102,7 @@ impl Player {
                 Ok(Told::Asked(query)) => self.asked(&query),
                 Ok(Told::Rewind(done)) => {
                     let rewound = self.rewind();
-                    // Nobody waits only if the network is going.
+                    // The receiver is gone only if the network is going.
                     let _ = done.send(self.failed.take().map_or(rewound, Err));
                 }
                 Ok(Told::Stop) | Err(RecvTimeoutError::Disconnected) => return,

@@ -271,7 +271,7 @@ fn anywhere(end: Ends) -> IpAddr {
 
 /// Gives the client the preferred congestion control if there is a way; which is in force.
 ///
-/// The kernel lets a namespace other than the host's choose only among what the host allows to everybody, even if root
+/// The kernel lets a namespace other than the host's choose only among what the host allows to all users, even if root
 /// asks; a route may ask for any that the kernel has.
 fn congestion_control(ends: [Ends; 2]) -> Result<String, Error> {
     let path = format!("/proc/sys/{CONGESTION_CONTROL}");

@@ -16,9 +16,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 pub struct Visited {
     /// Time in getaddrinfo.
     pub lookup: Duration,
-    /// Time in connect; none if nobody was reached.
+    /// Time in connect; none if no peer was reached.
     pub connect: Option<Duration>,
-    /// Who was reached.
+    /// The peer that was reached.
     pub peer: Option<std::net::IpAddr>,
 }
 

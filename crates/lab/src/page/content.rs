@@ -1,6 +1,6 @@
 //! A page with contents made up for it, so that real browsers can load what the generator draws.
 //!
-//! Every object gets bytes of its size and type; the document holds a table of who waits for whom and how long, and a
+//! Every object gets bytes of its size and type; the document holds a table of which object waits for which and how long, and a
 //! script that goes by it. What starts while the document arrives stands in its markup, at its share. What starts while
 //! another object arrives starts with it. Contents are filler: scripts and style sheets are comments, images cannot be
 //! decoded (which a browser notices when they are there). What never happens here: bytes of a real page.

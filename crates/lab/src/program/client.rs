@@ -1,5 +1,5 @@
 //! Headstart's own client, `headstart client HOST`: getaddrinfo, then a blocking connect to one address after the other.
-//! It fetches no page and prints who was reached: the smallest program that connects.
+//! It fetches no page and prints the peer that was reached: the smallest program that connects.
 
 use super::{Entry, Origin, Scheme, as_found};
 

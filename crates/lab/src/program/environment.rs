@@ -1,6 +1,6 @@
 //! The environment that measured programs start with: the caller's, without what would lead them elsewhere.
 //!
-//! Whoever runs an experiment may have a proxy, a preload or headstart itself switched off for a shell. None of this may
+//! The user of an experiment may have a proxy, a preload or headstart itself switched off for a shell. None of this may
 //! reach an arm, or all arms run alike and the result is silently wrong. What never happens here: a command that the user
 //! gave (`headstart lab shell`) loses anything.
 

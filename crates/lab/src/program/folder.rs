@@ -1,5 +1,5 @@
-//! The folder in which programs' files are made: private, and gone when it is dropped. What a lab left that was ended before it
-//! could do so, a folder that nobody has locked, is swept by whoever had it in namespaces, or else by the next one.
+//! The folder in which programs' files are made: private, and gone when it is dropped. A lab that was ended too early leaves an
+//! unlocked folder, which is swept by the lab's caller if that had it in namespaces, or else by the next lab.
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -31,7 +31,7 @@ impl Folder {
             let path = place.join(format!("{PREFIX}{n}"));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
-                    // Whoever sweeps may have taken it for one that was left, until it is locked.
+                    // Another sweep may have taken it for one that was left, until it is locked.
                     let Some(lock) = locked(&path)? else { continue };
                     sweep(place)?;
                     return Ok(Self { path, _lock: lock });
@@ -82,7 +82,7 @@ fn locked(path: &Path) -> io::Result<Option<File>> {
     Ok((is_ours && is_there).then_some(folder))
 }
 
-/// Removes what labs of this user left among the host's temporary files: for whoever had one in namespaces and has seen its end.
+/// Removes what labs of this user left among the host's temporary files: for a caller that had one in namespaces, after its end.
 pub fn sweep_after() {
     // What cannot be looked at or removed is for the next lab.
     let _ = sweep(&std::env::temp_dir());

@@ -1,4 +1,4 @@
-//! Third-party programs that fetch a page, unmodified: whom experiments and tests run bare and under headstart.
+//! Third-party programs that fetch a page, unmodified, which experiments and tests run bare and under headstart.
 //!
 //! One file a program, one line in [`ALL`]. An [`Entry`] says what the program is and how it is asked for a page;
 //! [`Entry::prepare`] finds it on this machine and makes what it needs in a work folder; the [`Program`] that comes out
@@ -102,13 +102,13 @@ pub struct Asked<'a> {
     pub url: &'a Url,
     /// The program's own folder.
     pub workdir: &'a Path,
-    /// Whom to believe; the host's authorities if none.
+    /// The authorities to trust; the host's if none.
     pub trust: Option<&'a Trust>,
     /// A file to send there (POST), if the program sends any.
     pub body: Option<&'a Path>,
 }
 
-/// Whom programs are to believe, beyond or instead of what their user's settings say.
+/// The authorities that programs are to trust, beyond or instead of what their user's settings say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
     /// The certificate authority of the lab's HTTPS servers.

@@ -41,7 +41,7 @@ pub enum ReportError {
     },
 }
 
-/// Makes the results folder, and tries to write into it: nobody wants to hear that it cannot be written to after an hour.
+/// Makes the results folder, and tries to write into it, so that a run does not fail after an hour because it cannot be written to.
 pub fn prepare(dir: &Path) -> Result<(), ReportError> {
     let trial = dir.join(".writable.part");
     fs::create_dir_all(dir)

@@ -180,7 +180,7 @@ impl Table {
     }
 
     /// An HTML table inside a container that scrolls sideways when the page is narrow. `headed`: with its caption visible;
-    /// otherwise only who cannot see the heading above it is told.
+    /// otherwise only a reader who cannot see the heading above it is told.
     pub fn to_html(&self, headed: bool) -> String {
         let caption = escape::html(&self.caption);
         let mut out = format!("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table>");

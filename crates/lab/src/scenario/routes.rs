@@ -157,7 +157,7 @@ fn ways_to(scenario: &Scenario, family: Family, end: End) -> Vec<Option<usize>> 
     let across = owner(scenario, end.far());
     ways[across] = Some(end.wire);
     spread(scenario, family, to, &mut ways, VecDeque::from([across]));
-    // Whoever cannot get to that link takes another of the owner's.
+    // A node that cannot get to that link takes another of the owner's.
     let mut beside = VecDeque::new();
     for (n, wire) in scenario.wires.iter().enumerate().filter(|(_, wire)| wire.carries(family)) {
         if let Some(side) = wire.side(to) {
@@ -172,7 +172,7 @@ fn ways_to(scenario: &Scenario, family: Family, end: End) -> Vec<Option<usize>> 
     ways
 }
 
-/// Breadth first, away from `to`: whoever is next to a router that has a way goes through it.
+/// Breadth first, away from `to`: a node next to a router that has a way goes through it.
 fn spread(scenario: &Scenario, family: Family, to: usize, ways: &mut [Option<usize>], mut frontier: VecDeque<usize>) {
     while let Some(node) = frontier.pop_front() {
         if !scenario.nodes[node].routes {

@@ -49,7 +49,7 @@ pub enum Manner {
     WithoutEdns,
 }
 
-/// Who is told of questions.
+/// Is told of questions.
 type Follower = Box<dyn Fn(&Query) + Send>;
 
 struct Shared {

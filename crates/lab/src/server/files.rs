@@ -2,7 +2,7 @@
 //! what it was sent.
 //!
 //! For programs whose content is compared byte for byte: an answer depends on the request and the folder alone, never on
-//! who asks or by which address. Nothing outside the folder is read, nothing is written. Bodies in chunks are refused.
+//! the client or the address that it used. Nothing outside the folder is read, nothing is written. Bodies in chunks are refused.
 
 use std::fs;
 use std::io::{self, Read, Write};

@@ -2,7 +2,7 @@
 //!
 //! For servers and the recorder, which read what programs and foreign servers send. Nothing here does input or output,
 //! panics on any bytes, or keeps a body: the callers bound what they keep. What could be read in two ways (two lengths,
-//! a length beside chunks, a folded line) is refused, since whoever stands behind may read it in the other way.
+//! a length beside chunks, a folded line) is refused, since the server behind may read it in the other way.
 
 use crate::page::recording::Message;
 

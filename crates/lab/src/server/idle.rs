@@ -1,8 +1,8 @@
 //! A server that loses patience: it closes a connection on which nothing was said for a while, and every connection when it
-//! restarts. Whoever says something is answered. One thread for all its addresses.
+//! restarts. A client that says something is answered. One thread for all its addresses.
 //!
 //! What never happens here: a connection is refused. A restart keeps the listening sockets, as a server with systemd's
-//! socket activation does, so that a program that connects of its own never fails, and whoever hears a reset was given
+//! socket activation does, so that a program that connects of its own never fails, and a program that sees a reset was given
 //! a bad connection.
 
 use headstart_core::time::{Duration, Instant};
@@ -83,7 +83,7 @@ impl IdleServer {
         Ok(Self { commands: Some(commands), thread: Some(thread), heard })
     }
 
-    /// What was said so far, by the patience of those to whom it was said.
+    /// What was said so far, by the patience of the address to which it was said.
     pub fn heard(&self) -> BTreeMap<Option<Duration>, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -99,7 +99,7 @@ impl IdleServer {
 impl Drop for IdleServer {
     fn drop(&mut self) {
         self.commands = None;
-        // It is gone already only if it panicked, which joining tells nobody either.
+        // It is gone already only if it panicked, which joining does not report either.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -168,7 +168,7 @@ impl Server {
         if self.told.read_exact(&mut byte).is_err() {
             return false;
         }
-        // Whoever is still in a queue is restarted away like everybody else.
+        // A connection still in a queue is ended by the restart like all others.
         (0..self.listeners.len()).for_each(|n| self.accept(n));
         for Connection { stream, .. } in std::mem::take(&mut self.connections).into_values() {
             if byte[0] == 1 {

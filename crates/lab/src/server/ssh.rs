@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 
 /// The port of ssh.
 const PORT: u16 = 22;
-/// As which user clients log in: the one of number 0, who owns everything in the lab.
+/// The user as which clients log in: the one of number 0, who owns everything in the lab.
 const USER: &str = "root";
 /// What the server is called in the list of known hosts, whatever name it was reached by.
 const ALIAS: &str = "headstart-lab";
@@ -48,7 +48,7 @@ pub struct SshServer {
 }
 
 impl SshServer {
-    /// Where sshd is on this machine; it is not on everybody's PATH.
+    /// Where sshd is on this machine; it is not on every user's PATH.
     pub fn program() -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

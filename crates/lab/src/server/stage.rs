@@ -1,4 +1,4 @@
-//! A page put on a network: its world, every host on its own addresses with its own certificate, and whom to believe.
+//! A page put on a network: its world, every host on its own addresses with its own certificate, and the authority to trust.
 //!
 //! What is replayed stays where it is: nothing of a recording is written anywhere. The authority is made for this
 //! stage; its key never leaves the process.
@@ -24,10 +24,10 @@ pub enum StageError {
     /// There are no certificates.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
-    /// There is nobody to be looked up.
+    /// There is no name to look up.
     #[error("no request of the recording names a host: a replay looks hosts up by their names")]
     Nameless,
-    /// Nobody listens.
+    /// The servers cannot listen.
     #[error("replaying a page: {0}")]
     Listen(#[from] io::Error),
 }
@@ -144,7 +144,7 @@ impl Stage {
         &self.network
     }
 
-    /// Whom programs are to believe.
+    /// The authority that programs are to trust.
     pub fn trust(&self) -> &Trust {
         &self.trust
     }

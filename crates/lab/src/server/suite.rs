@@ -1,8 +1,8 @@
 //! The servers that third-party programs talk to where their content is compared byte for byte: HTTPS and SSH on every
 //! address of a network that answers, all with the same few contents.
 //!
-//! Keys, certificates, contents and the repository are made for one run, in a private folder, and are the same for whoever
-//! asks. Nothing is installed on the host, and nothing of its user's is read.
+//! Keys, certificates, contents and the repository are made for one run, in a private folder, and are the same for every
+//! client. Nothing is installed on the host, and nothing of its user's is read.
 
 use super::authority::Authority;
 use super::https::HttpsServer;
@@ -89,7 +89,7 @@ impl Suite {
         self.ssh.as_ref().err().map(String::as_str)
     }
 
-    /// The same program, told whom to believe, and what to send if that is what is asked for.
+    /// The same program, told which authority to trust, and what to send if that is what is asked for.
     pub fn introduce(&self, program: Program, content: Content) -> Program {
         let program = program.trusting(&self.trust);
         match content {

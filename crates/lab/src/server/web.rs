@@ -1,6 +1,6 @@
 //! The lab's web server: one thread, an epoll loop, a listener on port 80 of each site's address.
 //!
-//! Counts connections and requests per address, so that connections that nobody ever used can be told. An address
+//! Counts connections and requests per address, so that connections that were never used can be told. An address
 //! without a listener is refused by the kernel, not by this.
 
 use super::http;
@@ -93,7 +93,7 @@ impl WebServer {
         Ok(())
     }
 
-    /// What each address has accepted so far; addresses that were ever listened on, even if nobody came.
+    /// What each address has accepted so far; addresses that were ever listened on, even without a client.
     pub fn accepted(&self) -> BTreeMap<IpAddr, Accepted> {
         lock(&self.shared.accepted).clone()
     }
@@ -176,7 +176,7 @@ impl Worker {
     fn accept(&mut self, key: u64) {
         loop {
             let listeners = lock(&self.shared.listeners);
-            // Closed since the event was read, or nobody waits any more.
+            // Closed since the event was read, or no client waits any more.
             let Some(Ok((socket, peer))) = listeners.by_key.get(&key).map(TcpListener::accept) else { return };
             drop(listeners);
             let Ok(local) = socket.local_addr() else { continue };

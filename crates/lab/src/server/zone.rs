@@ -156,7 +156,7 @@ fn https(service: &Service) -> (Name, RData) {
         params.push((SvcParamKey::Ipv4Hint, SvcParamValue::Ipv4Hint(IpHint(hints))));
     }
     if service.ech {
-        // Nobody in the lab reads what is in it.
+        // No client in the lab reads what is in it.
         params.push((SvcParamKey::EchConfigList, SvcParamValue::EchConfigList(EchConfigList(vec![0, 0]))));
     }
     if !service.ipv6hint.is_empty() {

@@ -146,7 +146,7 @@ impl AppHost {
         Launch { granted: granted.into_iter().flatten().collect(), queries, tally }
     }
 
-    /// Nobody does anything for this long.
+    /// No program does anything for this long.
     pub fn idle(&mut self, time: Duration) {
         let until = self.stack.now() + time;
         self.until(until, &mut []);

@@ -2,8 +2,8 @@
 //!
 //! The call is G.711 as RTP sends it (RFC 3551), 50 packets a second either way; the game sends 60 small datagrams a second
 //! either way. The download is one connection of [`super::tcp`]: halves of a handshake of TLS, a request, and a response
-//! without end. All of it ends where the channels end: what lies behind is the same for every policy. Who steers is `Channels`, as for pages. What is not
-//! modelled: the jitter buffer of a call, and its codec.
+//! without end. All of it ends where the channels end: what lies behind is the same for every policy. `Channels` steers, as for
+//! pages. What is not modelled: the jitter buffer of a call, and its codec.
 
 use super::channels::{Channels, Gone, Steering};
 use super::company::{CALL, Carried, FRAME, VOICE};
@@ -87,7 +87,7 @@ impl Stream {
     }
 }
 
-/// What is said before the response: by whom (the host is 0), and so many bytes. A client's half of a handshake with a hybrid key
+/// What is said before the response: the speaker (0 is the host), and its bytes. A client's half of a handshake with a hybrid key
 /// share, a server's with two certificates, a request. Ours.
 const SAID: [(usize, usize); 3] = [(0, 1_800), (1, 4_000), (0, 500)];
 
@@ -133,7 +133,7 @@ impl Playing {
         }
     }
 
-    /// Whoever has heard all that was said to it speaks.
+    /// An end that has heard all that was said to it speaks.
     fn speak(&mut self, now: Instant) {
         let Some(download) = &mut self.download else { return };
         let heard =

@@ -31,10 +31,10 @@ const TUNNEL: usize = 20 + 8 + 16 + 16 + 8;
 const PROBE: usize = 20 + TUNNEL - 8;
 /// IPv6 less IPv4: full packets of both families are full.
 const BETWEEN_FAMILIES: usize = 20;
-/// Nobody probes channels that have not been used for so long: a simulation comes to an end.
+/// Channels unused for so long are not probed any more: a simulation comes to an end.
 const PROBED_FOR: Duration = Duration::from_secs(10);
 
-/// The two channels, and who steers.
+/// The two channels, and the policy that steers.
 #[derive(Clone, Debug)]
 pub struct Steering {
     /// The fat channel, as a text of `headstart_link`.
@@ -57,7 +57,7 @@ impl Steering {
     }
 }
 
-/// A channel that loses everything for a while, both ways, and tells nobody.
+/// A channel that loses everything for a while, both ways, without notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone {
     /// Which.
@@ -106,7 +106,7 @@ pub(super) struct Channels {
     /// Channels that the questions under way are bound to.
     questions: HashMap<u64, Option<Channel>>,
     ready: VecDeque<(Instant, Way, Packet)>,
-    /// The last packet, and the last probe that nobody was told of.
+    /// The last packet, and the last probe that was not reported.
     used: Option<Instant>,
     probed: Option<Instant>,
     /// Channels are probed as long as they are there.
@@ -207,7 +207,7 @@ impl Channels {
     pub fn send(&mut self, now: Instant, way: Way, packet: Packet) {
         let facts = self.facts(&packet);
         self.used = Some(now);
-        // What was due while nobody probed is due now, and not once for each time that it would have been.
+        // What was due while nothing was probed is due now, and not once for each time that it would have been.
         for way in Way::BOTH {
             if self.steerers[way.index()].poll_timeout().is_some_and(|d| d.at < now) {
                 self.steerers[way.index()].handle_timeout(now);

@@ -23,7 +23,7 @@ const START: Duration = Duration::from_millis(200);
 pub const START_WITH_BULK: Duration = Duration::from_secs(3);
 /// IPv4 and UDP.
 pub const UDP_HEADERS: usize = 28;
-/// Messages in a datagram of [`Sending::Datagrams`] that somebody would send.
+/// Messages in a datagram of [`Sending::Datagrams`] that a program would send.
 pub const REPEATED: u32 = 3;
 const BULK: u16 = u16::MAX;
 

@@ -52,7 +52,7 @@ pub(super) enum Body {
     Question { query: u64, site: Option<usize>, record: RecordType, over_tcp: bool, server: Server },
     /// What the DNS server says.
     Response { query: u64, says: Says },
-    /// Nobody listens where this query was sent: ICMP, port unreachable.
+    /// No server listens where this query was sent: ICMP, port unreachable.
     NoServer { query: u64 },
     /// The client opens a TCP connection to the DNS server for this query.
     DnsSyn { query: u64 },
@@ -64,7 +64,7 @@ pub(super) enum Body {
     SynAck { socket: u64, from: IpAddr },
     /// A refusal of a host; or of the client, of a connection that it no longer wants.
     Rst { socket: u64 },
-    /// The last packet of a handshake: nobody answers it.
+    /// The last packet of a handshake: it is not answered.
     Ack,
     /// A segment of an open connection.
     Segment(Segment),
@@ -77,7 +77,7 @@ pub(super) enum Body {
 pub(super) struct Segment {
     /// Of which connection.
     pub socket: u64,
-    /// Whom it is exchanged with.
+    /// The peer.
     pub peer: IpAddr,
     /// From the client to the host.
     pub up: bool,
@@ -117,7 +117,7 @@ fn ip(over: Family) -> usize {
     }
 }
 
-/// Bytes of an HTTPS record's data (RFC 9460, section 2.2), the configuration for ECH left out: nobody reads it here.
+/// Bytes of an HTTPS record's data (RFC 9460, section 2.2), without the configuration for ECH, which is not read here.
 fn service(service: &Service) -> usize {
     let param = |len: usize| if len > 0 { 4 + len } else { 0 };
     let target = service.target.as_ref().map_or(1, |t| t.len() + 2);

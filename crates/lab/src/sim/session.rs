@@ -37,7 +37,7 @@ pub struct Visit {
     pub getaddrinfo: Duration,
     /// From the call of getaddrinfo until the program had a connection, or knew that it would get none.
     pub total: Duration,
-    /// Who was reached.
+    /// The peer that was reached.
     pub reached: Option<IpAddr>,
     /// Whether getaddrinfo gave addresses.
     pub lookup_ok: bool,
@@ -50,7 +50,7 @@ pub struct Spent {
     pub traffic: Traffic,
     /// Visits that ended with a connection.
     pub connections: u64,
-    /// Connections that were opened and that nobody used.
+    /// Connections that were opened and never used.
     pub unused: u64,
     /// Attempts begun only to learn; contained in the SYNs of the traffic.
     pub explorations: u64,
@@ -131,7 +131,7 @@ impl Session {
         self.connector.as_ref().map(Connector::tally)
     }
 
-    /// Nobody visits anything for this long.
+    /// Nothing is visited for this long.
     pub fn idle(&mut self, time: Duration) {
         let until = self.stack.now() + time;
         while self.stack.now() < until {

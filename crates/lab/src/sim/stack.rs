@@ -105,7 +105,7 @@ struct Query {
     server: Server,
 }
 
-/// What is between the client and everybody else.
+/// What is between the client and all other hosts.
 enum Access {
     /// The link of the world.
     One(Box<Duplex<Packet>>),
@@ -353,7 +353,7 @@ impl Stack {
                 }
             } else if let Some((at, way, packet)) = self.polled(at) {
                 if way == Way::Down {
-                    // What is sent to an address that is gone finds nobody.
+                    // What is sent to an address that is gone reaches no host.
                     if self.has_route(packet.over) {
                         self.receive(packet);
                     }

@@ -1,7 +1,7 @@
 //! One end of a session of small messages in virtual time: a messenger of `core::realtime` and the connections that it writes to,
 //! each a TCP of [`super::tcp`].
 //!
-//! Connections are open from the beginning. What a network makes of the segments is the business of whoever holds the two ends.
+//! Connections are open from the beginning. What a network makes of the segments is up to the owner of the two ends.
 
 use super::tcp::{Segment, Stack, Tcp};
 use headstart_core::machine::Machine;

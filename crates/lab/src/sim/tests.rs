@@ -218,7 +218,7 @@ fn resolved_by(fates: &[Fate]) -> World {
     World { resolvers, ..world(vec![site(1)]) }
 }
 
-/// Total time in ms and who was reached, after a first visit.
+/// Total time in ms and the family that was reached, after a first visit.
 fn first(arm: &str, world: &World) -> (u64, Option<Family>) {
     let (times, family) = told(&session(arm, Lifetime::Off, world).visit(0, Want::Both));
     (times[3], family)

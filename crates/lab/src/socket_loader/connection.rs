@@ -22,7 +22,7 @@ pub(super) const FALLBACK: Duration = Duration::from_millis(300);
 const STREAM_WINDOW: u32 = 6 << 20;
 const CONNECTION_WINDOW: u32 = 15 << 20;
 
-/// Serves a host's queue until nobody listens any more.
+/// Serves a host's queue until the loader is gone.
 pub(super) async fn serve(
     name: String,
     protocol: Protocol,

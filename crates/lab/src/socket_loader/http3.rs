@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
-/// Asks for what is in the queue, `first` before it, until nobody listens any more.
+/// Asks for what is in the queue, `first` before it, until the loader is gone.
 pub(super) async fn serve(name: &str, mut first: Option<usize>, queue: &Queue, shared: &Arc<Shared>) -> io::Result<()> {
     let connection = connect(name, shared).await?;
     let (mut driver, mut requests) =

@@ -97,7 +97,7 @@ impl Queue {
         waiting.len()
     }
 
-    /// Everything that waits, for nobody.
+    /// Takes everything that waits, without serving it.
     fn drain(&self) -> Vec<usize> {
         std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -3,7 +3,7 @@
 //! Pure and seeded: the same samples and the same seed give the same digits on every machine. Quantiles are Hyndman and
 //! Fan's definition 7 (linear interpolation, the default of R and NumPy), intervals are percentile bootstraps
 //! (Efron 1979), see [`estimate`]. A value that is not finite is refused, never dropped: a trial that failed has to be
-//! counted by whoever ran it.
+//! counted by the caller that ran it.
 
 mod bootstrap;
 mod heterogeneity;

@@ -1,6 +1,6 @@
 //! In words: what a reproduction is about to do and for how long, and how its results came about.
 //!
-//! What is said of a result is what the result says of itself, whoever ran it and when.
+//! What is said of a result is what the result says of itself, wherever it was run and when.
 
 use super::Args;
 use headstart_lab::device::DeviceState;

@@ -131,7 +131,7 @@ fn kept(folder: &Path, asked: &str) -> Option<Outcome> {
 /// Runs one experiment.
 fn measured(entry: &Entry, args: &Args, folder: &Path, asked: &str) -> anyhow::Result<Outcome> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    // A result without this note is nobody's.
+    // A result without this note is not reused.
     let note = folder.join(ASKED);
     let _ = fs::remove_file(&note);
     // Who ends this process ends the experiment too: it has namespaces and programs of its own.

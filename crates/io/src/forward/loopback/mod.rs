@@ -1,10 +1,10 @@
 //! What listens on this host, offered inside an [`Enclosure`](super::Enclosure): services on loopback addresses and on the host's own ones,
 //! resolvers on 127.0.0.53 among them.
 //!
-//! No packet to such an address leaves a namespace, so none comes to the forwarder. As pasta does (passt(1), `--tcp-ns`), addresses and ports
-//! on which somebody listens outside are listened on inside, and what comes there is carried to them by sockets of the host's. A program
-//! inside that wants such a port itself is told that it is in use, as it would be outside. Not carried: UDP services on other than
-//! loopback addresses, but for DNS; and Unix sockets with abstract names.
+//! No packet to such an address leaves a namespace, so none comes to the forwarder. As pasta does (passt(1), `--tcp-ns`), addresses
+//! and ports on which a program listens outside are listened on inside, and sockets of the host's carry what comes there to them. A
+//! program inside that wants such a port itself is told that it is in use, as it would be outside. Not carried: UDP services on
+//! other than loopback addresses, but for DNS; and Unix sockets with abstract names.
 
 mod datagrams;
 mod listening;

@@ -1,7 +1,7 @@
 //! The connect engine behind programs' SYNs (`--accelerate`): which addresses belong to one name is overheard from the answers that
 //! programs get over DNS, and a connection to one of them is raced over all.
 //!
-//! Nothing is asked of anybody and nothing is opened ahead of time: what programs do not cause is not sent. What was said to one
+//! No host is asked and nothing is opened ahead of time: what programs do not cause is not sent. What was said to one
 //! user's programs is not used for another's. Nothing is decided here; it is the [`Connector`]'s hands, as the supervisor is.
 
 use super::told::Here;
@@ -33,7 +33,7 @@ pub(super) struct Waiting {
     pub flow: FlowId,
     /// The program's end.
     pub app: SocketAddr,
-    /// Whom the program wants to reach.
+    /// The peer that the program wants to reach.
     pub peer: SocketAddr,
     /// The traffic class of the program's packets.
     pub traffic_class: u8,
@@ -87,7 +87,7 @@ fn request(flow: FlowId) -> u64 {
     flow.0 & u64::from(u32::MAX)
 }
 
-/// Whom an answer was for, as the connector knows programs.
+/// The program that an answer was for, as the connector knows programs.
 fn app_of(user: u32) -> AppId {
     format!("user {user}").into()
 }
@@ -132,7 +132,7 @@ impl Accelerator {
             Answer::Addresses(list, ttl) => LookupResult::Addresses(list, ttl),
             Answer::NoData(ttl) => LookupResult::NoData(ttl),
             Answer::NxDomain(ttl) => LookupResult::NxDomain(ttl),
-            // What an HTTPS record says besides addresses is for who has read it.
+            // What an HTTPS record says besides addresses is for the program that has read it.
             Answer::Services(..) | Answer::Refused | Answer::NotUnderstood | Answer::Truncated => return,
         };
         self.look_around(now, poll);
@@ -141,7 +141,7 @@ impl Accelerator {
         self.feed(now, poll, Input::Overheard { app, name, record: *record, result });
     }
 
-    /// Whether there is anything to race: this user's programs were told another address of who is reached at `peer`.
+    /// Whether there is anything to race: this user's programs were told another address of the host at `peer`.
     pub fn knows_another(&mut self, now: Instant, poll: &Poll, user: u32, peer: IpAddr) -> bool {
         self.look_around(now, poll);
         !self.captive && self.connector.knows_another(&app_of(user), peer)
@@ -157,7 +157,7 @@ impl Accelerator {
         let claim = Claim {
             app: app_of(user),
             to: waiting.peer,
-            // The socket is nobody's but ours, and may be of either family: as one is that takes mapped addresses.
+            // Only we have the socket, and it may be of either family: as one is that takes mapped addresses.
             domain: Family::V6,
             accepts_mapped: true,
             nonblocking: false,
@@ -168,14 +168,14 @@ impl Accelerator {
         self.feed(now, poll, Input::Claim(RequestId(number), claim));
     }
 
-    /// Nobody waits for this connection any more; who did.
+    /// Removes the connection that waits for the race of `flow`, and returns it.
     pub fn abandon(&mut self, now: Instant, poll: &Poll, flow: FlowId) -> Option<Waiting> {
         let waiting = self.waiting.remove(&request(flow))?;
         self.feed(now, poll, Input::Abandon(RequestId(request(flow))));
         Some(waiting)
     }
 
-    /// Who waits for this connection.
+    /// The connection that waits for the race of `flow`.
     pub fn waiting(&mut self, flow: FlowId) -> Option<&mut Waiting> {
         self.waiting.get_mut(&request(flow))
     }
@@ -232,7 +232,7 @@ impl Accelerator {
                 }
                 Output::Fail(request, errno) => self.end(request, Ended::Failed(Errno::from_raw_os_error(errno))),
                 Output::Pass(request, _) | Output::Begin { request, .. } => self.end(request, Ended::NotRun),
-                // Said to who asks for names or holds attempts, which nobody here does.
+                // Said to programs that ask for names or hold attempts, of which there are none here.
                 Output::Forget(_)
                 | Output::Watch(_)
                 | Output::Answer(..)
@@ -276,7 +276,7 @@ impl Accelerator {
         if !changed && self.seen.is_some() {
             return;
         }
-        // Whom programs ask is seen with each answer; it is not what makes the network here.
+        // The servers that programs ask are seen with each answer; they do not make the network here.
         let Ok(here) = surroundings::look(&[]) else { return };
         let (id, v4, v6) = (here.network(), here.v4.is_some(), here.v6.is_some());
         match self.seen.replace(here.clone()) {

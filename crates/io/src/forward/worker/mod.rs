@@ -114,7 +114,7 @@ pub struct Seen {
     pub process: Option<Process>,
 }
 
-/// Who is told what was seen.
+/// Is told what was seen.
 pub type Sink = Box<dyn FnMut(Seen)>;
 
 /// A packet between programs and the forwarder, as it passes.
@@ -128,11 +128,11 @@ pub struct Tapped<'a> {
     pub bytes: &'a [u8],
     /// Whose it is, if that is known yet.
     pub process: Option<&'a Process>,
-    /// To whom a race has led its connection, if one has.
+    /// The address to which a race has led its connection, if one has.
     pub accelerated: Option<SocketAddr>,
 }
 
-/// Who is shown every packet.
+/// Is shown every packet.
 pub type Tap = Box<dyn FnMut(Tapped<'_>)>;
 
 /// A connection to a peer.
@@ -140,7 +140,7 @@ struct Upstream {
     socket: OwnedFd,
     app: SocketAddr,
     peer: SocketAddr,
-    /// To whom the socket leads: the peer, but where a race has led it elsewhere.
+    /// The address that the socket leads to: the peer, but where a race has led it elsewhere.
     reached: SocketAddr,
     accelerated: bool,
     connecting: bool,
@@ -155,7 +155,7 @@ struct Upstream {
     queued: bool,
     owner: Option<Owner>,
     process: Option<Process>,
-    /// Somebody looks for the process.
+    /// The process is being looked for.
     sought: bool,
     /// How its requests are timed; none where they are not.
     request: Option<Request>,
@@ -270,7 +270,7 @@ impl std::fmt::Debug for Worker {
 }
 
 impl Worker {
-    /// A forwarder for the programs of `enclosure`. Its sockets are in the namespace of whoever calls [`Self::run`].
+    /// A forwarder for the programs of `enclosure`. Its sockets are in the namespace of the thread that calls [`Self::run`].
     pub fn new(enclosure: Enclosure, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
         let Enclosure { namespace, tun } = enclosure;
         let owners = Owners::of(&namespace).map_err(failed("opening a socket for questions about owners"))?;
@@ -390,7 +390,7 @@ impl Worker {
     }
 
     /// From now on a connection is raced over all addresses that programs of its user were told of its peer's name. To be called
-    /// in the namespace of whoever calls [`Self::run`].
+    /// in the namespace of the thread that calls [`Self::run`].
     pub fn accelerate(&mut self, settings: connect::Settings) {
         let mut accelerator = match self.teller {
             Teller::Kernel { .. } => Accelerator::new(settings),

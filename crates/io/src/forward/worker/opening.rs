@@ -41,7 +41,7 @@ impl Worker {
         }
         let limit = Some(hop_limit).filter(|limit| *limit != self.default_ttl);
         let mut whose = None;
-        // Who counts routers wants to know of this way, not of another.
+        // A program that counts routers wants to know of this way, not of another.
         if self.accelerator.is_some() && limit.is_none() {
             let known = self.identify(flow, app, peer);
             let waiting = Waiting { flow, app, peer, traffic_class, no_delay, whose: known.clone() };
@@ -101,7 +101,7 @@ impl Worker {
         if self.poll.add(&upstream.socket, flow.0, Interest::Changes).is_err() {
             self.feed(now, Input::Failed { flow, why: Failure::Here });
         }
-        // While the program wakes up: the next SYN may be there before anybody waits here, and finds a socket.
+        // While the program wakes up: the next SYN may be there before this thread waits here, and finds a socket.
         if connected.is_some() {
             self.stock.refill(&self.exit);
         }
@@ -115,7 +115,7 @@ impl Worker {
         }
     }
 
-    /// What was not opened is somebody's all the same.
+    /// What was not opened has an owner all the same.
     fn unopened(&mut self, now: Instant, flow: FlowId, whose: Whose, why: Failure) {
         self.closed.insert(flow, whose);
         self.forwarder.handle_input(now, Input::Failed { flow, why });
@@ -196,7 +196,7 @@ impl Worker {
         self.drain(now);
     }
 
-    /// Nobody waits for the race of this connection any more; who did.
+    /// Removes the connection that waits for the race of `flow`, and returns it.
     pub(super) fn abandon(&mut self, now: Instant, flow: FlowId) -> Option<Waiting> {
         if let Some(waiting) = self.teller.told().and_then(|told| told.release(flow)) {
             return Some(waiting);

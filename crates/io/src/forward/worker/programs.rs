@@ -1,7 +1,7 @@
 //! Packets of programs: read in batches, and handed over in rows.
 //!
-//! Each thing that a socket is given wakes whoever reads at its other end. Where several connections are busy their packets come out of the
-//! interface in turns; what a row has for one socket is given to it by one call, and wakes whoever reads there once.
+//! Each thing that a socket is given wakes the reader at its other end. Where several connections are busy their packets come out
+//! of the interface in turns; what a row has for one socket is given to it by one call, and wakes its reader once.
 
 use super::{BATCH, LOST, SMALL, Worker, WorkerError};
 use crate::driver::Hands;
@@ -44,7 +44,7 @@ impl Worker {
                     break;
                 }
                 Err(e) => {
-                    // EBADFD and ENODEV: somebody has taken the interface away (tun.c).
+                    // EBADFD and ENODEV: the interface has been taken away (tun.c).
                     let gone = [libc::EBADFD, libc::ENODEV].contains(&e.raw_os_error().unwrap_or_default());
                     self.lost = gone.then_some(WorkerError { what: LOST, source: e });
                     break;

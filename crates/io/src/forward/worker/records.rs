@@ -1,4 +1,4 @@
-//! Whose connections are, and who is told what was seen of them.
+//! Whose connections are, and the report of what was seen of them.
 
 use super::told::Told;
 use super::{MAPPINGS, Seen, Teller, Whose, Worker, sockets};
@@ -102,7 +102,7 @@ impl Worker {
         (self.sink)(seen);
     }
 
-    /// The process of a socket if it is known at once, and otherwise whether somebody looks for it.
+    /// The process of a socket if it is known at once, and otherwise whether it is being looked for.
     pub(super) fn look_for(
         &mut self,
         flow: FlowId,
@@ -116,7 +116,7 @@ impl Worker {
         (process, sought)
     }
 
-    /// Somebody has looked for a process, and perhaps at its socket.
+    /// A process has been looked for, and perhaps its socket looked at.
     pub(super) fn found(&mut self, answer: Answer) {
         let Answer { flow, process, options, .. } = answer;
         if let Some(mapping) = flow.0.checked_sub(MAPPINGS) {

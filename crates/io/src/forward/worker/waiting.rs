@@ -111,7 +111,7 @@ impl Host for Running<'_> {
     }
 
     fn passed(&mut self) -> Option<usize> {
-        // Nobody waits for anything here.
+        // No connection waits for anything here.
         self.worker.stock.refill(&self.worker.exit);
         Some(std::mem::take(&mut self.worker.passed))
     }

@@ -17,7 +17,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Somebody asks.
+    /// A client asks.
     pub(super) fn asked(&mut self, now: Instant) {
         if let Some(window) = &self.window {
             window.answer(|tallies| self.board(now, tallies));

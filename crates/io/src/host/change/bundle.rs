@@ -1,7 +1,7 @@
 //! The nftables table that hands small TCP segments of thin streams to the daemon (core::realtime::bundle): those that leave
 //! with a little payload, and what acknowledges them. Made and removed as our other table is, a table of its own.
 //!
-//! It can do no harm by itself: where nobody reads from the queue, the kernel lets packets through.
+//! It can do no harm by itself: where no program reads from the queue, the kernel lets packets pass.
 
 use super::table::Marked;
 use super::{ChangeError, Entry, Undone};

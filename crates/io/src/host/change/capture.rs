@@ -1,5 +1,5 @@
-//! The nftables table that marks what is to be measured: connections and datagrams that programs of this host begin, to whom is
-//! asked for. A rule leads what is marked into the interface of the forwarder, and nothing else.
+//! The nftables table that marks what is to be measured: connections and datagrams that programs of this host begin, to the
+//! configured peers. A rule leads what is marked into the interface of the forwarder, and nothing else.
 //!
 //! What was there before is left alone, and so is what others begin: a server on this host answers as ever. Where the forwarder is
 //! no more its routes are gone with its interface, and what is marked goes by the main table: the marks by themselves do no harm.
@@ -19,7 +19,7 @@ pub const ENTRY: Entry = Entry {
 
 /// Its table.
 pub(super) const TABLE: Marked = Marked("headstart-measure");
-/// The mark of what is led to the forwarder: the number of our routing table, which nobody else is likely to have chosen.
+/// The mark of what is led to the forwarder: the number of our routing table, which other programs are unlikely to have chosen.
 pub const MARK: u32 = 18_515;
 /// The mark of what the forwarder sends itself.
 pub const OWN_MARK: u32 = 18_516;
@@ -28,7 +28,7 @@ pub const OWN_MARK: u32 = 18_516;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capture {
-    /// To whom: addresses with the bits of their networks. None is everybody.
+    /// The peers: addresses with the bits of their networks. None means all peers.
     to: Vec<(IpAddr, u8)>,
 }
 

@@ -1,5 +1,5 @@
 //! Changes of a host: one kind a file, and [`ALL`] of them. Each can be made where nothing of its name is there, told in
-//! words, and undone as often as one likes: what is gone already, or has become somebody else's, is left alone.
+//! words, and undone repeatedly: what is gone already, or is another program's by now, is left alone.
 //!
 //! A new kind is one file, one line here and one arm in each function.
 
@@ -92,7 +92,7 @@ pub enum Undone {
     Removed,
     /// It was not there (any more).
     WasGone,
-    /// Somebody else has changed it since; why it was left as it is.
+    /// Another program has changed it since; why it was left as it is.
     LeftAlone(String),
 }
 
@@ -204,7 +204,7 @@ mod tests {
             let written = serde_json::to_string(&change).unwrap();
             assert!(written.starts_with(&format!("{{\"kind\":\"{}\"", entry.name)), "{written}");
             assert_eq!(serde_json::from_str::<Change>(&written).unwrap(), change, "{written}");
-            // What nobody wrote is not undone.
+            // A record with an unknown field is not undone.
             let more = written.replacen(",", ",\"more\":1,", 1);
             assert!(serde_json::from_str::<Change>(&more).is_err(), "{more}");
         }

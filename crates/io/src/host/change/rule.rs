@@ -1,4 +1,4 @@
-//! A rule that leads packets through our table. Priorities are right before the main table's, so that everybody else's rules
+//! A rule that leads packets through our table. Priorities are right before the main table's, so that the rules of other programs
 //! (a VPN's above all) come first.
 
 use super::{ChangeError, Entry, Undone};

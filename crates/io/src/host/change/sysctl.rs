@@ -1,5 +1,5 @@
-//! A value below /proc/sys/net, one of [`VALUES`]. What it was is in the journal; it is written back unless somebody has changed
-//! it since.
+//! A value below /proc/sys/net, one of [`VALUES`]. Its previous value is in the journal, and is written back unless another
+//! program has changed it since.
 //!
 //! It bears a mark, so that it is found without a journal: a route in a table of its own, to which no rule leads. The
 //! route's destination says which value it is, what it has become and what it was: `blackhole 240.0.1.0 table 18517 proto 72`

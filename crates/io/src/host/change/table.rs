@@ -1,5 +1,5 @@
 //! Our one nftables table, made and removed by the program `nft`, each in one transaction of the kernel. Its comment tells that
-//! it is ours; a table of the same name without it is somebody else's.
+//! it is ours; a table of the same name without it is another program's.
 
 use super::{ChangeError, Entry, Undone};
 use crate::host::TABLE_NAME;
@@ -130,8 +130,8 @@ pub fn program() -> Option<std::path::PathBuf> {
     folders.map(|folder| folder.join("nft")).find(|file| file.is_file())
 }
 
-/// Runs nft; what it printed, or what it complained of. Should this process be killed, `lock` is held until nft is done as well:
-/// nobody then undoes what is only about to be made.
+/// Runs nft; what it printed, or what it complained of. If this process is killed, `lock` is held until nft is done as well:
+/// no other process then undoes what is only about to be made.
 pub(super) fn nft(arguments: &[&str], script: &str, lock: &File) -> Result<Result<String, String>, ChangeError> {
     let failed = |e: std::io::Error| ChangeError::Nft(e.to_string());
     let program =

@@ -1,5 +1,5 @@
 //! The journal of changes, written ahead: a change is described in two files, and both are on the disk, before the change is
-//! made. Whoever finds one of them knows everything that has to be undone, however its writer ended.
+//! made. Either file is enough to undo everything, however its writer ended.
 //!
 //! The files are copies of each other ([`format`]), in two folders if there are two: what one has lost, the other says. Undoing
 //! twice does no harm, so only what will be done must reach the disk before anything happens. Where nothing can be written any
@@ -152,7 +152,7 @@ impl Journal {
         Ok(n)
     }
 
-    /// Notes that a change is undone. If that cannot be written, it is undone once more by whoever recovers.
+    /// Notes that a change is undone. If that cannot be written, recovery undoes it once more.
     pub fn undone(&mut self, n: u64) {
         self.steps.step();
         let line = format::undone(&self.here, n).unwrap_or_default();
@@ -264,7 +264,7 @@ fn append(file: &mut File, line: &str, written: impl FnOnce()) -> io::Result<()>
 fn write_anew(path: &Path, lines: &str, steps: &Steps) -> io::Result<File> {
     let fresh = beside(path, ".new");
     let write = || {
-        // What a killed writer left is nobody's.
+        // A killed writer may have left this file; no process uses it.
         let _ = fs::remove_file(&fresh);
         let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&fresh)?;
         file.write_all(lines.as_bytes())?;

@@ -43,7 +43,7 @@ pub(super) enum Look {
     Other,
 }
 
-/// The options of sockets that nobody has touched, which tell what a program has set.
+/// The options of fresh sockets, by which those that a program has set are told.
 #[derive(Debug)]
 pub(super) struct Fresh {
     v4: Options,

@@ -3,9 +3,9 @@
 //!
 //! Whatever cannot be carried over, or is found out too late, leaves the program with the socket that it had. One thing can
 //! only be seen afterwards and cheaply: whether the program's file is in use elsewhere too (another descriptor, another
-//! process), where the exchange would not be seen. The kernel counts a file's users and tells nobody, but an epoll set
+//! process), where the exchange would not be seen. The kernel counts a file's users but does not report them; an epoll set
 //! forgets a file with its last user. So the file is put into a set of ours, exchanged, and let go; if the set still
-//! has it, whoever else holds it is looked for, and the file is put back.
+//! has it, the other holder is looked for, and the file is put back.
 
 use super::app_socket::{AppSocket, Fresh, carry_over};
 use super::event_sets;
@@ -40,7 +40,7 @@ pub(super) fn install(listener: &Listener, call: &Notification, file: OwnedFd, n
     let inode = fstat(&file).map_err(|_| Pass::OutOfReach)?.st_ino;
     let memberships = event_sets::memberships(call.thread, number, inode)?;
     let witness = Witness::of(&file).ok_or(Pass::OutOfDescriptors)?;
-    // The numbers above were read of whoever has the number of this thread now.
+    // The numbers above were read from the thread that has this number now.
     if !listener.waits(call.id) {
         return Err(Pass::OutOfReach);
     }

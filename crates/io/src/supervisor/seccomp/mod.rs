@@ -38,7 +38,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 /// How often a program that waits is looked at for signals, and for whether it still waits. A tenth of what people notice,
-/// and nothing beside a handshake; nobody is looked at while nobody waits.
+/// and nothing beside a handshake; without a waiting program no look is taken.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Numbers of descriptors remembered: what most programs may have open.
@@ -64,7 +64,7 @@ impl Held {
                 .is_ok_and(|now| inode(&now).is_some() && inode(&now) == inode(&self.socket.file))
     }
 
-    /// Lets the kernel make the call, if that is still the call that the program made. Whoever has gone needs no answer.
+    /// Lets the kernel make the call, if that is still the call that the program made. A caller that has gone needs no answer.
     fn resume(&self, listener: &Listener) {
         let _ = match self.is_in_place() {
             true => listener.resume(self.call.id),
@@ -135,12 +135,12 @@ impl Seccomp {
         self.over
     }
 
-    /// When those who wait are to be looked at.
+    /// When the programs that wait are to be looked at.
     pub fn deadline(&self) -> Option<Instant> {
         self.look_at.into_iter().chain(self.rescues.deadline()).min()
     }
 
-    /// Looks at those who wait: some have gone, some have a signal to handle, some have waited long enough.
+    /// Looks at the programs that wait: some have gone, some have a signal to handle, some have waited long enough.
     pub fn timeout(&mut self, engine: &mut Engine) {
         let now = engine.clock.now();
         self.rescues.expire(engine, now);
@@ -192,7 +192,7 @@ impl Seccomp {
             self.rescues.complete(engine, &self.listener, &call, &self.fresh);
         }
         if call.kind == Kind::Look {
-            // Whoever has gone needs no answer.
+            // A caller that has gone needs no answer.
             let _ = self.listener.resume(call.id);
             return;
         }
@@ -201,7 +201,7 @@ impl Seccomp {
         self.next_held = self.next_held.wrapping_add(1);
         let mut host = None;
         if let Err(reason) = self.serve(engine, stub, n, call, &mut host) {
-            // Whoever has gone needs no answer.
+            // A caller that has gone needs no answer.
             let _ = self.listener.resume(call.id);
             if let Some(reason) = reason {
                 let host = host.map(|addr: IpAddr| addr.to_string());
@@ -255,7 +255,7 @@ impl Seccomp {
             return Err(Some(Pass::SwitchedOff));
         }
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
-        // All of this was read of whoever has the number of this thread now: of the caller, if it still waits.
+        // All of this was read from the thread that has this number now: it is the caller, if the call still waits.
         if !self.listener.waits(call.id) {
             return Err(None);
         }
@@ -364,7 +364,7 @@ impl Front for Seccomp {
                 return held.resume(&self.listener);
             }
         };
-        // Whoever has gone needs no answer.
+        // A caller that has gone needs no answer.
         let _ = self.listener.answer(id, answer);
     }
 

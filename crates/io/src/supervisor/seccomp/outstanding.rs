@@ -1,7 +1,7 @@
 //! Calls that the supervisor has received and not answered, written where the watchdog can read them when the supervisor
 //! is no more.
 //!
-//! The kernel tells nobody which calls a dead listener had received. But ids of one filter count up by one, so the oldest that is
+//! The kernel does not tell which calls a dead listener had received. But ids of one filter count up by one, so the oldest that is
 //! not answered and the last that was received are enough, and both fit one small write to a shared file.
 
 use crate::sys::seccomp::Listener;
@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 
 /// Calls that a supervisor may have received before it wrote so. It receives one at a time.
 const UNWRITTEN: u64 = 16;
-/// Nobody lets a call wait while so many others come and go: some 15 minutes of 10 000 a second.
+/// No call waits while so many others come and go: some 15 minutes of 10 000 a second.
 const MAX_WINDOW: u64 = 1 << 23;
 
 /// The file.

@@ -134,7 +134,7 @@ impl Visit {
 
     /// A supervisor to which is known what the program was told.
     fn supervisor(&self) -> Supervisor {
-        // A server must be known; nobody is asked, since all that is asked for is told here.
+        // A server must be known; it is not asked, since the test supplies all answers.
         std::fs::create_dir_all(&self.rules).unwrap();
         std::fs::write(self.rules.join("resolv.conf"), "nameserver 127.0.0.1\n").unwrap();
         let names = Names::from_folder(&self.rules);

@@ -16,11 +16,11 @@ pub(super) struct Askers {
 }
 
 impl Askers {
-    /// `who` asks from `port` at `post`, or at every post.
+    /// `who`, a program, asks from `port` at `post`, or at every post.
     pub fn insert(&mut self, post: Option<usize>, port: u16, who: (AppId, u32)) {
         let key = (port, post.unwrap_or(ANY));
         if post.is_none() {
-            // The port is this socket's alone; whoever had it before has gone.
+            // The port is this socket's alone; its previous owner has gone.
             let before: Vec<_> = self.known.range((port, 0)..=(port, ANY)).map(|(key, _)| *key).collect();
             before.iter().for_each(|key| drop(self.known.remove(key)));
         }
@@ -34,7 +34,7 @@ impl Askers {
         }
     }
 
-    /// Who asks from `port` at `post`.
+    /// The program that asks from `port` at `post`.
     pub fn get(&self, post: usize, port: u16) -> Option<(AppId, u32)> {
         self.known.get(&(port, post)).or_else(|| self.known.get(&(port, ANY))).cloned()
     }

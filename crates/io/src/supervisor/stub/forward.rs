@@ -15,12 +15,12 @@ use std::os::fd::OwnedFd;
 const MAX_OPEN: usize = 128;
 /// How long a reply may take: no resolver waits longer (the C library's largest `timeout` is 30 s).
 const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
-/// Messages read at a time, should somebody flood us with forgeries.
+/// Messages read at a time, against a flood of forgeries.
 const AT_A_TIME: usize = 32;
 /// The largest message.
 const MAX_MESSAGE: usize = 65_535;
 
-/// Where a question came from: a post, and who asked there.
+/// Where a question came from: a post, and the socket that asked there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asker {
     pub post: usize,
@@ -63,7 +63,7 @@ impl Forwards {
         asker: Asker,
         query: Vec<u8>,
     ) -> io::Result<()> {
-        // No timer for these: whoever comes next clears away.
+        // No timer for these: the next question removes them.
         while self.open.len() >= MAX_OPEN || self.open.values().next().is_some_and(|o| now >= o.since + GIVE_UP_AFTER) {
             self.open.pop_first();
         }

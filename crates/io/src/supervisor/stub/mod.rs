@@ -1,6 +1,6 @@
-//! The front end of programs that speak DNS themselves: static ones, Go's, c-ares', musl's, and whoever calls res_query.
+//! The front end of programs that speak DNS themselves: static ones, Go's, c-ares', musl's, and callers of res_query.
 //!
-//! Whoever hears their system calls asks [`Stub::redirect`] what is to become of a UDP socket that turns to a DNS server of
+//! The code that hears their system calls asks [`Stub::redirect`] what to do with a UDP socket that turns to a DNS server of
 //! this host. The socket then leads here, to a *post* that stands for that server. Questions for addresses are the
 //! connector's, as those of getaddrinfo are; everything else goes to the server that the program meant, and back, as it
 //! is (see `core::wire::relay`). What a program is told is what a server said, with one exception: a family that is
@@ -28,7 +28,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Questions that may wait for the connector at once; more are taken to the server.
 const MAX_PENDING: usize = 1024;
-/// Questions read at a time; the others of a flood wait until everybody else has been heard.
+/// Questions read at a time; the rest of a flood waits until all other sources have been served.
 const AT_A_TIME: usize = 32;
 /// The longest question: no query without options is longer than 512 bytes, and what has options may be as long as it likes.
 const MAX_QUESTION: usize = 4096;
@@ -41,7 +41,7 @@ struct Pending {
     question: Question,
 }
 
-/// All posts and whoever asks there.
+/// All posts and the programs that ask there.
 #[derive(Debug)]
 pub(super) struct Stub {
     ways: redirect::Ways,
@@ -77,7 +77,7 @@ impl Stub {
         self.ways.deadline()
     }
 
-    /// Whoever waited has been answered: makes what the next program will wait for; some of it only in a `pause`, when nothing else
+    /// The program that waited has its answer: makes what the next one will need; some of it only in a `pause`, when nothing else
     /// has happened.
     pub fn attend(&mut self, engine: &Engine, pause: bool) {
         self.ways.attend(engine, &mut self.posts, pause);
@@ -124,7 +124,7 @@ impl Stub {
     fn hear(&mut self, engine: &mut Engine, asker: Asker, query: &[u8]) {
         let known = self.askers.get(asker.post, asker.peer.port());
         if known.is_none() && !self.ways.is_private() {
-            // Anybody on this host can send to a post on loopback.
+            // Any process on this host can send to a post on loopback.
             return;
         }
         engine.look_around();
@@ -193,7 +193,7 @@ impl Stub {
                 let reply = engine.transport.replies.get(said);
                 match reply.and_then(|reply| question.answer_from(reply, age)) {
                     Some(answer) => self.answer(asker, &answer),
-                    // Nobody was there, or it is not here any more.
+                    // No server answered, or its reply is no longer kept.
                     None => self.forward(engine, asker, query),
                 }
             }

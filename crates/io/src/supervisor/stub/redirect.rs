@@ -29,7 +29,7 @@ const MAX_POSTS: usize = 64;
 /// Sockets of a family that wait in the room: a resolver asks for both families at once.
 const SPARES: usize = 2;
 
-/// For how long spare ones may be missing: whoever has just been given the last goes on to ask, and waits for the answer.
+/// For how long spare ones may be missing: a program that was just given the last one goes on to ask, and waits for the answer.
 const SHORT_FOR: Duration = Duration::from_millis(2);
 /// When it is tried again where there were none to be had.
 const NO_MORE_FOR: Duration = Duration::from_secs(1);
@@ -98,7 +98,7 @@ pub(in crate::supervisor) enum Call {
 pub(in crate::supervisor) enum Redirected {
     /// The program's socket is to be exchanged for this one. A connect has then succeeded, for it is connected; a sendto is
     /// to be continued, with the new socket under the program's descriptor. O_NONBLOCK is set as it was, FD_CLOEXEC is
-    /// up to whoever installs it.
+    /// up to the caller that installs it.
     Exchange(OwnedFd),
     /// The program's own socket leads to us: its connect has succeeded; a sendto is to be continued.
     InPlace,
@@ -116,7 +116,7 @@ pub(super) struct Post {
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     state: State,
-    /// Sockets of the room that nobody has yet, with their families: its child need not be waited for while a program waits.
+    /// Unused sockets of the room, with their families: while a program waits, its child need not be waited for.
     spares: Vec<(AddressFamily, OwnedFd)>,
     /// Families of sockets that programs have been given, of which there are to be spares, and what sockets of the room are like.
     used: Vec<(AddressFamily, Blank)>,
@@ -127,7 +127,7 @@ pub(super) struct Ways {
 /// How far the room is.
 #[derive(Debug, Default)]
 enum State {
-    /// Nobody has needed one.
+    /// Not needed yet.
     #[default]
     Unmade,
     /// It is being made.
@@ -190,7 +190,7 @@ impl Ways {
                     (Call::Connect, ..) => connect(&stand_in, &to).ok()?,
                     // What it sends without a destination goes to its server as before.
                     (Call::Send, Some(server), _) => connect(&stand_in, &server).ok()?,
-                    // The port that the program has chosen, or any if somebody else has it by now.
+                    // The port that the program has chosen, or any if another socket has it by now.
                     (Call::Send, None, from) => drop(from.map(|from| bind(&stand_in, &from))),
                 }
                 Some((Redirected::Exchange(stand_in), None, None))
@@ -251,8 +251,8 @@ impl Ways {
         matches!(&self.state, State::Made(room) if room.holds(socket))
     }
 
-    /// Whoever waited has been answered: makes what the next will need, as far as it can be foreseen; spare sockets only in a
-    /// `pause`, when nobody waits for anything else.
+    /// The program that waited has its answer: makes what the next will need, as far as it can be foreseen; spare sockets only in a
+    /// `pause`, when no program waits for anything else.
     pub fn attend(&mut self, engine: &Engine, posts: &mut Vec<Post>, pause: bool) {
         if let State::Begun(begun) = &self.state {
             let is_ready = is_readable(begun);
@@ -389,7 +389,7 @@ impl Ways {
     }
 }
 
-/// The options of a socket that nobody has touched, by which those that a program has set are told. What the kernel does not tell
+/// The options of a fresh socket, by which those that a program has set are told. What the kernel does not tell
 /// of its family is not among them.
 #[derive(Debug)]
 struct Blank {

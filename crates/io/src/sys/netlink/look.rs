@@ -1,4 +1,4 @@
-//! What the kernel would do: where it would send a packet, who the next router is, which prefix an address belongs to.
+//! What the kernel would do: where it would send a packet, which router is next, which prefix an address belongs to.
 //! Asks; changes nothing and sends nothing to the network.
 
 use super::{Mac, Netlink, NetlinkError, family};

@@ -53,7 +53,7 @@ pub enum Via {
     Gateway(IpAddr, u32),
     /// Out of the interface with this index, which has no neighbours.
     Interface(u32),
-    /// To nobody: who tries is told that no way leads there.
+    /// Unreachable: a sender is told that there is no route.
     Nowhere,
     /// To this host itself: every address of the prefix is its own ("AnyIP").
     Local,
@@ -213,7 +213,7 @@ impl Netlink {
         self.request(NLM_F_CREATE | NLM_F_REPLACE, message, what)
     }
 
-    /// Adds a route where there is none: one that somebody else has made stays, and is an error.
+    /// Adds a route where there is none: one that another program has made stays, and is an error.
     pub fn new_route(&mut self, to: IpAddr, prefix: u8, via: Via) -> Result<(), NetlinkError> {
         let what = format!("routing {to}/{prefix} {via:?}, which no other table may route");
         let message = RouteNetlinkMessage::NewRoute(route(to, prefix, via));

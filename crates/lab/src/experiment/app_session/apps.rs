@@ -137,7 +137,7 @@ fn launch(rng: &mut fastrand::Rng, hosts: &[Host], screens: &[Vec<(usize, Durati
     let mut last: BTreeMap<usize, Duration> = BTreeMap::new();
     let mut wishes = Vec::new();
     for (at, host) in uses.into_iter().filter(|(at, _)| *at < STAYS) {
-        // A connection that is still there is used again, without anybody's being asked.
+        // A connection that is still there is used again, without asking headstart.
         if last.insert(host, at).is_none_or(|before| at - before > hosts[host].kept) {
             let apart = |n: usize| Duration::from_millis(80 * n as u64);
             wishes.extend((0..hosts[host].connections).map(|n| Wish { at: at + apart(n), site: host }));

@@ -13,7 +13,7 @@ use headstart_core::time::Duration;
 pub const HITS: &str = "look-ups answered at once";
 /// Connections that were there when they were asked for.
 pub const AT_ONCE: &str = "connections served from the pool";
-/// Spare connections that nobody used.
+/// Spare connections that were never used.
 pub const UNUSED: &str = "spare connections unused";
 /// Of the connections wanted, those that were not there, by reason.
 const MISSED: &str = "not served from the pool";

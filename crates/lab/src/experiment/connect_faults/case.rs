@@ -18,7 +18,7 @@ pub const CUT: Duration = Duration::from_secs(20);
 /// A bare program that needs longer hangs.
 pub const HANGS: Duration = Duration::from_secs(2);
 
-/// Sites of the network: the first is everybody's, the others are each asked for once by a run that is to know nothing
+/// Sites of the network: the first serves all runs, the others are each asked for once by a run that is to know nothing
 /// of them.
 pub const SITES: usize = 22;
 
@@ -34,7 +34,7 @@ pub struct Place {
     pub world: World,
     /// A host without headstart hangs, or is turned away only after a while.
     pub hangs: bool,
-    /// Nobody can be reached, in any way.
+    /// No server can be reached, in any way.
     pub hopeless: bool,
     /// Until a host has its connection, or gives up, in virtual time: without headstart, and with it on a first visit.
     pub simulated: [Duration; 2],
@@ -88,7 +88,7 @@ impl<'a> Case<'a> {
 
     /// Runs a command of this condition, and sees whether it has fetched the page.
     pub fn time(&self, command: &mut Command, supervisor: Supervisor<'_>) -> anyhow::Result<Ended> {
-        // A browser that shows why it found nothing has done well, by its own standards. Headstart's client says whom it
+        // A browser that shows why it found nothing has done well, by its own standards. Headstart's client prints the peer that it
         // reached and no more.
         let own = self.program.entry.origin == Origin::Own;
         let has_page = |out: &[u8]| out.windows(PAGE.len()).any(|part| part == PAGE);

@@ -14,7 +14,7 @@ use std::process::Command;
 
 /// What takes this long is not repeated.
 pub const LONG: Duration = Duration::from_secs(5);
-/// A program that does nothing but start another and wait for its end, which whoever does that takes at least: GNU's or anybody's timeout(1).
+/// A program that only starts another and waits for its end, the least that any launcher takes: timeout(1), GNU's or another.
 pub const LAUNCHER: &str = "timeout";
 /// Between two runs in a network that they change: what the last has sent is received, or lost, by then.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -57,7 +57,7 @@ pub struct Measured {
     pub ours: Vec<Option<f64>>,
     /// Under headstart, first visits to names, by a supervisor that runs and knows the network.
     pub usual: Vec<Option<f64>>,
-    /// First visits of a program that is started by a shell under headstart: nobody waits for `headstart run` again.
+    /// First visits of a program that is started by a shell under headstart: `headstart run` is not waited for again.
     pub session: Vec<Option<f64>>,
     /// Of the program alone, started by a shell.
     pub shell: Vec<Option<f64>>,
@@ -98,7 +98,7 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
             longest = longest.max(ended.after);
         }
         if let Some(home) = &home {
-            // The first run starts the supervisor, and is nobody's.
+            // The first run starts the supervisor, and is not counted.
             for n in if round == 0 { 0..=1 } else { round + 1..=round + 1 } {
                 let ended = case.time(&mut case.with_usual(network, n)?, Supervisor::Usual(home.path()))?;
                 measured.usual.extend((n > 0).then(|| value(case.place, ended)));
@@ -142,7 +142,7 @@ pub fn start_up(headstart: &Path, size: &Size) -> anyhow::Result<Measured> {
     let mut measured = Measured::default();
     let home = Folder::new().context("making a home for a supervisor")?;
     for round in 0..size.start_up {
-        // The first run starts the supervisor, and is nobody's.
+        // The first run starts the supervisor, and is not counted.
         for counts in if round == 0 { &[false, true][..] } else { &[true] } {
             let ended = time_output(usual(headstart).arg(&program), CUT, Supervisor::Usual(home.path()), |_| true)?;
             measured.usual.extend(counts.then(|| (ended.how == How::Well).then(|| ended.millis())));

@@ -14,7 +14,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 const STARTING: usize = 4;
 /// A program that has run for this long waits for the network and nothing else.
 const STARTED: Duration = HANGS;
-/// Between two looks at who has started.
+/// Between two looks at the programs that have started.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A bare program that waits, or has waited; nothing where there is no need to wait.

@@ -1,4 +1,4 @@
-//! The law of docs/decisions/0055 on what was seen of real programs: who connects bare connects under headstart, no later, with
+//! The law of docs/decisions/0055 on what was seen of real programs: what connects bare connects under headstart, no later, with
 //! no storm of SYNs.
 
 use super::round::{CUT, Seen};

@@ -101,7 +101,7 @@ fn programs(cx: &Context, headstart: &Path, folder: &Folder, outcome: &mut Outco
     let wanted = |name: &&str| !cx.quick || HANDFUL.contains(name);
     let mut ready = Vec::new();
     let mut missing = Vec::new();
-    // Headstart's own client says nothing to whom it has reached, and so cannot be heard.
+    // Headstart's own client says nothing to the server that it has reached, and so cannot be heard.
     let others = program::ALL.iter().filter(|p| p.covers(Scheme::Http) && p.origin != Origin::Own);
     for entry in others.filter(|p| wanted(&p.name)) {
         match program::prepare(entry.name, headstart, folder) {

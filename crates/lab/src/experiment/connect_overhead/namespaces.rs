@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
 
-/// How long whoever warms the history waits for a dead family.
+/// How long the client that warms the history waits for a dead family.
 const WARMING_PATIENCE: Duration = Duration::from_secs(1);
 /// An attempt to connect that takes longer is cut, and the client goes on to the next address.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 /// An arm that needs this long at the median is not made to visit one name after the other, but all at once.
 const SLOW: Duration = Duration::from_secs(2);
-/// After warming: sockets that nobody wants are closed by then.
+/// After warming: unused sockets are closed by then.
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// See the module.
@@ -61,7 +61,7 @@ fn measure(plan: &Plan, arms: &[Arm]) -> anyhow::Result<Measured> {
         warm(&mut visitors, arms, &world)?;
         network.clock().sleep(SETTLE);
         for (n, site) in world.sites.iter().enumerate() {
-            // Whoever goes first finds a colder machine, so the first changes.
+            // The first arm finds a colder machine, so the arms take turns to be first.
             for i in (0..arms.len()).map(|i| (i + n) % arms.len()).filter(|i| !slow[*i]) {
                 let visit = visitors[i].visit(&site.name, None, patience)?;
                 measured.taken[i].visits.push(timing(visit));

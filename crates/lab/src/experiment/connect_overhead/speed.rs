@@ -102,7 +102,7 @@ pub struct Paid {
     pub attempts: u64,
     /// DNS queries.
     pub queries: u64,
-    /// Connections opened and used by nobody; none where the speed cannot tell.
+    /// Connections opened and never used; none where the speed cannot tell.
     pub unused: Option<u64>,
     /// Bytes of IP packets both ways; none where the speed cannot tell.
     pub bytes: Option<u64>,

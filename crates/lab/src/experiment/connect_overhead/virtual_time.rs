@@ -10,9 +10,9 @@ use headstart_core::time::Duration;
 
 /// Between two visits: nothing but an exploration reaches from one into the next.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long whoever warms the history waits for a dead family, as `curl --connect-timeout 5` would.
+/// How long the client that warms the history waits for a dead family, as `curl --connect-timeout 5` would.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// After the last visit: every socket that nobody wants is closed by then.
+/// After the last visit: every unused socket is closed by then.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// See the module.

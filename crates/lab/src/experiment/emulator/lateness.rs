@@ -32,7 +32,7 @@ const P50_IDLE: Target = Target::AtMost(20.0);
 const P99_IDLE: Target = Target::AtMost(150.0);
 const P99_BUSY: Target = Target::AtMost(100.0);
 
-/// With real-time priority, and as everybody else.
+/// With real-time priority, and with the ordinary one.
 const ARMS: [(&str, bool); 2] = [("real-time", true), ("ordinary", false)];
 
 /// Runs the conditions that `cx` wants.

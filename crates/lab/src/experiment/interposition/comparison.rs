@@ -84,7 +84,7 @@ impl Scene<'_> {
         front_ends.iter().map(under).collect::<anyhow::Result<_>>().map(Ok)
     }
 
-    /// Every content once, each at a host of other families; the page twice for who sends nothing.
+    /// Every content once, each at a host of other families; the page twice for a program that sends nothing.
     fn visits(&self, program: &Program) -> Vec<(Content, &'static str)> {
         let possible = |(content, host)| match content {
             Content::Upload if !program.entry.sends => (Content::Page, host),

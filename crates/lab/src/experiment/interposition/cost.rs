@@ -36,7 +36,7 @@ pub(super) fn measure(cx: &Context, network: &Network, headstart: &Path, outcome
         cx.progress.step(turn as u64, turns as u64 + 1, CONDITION);
         let times = if turn == 0 { WARM_UP } else { CALLS };
         let request = Request { times, call: Call::ConnectTcp };
-        // Nobody is always the first.
+        // No arm is always the first.
         let first = turn % arms.len();
         let (late, early) = arms.split_at_mut(first);
         for (_, client, medians) in early.iter_mut().chain(late) {

@@ -55,7 +55,7 @@ pub fn probe(to: SocketAddr, times: u64) -> io::Result<serde_json::Value> {
     Ok(serde_json::json!({ "connect": connect, "ask": ask }))
 }
 
-/// Answers whoever asks, each in a thread of its own, for as long as it is listened to.
+/// Answers each client in a thread of its own, for as long as it is listened to.
 pub fn serve(listener: &TcpListener) {
     for stream in listener.incoming().map_while(Result::ok) {
         std::thread::spawn(move || {

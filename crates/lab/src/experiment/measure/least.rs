@@ -1,6 +1,6 @@
 //! The least that any forwarder in user space does, as an arm: it reads a SYN, opens a connection, answers; reads data, sends it on, and
 //! back. It keeps no windows, sends nothing again, measures nothing and knows no owner, so it is no forwarder; but it waits as ours
-//! does, and what it adds nobody who takes packets out of a TUN interface can save: being woken, the interface and a second connection.
+//! does, and adds what no forwarder behind a TUN interface can avoid: being woken, the interface and a second connection.
 //! Of a stream to the peer it acknowledges at once what a row of packets has brought.
 
 use headstart_core::lookout::Lookout;

@@ -1,4 +1,4 @@
-//! `page-load`: what getting connected sooner means to whoever waits for a page (claim P1.8).
+//! `page-load`: what getting connected sooner means to a user who waits for a page (claim P1.8).
 //!
 //! Whole pages are loaded by a browser in virtual time ([`crate::sim::Browser`]): every arm loads the same pages in the
 //! same worlds with the same seeds, on a first visit and on a later one, half an hour after it, when answers with a

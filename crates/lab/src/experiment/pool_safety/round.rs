@@ -202,7 +202,7 @@ fn launch(
     let file = home.join("summary");
     let _ = std::fs::remove_file(&file);
     let mut command = network.command(program)?;
-    // What is learned here is of no use to anybody else.
+    // What is learned here is of no use to other runs.
     command.env("XDG_RUNTIME_DIR", home).env("XDG_STATE_HOME", home).env("HOME", home);
     undisturbed(&mut command);
     command.env("HEADSTART_LINGER", "2");

@@ -1,7 +1,7 @@
 //! `realtime-tail`: how long small messages over TCP take in the worst cases, by technique (claims P4.1 to P4.6).
 //!
 //! Two metrics, never mixed: the paper's, the 95th percentile over streams of a stream's mean delay, in its topology with a
-//! bulk flow in the sender's WLAN; and the message's own, over one lossy hop, where it is a message that somebody waits for.
+//! bulk flow in the sender's WLAN; and the message's own, over one lossy hop, where it is a message that a program waits for.
 //! Each for three ages of TCP: in virtual time on a model of them (`sim::messages`), in namespaces on the kernel's own.
 
 mod condition;

@@ -73,7 +73,7 @@ impl Client {
             // No exploring: it would race a second family now and then, and this is about calls, not about races.
             // Answers are kept for an hour, so that every lookup but the first comes from the cache.
             command.args(["run", "--private", "--quiet", "--explore", "0", "--cache-lifetime", "3600s"]);
-            // After the client's last answer nobody else writes there.
+            // After the client's last answer no other process writes there.
             command.args(flags).args(["--summary", "/dev/stdout", "--"]).arg(program);
         }
         command.arg("client");

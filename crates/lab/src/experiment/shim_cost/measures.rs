@@ -20,7 +20,7 @@ const HANDED_TARGET: Target = Target::AtMost(60.0);
 /// 1 ms: the start of a program.
 const START_TARGET: Target = Target::AtMost(1000.0);
 
-/// For whoever connects ahead: seven times the 0.4 ms of a handshake on the link `lan`.
+/// Time to connect ahead: seven times the 0.4 ms of a handshake on the link `lan`.
 const PAUSE: Duration = Duration::from_millis(3);
 /// Long enough for an idle machine's processors to fall asleep, which then take longer to wake up than the library does.
 const LONG_PAUSE: Duration = Duration::from_millis(20);

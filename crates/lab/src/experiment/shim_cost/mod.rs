@@ -54,7 +54,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             outcome.invalidate("it was stopped before the end");
             break;
         }
-        // Who goes first changes from block to block.
+        // The order of the arms changes from block to block.
         arms.reverse();
         for (measure, medians) in measures.iter().zip(&mut taken) {
             let counted = if cx.quick { measure.times.1 } else { measure.times.0 };

@@ -17,7 +17,7 @@ pub fn pooled(network: &Network) -> Result<String, ParseError> {
     Ok(format!("rate={rate},delay={delay}ns,queue=infinite"))
 }
 
-/// What became of a target of at least `goal`, where the bound has `most`: a goal beyond it is nobody's to reach, and is said to be.
+/// The verdict on a target of at least `goal`, where the bound has `most`: a goal beyond the bound is said to be out of reach.
 pub fn note(what: &str, value: f64, goal: f64, most: f64, unit: &str) -> String {
     if value < goal && most < goal {
         return format!(

@@ -16,7 +16,7 @@ pub const BARE: &str = "bare";
 pub const AGAIN: &str = "bare-again";
 /// Every column at once.
 pub const ALL_COLUMNS: &str = "all";
-/// Bare, over an access link that takes no time: what is left to gain for whoever shortens the access.
+/// Bare, over an access link that takes no time: what a faster access link could still gain.
 pub const NO_ACCESS: &str = "no-access";
 /// Bare, where nothing takes time but what pages compute and servers think: the floor.
 pub const NO_NETWORK: &str = "no-network";
@@ -44,7 +44,7 @@ const EVERYTHING: Arm = Arm { name: ALL_COLUMNS, connect: true, cwnd: true, stee
 /// What differs from bare by luck alone.
 pub const LUCK: Arm = Arm { name: AGAIN, ..NOTHING };
 
-/// Bounds that nobody reaches, and that say what could be gained.
+/// Bounds that no arm reaches, and that say what could be gained.
 pub const BOUNDS: [Arm; 3] = [
     Arm { name: NO_ACCESS, ..NOTHING },
     Arm { name: NO_NETWORK, ..NOTHING },

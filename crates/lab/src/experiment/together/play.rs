@@ -65,7 +65,7 @@ pub struct Taken {
     pub arm: Arm,
     /// By visit, then by metric, a value a page.
     values: [[Vec<f64>; METRICS.len()]; VISITS.len()],
-    /// Bytes up and down, bytes over the fast channel, attempts, queries, connections that nobody used; and loads.
+    /// Bytes up and down, bytes over the fast channel, attempts, queries, connections never used; and loads.
     spent: [u64; 5],
     loads: u64,
     pub failed: u64,

@@ -19,7 +19,7 @@ fn all_columns_are_better_than_connect_or_steer_alone_and_than_without_either_an
     for other in ["connect", "steer", "cwnd", "all-but-connect", "all-but-steer"] {
         assert!(all < ratio(&o, "pages-launched", other), "{other}");
     }
-    // Five sixths of these pages' time is what they compute and what servers think: nobody gets below that.
+    // Five sixths of these pages' time is what they compute and what servers think: no arm gets below that.
     let floor = ratio(&o, "pages-launched", arm::NO_NETWORK);
     assert!(floor < all && all < 0.96, "{all}, and {floor} without a network");
     assert_eq!(o.last_line(), quick("pages").last_line());

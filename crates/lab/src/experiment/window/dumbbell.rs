@@ -72,7 +72,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
          2 s before."
             .into(),
     );
-    // In a hurry the large transfers, which take most of the time, are left out, and so is what nobody has asked for by name.
+    // In a hurry the large transfers, which take most of the time, are left out, and so are conditions not asked for by name.
     let soon = |cell: &Cell| cell.bytes == MB && (cx.conditions.is_some() || SOON.contains(&cell.condition));
     let all: Vec<Cell> = cells().into_iter().filter(|cell| !cx.quick || soon(cell)).collect();
     let trials = |_: &Cell| if cx.quick { 1 } else { 50 };

@@ -58,7 +58,7 @@ fn play(cell: &Cell, trials: u64, seed: u64) -> anyhow::Result<Vec<Arm>> {
         let ended = workers.into_iter().map(|w| w.join().unwrap_or_else(|_| anyhow::bail!("a trial died")));
         anyhow::Ok(ended.collect::<anyhow::Result<Vec<_>>>()?.concat())
     })?;
-    // In the order of the jobs, whoever was quicker.
+    // In the order of the jobs, not of their ends.
     seen.sort_by_key(|(n, _)| *n);
     let mut seen = seen.into_iter().map(|(_, seen)| seen);
     Ok(ARMS.iter().map(|name| Arm { name, trials: seen.by_ref().take(trials as usize).collect() }).collect())

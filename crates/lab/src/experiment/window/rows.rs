@@ -10,7 +10,7 @@ use crate::stats::{Pairing, Statistic};
 pub enum Metric {
     /// How long it took.
     Time,
-    /// What the queue dropped, of everybody.
+    /// What the queue dropped, of all flows.
     Drops,
     /// What the server lost.
     Lost,

@@ -1,6 +1,6 @@
 //! `window-satellite`: 50 Mbit/s and 600 ms, where slow start takes seconds: the case that RFC 9959 was written for.
 //!
-//! A transfer of 1 MB cannot show what such a path carries (3.75 MB a round trip): who has only seen those remembers
+//! A transfer of 1 MB cannot show what such a path carries (3.75 MB a round trip): a server that has only seen those remembers
 //! less than half a megabyte of it. So there are two conditions: `satellite`, whose history is of transfers like the
 //! one that counts, and `satellite-known`, whose history is of 10 MB.
 

@@ -7,7 +7,7 @@ use headstart_core::time::{Duration, Instant};
 use headstart_quic::{CarefulResume, Clock, Options, Store};
 use std::sync::Arc;
 
-/// Nobody waits longer for a transfer; one that takes longer has failed.
+/// A transfer that takes longer has failed.
 pub const LIMIT: Duration = Duration::from_secs(900);
 /// Background flows have found their share by then.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -109,7 +109,7 @@ pub fn play(cell: &Cell, rule: &str, seed: u64) -> anyhow::Result<Seen> {
     if cell.flows > 0 {
         stage.run_until(began + SETTLED);
     }
-    // Who remembers nothing needs no past, but for the queues that others fill.
+    // A rule without memory needs no past, but for the queues that others fill.
     let before = if rule == super::DEFAULT && cell.flows == 0 { 0 } else { cell.before };
     for _ in 0..before {
         stage.fetch(cell.history, LIMIT)?;

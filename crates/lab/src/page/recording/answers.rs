@@ -67,7 +67,7 @@ impl Answers {
         let host = asked.host.to_ascii_lowercase();
         let host =
             host.rsplit_once(':').filter(|(_, p)| p.bytes().all(|b| b.is_ascii_digit())).map_or(&*host, |(h, _)| h);
-        // A HEAD is answered by what a GET was: whoever serves leaves the body out.
+        // A HEAD is answered by what a GET was: the server leaves the body out.
         let method = if asked.method == "HEAD" { "GET" } else { asked.method };
         let of_path = self.by_path.get(&(host.to_owned(), path(asked.target).to_owned()));
         let of_path = match (of_path, stem(path(asked.target))) {

@@ -18,14 +18,14 @@ pub const ORIGIN: Duration = Duration::from_millis(40);
 /// Bytes of a field that are looked at: what caches say is shorter.
 const LOOKED_AT: usize = 1024;
 
-/// Who had an answer.
+/// The place that had an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// The cache that the client was talking to.
     Edge,
     /// A cache behind that.
     Parent,
-    /// Nobody but the origin, or it had to be asked.
+    /// Only the origin, or it had to be asked.
     Origin,
 }
 
@@ -57,7 +57,7 @@ enum Said {
     Miss,
 }
 
-/// Who had this answer, if its header says so.
+/// The place that had this answer, if its header says so.
 pub fn source(answer: &Message) -> Option<Source> {
     let of = |said: Vec<Said>| Source::of(&said);
     let outright = of(answer.list("cache-status").iter().filter_map(|item| by_rfc_9211(item)).collect())

@@ -1,4 +1,4 @@
-//! A recording as a page to be loaded: its objects, sizes and kinds, and who asked for whom.
+//! A recording as a page to be loaded: its objects, sizes and kinds, and which object asked for which.
 //!
 //! A recording has no order and no timing. What an object waits for is what its `Referer` names: the page, a style sheet, a
 //! script or a frame; an answer that redirects is waited for by what it names; the rest waits for the document. Style
@@ -59,7 +59,7 @@ pub fn page_in_order(name: &str, exchanges: &[Exchange], root: &str, protocol: P
             hosts.len() - 1
         });
         let kind = if *i == first || *i == document { Kind::Doc } else { kind(exchange) };
-        // A cycle of referers was broken where it closed: whoever stands later waits for the document.
+        // A cycle of referers was broken where it closed: the later object waits for the document.
         let before = parent(*i).and_then(|p| place_of.get(&p)).filter(|p| **p < place_of[i]);
         let start = match before {
             None if *i == first => Start::AtOnce,

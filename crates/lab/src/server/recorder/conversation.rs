@@ -143,7 +143,7 @@ struct Conversation<'s> {
     shared: &'s Shared,
     /// The connection that the last answer came by, if it may be used again.
     upstream: Option<Upstream>,
-    /// Whom a tunnel leads to.
+    /// The server that a tunnel leads to.
     through: Option<Server>,
 }
 
@@ -188,7 +188,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// A request as its server is to get it, who that is, and whether the program's connection ends with it.
+    /// A request as its server is to get it, that server, and whether the program's connection ends with it.
     fn onward(&self, mut request: Message) -> Result<(Message, Server, bool), Bad> {
         let words: Vec<&[u8]> = request.first_line.split(|b| *b == b' ').collect();
         let [method, target, version] = words[..] else { return Err(Bad("a request has three words".into())) };

@@ -1,7 +1,7 @@
 //! A proxy that records what passes through it, as Mahimahi's recorder stores it: one file an exchange.
 //!
 //! It listens on loopback and serves the programs that are told of it, by variables that most programs know. TLS ends
-//! here, by an authority made for the run, whose key never leaves the process and whose certificate nobody else is told
+//! here, by an authority made for the run, whose key never leaves the process and whose certificate no other program is told
 //! of; towards servers it speaks TLS as a client that checks certificates. Towards both it speaks HTTP/1.1. What comes
 //! is passed on as it comes, and written when it has come whole; what breaks off is not recorded, but told. Nothing is
 //! changed but what a proxy must change, and offers of other protocols (`Upgrade`), which are left out. A thread a
@@ -47,7 +47,7 @@ pub enum RecorderError {
         /// Why not.
         source: io::Error,
     },
-    /// Nobody can listen.
+    /// The recorder cannot listen.
     #[error("listening on loopback for the program that is recorded: {0}")]
     Listen(io::Error),
     /// TLS cannot be set up.
@@ -130,7 +130,7 @@ impl Recorder {
         self.address
     }
 
-    /// Whom programs are to believe.
+    /// The authority that programs are to trust.
     pub fn trust(&self) -> &Trust {
         self.shared.authority.trust()
     }

@@ -1,4 +1,4 @@
-//! The recorder's connections to servers, and whom it believes.
+//! The recorder's connections to servers, and the authorities that it trusts.
 
 use super::Shared;
 use crate::page::recording::Scheme;
@@ -23,7 +23,7 @@ const BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Why nobody can be believed.
+/// Why no authority can be trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum RootsError {
     /// A file of certificates cannot be read.
@@ -53,7 +53,7 @@ pub fn roots_of(path: &Path) -> Result<RootCertStore, RootsError> {
     let failed = |reason: String| RootsError::File { path: path.into(), reason };
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|e| failed(e.to_string()))? {
-        // One that cannot be used is no reason to believe nobody.
+        // One that cannot be used is no reason to reject the others.
         let _ = roots.add(certificate.map_err(|e| failed(e.to_string()))?);
     }
     if roots.is_empty() { Err(failed("it holds none".into())) } else { Ok(roots) }
@@ -64,7 +64,7 @@ pub(super) trait Stream: Read + Write {}
 
 impl<S: Read + Write> Stream for S {}
 
-/// Who is asked.
+/// The server that is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub scheme: Scheme,

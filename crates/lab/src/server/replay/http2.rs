@@ -43,7 +43,7 @@ where
     }
 }
 
-/// What goes wrong with a stream is for whoever asked to tell.
+/// What goes wrong with a stream is for the client to report.
 async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Content>, shared: Arc<Shared>) {
     let (parts, mut body) = request.into_parts();
     while let Some(Ok(bytes)) = body.data().await {

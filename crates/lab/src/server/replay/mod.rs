@@ -72,7 +72,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// By `config`; the hosts called `multiplexed` offer HTTP/2, and HTTP/1.1 to whom does not know it.
+    /// By `config`; the hosts called `multiplexed` offer HTTP/2, and HTTP/1.1 to clients without it.
     pub fn new(config: &ServerConfig, multiplexed: BTreeSet<String>) -> Self {
         let offering = |protocols: &[&[u8]]| {
             let mut config = config.clone();
@@ -166,7 +166,7 @@ impl ReplayServer {
         self.serve(listener, over_tls).map_err(named)
     }
 
-    /// Serves whoever connects to `listener`, a socket that somebody else has made as he wants it.
+    /// Serves the clients of `listener`, a socket that the caller has made and configured.
     pub fn serve(&mut self, listener: TcpListener, over_tls: bool) -> io::Result<()> {
         let waiting = listener.try_clone()?;
         let shared = self.shared.clone();

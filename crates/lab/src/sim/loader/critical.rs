@@ -25,7 +25,7 @@ pub struct Parts {
     pub wait: Duration,
     /// The server thought.
     pub think: Duration,
-    /// From the first byte to the last one that somebody waited for.
+    /// From the first byte to the last one that was waited for.
     pub transfer: Duration,
 }
 

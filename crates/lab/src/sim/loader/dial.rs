@@ -29,7 +29,7 @@ pub(super) struct Dialled {
     pub host: usize,
     /// Its addresses, as they were told.
     pub addresses: Vec<IpAddr>,
-    /// The socket and whom it reached.
+    /// The socket and the peer that it reached.
     pub connected: Option<(u64, IpAddr)>,
     /// When it was called for.
     pub began: Instant,
@@ -148,7 +148,7 @@ impl Dialler {
         self.done.pop_front()
     }
 
-    /// The browser has gone on: nobody waits for a call any more.
+    /// The browser has gone on: no call is waited for any more.
     pub fn forget_calls(&mut self) {
         self.calls.clear();
         self.connecting.clear();
@@ -172,7 +172,7 @@ impl Dialler {
             return self.connect(stack, call);
         }
         let request = self.request(call);
-        // Whoever goes on over UDP wants no connection.
+        // A browser that goes on over UDP wants no connection.
         let port = (!over_quic).then_some(PORT);
         let ask = Resolve { app: PROGRAM.into(), name: self.names[host].clone(), want: Want::Both, port };
         self.input(stack, Input::Resolve(request, ask));
@@ -185,7 +185,7 @@ impl Dialler {
         request
     }
 
-    /// The first address that answers, with a socket that nobody else knows of.
+    /// The first address that answers, with a socket that is known only here.
     fn over_quic(&mut self, call: Call) {
         let Some(addr) = call.addresses.iter().copied().find(|a| self.answering.contains(a)) else {
             return self.give_up(call);

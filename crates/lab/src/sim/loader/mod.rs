@@ -6,7 +6,7 @@
 //! again with an empty cache of objects and no open connection: what it has kept is what the connector keeps.
 //!
 //! Over QUIC a connection is there when its name is known, and its first flight is TLS's: a round trip less than over TCP. A
-//! browser is taken to know who speaks HTTP/3; [`Page::over_tcp`] is the page of one that does not.
+//! browser is taken to know which origins speak HTTP/3; [`Page::over_tcp`] is the page of one that does not.
 //!
 //! Not modelled: the time that computers compute (it is in the page's gaps), resumption of TLS, coalescing of origins; of QUIC,
 //! its headers (those of TCP are about as long), streams that overtake a lost packet of another, and the round trip after which a
@@ -44,7 +44,7 @@ use visit::Visit;
 const CONNECTIONS: usize = 6;
 
 /// From a browser's launch to its first request: less than Chromium takes. On two idle cores a load by a new process took 1.4 s
-/// longer than one by a process that was there. Nothing of it counts as load time; for whoever knows what browsers ask for it is
+/// longer than one by a process that was there. Nothing of it counts as load time; knowing what browsers ask for, headstart has
 /// the time to get it ready.
 const STARTS: Duration = Duration::from_millis(250);
 
@@ -59,8 +59,8 @@ pub struct Arm {
     pub lifetime: Lifetime,
     /// What is done before the browser asks.
     pub ahead: Ahead,
-    /// Names and connections cost nothing: every one is there when it is asked for, the nearest address of a host. Nobody can do
-    /// that; it says what there is to gain below a browser. TLS is the browser's, and takes as long as it takes.
+    /// Names and connections cost nothing: every one is there when it is asked for, the nearest address of a host. This is not
+    /// possible; it says what there is to gain below a browser. TLS is the browser's, and takes as long as it takes.
     pub ready: bool,
 }
 
@@ -68,7 +68,7 @@ impl Arm {
     /// A modern browser by itself.
     pub const BARE: Self =
         Self { name: "bare", race: &chromium::ENTRY, lifetime: Lifetime::Ttl, ahead: Ahead::OFF, ready: false };
-    /// What nobody can do: see [`Arm::ready`].
+    /// An arm that is not possible: see [`Arm::ready`].
     pub const READY: Self = Self { name: "ready", ready: true, ..Self::BARE };
 }
 
@@ -100,7 +100,7 @@ pub struct Timing {
     pub first_byte: Duration,
     /// All of it was there, or it was given up.
     pub end: Duration,
-    /// Nobody could be reached for it.
+    /// No server could be reached for it.
     pub failed: bool,
 }
 
@@ -173,12 +173,12 @@ impl Browser {
         self.before.0 + self.stack.traffic()
     }
 
-    /// Connections that were opened and that nobody used.
+    /// Connections that were opened and never used.
     pub fn unused(&self) -> u64 {
         self.dialler.unused()
     }
 
-    /// Nobody loads anything for this long.
+    /// Nothing is loaded for this long.
     pub fn idle(&mut self, time: Duration) {
         let until = self.stack.now() + time;
         while self.stack.now() < until {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Segments that the kernel takes at once (GSO), as quinn asks for.
 const SEGMENTS: usize = 10;
-/// Flow control that is in nobody's way: what is compared is congestion control.
+/// Flow control that never limits: what is compared is congestion control.
 const ROOM: u32 = 64 << 20;
 
 /// The transport that both ends have but for what a memory says.
@@ -239,7 +239,7 @@ impl Host {
                 break;
             }
         }
-        // Draining holds nothing that anybody waits for.
+        // A connection that drains holds nothing that is still waited for.
         if over && let Some(talk) = self.talks.remove(&id) {
             self.end(&talk);
         }

@@ -45,7 +45,7 @@ impl Packet for Cargo {
 pub struct Times(std::time::Instant);
 
 impl Times {
-    /// Virtual time begins at `origin`, which is nobody's clock afterwards.
+    /// Virtual time begins at `origin`, which is no real clock's time afterwards.
     pub fn new(origin: std::time::Instant) -> Self {
         Self(origin)
     }
@@ -197,7 +197,7 @@ impl Stage {
         self.record.take().unwrap_or_default()
     }
 
-    /// What the bottleneck has carried and dropped, of everybody.
+    /// What the bottleneck has carried and dropped, of all flows.
     pub fn bottleneck(&self) -> Counters {
         self.network.counters(self.bottleneck)
     }
@@ -302,7 +302,7 @@ impl Stage {
                     if at_client {
                         flow.received += segment.len as u64;
                         flow.to.receive(self.now, &segment);
-                        // Nobody reads what a bulk flow brings.
+                        // What a bulk flow brings is not read.
                         flow.to.read();
                     } else {
                         flow.from.receive(self.now, &segment);

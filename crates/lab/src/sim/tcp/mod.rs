@@ -50,7 +50,7 @@ pub struct Segment {
     pub seq: u64,
     /// Length of its payload.
     pub len: usize,
-    /// Its payload, where anybody reads it.
+    /// Its payload, where it is read.
     pub bytes: Vec<u8>,
     /// Everything before this has arrived.
     pub ack: u64,

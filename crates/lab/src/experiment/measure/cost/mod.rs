@@ -81,7 +81,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Begins a condition, if it is wanted and nobody wants to stop.
+/// Begins a condition, if it is wanted and the run is not to stop.
 fn begin(cx: &Context, outcome: &mut Outcome, name: &str, about: &str) -> bool {
     if !cx.wants(name) || cx.progress.stop() {
         return false;

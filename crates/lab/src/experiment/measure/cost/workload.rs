@@ -1,5 +1,5 @@
 //! The near and the far end of `measure-cost`: programs that load a forwarder in some way, and look meanwhile at the process that
-//! has started them, which is the forwarder. Without one it is the lab's, and what is seen of it is nobody's.
+//! has started them, which is the forwarder. Without one it is the lab's, and what is seen of it does not count.
 
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
@@ -162,7 +162,7 @@ pub fn parked(to: SocketAddr, later: bool) -> io::Result<Value> {
 
 /// Does what the first byte of each connection asks for, for as long as it is listened to.
 pub fn serve(listener: &TcpListener) {
-    // Who wants nothing needs no thread: ten thousand of them are no load.
+    // A connection that wants nothing needs no thread: ten thousand of them are no load.
     let mut idle = Vec::new();
     let (kept, _keeper) = mpsc::channel();
     for mut stream in listener.incoming().map_while(Result::ok) {
@@ -180,7 +180,7 @@ pub fn serve(listener: &TcpListener) {
             Ok(wish) => _ = std::thread::spawn(move || move_data(stream, wish)),
             Err(_) => {}
         }
-        // Whoever has gone makes room.
+        // Connections that have ended make room.
         if idle.len() % 1000 == 0 {
             idle.retain(|stream| !has_ended(stream));
         }

@@ -38,7 +38,7 @@ const METRIC: &str = "as without a TUN (1: yes)";
 pub const V4: &str = "198.19.0.31";
 /// Likewise, by the other family.
 pub const V6: &str = "2001:db8::31";
-/// Nobody answers there.
+/// No host answers there.
 pub const SILENT: &str = "198.19.0.32";
 /// No way leads there.
 pub const UNROUTED: &str = "198.19.99.1";

@@ -11,7 +11,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Who has not come by then does not come: long for any machine, and no check waits for it where all is well.
+/// What has not come by then does not come: long for any machine, and no check waits for it where all is well.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes before an Ethernet frame's packet.
 const ETHERNET: usize = 14;
@@ -83,7 +83,7 @@ impl Peer {
         Ok(stream)
     }
 
-    /// The next datagram, and who sent it.
+    /// The next datagram, and its sender.
     pub fn datagram(&self) -> io::Result<(Vec<u8>, SocketAddr)> {
         ready(&self.udp)?;
         let mut data = vec![0; 65_536];
@@ -116,7 +116,7 @@ fn ready(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Nobody needs to come.
+/// No peer needs to come.
 pub fn nobody(_: &mut Peer, _: bool) -> io::Result<String> {
     Ok(String::new())
 }
@@ -277,7 +277,7 @@ pub fn takes_datagram(peer: &mut Peer, _: bool) -> io::Result<String> {
     Ok(described(&peer.datagram()?.0))
 }
 
-/// Sends back a datagram from its own port and from another one: who asked is known by one port to both.
+/// Sends back a datagram from its own port and from another one: both see the sender under one port.
 pub fn answers_from_two_ports(peer: &mut Peer, _: bool) -> io::Result<String> {
     let (data, from) = peer.datagram()?;
     let other = peer.udp.try_clone()?;

@@ -106,7 +106,7 @@ fn alone(to: SocketAddr, threads: usize, connections: usize) -> io::Result<Value
     Ok(json!({ "flows": flows }))
 }
 
-/// Takes connections and says nothing. Those who connect close first, so that no port is used twice.
+/// Takes connections and says nothing. The clients close first, so that no port is used twice.
 fn serve(listener: &TcpListener) {
     let mut open = VecDeque::new();
     for stream in listener.incoming().map_while(Result::ok) {

@@ -1,4 +1,4 @@
-//! `bundle` over the kernel's TCP: the rule of `headstart up --bundle` on a node, and somebody who answers the kernel.
+//! `bundle` over the kernel's TCP: the rule of `headstart up --bundle` on a node, and a program that answers the kernel.
 //!
 //! The rule hands over the small segments of every way of sending; those of one are bundled, the others go on as they are, so
 //! that all make the same trip. What never happens here: a packet is held back.

@@ -139,7 +139,7 @@ impl Far {
                     loop {
                         match socket.accept().await.and_then(|(stream, _)| Stream::accepted(stream, stack)) {
                             Ok(stream) => listener.add(stream),
-                            // Whoever connected has gone again.
+                            // The client that connected has gone again.
                             Err(_) => tokio::task::yield_now().await,
                         }
                     }

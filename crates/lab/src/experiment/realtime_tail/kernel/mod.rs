@@ -156,7 +156,7 @@ impl Plan {
 
 /// Sender, relays and receiver, each a thread in its namespace, which ends when all has arrived or will not.
 fn once(nodes: &Nodes, plan: &Plan, bundling: Vec<Bundling>) -> anyhow::Result<()> {
-    // Everybody listens before anybody connects.
+    // All nodes listen before any connects.
     let listening = Barrier::new(plan.hops + 1);
     std::thread::scope(|scope| {
         let bundled: Vec<_> = bundling.into_iter().map(|bundling| scope.spawn(|| bundling.serve(&plan.over))).collect();

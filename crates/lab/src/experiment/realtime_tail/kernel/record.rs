@@ -35,7 +35,7 @@ impl Records {
     }
 
     fn of(&self, cell: usize, arm: usize) -> MutexGuard<'_, Record> {
-        // Each entry is whole by itself, whoever panicked.
+        // Each entry is whole by itself, whichever thread panicked.
         self.records[cell * ARMS.len() + arm].lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -74,7 +74,7 @@ impl Content {
         Ok(Self { sites, exchanges, tls, trust: authority.trust().clone(), url, requests })
     }
 
-    /// Whom browsers are to believe.
+    /// The authority that browsers are to trust.
     pub fn trust(&self) -> &Trust {
         &self.trust
     }

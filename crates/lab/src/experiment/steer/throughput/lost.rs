@@ -1,6 +1,6 @@
-//! A channel that is lost in mid-transfer, without a word to anybody: for how long nothing arrives.
+//! A channel that is lost in mid-transfer, without notice: for how long nothing arrives.
 //!
-//! Frames of the channel go to an Ethernet address that nobody has, both ways, until it is put back.
+//! Frames of the channel go to an Ethernet address that no host has, both ways, until it is put back.
 
 use super::rig::Rig;
 use crate::experiment::measure::throughput;
@@ -20,7 +20,7 @@ const AFTER: Duration = Duration::from_millis(900);
 const PIECE: [u8; 1_000] = [7; 1_000];
 const EVERY: Duration = Duration::from_millis(10);
 
-/// Sends a piece now and then to whoever connects, for as long as he listens.
+/// Sends a piece now and then to each client, for as long as it listens.
 pub fn serve(listener: &TcpListener) {
     for stream in listener.incoming().map_while(Result::ok) {
         std::thread::spawn(move || {

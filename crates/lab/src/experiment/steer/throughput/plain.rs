@@ -1,6 +1,6 @@
 //! A plain tunnel over one channel: a WireGuard session, the same trains and super-packets as ours, and nothing else.
 //!
-//! What ours is measured by. It answers nobody but its peer, and serves for minutes: no roaming, no cookies, no account.
+//! The baseline for ours. It answers only its peer, and serves for minutes: no roaming, no cookies, no account.
 
 use super::rig::{HOST, INSIDE, OUTSIDE, Polled};
 use boringtun::noise::{Tunn, TunnResult};
@@ -23,7 +23,7 @@ const MTU: u32 = 1420;
 /// Its header and tag, and room for its handshake.
 const OVERHEAD: usize = 148;
 const PORT: u16 = 7000;
-/// Trains or super-packets that are dealt with before somebody else is listened to, as in ours.
+/// Trains or super-packets that are dealt with before other sources get their turn, as in ours.
 const BATCH: usize = 32;
 /// A session looks at its timers so often.
 const TICK: Duration = Duration::from_millis(250);

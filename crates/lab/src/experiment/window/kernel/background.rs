@@ -78,7 +78,7 @@ impl Background {
 
     fn stop(&mut self) {
         for stream in self.streams.drain(..) {
-            // Whoever writes or reads is woken by it.
+            // This wakes the thread that writes or reads.
             let _ = stream.shutdown(Shutdown::Both);
         }
         for thread in self.threads.drain(..) {

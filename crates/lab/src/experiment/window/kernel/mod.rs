@@ -63,7 +63,7 @@ impl Place {
         Ok(Self { nodes, server, client })
     }
 
-    /// Packets that the queue at the bottleneck has dropped so far, of everybody.
+    /// Packets that the queue at the bottleneck has dropped so far, of all flows.
     fn drops(&self) -> u64 {
         self.nodes.certificate().drops.queue_full
     }
@@ -91,7 +91,7 @@ pub fn play(cell: &Cell, rule: &str, seed: u64) -> anyhow::Result<Played> {
             rest(SETTLED).await;
         }
         let mut doubts = Vec::new();
-        // Who remembers nothing needs no past, but for the queues that others fill.
+        // A rule without memory needs no past, but for the queues that others fill.
         let before = if rule == super::DEFAULT && cell.flows == 0 { 0 } else { cell.before };
         for _ in 0..before {
             place.client.fetch(cell.history, LIMIT, clock).await?;

@@ -17,7 +17,7 @@ const BUFFER: usize = 4 << 20;
 /// A socket at `address`, of the namespace that this is called in.
 pub fn socket(address: SocketAddr) -> anyhow::Result<UdpSocket> {
     let socket = UdpSocket::bind(address).with_context(|| format!("a socket at {address}"))?;
-    // Beyond the host's own bound only for those who may; else what there is, and the trial's doubts tell if it was too
+    // Beyond the host's own bound only with the privilege; else what there is, and the trial's doubts tell if it was too
     // little.
     if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER);
@@ -48,7 +48,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers whoever asks at `socket`, by what `memory` says of them. Inside a runtime only.
+    /// Answers each client at `socket`, by what `memory` says of it. Inside a runtime only.
     pub fn start(socket: UdpSocket, identity: &Identity, memory: CarefulResume) -> anyhow::Result<Self> {
         let tls = identity.server()?;
         let endpoint = Endpoint::new(EndpointConfig::default(), Some(tls.clone()), socket, Arc::new(TokioRuntime))?;
