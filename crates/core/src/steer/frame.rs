@@ -6,10 +6,11 @@
 //! ```
 //!
 //! The first half byte is 4; flags are two bits, and six of an epoch: an end that starts its numbers again draws another one.
-//! The length counts the whole frame from the third byte on, so that a WireGuard
-//! implementation that looks for IPv4 in what it carries finds a packet of it; frames have at least twenty bytes for the
-//! same reason, filled with zeros behind their length. Number and after are those of [`super::Order`], their last 16 bits; an
-//! echo's after is how many packets of its channel had come, a copy's the number of what it is a copy of. All of it is inside the encryption; it is checked all the same, since a peer may be wrong. Nothing here allocates.
+//! The length counts the whole frame from the third byte on, so that a WireGuard implementation that looks for IPv4 in what it
+//! carries finds a packet of it; frames have at least twenty bytes for the same reason, filled with zeros behind their length.
+//! Number and after are those of [`super::Order`], their last 16 bits; an echo's after is how many packets of its channel had
+//! come, a copy's the number of what it is a copy of.
+//! All of it is inside the encryption; it is checked all the same, since a peer may be wrong. Nothing here allocates.
 
 use super::channel::Channel;
 use std::fmt;
