@@ -1,4 +1,4 @@
-//! Whether who waits looks out for a moment before it sleeps (docs/decisions/0034). What never happens here: a clock is read.
+//! Whether a waiting thread polls for a moment before it sleeps (docs/decisions/0034). What never happens here: a clock is read.
 
 use crate::time::{Duration, Instant};
 
@@ -16,9 +16,9 @@ const LIGHT: usize = 4096;
 
 /// Whether to look out for what comes next, or to sleep at once.
 ///
-/// To be woken takes longer than all that a packet needs here, so who has just passed on a question on a short way looks out for its
-/// answer (as hypervisors do for their guests: halt polling). Never where nothing is to be expected: whatever came last must have
-/// come soon, and looking in vain is paid for out of a hundredth of the time. While nothing happens, it sleeps.
+/// Waking up takes longer than all that a packet needs here. So a thread that has just passed on a request on a short path polls
+/// for its answer (as hypervisors do for their guests: halt polling). It never polls where nothing is to be expected: the last
+/// input must have come soon, and polling in vain is paid for out of a hundredth of the time. While nothing happens, it sleeps.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookout {
     /// What came last came soon.
@@ -40,7 +40,7 @@ impl Default for Lookout {
 
 impl Lookout {
     /// A wait begins, after so many bytes were passed on since the last one; for how long to look out. Not at all in a stream of data,
-    /// nor where nothing was done that somebody could answer (`None`).
+    /// nor where nothing was done that a peer could answer (`None`).
     pub fn begin(&mut self, now: Instant, passed: Option<usize>) -> Duration {
         self.lately = (self.lately / 2).saturating_add(passed.unwrap_or(0));
         self.saved = (self.saved + now.since(self.began) / SHARE).min(SAVED);

@@ -18,7 +18,7 @@ pub trait Packet {
     /// Bytes of the IP packet, headers included, link layer excluded.
     fn wire_len(&self) -> usize;
 
-    /// Told once, when the rate or the medium takes it out of the queue: for those who keep a record.
+    /// Called once, when the rate or the medium takes it out of the queue: for packets that keep a record.
     fn dequeued(&mut self, _at: Instant) {}
 }
 

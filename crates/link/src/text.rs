@@ -3,8 +3,8 @@
 //! Items are parted by commas. The first may be a preset, which the others then change. Each other item is
 //! `key=model:parameters`, or `key=parameters` for the first model of that key's registry. `jitter` makes the delay a
 //! truncated normal one with that standard deviation; `order=free` lets short delays overtake long ones. What is not
-//! mentioned is ideal, but for a queue of 1000 packets. `medium=wlan:strong` in either direction joins both. No file is opened here: a caller who allows `rate=trace:FILE`
-//! passes a reader to [`parse_with_files`].
+//! mentioned is ideal, but for a queue of 1000 packets. `medium=wlan:strong` in either direction joins both.
+//! No file is opened here: a caller that allows `rate=trace:FILE` passes a reader to [`parse_with_files`].
 
 use crate::medium::{self, MediumSpec, Way};
 use crate::preset::{self, UnknownPreset};

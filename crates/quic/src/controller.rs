@@ -149,7 +149,7 @@ impl Live {
     }
 
     fn learn_at(&self, now: Instant) {
-        // Of a connection that outlived its network, nobody can say of which path it speaks.
+        // A connection that outlived its network: it is unknown of which path it speaks.
         if self.network == self.memory.network()
             && let Some(sample) = self.sample()
         {
@@ -212,7 +212,7 @@ impl Controller {
         }
     }
 
-    /// Asks for the memory if the rule wants it. After acknowledgements only: who acknowledges is where it says it is.
+    /// Asks for the memory if the rule wants it. After acknowledgements only: a peer that acknowledges is where it says it is.
     fn ask(&mut self, now: std::time::Instant) {
         if let Self::Live(clock, owner) = self
             && let Some(live) = locked(&owner.0).as_mut()

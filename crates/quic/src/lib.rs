@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What is received over a path is remembered apart from what is sent over it.
 const RECEIVING: u64 = 0x7265_6365_6976_6564;
 
-/// A change of phase of a connection, as it is told to whoever listens.
+/// A change of phase of a connection, as the listener is told it.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
     /// The peer.
@@ -41,7 +41,7 @@ pub struct Told {
     pub last: Option<u64>,
 }
 
-/// Who is told of changes of phase; called with the connection's state locked, so it must not wait.
+/// Called on changes of phase, with the connection's state locked, so it must not wait.
 pub type Listener = Arc<dyn Fn(&Told) + Send + Sync>;
 
 /// How a memory is used.
@@ -66,7 +66,7 @@ pub struct Options {
     pub stream_window: u64,
     /// Bounds of the history.
     pub settings: Settings,
-    /// Who is told of changes of phase.
+    /// Called on changes of phase.
     pub listener: Option<Listener>,
     /// Makes the transport configuration of each connection, before the plan is written into it: a configuration holds the
     /// window of one connection and cannot be shared. quinn's defaults by default.

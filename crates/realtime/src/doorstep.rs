@@ -1,9 +1,9 @@
-//! Who has connected and not said what it wants: only so many at a time, and no network keeps the others out.
+//! Connections that have not said what they want: only so many at a time, and no network keeps the others out.
 //!
 //! A network (an IPv4 address, or 56 bits of IPv6: what a customer is given, RFC 6177) has a share of the places. Beyond it, it gets
 //! more only while less than half of all are taken, so that there is room for others at any time; what comes then waits in a line of
-//! its own, without holding up whoever accepts, and from a full line it is closed at once. Where a place is needed, the
-//! oldest of the network that has most is sent away, once it has had time for a handshake. A network whose connections say nothing
+//! its own, without holding up the accept loop, and from a full line it is closed at once. Where a place is needed, the
+//! oldest of the network that has most is closed, once it has had time for a handshake. A network whose connections say nothing
 //! is penalised: for a while it has few places, and never none. As OpenSSH's PerSourceMaxStartups and PerSourcePenalties
 //! (sshd_config(5)); the numbers are ours.
 
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Who is behind an address.
+/// The network that an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Network {
     /// An address.
@@ -46,7 +46,7 @@ impl Network {
     }
 }
 
-/// Nobody is sent away before: a handshake of TLS takes two round trips of any path, and its turn on a busy processor.
+/// No connection is closed before: a handshake of TLS takes two round trips of any path, and its turn on a busy processor.
 const GRACE: Duration = Duration::from_secs(2);
 /// The share of a network: a part of all places.
 pub(crate) const SHARE: usize = 16;

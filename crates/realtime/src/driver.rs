@@ -166,7 +166,7 @@ async fn keep_connections(shared: Arc<Shared>, dial: Dial) {
         }
         let began = shared.clock.now();
         if let Ok(stream) = in_time(&shared, dial()).await {
-            // A connection that comes after the end would begin a session at the peer, which nobody speaks in.
+            // A connection that comes after the end would begin a session at the peer that no program uses.
             if shared.lock().closed {
                 return;
             }

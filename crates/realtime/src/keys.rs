@@ -98,7 +98,7 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// The half that nobody else may know.
+/// The half that no one else may know.
 #[derive(Clone)]
 pub struct SecretKey([u8; 32]);
 
@@ -129,13 +129,13 @@ impl SecretKey {
         file.write_all(format!("{TITLE} {digits}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
     }
 
-    /// Reads it from a file that nobody but its owner may read.
+    /// Reads it from a file that only its owner may read.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let failed = |source| KeyError::File { path: path.to_owned(), source };
         let mut file = std::fs::File::open(path).map_err(failed)?;
         let about = file.metadata().map_err(failed)?;
         if about.permissions().mode() & 0o077 != 0 {
-            // A folder's or a device's mode is nobody's to change for our sake.
+            // No one should change a folder's or a device's mode for our sake.
             if !about.is_file() {
                 return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is no file")));
             }
@@ -178,7 +178,7 @@ fn provider() -> CryptoProvider {
     ring::default_provider()
 }
 
-/// TLS as the relay speaks it: with `clients` and nobody else.
+/// TLS as the relay speaks it: with `clients` only.
 pub(crate) fn server(key: &SecretKey, clients: HashSet<PublicKey>) -> Result<Arc<ServerConfig>, KeyError> {
     let builder = ServerConfig::builder_with_provider(Arc::new(provider())).with_protocol_versions(&[&TLS13]);
     let mut config = builder
@@ -186,7 +186,7 @@ pub(crate) fn server(key: &SecretKey, clients: HashSet<PublicKey>) -> Result<Arc
         .with_client_cert_verifier(Arc::new(Pinned::new(clients)))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(key.certified()?))));
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    // Nobody resumes TLS: connections are few and long.
+    // No client resumes TLS: connections are few and long.
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }

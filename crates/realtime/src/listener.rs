@@ -116,12 +116,12 @@ impl Default for Listener {
 }
 
 impl Listener {
-    /// Listens on TCP, to whoever comes.
+    /// Listens on TCP, for any peer.
     pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         Self::bind_for(address, |_| true).await
     }
 
-    /// Listens on TCP; whose address is not `admitted` is closed at once.
+    /// Listens on TCP; a connection from an address that is not `admitted` is closed at once.
     pub async fn bind_for(
         address: impl ToSocketAddrs,
         admitted: impl Fn(IpAddr) -> bool + Send + Sync + 'static,

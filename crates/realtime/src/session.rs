@@ -91,7 +91,7 @@ pub struct Message {
     pub bytes: Vec<u8>,
 }
 
-/// A name for a session that nobody can guess.
+/// A name for a session that no one can guess.
 pub(crate) fn draw_id() -> Result<SessionId, SessionError> {
     let mut id = SessionId::default();
     let drawn = rustix::rand::getrandom(&mut id.0[..], rustix::rand::GetRandomFlags::empty());
@@ -320,7 +320,7 @@ impl Session {
         };
         self.shared.act(|_, messenger| messenger.leave());
         self.shared.close(Why::Closed);
-        // The farewell is written by the tasks of the connections: whoever ends the runtime now would cut it off.
+        // The tasks of the connections write the farewell: ending the runtime now would cut it off.
         let all_gone = async {
             loop {
                 let one_gone = self.shared.parted.notified();

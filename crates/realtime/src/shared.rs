@@ -1,6 +1,6 @@
-//! What the handles and the tasks of one session share: its messenger, and who waits for what.
+//! What the handles and the tasks of one session share: its messenger, and which of them waits for what.
 //!
-//! Nothing is decided here. The lock is held for as long as the messenger thinks, never while somebody waits.
+//! Nothing is decided here. The lock is held for as long as the messenger thinks, never across a wait.
 
 use crate::ending::{Ending, Why};
 use crate::knobs::Knobs;
@@ -56,7 +56,7 @@ pub(crate) struct State {
     met: bool,
     /// What a program may poll, and whether it is readable.
     signal: Option<(OwnedFd, bool)>,
-    /// Whoever waits to know what the peer is was told.
+    /// The tasks that wait to know what the peer is were told.
     judged: bool,
     pub next_connection: u32,
     /// How often bytes have come.
@@ -158,7 +158,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the messenger think, and tells those whom it concerns.
+    /// Lets the messenger think, and tells the tasks that it concerns.
     pub fn act<T>(&self, f: impl FnOnce(Instant, &mut Messenger) -> T) -> T {
         let mut state = self.lock();
         let now = self.clock.now();
@@ -278,7 +278,7 @@ impl Shared {
     }
 
     /// A connection is up; what tells its writer that there is something to write. `None` for one that has the number of another,
-    /// as when somebody sends again what he has heard, and for one too many.
+    /// as when a host replays what it has heard, and for one too many.
     pub fn opened(&self, input: Input, id: u32) -> Option<Arc<Notify>> {
         let writer = Arc::new(Notify::new());
         let mut state = self.lock();

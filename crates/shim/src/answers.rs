@@ -126,7 +126,7 @@ unsafe fn chain(
             unsafe { (*tail).ai_next = part };
         }
         tail = part;
-        // SAFETY: nodes of a list of the C library's making, which nobody else has seen yet.
+        // SAFETY: nodes of a list of the C library's making, which no other code has seen yet.
         while let Some(node) = unsafe { tail.as_mut() } {
             node.ai_flags = said;
             if node.ai_next.is_null() {

@@ -64,7 +64,7 @@ pub(crate) unsafe fn accelerate(fd: c_int, addr: *const libc::sockaddr, len: lib
     let carried = options::set_by_the_program(fd, &socket);
     let asked = line.receive(patience)?;
     if !socket.is_at(fd) {
-        // As who waits is told by the system call.
+        // As the system call tells a thread that waits.
         return Some(Served::Failed(libc::EBADF));
     }
     Some(match asked {

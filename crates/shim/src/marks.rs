@@ -13,7 +13,7 @@ static SOLE: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
 /// Descriptors whose sockets may be known as untouched; sockets past it are looked at.
 const NUMBERS: usize = 16_384;
-/// SO_COOKIE of the socket, or 0, which is nobody's.
+/// SO_COOKIE of the socket, or 0, which is no socket's.
 static UNTOUCHED: [AtomicU64; NUMBERS] = [const { AtomicU64::new(0) }; NUMBERS];
 
 fn number(fd: c_int) -> Option<&'static AtomicU64> {

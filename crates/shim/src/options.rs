@@ -157,7 +157,7 @@ fn accepts_mapped(fd: c_int, domain: Family) -> bool {
     domain == Family::V6 && int(fd, IPV6, libc::IPV6_V6ONLY) == Some(0)
 }
 
-/// The options of a socket that nobody has touched.
+/// The options of a socket that the program has not touched.
 struct Baseline {
     accepts_mapped: bool,
     likely: Vec<Option<Value>>,

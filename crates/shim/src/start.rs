@@ -85,7 +85,7 @@ fn open() -> Option<Session> {
     let dir = variable(c"HEADSTART_DIR")?;
     let path = |name: &str| [dir.as_bytes(), b"/", name.as_bytes(), b"\0"].concat();
     let mapped = map(&path("filter"), MAPPED_BYTES)?;
-    // By this the run knows that somebody is left.
+    // The mapping tells the run that a program is left.
     map(&path("used"), 0);
     // SAFETY: the mapping is MAPPED_BYTES long, is never unmapped, and its file is never shortened: the supervisor makes it
     // at its full size and only ever sets bits. Atomics are for another process writing meanwhile.

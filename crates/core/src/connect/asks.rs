@@ -42,7 +42,7 @@ pub enum Answered {
     },
     /// The other family has addresses, and this one's answer is not to be waited for: none, for now.
     NotWaitedFor,
-    /// Nobody answered.
+    /// No server answered.
     Unanswered,
 }
 
@@ -64,7 +64,7 @@ struct Said {
     reliance: Option<Duration>,
 }
 
-/// Who waits for what, and what has been said.
+/// Which requests wait for which question, and what has been said.
 #[derive(Debug)]
 pub(super) struct Asks {
     waiting: VecDeque<Waiting>,
@@ -107,7 +107,7 @@ impl Asks {
         (!asks_for_one && !was_asked(&next)).then_some(next)
     }
 
-    /// It waits, for `question` is being looked up. Whoever has waited longest may have to go.
+    /// The request waits, for `question` is being looked up. Returns the one that has waited longest, if it has to go.
     pub fn wait(&mut self, now: Instant, request: RequestId, question: Question, server: u32) -> Option<RequestId> {
         self.waiting.push_back(Waiting { request, question, server, since: now });
         if self.waiting.len() > MAX_WAITING { self.waiting.pop_front().map(|w| w.request) } else { None }
@@ -145,14 +145,14 @@ impl Asks {
         }
     }
 
-    /// Whoever waits for `question` waits no longer.
+    /// Removes the requests that wait for `question`, and returns them.
     pub fn take(&mut self, question: &Question) -> Vec<RequestId> {
         let gone = self.waiting.iter().filter(|w| w.question == *question).map(|w| w.request).collect();
         self.waiting.retain(|w| w.question != *question);
         gone
     }
 
-    /// Whoever waits for `server` to say something to `question` waits no longer.
+    /// Removes the requests that wait for `server` to answer `question`, and returns them.
     pub fn take_of(&mut self, question: &Question, server: u32) -> Vec<RequestId> {
         let is_one = |w: &Waiting| w.question == *question && w.server == server;
         let gone = self.waiting.iter().filter(|w| is_one(w)).map(|w| w.request).collect();
@@ -183,8 +183,8 @@ impl Asks {
         self.ports.insert(key, (port, now));
     }
 
-    /// Where it will most likely go, now that it asks, and over which families. Said once for each time that it has gone
-    /// there: one who only asks is not run ahead of twice.
+    /// Where the program will most likely go, now that it asks, and over which families. Said once for each time that it has gone
+    /// there: a program that only asks is not run ahead of twice.
     pub fn goes_to(&mut self, question: &Question) -> Option<(u16, Want)> {
         let family = question.record.family()?;
         let (port, _) = self.ports.remove(&(Arc::clone(&question.app), Arc::clone(&question.name)))?;
@@ -203,12 +203,12 @@ impl Asks {
         self.said.clear();
     }
 
-    /// When somebody is told not to wait any longer.
+    /// When the next request is told not to wait any longer.
     pub fn next_release(&self, lookups: &Lookups) -> Option<Instant> {
         self.waiting.iter().filter_map(|w| self.release_at(w, lookups)).min()
     }
 
-    /// Those whose time has come; they wait no longer.
+    /// Removes the requests whose time has come, and returns them.
     pub fn release(&mut self, now: Instant, lookups: &Lookups) -> Vec<RequestId> {
         let due = |w: &&Waiting| self.release_at(w, lookups).is_some_and(|at| at <= now);
         let released: Vec<_> = self.waiting.iter().filter(due).map(|w| w.request).collect();

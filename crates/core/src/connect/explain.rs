@@ -95,7 +95,7 @@ pub struct FamilyTold {
     pub rtt_ms: Option<f64>,
     /// Smoothed time from query to answer of its record type.
     pub lookup_ms: Option<f64>,
-    /// Queries of its record type are being swallowed here: nobody waits for an answer.
+    /// Queries of its record type are being swallowed here: no program waits for an answer.
     pub unanswered: bool,
 }
 

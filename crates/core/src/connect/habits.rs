@@ -5,7 +5,7 @@
 //! account says that the program begins. What happened in it is learned of when it ends. Ours, after Chromium's predictor
 //! (at most so many names, out after three misses) and paper 1, section III-B (history of an app's names).
 //!
-//! Programs keep connections and use them again, which nobody is asked about: what a launch has been to is expected again
+//! Programs keep connections and use them again, without asking: what a launch has been to is expected again
 //! only after as long as the program has been seen to keep such a connection.
 //!
 //! What never happens here: a name of one program is never expected of another.
@@ -166,7 +166,7 @@ struct Launch {
     ahead: BTreeSet<Arc<str>>,
     recent: VecDeque<Recent>,
     bursts: BTreeMap<(Arc<str>, u16), Burst>,
-    /// Somebody has wanted it forgotten: nothing is learned from it, before or after.
+    /// The user wanted it forgotten: nothing is learned from it, before or after.
     off_the_record: bool,
     /// The same for these names.
     forgotten: BTreeSet<Arc<str>>,
@@ -324,7 +324,7 @@ impl Habits {
         }
     }
 
-    /// The name was looked up although nobody had asked for it yet.
+    /// The name was looked up before any program asked for it.
     pub fn looked_up_ahead(&mut self, account: u32, app: &AppId, name: &Arc<str>) {
         if let Some(launch) = self.launches.get_mut(&(account, AppId::clone(app))) {
             launch.ahead.insert(Arc::clone(name));
@@ -481,7 +481,7 @@ impl Name {
                 x.chance().total_cmp(&y.chance()).then_with(|| a.cmp(b))
             };
             let least = self.followers.iter().min_by(by_chance).map(|(n, f)| (Arc::clone(n), f.chance()));
-            // Nobody makes room who comes as often as not.
+            // A follower that comes as often as not is not replaced.
             let Some((least, _)) = least.filter(|(_, chance)| *chance < 0.5) else { return };
             self.followers.remove(&least);
         }

@@ -1,5 +1,5 @@
-//! Which families of a name a program has asked for. Whoever asks for one alone (`curl -6`, a socket that binds) is not led to the
-//! other by a race, whatever is known of it: the stub looks up both, and the same program may have asked for both before.
+//! Which families of a name a program has asked for. One that asks for a single family (`curl -6`, a socket that binds) is not led
+//! to the other by a race, whatever is known of it: the stub looks up both, and the same program may have asked for both before.
 
 use super::{AppId, Want};
 use crate::path::Family;

@@ -1,4 +1,4 @@
-//! One name that a program is after: its lookups, its attempts, and who waits for what.
+//! One name that a program is after: its lookups, its attempts, and which request waits for what.
 
 use super::pool::{OPENS_WITHIN, Terms};
 use super::race::reliance::RESOLUTION_DELAY;
@@ -104,7 +104,7 @@ pub(super) struct Job {
     pub guesses: Option<Vec<u16>>,
     /// Attempts to ports guessed before that, which were refused.
     pub refused: Vec<(u16, Attempt)>,
-    /// It is for nobody yet: a spare connection.
+    /// It is for no program yet: a spare connection.
     pub spare: Option<Terms>,
     /// Enough connections are open for programs that have asked for the same and not come yet: none is opened before it comes.
     pub comes_first: bool,
@@ -481,7 +481,7 @@ impl Job {
         at.filter(|_| self.answered.is_none() && !self.done && self.claim.is_none()).map(|at| at + RESOLUTION_DELAY)
     }
 
-    /// Whether nobody waits and nothing is to come that anybody could use or learn from.
+    /// Whether no program waits and nothing is to come that could be used or learned from.
     pub fn is_over(&self, now: Instant) -> bool {
         if self.resolver.is_some() || self.claim.is_some() {
             return false;
@@ -494,7 +494,7 @@ impl Job {
         !may_explore && !self.attempts.iter().any(Attempt::is_exploring)
     }
 
-    /// When a job that nobody claims is over.
+    /// When a job that no program claims is over.
     pub fn unclaimed_at(&self) -> Option<Instant> {
         let idle = self.resolver.is_none() && self.claim.is_none() && !self.done;
         if !self.own.is_empty() {
@@ -511,7 +511,7 @@ impl Job {
         idle.then(over)
     }
 
-    /// Since when there has been a connection that nobody has.
+    /// Since when there has been a connection that no program has.
     pub fn open_since(&self) -> Option<Instant> {
         self.attempts.iter().filter_map(Attempt::ready_at).min()
     }

@@ -48,7 +48,7 @@ pub(super) struct Question {
 pub(super) struct Open {
     pub question: Question,
     pub asked: Instant,
-    /// Whose tally its queries are counted in: that of who asked first.
+    /// The account that its queries are counted in: that of the first request.
     pub account: u32,
     /// The server that was asked first.
     pub first: u32,
@@ -69,9 +69,9 @@ pub(super) struct Open {
     pub refused: u32,
     /// Every server has refused as often as it is asked: only another answer to the other family's question keeps this open.
     pub exhausted: bool,
-    /// The other family's question has been answered: somebody is there.
+    /// The other family's question has been answered: a server is there.
     pub lasting: bool,
-    /// The other family has addresses: those who gave them decide on this one too.
+    /// The other family has addresses: the servers that gave them decide on this one too.
     pub decider: Option<Decider>,
     /// Retries done because their time came; retries after a refusal are not counted.
     timed: usize,

@@ -3,7 +3,7 @@
 //! [`Connector`] is the mechanism, [`race::Race`] the policy, [`race::ALL`] the registry. The connector holds the
 //! per-app [`cache`], coalesces and repeats queries, runs one `job` for each name that a program is after, and hands
 //! over the connection that [`rank`] finds best. What programs do from launch to launch is in `habits`; `prefetch` and
-//! `pool` decide by it what is looked up and opened before it is asked for. Whether, when and to whom packets are sent
+//! `pool` decide by it what is looked up and opened before it is asked for. Whether, when and where packets are sent
 //! is decided here; nothing here sends one.
 //!
 //! To be read from the bottom:

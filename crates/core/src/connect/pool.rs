@@ -1,6 +1,6 @@
 //! The pool: connections opened before a program asks for them (paper 1, section III-E), its bounds and its accounts.
 //!
-//! A spare connection is a race that nobody waits for yet: the connector runs it like any other and keeps what comes of
+//! A spare connection is a race that no program waits for yet: the connector runs it like any other and keeps what comes of
 //! it for a while. Here is decided where one is opened, how long it may be handed over, and how long it is watched.
 //!
 //! A program believes a connection that it is given to be new, and does not try again if the first thing that it hears is
@@ -33,10 +33,10 @@ pub const LEFT: Duration = Duration::from_secs(2);
 const AS_ITS_OWN: Duration = Duration::from_millis(500);
 /// How long a connection is left alone to see how long the server bears it: twice [`MAX_AGE`], since half of it counts.
 pub const PROBE: Duration = Duration::from_secs(20);
-/// A server behind a port that says nothing about who speaks first must have been silent for so long: longer than any
+/// A server behind a port that does not say which side speaks first must have been silent for so long: longer than any
 /// greeting takes that is not held back on purpose.
 const TRIAL: Duration = Duration::from_secs(3);
-/// How long a spare connection may take to open. One that takes longer helps nobody.
+/// How long a spare connection may take to open. One that takes longer is of no use.
 pub(super) const OPENS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Launches in which a program must have connected there: connect.md.
@@ -77,7 +77,7 @@ const NEVER: &[u16] = &[
 /// Ports on which the client speaks first: HTTP and TLS.
 const CLIENT_FIRST: &[u16] = &[80, 443, 853, 8080, 8443];
 
-/// Where a spare connection leads, and for whom.
+/// Where a spare connection leads, and the program that it is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Host {
     pub app: AppId,
@@ -88,8 +88,8 @@ pub(super) struct Host {
 /// How long a spare connection is of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
-    /// It may be handed over until it is so old, counted from when it was begun (zero: only while it is under way); `None`: to
-    /// nobody.
+    /// It may be handed over until it is so old, counted from when it was begun (zero: only while it is under way); `None`:
+    /// never.
     pub fresh: Option<Duration>,
     /// It is closed when it is so old.
     pub keep: Duration,
@@ -119,7 +119,7 @@ impl Terms {
 pub(super) enum End {
     /// A program has it.
     Taken,
-    /// Nobody wanted it in time.
+    /// No program wanted it in time.
     Expired,
     /// The server closed it.
     Closed,
@@ -354,7 +354,7 @@ pub(super) fn learn(known: &mut Port, end: End, age: Duration) {
     }
 }
 
-/// Whether a connection to `addr` may be opened and left alone: not to this host, nor to a neighbour who may be serving one
+/// Whether a connection to `addr` may be opened and left alone: not to this host, nor to a neighbour that may be serving one
 /// caller at a time (development servers), but over TLS.
 pub(super) fn may_lead_to(addr: IpAddr, port: u16) -> bool {
     match addr {

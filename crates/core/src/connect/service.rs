@@ -1,6 +1,6 @@
 //! What an HTTPS record (RFC 9460) is good for below a program that knows nothing of it: addresses, and no more.
 //!
-//! Whoever connects here is some TCP client on port 443. What it speaks is unknown, and it has made up its mind about
+//! The program that connects here is some TCP client on port 443. What it speaks is unknown, and it has made up its mind about
 //! name and port. So of all that such records say, this is used:
 //!
 //! - **hints** (`ipv4hint`, `ipv6hint`) of a record whose target is the name itself: where the name's own addresses are
@@ -9,10 +9,10 @@
 //!
 //! Both only *stand in* for what A and AAAA say: a hint until the record of its family has been answered (RFC 9460,
 //! section 7.3), an alias where there is no address of that family. And this is never done: another port is never
-//! connected to (a record with a `port` but 443 is passed over); a record that is not for everybody (`mandatory` with
+//! connected to (a record with a `port` but 443 is passed over); a record that is not for all clients (`mandatory` with
 //! anything beyond addresses, port and ALPN; `no-default-alpn`) is passed over; an alternative endpoint under another
 //! name is not used, since only a client that knows of it can tell whether it is meant. That a record has `ech` is kept
-//! for whoever asks, and changes nothing: a TCP handshake encrypts no name.
+//! for any reader, and changes nothing: a TCP handshake encrypts no name.
 
 use crate::wire::record::{Service, key};
 use std::net::IpAddr;

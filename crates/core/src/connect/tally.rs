@@ -33,7 +33,7 @@ pub struct Tally {
     pub handed_over_in_progress: u64,
     /// Races in which every attempt failed.
     pub failed: u64,
-    /// Connections that were opened and that nobody used.
+    /// Connections that were opened and that no program used.
     pub unused: u64,
     /// Connections handed over that were complete when the program asked: it did not wait; contained in `handed_over`.
     pub at_once: u64,
@@ -156,7 +156,7 @@ impl Tally {
     }
 }
 
-/// The tallies of all accounts. What is done for nobody in particular is on account 0.
+/// The tallies of all accounts. What is done for no program in particular is on account 0.
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
     open: BTreeMap<u32, Tally>,

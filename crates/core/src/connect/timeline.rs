@@ -32,7 +32,7 @@ pub enum Event {
         /// The TCP port that it is going to connect to, as far as it said so.
         port: Option<u16>,
     },
-    /// Nobody has asked yet: a connection is opened for a program that is expected to.
+    /// No program has asked yet: a connection is opened for one that is expected to.
     Ahead {
         /// The TCP port.
         port: u16,
@@ -74,7 +74,7 @@ pub enum Event {
     Attempt {
         /// Where to.
         to: IpAddr,
-        /// Only to learn: nobody waits for it.
+        /// Only to learn: no program waits for it.
         exploring: bool,
     },
     /// An attempt succeeded.
@@ -115,7 +115,7 @@ pub enum Event {
         /// Why.
         reason: Cow<'static, str>,
     },
-    /// An attempt or a connection that nobody needed was closed.
+    /// An attempt or a connection that no program needed was closed.
     Closed {
         /// Where to.
         to: IpAddr,
@@ -205,7 +205,7 @@ impl Timelines {
         *left.reasons.entry(reason).or_default() += 1;
     }
 
-    /// Takes in what is being told: who has an answer waits no more.
+    /// Takes in what is being told: a request that has an answer waits no more.
     pub fn said(&mut self, now: Instant, output: &Output) {
         match output {
             Output::HandOver { request, .. } | Output::Begin { request, .. } | Output::Fail(request, _) => {

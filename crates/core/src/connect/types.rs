@@ -51,7 +51,7 @@ impl Want {
 /// A program asks for the addresses of a name.
 #[derive(Clone, Debug)]
 pub struct Resolve {
-    /// Who asks.
+    /// The program that asks.
     pub app: AppId,
     /// The name; case and a final dot do not matter.
     pub name: String,
@@ -64,7 +64,7 @@ pub struct Resolve {
 /// A program asks DNS itself, for one type of record of a name.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// Who asks.
+    /// The program that asks.
     pub app: AppId,
     /// The name; case and a final dot do not matter.
     pub name: String,
@@ -77,7 +77,7 @@ pub struct Ask {
 /// A program asks for a connection to an address that a lookup gave it.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Who asks.
+    /// The program that asks.
     pub app: AppId,
     /// Where to.
     pub to: SocketAddr,
@@ -152,7 +152,7 @@ pub enum Input {
     /// A program was answered by a server that it asked itself, past the connector: known as if it had been asked here, so that
     /// the addresses of one name are known to belong together.
     Overheard {
-        /// Who was answered.
+        /// The program that was answered.
         app: AppId,
         /// The name; case and a final dot do not matter.
         name: String,
@@ -201,7 +201,7 @@ pub enum Resolved {
     NoData,
     /// The name does not exist.
     NxDomain,
-    /// Nobody answered.
+    /// No server answered.
     Unanswered,
 }
 
@@ -230,7 +230,7 @@ pub enum Output {
         /// Domain of the socket.
         domain: Family,
     },
-    /// Watch this connection, which nobody has yet, and tell if the other side says anything or closes it.
+    /// Watch this connection, which no program has yet, and tell if the other side says anything or closes it.
     Watch(AttemptId),
     /// Close this attempt or connection; if a program has been given it under way, let go of it.
     Close(AttemptId),
@@ -241,7 +241,7 @@ pub enum Output {
     /// Give the attempt's socket to the program; if not yet `connected` it is in progress, and its end is still to be
     /// reported.
     HandOver {
-        /// To whom.
+        /// The request that gets it.
         request: RequestId,
         /// Which.
         attempt: AttemptId,

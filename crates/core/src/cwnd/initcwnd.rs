@@ -69,7 +69,7 @@ pub fn of_this_path(remembered: &mut Vec<Remembered>, mut source: impl FnMut(IpA
 }
 
 /// The route of the main table that packets to `peer` take: the longest prefix, then the least metric, as the kernel
-/// chooses. None if there is none, if somebody has given it an initial window already, or if the peer is this host itself,
+/// chooses. None if there is none, if another program has given it an initial window, or if the peer is this host itself,
 /// whose connections to itself the kernel remembers too.
 pub fn way_to(peer: IpAddr, routes: &[Route]) -> Option<&Route> {
     if routes.iter().any(|route| route.table() == TABLE_LOCAL && route.contains(peer)) {

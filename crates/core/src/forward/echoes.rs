@@ -1,4 +1,4 @@
-//! Requests for an echo (ping) and their replies: who asked gets what came back, and what the network says of it.
+//! Echo requests (ping) and their replies: the program that asked gets what came back, and what the network says of it.
 
 use super::observed::Trips;
 use super::{Output, Packet, Record};
@@ -19,9 +19,9 @@ const MOST_WAITING: usize = 64;
 /// Requests of one asker to one peer, and the replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EchoFlow {
-    /// Who asks.
+    /// The program that asks.
     pub app: IpAddr,
-    /// Who is asked.
+    /// The peer that is asked.
     pub peer: IpAddr,
     /// The number of the asker.
     pub id: u16,
@@ -68,7 +68,7 @@ impl EchoFlow {
     }
 }
 
-/// Who has asked whom, by the number of the program's requests.
+/// Which program has asked which peer, by the number of the program's requests.
 #[derive(Debug, Default)]
 pub(super) struct Echoes {
     asked: BTreeMap<(IpAddr, u16), EchoFlow>,

@@ -225,7 +225,7 @@ impl Forwarder {
         self.arm(id);
     }
 
-    /// The same, and remembers who has put off an acknowledgement, or what it has for its socket.
+    /// The same, and remembers a connection that has put off an acknowledgement, or has data for its socket.
     fn with_debts(&mut self, id: FlowId, f: impl FnOnce(&mut Connection, &mut VecDeque<Output>)) {
         let (mut owes, mut defers) = (false, false);
         self.with(id, |connection, out| {
@@ -261,7 +261,7 @@ impl Forwarder {
     }
 }
 
-/// Whether an address is one host's: what is for many, or nobody, is not forwarded.
+/// Whether an address is one host's: what is for many hosts, or none, is not forwarded.
 fn is_for_one(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !(ip.is_multicast() || ip.is_broadcast() || ip.is_unspecified() || ip.is_loopback()),

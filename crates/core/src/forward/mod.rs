@@ -83,13 +83,13 @@ impl Default for Settings {
 /// Why an operation on a socket failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody listens there (ECONNREFUSED).
+    /// No program listens there (ECONNREFUSED).
     Refused,
     /// The peer has ended the connection (ECONNRESET, EPIPE).
     Reset,
     /// The network said what is wrong.
     Trouble(Trouble),
-    /// Nobody has answered for as long as the host tries (ETIMEDOUT).
+    /// The peer has not answered for as long as the host tries (ETIMEDOUT).
     Silence,
     /// This host has no socket left, or something else is wrong here; the program may try again.
     Here,
@@ -202,7 +202,7 @@ pub enum Input {
     Datagram {
         /// The port that it came to.
         mapping: MappingId,
-        /// Who sent it.
+        /// The sender.
         from: SocketAddr,
         /// The headroom and the data.
         bytes: Vec<u8>,
@@ -215,9 +215,9 @@ pub enum Input {
     DatagramFailed {
         /// Whose it was.
         mapping: MappingId,
-        /// To whom it was sent.
+        /// The destination.
         to: SocketAddr,
-        /// Who says so, if it is not this host.
+        /// The host that says so, if it is not this one.
         reporter: Option<IpAddr>,
         /// What is wrong.
         trouble: Trouble,
@@ -227,18 +227,18 @@ pub enum Input {
         /// The port.
         mapping: MappingId,
     },
-    /// An ICMP message of a peer: a reply to an echo, for whoever asked.
+    /// An ICMP message of a peer: an echo reply, for the program that asked.
     Echoed {
-        /// Who sent it.
+        /// The sender.
         from: IpAddr,
         /// From its type on.
         message: Vec<u8>,
     },
     /// A request for an echo did not arrive.
     EchoFailed {
-        /// To whom it was sent.
+        /// The destination.
         to: IpAddr,
-        /// Who says so, if it is not this host.
+        /// The host that says so, if it is not this one.
         reporter: Option<IpAddr>,
         /// The message, or its beginning.
         message: Vec<u8>,
@@ -316,7 +316,7 @@ pub enum Output {
         flow: FlowId,
         /// The program's end.
         app: SocketAddr,
-        /// Who is to be reached.
+        /// The peer to reach.
         peer: SocketAddr,
         /// The traffic class of the program's packets, without ECN.
         traffic_class: u8,
@@ -375,7 +375,7 @@ pub enum Output {
         /// Whether the peer is to see a reset.
         abrupt: bool,
     },
-    /// Open a socket for datagrams to anybody.
+    /// Open a socket for datagrams to any peer.
     Map {
         /// Its name from now on.
         mapping: MappingId,
@@ -386,7 +386,7 @@ pub enum Output {
     Datagram {
         /// From which socket.
         mapping: MappingId,
-        /// To whom.
+        /// The destination.
         to: SocketAddr,
         /// A buffer with the data.
         bytes: Vec<u8>,
@@ -408,7 +408,7 @@ pub enum Output {
     },
     /// Send an ICMP message, a request for an echo.
     Echo {
-        /// To whom.
+        /// The destination.
         to: IpAddr,
         /// From its type on.
         message: Vec<u8>,

@@ -30,11 +30,11 @@ pub enum End {
     ResetByProgram,
     /// The peer reset it.
     ResetByPeer,
-    /// Nobody listened.
+    /// No program listened.
     Refused,
     /// No way led there.
     Unreachable,
-    /// Nobody answered.
+    /// The peer did not answer.
     Silent,
     /// This host could not.
     Failed,
@@ -121,7 +121,7 @@ impl Transfer {
     }
 }
 
-/// A silence that is longer than this, and than two round trips, is a pause of who sends rather than the network's. 200 ms: what is lost
+/// A silence that is longer than this, and than two round trips, is the sender's pause and not the network's. 200 ms: what is lost
 /// is sent again by then (RFC 6298 as Linux has it).
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -185,7 +185,7 @@ pub struct Flow {
     pub delivered: Transfer,
     /// What the host knew of its connection to the peer.
     pub facts: Option<Facts>,
-    /// From the last bytes of what the program said to the peer's acknowledgement of them, where somebody times that.
+    /// From the last bytes of what the program said to the peer's acknowledgement of them, where that is timed.
     pub requests: Trips,
     /// Segments that had to be sent again between the program and here.
     pub sent_again_here: u32,
@@ -252,9 +252,9 @@ fn is_tls(data: &[u8], message: u8) -> bool {
 /// A question and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsExchange {
-    /// Who asked.
+    /// The program that asked.
     pub app: SocketAddr,
-    /// Who answered.
+    /// The server that answered.
     pub server: SocketAddr,
     /// The name, as far as it could be read.
     pub name: String,

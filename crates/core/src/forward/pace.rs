@@ -7,7 +7,7 @@ use crate::time::{Duration, Instant};
 pub enum Pace {
     /// As soon as there is something.
     AtOnce,
-    /// Whoever finds nothing sleeps for this long.
+    /// A reader that finds nothing sleeps for this long.
     Fixed(Duration),
     /// Likewise, for twice as long each time, from the first to the second; what is found begins anew.
     Growing(Duration, Duration),

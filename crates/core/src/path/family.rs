@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 /// Failures in a row, each at another peer, that suspend a family: paper 1, section III-B.
 pub const SUSPEND_AFTER: usize = 3;
-/// Lookups given up in a row after which nobody waits for that record type: one may be a broken server's, two are not.
+/// Lookups given up in a row after which that record type is not waited for: one may be a broken server's, two are not.
 pub const SWALLOWED_AFTER: u32 = 2;
 /// First time that a suspended family rests before it is probed.
 pub const FIRST_REST: Duration = Duration::from_secs(30);
@@ -122,7 +122,7 @@ impl FamilyHistory {
         self.unanswered = self.unanswered.saturating_add(1);
     }
 
-    /// Whether lookups of this family's record type are being swallowed on this network: nobody should wait for one. They
+    /// Whether lookups of this family's record type are being swallowed on this network: do not wait for one. They
     /// are still asked, and the first answer ends it.
     pub fn is_unanswered(&self) -> bool {
         self.unanswered >= SWALLOWED_AFTER

@@ -1,4 +1,4 @@
-//! Which network a host is on, computed from what its kernel and its files tell. Nothing here asks anybody.
+//! Which network a host is on, computed from what its kernel and its files tell. Nothing here sends a query.
 //!
 //! What makes a network: the routers behind which it lies, by their hardware addresses; where these are not known (yet)
 //! or do not exist (tunnels), the routers' own addresses and the prefix that the host has been given there; the name of

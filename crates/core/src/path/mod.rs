@@ -41,7 +41,7 @@ pub struct Network {
     v4: FamilyHistory,
     v6: FamilyHistory,
     peers: HashMap<IpAddr, PeerHistory>,
-    /// Prefixes of its translators, and until when nobody needs to ask again.
+    /// Prefixes of its translators, and until when they need not be asked for again.
     translators: Option<(Vec<Prefix>, Instant)>,
     /// Outcomes that were recorded.
     learned: u64,
@@ -95,7 +95,7 @@ impl Network {
         self.family(family).is_suspended(now)
     }
 
-    /// The prefixes of this network's translators (NAT64); `None` if nobody has asked lately.
+    /// The prefixes of this network's translators (NAT64); `None` if they were not asked for lately.
     pub fn translators(&self, now: Instant) -> Option<&[Prefix]> {
         self.translators.as_ref().filter(|(_, until)| now < *until).map(|(prefixes, _)| prefixes.as_slice())
     }

@@ -1,8 +1,8 @@
 //! Where a relay may connect to: what its clients ask for, and the list that says which of it they get.
 //!
-//! Nothing is allowed that no pattern names. A name is decided twice: before it is resolved, so that nobody's DNS is asked for
-//! what will be refused, and with each address that it resolves to. `*` and `*.name` lead to public addresses only: whoever
-//! answers for a name could otherwise point it at the relay's own services, or at its neighbours. What never happens here: a
+//! Nothing is allowed that no pattern names. A name is decided twice: before it is resolved, so that no DNS server is asked for
+//! what will be refused, and with each address that it resolves to. `*` and `*.name` lead to public addresses only: the server
+//! that answers for a name could otherwise point it at the relay's own services, or at its neighbours. What never happens here: a
 //! name is resolved.
 
 use std::fmt;
@@ -58,7 +58,7 @@ fn cut(text: &str) -> Result<(&str, bool, &str), AccessError> {
         return Ok((host, true, port));
     }
     let (host, port) = text.rsplit_once(':').ok_or_else(none)?;
-    // Several colons without brackets: whether the last one begins a port is anybody's guess.
+    // Several colons without brackets: ambiguous, the last one may or may not begin a port.
     if host.contains(':') { Err(none()) } else { Ok((host, false, port)) }
 }
 
@@ -203,7 +203,7 @@ pub fn is_public(ip: IpAddr) -> bool {
         }
         IpAddr::V6(v6) => {
             let [first, second, ..] = v6.segments();
-            // Global unicast is 2000::/3; of it, documentation, and what holds an IPv4 address of anybody's choice: Teredo, 6to4.
+            // Global unicast is 2000::/3; of it, documentation, and what holds an IPv4 address of anyone's choice: Teredo, 6to4.
             let in_disguise = (first == 0x2001 && (second == 0 || second == 0xdb8)) || first == 0x2002;
             first & 0xe000 == 0x2000 && !in_disguise
         }

@@ -2,7 +2,7 @@
 //!
 //! A frame is three numbers and a payload: tag, sequence, length (LEB128 varints; a message of a `Latest` lane has its key
 //! before the length). The tag is the lane times four plus its kind; kind 0 is a control frame, whose lane says which.
-//! Frames come from whoever reaches the port, so they are read as foreign bytes: anything parses or is an error, nothing
+//! Any host that reaches the port can send frames, so they are read as foreign bytes: anything parses or is an error, nothing
 //! panics, and nothing is allocated by what a length claims.
 
 use super::lane::{Kind, LaneId, MAX_LANES};

@@ -19,7 +19,7 @@ pub(super) struct Outgoing {
     pub sent: bool,
     /// When it went out last.
     pub last: Instant,
-    /// The peer has it, or nobody needs it any more.
+    /// The peer has it, or it is not needed any more.
     pub done: bool,
     /// How often it was queued to be sent again.
     pub again: u8,
@@ -63,7 +63,7 @@ impl Lane {
         self.kept.get(usize::try_from(seq.checked_sub(self.base)?).ok()?)
     }
 
-    /// Whether the peer has the message, or nobody needs it any more.
+    /// Whether the peer has the message, or it is not needed any more.
     pub fn is_done(&self, seq: u64) -> bool {
         self.kept(seq).is_none_or(|message| message.done)
     }

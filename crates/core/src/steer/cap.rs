@@ -1,7 +1,7 @@
 //! What a channel may be used for, in words that people know for links, and how much of it in a period.
 //!
-//! A [`Use`] is set by whoever pays for the link; a [`Cap`] counts what it has carried, and makes less of the use as it fills.
-//! What never happens here: a policy is asked, or a clock is read: who counts says what time it is.
+//! The owner of the link sets a [`Use`]; a [`Cap`] counts what the link has carried, and makes less of the use as it fills.
+//! What never happens here: a policy is asked, or a clock is read. The caller that counts says what time it is.
 
 use super::packet::{Facts, Kind};
 use crate::time::{Duration, Instant};

@@ -179,7 +179,7 @@ impl Model {
         }
     }
 
-    /// The delay of a packet that finds nobody before it: half of the shortest round trip of late, if there was one.
+    /// The delay of a packet that finds an empty queue: half of the shortest recent round trip, if there was one.
     pub fn delay(&self) -> Duration {
         self.delay
     }

@@ -22,7 +22,7 @@ const HEADERS: [usize; 2] = [52, 72];
 const UNUSUAL: u8 = Flags::SYN.0 | Flags::RST.0 | Flags::URG.0;
 
 /// Bytes that a packet of TCP is shorter by, of IPv4 and of IPv6: of a stream of acknowledgements, as the test beside it
-/// measures. For those who count bytes without having any.
+/// measures. For code that counts bytes and has no packets.
 pub const SAVED: [usize; 2] = [37, 57];
 
 /// What went whole.
@@ -361,7 +361,7 @@ mod tests {
                 }
             }
         }
-        // Whoever leans on a lost context until the other end has said so, and not one packet more.
+        // Only packets that need a lost context are lost with it, until the other end has said so.
         assert!(good + unknown == 170 && (1..=8).contains(&unknown), "{good} {unknown}");
     }
 

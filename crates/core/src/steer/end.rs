@@ -49,7 +49,7 @@ pub struct Settings {
     pub allowed: Vec<Prefix>,
     /// Addresses of this end, for which the peer never speaks.
     pub own: Vec<Prefix>,
-    /// For tables, against who would choose their places.
+    /// The hash keys of tables, so that no sender can choose places in them.
     pub keys: (u64, u64),
     /// Drawn anew each time, so that the other end sees that this one has begun anew.
     pub epoch: u8,

@@ -81,7 +81,7 @@ impl Flow {
             return;
         }
         if self.turns == 0 || self.ours != ours {
-            // Who speaks stays legible from whether the number is odd, however many turns there are.
+            // Whether the number is odd says which side speaks, however many turns there are.
             self.turns = self.turns.checked_add(1).unwrap_or(u8::MAX - 1);
             self.ours = ours;
             self.burst = 0;
@@ -102,7 +102,7 @@ struct Slot {
 
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// Flows, the ones of late: who has been quiet while this many others began is forgotten. More than a busy host has at once.
+/// Flows that are remembered: one that has been quiet while this many others began is forgotten. More than a busy host has at once.
 const REMEMBERED: u32 = 28_000;
 /// Slots at first, and at most: more than twice as many as are remembered, so that most are found where they are looked for first.
 const SLOTS: (usize, usize) = (1 << 10, 1 << 16);
@@ -111,8 +111,8 @@ const WINDOW: usize = 16;
 /// The golden ratio of 64 bits (Knuth, volume 3, section 6.4): keys are hashes, but a simulation's are numbers.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What is kept of flows: a table of slots, looked through from a flow's own slot on. What never happens here: a slot becomes empty again,
-/// so that whoever is not found before an empty one is not there.
+/// The flows that are remembered: a table of slots, searched from a flow's own slot on. What never happens here: a slot becomes
+/// empty again. So a flow that is not found before an empty slot is not in the table.
 pub(super) struct Flows {
     slots: Vec<Slot>,
     /// Slots that are not empty.
@@ -162,8 +162,8 @@ impl Flows {
         seen == 0 || self.begun.wrapping_sub(seen) > REMEMBERED
     }
 
-    /// A new flow takes the first slot that is free, or that of who has been quiet for longest. Kept out of the way of packets of flows
-    /// that are known.
+    /// A new flow takes the first free slot, or that of the flow that has been quiet for longest. Kept out of the way of packets of
+    /// known flows.
     #[cold]
     fn enter(&mut self, key: FlowKey) -> usize {
         while self.slots.len() < SLOTS.1
@@ -246,7 +246,7 @@ mod tests {
             flows.get(key(1_000_000 + n));
         }
         assert!(flows.len() <= SLOTS.1 && flows.bytes() < 10_000_000, "{} {}", flows.len(), flows.bytes());
-        // Room is made by who was quiet, and nobody else.
+        // Quiet flows make room, and no others.
         let of_late = 1_000_000 + 1_000_000 - 20_000..1_000_000 + 1_000_000;
         of_late.clone().for_each(|n| flows.get(key(n)).burst = n as u32);
         assert!(of_late.into_iter().all(|n| flows.get(key(n)).burst == n as u32));

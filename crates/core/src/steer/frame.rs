@@ -5,10 +5,12 @@
 //! | 4 kind | flags | length        | number        | after         |
 //! ```
 //!
-//! The first half byte is 4; flags are two bits, and six of an epoch: whoever begins anew with its numbers draws another one. The length counts the whole frame from the third byte on, so that a WireGuard
-//! implementation that looks for IPv4 in what it carries finds a packet of it; frames have at least twenty bytes for the
-//! same reason, filled with zeros behind their length. Number and after are those of [`super::Order`], their last 16 bits; an
-//! echo's after is how many packets of its channel had come, a copy's the number of what it is a copy of. All of it is inside the encryption; it is checked all the same, since a peer may be wrong. Nothing here allocates.
+//! The first half byte is 4; flags are two bits, and six of an epoch: an end that starts its numbers again draws another one.
+//! The length counts the whole frame from the third byte on, so that a WireGuard implementation that looks for IPv4 in what it
+//! carries finds a packet of it; frames have at least twenty bytes for the same reason, filled with zeros behind their length.
+//! Number and after are those of [`super::Order`], their last 16 bits; an echo's after is how many packets of its channel had
+//! come, a copy's the number of what it is a copy of.
+//! All of it is inside the encryption; it is checked all the same, since a peer may be wrong. Nothing here allocates.
 
 use super::channel::Channel;
 use std::fmt;
@@ -135,8 +137,8 @@ impl Header {
         true
     }
 
-    /// Reads a frame that came over `channel`; its header, and what is behind it. Bytes behind its length are padding of whoever
-    /// carried it, and ignored.
+    /// Reads a frame that came over `channel`; its header, and what is behind it. Bytes behind its length are padding of the
+    /// carrier, and ignored.
     pub fn read(frame: &[u8], channel: Channel) -> Result<(Self, &[u8]), FrameError> {
         let header = frame.get(..HEADER).ok_or(FrameError::Short)?;
         let content = Content::ALL.into_iter().find(|c| header[0] == VERSION | *c as u8).ok_or(FrameError::Unknown)?;

@@ -13,7 +13,7 @@ const ASSUMED: (f64, f64) = (0.005, 200.0);
 /// The share of packets that a channel loses in one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Loss {
-    /// Packets of late, and how many of them were lost; at first those that nobody has sent.
+    /// Recent packets, and how many of them were lost; at first assumed ones, which were never sent.
     sent: f64,
     lost: f64,
     /// Packets sent before the last probe that came back, and how many of them had come, in 16 bits.
@@ -22,7 +22,7 @@ pub(super) struct Loss {
 }
 
 impl Loss {
-    /// Of a channel that loses this share, as somebody has told.
+    /// For a channel that loses this share, if it was told.
     pub fn new(told: Option<f64>) -> Self {
         let share = told.filter(|share| (0.0..=1.0).contains(share)).unwrap_or(ASSUMED.0);
         Self { sent: ASSUMED.1, lost: share * ASSUMED.1, known: None, share }

@@ -1,4 +1,4 @@
-//! What is known of an object before it is asked for: how large it was before, and how urgent whoever asks says it is.
+//! What is known of an object before it is asked for: how large it was before, and how urgent its request says it is.
 //!
 //! For policies that choose by objects ([`super::policy::Policy::object`]). Sizes are those of answers that have come; the urgency
 //! is read from the request's own words (RFC 9218, section 4.1). What never happens here: a body is looked into.
@@ -12,7 +12,7 @@ const LEAST_URGENT: u8 = 7;
 /// Objects of a generation; two of them are kept. Ours: some 200 bytes each at most, far less than a browser's cache.
 const GENERATION: usize = 16_384;
 
-/// Sizes of objects that have come, by a key of whoever asks; of a bounded number of objects.
+/// Sizes of objects that have come, by a key that the caller chooses; of a bounded number of objects.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
     young: HashMap<u64, u64>,

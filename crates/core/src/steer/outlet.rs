@@ -18,7 +18,7 @@ pub(super) struct Outlet<P> {
     pub tally: Tally,
 }
 
-/// What only acknowledges or opens stands in nobody's order.
+/// Whether packets of this kind keep an order: pure acknowledgements and openings have none.
 pub(super) fn is_ordered(kind: Kind) -> bool {
     !matches!(kind, Kind::Ack | Kind::Open)
 }
@@ -52,8 +52,8 @@ impl<P> Outlet<P> {
         let number = self.take(now, channel, &facts, share);
         let (mut after, ordered) = (None, is_ordered(facts.kind));
         if ordered {
-            // Nobody waits for what a dead channel has, or for what has long come: sixteen bits of a number travel, and half a circle
-            // back would be read as ahead.
+            // No packet waits for what a dead channel has, or for what came long ago: sixteen bits of a number travel, and half a
+            // circle back would be read as ahead.
             let Model { counter, alive, .. } = self.channels[other];
             after = Some(flow.last[other]).filter(|last| *last > 0 && alive && counter - *last < LONG_COME);
             flow.last[own] = number;

@@ -62,7 +62,7 @@ pub struct Facts {
     pub v6: bool,
     /// Its flow begins with a TLS handshake, by its port.
     pub tls: bool,
-    /// The channel that whoever opened its connection has asked for.
+    /// The channel that the opener of its connection has asked for.
     pub hint: Option<Channel>,
 }
 
@@ -85,7 +85,7 @@ impl Facts {
     }
 
     /// Reads a packet; `None` if it is no IP packet of exactly this length. `keys` are those of the hash that makes flows of
-    /// five-tuples: whoever chooses tuples does not choose their places in a table.
+    /// five-tuples: a sender that chooses tuples does not choose their places in a table.
     pub fn parse(packet: &[u8], keys: (u64, u64)) -> Option<Self> {
         let Outer { v6, addresses, protocol, at, whole } = Outer::parse(packet)?;
         let rest = &packet[at..];

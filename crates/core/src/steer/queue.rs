@@ -1,6 +1,6 @@
-//! What waits for the fast channel: four levels, newer acknowledgements in the place of older ones, nobody for ever.
+//! What waits for the fast channel: four levels; newer acknowledgements replace older ones; no packet waits for ever.
 //!
-//! The queue is paced by the steerer, so that it stands here and not in the network, where nobody could change its mind. The last
+//! The steerer paces the queue, so that it stands here and not in the network, where no decision could be changed. The last
 //! level is for what is here in need: all that the fat channel would carry, were it alive ([`BULK`]). There a stream stands in the order
 //! of its bytes: what its sender sends again goes before what comes after it, which is of no use until then
 //! (docs/decisions/0047).
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 const LEVELS: usize = 4;
 /// The level of what would take the fat channel if that were there. It never takes a turn of the others twice in a row.
 pub(super) const BULK: u8 = 3;
-/// Who has waited so long goes before everybody else. Ours: less than what an acknowledgement may be delayed by anyway.
+/// A packet that has waited so long goes before all others. Ours: less than an acknowledgement may be delayed by anyway.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Something that waits.
@@ -36,7 +36,7 @@ pub(super) struct Waiting<P> {
     pub gained: Duration,
 }
 
-/// How many wait of the flows whose keys end in the same bits: who is not counted need not be looked for.
+/// How many packets wait, by the low bits of their flow's key: a flow that counts none need not be searched for.
 type Counts = [u16; 256];
 
 fn place(flow: FlowKey) -> usize {
@@ -157,7 +157,7 @@ impl<P> Queue<P> {
         None
     }
 
-    /// Who goes next.
+    /// Takes the packet that goes next.
     pub fn pop(&mut self, now: Instant) -> Option<Waiting<P>> {
         let bulk = usize::from(BULK);
         let waits = |n: &usize| !self.levels[*n].is_empty();
@@ -165,7 +165,7 @@ impl<P> Queue<P> {
             let first = self.levels[n].front().filter(|w| now.since(w.since) >= PATIENCE)?;
             Some((first.since, n))
         };
-        // Behind bulk somebody else goes, if there is anybody.
+        // After a packet of bulk, an overdue one of another level goes, if there is one.
         let most = if self.bulk_went { bulk } else { LEVELS };
         let level = (0..most).filter_map(overdue).min().map(|(_, n)| n).or_else(|| (0..LEVELS).find(waits))?;
         self.bulk_went = level == bulk;

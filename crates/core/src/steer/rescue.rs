@@ -1,7 +1,7 @@
-//! What is sent again over the other channel when one is lost: the last packet of each flow that somebody waits for.
+//! What is sent again over the other channel when one is lost: the last packet of each flow that is waited for.
 //!
-//! A sender of TCP probes for a lost tail two round trips after it (RFC 8985, section 7), which is before anybody knows that the channel is
-//! lost, and waits for its timer from there, 200 ms and more. Whoever hears of its *last* segment tells it of all the holes before, and it
+//! A sender of TCP probes for a lost tail two round trips after it (RFC 8985, section 7), before the loss of the channel is known,
+//! and then waits for its timer, 200 ms and more. A receiver of its *last* segment tells it of all the holes before, and it
 //! fills them at once. So a segment a flow is enough, and a thin channel has room for it; it is a copy, which the other end
 //! drops if the first one has arrived after all (docs/decisions/0044). What never happens here: a packet is copied.
 
@@ -9,7 +9,7 @@ use super::channel::Channel;
 use super::packet::{Facts, Kind};
 use crate::time::{Duration, Instant};
 
-/// Flows of which the last packet is kept, a channel. Ours: who has been quiet for a round trip waits for nothing.
+/// Flows of which the last packet is kept, for each channel. Ours: a flow that has been quiet for a round trip waits for nothing.
 const FLOWS: usize = 64;
 /// What was sent so long ago its sender has sent again, or given up.
 const OF_USE: Duration = Duration::from_millis(1_000);
@@ -37,7 +37,7 @@ impl<P> Rescue<P> {
         Self { slots: [0, 1].map(|_| (0..FLOWS).map(|_| None).collect()), settled: [0; 2] }
     }
 
-    /// Whether somebody waits for a packet for longer than until it is found out that its channel is lost. Calls do not.
+    /// Whether a packet is waited for beyond the time in which the loss of its channel is found out. Those of calls are not.
     pub fn is_missed(kind: Kind) -> bool {
         matches!(kind, Kind::Data | Kind::Open | Kind::Dns)
     }
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(keep(&mut rescue, 0, 1, 1, Kind::Data, 1_400), None);
         assert_eq!(keep(&mut rescue, 0, 2, 1, Kind::Data, 1_400), Some(1));
         assert_eq!(keep(&mut rescue, 0, 3, 2, Kind::Open, 60), None);
-        // Nobody waits for a packet of a call that comes so late, and the next acknowledgement says the same.
+        // A packet of a call is useless so late, and the next acknowledgement says the same.
         assert_eq!(keep(&mut rescue, 0, 4, 3, Kind::Datagram, 200), Some(4));
         assert_eq!(keep(&mut rescue, 0, 5, 3, Kind::Ack, 52), Some(5));
         assert_eq!(take(&mut rescue, 10), [3, 2]);

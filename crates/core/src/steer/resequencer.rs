@@ -1,8 +1,8 @@
-//! The receiving half: nobody is overtaken by what was sent after him over the other channel.
+//! The receiving half: no packet overtakes an earlier one of its flow that was sent over the other channel.
 //!
 //! Each packet has a number on its channel, and says which packet of the other channel was the last of its flow before it
 //! ([`super::Order`]). It is held until that one is there. A channel keeps its order, so once a later packet of the other channel
-//! has come, the missing one is lost and nobody waits for it any longer: there is a time limit only for a channel that has
+//! has come, the missing one is lost and is not waited for any longer: there is a time limit only for a channel that has
 //! gone quiet. Of a packet that was sent over both channels the first goes on. What never happens here: a packet that belongs to no other is held, and one is held twice.
 
 use super::channel::Channel;
@@ -106,7 +106,7 @@ fn extend(near: u64, low: u16) -> u64 {
 }
 
 impl<P> Resequencer<P> {
-    /// Nobody is held for longer than `hold`.
+    /// No packet is held for longer than `hold`.
     pub fn new(hold: Duration) -> Self {
         Self {
             highest: [0; 2],
@@ -121,7 +121,7 @@ impl<P> Resequencer<P> {
         }
     }
 
-    /// From now on nobody is held for longer than `hold`.
+    /// From now on no packet is held for longer than `hold`.
     pub fn set_hold(&mut self, hold: Duration) {
         self.hold = hold;
     }
@@ -136,7 +136,7 @@ impl<P> Resequencer<P> {
         )
     }
 
-    /// The other end has begun anew with its numbers. Who is held goes.
+    /// The other end has started its numbers again. Packets that are held are released.
     pub fn reset(&mut self) {
         for channel in Channel::ALL {
             self.highest[channel.index()] = u64::MAX;
@@ -162,7 +162,7 @@ impl<P> Resequencer<P> {
         }
     }
 
-    /// Who waits for this very number of `of` waits no longer: a copy has come.
+    /// Releases the packets that wait for exactly this number of `of`: a copy of it has come.
     fn release_behind(&mut self, of: Channel, number: u64) {
         let waiting = &mut self.waiting[of.index()];
         while let Some(key) = waiting.range((number, 0)..=(number, u64::MAX)).next().map(|(key, _)| *key) {
@@ -199,7 +199,7 @@ impl<P> Machine for Resequencer<P> {
         } else {
             self.tally.missing[channel.index()] = self.tally.missing[channel.index()].saturating_sub(1);
         }
-        // Who waited for one before this one waited in vain.
+        // Packets that waited for an earlier number waited in vain.
         self.release(channel, number.saturating_sub(1));
         self.come[channel.index()].note(number);
         if let Some(twin) = copy_of.map(|low| extend(self.highest[other.index()], low)) {
@@ -277,7 +277,7 @@ mod tests {
     fn a_packet_waits_for_what_was_sent_before_it_over_the_other_channel() {
         let mut r = Resequencer::new(Duration::from_millis(50));
         assert_eq!(take(&mut r, 0, fast(1, Some(2), 30)), []);
-        // Of another flow, which is nobody's successor.
+        // Of another flow, which waits for no other packet.
         assert_eq!(take(&mut r, 1, fast(2, None, 99)), [99]);
         assert_eq!(take(&mut r, 12, fat(1, None, 10)), [10]);
         assert_eq!(take(&mut r, 13, fat(2, None, 20)), [20, 30]);
@@ -289,7 +289,7 @@ mod tests {
         let mut r = Resequencer::new(Duration::from_millis(50));
         assert_eq!(take(&mut r, 0, fast(1, Some(2), 30)), []);
         assert_eq!(take(&mut r, 12, fat(1, None, 10)), [10]);
-        // Number 2 is lost; 3 comes, and whoever waited for 2 goes before it.
+        // Number 2 is lost; 3 comes, and what waited for 2 goes before it.
         assert_eq!(take(&mut r, 13, fat(3, None, 40)), [30, 40]);
         assert_eq!((r.tally().missing, r.tally().impatient), ([1, 0], 0));
     }
@@ -369,7 +369,7 @@ mod tests {
     fn who_must_not_overtake_what_is_lost_goes_with_its_copy() {
         let mut r = Resequencer::new(Duration::from_millis(50));
         assert_eq!(take(&mut r, 0, fast(1, None, 10)), [10]);
-        // Number 2 of the fast channel is lost, and its copy overtaken by nobody of its flow.
+        // Number 2 of the fast channel is lost, and nothing of its flow overtakes its copy.
         assert_eq!(take(&mut r, 12, fat(2, Some(2), 30)), []);
         assert_eq!(take(&mut r, 12, fat(3, Some(3), 40)), []);
         assert_eq!(take(&mut r, 13, copy(4, 2, 20)), [20, 30]);

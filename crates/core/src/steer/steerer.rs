@@ -56,7 +56,7 @@ pub struct Settings {
     pub probes: Option<ProbeSettings>,
 }
 
-/// A packet's place: what the other end needs so that nobody is overtaken.
+/// A packet's place: what the other end needs to keep the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Its number on its channel, from 1.
@@ -260,7 +260,7 @@ impl<P> Steerer<P> {
         self.probers.is_some() && Rescue::<P>::is_missed(facts.kind)
     }
 
-    /// A packet was given to `channel` under this number, and nobody needs it any more: it is kept in case the channel is lost.
+    /// A packet was given to `channel` under this number, and is not needed any more: it is kept in case the channel is lost.
     /// One that is not kept (any more) comes back.
     pub fn keep(&mut self, now: Instant, channel: Channel, number: u64, facts: Facts, packet: P) -> Option<P> {
         if self.probers.is_none() {
@@ -310,7 +310,7 @@ impl<P> Steerer<P> {
         let mut back_to = None;
         if choice.channel == Channel::Fast && settings.policy.tells_as_heard && !late[Channel::Fat.index()] {
             back_to = flow.may_acknowledge(&facts, there[Channel::Fast.index()]);
-            // Who says nothing else goes that way himself, and so does what cannot be changed.
+            // A packet that says nothing else takes that channel itself, and so does one that cannot be changed.
             if back_to.is_some() && (facts.payload == 0 || !facts.plain) {
                 choice = Choice { twice: choice.twice, ..Choice::fat("acknowledges what was hurried") };
             }
@@ -370,7 +370,7 @@ impl<P> Steerer<P> {
         while self.model(Channel::Fast).free_at() <= now
             && let Some(next) = self.queue.pop(now)
         {
-            // Who stands in nobody's order leaves no trace; flows are mostly out of the processor's caches by now.
+            // A packet outside every order is not recorded; flows are mostly out of the processor's caches by now.
             let mut nobody = Flow::default();
             let traced = is_ordered(next.facts.kind) || next.back_to.is_some();
             let flow = if traced { self.flows.get(next.facts.flow) } else { &mut nobody };
@@ -422,7 +422,7 @@ impl<P> Steerer<P> {
 }
 
 /// What still waits for the fast channel goes before a packet of its flow that takes the fat one: it has no number yet that
-/// the other end could wait for, and a sender takes who was overtaken by three for lost.
+/// the other end could wait for, and a sender takes a segment that three others overtook for lost.
 fn bring_along<P>(now: Instant, queue: &mut Queue<P>, outlet: &mut Outlet<P>, flow: &mut Flow, key: FlowKey) {
     while let Some(waiting) = queue.pop_of(key, is_ordered) {
         outlet.tally.moved += 1;
@@ -431,7 +431,7 @@ fn bring_along<P>(now: Instant, queue: &mut Queue<P>, outlet: &mut Outlet<P>, fl
     }
 }
 
-/// Whether a packet would wait on `level` for longer than it is of use to anybody, while there is no other channel.
+/// Whether a packet would wait on `level` for longer than it is of use, while there is no other channel.
 fn is_too_late<P>(fast: &Model, queue: &Queue<P>, level: u8, kind: Kind) -> bool {
     // An acknowledgement takes the place of an older one, and what opens is small and rare.
     !matches!(kind, Kind::Ack | Kind::Open)

@@ -23,7 +23,7 @@ const MAX_TTL: u32 = 86_400;
 /// Longest time that a negative answer is kept: RFC 2308, section 5.
 const MAX_NEGATIVE_TTL: u32 = 3 * 3600;
 
-/// HTTPS records read of one answer, and addresses read of one such record; whoever sends more means no good.
+/// HTTPS records read of one answer, and addresses read of one such record; a server that sends more means no good.
 const MAX_SERVICES: usize = 16;
 
 /// What a server said about one name and one record type.

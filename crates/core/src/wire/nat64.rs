@@ -32,7 +32,7 @@ impl Prefix {
     /// `address` as it is reached through the translator.
     ///
     /// `None` for an address that is not global behind [`WELL_KNOWN_PREFIX`], which must not represent those (RFC 6052,
-    /// section 3.1): nobody could say whose it is.
+    /// section 3.1): such an address is not one host's alone.
     pub fn embed(self, address: Ipv4Addr) -> Option<Ipv6Addr> {
         if self == WELL_KNOWN_PREFIX && !is_global(address) {
             return None;

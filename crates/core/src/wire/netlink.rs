@@ -21,7 +21,7 @@ const BLACKHOLE: u8 = 6;
 const LINK: u8 = 253;
 /// RTNH_F_DEAD, RTNH_F_LINKDOWN (rtnetlink.h): nothing can be sent there now.
 const UNUSABLE: u32 = 1 | 16;
-/// RTNH_F_ONLINK (rtnetlink.h), the one flag of a route that is somebody's wish and not the kernel's remark.
+/// RTNH_F_ONLINK (rtnetlink.h), the one flag of a route that a program sets and not the kernel.
 const ONLINK: u32 = 4;
 /// FR_ACT_TO_TBL (fib_rules.h).
 const TO_TABLE: u8 = 1;
@@ -204,7 +204,7 @@ impl Route {
         self.attribute(rta::TABLE).and_then(Attribute::as_u32).unwrap_or(u32::from(self.head[4]))
     }
 
-    /// Who made it (RTPROT_*).
+    /// The origin of the route (RTPROT_*).
     pub fn protocol(&self) -> u8 {
         self.head[5]
     }
@@ -365,7 +365,7 @@ impl Rule {
         find(&self.attributes, fra::TABLE).and_then(Attribute::as_u32).unwrap_or(u32::from(self.head[4]))
     }
 
-    /// Who made it (RTPROT_*).
+    /// The origin of the rule (RTPROT_*).
     pub fn protocol(&self) -> u8 {
         find(&self.attributes, fra::PROTOCOL).and_then(|a| a.value.first().copied()).unwrap_or(0)
     }
@@ -376,7 +376,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A route to 192.0.2.0/24 via 198.51.100.1 on interface 7 with an MTU and something that nobody knows.
+    /// A route to 192.0.2.0/24 via 198.51.100.1 on interface 7 with an MTU and an unknown attribute.
     fn sample() -> Route {
         let mut head = [0; HEADER];
         (head[0], head[1], head[4], head[5], head[7]) = (AF_INET, 24, 254, 4, UNICAST);

@@ -90,8 +90,8 @@ pub fn bind(number: u16) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The rule, appended to `chain` of table `inet TABLE`, that hands packets to queue `number`, and lets them through while nobody
-/// reads from it: the target NFQUEUE of xtables, by way of nft_compat. Its acknowledgement has number 2.
+/// The rule, appended to `chain` of table `inet TABLE`, that hands packets to queue `number`, and lets them through while no
+/// program reads from it: the target NFQUEUE of xtables, by way of nft_compat. Its acknowledgement has number 2.
 pub fn rule(table: &str, chain: &str, number: u16) -> Vec<u8> {
     /// Third revision of the target; NFQ_FLAG_BYPASS.
     const REVISION: u32 = 3;

@@ -17,9 +17,9 @@ pub enum Header<'a> {
         version: u32,
         /// The two bits that say the type, by version.
         kind: u8,
-        /// To whom.
+        /// The destination connection ID.
         destination: &'a [u8],
-        /// From whom.
+        /// The source connection ID.
         source: &'a [u8],
     },
     /// A short header.

@@ -117,7 +117,7 @@ impl Question {
         Some(self.fit(answer))
     }
 
-    /// That there are no such records, for now: nobody keeps it, for it comes without an SOA (RFC 2308, section 5).
+    /// That there are no such records, for now: it is not cached, for it comes without an SOA (RFC 2308, section 5).
     pub fn empty(&self) -> Vec<u8> {
         self.bare(QR | RD | RA)
     }

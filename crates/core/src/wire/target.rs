@@ -2,7 +2,7 @@
 //! section 4.2).
 //!
 //! Nothing that is returned here can lead out of the folder that it is looked up in: there is no `..`, no separator and no
-//! NUL inside a name, and no hidden file. Links are not seen here: whoever opens the path has to hold them back.
+//! NUL inside a name, and no hidden file. Links are not seen here: the caller that opens the path has to refuse them.
 
 /// Where a request leads.
 #[derive(Clone, Debug, PartialEq, Eq)]

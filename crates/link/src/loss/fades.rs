@@ -1,4 +1,4 @@
-//! Spells in which most packets are lost, whoever sends them: a radio in a shadow, a handover, interference.
+//! Spells in which most packets are lost, whatever their flow: a radio in a shadow, a handover, interference.
 //!
 //! Spells come by time, not by packets (as Gilbert and Elliott's do): all have one length, the gaps between them are
 //! exponential. They are drawn from a seed of their own, so that links with the same seed, and so both directions of one,

@@ -15,7 +15,7 @@ use headstart_core::time::Instant;
 
 use crate::{Entry, Spec};
 
-/// Room of a queue that nobody spoke about, in packets: netem's default limit, and Linux's default transmit queue.
+/// Room of a queue that is not specified, in packets: netem's default limit, and Linux's default transmit queue.
 pub const DEFAULT_PACKETS: usize = 1000;
 
 /// What waits.

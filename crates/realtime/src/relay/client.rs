@@ -90,7 +90,7 @@ impl Client {
         }
     }
 
-    /// A session with whoever listens for sessions at `to`. Its ends are there and here, so it outlives the relay.
+    /// A session with the program that listens for sessions at `to`. Its ends are there and here, so it outlives the relay.
     pub async fn session(&self, to: Destination, config: Config) -> Result<Session, SessionError> {
         let (client, request) = (self.clone(), Arc::new(Request::Through(to)));
         let dial = move || {

@@ -1,4 +1,4 @@
-//! Who uses the ports of this host that lead through a relay: so many connections at a time, and none of its users, and no other
+//! Users of the ports of this host that lead through a relay: so many connections at a time, and no user, and no other
 //! host, has more than a part of them. Each costs memory here and a session at the relay.
 
 use headstart_io::forward::owner::Owners;

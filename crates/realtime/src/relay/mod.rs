@@ -3,8 +3,8 @@
 //! [`Server`] is the relay of `headstart relay serve`, [`Client`] its other side, [`ports`] the local ports for programs that
 //! know nothing of either. All that is said between them is inside TLS; each knows the other by its key
 //! ([`crate::keys`], docs/decisions/0013). [`run`], [`run_near`] and [`run_far`] are single hops without either, for the lab
-//! and for programs that see to that themselves. What never happens here: a message is read, or a connection is made that
-//! nobody allowed.
+//! and for programs that see to that themselves. What never happens here: a message is read, or a connection is made that is not
+//! allowed.
 
 mod carry;
 mod client;

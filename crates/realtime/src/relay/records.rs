@@ -2,7 +2,7 @@
 //!
 //! rustls' ordinary connections keep 4 KiB to read into, each for as long as it lasts; a relay has tens of thousands that say
 //! something now and then. So the same state machines are used without buffers (`rustls::unbuffered`): what comes in is read
-//! into one buffer a thread, and only what is left of it (half of a record, what nobody takes) is kept.
+//! into one buffer a thread, and only what is left of it (half of a record, what is not taken) is kept.
 
 use rustls::ServerConfig;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};

@@ -1,4 +1,4 @@
-//! The relay: who may come, where they may go, and what is between.
+//! The relay: which clients may come, where they may go, and what is between.
 //!
 //! A client is known by its key before it can say anything. It asks for a stream that goes through (a session's two ends are
 //! then beyond the relay: nothing depends on what the relay remembers, and it may be killed and started again), or for one
@@ -24,7 +24,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::task::JoinSet;
 
-/// Connections at most that have not said who they are and what they want. Ours.
+/// Connections at most that have not identified themselves and said what they want. Ours.
 const UNDECIDED: usize = 512;
 /// After a failure to accept: out of descriptors, most likely, and some will come back.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -34,13 +34,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct ServerSettings {
     /// Its key.
     pub key: SecretKey,
-    /// The keys of those who may use it.
+    /// The keys of the clients that may use it.
     pub clients: Vec<PublicKey>,
     /// Where they may go.
     pub access: Access,
-    /// Connections at most; whoever comes then is told that the relay is busy.
+    /// Connections at most; further ones are told that the relay is busy.
     pub most: usize,
-    /// How long a connection may take to say who it is and what it wants, and a destination to answer.
+    /// How long a connection may take to identify itself and say what it wants, and a destination to answer.
     pub patience: Duration,
 }
 
@@ -54,7 +54,7 @@ impl ServerSettings {
 /// What a relay tells of, for its operator. Names and addresses of destinations are in it: nothing for a log that others read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody came who is no client, or said nothing sensible in time.
+    /// A peer came that is no client, or said nothing sensible in time.
     Unknown(SocketAddr),
     /// A client was answered.
     Answered(Answer, Option<Destination>),
@@ -80,7 +80,7 @@ impl Tally {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Connections of whoever was no client, or said nothing sensible in time.
+    /// Connections of peers that were no clients, or said nothing sensible in time.
     pub fn unknown(&self) -> u64 {
         self.unknown.load(Ordering::Relaxed)
     }
@@ -216,7 +216,7 @@ impl Drop for Closing<'_> {
 type Client = Box<Records<TcpStream>>;
 
 impl Shared {
-    /// Learns who it is and what they want.
+    /// Learns which client it is and what it wants.
     async fn hear(&self, stream: TcpStream) -> io::Result<(Client, Request)> {
         knobs::turn(&stream, None);
         knobs::watch(&stream);

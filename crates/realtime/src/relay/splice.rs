@@ -1,7 +1,7 @@
 //! Bytes from one stream to another and back, until both directions are at their ends.
 //!
 //! What one side does not take is held, at most one read of it, and the other side is not read meanwhile: so a slow reader
-//! costs 16 KiB and holds up nobody else. An idle pair holds nothing.
+//! costs 16 KiB and holds up no other pair. An idle pair holds nothing.
 
 use crate::scratch;
 use std::future::poll_fn;

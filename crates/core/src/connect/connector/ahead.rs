@@ -1,5 +1,5 @@
 //! What is done before a program asks: names looked up, connections opened and kept, both within the bounds of
-//! `prefetch` and `pool`. A spare connection is a job like any other, but for nobody yet; a program that asks for its name
+//! `prefetch` and `pool`. A spare connection is a job like any other, but for no program yet; one that asks for its name
 //! or connects to its address takes it over.
 
 use super::Connector;
@@ -146,7 +146,7 @@ impl Connector {
         self.habits.looked_up_ahead(account, app, name);
     }
 
-    /// Sends a query that nobody waits for yet.
+    /// Sends a query that no program waits for yet.
     fn query_ahead(&mut self, now: Instant, account: u32, question: &Question) {
         let (_, new) = self.ask_anew(now, account, question);
         self.tally.of(account).queries_ahead += u64::from(new);
@@ -265,7 +265,7 @@ impl Connector {
         true
     }
 
-    /// Something happened to a connection that nobody has yet, so long `ago`: a busy host notices late, and its server is no
+    /// Something happened to a connection that no program has yet, so long `ago`: a busy host notices late, and its server is no
     /// more patient for that.
     pub(super) fn spoilt(&mut self, now: Instant, attempt: AttemptId, how: Spoilt, ago: Duration) {
         let has_it = |j: &Job| j.attempts.iter().any(|a| a.id == attempt && a.ready_at().is_some());
@@ -306,7 +306,7 @@ impl Connector {
         }
     }
 
-    /// Closes jobs that nobody waits for, of those that `which` says. Spare connections come to this `end`.
+    /// Closes jobs that no program waits for, of those that `which` says. Spare connections come to this `end`.
     pub(super) fn flush(&mut self, now: Instant, end: End, which: impl Fn(&Job) -> bool) {
         let idle = |j: &Job| j.resolver.is_none() && j.claim.is_none() && j.own.is_empty() && which(j);
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| idle(j)).map(|(id, _)| *id).collect();

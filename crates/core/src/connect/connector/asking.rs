@@ -1,4 +1,4 @@
-//! Programs that speak DNS themselves: their questions use the same cache and the same queries as everybody's.
+//! Programs that speak DNS themselves: their questions use the same cache and the same queries as all others.
 
 use super::Connector;
 use crate::connect::asks::Answered;
@@ -107,7 +107,7 @@ impl Connector {
         }
     }
 
-    /// A program was answered by somebody else. What says nothing of the name is nothing to be kept.
+    /// Another server answered a program. An answer that says nothing of the name is not kept.
     pub(super) fn overheard(
         &mut self,
         now: Instant,
@@ -137,7 +137,7 @@ impl Connector {
         cache.name_of(addr).is_some_and(|name| cache.remembered(&name).iter().any(|known| *known != addr))
     }
 
-    /// A query has ended: whoever asked for the same is told. `said` is whether anything was said at all, `addresses` and
+    /// A query has ended: the requests for the same are answered. `said` is whether anything was said at all, `addresses` and
     /// `kept` what it was.
     pub(super) fn tell_askers(
         &mut self,
@@ -207,7 +207,7 @@ impl Connector {
         }
     }
 
-    /// Those who have waited long enough for one family are told of the other alone.
+    /// Answers the requests that have waited long enough for one family with the other alone.
     pub(super) fn release_askers(&mut self, now: Instant) {
         for request in self.asks.release(now, &self.lookups) {
             self.answer_asker(request, Answered::NotWaitedFor);

@@ -1,4 +1,4 @@
-//! Servers that refuse to answer, or say that there is nothing: when that holds, and who is asked instead. Ours.
+//! Servers that refuse to answer, or say that there is nothing: when that holds, and which server is asked instead. Ours.
 //!
 //! The C library takes both families' answers from one server. Ours asks the second server sooner, and one family may be answered
 //! by the first and the other by the second: what the one denies, the other may have.

@@ -1,4 +1,4 @@
-//! One step of a job after the other: asks the race, does what it says, serves whoever can be served.
+//! One step of a job after the other: asks the race, does what it says, serves the requests that can be served.
 
 use super::Connector;
 use crate::connect::cache::Kept;
@@ -25,7 +25,7 @@ const MAX_STEPS: usize = 256;
 const ETIMEDOUT: i32 = 110;
 
 impl Connector {
-    /// Asks the race what to do until it waits, and serves whoever can be served.
+    /// Asks the race what to do until it waits, and serves the requests that can be served.
     pub(super) fn drive(&mut self, now: Instant, id: u64) {
         let Some(mut job) = self.jobs.remove(&id) else { return };
         for _ in 0..MAX_STEPS {

@@ -157,9 +157,9 @@ impl Connector {
         self.tally.read(account)
     }
 
-    /// Nobody will ask about `account` any more, and its number may be given to another. What is still done for it is
+    /// No program will ask about `account` any more, and its number may be given to another. What is still done for it is
     /// counted on account 0; its spare connections are closed (drain the outputs), and its launches are learned from. Those
-    /// that are open to learn how long a server bears them stay, for nobody: most programs end sooner than a server closes.
+    /// that are open to learn how long a server bears them stay, for no program: most programs end sooner than a server closes.
     pub fn close_account(&mut self, account: u32) {
         self.habits.closed(account);
         self.agenda.cancel(|due| due.account == account);
@@ -240,7 +240,7 @@ impl Connector {
     }
 
     fn start(&mut self, now: Instant, mut job: Job) -> u64 {
-        // Nobody learns from spare connections what waiting programs could not tell as well.
+        // Spare connections teach nothing that waiting programs could not tell as well.
         job.explore = job.spare.is_none() && self.rng.f64() < self.settings.explore;
         let been_to = |known: &Name| known.ports.values().any(|port| port.launches > 0);
         job.comes_again = job.spare.is_none() && self.habits.name(&job.app, &job.name).is_some_and(been_to);
@@ -311,7 +311,7 @@ impl Connector {
         let Some(open) = self.lookups.close(now, query) else { return };
         let result = if has_no || result.is_none() { open.no() } else { result };
         self.outputs.push_back(Output::Forget(query));
-        // Said of the network before: better than nothing for whoever waits, and nothing to be remembered on this one.
+        // Said of the network before: better than nothing for a program that waits, and not to be remembered on this one.
         let of_here = self.lookups.is_of_here(query);
         if !of_here && self.lookups.is_open(&open.question) {
             return;

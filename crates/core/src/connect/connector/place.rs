@@ -110,7 +110,7 @@ impl Connector {
 
     pub(super) fn woken(&mut self, slept: Duration) {
         if slept >= SHORTEST_SLEEP {
-            // Nobody knows what has become of them meanwhile.
+            // What has become of them meanwhile is unknown.
             self.flush(self.now, End::Dropped, |j| j.spare.is_some());
             self.caches.values_mut().for_each(Cache::expire);
             self.asks.forget();

@@ -1,4 +1,4 @@
-//! Networks without IPv4: whether there is a translator (NAT64), asked as RFC 7050 says, and who waits for the answer.
+//! Networks without IPv4: whether there is a translator (NAT64), asked as RFC 7050 says, and which jobs wait for the answer.
 //!
 //! Only where there is a route for IPv6 and none for IPv4; once for each network, kept as long as the answer says, and
 //! never before a program looks something up there. The answer is believed as much as any other answer of that server:
@@ -15,16 +15,16 @@ use crate::wire::record::RecordType;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Shortest time that an answer, or none, is kept: ours. Nobody moves a translator by the minute, and a server that
+/// Shortest time that an answer, or none, is kept: ours. No translator moves by the minute, and a server that
 /// swallows the question should not be asked it with every lookup.
 const KEPT_AT_LEAST: Duration = Duration::from_secs(60);
 
 impl Connector {
-    /// How a job of `app` reaches IPv4 addresses on this network; asks if nobody has yet.
+    /// How a job of `app` reaches IPv4 addresses on this network; asks if no job has yet.
     pub(super) fn translation(&mut self, now: Instant, app: &AppId, want: Want) -> Translation {
         let network = self.path.current();
         let ipv6_alone = network.family(Family::V6).has_route && !network.family(Family::V4).has_route;
-        // Whoever wants IPv4 addresses alone would not know what to do with others.
+        // A program that wants IPv4 addresses alone would not know what to do with others.
         if !ipv6_alone || !want.includes(Family::V6) {
             return Translation::None;
         }
@@ -39,7 +39,7 @@ impl Connector {
         Translation::Awaited
     }
 
-    /// The question for a translator has come to `result`; nothing if nobody answered.
+    /// The question for a translator has come to `result`; `None` if no server answered.
     pub(super) fn discovered(&mut self, now: Instant, result: Option<&LookupResult>) {
         self.discovery = None;
         let (prefixes, ttl): (Vec<Prefix>, _) = match result {

@@ -1,4 +1,4 @@
-//! `adaptive`: ours, the default. RFC 8305 fixes its delays for everybody; this race sets them from what this network
+//! `adaptive`: ours, the default. RFC 8305 fixes its delays for all networks; this race sets them from what this network
 //! has shown (RFC 8305, sections 4 and 5, allow both), and falls back to the standard's values where nothing is known.
 //!
 //! - **When to go.** The family that answers first goes at once unless waiting for the other is worth it: the other's
@@ -13,7 +13,7 @@
 //! - **Exploring.** In the races drawn for it, where a family that is nearer on average has an address that was never
 //!   measured, and where a program comes again and nothing was ever measured of the name over the other family, another
 //!   address is tried beside the chosen one: of the other family, or, where there is none, of the same; the one whose
-//!   last trial is longest ago. Nobody waits for it; it keeps history from becoming prejudice. The first race after a
+//! last trial is longest ago. The program does not wait for it; it keeps history from becoming prejudice. The first race after a
 //!   suspension has run out does the same.
 
 use super::staggered::{self, RESOLUTION_DELAY};
@@ -42,7 +42,7 @@ impl Race for Adaptive {
         }
         let go = go(view);
         let tell_at = match go {
-            // No port, so nothing to begin meanwhile: the program is told as soon as there is somebody to connect to who
+            // No port, so nothing to begin meanwhile: the program is told as soon as there is a peer to connect to that
             // has been reached before, so that it will hardly miss the other family.
             Go::Now if !view.may_connect && has_known_peer(view) => Some(view.now),
             _ => staggered::tell_at(view),
@@ -79,7 +79,7 @@ impl Race for Adaptive {
     }
 }
 
-/// The next attempt, now that there is somebody to race.
+/// The next attempt, now that there is an address to race.
 fn race(view: &View<'_>) -> Next {
     if let Some(addr) = to_explore(view) {
         return Next::Explore(addr);
@@ -95,7 +95,7 @@ fn race(view: &View<'_>) -> Next {
 }
 
 /// Puts `addresses` in order: families in turn, each by preference, so that one family's outage never has to be sat out
-/// address by address; what has failed lately takes nobody's turn and comes last. `done` is not the first family to come.
+/// address by address; what has failed lately comes last and delays no other. `done` is not the first family to come.
 fn arrange(view: &View<'_>, addresses: &mut Vec<IpAddr>, done: Option<Family>) {
     addresses.sort_by_key(|a| preference(view, *a));
     let good = addresses.partition_point(|a| !preference(view, *a).0 && !preference(view, *a).1);
@@ -165,7 +165,7 @@ fn worth_waiting(view: &View<'_>, first: Family, asked: Instant) -> Option<Insta
         return Some(Instant::FAR_FUTURE);
     }
     let here = usable().filter_map(|a| view.path.peer(*a)?.rtt).map(|r| r.smoothed).min();
-    // Who the other family leads to is known from last time, if at all; else it is like its family.
+    // Where the other family leads is known from last time, if at all; else it is like its family.
     let there = view
         .remembered
         .iter()
@@ -194,8 +194,8 @@ fn worth_waiting(view: &View<'_>, first: Family, asked: Instant) -> Option<Insta
 /// What to try first: not failing before failing, not suspended before suspended, then the expected round-trip time.
 ///
 /// Hosts of one network are near and far: that a family's hosts are near on average is no reason to leave one of the
-/// other that was measured for one that was not. Who may be nearer is explored beside it ([`promises_more`]), at
-/// nobody's risk.
+/// other that was measured for one that was not. An address that may be nearer is explored beside it ([`promises_more`]), at
+/// no risk to the program.
 fn preference(view: &View<'_>, addr: IpAddr) -> (bool, bool, Duration) {
     let family = Family::of(addr);
     let off = view.path.is_suspended(family, view.now) || view.path.family(family).wants_probe(view.now);
@@ -203,7 +203,7 @@ fn preference(view: &View<'_>, addr: IpAddr) -> (bool, bool, Duration) {
         let guess = view.path.family(family).rtt?.smoothed;
         let good =
             |a: &IpAddr| !view.path.is_failing(*a, view.now) && !view.path.is_suspended(Family::of(*a), view.now);
-        // Who was measured of this name, those of the other family before an equal guess.
+        // The measured addresses of this name, those of the other family before an equal guess.
         let known = |a: IpAddr| Some((measured(view, a)?, Family::of(a) != family));
         let best = view.addresses().into_iter().filter(good).filter_map(known).min();
         Some(best.map_or(guess, |(best, other)| guess.max(best + Duration::from_nanos(other.into()))))

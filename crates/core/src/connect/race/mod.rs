@@ -97,7 +97,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Since when it has been connected and nobody's.
+    /// Since when it has been connected and without a program.
     pub fn ready_at(&self) -> Option<Instant> {
         match self.state {
             State::Ready { at, .. } => Some(at),

@@ -8,7 +8,7 @@ use crate::path::Family;
 use crate::time::{Duration, Instant};
 use std::net::IpAddr;
 
-/// Attempts under way at once at most: 6 s of silent addresses at 250 ms each. A name with more is no host that anybody waits for.
+/// Attempts under way at once at most: 6 s of silent addresses at 250 ms each. A name with more is no host worth waiting for.
 pub(super) const MAX_IN_FLIGHT: usize = 24;
 
 /// The next attempt to `candidates` (best first): at once if none is under way, else `delay` after the last beginning.

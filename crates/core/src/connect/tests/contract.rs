@@ -12,7 +12,7 @@ fn host() -> impl Strategy<Value = Host> {
     prop_oneof![4 => (1u64..500).prop_map(Host::Answers), 1 => (1u64..500).prop_map(Host::Refuses), 1 => Just(Host::Silent)]
 }
 
-/// What a network is like: with IPv4; without it and with a translator; without both, and nobody says so.
+/// What a network is like: with IPv4; without it and with a translator; without both, and no server says so.
 const NETWORKS: usize = 3;
 
 fn story(

@@ -273,7 +273,7 @@ impl Story {
         self.told.iter().map(|(_, o)| o).find(|o| reply(o)).expect("every connect is answered").clone()
     }
 
-    /// getaddrinfo, then a blocking connect to the first address: who was reached and how long it took in all, in ms.
+    /// getaddrinfo, then a blocking connect to the first address: the address reached and how long it took in all, in ms.
     pub fn visit(&mut self, app: &str, name: &str) -> (IpAddr, u64) {
         let began = self.now;
         let Resolved::Addresses(list) = self.resolve(app, name, Want::Both, Some(443)) else {

@@ -13,7 +13,7 @@ fn begin(s: &mut Story, app: &str, port: Option<u16>) -> Output {
     s.connect(app, list[0], true)
 }
 
-/// When a program was given another connection, and to whom.
+/// When a program was given another connection, and where it leads.
 fn rescues(s: &Story) -> Vec<(u64, IpAddr)> {
     let to = |o: &Output| match o {
         Output::Rescue { by, .. } => Some(s.reached(*by)),

@@ -1,6 +1,6 @@
 //! The names of remotes in a memory: a keyed hash of network and address, of network and prefix.
 //!
-//! Keyed, so that what is stored names nobody without the secret and nobody outside can choose names that collide. 64 bits:
+//! Keyed, so that what is stored names no host without the secret, and no outsider can choose names that collide. 64 bits:
 //! among a million names two are alike with a chance of 1 to 37 million, and then share a record.
 
 use crate::path::NetworkId;

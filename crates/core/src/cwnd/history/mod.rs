@@ -2,8 +2,8 @@
 //! trust.
 //!
 //! RFC 9959, sections 3.1 and 4: one record a remote, with a lifetime, used by one connection at a time (a [`Lease`]), and
-//! deleted when it has misled. Keys are hashed with a secret of the installation, so that the memory names nobody. Bounded
-//! whatever peers do: a quota over all, a quota for the addresses of one prefix, least recently used goes first.
+//! deleted when it has misled. Keys are hashed with a secret of the installation, so that the memory names no host. Bounded
+//! whatever peers do: a quota over all, a quota for the addresses of one prefix; the least recently used goes first.
 //!
 //! Pure: moments come in. For records that a store keeps ([`Record::encode`]) they count from 1970: what the wall clock said
 //! when the process began, and a steady clock since. A record from the future (the clock was set back) is refused.
@@ -31,7 +31,7 @@ pub struct Settings {
     pub quota: usize,
     /// Addresses of one prefix that have a record of their own.
     pub of_prefix: u16,
-    /// How long a lease holds that nobody gives back.
+    /// How long a lease holds that is not given back.
     pub lease: Duration,
 }
 

@@ -108,7 +108,7 @@ impl Record {
             samples,
             ..new
         };
-        // RFC 9959, section 4.1: who had little to send says little. What was seen before holds, and is no younger for it.
+        // RFC 9959, section 4.1: a sender with little to send says little. What was seen before holds, and is no younger for it.
         if sample.limited && new.window < self.window {
             return Self { window: self.window, found: self.found, at: self.at, ..averaged };
         }

@@ -45,7 +45,7 @@ struct Slot {
 pub struct Slots {
     slots: Vec<Slot>,
     index: HashMap<Key, u32, BuildHasherDefault<AsIs>>,
-    /// Leases are few, whatever there is to lease: who holds one of what, and until when.
+    /// Which connection leases which record, and until when. Leases are few, however many records there are.
     leases: HashMap<Key, (u64, Instant), BuildHasherDefault<AsIs>>,
     /// Addresses of a prefix that have slots, whether the prefix has one or not.
     members: HashMap<Key, u16, BuildHasherDefault<AsIs>>,
@@ -147,7 +147,7 @@ impl Slots {
         }
     }
 
-    /// Leases the record of `key` to `serial`, if nobody holds it at `now`.
+    /// Leases the record of `key` to `serial`, if no connection holds it at `now`.
     pub fn lease(&mut self, key: Key, now: Instant, until: Instant, serial: u64) -> bool {
         if !self.index.contains_key(&key) || self.leases.get(&key).is_some_and(|(_, until)| now < *until) {
             return false;

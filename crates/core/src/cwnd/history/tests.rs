@@ -1,4 +1,4 @@
-//! What a memory must hold to, whoever talks to it.
+//! What a memory must hold to, whatever it is told.
 
 use super::*;
 use proptest::prelude::*;

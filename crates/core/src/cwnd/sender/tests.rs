@@ -1,4 +1,4 @@
-//! A sender on a pipe of its own, and a sender that everybody lies to.
+//! A sender on a pipe of its own, and a sender whose every input is a lie.
 
 use super::super::history::{Remembered, Trust};
 use super::*;

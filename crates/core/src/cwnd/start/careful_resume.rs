@@ -110,7 +110,7 @@ impl CarefulResume {
     }
 
     /// Ends slow start where a window is [`QUEUED`] times what the path is known to carry and packets wait in a queue. Ours; the RFC
-    /// lets it go on until something is lost, which may be somebody else's (docs/decisions/0045).
+    /// lets it go on until something is lost, which may be another flow's packet (docs/decisions/0045).
     fn end_slow_start(&mut self, view: &View) -> Advice {
         let is_full = |known: Remembered| view.window >= known.window.saturating_mul(QUEUED);
         let waits = view.shortest.zip(view.latest).is_some_and(|(shortest, latest)| has_risen(shortest, latest));

@@ -103,7 +103,7 @@ pub trait Start: fmt::Debug + Send + Sync {
         Advice::default()
     }
 
-    /// It would use the memory now, if nobody else does: to be answered by [`Start::leased`].
+    /// Whether it would use the memory now, if no other connection does: [`Start::leased`] answers.
     fn wants_lease(&self) -> bool {
         false
     }
@@ -123,7 +123,7 @@ pub trait Start: fmt::Debug + Send + Sync {
         false
     }
 
-    /// The next change of phase that nobody has been told of.
+    /// The next change of phase that has not been reported.
     fn poll_event(&mut self) -> Option<Event> {
         None
     }

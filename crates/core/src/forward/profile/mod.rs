@@ -2,7 +2,7 @@
 //!
 //! The flaws are here so that the lab can measure them beside ours in one run, on one host, over the same mechanism. Each is
 //! what section 3 and 4 of the paper say of a tool, no more: none is the tool. What a profile says is read by the mechanism and
-//! by whoever reads its sockets ([`Pace`]).
+//! and by the reader of its sockets ([`Pace`]).
 
 mod adaptive_sleep;
 mod early_synack;
@@ -20,7 +20,7 @@ pub struct Entry {
     pub what: &'static str,
     /// It is there to be measured, and nothing to be used.
     pub lab_only: bool,
-    /// Whether a program's SYN is answered before anybody is connected.
+    /// Whether a program's SYN is answered before the peer is connected.
     pub early_answer: bool,
     /// The largest segment that programs are told to send, whatever the path takes.
     pub claimed_mss: Option<u16>,

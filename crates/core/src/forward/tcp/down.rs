@@ -72,7 +72,7 @@ pub(super) struct Down {
     wait: Duration,
     again: Option<Instant>,
     times: u32,
-    /// Somebody has asked for room, and there was none.
+    /// Room was asked for, and there was none.
     starved: bool,
     probe: Option<Instant>,
     probe_wait: Duration,
@@ -144,13 +144,13 @@ impl Down {
         usable.min((MOST_PACKET / mss).max(1) * mss).min(MOST_PACKET)
     }
 
-    /// There is no room yet, and somebody has asked.
+    /// There is no room yet, although it was asked for.
     pub fn starve(&mut self) -> usize {
         self.starved = true;
         0
     }
 
-    /// Whether there is room again for who was told that there was none; says so once.
+    /// Whether there is room again after the socket was told that there was none; says so once.
     pub fn has_recovered(&mut self) -> bool {
         let recovered = self.starved && self.usable() > 0;
         if recovered {
@@ -206,7 +206,7 @@ impl Down {
             self.largest = self.largest.max(window);
             self.told = (segment.sequence, number);
         }
-        // Who was told that there is no room does not ask again: the opening is all that would say so, and it can be lost.
+        // A socket that was told that there is no room does not ask again: only the opening would say so, and it can be lost.
         if self.starved && self.queue.is_empty() && !self.ended && self.usable() == 0 {
             self.probe.get_or_insert(now + self.probe_wait);
         }

@@ -51,7 +51,7 @@ impl Connection {
         self.bare(&Segment { mss: Some(self.mss), scale: self.up.scale(), ..segment })
     }
 
-    /// The answer to a SYN where nobody listens.
+    /// The answer to a SYN where no program listens.
     pub(super) fn refusal(&self) -> Packet {
         self.bare(&self.segment(Flags::RST | Flags::ACK, 0, (self.up.acked(), 0)))
     }

@@ -27,7 +27,7 @@ use up::Up;
 const GRACE: Duration = Duration::from_millis(100);
 /// How often an answer to a SYN is sent again, each time after twice as long, 1 s at first: as Linux does (tcp_synack_retries).
 const MOST_ANSWERS: u32 = 5;
-/// How long a program's kernel is left alone that is to find out by itself that nobody is there; it needs a second at most (see
+/// How long a program's kernel is left alone to find out by itself that there is no peer; it needs a second at most (see
 /// `Output::TimeOut`).
 const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 /// A segment that is longer than this one was made for no wire: 9216 bytes, the longest frames of Ethernet in use, less headers.
@@ -77,7 +77,7 @@ pub(super) struct Connection {
     /// What was seen of it.
     pub flow: Flow,
     phase: Phase,
-    /// Whether the peer is connected: not the same as having answered, for who answers early.
+    /// Whether the peer is connected: not the same as having answered, for a profile may answer early.
     connected: bool,
     profile: &'static profile::Entry,
     up: Up,
@@ -290,7 +290,7 @@ impl Connection {
                 Phase::Answered { .. } if segment.sequence.wrapping_add(1) == self.up.next() => {
                     out.push_back(Output::Packet(self.syn_ack()));
                 }
-                // Somebody guesses, or has forgotten: the answer tells (RFC 5961, section 4).
+                // An attacker guesses, or the program's host has forgotten: the answer tells (RFC 5961, section 4).
                 _ => self.acknowledge(out),
             }
             return;

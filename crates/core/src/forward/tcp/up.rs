@@ -143,7 +143,7 @@ impl Up {
         }
     }
 
-    /// Whether what the socket has taken may be acknowledged later: little of the window, and nothing that anybody waits for.
+    /// Whether what the socket has taken may be acknowledged later: little of the window, and nothing that the program waits for.
     fn may_put_off(&self) -> bool {
         let due = self.taken().wrapping_sub(self.acked) as usize;
         !self.hurries && self.early.is_empty() && due < self.window() / PUT_OFF

@@ -1,4 +1,4 @@
-//! Data in both directions: in order, whole, at the pace of whoever is slower.
+//! Data in both directions: in order, whole, at the pace of the slower side.
 
 use super::*;
 use crate::forward::{MUCH, UNSENT, UNSENT_AT_FIRST, WINDOW};
@@ -110,7 +110,7 @@ fn a_batch_is_acknowledged_at_its_end_or_by_a_quarter_of_the_window() {
     assert_eq!(acked(&mut rig), [40_000]);
     rig.input(Input::BatchEnd);
     assert!(acked(&mut rig).is_empty());
-    // What anybody waits for is told at once: something known, something early; and so is the peer's data.
+    // What the program waits for is told at once: something known, something early; and so is the peer's data.
     rig.input(Input::Batch);
     rig.app(Flags::ACK, 1, first, &data[..1000]);
     rig.app(Flags::ACK, 42_001, first, b"early");
@@ -179,7 +179,7 @@ fn an_urgent_byte_in_a_row_goes_by_itself_and_in_order() {
     let urgent = Segment { urgent: 4, ..rig.segment(Flags::ACK | Flags::URG, 4, first) };
     rig.tell(&urgent, b"abc!def");
     rig.app(Flags::ACK, 11, first, b"two");
-    // Whoever forgets to end a row ends it with the batch.
+    // A row that is not ended ends with the batch.
     rig.input(Input::BatchEnd);
     assert_eq!((rig.sent.as_slice(), rig.urgent.as_slice(), rig.calls), (&b"oneabc!deftwo"[..], &[6][..], 3));
     assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(14));

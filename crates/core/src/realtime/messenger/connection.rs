@@ -61,7 +61,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Messages that nobody has acknowledged, neither the peer nor its kernel; oldest first.
+    /// Messages that are not acknowledged, neither by the peer nor by its kernel; oldest first.
     pub fn unacknowledged(&self) -> impl Iterator<Item = &Flight> {
         self.flights.iter().filter(|flight| flight.end > self.kernel_has)
     }

@@ -485,7 +485,7 @@ impl Messenger {
         if technique.echoes() {
             wire.echoes += 1;
         }
-        // Copies as well: whoever sent them waits to hear how the connection is.
+        // Copies as well: their sender waits to hear how the connection is.
         let acknowledges = technique.acknowledges();
         if acknowledges || (self.settings.resume && wire.received - wire.told >= ACK_EVERY) {
             wire.ack = true;

@@ -83,7 +83,7 @@ impl Messenger {
     }
 
     /// Whether nothing was sent on a connection since the last sign of life from the peer, half a round trip before it was heard: what
-    /// was sent by then has arrived, as far as anybody knows.
+    /// was sent by then has arrived, as far as is known.
     pub(super) fn is_whole(&self, wire: &Wire) -> bool {
         let way = self.gauge.rtt.map_or(Duration::ZERO, |rtt| rtt.smoothed / 2);
         wire.flights.back().is_none_or(|flight| flight.sent + way <= self.heard)
@@ -91,7 +91,7 @@ impl Messenger {
 
     /// Message `handle` has been written on connection `at`, which was `whole` before, for the first time. In a spell it goes, with all
     /// that it takes along, over the last connection as well that was without a hole when it was taken: if any has got through since,
-    /// that one has, and nobody knows yet. Not in an outage: by then that has been tried with all of them.
+    /// that one has, and it is not known yet. Not in an outage: by then that has been tried with all of them.
     pub(super) fn pair(&mut self, now: Instant, at: usize, whole: bool, handle: Handle) {
         let last = self.last_whole;
         if !self.spell || whole {

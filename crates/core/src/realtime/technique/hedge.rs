@@ -11,7 +11,7 @@ use crate::time::Duration;
 pub(super) const CONNECTIONS: usize = 6;
 /// How late an acknowledgement may be at least: timers and schedulers take as much. Ours.
 const SLACK: Duration = Duration::from_millis(4);
-/// Before the first round trip is known. Ours: a message of a session is for somebody who notices 100 ms (ITU-T Y.1541).
+/// Before the first round trip is known. Ours: a person notices when a message of a session takes 100 ms (ITU-T Y.1541).
 const UNKNOWN: Duration = Duration::from_millis(100);
 
 /// See the module.

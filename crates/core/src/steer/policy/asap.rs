@@ -1,6 +1,6 @@
 //! ASAP, as paper 5 (section 4.2) describes and compares it: by the phase of HTTP that a packet belongs to.
 //!
-//! Names, handshakes of TCP and TLS, and requests are fast; responses are fat. The phase is known by who speaks: the second
+//! Names, handshakes of TCP and TLS, and requests are fast; responses are fat. Turns tell the phase: the second
 //! turn of a flow with TLS is the server's handshake, the fourth its first response. Everything that a host sends is taken
 //! for a request, as it mostly is; where it is not (uploads, long requests) ASAP pays for it, as in the paper.
 

@@ -1,8 +1,8 @@
 //! Object by object (paper 5, section 3): the connection that an object comes over is of one channel or of the other.
 //!
-//! By size: what is small is fast. By priority: what the browser gives its highest one. Whoever opens connections asks
-//! [`Policy::object`] and binds them; a packet goes where its connection was bound to, and over the fat channel if nobody has
-//! said anything.
+//! By size: what is small is fast. By priority: what the browser gives its highest one. The opener of a connection asks
+//! [`Policy::object`] and binds it; a packet goes where its connection was bound to, and over the fat channel if it was not
+//! bound.
 
 use super::{Channel, Choice, Object, Policy, View};
 

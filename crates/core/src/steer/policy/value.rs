@@ -1,7 +1,7 @@
 //! Ours: a packet goes where it is of use soonest, unless that costs those behind it more.
 //!
-//! Of use is a packet when everything before it in its flow has arrived too, and a full one when the message has that it is a
-//! part of: handshakes of TLS and requests have a length that is known beforehand. Of a response nobody knows it, and its full
+//! A packet is of use when everything before it in its flow has arrived too; a full one when its whole message has:
+//! handshakes of TLS and requests have a length that is known beforehand. A response's length is unknown, and its full
 //! packets are never fast; nor are those of any message where the fast channel loses packets (the lab: what a lost part of
 //! a handshake costs is more than what hurrying it gains). What is small and dear to lose takes a lossy fast channel and the fat
 //! one both. What a packet gains over the fast channel is lessened by what it
@@ -25,7 +25,7 @@ const OPENING: f64 = 3.0;
 /// Handshakes of TLS and requests. Ours.
 const ASKING: f64 = 2.0;
 
-/// Bytes of a turn that are asking; whoever says more in a turn is sending something. Ours: a server's half of a handshake with
+/// Bytes of a turn that are asking; a side that says more in a turn is sending something. Ours: a server's half of a handshake with
 /// two certificates and a hybrid key share has about 4 kB.
 const ASKS: u32 = 5_000;
 

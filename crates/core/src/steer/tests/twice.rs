@@ -13,7 +13,7 @@ fn what_is_small_and_dear_to_lose_takes_both_channels_where_the_fast_one_loses()
         let packets =
             [packet(1, Kind::Open, 60), packet(2, Kind::Dns, 80), packet(3, Kind::Data, 400), ack(4, 9), flight];
         packets.map(|facts| {
-            // Long enough apart for nobody to wait.
+            // Long enough apart that no packet waits.
             let at = ms(100 * facts.flow.0);
             steerer.handle_input(at, Input::Packet(facts, 0u32));
             match steerer.poll_output() {

@@ -58,7 +58,7 @@ fn in_need_a_backup_is_taken_and_what_must_never_be_used_is_not() {
     let of = |fast| uses([Use::Primary, fast], Some(Channel::Fat));
     assert_eq!(of(Use::Secondary), [Some(Channel::Fast); 3]);
     assert_eq!(of(Use::Backup), [Some(Channel::Fast); 3]);
-    // Whoever has paid for no more waits for the other one.
+    // A channel that may not be used: packets wait for the other one.
     assert_eq!(of(Use::Never), [Some(Channel::Fat); 3]);
 }
 

@@ -17,9 +17,9 @@ pub enum Trouble {
     NoRoute,
     /// The host does not answer its neighbours.
     HostUnreachable,
-    /// Nobody listens on that port.
+    /// No program listens on that port.
     PortUnreachable,
-    /// Somebody forbids it.
+    /// A filter forbids it.
     Prohibited,
     /// It is longer than this many bytes, which is all that the path takes.
     TooBig(u32),
@@ -95,12 +95,12 @@ pub fn packet_of(source: IpAddr, destination: IpAddr, traffic_class: u8, mut mes
     packet
 }
 
-/// Whether `message` asks for an echo: the number of who asks.
+/// The identifier of `message`, if it is an echo request.
 pub fn echo_request(v4: bool, message: &[u8]) -> Option<u16> {
     echo(if v4 { 8 } else { 128 }, message)
 }
 
-/// Whether `message` is an echo: the number of who asked.
+/// The identifier of `message`, if it is an echo reply.
 pub fn echo_reply(v4: bool, message: &[u8]) -> Option<u16> {
     echo(if v4 { 0 } else { 129 }, message)
 }

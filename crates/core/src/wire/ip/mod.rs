@@ -1,8 +1,8 @@
 //! IP packets: headers of IPv4 and IPv6 to meaning and back, with the transports that are forwarded.
 //!
 //! RFC 791 and 8200 for the headers, RFC 2474 and 3168 for the byte of the traffic class. Foreign bytes are a header or none;
-//! they never panic. Transport checksums of what comes in are not looked at: who hands packets over has made them on this
-//! very host, and may have left the sum to be done.
+//! they never panic. Transport checksums of what comes in are not looked at: packets handed over here were made on
+//! this very host, which may have left the sum to be done.
 
 pub mod checksum;
 pub mod icmp;
@@ -31,7 +31,7 @@ pub const ECN: u8 = 0b11;
 const LOOKED_PAST: [u8; 3] = [0, 43, 60];
 /// The extension header of a fragment.
 const V6_FRAGMENT: u8 = 44;
-/// More extension headers than this are nobody's honest packet.
+/// No honest packet has more extension headers than this.
 const MOST_EXTENSIONS: usize = 8;
 
 /// Which part of a packet a fragment is.
@@ -48,9 +48,9 @@ pub struct Fragment {
 /// What an IP header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who sent it.
+    /// The sender.
     pub source: IpAddr,
-    /// Who is to get it.
+    /// The destination.
     pub destination: IpAddr,
     /// What its payload is: [`TCP`], [`UDP`] and others.
     pub protocol: u8,

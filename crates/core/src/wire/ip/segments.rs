@@ -3,7 +3,7 @@
 //!
 //! Headers change as a kernel's own segmentation changes them (lengths, IPv4 identification and checksum, sequence number and
 //! flags; RFC 791, 8200, 9293, 3168); payloads are never touched. Only what is the very next segment of the same flow, with the
-//! same options, is joined, and only after its checksum was found right: who gets a super-packet looks at none.
+//! same options, is joined, and only after its checksum was found right: the receiver of a super-packet checks none.
 
 use super::checksum::{add, fold};
 use super::tcp::{CHECKSUM_AT, Flags, HEADER};
@@ -157,7 +157,7 @@ pub enum Next {
     Other,
 }
 
-/// What a joined packet is to whoever takes super-packets.
+/// What a joined packet is to the receiver of super-packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Super {
     /// It is IPv4.

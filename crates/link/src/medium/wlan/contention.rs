@@ -1,7 +1,7 @@
-//! The distributed coordination function: who transmits when, who collides, what gets through.
+//! The distributed coordination function: which station transmits when, which collide, what gets through.
 //!
 //! IEEE 802.11-2012, section 9.3. Every station draws a backoff after each of its transmissions and counts it down, slot by
-//! slot, while the channel is idle; one whose backoff is over and to whom a packet comes on an idle channel sends at once.
+//! slot, while the channel is idle; one whose backoff is over and that gets a packet on an idle channel sends at once.
 //! Two that start less than a slot apart do not hear each other and both fail. A failure doubles the next backoff's
 //! range. What never happens here: a station hears nothing of another for longer than a slot (no hidden stations), captures
 //! a collision, changes its rate, or sends RTS and CTS.
@@ -127,7 +127,7 @@ impl Channel {
         self.begun = true;
     }
 
-    /// The slots that have passed when somebody starts at `at` count for all others; who has waited with an empty queue
+    /// The slots that have passed when a station starts at `at` count for all others; one that has waited with an empty queue
     /// until its backoff was over draws a new one, for the channel is no longer idle.
     fn count_down(&mut self, at: Instant, ours_send: [bool; 2], rng: &mut fastrand::Rng) {
         let passed = u32::try_from(at.since(self.idle).as_nanos() / SLOT.as_nanos()).unwrap_or(u32::MAX);
