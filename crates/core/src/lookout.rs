@@ -14,7 +14,7 @@ const SAVED: Duration = Duration::from_millis(2);
 /// them are no questions.
 const LIGHT: usize = 4096;
 
-/// Whether to look out for what comes next, or to sleep at once.
+/// Whether to poll for what comes next, or to sleep at once.
 ///
 /// Waking up takes longer than all that a packet needs here. So a thread that has just passed on a request on a short path polls
 /// for its answer (as hypervisors do for their guests: halt polling). It never polls where nothing is to be expected: the last
@@ -39,8 +39,8 @@ impl Default for Lookout {
 }
 
 impl Lookout {
-    /// A wait begins, after so many bytes were passed on since the last one; for how long to look out. Not at all in a stream of data,
-    /// nor where nothing was done that a peer could answer (`None`).
+    /// A wait begins, after so many bytes were passed on since the last one; returns how long to poll. Not at all in a stream of
+    /// data, nor where nothing was done that a peer could answer (`None`).
     pub fn begin(&mut self, now: Instant, passed: Option<usize>) -> Duration {
         self.lately = (self.lately / 2).saturating_add(passed.unwrap_or(0));
         self.saved = (self.saved + now.since(self.began) / SHARE).min(SAVED);

@@ -1,7 +1,7 @@
 //! Connections that have not said what they want: only so many at a time, and no network keeps the others out.
 //!
 //! A network (an IPv4 address, or 56 bits of IPv6: what a customer is given, RFC 6177) has a share of the places. Beyond it, it gets
-//! more only while less than half of all are taken, so that there is room for others at any time; what comes then waits in a line of
+//! more only while less than half of all are taken, so that there is room for others at any time; further ones wait in a line of
 //! its own, without holding up the accept loop, and from a full line it is closed at once. Where a place is needed, the
 //! oldest of the network that has most is closed, once it has had time for a handshake. A network whose connections say nothing
 //! is penalised: for a while it has few places, and never none. As OpenSSH's PerSourceMaxStartups and PerSourcePenalties

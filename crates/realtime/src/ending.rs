@@ -1,5 +1,5 @@
-//! How a session came to its end, and what is not known to have arrived by then. Never silence: a program that is told that a session
-//! is over can ask why, and how much of what it sent is unconfirmed.
+//! How a session came to its end, and what is not known to have arrived by then. No session ends in silence: a program that is told
+//! that a session is over can ask why, and how much of what it sent is unconfirmed.
 
 use headstart_core::realtime::FrameError;
 use std::time::Duration;

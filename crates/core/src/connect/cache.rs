@@ -1,7 +1,7 @@
 //! The answer cache of one program: what it asked, what it was told, until when that holds.
 //!
 //! Paper 1, section III-C, keeps each answer for 3600 s whatever its TTL says; ours honours TTLs unless a lifetime is
-//! set. An entry outlives its lifetime as memory: it says which addresses belong to one name, so that a race can be run
+//! set. An entry is remembered beyond its lifetime: it says which addresses belong to one name, so that a race can be run
 //! for an address, and what was there last time, so that a race knows which address it may be waiting for.
 
 use super::service;

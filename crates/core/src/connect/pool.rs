@@ -1,9 +1,9 @@
 //! The pool: connections opened before a program asks for them (paper 1, section III-E), its bounds and its accounts.
 //!
 //! A spare connection is a race that no program waits for yet: the connector runs it like any other and keeps what comes of
-//! it for a while. Here is decided where one is opened, how long it may be handed over, and how long it is watched.
+//! it for a while. This module decides where one is opened, how long it may be handed over, and how long it is watched.
 //!
-//! A program believes a connection that it is given to be new, and does not try again if the first thing that it hears is
+//! A program takes a connection that it is given for new, and does not try again if the first thing that it hears is
 //! a reset. So age is bounded by what the server has been seen to bear, not by what is usual: at most half of it, and so
 //! that [`LEFT`] of it are left, since the program may be starved between its connect and its first word. Where nothing
 //! has been seen, nothing that has been left alone is handed over. What is of no use to a program any more is watched for
@@ -34,7 +34,7 @@ const AS_ITS_OWN: Duration = Duration::from_millis(500);
 /// How long a connection is left alone to see how long the server bears it: twice [`MAX_AGE`], since half of it counts.
 pub const PROBE: Duration = Duration::from_secs(20);
 /// A server behind a port that does not say which side speaks first must have been silent for so long: longer than any
-/// greeting takes that is not held back on purpose.
+/// greeting takes that is not delayed on purpose.
 const TRIAL: Duration = Duration::from_secs(3);
 /// How long a spare connection may take to open. One that takes longer is of no use.
 pub(super) const OPENS_WITHIN: Duration = Duration::from_secs(5);
@@ -88,7 +88,7 @@ pub(super) struct Host {
 /// How long a spare connection is of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
-    /// It may be handed over until it is so old, counted from when it was begun (zero: only while it is under way); `None`:
+    /// It may be handed over until it is this old, counted from its beginning (zero: only while it is under way); `None`:
     /// never.
     pub fresh: Option<Duration>,
     /// It is closed when it is so old.

@@ -8,10 +8,10 @@
 //! - the addresses of an **alias** (AliasMode), as far as the server has sent them along.
 //!
 //! Both only *stand in* for what A and AAAA say: a hint until the record of its family has been answered (RFC 9460,
-//! section 7.3), an alias where there is no address of that family. And this is never done: another port is never
-//! connected to (a record with a `port` but 443 is passed over); a record that is not for all clients (`mandatory` with
-//! anything beyond addresses, port and ALPN; `no-default-alpn`) is passed over; an alternative endpoint under another
-//! name is not used, since only a client that knows of it can tell whether it is meant. That a record has `ech` is kept
+//! section 7.3), an alias where there is no address of that family. What never happens here: another port is
+//! connected to (a record with a `port` but 443 is passed over); a record is used that is not for all clients (`mandatory` with
+//! anything beyond addresses, port and ALPN; `no-default-alpn`); an alternative endpoint under another
+//! name is used, since only a client that knows of it can tell whether it is meant. That a record has `ech` is kept
 //! for any reader, and changes nothing: a TCP handshake encrypts no name.
 
 use crate::wire::record::{Service, key};

@@ -1,8 +1,8 @@
 //! What waits for the fast channel: four levels; newer acknowledgements replace older ones; no packet waits for ever.
 //!
-//! The steerer paces the queue, so that it stands here and not in the network, where no decision could be changed. The last
-//! level is for what is here in need: all that the fat channel would carry, were it alive ([`BULK`]). There a stream stands in the order
-//! of its bytes: what its sender sends again goes before what comes after it, which is of no use until then
+//! The steerer paces the queue, so that packets wait here and not in the network, where no decision could be changed. The last
+//! level is for what is here in need: all that the fat channel would carry if it could ([`BULK`]). There a stream stands in the
+//! order of its bytes: what its sender sends again goes before what comes after it, which is of no use until then
 //! (docs/decisions/0047).
 
 use super::flow::FlowKey;

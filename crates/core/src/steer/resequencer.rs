@@ -3,7 +3,8 @@
 //! Each packet has a number on its channel, and says which packet of the other channel was the last of its flow before it
 //! ([`super::Order`]). It is held until that one is there. A channel keeps its order, so once a later packet of the other channel
 //! has come, the missing one is lost and is not waited for any longer: there is a time limit only for a channel that has
-//! gone quiet. Of a packet that was sent over both channels the first goes on. What never happens here: a packet that belongs to no other is held, and one is held twice.
+//! gone quiet. Of a packet that was sent over both channels the first copy goes on.
+//! What never happens here: a packet that follows no other is held, or one is held twice.
 
 use super::channel::Channel;
 use crate::machine::{Deadline, Machine};

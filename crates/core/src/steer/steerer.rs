@@ -261,7 +261,7 @@ impl<P> Steerer<P> {
     }
 
     /// A packet was given to `channel` under this number, and is not needed any more: it is kept in case the channel is lost.
-    /// One that is not kept (any more) comes back.
+    /// Returns a packet that is not kept, or not any longer.
     pub fn keep(&mut self, now: Instant, channel: Channel, number: u64, facts: Facts, packet: P) -> Option<P> {
         if self.probers.is_none() {
             return Some(packet);

@@ -2,7 +2,7 @@
 //!
 //! Spells come by time, not by packets (as Gilbert and Elliott's do): all have one length, the gaps between them are
 //! exponential. They are drawn from a seed of their own, so that links with the same seed, and so both directions of one,
-//! fade together; which packets of a spell are lost is drawn by each link for itself.
+//! fade together; each link draws by itself which packets of a spell are lost.
 
 use super::{Loss, LossSpec, share};
 use crate::quantity::{self, show_duration, show_fraction};

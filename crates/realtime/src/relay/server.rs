@@ -2,7 +2,7 @@
 //!
 //! A client is known by its key before it can say anything. It asks for a stream that goes through (a session's two ends are
 //! then beyond the relay: nothing depends on what the relay remembers, and it may be killed and started again), or for one
-//! that is carried over a session with the relay. What a client may ask for is the list's to say; what it costs is bounded: so
+//! that is carried over a session with the relay. The list says what a client may ask for; what it costs is bounded: so
 //! many connections, one read of each that is not taken, and for sessions what a session may hold.
 
 use super::carry::carry;

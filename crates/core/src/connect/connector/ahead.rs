@@ -265,8 +265,8 @@ impl Connector {
         true
     }
 
-    /// Something happened to a connection that no program has yet, so long `ago`: a busy host notices late, and its server is no
-    /// more patient for that.
+    /// Something happened to a connection that no program has yet, so long `ago`: a busy host notices late, which makes its server
+    /// no more patient.
     pub(super) fn spoilt(&mut self, now: Instant, attempt: AttemptId, how: Spoilt, ago: Duration) {
         let has_it = |j: &Job| j.attempts.iter().any(|a| a.id == attempt && a.ready_at().is_some());
         let Some(id) = self.jobs.iter().find(|(_, j)| has_it(j)).map(|(id, _)| *id) else { return };

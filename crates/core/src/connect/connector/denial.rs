@@ -1,9 +1,9 @@
 //! Servers that refuse to answer, or say that there is nothing: when that holds, and which server is asked instead. Ours.
 //!
-//! The C library takes both families' answers from one server. Ours asks the second server sooner, and one family may be answered
-//! by the first and the other by the second: what the one denies, the other may have.
+//! The C library takes both families' answers from one server. Ours asks the second server sooner, so one family may be answered
+//! by the first and the other by the second: the other server may have what one denies.
 //!
-//! What never happens here: a family given up by the word of a server that a program without us would not have believed yet.
+//! What never happens here: a family is given up because of a server that a program without us would not have believed yet.
 
 use super::Connector;
 use crate::connect::job::Job;

@@ -157,9 +157,9 @@ impl Connector {
         self.tally.read(account)
     }
 
-    /// No program will ask about `account` any more, and its number may be given to another. What is still done for it is
-    /// counted on account 0; its spare connections are closed (drain the outputs), and its launches are learned from. Those
-    /// that are open to learn how long a server bears them stay, for no program: most programs end sooner than a server closes.
+    /// No program will ask about `account` any more, and its number may be given to another. What is still done for it counts
+    /// on account 0. Its spare connections are closed (drain the outputs), and its launches are learned from. Connections
+    /// that are open to learn a server's patience stay, for no program: most programs end sooner than a server closes.
     pub fn close_account(&mut self, account: u32) {
         self.habits.closed(account);
         self.agenda.cancel(|due| due.account == account);

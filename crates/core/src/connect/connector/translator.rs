@@ -1,7 +1,7 @@
 //! Networks without IPv4: whether there is a translator (NAT64), asked as RFC 7050 says, and which jobs wait for the answer.
 //!
-//! Only where there is a route for IPv6 and none for IPv4; once for each network, kept as long as the answer says, and
-//! never before a program looks something up there. The answer is believed as much as any other answer of that server:
+//! Asked only where there is a route for IPv6 and none for IPv4; once for each network, kept as long as the answer says, and
+//! never before a program looks something up there. The answer is trusted as much as any other answer of that server:
 //! its prefix is not validated (RFC 7050, section 3.1), which would take DNSSEC.
 
 use super::Connector;

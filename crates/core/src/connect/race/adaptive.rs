@@ -2,7 +2,7 @@
 //! has shown (RFC 8305, sections 4 and 5, allow both), and falls back to the standard's values where nothing is known.
 //!
 //! - **When to go.** The family that answers first goes at once unless waiting for the other is worth it: the other's
-//!   round-trip time must be shorter by more than what is left of its usual lookup time, and never is it waited for
+//!   round-trip time must be shorter by more than what is left of its usual lookup time, and it is never waited for
 //!   longer than the Resolution Delay.
 //! - **In what order.** By expected round-trip time, over all addresses of both families; peers with recent failures
 //!   and suspended families last; IPv6 first where nothing is known. A silent address is a dead host or a dead family:
@@ -12,8 +12,8 @@
 //!   is known and never more, unless answers are known to take longer. What fails is followed at once.
 //! - **Exploring.** In the races drawn for it, where a family that is nearer on average has an address that was never
 //!   measured, and where a program comes again and nothing was ever measured of the name over the other family, another
-//!   address is tried beside the chosen one: of the other family, or, where there is none, of the same; the one whose
-//! last trial is longest ago. The program does not wait for it; it keeps history from becoming prejudice. The first race after a
+//!   address is tried beside the chosen one: of the other family, or, where there is none, of the same; the one tried
+//!   longest ago. The program does not wait for it; it keeps history from becoming prejudice. The first race after a
 //!   suspension has run out does the same.
 
 use super::staggered::{self, RESOLUTION_DELAY};
@@ -191,11 +191,11 @@ fn worth_waiting(view: &View<'_>, first: Family, asked: Instant) -> Option<Insta
     (remaining < lead).then(|| (asked + lookup.timeout() + SLACK).min(view.now + lead))
 }
 
-/// What to try first: not failing before failing, not suspended before suspended, then the expected round-trip time.
+/// What to try first: working before failing, active before suspended, then the shorter expected round-trip time.
 ///
-/// Hosts of one network are near and far: that a family's hosts are near on average is no reason to leave one of the
-/// other that was measured for one that was not. An address that may be nearer is explored beside it ([`promises_more`]), at
-/// no risk to the program.
+/// Hosts of one network are near and far. That a family's hosts are near on average is no reason to prefer one that was not
+/// measured to a measured one of the other family. An address that may be nearer is explored beside it ([`promises_more`]),
+/// at no risk to the program.
 fn preference(view: &View<'_>, addr: IpAddr) -> (bool, bool, Duration) {
     let family = Family::of(addr);
     let off = view.path.is_suspended(family, view.now) || view.path.family(family).wants_probe(view.now);

@@ -1,8 +1,8 @@
 //! How a forwarder behaves where tools differ: ours, and the flaws that paper 3 found in three tools, as a registry.
 //!
 //! The flaws are here so that the lab can measure them beside ours in one run, on one host, over the same mechanism. Each is
-//! what section 3 and 4 of the paper say of a tool, no more: none is the tool. What a profile says is read by the mechanism and
-//! and by the reader of its sockets ([`Pace`]).
+//! what section 3 and 4 of the paper say of a tool, no more: none is the tool. The mechanism reads what a profile says,
+//! and so does the reader of its sockets ([`Pace`]).
 
 mod adaptive_sleep;
 mod early_synack;

@@ -90,7 +90,7 @@ impl Messenger {
     }
 
     /// Message `handle` has been written on connection `at`, which was `whole` before, for the first time. In a spell it goes, with all
-    /// that it takes along, over the last connection as well that was without a hole when it was taken: if any has got through since,
+    /// that it takes along, also over the last connection that was without a hole when it was taken: if any has got through since,
     /// that one has, and it is not known yet. Not in an outage: by then that has been tried with all of them.
     pub(super) fn pair(&mut self, now: Instant, at: usize, whole: bool, handle: Handle) {
         let last = self.last_whole;

@@ -1,10 +1,10 @@
-//! Ours: a packet goes where it is of use soonest, unless that costs those behind it more.
+//! Ours: a packet goes where it is of use soonest, unless that costs the packets behind it more.
 //!
 //! A packet is of use when everything before it in its flow has arrived too; a full one when its whole message has:
 //! handshakes of TLS and requests have a length that is known beforehand. A response's length is unknown, and its full
 //! packets are never fast; nor are those of any message where the fast channel loses packets (the lab: what a lost part of
-//! a handshake costs is more than what hurrying it gains). What is small and dear to lose takes a lossy fast channel and the fat
-//! one both. What a packet gains over the fast channel is lessened by what it
+//! a handshake costs is more than what hurrying it gains). What is small and dear to lose takes both, a lossy fast channel and
+//! the fat one. What a packet gains over the fast channel is lessened by what it
 //! would cost to lose it there, weighed by what it is for, and must be worth what it costs: the time that it, or its message,
 //! keeps the channel from others, times how many of them there are of late. What tells of a loss takes the fat channel, where
 //! no acknowledgement is replaced or overtaken by the next; so does what acknowledges what was hurried, which is the

@@ -1,7 +1,7 @@
 //! IP packets: headers of IPv4 and IPv6 to meaning and back, with the transports that are forwarded.
 //!
 //! RFC 791 and 8200 for the headers, RFC 2474 and 3168 for the byte of the traffic class. Foreign bytes are a header or none;
-//! they never panic. Transport checksums of what comes in are not looked at: packets handed over here were made on
+//! they never panic. Transport checksums of what comes in are not checked: packets handed over here were made on
 //! this very host, which may have left the sum to be done.
 
 pub mod checksum;

@@ -2,7 +2,7 @@
 //!
 //! IEEE 802.11-2012, section 9.3. Every station draws a backoff after each of its transmissions and counts it down, slot by
 //! slot, while the channel is idle; one whose backoff is over and that gets a packet on an idle channel sends at once.
-//! Two that start less than a slot apart do not hear each other and both fail. A failure doubles the next backoff's
+//! Two that start less than a slot apart do not hear each other, and both fail. A failure doubles the next backoff's
 //! range. What never happens here: a station hears nothing of another for longer than a slot (no hidden stations), captures
 //! a collision, changes its rate, or sends RTS and CTS.
 
