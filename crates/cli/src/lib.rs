@@ -115,7 +115,7 @@ enum Verb {
     ///
     /// For programs that create the interface themselves, such as VPN apps.
     Forward(forward::Args),
-    /// Forward, measure and accelerate for an app that tells what its system knows
+    /// Forward and accelerate for a VPN app
     ///
     /// Serves one session over a Unix socket that the app listens on, as a VPN app on Android does.
     Engine(engine::Args),
