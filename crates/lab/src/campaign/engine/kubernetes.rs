@@ -1,12 +1,12 @@
-//! Kubernetes: an Indexed Job, a shard an index (stable since 1.24; `backoffLimitPerIndex` since 1.33). Checked against the published
-//! schema, never run by us. Indices cannot be left out: a shard that is done ends at once.
+//! Kubernetes: an Indexed Job, a shard an index (stable since 1.24; `backoffLimitPerIndex` since 1.33). Not checked against
+//! the published schema, never run by us. Indices cannot be left out: a shard that is done ends at once.
 
 use super::{Engine, Submission, literal};
 
 /// The engine.
 pub const ENGINE: Engine = Engine {
     name: "kubernetes",
-    what: "the manifest of an Indexed Job (checked against the schema, never run)",
+    what: "the manifest of an Indexed Job (never run)",
     file: "campaign.yaml",
     submit: &["kubectl", "apply", "-f"],
     text,
@@ -23,7 +23,7 @@ fn text(job: &Submission) -> String {
     let deadline = job.minutes().map_or_else(String::new, |m| format!("      activeDeadlineSeconds: {}\n", m * 60));
     let (of, cores) = (job.of, job.cores);
     format!(
-        "# Checked against the schema of Kubernetes, never run. The claim `headstart` holds the plan and the results, at the same paths.\n\
+        "# Never run by us. The claim `headstart` holds the plan and the results, at the same paths.\n\
          apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: headstart-campaign\nspec:\n  completionMode: Indexed\n  \
          completions: {of}\n  parallelism: {parallel}\n  backoffLimitPerIndex: 3\n  maxFailedIndexes: {of}\n  template:\n    spec:\n      \
          restartPolicy: Never\n      terminationGracePeriodSeconds: 10\n{deadline}      containers:\n        - name: work\n          \
