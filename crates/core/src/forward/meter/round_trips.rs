@@ -1,4 +1,5 @@
-//! The distribution of smoothed round trips, and losses, as programs in the kernel count them, with no event for each. The forwarder asks its sockets when it wants to know, and does not see what was between.
+//! The distribution of smoothed round trips, and losses, as programs in the kernel count them, with no event for each.
+//! The forwarder asks its sockets when it wants to know, and does not see what was between.
 
 use super::{Entry, Sources, ms};
 
