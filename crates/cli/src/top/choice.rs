@@ -41,7 +41,7 @@ impl Choice {
         if self.connections { &CONNECTIONS } else { &APPS }
     }
 
-    /// A key was pressed, and these columns are on the screen; whether the view is to end.
+    /// A key was pressed, and these columns are on the screen; returns whether the view ends.
     pub fn key(&mut self, key: KeyCode, control: bool, shown: &[usize]) -> bool {
         if control {
             return key == KeyCode::Char('c');
