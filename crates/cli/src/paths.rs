@@ -29,7 +29,8 @@ pub struct Remember {
     #[arg(long, value_name = "RULE", default_value = start::DEFAULT)]
     start: String,
     /// Where to keep the history of paths: `user` (the user's history), `memory` (not saved), a folder, or a shared server:
-    /// redis://HOST[:PORT] or redis+unix:///PATH.
+    /// redis://[USER:PASSWORD@]HOST[:PORT], rediss:// (TLS), redis+unix:///PATH or redis+sentinel://HOST[:PORT],…/NAME;
+    /// ?user=NAME, ?password-file=FILE and ?ca=FILE go behind it.
     #[arg(long, value_name = "STORE", default_value = "user")]
     store: String,
     /// Largest window in bytes that the history may lead to [default: the rule's own bound].
@@ -76,10 +77,11 @@ impl Remember {
             "user" => store::folder(|name| std::env::var_os(name)),
             place if place.starts_with("redis") => {
                 let place: Place = place.parse().map_err(Usage)?;
+                let shown = place.to_string();
                 if let Err(why) = place.try_to_connect() {
                     crate::complain!(
                         "headstart: warning: no answer from the store {}: {why}; continuing without it",
-                        self.store
+                        shown
                     );
                 }
                 shared = Some(Shared::at(place, network).context("starting the thread of the shared store")?);

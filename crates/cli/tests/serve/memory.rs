@@ -113,7 +113,7 @@ fn rules_and_stores_that_are_none_are_named() {
     for (flag, value, said) in [
         ("--start", "carefull", "careful-wireless"),
         ("--store", "elsewhere", "./elsewhere"),
-        ("--store", "redis://", "redis://HOST"),
+        ("--store", "redis://", "rediss:// for TLS"),
         ("--start-most", "1", "12000"),
         ("--start-lifetime", "0", "604800"),
         ("--start-share", "101", "100"),

@@ -1,104 +1,50 @@
 //! What several servers have learned of paths, in a server that speaks as Redis does (Redis, Valkey): for fleets behind one
-//! load balancer, whose members see the same peers.
+//! load balancer, whose members see the same peers. Spoken by the crate `redis` (docs/decisions/0091).
 //!
-//! This never waits: a thread of its own speaks to it; the caller gives it a few milliseconds and then goes on as if
+//! Never waited for: a thread of its own speaks to it, whoever asks gives it a few milliseconds and then goes on as if
 //! nothing were known. A record is leased to one connection of all servers at a time (RFC 9959, section 3.1). Peers are
 //! named by keyed digests; the key is in the store, made by the first server.
+
+mod place;
+
+pub use place::Place;
 
 use crate::clock::{Clock, wall};
 use headstart_core::cwnd::history::{Record, Secret};
 use headstart_core::path::NetworkId;
 use headstart_core::time::{Duration, Instant};
-use headstart_core::wire::resp::{self, Reply};
+use redis::{Connection, RedisResult};
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::io;
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// How long a server may take for an answer before it counts as gone; its clients have gone on long before.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How long one that is gone is left alone.
+/// How long one that is gone is left alone at first; twice as long after each failure.
 const BETWEEN_TRIES: Duration = Duration::from_secs(1);
+/// How long at most.
+const LONGEST_BETWEEN: Duration = Duration::from_secs(30);
 /// Questions and records that wait; more are dropped.
 const QUEUE: usize = 1024;
 /// How much younger than we think a record may be: the clocks of two hosts.
 const SKEW: Duration = Duration::from_secs(60);
 /// What is leased for ever would be lost to a server that was killed.
 const LEASE: Duration = Duration::from_secs(60);
-/// The lease until a peer has proved its address: until then the address may be forged.
+/// Before a peer has shown that it is where it says, somebody may only pretend to be it.
 const SHORT_LEASE: Duration = Duration::from_secs(5);
 /// The record of KEYS[1], and whether it is ours alone now.
-const RECALL: &[u8] = b"local r = redis.call('GET', KEYS[1]) if not r then return false end \
+const RECALL: &str = "local r = redis.call('GET', KEYS[1]) if not r then return false end \
     if redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) then return {r, 1} end return {r, 0}";
 /// Gives a lease back, if it is still ours.
-const RELEASE: &[u8] = b"if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
-
-/// Where a shared store is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// A host and a port.
-    Tcp(String),
-}
-
-impl std::str::FromStr for Place {
-    type Err = String;
-
-    /// Reads `redis://HOST[:PORT]` or `redis+unix:///PATH`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(path) = text.strip_prefix("redis+unix://") {
-            let path = PathBuf::from(path);
-            return if path.is_absolute() {
-                Ok(Self::Unix(path))
-            } else {
-                Err(format!("{text:?} names no absolute path"))
-            };
-        }
-        let host = text.strip_prefix("redis://").map(|host| host.trim_end_matches('/'));
-        match host {
-            Some(host) if !host.is_empty() && !host.contains(['@', '/']) => {
-                let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-                // The port that IANA has for it.
-                Ok(Self::Tcp(if has_port { host.to_owned() } else { format!("{host}:6379") }))
-            }
-            _ => Err(format!("{text:?} is no place of a shared store: redis://HOST[:PORT] or redis+unix:///PATH")),
-        }
-    }
-}
-
-impl Place {
-    /// Connects once, to see whether there is a server at all.
-    pub fn try_to_connect(&self) -> io::Result<()> {
-        match self {
-            Self::Unix(path) => UnixStream::connect(path).map(drop),
-            Self::Tcp(host) => {
-                let address = host.to_socket_addrs()?.next().ok_or(io::ErrorKind::AddrNotAvailable)?;
-                TcpStream::connect_timeout(&address, PATIENCE).map(drop)
-            }
-        }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => path.display().fmt(f),
-            Self::Tcp(host) => f.write_str(host),
-        }
-    }
-}
+const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 /// What is known of a peer by all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Recalled {
     /// Nothing.
     Nothing,
-    /// This, and no other connection uses it now.
+    /// This, and nobody else uses it now.
     Ours(Record),
     /// This, and a connection somewhere uses it.
     Taken(Record),
@@ -140,6 +86,7 @@ impl Shared {
             notes: Arc::clone(&notes),
             open: None,
             silent_until: Instant::ZERO,
+            between: BETWEEN_TRIES,
             told: false,
         };
         std::thread::Builder::new().name("shared paths".into()).spawn(move || speaker.run(&queue))?;
@@ -180,16 +127,12 @@ impl Shared {
     }
 }
 
-trait Stream: Read + Write + Send {}
-impl<T: Read + Write + Send> Stream for T {}
-
 /// An open connection.
 struct Open {
-    stream: Box<dyn Stream>,
+    connection: Connection,
     secret: Secret,
     /// Which server we are.
     name: String,
-    read: Vec<u8>,
 }
 
 struct Speaker {
@@ -200,45 +143,49 @@ struct Speaker {
     open: Option<Open>,
     /// Until then it is left alone.
     silent_until: Instant,
+    between: Duration,
     told: bool,
 }
 
 impl Speaker {
     fn run(mut self, queue: &Receiver<Job>) {
         while let Ok(job) = queue.recv() {
-            let network = self.network;
-            let done = self.ready().and_then(|open| open.carry_out(&job, network));
-            let recalled = match done {
-                Ok(recalled) => recalled,
-                Err(why) => {
-                    self.fail(&why);
-                    Recalled::Gone
-                }
-            };
+            let recalled = self.carry_out(&job);
             if let Job::Recall { answer, .. } = job {
                 answer(recalled);
             }
         }
     }
 
-    /// The connection, opened if need be.
-    fn ready(&mut self) -> io::Result<&mut Open> {
-        if self.open.is_none() {
-            if self.clock.now() < self.silent_until {
-                return Err(io::ErrorKind::NotConnected.into());
-            }
-            self.open = Some(Open::connect(&self.place)?);
-            self.told = false;
+    fn carry_out(&mut self, job: &Job) -> Recalled {
+        if self.open.is_none() && self.clock.now() < self.silent_until {
+            return Recalled::Gone;
         }
-        self.open.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+        match self.ready().and_then(|(open, network)| open.carry_out(job, network)) {
+            Ok(recalled) => {
+                (self.told, self.between) = (false, BETWEEN_TRIES);
+                recalled
+            }
+            Err(why) => {
+                self.fail(&why);
+                Recalled::Gone
+            }
+        }
     }
 
-    fn fail(&mut self, why: &io::Error) {
+    /// The connection, opened if need be.
+    fn ready(&mut self) -> RedisResult<(&mut Open, NetworkId)> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => Open::connect(&self.place)?,
+        };
+        Ok((self.open.insert(open), self.network))
+    }
+
+    fn fail(&mut self, why: &redis::RedisError) {
         self.open = None;
-        if self.clock.now() < self.silent_until {
-            return;
-        }
-        self.silent_until = self.clock.now() + BETWEEN_TRIES;
+        self.silent_until = self.clock.now() + self.between;
+        self.between = (self.between * 2).min(LONGEST_BETWEEN);
         // Once for each time that it goes.
         if !std::mem::replace(&mut self.told, true) {
             let note = format!("paths: the shared store {} is gone ({why}): connections start as usual", self.place);
@@ -247,89 +194,55 @@ impl Speaker {
     }
 }
 
-fn wrong(what: impl fmt::Display) -> io::Error {
-    io::Error::other(what.to_string())
-}
-
 impl Open {
-    fn connect(place: &Place) -> io::Result<Self> {
-        let stream: Box<dyn Stream> = match place {
-            Place::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                Box::new(stream)
-            }
-            Place::Tcp(host) => {
-                let address = host.to_socket_addrs()?.next().ok_or_else(|| wrong(format!("{host} has no address")))?;
-                let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                Box::new(stream)
-            }
-        };
+    fn connect(place: &Place) -> RedisResult<Self> {
+        const KEY: &str = "headstart:paths:secret";
+        let mut connection = place.connect()?;
         let mut own = [0; 16];
-        rustix::rand::getrandom(&mut own, rustix::rand::GetRandomFlags::empty())?;
+        rustix::rand::getrandom(&mut own, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
         let name = own.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut open = Self { stream, secret: Secret::new(own), name, read: Vec::new() };
-        // All servers share the first server's secret.
-        open.ask(&[b"SET", b"headstart:paths:secret", &own, b"NX"])?;
-        let secret = match open.ask(&[b"GET", b"headstart:paths:secret"])? {
-            Reply::Bytes(bytes) => <[u8; 16]>::try_from(bytes).ok(),
-            _ => None,
-        };
-        open.secret = Secret::new(secret.ok_or_else(|| wrong("headstart:paths:secret is none: delete it"))?);
-        Ok(open)
+        // The first server's is everybody's.
+        redis::cmd("SET").arg(KEY).arg(&own).arg("NX").exec(&mut connection)?;
+        let secret: Vec<u8> = redis::cmd("GET").arg(KEY).query(&mut connection)?;
+        let none = |_| io::Error::other(format!("{KEY} is none: delete it"));
+        let secret = Secret::new(<[u8; 16]>::try_from(secret).map_err(none)?);
+        Ok(Self { connection, secret, name })
     }
 
-    fn ask(&mut self, words: &[&[u8]]) -> io::Result<Reply> {
-        self.stream.write_all(&resp::command(words))?;
-        loop {
-            if let Some((reply, length)) = resp::reply(&self.read).map_err(wrong)? {
-                self.read.drain(..length);
-                return match reply {
-                    Reply::Error(why) => Err(wrong(why)),
-                    reply => Ok(reply),
-                };
-            }
-            let mut bytes = [0; 4096];
-            match self.stream.read(&mut bytes)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                length => self.read.extend_from_slice(&bytes[..length]),
-            }
-        }
+    /// The names of what is kept of a peer and of its lease: in one slot of a cluster.
+    fn names(&self, network: NetworkId, peer: IpAddr) -> [String; 2] {
+        let key = self.secret.keys(network, peer).exact.0;
+        ["path", "lease"].map(|what| format!("headstart:{what}:{{{key:016x}}}"))
     }
 
-    fn carry_out(&mut self, job: &Job, network: NetworkId) -> io::Result<Recalled> {
-        let secret = self.secret;
-        let names = |peer: &IpAddr| {
-            let key = secret.keys(network, *peer).exact.0;
-            (format!("headstart:path:{key:016x}").into_bytes(), format!("headstart:lease:{key:016x}").into_bytes())
-        };
-        let own = self.name.clone().into_bytes();
+    fn carry_out(&mut self, job: &Job, network: NetworkId) -> RedisResult<Recalled> {
         match job {
             Job::Recall { peer, validated, .. } => {
-                let (path, lease) = names(peer);
+                let [path, lease] = self.names(network, *peer);
                 let long = if *validated { LEASE } else { SHORT_LEASE }.as_millis().to_string();
-                let reply = self.ask(&[b"EVAL", RECALL, b"2", &path, &lease, &own, long.as_bytes()])?;
-                let Reply::List(list) = reply else { return Ok(Recalled::Nothing) };
-                let [Reply::Bytes(record), Reply::Number(granted)] = &list[..] else { return Ok(Recalled::Nothing) };
-                let Some(record) = read(record) else { return Ok(Recalled::Nothing) };
-                return Ok(if *granted == 1 { Recalled::Ours(record) } else { Recalled::Taken(record) });
+                let mut script = redis::cmd("EVAL");
+                script.arg(RECALL).arg(2).arg(path).arg(lease).arg(&self.name).arg(long);
+                let known: Option<(Vec<u8>, i64)> = script.query(&mut self.connection)?;
+                let known = known.and_then(|(bytes, granted)| Some((read(&bytes)?, granted)));
+                return Ok(match known {
+                    Some((record, 1)) => Recalled::Ours(record),
+                    Some((record, _)) => Recalled::Taken(record),
+                    None => Recalled::Nothing,
+                });
             }
             Job::Keep { peer, record, lifetime } => {
-                let (path, _) = names(peer);
+                let [path, _] = self.names(network, *peer);
                 let lifetime = lifetime.as_millis().max(1).to_string();
-                self.ask(&[b"SET", &path, &record.encode(), b"PX", lifetime.as_bytes()])?;
+                let record: &[u8] = &record.encode();
+                redis::cmd("SET").arg(path).arg(record).arg("PX").arg(lifetime).exec(&mut self.connection)?;
             }
             Job::Forget { peer } => {
-                let (path, _) = names(peer);
-                self.ask(&[b"DEL", &path])?;
+                let [path, _] = self.names(network, *peer);
+                redis::cmd("DEL").arg(path).exec(&mut self.connection)?;
             }
             Job::Release { peer } => {
-                let (_, lease) = names(peer);
-                self.ask(&[b"EVAL", RELEASE, b"1", &lease, &own])?;
+                let [_, lease] = self.names(network, *peer);
+                redis::cmd("EVAL").arg(RELEASE).arg(1).arg(lease).arg(&self.name).exec(&mut self.connection)?;
             }
         }
         Ok(Recalled::Nothing)

@@ -2,7 +2,10 @@
 
 use super::*;
 use headstart_core::cwnd::history::{Medium, Outcome, Sample};
-use std::os::unix::net::UnixListener;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 
@@ -22,7 +25,7 @@ impl Scratch {
     }
 
     fn place(&self) -> Place {
-        Place::Unix(self.0.join("redis.sock"))
+        format!("redis+unix://{}", self.0.join("redis.sock").display()).parse().unwrap()
     }
 
     fn shared(&self) -> Shared {
@@ -42,14 +45,19 @@ struct Redis(Child);
 impl Redis {
     /// `None`, and a line that says so, without the program.
     fn start(scratch: &Scratch) -> Option<Self> {
+        Self::start_with(scratch, &[])
+    }
+
+    fn start_with(scratch: &Scratch, more: &[&str]) -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         if !std::env::split_paths(&path).any(|folder| folder.join("redis-server").is_file()) {
             println!("skipped: redis-server is not on the PATH (Debian package: redis-server)");
             return None;
         }
         let socket = scratch.0.join("redis.sock");
+        let _ = std::fs::remove_file(&socket);
         let mut command = Command::new("redis-server");
-        command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]).arg(&socket);
+        command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]).arg(&socket).args(more);
         let child = command.arg("--dir").arg(&scratch.0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let redis = Self(child);
         let clock = Clock::new();
@@ -181,12 +189,153 @@ fn one_that_never_answers_and_one_that_is_something_else_count_as_gone() {
     assert!(shared.notes()[0].contains("redis.sock"));
 }
 
+/// A port that nothing listens on: the kernel gives it to nothing else for a while.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn at(place: &str) -> Shared {
+    Shared::at(place.parse().unwrap(), HERE).unwrap()
+}
+
+/// The one note of a store that does not serve us.
+fn refused(shared: &Shared) -> String {
+    assert_eq!(recall(shared, 1), Recalled::Gone);
+    let [note] = &shared.notes()[..] else { panic!("it is said once") };
+    note.clone()
+}
+
 #[test]
-fn places_are_read_and_what_is_none_is_refused() {
-    assert_eq!("redis://cache".parse(), Ok(Place::Tcp("cache:6379".into())));
-    assert_eq!("redis://[::1]:7000/".parse(), Ok(Place::Tcp("[::1]:7000".into())));
-    assert_eq!("redis+unix:///run/redis.sock".parse(), Ok(Place::Unix("/run/redis.sock".into())));
-    for text in ["", "redis://", "redis://user@host", "redis+unix://relative", "http://x", "redis://x/1"] {
-        assert!(text.parse::<Place>().is_err(), "{text}");
+fn a_user_with_a_password_is_let_in_and_others_are_told_why_not() {
+    let scratch = Scratch::new("user");
+    let rights = ["on", ">s3cret", "~headstart:*", "+get", "+set", "+del", "+eval"];
+    let user = [&["--requirepass", "other", "--user", "fleet"][..], &rights].concat();
+    let Some(_redis) = Redis::start_with(&scratch, &user) else { return };
+    let socket = format!("redis+unix://{}", scratch.0.join("redis.sock").display());
+    let file = scratch.0.join("password");
+    std::fs::write(&file, "s3cret\n").unwrap();
+    let fleet = at(&format!("{socket}?user=fleet&password-file={}", file.display()));
+    fleet.keep([192, 0, 2, 1].into(), record(480_000), LONG);
+    assert_eq!(window(recall(&fleet, 1)), (true, 480_000));
+    fleet.release([192, 0, 2, 1].into());
+    assert_eq!(recall(&fleet, 2), Recalled::Nothing);
+    assert!(refused(&at(&socket)).contains("NOAUTH"));
+    std::fs::write(&file, "wrong").unwrap();
+    let why = refused(&at(&format!("{socket}?user=fleet&password-file={}", file.display())));
+    assert!(why.to_lowercase().contains("auth") || why.contains("WRONGPASS"), "{why}");
+    assert!(!why.contains("s3cret") && !why.contains("wrong\""), "{why}");
+}
+
+/// A certificate of an authority of its own for 127.0.0.1: files `ca.pem`, `cert.pem` and `key.pem`.
+fn certificate(folder: &std::path::Path) {
+    let mut of_authority = rcgen::CertificateParams::default();
+    of_authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let authority = of_authority.self_signed(&authority_key).unwrap();
+    let issuer = rcgen::Issuer::new(of_authority, authority_key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    let files = [("ca.pem", authority.pem()), ("cert.pem", certificate.pem()), ("key.pem", key.serialize_pem())];
+    for (name, text) in files {
+        std::fs::write(folder.join(name), text).unwrap();
     }
+}
+
+#[test]
+fn over_tls_only_a_server_of_the_own_authority_is_asked() {
+    let (scratch, other) = (Scratch::new("tls"), Scratch::new("tls-other"));
+    for scratch in [&scratch, &other] {
+        certificate(&scratch.0);
+    }
+    let (port, file) =
+        (free_port().to_string(), |name: &str| scratch.0.join(name).into_os_string().into_string().unwrap());
+    let files = [file("cert.pem"), file("key.pem"), file("ca.pem")];
+    let tls =
+        ["--tls-port", &port, "--tls-auth-clients", "no", "--tls-cert-file", &files[0], "--tls-key-file", &files[1]];
+    let Some(_redis) = Redis::start_with(&scratch, &[&tls[..], &["--tls-ca-cert-file", &files[2]]].concat()) else {
+        return;
+    };
+    let ours = at(&format!("rediss://127.0.0.1:{port}?ca={}", files[2]));
+    ours.keep([192, 0, 2, 1].into(), record(480_000), LONG);
+    assert_eq!(window(recall(&ours, 1)), (true, 480_000));
+    let stranger = at(&format!("rediss://127.0.0.1:{port}?ca={}", other.0.join("ca.pem").display()));
+    assert!(refused(&stranger).contains("certificate"));
+    let by_the_hosts_authorities = at(&format!("rediss://127.0.0.1:{port}"));
+    refused(&by_the_hosts_authorities);
+    let plain = at(&format!("redis://127.0.0.1:{port}"));
+    refused(&plain);
+}
+
+/// What a server says of itself as a replica.
+fn info(socket: &std::path::Path) -> String {
+    let client = redis::Client::open(format!("redis+unix://{}", socket.display())).unwrap();
+    let said = client.get_connection().and_then(|mut open| redis::cmd("INFO").arg("replication").query(&mut open));
+    said.unwrap_or_default()
+}
+
+#[test]
+fn when_the_master_dies_a_sentinel_leads_to_the_one_that_takes_over() {
+    let (first, second, third) = (Scratch::new("master"), Scratch::new("replica"), Scratch::new("sentinel"));
+    let ports = [free_port(), free_port(), free_port()];
+    let [a, b, s] = ports.map(|port| port.to_string());
+    let Some(master) = Redis::start_with(&first, &["--port", &a]) else { return };
+    let quickly = ["--repl-diskless-sync-delay", "0"];
+    let replica = ["--port", &b, "--replicaof", "127.0.0.1", &a];
+    let _replica = Redis::start_with(&second, &[&replica[..], &quickly].concat()).unwrap();
+    let wait_for = |what: &str, is: &dyn Fn() -> bool| {
+        let clock = Clock::new();
+        while !is() {
+            assert!(clock.now() < Instant::ZERO + LONG, "{what}");
+            clock.sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for("the replica never follows", &|| info(&second.0.join("redis.sock")).contains("master_link_status:up"));
+    let conf = third.0.join("sentinel.conf");
+    let text = format!(
+        "port {s}\ndir {}\nsentinel monitor paths 127.0.0.1 {a} 1\nsentinel down-after-milliseconds paths 300\n\
+         sentinel failover-timeout paths 3000\n",
+        third.0.display()
+    );
+    std::fs::write(&conf, text).unwrap();
+    let mut command = Command::new("redis-server");
+    let command = command.arg(&conf).arg("--sentinel").stdout(Stdio::null()).stderr(Stdio::null());
+    let _sentinel = Redis(command.spawn().unwrap());
+    let shared = at(&format!("redis+sentinel://127.0.0.1:{s}/paths"));
+    wait_for("the Sentinel leads nowhere", &|| recall(&shared, 2) == Recalled::Nothing);
+    shared.keep([192, 0, 2, 1].into(), record(480_000), LONG);
+    assert_eq!(window(recall(&shared, 1)), (true, 480_000));
+    // It knows its replica, and the replica has the record.
+    let sentinel = redis::Client::open(format!("redis://127.0.0.1:{s}")).unwrap();
+    let replicas = || -> Vec<redis::Value> {
+        let asked = sentinel
+            .get_connection()
+            .and_then(|mut open| redis::cmd("SENTINEL").arg("REPLICAS").arg("paths").query(&mut open));
+        asked.unwrap_or_default()
+    };
+    wait_for("the Sentinel never finds the replica", &|| !replicas().is_empty());
+    let to = redis::Client::open(format!("redis+unix://{}", first.0.join("redis.sock").display())).unwrap();
+    // One replica follows the writes of one connection in order, and so those before them.
+    let mut to = to.get_connection().unwrap();
+    redis::cmd("SET").arg("headstart:last").arg(1).exec(&mut to).unwrap();
+    let followed: i64 = redis::cmd("WAIT").arg(1).arg(60_000).query(&mut to).unwrap();
+    assert_eq!(followed, 1);
+    drop(shared.notes());
+    drop(master);
+    // Under load: every question is answered while it is gone, and it is said once.
+    let busy: Vec<_> = (0..4)
+        .map(|n| {
+            let shared = shared.clone();
+            std::thread::spawn(move || (0..50).for_each(|_| _ = recall(&shared, 10 + n)))
+        })
+        .collect();
+    busy.into_iter().for_each(|thread| thread.join().unwrap());
+    wait_for("the new master is never found", &|| matches!(recall(&shared, 1), Recalled::Ours(_) | Recalled::Taken(_)));
+    assert_eq!(window(recall(&shared, 1)), (false, 480_000), "the lease went along");
+    let notes = shared.notes();
+    assert!(!notes.is_empty() && notes[0].contains("start as usual"), "{notes:?}");
+    wait_for("the new master does not take a record", &|| {
+        shared.keep([192, 0, 2, 3].into(), record(360_000), LONG);
+        recall(&shared, 3) != Recalled::Nothing && recall(&shared, 3) != Recalled::Gone
+    });
 }

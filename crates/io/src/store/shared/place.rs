@@ -1,0 +1,275 @@
+//! Where a shared store is, how to get in, and how to find it: `redis://`, `rediss://` (TLS), `redis+unix://`, and by way of Sentinels
+//! `redis+sentinel://` and `rediss+sentinel://`.
+//!
+//! What is shown of a place never has its password.
+
+use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, TlsCertificates};
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a server may take for an answer before it counts as gone; its clients have gone on long before.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+/// The port of Sentinels, where none is given.
+const SENTINELS_PORT: u16 = 26379;
+/// What a place looks like, for errors.
+const FORMS: &str = "redis://[USER:PASSWORD@]HOST[:PORT], rediss:// for TLS, redis+unix:///PATH or \
+                     redis+sentinel://HOST[:PORT],HOST[:PORT]/NAME, with ?user=NAME, ?password-file=FILE or ?ca=FILE behind it";
+
+/// Where a shared store is.
+#[derive(Clone)]
+pub struct Place {
+    /// Without a password.
+    shown: String,
+    way: Way,
+    /// Authorities to trust, in PEM; those of the host if none.
+    authorities: Option<Vec<u8>>,
+}
+
+#[derive(Clone)]
+enum Way {
+    /// A server.
+    Server(ConnectionInfo),
+    /// The server that one of these says is the master of a name; `like` is how to get into it.
+    Sentinels { sentinels: Vec<ConnectionInfo>, name: String, like: ConnectionInfo },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Place({})", self.shown)
+    }
+}
+
+/// What stands behind the question mark of a place.
+#[derive(Default)]
+struct Options {
+    user: Option<String>,
+    password: Option<String>,
+    authorities: Option<Vec<u8>>,
+}
+
+impl Options {
+    /// Reads the options, and the files that they name.
+    fn read(text: &str) -> Result<Self, String> {
+        let mut options = Self::default();
+        for part in text.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let file = || std::fs::read(Path::new(value)).map_err(|why| format!("{name}={value}: {why}"));
+            match name {
+                "user" => options.user = Some(value.to_owned()),
+                "password-file" => {
+                    let text = String::from_utf8(file()?).map_err(|_| format!("{name}={value}: it is not UTF-8"))?;
+                    options.password = Some(text.trim_end_matches(['\r', '\n']).to_owned());
+                }
+                "ca" => options.authorities = Some(file()?),
+                _ => return Err(format!("unknown option {name:?}; choose one of user, password-file, ca")),
+            }
+        }
+        Ok(options)
+    }
+
+    /// The way into a server with what the options add.
+    fn into_server(&self, info: ConnectionInfo) -> ConnectionInfo {
+        let mut way = info.redis_settings().clone();
+        if let Some(user) = &self.user {
+            way = way.set_username(user);
+        }
+        if let Some(password) = &self.password {
+            way = way.set_password(password);
+        }
+        info.set_redis_settings(way)
+    }
+}
+
+impl std::str::FromStr for Place {
+    type Err = String;
+
+    /// Reads a place, with the files that it names.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, options) = text.split_once('?').unwrap_or((text, ""));
+        let wrong = |why: String| format!("{}: {why}", shown(address));
+        let none = || wrong(format!("not the place of a shared store: {FORMS}"));
+        let options = Options::read(options).map_err(wrong)?;
+        let (scheme, rest) = address.split_once("://").ok_or_else(none)?;
+        // A fragment would switch off the check of certificates.
+        if rest.contains('#') {
+            return Err(none());
+        }
+        let server = |url: String| url.into_connection_info().map_err(|_| none());
+        let way = match scheme {
+            "redis" | "rediss" => Way::Server(options.into_server(server(address.to_owned())?)),
+            "redis+unix" if rest.starts_with('/') => Way::Server(options.into_server(server(address.to_owned())?)),
+            "redis+sentinel" | "rediss+sentinel" => {
+                let plain = scheme.trim_end_matches("+sentinel");
+                let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(user, hosts)| (user, hosts));
+                let (hosts, name) = hosts.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(none)?;
+                let sentinels = hosts.split(',').map(|host| {
+                    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+                    let port = if has_port { String::new() } else { format!(":{SENTINELS_PORT}") };
+                    server(format!("{plain}://{host}{port}"))
+                });
+                let at = if user.is_empty() { "" } else { "@" };
+                let like = options.into_server(server(format!("{plain}://{user}{at}master"))?);
+                Way::Sentinels { sentinels: sentinels.collect::<Result<_, _>>()?, name: name.to_owned(), like }
+            }
+            _ => return Err(none()),
+        };
+        if options.authorities.is_some() && !scheme.starts_with("rediss") {
+            return Err(wrong("ca: only rediss:// speaks TLS".to_owned()));
+        }
+        let place = Self { shown: shown(address), way, authorities: options.authorities };
+        // Authorities that are none are said now, not when a connection begins.
+        let (Way::Server(info) | Way::Sentinels { like: info, .. }) = &place.way;
+        place.client(info.clone()).map_err(|why| format!("{}: {why}", place.shown))?;
+        Ok(place)
+    }
+}
+
+/// An address without the password in it.
+fn shown(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
+    match rest.rsplit_once('@') {
+        Some((user, rest)) => format!("{scheme}://{}@{rest}", user.split(':').next().unwrap_or_default()),
+        None => address.to_owned(),
+    }
+}
+
+impl Place {
+    /// Connects once, to see whether there is a server that lets us in.
+    pub fn try_to_connect(&self) -> Result<(), impl fmt::Display + use<>> {
+        self.connect().map(drop)
+    }
+
+    /// A connection to the server, which answers in time or counts as gone.
+    pub(super) fn connect(&self) -> RedisResult<Connection> {
+        let (sentinels, name, like) = match &self.way {
+            Way::Server(info) => return self.open(info.clone()),
+            Way::Sentinels { sentinels, name, like } => (sentinels, name, like),
+        };
+        let mut last = None;
+        for sentinel in sentinels {
+            match self.open(sentinel.clone()).and_then(|mut sentinel| ask(&mut sentinel, name)) {
+                Ok(Some((host, port))) => match self.open(like.clone().set_addr(moved(like.addr(), host, port))) {
+                    Ok(open) => return Ok(open),
+                    // It may be the one that is gone, which this Sentinel does not know yet.
+                    Err(why) => last = Some(why),
+                },
+                Ok(None) => {}
+                Err(why) => last = Some(why),
+            }
+        }
+        let unknown = || redis::RedisError::from(std::io::Error::other(format!("no Sentinel knows {name:?}")));
+        Err(last.unwrap_or_else(unknown))
+    }
+
+    fn open(&self, info: ConnectionInfo) -> RedisResult<Connection> {
+        // A user may have the rights to what is used here and no other.
+        let way = info.redis_settings().clone().set_skip_set_lib_name();
+        let info = info.set_redis_settings(way);
+        let open = self.client(info)?.get_connection_with_timeout(PATIENCE)?;
+        open.set_read_timeout(Some(PATIENCE))?;
+        open.set_write_timeout(Some(PATIENCE))?;
+        Ok(open)
+    }
+
+    fn client(&self, info: ConnectionInfo) -> RedisResult<Client> {
+        match &self.authorities {
+            Some(pem) => {
+                Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert: Some(pem.clone()) })
+            }
+            None => Client::open(info),
+        }
+    }
+}
+
+/// Where a Sentinel says that the master of `name` is.
+fn ask(sentinel: &mut Connection, name: &str) -> RedisResult<Option<(String, u16)>> {
+    redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name).query(sentinel)
+}
+
+/// `like` at another host.
+fn moved(like: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
+    match like {
+        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
+        }
+        _ => ConnectionAddr::Tcp(host, port),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Place, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn places_are_read_and_shown_without_their_password() {
+        for (text, expected) in [
+            ("redis://cache", "redis://cache"),
+            ("redis://[::1]:7000/", "redis://[::1]:7000/"),
+            ("redis://host/2", "redis://host/2"),
+            ("rediss://fleet:s3cret@cache:6380", "rediss://fleet@cache:6380"),
+            ("redis://:s3cret@cache", "redis://@cache"),
+            ("redis+unix:///run/redis.sock?user=fleet", "redis+unix:///run/redis.sock"),
+            ("redis+sentinel://u:s3cret@a,b:7000/paths", "redis+sentinel://u@a,b:7000/paths"),
+        ] {
+            let place = read(text).unwrap();
+            assert_eq!((place.to_string().as_str(), format!("{place:?}").contains("s3cret")), (expected, false));
+        }
+    }
+
+    #[test]
+    fn sentinels_have_a_port_of_their_own_and_the_master_a_password() {
+        let Way::Sentinels { sentinels, name, like } = read("redis+sentinel://u:p@a,[::1],b:7000/paths").unwrap().way
+        else {
+            panic!("no Sentinels")
+        };
+        let addresses: Vec<_> = sentinels.iter().map(|info| info.addr().clone()).collect();
+        let at = |host: &str, port| ConnectionAddr::Tcp(host.into(), port);
+        assert_eq!((addresses, name.as_str()), (vec![at("a", 26379), at("::1", 26379), at("b", 7000)], "paths"));
+        assert_eq!((like.redis_settings().username(), like.redis_settings().password()), (Some("u"), Some("p")));
+        assert!(sentinels.iter().all(|info| info.redis_settings().password().is_none()), "they are asked without");
+    }
+
+    #[test]
+    fn a_password_is_read_from_its_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "s3cret\n").unwrap();
+        let text = format!("redis://cache?user=fleet&password-file={}", file.path().display());
+        let Way::Server(info) = read(&text).unwrap().way else { panic!("no server") };
+        assert_eq!(
+            (info.redis_settings().username(), info.redis_settings().password()),
+            (Some("fleet"), Some("s3cret"))
+        );
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused_without_its_password() {
+        for (text, expected) in [
+            ("", "redis://"),
+            ("redis://", "redis://"),
+            ("redis+unix://relative", "redis+unix:///PATH"),
+            ("http://x", "not the place"),
+            ("redis://x/paths", "not the place"),
+            ("rediss://x/#insecure", "not the place"),
+            ("redis+sentinel://a,b", "not the place"),
+            ("redis://x?colour=red", "unknown option \"colour\""),
+            ("redis://x?password-file=/nowhere/file", "/nowhere/file"),
+            ("rediss://x?ca=/nowhere/ca.pem", "/nowhere/ca.pem"),
+            ("redis://x?ca=/dev/null", "only rediss://"),
+            ("redis://u:s3cret@x/paths", "redis://u@x/paths"),
+        ] {
+            let why = read(text).unwrap_err();
+            assert!(why.contains(expected) && !why.contains("s3cret"), "{text}: {why}");
+        }
+    }
+}
