@@ -61,7 +61,6 @@ targets![
     queued_packets,
     realtime_frame,
     recording,
-    redis_reply,
     relay_request,
     resequencer_story,
     scenario,

@@ -13,7 +13,6 @@ pub mod range;
 pub mod record;
 #[cfg(feature = "dns")]
 pub mod relay;
-pub mod resp;
 pub mod shim;
 pub mod sockaddr;
 pub mod socks;
