@@ -310,6 +310,17 @@ mod tests {
         }
     }
 
+    /// The words of a line up to a pipe or a file, as a shell would pass them.
+    fn words(line: &str) -> Vec<&str> {
+        // Every second part was between quotes.
+        let parts = line.split('\'').enumerate();
+        let words = parts.flat_map(|(n, part)| match n % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        });
+        words.take_while(|word| !["|", ">", "<"].contains(word)).filter(|word| *word != "sudo").collect()
+    }
+
     #[test]
     fn every_verb_has_examples_and_they_are_understood() {
         let command = whole();
@@ -321,9 +332,7 @@ mod tests {
         for (path, lines) in EXAMPLES {
             assert!(verbs(&command, "").iter().any(|verb| verb == path), "there is no verb {path}");
             for line in *lines {
-                let words =
-                    line.split([' ']).take_while(|word| !["|", ">", "<"].contains(word)).filter(|w| *w != "sudo");
-                let words: Vec<_> = words.collect();
+                let words = words(line);
                 assert_eq!(words[1..].join(" ").find(path), Some(0), "{line}");
                 match command.clone().try_get_matches_from(words) {
                     Err(why) if why.kind() == clap::error::ErrorKind::DisplayHelp => {}
