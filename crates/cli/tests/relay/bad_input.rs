@@ -20,7 +20,7 @@ fn a_key_is_made_once_for_its_owner_alone_and_told_again() {
     assert_ne!(folder.key("other").1, public);
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
     let (code, says) = fails(&["relay", "key", &file]);
-    assert!(code == Some(1) && says.contains("chmod 600"), "{says}");
+    assert!(code == Some(2) && says.contains("chmod 600"), "{says}");
 }
 
 #[test]
@@ -35,14 +35,14 @@ fn what_is_asked_for_wrongly_is_refused_with_what_to_write() {
         (&[&serve[..], &["--client", &public, "--allow", "host"]].concat(), 2, "HOST:PORT"),
         (&[&serve[..], &["--client", &public, "--allow", "10.0.0.1/8:22"]].concat(), 2, "no host"),
         (&[&serve[..], &["--client", &public, "--most", "0"]].concat(), 2, "--most 0"),
-        (&["relay", "serve", "--key", &missing, "--client", &public].into(), 1, "No such file"),
+        (&["relay", "serve", "--key", &missing, "--client", &public].into(), 2, "No such file"),
         (&[&ports[..], &[]].concat(), 2, "--forward"),
         (&[&ports[..], &["--forward", "2222"]].concat(), 2, "PORT=HOST:PORT"),
         (&[&ports[..], &["--forward", "x=a:1"]].concat(), 2, "must be a local port"),
         (&[&ports[..], &["--socks", "0", "--technique", "faster"]].concat(), 2, "there is no technique"),
         (&["realtime", "send", "127.0.0.1:1", "--bytes", "3"].into(), 2, "must be from"),
         (&["realtime", "send", "127.0.0.1:1", "--interval", "0"].into(), 2, "at least 1"),
-        (&["realtime", "send", "127.0.0.1:1"].into(), 1, "no connection to the peer"),
+        (&["realtime", "send", "127.0.0.1:1"].into(), 5, "no connection to the peer"),
         (&["realtime", "send", "a:1", "--relay", "b:1"].into(), 2, "--relay-key"),
     ] {
         let (got, said) = fails(words);
@@ -66,12 +66,12 @@ fn what_a_relay_refuses_is_told_to_who_asked() {
         fails(&words)
     };
     let (code, said) = send(&folder.through(&at));
-    assert!(code == Some(1) && said.contains("not on its list"), "{said}");
+    assert!(code == Some(5) && said.contains("not on its list"), "{said}");
     let stranger = Folder::new();
     let mut words = folder.through(&at);
     words[5] = stranger.key("client").0;
     let (code, said) = send(&words);
-    assert!(code == Some(1) && said.contains("does not list this client's key"), "{said}");
+    assert!(code == Some(5) && said.contains("does not list this client's key"), "{said}");
 }
 
 #[test]

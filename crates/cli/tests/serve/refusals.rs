@@ -36,7 +36,7 @@ fn a_number_that_is_taken_a_folder_that_is_missing_and_half_a_certificate_are_na
     let taken = server.scratch.headstart(&["serve", "--listen", &server.address.to_string(), site]);
     assert!(taken.code == Some(1) && taken.err.contains("is in use (TCP)"), "{taken:?}");
     let missing = server.scratch.headstart(&["serve", "/nowhere/at/all"]);
-    assert!(missing.code == Some(1) && missing.err.contains("/nowhere/at/all"), "{missing:?}");
+    assert!(missing.code == Some(2) && missing.err.contains("/nowhere/at/all"), "{missing:?}");
     assert_eq!(server.scratch.headstart(&["serve", site, "--cert", "x"]).code, Some(2));
     // What has no end is not read until memory ends.
     for (cert, key) in [("/dev/zero", "/dev/null"), (&server.cert()[..], "/dev/zero")] {

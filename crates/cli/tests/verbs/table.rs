@@ -25,7 +25,7 @@ const TABLE: &[(i32, &str, &str)] = &[
     (2, "serve d --grace abc", "invalid value 'abc' for '--grace <SECONDS>'"),
     (2, "serve d --grace nan", "invalid value 'nan' for '--grace <SECONDS>'"),
     (1, "serve d --write-cert /nonexistent/x", "writing /nonexistent/x: No such file"),
-    (2, "serve d --store redis://", "\"redis://\" is no place of a shared store:"),
+    (2, "serve d --store redis://", "not the place of a shared store"),
     (2, "serve d --store ''", "unknown store \"\": give `user`, `memory`, a folder (with a"),
     (2, "serve d --bogus", "unexpected argument '--bogus' found"),
     (2, "get", "the following required arguments were not provided"),

@@ -301,7 +301,7 @@ def changed(tun):
     engine = Engine(tun)
     slow = ["--limit-rate", "50k", "-o", "/dev/null"]
     moved = curl(10001, "org.example.a", *slow, "http://v6.lab.example/bytes/100000000")
-    staying = curl(10002, "org.example.b", "-o", "/dev/null", "--limit-rate", "300k", "http://v4.lab.example/bytes/900000")
+    staying = curl(10002, "org.example.b", "-o", "/dev/null", "--limit-rate", "300k", "http://v4.lab.example/bytes/2400000")
     engine.say({"kind": "subscribe", "on": True})
     flows = lambda one: [flow for flow in one["board"]["connections"] if flow["transport"] == "tcp" and flow["down_bytes"] > 0]
     engine.wait("statistics", fits=lambda one: len(flows(one)) == 2)
