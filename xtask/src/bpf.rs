@@ -30,7 +30,10 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     match same(&folder)? {
-        true => Ok(println!("bpf: {FOLDER}/{OBJECT} is what {compiler} makes of the sources")),
+        true => {
+            println!("bpf: {FOLDER}/{OBJECT} is what {compiler} makes of the sources");
+            Ok(())
+        }
         false => Err(Failure::Failed(format!("{FOLDER}/{OBJECT} is not what {compiler} makes of the sources"))),
     }
 }

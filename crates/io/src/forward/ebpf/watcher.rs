@@ -74,7 +74,7 @@ impl Watcher {
     /// From now on whoever of this user asks is told how it stands (see [`board`](crate::forward::board)).
     pub fn tell_who_asks(&mut self) -> std::io::Result<()> {
         let window = Window::open()?;
-        for listener in &window.listener {
+        if let Some(listener) = &window.listener {
             self.poll.add(listener, BOARD, Interest::Read)?;
         }
         self.window = Some(window);

@@ -10,7 +10,7 @@ impl Worker {
     /// From now on whoever of this user asks is told how it stands (see [`board`](crate::forward::board)).
     pub fn tell_who_asks(&mut self) -> Result<(), WorkerError> {
         let window = Window::open().map_err(failed("opening the status socket"))?;
-        for listener in &window.listener {
+        if let Some(listener) = &window.listener {
             self.poll.add(listener, BOARD, Interest::Read).map_err(failed("listening on the status socket"))?;
         }
         self.window = Some(window);

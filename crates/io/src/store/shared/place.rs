@@ -75,7 +75,7 @@ impl Options {
     }
 
     /// The way into a server with what the options add.
-    fn into_server(&self, info: ConnectionInfo) -> ConnectionInfo {
+    fn as_server(&self, info: ConnectionInfo) -> ConnectionInfo {
         let mut way = info.redis_settings().clone();
         if let Some(user) = &self.user {
             way = way.set_username(user);
@@ -103,8 +103,8 @@ impl std::str::FromStr for Place {
         }
         let server = |url: String| url.into_connection_info().map_err(|_| none());
         let way = match scheme {
-            "redis" | "rediss" => Way::Server(options.into_server(server(address.to_owned())?)),
-            "redis+unix" if rest.starts_with('/') => Way::Server(options.into_server(server(address.to_owned())?)),
+            "redis" | "rediss" => Way::Server(options.as_server(server(address.to_owned())?)),
+            "redis+unix" if rest.starts_with('/') => Way::Server(options.as_server(server(address.to_owned())?)),
             "redis+sentinel" | "rediss+sentinel" => {
                 let plain = scheme.trim_end_matches("+sentinel");
                 let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(user, hosts)| (user, hosts));
@@ -115,7 +115,7 @@ impl std::str::FromStr for Place {
                     server(format!("{plain}://{host}{port}"))
                 });
                 let at = if user.is_empty() { "" } else { "@" };
-                let like = options.into_server(server(format!("{plain}://{user}{at}master"))?);
+                let like = options.as_server(server(format!("{plain}://{user}{at}master"))?);
                 Way::Sentinels { sentinels: sentinels.collect::<Result<_, _>>()?, name: name.to_owned(), like }
             }
             _ => return Err(none()),
