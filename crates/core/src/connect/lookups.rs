@@ -15,6 +15,8 @@ const RETRY_AFTER: [Duration; 4] =
 /// A query that is sent again so often has been silent for 5 s, the C library's timeout: the network is taken to swallow it, though it
 /// is still awaited.
 const SILENT_AFTER: usize = 3;
+/// How long a denial is kept from a program that waits for both families, until the next server has answered: the first retry.
+pub(super) const DENIAL_KEPT: Duration = RETRY_AFTER[0];
 /// Denials remembered: those of the names that a busy host looks up at once.
 const MAX_DENIALS: usize = 64;
 /// A program that asks the same again within this time is another part of it: what is under way answers both.

@@ -1,5 +1,5 @@
 //! What programs of ours in the kernel tell (eBPF, `crates/io/bpf`; docs/decisions/0088): their bytes to the records that the forwarder
-//! makes, so that meters, lines and summaries are the same whoever measures.
+//! makes, so that meters, lines and summaries are the same in both ways to measure.
 //!
 //! Structures are those of `crates/io/bpf/flow.h`, field by field; sizes are checked on both sides. What is cut off is no record. Nothing
 //! is kept but questions of DNS that wait for their answers, and what is kept of them is bounded.

@@ -4,7 +4,7 @@ use super::Connector;
 use crate::connect::asks::Answered;
 use crate::connect::cache::Kept;
 use crate::connect::job::Job;
-use crate::connect::lookups::{Decider, Question};
+use crate::connect::lookups::{self, Decider, Question};
 use crate::connect::race::reliance::reliance;
 use crate::connect::{AppId, Ask, Claim, LookupResult, Output, QueryId, RequestId, Want};
 use crate::path::Family;
@@ -157,9 +157,10 @@ impl Connector {
     /// The server that has just answered says `no`: a program that has asked that one is told so, as it would be without us, and
     /// asks another if it sees fit. A refusal is passed on at once only to a program that asks several servers itself; for others
     /// it is asked again here.
-    pub(super) fn tell_askers_no(&mut self, query: QueryId, no: &LookupResult) {
+    pub(super) fn tell_askers_no(&mut self, now: Instant, query: QueryId, no: &LookupResult) {
         let Some(open) = self.lookups.get_mut(query) else { return };
         let asks_several = open.is_asked_of_several();
+        let asked = open.asked;
         if *no == LookupResult::Refused && !asks_several {
             return;
         }
@@ -167,8 +168,9 @@ impl Connector {
         let other = question.record.family().map(|f| Question { record: f.other().into(), ..question.clone() });
         let waits_for_both = other.is_some_and(|other| self.asks.is_awaited(&other));
         // It can do nothing with half an answer, and the next server may have to be asked for both. One that asks several servers itself
-        // takes the first answer to each question.
-        if !asks_several && waits_for_both && self.lookups.awaits_other_of(query, server) {
+        // takes the first answer to each question. Not for long: two programs of one name may want a family each.
+        let may_wait = !asks_several && waits_for_both && now < asked + lookups::DENIAL_KEPT;
+        if may_wait && self.lookups.awaits_other_of(query, server) {
             return;
         }
         let told = self.asks.take_of(&question, server);

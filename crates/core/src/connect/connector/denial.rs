@@ -30,7 +30,7 @@ impl Connector {
             return false;
         }
         self.lookups.said_no(query, no);
-        self.tell_askers_no(query, no);
+        self.tell_askers_no(now, query, no);
         let again = *no == LookupResult::Refused && self.asks_again(now, query);
         self.tell_askers_that_all_refuse(query);
         if self.no_holds(now, query) {

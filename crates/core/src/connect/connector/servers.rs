@@ -50,6 +50,9 @@ impl Connector {
     }
 
     fn ask_once_more(&mut self, now: Instant, id: QueryId) {
+        if let Some(no) = self.lookups.get_mut(id).and_then(|open| open.no()) {
+            self.tell_askers_no(now, id, &no);
+        }
         let Some(open) = self.lookups.get_mut(id) else { return };
         let (before, account, server) = (open.sent - 1, open.account, open.server());
         let (question, falls_silent) = (open.question.clone(), open.falls_silent());

@@ -76,6 +76,21 @@ fn it_is_asked_for_one_family_of_a_program_that_has_left_out_the_other_and_where
 }
 
 #[test]
+fn a_denial_is_not_kept_for_long_from_what_may_want_nothing_else() {
+    let nothing = Dns::Says(20, LookupResult::NoData(Duration::from_secs(60)));
+    let answered = |servers| {
+        let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Silent).dns(SITE, V6, nothing.clone());
+        s.input(Input::Servers(servers));
+        s.ask(1, "dig", V4);
+        s.ask(2, "dig", V6);
+        s.pass(4000);
+        s.answers().iter().map(|(at, n, _)| (*at, *n)).collect::<Vec<_>>()
+    };
+    assert_eq!(answered(1), [(20, 2)], "there is no other server that could decide");
+    assert_eq!(answered(2), [(1000, 2)]);
+}
+
+#[test]
 fn a_lost_aaaa_is_waited_for_until_a_guessed_port_of_the_other_family_has_answered() {
     let mut s = Story::of("adaptive").dns(SITE, V4, says(20, &[v4(1)])).dns(SITE, V6, Dns::Silent);
     s = s.host(v4(1), Host::Answers(30));

@@ -146,7 +146,7 @@ fn a_lookup_is_a_question_and_its_answer_over_the_same_socket() {
     let mut answer = query.clone();
     answer[2] = 0x81;
     let mut reader = Reader::new(ORIGIN);
-    assert_eq!(reader.event(&message(0, 4, &answer)), Some(Event::Nothing), "nobody has asked");
+    assert_eq!(reader.event(&message(0, 4, &answer)), Some(Event::Nothing), "no program has asked");
     assert_eq!(reader.event(&message(1, 5, &query)), Some(Event::Nothing));
     let Some(Event::Record(Record::Dns(exchange), whose)) = reader.event(&message(0, 25, &answer)) else { panic!() };
     assert_eq!((exchange.name.as_str(), exchange.took, whose.pid), ("www.example", Duration::from_millis(20), 4711));
