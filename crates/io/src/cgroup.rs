@@ -1,7 +1,7 @@
 //! Control groups of version 2 (cgroups(7)): where they are mounted, and one for a program, which it joins before it is executed.
 //!
 //! The group is made inside the caller's own, so that whatever limits the caller limits the program. It limits nothing itself: no
-//! controller is switched on. Its maker holds it (flock(2)): who has been killed leaves an empty folder, which the next one removes.
+//! controller is switched on. Its maker holds it (flock(2)): one that was killed leaves an empty folder, which the next one removes.
 
 use crate::sys::process::join_before_exec;
 use rustix::fs::{FlockOperation, flock};
@@ -61,7 +61,7 @@ impl Group {
         loop {
             tries -= 1;
             match Self::named(&parent, MADE.fetch_add(1, Ordering::Relaxed)) {
-                // In another namespace of processes somebody has our number; or somebody has swept before it was held.
+                // A process in another namespace has our number; or another run has swept the folder before it was held.
                 Err(e) if tries > 0 && matches!(e.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {}
                 made => return made,
             }
@@ -73,7 +73,7 @@ impl Group {
         fs::create_dir(&folder)?;
         let held = File::open(&folder).and_then(|file| {
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            // Whoever sweeps may have held it for a moment, and removed it then.
+            // Another run that sweeps may have held it for a moment, and removed it then.
             fs::metadata(&folder).map(|_| file)
         });
         match held {
@@ -97,7 +97,7 @@ impl Group {
         &self.folder
     }
 
-    /// Moves whoever is left to the parent.
+    /// Moves the processes that are left to the parent.
     fn release(&self) -> io::Result<()> {
         let processes = fs::read_to_string(self.folder.join(PROCESSES))?;
         for process in processes.lines() {

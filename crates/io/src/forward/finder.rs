@@ -520,7 +520,7 @@ mod tests {
     #[test]
     fn what_was_asked_is_answered_before_the_end() {
         let mut finder = Finder::new(&NetNs::current().unwrap()).unwrap();
-        assert!(finder.finish().is_empty(), "nobody has asked");
+        assert!(finder.finish().is_empty(), "no program has asked");
         // No socket has the number 0.
         assert!((0..3).all(|n| finder.ask(Question {
             flow: FlowId(n),

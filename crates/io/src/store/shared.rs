@@ -1,7 +1,7 @@
 //! What several servers have learned of paths, in a server that speaks as Redis does (Redis, Valkey): for fleets behind one
 //! load balancer, whose members see the same peers. Spoken by the crate `redis` (docs/decisions/0091).
 //!
-//! Never waited for: a thread of its own speaks to it, whoever asks gives it a few milliseconds and then goes on as if
+//! It is never waited for: a thread of its own speaks to it; a lookup gives it a few milliseconds and then goes on as if
 //! nothing were known. A record is leased to one connection of all servers at a time (RFC 9959, section 3.1). Peers are
 //! named by keyed digests; the key is in the store, made by the first server.
 
@@ -31,7 +31,7 @@ const QUEUE: usize = 1024;
 const SKEW: Duration = Duration::from_secs(60);
 /// What is leased for ever would be lost to a server that was killed.
 const LEASE: Duration = Duration::from_secs(60);
-/// Before a peer has shown that it is where it says, somebody may only pretend to be it.
+/// Before a peer has shown that it is where it says, another host may only pretend to be it.
 const SHORT_LEASE: Duration = Duration::from_secs(5);
 /// The record of KEYS[1], and whether it is ours alone now.
 const RECALL: &str = "local r = redis.call('GET', KEYS[1]) if not r then return false end \

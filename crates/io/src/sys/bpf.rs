@@ -69,7 +69,7 @@ fn bpf<T>(command: libc::c_int, attributes: &mut T) -> io::Result<libc::c_long> 
 
 fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
     let fd = libc::c_int::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just made it for us, and nobody else has it.
+    // SAFETY: the kernel has just made it for us, and nothing else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -189,7 +189,7 @@ impl Results {
         self.parts(id).exists()
     }
 
-    /// Moves a damaged folder out of the way, where it stays for whom it concerns; where it is now.
+    /// Moves a damaged folder out of the way, where it stays to be looked at; where it is now.
     pub fn set_aside(&self, id: &str, worker: &str) -> io::Result<PathBuf> {
         let aside = self.folder.join(".damaged");
         fs::create_dir_all(&aside)?;

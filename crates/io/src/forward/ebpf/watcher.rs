@@ -1,4 +1,4 @@
-//! Reads what the programs tell, on a thread that sleeps while nothing ends and nobody asks.
+//! Reads what the programs tell, on a thread that sleeps while nothing ends and no question comes.
 
 use super::programs::{KernelError, Pairs, Programs};
 use crate::clock::Clock;
@@ -71,7 +71,7 @@ impl Watcher {
         })
     }
 
-    /// From now on whoever of this user asks is told how it stands (see [`board`](crate::forward::board)).
+    /// Answers programs of this user that ask how it stands, from now on (see [`board`](crate::forward::board)).
     pub fn tell_who_asks(&mut self) -> std::io::Result<()> {
         let window = Window::open()?;
         if let Some(listener) = &window.listener {

@@ -17,7 +17,7 @@ use headstart_core::wire::ip::icmp::Trouble;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// Questions that may be open; behind those, flows are nobody's. 4096: as many as there are ports that send datagrams.
+/// Questions that may be open; flows beyond those have no owner. 4096: as many as there are ports that send datagrams.
 const MOST_OPEN: usize = 4096;
 
 /// Whose is this flow?

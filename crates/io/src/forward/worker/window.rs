@@ -7,7 +7,7 @@ use crate::poll::Interest;
 use headstart_core::time::Instant;
 
 impl Worker {
-    /// From now on whoever of this user asks is told how it stands (see [`board`](crate::forward::board)).
+    /// Answers programs of this user that ask how it stands, from now on (see [`board`](crate::forward::board)).
     pub fn tell_who_asks(&mut self) -> Result<(), WorkerError> {
         let window = Window::open().map_err(failed("opening the status socket"))?;
         if let Some(listener) = &window.listener {
