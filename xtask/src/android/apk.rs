@@ -67,6 +67,7 @@ fn unsigned(places: &Places, engines: &[Engine], name: &str) -> Result<PathBuf, 
     let _ = fs::remove_dir_all(&folder);
     let classes = classes(places, &folder)?;
     let stage = folder.join("stage");
+    fs::create_dir_all(&stage).map_err(|e| failed(&stage, &e))?;
     let text = |path: &Path| path.display().to_string();
     let mut entries = vec!["classes.dex".to_owned()];
     for engine in engines {
