@@ -4,7 +4,6 @@
 //! unless it was asked to (`cargo xtask test --install`).
 #![forbid(unsafe_code)]
 
-mod again;
 mod android;
 mod bpf;
 mod campaigns;
