@@ -21,7 +21,11 @@ INLINE struct flow *asked(struct bpf_sock_addr *context)
 	if (context->protocol != TCP)
 		return NULL;
 	/* It may have been connected before, or bound. */
-	storage_delete(&FLOWS, socket);
+	flow = storage(&FLOWS, socket, NULL, 0);
+	if (flow) {
+		never_began(flow);
+		storage_delete(&FLOWS, socket);
+	}
 	flow = storage(&FLOWS, socket, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!flow)
 		return NULL;

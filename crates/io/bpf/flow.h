@@ -83,15 +83,25 @@ struct flow {
 	__u32 reordered;
 	__u32 accepted;
 	__u32 fins;
-	__u32 samples;
+	/* The sequence number after the newest data that has left. The kernel's own (snd_nxt) moves only after a segment was handed on, which
+	 * on the same host is after its acknowledgement has come back. */
+	__u32 next;
 	__u32 trips[TRIPS];
 };
 
 struct port {
 	struct owner owner;
-	/* Something was handed over of it. */
-	__u64 known;
+	/* KNOWN and ASKED. */
+	__u32 flags;
+	/* Peers that have sent it something and were sent nothing. */
+	__u32 strangers;
 };
+
+/* Something was told of a socket, so that its end is told too; it has sent a message of DNS. */
+enum { KNOWN = 1, ASKED = 2 };
+/* Peers of a socket that are counted though the program has sent them nothing. More are only counted as lost: anybody can send from
+ * addresses that are not its own. */
+enum { MOST_STRANGERS = 64 };
 
 struct pair {
 	__u64 cookie;
@@ -212,6 +222,16 @@ INLINE void tell(void *record, __u64 size)
 {
 	if (ring_output(&TOLD, record, size, 0))
 		lose(RECORDS);
+}
+
+/* Tells of a connection that was asked for and for which no SYN has left, as it fails where there is no route. */
+INLINE void never_began(struct flow *flow)
+{
+	if (!flow->kind || !flow->asked || flow->syn || flow->connected)
+		return;
+	flow->ended = time_now();
+	tell(flow, sizeof(*flow));
+	flow->kind = 0;
 }
 
 /* The number of a process as who measures sees it; as the host does, if that one does not. */

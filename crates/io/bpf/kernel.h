@@ -15,6 +15,7 @@
 
 static void *(*const map_lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*const map_update)(void *map, const void *key, const void *value, __u64 flags) = (void *)BPF_FUNC_map_update_elem;
+static long (*const map_delete)(void *map, const void *key) = (void *)BPF_FUNC_map_delete_elem;
 static __u64 (*const time_now)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static __u64 (*const current_pid_tgid)(void) = (void *)BPF_FUNC_get_current_pid_tgid;
 static __u64 (*const current_uid_gid)(void) = (void *)BPF_FUNC_get_current_uid_gid;

@@ -20,15 +20,22 @@ struct udp_header {
 
 enum { FIN = 1, RECORD = 22, TO_SERVER = 1, TO_CLIENT = 2 };
 
-/* Where the transport's header begins; 0 if it is not known. */
-INLINE __u32 transport(struct __sk_buff *packet)
+/* Where the header of `protocol` begins; 0 if something else is there, such as an extension header of IPv6. */
+INLINE __u32 transport(struct __sk_buff *packet, __u8 protocol)
 {
-	__u8 first = 0;
-	if (packet->protocol == __builtin_bswap16(0x86dd))
-		return 40;
-	if (load_bytes(packet, 0, &first, 1))
+	bool v6 = packet->protocol == __builtin_bswap16(0x86dd);
+	__u8 first = 0, next = 0;
+	if (load_bytes(packet, v6 ? 6 : 9, &next, 1) || next != protocol)
 		return 0;
-	return (first & 15) * 4;
+	if (v6)
+		return 40;
+	return load_bytes(packet, 0, &first, 1) ? 0 : (first & 15) * 4;
+}
+
+/* Moments are taken on several processors, and what was written by one may be newer than what another reads. */
+INLINE __u64 between(__u64 before, __u64 now)
+{
+	return now > before ? now - before : 0;
 }
 
 INLINE bool is_hello(struct __sk_buff *packet, __u32 at, __u8 message)
@@ -40,22 +47,22 @@ INLINE bool is_hello(struct __sk_buff *packet, __u32 at, __u8 message)
 /* The peer has acknowledged: what that says of the run of data that is on its way, by the time at which it came here. */
 INLINE void acknowledged(struct flow *flow, struct bpf_tcp_sock *tcp, __u32 number, __u64 now)
 {
-	__u32 left = tcp->snd_nxt - number;
-	if (!flow->run || (__s32)(number - tcp->snd_una) <= 0 || (__s32)left < 0)
+	__u32 left = flow->next - number;
+	if (!flow->run || (__s32)(number - tcp->snd_una) <= 0 || (__s32)left < -1)
 		return;
 	/* The program's end (FIN) is counted as one, and is no data. */
-	if (left && flow->fins & BY_PROGRAM)
-		left--;
+	if ((__s32)left < 0)
+		left = 0;
 	flow->run_acknowledged = flow->run > left ? flow->run - left : 0;
 	flow->run_acknowledged_at = now;
 	if (left)
 		return;
 	if (flow->run >= TRANSFER) {
 		flow->delivered += flow->run;
-		flow->delivered_ns += now - flow->run_began;
+		flow->delivered_ns += between(flow->run_began, now);
 	}
 	if (flow->run <= REQUEST) {
-		__u64 took = now - flow->up.last;
+		__u64 took = between(flow->up.last, now);
 		flow->requests++;
 		flow->requests_ns += took;
 		if (took > flow->longest_request)
@@ -69,7 +76,7 @@ INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 	struct flow *flow = storage(&FLOWS, socket, NULL, 0);
 	struct tcp_header header;
 	struct bpf_tcp_sock *tcp;
-	__u32 at = transport(packet), headers, sequence, bytes, segments;
+	__u32 at = transport(packet, TCP), headers, sequence, bytes, segments;
 	if (!flow || !flow->connected || !at || load_bytes(packet, at, &header, sizeof(header)))
 		return;
 	tcp = tcp_socket(socket);
@@ -95,6 +102,7 @@ INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 		if (!flow->run)
 			flow->run_began = now;
 		flow->run += bytes;
+		flow->next = sequence + bytes;
 		passed(&flow->up, now, bytes, segments, trip);
 	} else {
 		if ((__s32)(sequence + bytes - tcp->rcv_nxt) <= 0)
@@ -123,8 +131,11 @@ INLINE void message(struct __sk_buff *packet, struct port *port, const struct en
 {
 	struct lookup *lookup;
 	__u32 len = packet->len - at;
-	if (packet->len <= at)
+	/* An answer that was not asked for is none, and anybody can send it. */
+	if (packet->len <= at || (!up && !(port->flags & ASKED)))
 		return;
+	if (up)
+		port->flags |= KNOWN | ASKED;
 	lookup = ring_reserve(&TOLD, sizeof(*lookup), 0);
 	if (!lookup) {
 		lose(RECORDS);
@@ -146,7 +157,7 @@ INLINE void message(struct __sk_buff *packet, struct port *port, const struct en
 }
 
 /* What is kept of a pair of ends; made when the first datagram comes by. */
-INLINE struct datagrams *datagrams_of(struct __sk_buff *packet, struct port *port, const struct ends *ends, __u64 now)
+INLINE struct datagrams *datagrams_of(struct __sk_buff *packet, struct port *port, const struct ends *ends, bool up, __u64 now)
 {
 	struct port_event event = { .kind = PORT_PEER };
 	__u32 zero = 0;
@@ -157,18 +168,25 @@ INLINE struct datagrams *datagrams_of(struct __sk_buff *packet, struct port *por
 	if (datagrams)
 		return datagrams;
 	void *nothing = map_lookup(&NOTHING, &zero);
-	if (!nothing || map_update(&PAIRS, &event.pair, nothing, BPF_NOEXIST)) {
+	if ((!up && port->strangers >= MOST_STRANGERS) || !nothing || map_update(&PAIRS, &event.pair, nothing, BPF_NOEXIST)) {
 		lose(ENTRIES);
 		return NULL;
 	}
+	/* Who reads must hear of it, or nothing would ever remove it. */
+	if (ring_output(&TOLD, &event, sizeof(event), 0)) {
+		lose(RECORDS);
+		map_delete(&PAIRS, &event.pair);
+		return NULL;
+	}
+	port->flags |= KNOWN;
+	if (!up)
+		port->strangers++;
 	datagrams = map_lookup(&PAIRS, &event.pair);
 	if (datagrams) {
 		datagrams->owner = port->owner;
 		datagrams->ends = *ends;
 		datagrams->began = now;
 		datagrams->kind = DATAGRAMS;
-		port->known = 1;
-		tell(&event, sizeof(event));
 	}
 	return datagrams;
 }
@@ -182,8 +200,8 @@ INLINE void spun(struct datagrams *datagrams, __u8 first, __u64 now)
 		return;
 	__u64 edge = datagrams->edge;
 	datagrams->edge = now;
-	if (edge && now - edge >= (datagrams->answered - datagrams->began) / 2) {
-		__u64 took = now - edge;
+	__u64 took = between(edge, now);
+	if (edge && took >= between(datagrams->began, datagrams->answered) / 2) {
 		datagrams->spins++;
 		datagrams->spins_ns += took;
 		if (took > datagrams->longest_spin)
@@ -194,7 +212,7 @@ INLINE void spun(struct datagrams *datagrams, __u8 first, __u64 now)
 INLINE void of_udp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 {
 	struct port *port = storage(&PORTS, socket, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-	__u32 at = transport(packet), bytes, count;
+	__u32 at = transport(packet, UDP), bytes, count;
 	struct udp_header header;
 	struct ends ends = {};
 	__u8 first = 0;
@@ -209,12 +227,15 @@ INLINE void of_udp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 		return;
 	}
 	__u64 now = time_now();
-	struct datagrams *datagrams = datagrams_of(packet, port, &ends, now);
+	struct datagrams *datagrams = datagrams_of(packet, port, &ends, up, now);
 	if (!datagrams)
 		return;
 	bytes = packet->len > at ? packet->len - at : 0;
 	count = packet->gso_segs ? packet->gso_segs : 1;
-	if (up && !datagrams->up.packets && !datagrams->down.packets) {
+	if (up && !datagrams->up.packets && datagrams->down.packets && port->strangers)
+		port->strangers--;
+	/* Where a peer was left out for being one of too many, who was first is not known. */
+	if (up && !datagrams->up.packets && !datagrams->down.packets && port->strangers < MOST_STRANGERS) {
 		datagrams->first_up = 1;
 		datagrams->first_len = packet->gso_size ? packet->gso_size : bytes;
 		if (bytes >= BEGINNING)

@@ -6,18 +6,15 @@ int sock_release(struct bpf_sock *socket)
 {
 	if (socket->protocol == UDP) {
 		struct port *port = storage(&PORTS, socket, NULL, 0);
-		if (port && port->known) {
+		if (port && port->flags & KNOWN) {
 			struct port_event event = { .kind = PORT_CLOSED };
 			event.pair.cookie = cookie_of(socket);
 			tell(&event, sizeof(event));
 		}
 	} else if (socket->protocol == TCP) {
 		struct flow *flow = storage(&FLOWS, socket, NULL, 0);
-		if (flow && flow->kind && flow->asked && !flow->syn && !flow->connected) {
-			flow->ended = time_now();
-			tell(flow, sizeof(*flow));
-			flow->kind = 0;
-		}
+		if (flow)
+			never_began(flow);
 	}
 	return 1;
 }

@@ -58,7 +58,6 @@ INLINE void round_trip(struct bpf_sock_ops *context, struct flow *flow)
 	known(context, flow);
 	if (smoothed)
 		flow->rtt_us = smoothed >> 3;
-	flow->samples++;
 	place = place_of(flow->rtt_us);
 	if (place < TRIPS)
 		flow->trips[place]++;

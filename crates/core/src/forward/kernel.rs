@@ -110,7 +110,8 @@ pub enum Event {
 pub struct Reader {
     /// The kernel's clock at the beginning of ours, in nanoseconds.
     origin: u64,
-    lookups: BTreeMap<u64, Lookups>,
+    /// By socket: when it asked last, and what.
+    lookups: BTreeMap<u64, (Instant, Lookups)>,
 }
 
 impl Reader {
@@ -149,7 +150,7 @@ impl Reader {
         let (up, down) = (self.way(&mut fields)?, self.way(&mut fields)?);
         let [bytes, took, _run, run_acknowledged, run_began, run_at] = fields.u64s()?;
         let [count, total, longest] = fields.u64s()?;
-        let [rtt, min_rtt, sent_again, lost, reordered, accepted, fins, _samples] = fields.u32s()?;
+        let [rtt, min_rtt, sent_again, lost, reordered, accepted, fins, _next] = fields.u32s()?;
         let trips = (0..TRIPS).map(|_| fields.u32()).collect::<Option<Vec<u32>>>()?;
         let mut delivered = Transfer { bytes, took: Duration::from_nanos(took) };
         if run_acknowledged >= TRANSFER {
@@ -216,13 +217,15 @@ impl Reader {
         let now = self.moment(at)?;
         if up > 0 {
             if self.lookups.len() >= MOST_SOCKETS && !self.lookups.contains_key(&socket) {
-                // The socket that is longest there: numbers grow.
-                self.lookups.pop_first();
+                let oldest = self.lookups.iter().min_by_key(|(_, (asked, _))| *asked).map(|(socket, _)| *socket);
+                oldest.and_then(|socket| self.lookups.remove(&socket));
             }
-            self.lookups.entry(socket).or_default().asked(now, server, message);
+            let (asked, known) = self.lookups.entry(socket).or_insert_with(|| (now, Lookups::default()));
+            *asked = now;
+            known.asked(now, server, message);
             return Some(Event::Nothing);
         }
-        let exchange = self.lookups.get_mut(&socket).and_then(|known| known.answered(now, app, server, message));
+        let exchange = self.lookups.get_mut(&socket).and_then(|(_, known)| known.answered(now, app, server, message));
         Some(exchange.map_or(Event::Nothing, |exchange| Event::Record(Record::Dns(exchange), whose)))
     }
 

@@ -85,7 +85,7 @@ pub fn elements(program: impl AsFd, map: impl AsFd) -> io::Result<File> {
         target: 0,
         kind: TRACE_ITER,
         flags: 0,
-        info: (&raw const map).addr() as u64,
+        info: (&raw const map).expose_provenance() as u64,
         info_len: size_of::<u32>() as u32,
         pad: 0,
     };
@@ -100,7 +100,7 @@ pub fn attached(group: impl AsFd, kind: u32) -> io::Result<Vec<u32>> {
     let mut query = Query {
         target: number(group),
         kind,
-        programs: programs.as_mut_ptr().addr() as u64,
+        programs: programs.as_mut_ptr().expose_provenance() as u64,
         count: MOST as u32,
         ..Query::default()
     };

@@ -151,13 +151,33 @@ fn a_lookup_is_a_question_and_its_answer_over_the_same_socket() {
     let Some(Event::Record(Record::Dns(exchange), whose)) = reader.event(&message(0, 25, &answer)) else { panic!() };
     assert_eq!((exchange.name.as_str(), exchange.took, whose.pid), ("www.example", Duration::from_millis(20), 4711));
     assert_eq!(reader.event(&message(0, 26, &answer)), Some(Event::Nothing), "it was answered");
+}
+
+/// The same of another socket.
+fn of_socket(socket: u64, mut message: Vec<u8>, text: &[u8]) -> Vec<u8> {
+    let at = message.len() - text.len() - 16;
+    message[at..at + 8].copy_from_slice(&socket.to_ne_bytes());
+    message
+}
+
+#[test]
+fn of_too_many_sockets_those_that_asked_longest_ago_are_forgotten_whatever_their_numbers() {
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend(b"\x03www\x07example\x00\x00\x01\x00\x01");
+    let mut answer = query.clone();
+    answer[2] = 0x81;
+    let mut reader = Reader::new(ORIGIN);
+    // Sockets of one processor have larger numbers than those that others make later.
     for socket in 0..3 * MOST_SOCKETS as u64 {
-        let mut other = message(1, 30, &query);
-        let at = other.len() - query.len() - 16;
-        other[at..at + 8].copy_from_slice(&socket.to_ne_bytes());
-        reader.event(&other).unwrap();
+        reader.event(&of_socket(1_000_000 - socket, message(1, 30 + socket, &query), &query)).unwrap();
     }
     assert_eq!(reader.lookups.len(), MOST_SOCKETS);
+    let mut answered = |number: u64| {
+        let event = reader.event(&of_socket(1_000_000 - number, message(0, 9000, &answer), &answer)).unwrap();
+        matches!(event, Event::Record(Record::Dns(_), _))
+    };
+    let most = MOST_SOCKETS as u64;
+    assert!(answered(3 * most - 1) && answered(2 * most) && !answered(2 * most - 1));
 }
 
 #[test]

@@ -191,6 +191,109 @@ fn ten_thousand_connections_are_told_and_none_is_missing() {
     assert!(seen.iter().all(|seen| seen.process.as_ref().is_some_and(|process| process.pid == pid)));
 }
 
+/// For [`player`]: what to play.
+const PLAY: &str = "HEADSTART_TEST_PLAY";
+/// Where its socket is; it has a namespace of its own.
+const PLAYS_AT: &str = "127.0.0.1:4444";
+
+/// No test but a program for others: what bash cannot do.
+#[test]
+fn player() {
+    let Ok(what) = std::env::var(PLAY) else { return };
+    let socket = UdpSocket::bind(PLAYS_AT).unwrap();
+    match what.as_str() {
+        // It is sent something from many ends, and says nothing.
+        "strangers" => {
+            // All are kept, or two might get the same port.
+            let all: Vec<_> = (0..500).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+            all.iter().for_each(|stranger| _ = stranger.send_to(b"x", PLAYS_AT).unwrap());
+        }
+        // It fills the ring with lookups, and then speaks to more peers than the table has places.
+        "flood" => {
+            (0..8000).for_each(|_| _ = socket.send_to(&[0; 30], "127.0.0.1:53").unwrap());
+            let peers = (0..18_000u16).map(|n| [127, 1, (n >> 8) as u8, n as u8]);
+            peers.for_each(|ip| _ = socket.send_to(b"x", SocketAddr::from((ip, 9))).unwrap());
+        }
+        // A connect that fails, and another one of the same socket.
+        _ => {
+            let (_, port) = what.split_once(' ').unwrap();
+            let kind = (rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM);
+            let socket = rustix::net::socket(kind.0, kind.1, None).unwrap();
+            assert!(rustix::net::connect(&socket, &SocketAddr::from(([192, 0, 2, 1], 80))).is_err());
+            rustix::net::connect(&socket, &SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()))).unwrap();
+        }
+    }
+}
+
+/// A line for bash that has [`player`] play.
+fn play(what: &str) -> String {
+    let program = std::env::current_exe().unwrap();
+    format!("{PLAY}='{what}' {} --exact forward::ebpf::tests::player >/dev/null", program.display())
+}
+
+#[test]
+fn a_measurement_ends_though_others_of_the_group_go_on() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let to = stage.listen("127.0.0.1:0", answers);
+    // One connection stays open, and lookups never stop; half a minute, in case that keeps it.
+    let script = format!(
+        "(exec 3<>/dev/tcp/127.0.0.1/{}; for ((n = 0; n < 600; n++)); do printf q >/dev/udp/127.0.0.1/53; sleep 0.05; done) \
+         >/dev/null 2>&1 & disown; exit 0",
+        to.port()
+    );
+    stage.told(programs, &script);
+    let left = std::fs::read_to_string(stage.group.folder().join("cgroup.procs")).unwrap();
+    assert!(!left.is_empty(), "it waited for what the program has left behind");
+    for process in left.lines().filter_map(|line| rustix::process::Pid::from_raw(line.parse().ok()?)) {
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+    }
+}
+
+#[test]
+fn pauses_of_a_program_are_no_time_in_which_data_is_on_its_way_though_the_peer_is_on_this_host() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let to = stage.listen("127.0.0.1:0", |mut stream| _ = std::io::copy(&mut stream, &mut std::io::sink()));
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{}; for n in 1 2 3 4; do head -c 400000 /dev/zero >&3; sleep 1; done; exec 3>&-",
+        to.port()
+    );
+    let (seen, ..) = stage.told(programs, &script);
+    let told = flows(&seen);
+    // What went in less than 8 KiB at a time has no rate.
+    assert!(told.len() == 1 && told[0].delivered.bytes >= 8192, "{told:#?}");
+    assert!(told[0].delivered.took < Duration::from_secs(2), "{told:#?}");
+}
+
+#[test]
+fn of_peers_that_a_program_never_answers_some_are_told_and_the_others_counted() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let (seen, _, lost) = stage.told(programs, &play("strangers"));
+    let unanswered = datagrams(&seen).into_iter().filter(|flow| flow.app == PLAYS_AT.parse().unwrap()).count();
+    assert_eq!((unanswered, lost), (64, 500 - 64));
+}
+
+#[test]
+fn what_the_ring_had_no_room_for_takes_no_place_for_ever() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let mut command = Command::new("bash");
+    command.args(["-c", &play("flood")]).stdin(Stdio::null());
+    stage.group.adopt(&mut command).unwrap();
+    stage.namespace.adopt(&mut command).unwrap();
+    assert!(command.status().unwrap().success());
+    let (seen, _, lost) = stage.told(programs, "printf x >/dev/udp/127.0.0.1/9");
+    let told: Vec<_> = datagrams(&seen).iter().map(|flow| flow.peer.to_string()).collect();
+    assert!(told.contains(&"127.0.0.1:9".to_owned()) && lost > 10_000, "{lost} lost, {} told", told.len());
+}
+
+#[test]
+fn a_connect_that_failed_is_told_though_its_socket_connects_again() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let to = stage.listen("127.0.0.1:0", drop);
+    let (seen, ..) = stage.told(programs, &play(&format!("again {}", to.port())));
+    let told: Vec<_> = flows(&seen).iter().map(|flow| (flow.peer.port(), flow.connected.is_some())).collect();
+    assert_eq!(told, [(80, false), (to.port(), true)], "{seen:#?}");
+}
+
 /// Every program of every kind that a group has.
 fn list(group: impl AsFd) -> Vec<(&'static str, Vec<u32>)> {
     HOOKS.iter().map(|(name, kind)| (*name, attached(&group, *kind).unwrap())).collect()

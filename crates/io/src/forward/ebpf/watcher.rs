@@ -14,7 +14,7 @@ use headstart_core::forward::{Flow, Record, UdpFlow};
 use headstart_core::machine::{Deadline, Wakeups};
 use headstart_core::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// What is listened to.
@@ -23,6 +23,8 @@ const STOP: u64 = 1;
 const BOARD: u64 = 2;
 /// How long connections of a program that has ended may take to end themselves: as the forwarder waits for peers.
 const LAST_WORDS: Duration = Duration::from_millis(200);
+/// Records that are read at once, more than the ring holds: what fills it meanwhile waits for the next look.
+const MOST_AT_ONCE: usize = 1 << 16;
 /// Pairs of ends beyond which those that were silent for longest are told and forgotten: half of what the kernel's table takes.
 const MOST_PAIRS: usize = 8192;
 
@@ -31,8 +33,9 @@ pub struct Watcher {
     programs: Programs,
     ring: RingBuf<MapData>,
     pairs: Pairs,
-    /// The keys of each socket's pairs.
+    /// The keys of each socket's pairs, and how many there are.
     peers: BTreeMap<u64, Vec<[u8; PAIR]>>,
+    paired: usize,
     reader: Reader,
     clock: Clock,
     poll: Poll,
@@ -62,6 +65,7 @@ impl Watcher {
             ring,
             pairs,
             peers: BTreeMap::new(),
+            paired: 0,
             reader: Reader::new(origin),
             clock,
             poll,
@@ -92,36 +96,35 @@ impl Watcher {
         self.programs.lost()
     }
 
-    /// Takes what is in the ring; how much.
-    fn read(&mut self) -> usize {
-        let mut count = 0;
-        while let Some(event) = self.ring.next().map(|record| self.reader.event(&record)) {
-            count += 1;
+    /// Takes what is in the ring.
+    fn read(&mut self) {
+        for _ in 0..MOST_AT_ONCE {
+            let Some(event) = self.ring.next().map(|record| self.reader.event(&record)) else { return };
             match event {
                 Some(Event::Record(record, whose)) => self.tell(record, whose),
                 Some(Event::Peer { socket, key }) => self.meet(socket, key),
                 Some(Event::Closed { socket }) => {
                     let peers = self.peers.remove(&socket).unwrap_or_default();
+                    self.paired -= peers.len();
                     peers.into_iter().for_each(|key| self.part(&key));
                 }
                 Some(Event::Nothing) | None => {}
             }
         }
-        count
     }
 
     /// A socket speaks to one more peer.
     fn meet(&mut self, socket: u64, key: [u8; PAIR]) {
         self.peers.entry(socket).or_default().push(key);
-        if self.peers.values().map(Vec::len).sum::<usize>() > MOST_PAIRS {
+        self.paired += 1;
+        if self.paired > MOST_PAIRS {
             let mut all: Vec<_> = self.open_datagrams();
             all.sort_by_key(|(_, flow, _)| flow.last());
-            all.truncate(MOST_PAIRS / 4);
-            for (key, ..) in all {
-                self.part(&key);
-                self.peers.values_mut().for_each(|keys| keys.retain(|known| *known != key));
-            }
+            let over: BTreeSet<_> = all.into_iter().take(MOST_PAIRS / 4).map(|(key, ..)| key).collect();
+            over.iter().for_each(|key| self.part(key));
+            self.peers.values_mut().for_each(|keys| keys.retain(|key| !over.contains(key)));
             self.peers.retain(|_, keys| !keys.is_empty());
+            self.paired = self.peers.values().map(Vec::len).sum();
         }
     }
 
@@ -159,6 +162,7 @@ impl Watcher {
         for (flow, whose) in self.open_flows() {
             self.tell(Record::Flow(Box::new(flow)), whose);
         }
+        self.paired = 0;
         let keys: Vec<_> = std::mem::take(&mut self.peers).into_values().flatten().collect();
         keys.iter().for_each(|key| self.part(key));
     }
@@ -216,14 +220,13 @@ impl Host for Running<'_> {
     fn woken(&mut self, tokens: &[u64]) -> Result<Option<()>, WorkerError> {
         let watcher = &mut *self.watcher;
         let now = watcher.clock.now();
-        let read = watcher.read();
+        watcher.read();
         if tokens.contains(&BOARD) {
             watcher.asked(now);
         }
         if tokens.contains(&STOP) {
             watcher.poll.remove(self.stop);
-        }
-        if tokens.contains(&STOP) || (read > 0 && self.stopping.is_some()) {
+            // Not from each record on: others than the program have connections and lookups too, and never end.
             self.stopping = Some(now + LAST_WORDS);
         }
         let Some(until) = self.stopping else { return Ok(None) };
