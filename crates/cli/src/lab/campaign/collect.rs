@@ -2,7 +2,7 @@
 
 use crate::{exit, output};
 use anyhow::Context as _;
-use headstart_lab::campaign::{Account, Agreement, Place, Pooled, Tables, collect};
+use headstart_lab::campaign::{Account, Agreement, Place, Pooled, SCHEMA, Tables, collect};
 use headstart_lab::experiment::{Claims, Outcome};
 use headstart_lab::report::{self, Kind, Table, ledger};
 use std::fs;
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Folder of the pooled results, one for each experiment.
 pub const POOLED: &str = "pooled";
+/// Where every task is accounted for.
+pub const ACCOUNT: &str = "account.json";
 /// Tasks of one kind of trouble that are printed; `account.json` has all.
 const MOST_LINES: usize = 10;
 /// Rows of the table of agreement.
@@ -36,6 +38,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let plan = super::read(&args.plan)?;
     let folders = super::folders(&args.results)?;
     let claims = Claims::built_in()?;
+    not_of_others(&args.out)?;
     report::prepare(&args.out)?;
     let (mut tables, mut pooled) = (Tables::new(&args.out)?, Pooled::default());
     let account = collect(&plan, &folders, |counted| {
@@ -66,6 +69,18 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         (true, 0) => exit::OK,
         (true, _) => exit::INVALID,
     })
+}
+
+/// Whether what a collection deletes in `out` is an earlier collection's.
+fn not_of_others(out: &Path) -> Result<(), exit::Usage> {
+    let mut ours = SCHEMA.iter().map(|table| table.name).chain([POOLED]);
+    match ours.find(|name| out.join(name).exists()).filter(|_| !out.join(ACCOUNT).exists()) {
+        None => Ok(()),
+        Some(name) => Err(exit::Usage(format!(
+            "--out: {} has a folder {name} and no {ACCOUNT}, so it is no earlier collection, and {name} would be deleted: give another folder",
+            out.display()
+        ))),
+    }
 }
 
 fn tell(what: &str, places: &[Place]) {
@@ -108,7 +123,7 @@ fn write(
     let how = how(account, outcomes);
     put("claims.md", ledger::markdown(&accounts, &how))?;
     put("claims.json", serde_json::to_string_pretty(&ledger::json(&accounts, &how))? + "\n")?;
-    put("account.json", serde_json::to_string_pretty(account)? + "\n")?;
+    put(ACCOUNT, serde_json::to_string_pretty(account)? + "\n")?;
     put("campaign.md", page(account, agreements, &how))
 }
 
@@ -177,4 +192,20 @@ fn agreement(agreements: &[Agreement]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_others_is_not_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(not_of_others(folder.path()).is_ok() && not_of_others(&folder.path().join("none")).is_ok());
+        fs::create_dir(folder.path().join("samples")).unwrap();
+        let why = not_of_others(folder.path()).unwrap_err().to_string();
+        assert!(why.contains("samples would be deleted"), "{why}");
+        fs::write(folder.path().join(ACCOUNT), "{}").unwrap();
+        assert!(not_of_others(folder.path()).is_ok(), "an earlier collection");
+    }
 }
