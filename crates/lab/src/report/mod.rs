@@ -43,10 +43,15 @@ pub enum ReportError {
 
 /// Makes the results folder, and tries to write into it, so that a run does not fail after an hour because it cannot be written to.
 pub fn prepare(dir: &Path) -> Result<(), ReportError> {
-    let trial = dir.join(".writable.part");
+    // Many workers may try the same folder at once, on several hosts.
+    let trial = dir.join(format!(".writable-{}.part", std::process::id()));
+    let remove = |file: &Path| match fs::remove_file(file) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
     fs::create_dir_all(dir)
         .and_then(|()| fs::write(&trial, []))
-        .and_then(|()| fs::remove_file(&trial))
+        .and_then(|()| remove(&trial))
         .map_err(|source| ReportError::Write { path: dir.to_owned(), source })
 }
 
