@@ -7,7 +7,8 @@ pub const ENGINE: Engine = Engine {
     name: "snakemake",
     what: "a Snakefile that works and collects",
     file: "Snakefile",
-    submit: &["snakemake", "--cores", "all", "--snakefile"],
+    // Workers know by the results what is done; Snakemake's own marks may be of an earlier plan.
+    submit: &["snakemake", "--forceall", "--cores", "all", "--snakefile"],
     text,
 };
 
