@@ -9,7 +9,7 @@ pub mod work;
 
 use crate::exit;
 use anyhow::Context as _;
-use headstart_lab::campaign::{Builds, Plan, Results, Task, digest_of_file};
+use headstart_lab::campaign::{Builds, Look, Plan, Results, Task, digest_of_file};
 use std::path::{Path, PathBuf};
 
 /// Of a plan: a million tasks have 600 MB.
@@ -37,9 +37,9 @@ fn folders(paths: &[PathBuf]) -> anyhow::Result<Vec<Results>> {
     Ok(paths.iter().map(|path| Results::at(path)).collect())
 }
 
-/// Whether one of `folders` has something of `task`.
+/// Whether one of `folders` has the result of `task`, whole.
 fn is_there(task: &Task, folders: &[Results]) -> bool {
-    folders.iter().any(|results| results.has(task))
+    folders.iter().any(|results| matches!(results.look(&task.id), Look::Done(_)))
 }
 
 /// `seconds` in the unit that says most: "40 s", "12 min", "3.5 h".
