@@ -1,5 +1,6 @@
 //! `headstart lab query`: SQL over the tables of a campaign, by DuckDB: its program or its Python package, whichever is installed.
 
+use super::collect::ACCOUNT;
 use crate::exit;
 use anyhow::Context as _;
 use headstart_lab::campaign::SCHEMA;
@@ -12,15 +13,18 @@ import json, sys
 import duckdb
 views, question, form = sys.argv[1:]
 base = duckdb.connect()
-base.execute(views)
 try:
+    base.execute(views)
     if form == "table":
         answer = base.sql(question)
         if answer is not None:
             answer.show(max_rows=1000000, max_width=250)
     else:
         cursor = base.execute(question)
-        names = [column[0] for column in cursor.description]
+        names = [column[0] for column in cursor.description or ()]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            sys.exit(f"headstart: two columns are called {twice[0]}: give one another name by AS")
         for line in cursor.fetchall():
             print(json.dumps(dict(zip(names, line)), default=str))
 except duckdb.Error as why:
@@ -66,16 +70,16 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 
 /// The statements that give the tables their names.
 fn views(campaign: &Path) -> anyhow::Result<String> {
+    if !campaign.join(ACCOUNT).is_file() {
+        let none = campaign.display();
+        return Err(exit::Usage(format!("{none} is no campaign: make one with `headstart lab collect`")).into());
+    }
     let mut views = String::new();
     for table in SCHEMA {
         let folder = campaign.join(table.name);
         if !folder.is_dir() {
-            return Err(exit::Usage(format!(
-                "{} has no table {}: write it with `headstart lab collect`",
-                campaign.display(),
-                table.name
-            ))
-            .into());
+            // A table without a line has no files: no experiment of the campaign keeps samples, say.
+            continue;
         }
         let files = format!("{}/*/*.parquet", folder.display()).replace('\'', "''");
         views += &format!("CREATE VIEW {} AS FROM read_parquet('{files}', hive_partitioning = true);\n", table.name);
