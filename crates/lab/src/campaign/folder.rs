@@ -115,7 +115,11 @@ impl Results {
     /// Begins a task: a folder to write into, for `worker`, a name that no other worker has.
     pub fn begin(&self, task: &Task, worker: &str) -> io::Result<Part> {
         let folder = self.parts(&task.id).join(worker);
-        fs::create_dir_all(&folder)?;
+        match fs::create_dir_all(&folder) {
+            // Another worker has ended the same task, and removed the folder around it meanwhile.
+            Err(why) if why.kind() == io::ErrorKind::NotFound => fs::create_dir_all(&folder)?,
+            made => made?,
+        }
         Ok(Part { folder, task: task.clone() })
     }
 
@@ -129,7 +133,7 @@ impl Results {
             done => {
                 // Where another worker was first, it has deleted what was begun here, and writing may have failed for that.
                 let _ = fs::remove_file(self.reason(&part.task.id));
-                let _ = fs::remove_dir_all(self.parts(&part.task.id));
+                self.clean(&part.task.id);
                 Ok(done.unwrap_or(Committed::Another))
             }
         }
@@ -171,12 +175,22 @@ impl Results {
         }
     }
 
-    /// Notes why a task has no result.
+    /// Ends a task that was begun, without a result, and notes why.
     pub fn fail(&self, part: Part, why: &str) -> io::Result<()> {
-        let file = self.reason(&part.task.id);
+        let id = part.task.id.clone();
         self.give_back(part);
+        self.note(&id, why)
+    }
+
+    /// Notes why a task has no result.
+    pub fn note(&self, id: &str, why: &str) -> io::Result<()> {
         fs::create_dir_all(self.folder.join(".failed"))?;
-        fs::write(file, why.chars().take(MOST_REASON).collect::<String>())
+        fs::write(self.reason(id), why.chars().take(MOST_REASON).collect::<String>())
+    }
+
+    /// Deletes what was begun of a task that is done: a worker may have been killed between its result and this.
+    pub fn clean(&self, id: &str) {
+        let _ = fs::remove_dir_all(self.parts(id));
     }
 
     /// Why a task has no result, if it was tried.
@@ -312,6 +326,8 @@ pub(super) mod tests {
         let results = Results::at(folder.path());
         results.fail(results.begin(&task(1), "a").unwrap(), "no room").unwrap();
         assert_eq!(results.failure(&task(1).id).as_deref(), Some("no room"));
+        results.note(&task(2).id, "no pages").unwrap();
+        assert_eq!(results.failure(&task(2).id).as_deref(), Some("no pages"));
         done(&results, 1, "a");
         assert_eq!(results.failure(&task(1).id), None);
     }

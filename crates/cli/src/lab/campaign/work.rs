@@ -127,6 +127,9 @@ fn chosen(args: &Args, tasks: usize, variable: impl Fn(&str) -> Option<String>) 
         let number = text.parse::<usize>().ok().and_then(|n| n.checked_sub(first));
         number.ok_or_else(|| exit::Usage(format!("{name}: must be a number from {first} (got {text:?})")))
     });
+    if args.shards == Some(0) {
+        return Err(exit::Usage("--shards: must be at least 1 (got 0)".into()).into());
+    }
     let shard = match (args.index, args.shard, args.shards) {
         (Some(index), ..) => Shard { index, of: tasks },
         (_, Some(shard), _) => return Ok(shard),
@@ -162,7 +165,10 @@ fn unique() -> String {
 fn is_done(results: &Results, task: &Task, worker: &str) -> bool {
     match results.look(&task.id) {
         Look::Missing => false,
-        Look::Done(_) => true,
+        Look::Done(_) => {
+            results.clean(&task.id);
+            true
+        }
         Look::Damaged(why) => {
             match results.set_aside(&task.id, worker) {
                 Ok(place) => crate::complain!("{}: {why}; kept as {}", task.name(), place.display()),
@@ -329,7 +335,7 @@ fn attempt(shop: &Shop, task: &Task, once: impl Fn(&Part) -> anyhow::Result<Opti
     let begun = task.check_pages().and_then(|()| Ok(shop.results.begin(task, &shop.worker)?));
     let part = match begun {
         Ok(part) => part,
-        Err(why) => return Came::Failed(exit::told(&why)),
+        Err(why) => return failed(shop, task, &why),
     };
     let repeats = if task.speed.in_namespaces() { REPEATS } else { 0 };
     let mut runs = 0;
@@ -353,8 +359,19 @@ fn attempt(shop: &Shop, task: &Task, once: impl Fn(&Part) -> anyhow::Result<Opti
     match shop.results.commit(part, &outcome, &shop.host, runs) {
         Ok(Committed::First) => Came::Done { valid: outcome.valid },
         Ok(Committed::Another) => Came::Another,
-        Err(why) => Came::Failed(exit::told(&why)),
+        Err(why) => failed(shop, task, &why),
     }
+}
+
+/// What comes of a task that could not be begun or whose result could not be kept, unless another worker has done it meanwhile.
+fn failed(shop: &Shop, task: &Task, why: &anyhow::Error) -> Came {
+    if matches!(shop.results.look(&task.id), Look::Done(_)) {
+        return Came::Another;
+    }
+    let why = exit::told(why);
+    // Where even the reason cannot be noted, it is still said.
+    let _ = shop.results.note(&task.id, &why);
+    Came::Failed(why)
 }
 
 #[cfg(test)]
@@ -391,6 +408,7 @@ mod tests {
             (&["--index", "10"][..], &[][..], "must be from 0 to 9"),
             (&["--shards", "2"], &[("SLURM_ARRAY_TASK_ID", "2")], "must be from 0 to 1"),
             (&["--shards", "2"], &[], "use --shard I/2"),
+            (&["--shards", "0"], &[("SLURM_ARRAY_TASK_ID", "0")], "must be at least 1"),
             (&[], &[("PARALLEL_SEQ", "0")], "PARALLEL_SEQ: must be a number from 1"),
             (&[], &[("SLURM_ARRAY_TASK_ID", "x")], "got \"x\""),
         ] {
