@@ -44,6 +44,17 @@ fn own(root: &Path) -> io::Result<PathBuf> {
     Ok(root.join(path.trim_start_matches('/')))
 }
 
+/// The limits of the group of this process, by the names of their files: a group inside it has no such files, so that a program that looks
+/// only into its own (older Java, Node) takes the whole host for its own.
+pub fn limits() -> io::Result<Vec<&'static str>> {
+    Ok(limits_of(&own(&root()?)?))
+}
+
+fn limits_of(group: &Path) -> Vec<&'static str> {
+    let is_limit = |name: &&str| fs::read_to_string(group.join(name)).is_ok_and(|text| !text.starts_with("max"));
+    ["memory.max", "memory.high", "cpu.max"].into_iter().filter(is_limit).collect()
+}
+
 /// A group for a program and its children. Those that are left when it is dropped go back to where they would have been.
 #[derive(Debug)]
 pub struct Group {
@@ -138,6 +149,16 @@ mod tests {
     use super::*;
     use rustix::process::{Pid, test_kill_process};
     use std::os::unix::process::ExitStatusExt as _;
+
+    #[test]
+    fn limits_are_named_and_what_has_none_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(limits_of(folder.path()).is_empty(), "the root, and where no controller is switched on");
+        for (name, text) in [("memory.max", "536870912\n"), ("memory.high", "max\n"), ("cpu.max", "50000 100000\n")] {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        assert_eq!(limits_of(folder.path()), ["memory.max", "cpu.max"]);
+    }
 
     fn group() -> Option<Group> {
         Group::create().map_err(|e| eprintln!("skipped: control groups cannot be made here: {e}")).ok()

@@ -4,7 +4,7 @@
 use super::{By, Measured, Outputs, Wanted, report, spawn};
 use crate::exit;
 use anyhow::Context as _;
-use headstart_io::cgroup::Group;
+use headstart_io::cgroup::{self, Group};
 use headstart_io::clock::Clock;
 use headstart_io::forward::Seen;
 use headstart_io::forward::ebpf::{Programs, Watcher};
@@ -35,6 +35,15 @@ pub(super) fn attach(args: &Wanted<'_>) -> Result<Kernel, WhyNot> {
     ];
     if let Some((_, flag)) = wants_packets.into_iter().find(|(wanted, _)| *wanted) {
         return Err(WhyNot { why: format!("{flag} needs the forwarder"), is_not_permitted: false });
+    }
+    let limits = cgroup::limits().unwrap_or_default();
+    if !limits.is_empty() {
+        let limits = limits.join(" and ");
+        let why = format!("{limits} of this control group would be out of sight for a program in a group inside it");
+        if args.via == Source::Auto {
+            return Err(WhyNot { why, is_not_permitted: false });
+        }
+        args.complain(format_args!("{why}"));
     }
     let group = Group::create().map_err(|e| WhyNot {
         why: format!("making a control group: {e}"),
