@@ -1,11 +1,14 @@
 //! `headstart lab compare`: two results or campaigns side by side.
 
 use crate::{exit, output};
-use headstart_lab::campaign::{Change, Judged, compare};
+use headstart_lab::campaign::{Change, Comparison, Judged, compare};
 use headstart_lab::experiment::Outcome;
 use headstart_lab::report::{self, Kind, Table};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+
+/// Rows without a counterpart that are printed.
+const MOST_ALONE: usize = 10;
 
 /// Arguments of `headstart lab compare`.
 #[derive(Debug, clap::Args)]
@@ -33,14 +36,15 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// Prints what changed; fails where something got worse.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
-    let changes = compare(&read(&args.before)?, &read(&args.after)?, args.tolerance / 100.0);
+    let comparison = compare(&read(&args.before)?, &read(&args.after)?, args.tolerance / 100.0);
+    let Comparison { changes, only_before, only_after } = &comparison;
     if changes.is_empty() {
         let [before, after] = [&args.before, &args.after].map(|path| path.display());
-        return Err(exit::Usage(format!("{before} and {after} have no experiment of the same extent in common")).into());
+        return Err(exit::Usage(format!("{before} and {after} have no experiment of the same extent and pages in common")).into());
     }
     let worse = changes.iter().any(|change| change.judged == Judged::Worse);
     if args.format.json {
-        output::document(1, serde_json::json!({ "changes": changes }));
+        output::document(1, serde_json::to_value(&comparison)?);
     } else {
         let shown = |c: &&Change| args.all || !matches!(c.judged, Judged::Same | Judged::Unknown);
         let table = table(changes.iter().filter(shown));
@@ -57,8 +61,23 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             count(Judged::Same),
             count(Judged::Unknown)
         );
+        for (only, which) in [(only_before, &args.before), (only_after, &args.after)] {
+            alone(only, which);
+        }
     }
     Ok(if worse { exit::FAILURE } else { exit::OK })
+}
+
+/// Names rows that one of the results has alone: an experiment that has failed since, say.
+fn alone(rows: &[String], of: &Path) {
+    if rows.is_empty() {
+        return;
+    }
+    crate::say!("only in {}: {}", of.display(), output::plural(rows.len() as u64, "row"));
+    rows.iter().take(MOST_ALONE).for_each(|row| crate::say!("  {row}"));
+    if rows.len() > MOST_ALONE {
+        crate::say!("  and {} more, see --json", rows.len() - MOST_ALONE);
+    }
 }
 
 /// The results at `path`: one, or those of each experiment of a campaign.

@@ -3,7 +3,9 @@
 use super::asked::Asked;
 use super::progress::Line;
 use crate::{exit, output};
+use anyhow::Context as _;
 use headstart_io::clock::{Clock, wall};
+use headstart_lab::campaign::digest_of_pages;
 use headstart_lab::device::{DeviceState, Snapshot};
 use headstart_lab::experiment::{self, Claims, Context, Extent, LOADS_PAGES, Outcome};
 use headstart_lab::netns::{Entered, Entry};
@@ -98,6 +100,7 @@ pub fn observed(entry: &experiment::Entry, plan: Context) -> anyhow::Result<Outc
 /// Runs `entry` and notes the state of the machine meanwhile.
 pub fn watched(entry: &experiment::Entry, cx: Context) -> anyhow::Result<Outcome> {
     let root = Path::new("/");
+    let pages = cx.pages.as_deref().map(digest_of_pages).transpose().context("--pages")?;
     let earlier = Snapshot::take(root);
     if cx.speeds.in_namespaces() {
         // Virtual time does not depend on what else is at work.
@@ -109,7 +112,7 @@ pub fn watched(entry: &experiment::Entry, cx: Context) -> anyhow::Result<Outcome
     let outcome = entry.start(&cx);
     let took = clock.now() - started;
     let mut outcome = outcome?;
-    outcome.extent = Some(Extent::of(&cx, took));
+    outcome.extent = Some(Extent::of(&cx, pages, took));
     let device = DeviceState::over(root, began, earlier, before, Snapshot::take(root));
     if cx.speeds.in_namespaces() {
         for doubt in device.doubts() {

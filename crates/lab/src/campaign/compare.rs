@@ -64,35 +64,58 @@ pub struct Change {
     pub judged: Judged,
 }
 
-/// Compares the rows of two results, worst first. A change of less than `tolerance` (0.02 for 2 %) is the same.
-pub fn compare(before: &[Outcome], after: &[Outcome], tolerance: f64) -> Vec<Change> {
+/// Two results side by side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Rows that are in both, worst first.
+    pub changes: Vec<Change>,
+    /// Rows that only the first has, as "experiment: condition, metric, arm".
+    pub only_before: Vec<String>,
+    /// Rows that only the second has.
+    pub only_after: Vec<String>,
+}
+
+/// Compares the rows of two results. A change of less than `tolerance` (0.02 for 2 %) is the same.
+pub fn compare(before: &[Outcome], after: &[Outcome], tolerance: f64) -> Comparison {
     let mut changes: Vec<Change> = Vec::new();
+    let mut only_after = Vec::new();
     for new in after {
-        let Some(old) = before.iter().find(|old| is_same_kind(old, new)) else { continue };
-        for row in &new.rows {
-            // An arm stands in a row for each of its baselines.
-            let known = |c: &Change| {
-                (&c.experiment, &c.condition, &c.metric, &c.arm)
-                    == (&new.experiment, &row.condition, &row.metric, &row.arm)
-            };
-            if changes.iter().any(known) {
-                continue;
-            }
-            let same = |r: &&Row| {
-                (&r.condition, &r.metric, &r.arm, &r.unit) == (&row.condition, &row.metric, &row.arm, &row.unit)
-            };
-            if let Some(earlier) = old.rows.iter().find(same) {
-                changes.push(change(old, earlier, new, row, tolerance));
+        let old = before.iter().find(|old| is_same_kind(old, new));
+        for row in rows(new) {
+            let earlier = old.and_then(|old| Some((old, old.rows.iter().find(|earlier| is_same_row(earlier, row))?)));
+            match earlier {
+                Some((old, earlier)) => changes.push(change(old, earlier, new, row, tolerance)),
+                None => only_after.push(name(new, row)),
             }
         }
     }
+    let is_gone = |old: &Outcome, row: &Row| {
+        let new = after.iter().find(|new| is_same_kind(old, new));
+        !new.is_some_and(|new| new.rows.iter().any(|later| is_same_row(row, later)))
+    };
+    let gone = before.iter().flat_map(|old| rows(old).map(move |row| (old, row)));
+    let only_before = gone.filter(|(old, row)| is_gone(old, row)).map(|(old, row)| name(old, row)).collect();
     changes.sort_by_key(|change| change.judged);
-    changes
+    Comparison { changes, only_before, only_after }
 }
 
-/// Results of another extent are not of the same kind.
+/// The rows of a result, each arm once: it stands in a row for each of its baselines.
+fn rows(outcome: &Outcome) -> impl Iterator<Item = &Row> {
+    let is_first = |n: usize, row: &Row| !outcome.rows[..n].iter().any(|before| is_same_row(before, row));
+    outcome.rows.iter().enumerate().filter(move |(n, row)| is_first(*n, row)).map(|(_, row)| row)
+}
+
+fn is_same_row(a: &Row, b: &Row) -> bool {
+    (&a.condition, &a.metric, &a.arm, &a.unit) == (&b.condition, &b.metric, &b.arm, &b.unit)
+}
+
+fn name(outcome: &Outcome, row: &Row) -> String {
+    format!("{}: {}, {}, {}", outcome.experiment, row.condition, row.metric, row.arm)
+}
+
+/// Results of another extent, and of other pages, are not of the same kind.
 fn is_same_kind(a: &Outcome, b: &Outcome) -> bool {
-    let extent = |o: &Outcome| o.extent.as_ref().map(|e| (e.quick, e.speeds));
+    let extent = |o: &Outcome| o.extent.as_ref().map(|e| (e.quick, e.speeds, e.pages.clone()));
     a.experiment == b.experiment && extent(a) == extent(b)
 }
 
@@ -165,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_regression_is_named_first_and_the_same_is_the_same() {
-        let of = |after: Outcome, tolerance| compare(&[outcome(1)], &[after], tolerance);
+        let of = |after: Outcome, tolerance| compare(&[outcome(1)], &[after], tolerance).changes;
         let same = of(outcome(1), 0.0);
         assert_eq!(same[0].judged, Judged::Same);
         let worse = of(slower(1.1), 0.0);
@@ -186,13 +209,33 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_counterpart_is_named() {
+        let mut more = outcome(1);
+        more.rows.push(Row::measured("healthy", "queries", "", "adaptive", 3.0));
+        let found = compare(&[more.clone()], &[outcome(1)], 0.0);
+        assert_eq!(found.only_before, ["connect-model: healthy, queries, adaptive"]);
+        assert!(found.only_after.is_empty() && compare(&[outcome(1)], &[more], 0.0).only_after.len() == 1);
+    }
+
+    #[test]
     fn results_of_another_extent_are_not_compared() {
         let extent = crate::experiment::Extent {
             quick: true,
             speeds: crate::experiment::Speeds::Virtual,
             conditions: None,
+            pages: None,
             seconds: 1.0,
         };
-        assert!(compare(&[outcome(1)], &[Outcome { extent: Some(extent), ..outcome(1) }], 0.0).is_empty());
+        let of = |pages: Option<&str>| {
+            let extent = crate::experiment::Extent { pages: pages.map(Into::into), ..extent.clone() };
+            Outcome { extent: Some(extent), ..outcome(1) }
+        };
+        assert!(compare(&[outcome(1)], &[of(None)], 0.0).changes.is_empty());
+        // Of two sets of pages each is compared with itself, whatever their order.
+        let slower = Outcome { extent: of(Some("p")).extent, ..slower(2.0) };
+        let found = compare(&[of(Some("q")), of(Some("p"))], &[slower, of(Some("q"))], 0.0);
+        let judged: Vec<_> = found.changes.iter().map(|change| change.judged).collect();
+        assert_eq!(judged, [Judged::Worse, Judged::Same, Judged::Unknown, Judged::Unknown]);
+        assert!(found.only_before.is_empty() && found.only_after.is_empty());
     }
 }

@@ -25,12 +25,12 @@ mod task;
 mod text;
 
 pub use account::{Account, Counted, Place, collect};
-pub use compare::{Change, Judged, compare};
+pub use compare::{Change, Comparison, Judged, compare};
 pub use folder::{Committed, Look, Part, Record, Results};
 pub use plan::{Plan, Shard};
 pub use pooled::{Agreement, Pooled, pool};
 pub use tables::{Column, Kind, SCHEMA, SCHEMA_VERSION, Table, Tables};
-pub use task::{Needs, Pages, Task, digest_of_file};
+pub use task::{Needs, Pages, Task, digest_of_file, digest_of_pages};
 pub use text::{Builds, Campaign, Seeds, Set};
 
 /// Version of the lines of a plan and of the records beside results.

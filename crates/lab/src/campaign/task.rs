@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// The experiments of which real packets come from Chromium; others that can use it leave it out where it is missing.
 const CHROMIUM: [&str; 2] = ["page-load", "steer-pages"];
+/// Of pages, in files and bytes: many times what recordings have.
+const MOST_FILES: usize = 100_000;
+const MOST_BYTES: u64 = 8 << 30;
 
 /// One line of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -170,18 +173,30 @@ pub fn digest_of_file(path: &Path) -> std::io::Result<String> {
 }
 
 /// SHA-256 of a file, or of the names and contents of all files below a folder, in the order of their names.
-pub(super) fn digest_of_pages(path: &Path) -> std::io::Result<String> {
-    if !path.is_dir() {
-        return digest_of_file(path);
-    }
-    let (mut files, mut folders) = (Vec::new(), vec![path.to_owned()]);
+///
+/// Linked folders below it are not entered. What is no file, and more than pages ever are, is an error.
+pub fn digest_of_pages(path: &Path) -> anyhow::Result<String> {
+    let (mut files, mut folders) = (Vec::new(), Vec::new());
+    if path.is_dir() { folders.push(path.to_owned()) } else { files.push(path.to_owned()) }
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {
-            let entry = entry?.path();
-            if entry.is_dir() { folders.push(entry) } else { files.push(entry) }
+            let entry = entry?;
+            if entry.file_type()?.is_dir() { folders.push(entry.path()) } else { files.push(entry.path()) }
+            anyhow::ensure!(files.len() + folders.len() <= MOST_FILES, "more than {MOST_FILES} files: these are no pages");
         }
     }
     files.sort();
+    let mut bytes = 0;
+    for file in &files {
+        let data = fs::metadata(file).with_context(|| file.display().to_string())?;
+        anyhow::ensure!(data.is_file() || data.is_dir(), "{} is no file", file.display());
+        bytes += data.len();
+    }
+    anyhow::ensure!(bytes <= MOST_BYTES, "{} MB: these are no pages", bytes / 1_000_000);
+    files.retain(|file| !file.is_dir());
+    if files == [path] {
+        return Ok(digest_of_file(path)?);
+    }
     let mut digest = ring::digest::Context::new(&ring::digest::SHA256);
     for file in files {
         let name = file.strip_prefix(path).unwrap_or(&file);
@@ -225,6 +240,13 @@ mod tests {
         task.check_pages().unwrap();
         fs::write(folder.path().join("sub/a"), "2").unwrap();
         assert!(task.check_pages().unwrap_err().to_string().contains("not what it was"));
+        // Neither a folder that leads back to itself nor what has no end keeps anybody.
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("sub/again")).unwrap();
+        assert!(digest_of_pages(folder.path()).is_ok());
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("endless")).unwrap();
+        for endless in [folder.path(), Path::new("/dev/zero")] {
+            assert!(digest_of_pages(endless).unwrap_err().to_string().contains("is no file"));
+        }
     }
 
     #[test]

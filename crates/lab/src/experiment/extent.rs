@@ -18,15 +18,18 @@ pub struct Extent {
     /// The conditions that were asked for; all of them if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<String>>,
+    /// SHA-256 of the pages that it was given; the built-in ones if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<String>,
     /// Seconds from its start to its end, to the millisecond.
     pub seconds: f64,
 }
 
 impl Extent {
-    /// What `cx` asks for, which took so long.
-    pub fn of(cx: &Context, took: Duration) -> Self {
+    /// What `cx` asks for, which took so long; `pages` is the SHA-256 of its pages.
+    pub fn of(cx: &Context, pages: Option<String>, took: Duration) -> Self {
         let seconds = (took.as_secs_f64() * 1e3).round() / 1e3;
-        Self { quick: cx.quick, speeds: cx.speeds, conditions: cx.conditions.clone(), seconds }
+        Self { quick: cx.quick, speeds: cx.speeds, conditions: cx.conditions.clone(), pages, seconds }
     }
 
     /// What stands behind `headstart lab run NAME` for the same extent.
@@ -65,7 +68,7 @@ mod tests {
     #[test]
     fn it_says_what_to_run_to_have_the_same_again() {
         let cx = Context { quick: true, conditions: Some(vec!["lte".into()]), ..Context::new(1) };
-        let some = Extent::of(&cx, Duration::from_micros(1_234_567));
+        let some = Extent::of(&cx, None, Duration::from_micros(1_234_567));
         assert_eq!((some.arguments().as_str(), some.seconds), (" --quick --speed sim --condition lte", 1.235));
         assert_eq!(some.to_string(), "some conditions, quick, in virtual time");
         let full = Extent { quick: false, speeds: Speeds::Both, conditions: None, ..some };

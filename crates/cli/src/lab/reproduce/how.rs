@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn outcome(name: &str, quick: bool, speeds: Speeds, seconds: f64) -> Outcome {
-        let extent = Some(Extent { quick, speeds, conditions: None, seconds });
+        let extent = Some(Extent { quick, speeds, conditions: None, pages: None, seconds });
         let device = Some(DeviceState { date: "2000-01-01T00:00:00Z".into(), cpus: Some(2), ..DeviceState::default() });
         Outcome { extent, device, ..Outcome::new(name, 1) }
     }
