@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
@@ -23,6 +24,8 @@ class FakeGround implements Session.Ground, Launcher {
     final List<Integer> closed = Collections.synchronizedList(new ArrayList<Integer>());
     volatile int next = 100;
     volatile boolean launches = true;
+    /** Engines take until this is open to start. */
+    volatile CountDownLatch start = new CountDownLatch(0);
 
     /** Settings as they are before anything was chosen. */
     static SharedPreferences untouched() {
@@ -65,6 +68,11 @@ class FakeGround implements Session.Ground, Launcher {
     public Channel launch() throws IOException {
         if (!launches) {
             throw new IOException("no program");
+        }
+        try {
+            start.await();
+        } catch (InterruptedException e) {
+            throw new IOException(e);
         }
         FakeChannel channel = new FakeChannel();
         engines.add(channel);
