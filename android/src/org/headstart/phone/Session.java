@@ -280,7 +280,11 @@ final class Session implements Engine.Front {
                 try {
                     launched(number, ground.launcher().launch());
                 } catch (IOException e) {
-                    failed(number, String.valueOf(e.getMessage()));
+                    synchronized (Session.this) {
+                        if (number == launches && !stopping) {
+                            relaunch(String.valueOf(e.getMessage()));
+                        }
+                    }
                 }
             }
         };
@@ -301,15 +305,13 @@ final class Session implements Engine.Front {
         made.close();
     }
 
-    private void failed(int number, String reason) {
-        synchronized (this) {
-            if (number != launches || stopping) {
-                return;
-            }
-            state = State.FAILED;
-            why = reason;
+    /** After an engine that has ended, or did not start. */
+    private void relaunch(String reason) {
+        if (++failures < MOST_FAILURES) {
+            launch();
+        } else {
+            set(State.FAILED, reason);
         }
-        ground.changed(this);
     }
 
     private void closeTun() {
@@ -391,10 +393,8 @@ final class Session implements Engine.Front {
             unanswered = forget();
             if (stopping) {
                 closeTun();
-            } else if (++failures < MOST_FAILURES) {
-                launch();
             } else {
-                set(State.FAILED, why);
+                relaunch(why);
             }
         }
         answer(unanswered, null);

@@ -113,10 +113,17 @@ public class SessionTest {
         session.network(FakeGround.network("wifi", true, false));
         ground.until(Session.State.REFUSED);
         ground.next = 100;
-        ground.launches = false;
+        ground.misses.set(5);
         session.network(FakeGround.network("wifi", true, false));
         ground.until(Session.State.FAILED);
         assertEquals("no program", session.why());
+    }
+
+    @Test
+    public void anEngineThatCannotBeStartedIsTriedAgain() throws Exception {
+        ground.misses.set(4);
+        session.network(FakeGround.network("wifi", true, false));
+        start(ground.engine());
     }
 
     @Test
