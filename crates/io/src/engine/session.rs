@@ -135,6 +135,7 @@ struct Start {
 fn greeting(link: &Shared, clock: Clock) -> Result<Option<(Tun, Start, Vec<Heard>)>, EngineError> {
     let mut poll = Poll::new()?;
     poll.add(&*link.0.borrow(), FRONT, Interest::Read)?;
+    poll.add(link.0.borrow().bell(), FRONT, Interest::Read)?;
     let (mut greeted, mut tokens) = (false, Vec::new());
     loop {
         poll.wait(&clock, None, &mut tokens)?;
@@ -344,3 +345,6 @@ impl Session<'_> {
         self.capture.take().and_then(|capture| capture.borrow_mut().end())
     }
 }
+
+#[cfg(test)]
+mod tests;
