@@ -35,3 +35,15 @@ fn what_is_no_frame_right_after_the_greeting_is_an_error_and_the_end() {
     assert_eq!(told(&mut app)["name"], "frame");
     assert!(matches!(session.join().unwrap(), Err(EngineError::Link(LinkError::Frame(FrameError::TooLong(u32::MAX))))));
 }
+
+#[test]
+fn only_one_regular_file_is_written_to() {
+    let file = || OwnedFd::from(tempfile::tempfile().unwrap());
+    assert!(regular(vec![file()]).is_some());
+    assert!(regular(vec![]).is_none() && regular(vec![file(), file()]).is_none());
+    let (reader, writer) = std::io::pipe().unwrap();
+    let (socket, peer) = UnixStream::pair().unwrap();
+    let device = File::options().write(true).open("/dev/null").unwrap();
+    assert!([writer.into(), socket.into(), device.into()].into_iter().all(|one| regular(vec![one]).is_none()));
+    drop((reader, peer));
+}
