@@ -14,6 +14,7 @@ use headstart_core::connect::{self, race};
 use headstart_core::forward;
 use headstart_core::machine::Deadline;
 use headstart_core::time::{Duration, Instant};
+use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::fs::File;
@@ -135,6 +136,7 @@ struct Start {
 fn greeting(link: &Shared, clock: Clock) -> Result<Option<(Tun, Start, Vec<Heard>)>, EngineError> {
     let mut poll = Poll::new()?;
     poll.add(&*link.0.borrow(), FRONT, Interest::Read)?;
+    poll.add(link.0.borrow().bell(), FRONT, Interest::Read)?;
     let (mut greeted, mut tokens) = (false, Vec::new());
     loop {
         poll.wait(&clock, None, &mut tokens)?;
@@ -302,11 +304,11 @@ impl Session<'_> {
     }
 
     fn file(&self, descriptors: Vec<OwnedFd>) -> Result<Option<File>, LinkError> {
-        let [descriptor] = <[OwnedFd; 1]>::try_from(descriptors).map_or_else(|_| [None], |[one]| [Some(one)]);
-        if descriptor.is_none() {
-            self.link.wrong(Wrong::Descriptor, Some("export"), "the descriptor of a file is expected")?;
+        let file = regular(descriptors);
+        if file.is_none() {
+            self.link.wrong(Wrong::Descriptor, Some("export"), "the descriptor of one regular file is expected")?;
         }
-        Ok(descriptor.map(File::from))
+        Ok(file)
     }
 
     fn export_lines(&self, app: Option<&str>, descriptors: Vec<OwnedFd>) -> Result<(), LinkError> {
@@ -319,14 +321,14 @@ impl Session<'_> {
     }
 
     fn export_packets(&mut self, on: bool, descriptors: Vec<OwnedFd>) -> Result<(), LinkError> {
-        let lost = self.end_capture();
         if !on {
-            return match lost {
+            return match self.end_capture() {
                 None => self.link.say(&ToApp::Exported { what: What::Pcapng, lines: None }),
                 Some(why) => self.link.wrong(Wrong::File, Some("export"), why),
             };
         }
         let Some(file) = self.file(descriptors)? else { return Ok(()) };
+        self.end_capture();
         match Capture::begin(Box::new(file)) {
             Ok(capture) => {
                 let capture = Rc::new(RefCell::new(capture));
@@ -344,3 +346,13 @@ impl Session<'_> {
         self.capture.take().and_then(|capture| capture.borrow_mut().end())
     }
 }
+
+/// The one file that came along. A pipe or a socket that nobody reads would hold up everything: this thread forwards, too.
+fn regular(descriptors: Vec<OwnedFd>) -> Option<File> {
+    let [one] = <[OwnedFd; 1]>::try_from(descriptors).ok()?;
+    let kind = FileType::from_raw_mode(fstat(&one).ok()?.st_mode);
+    (kind == FileType::RegularFile).then(|| File::from(one))
+}
+
+#[cfg(test)]
+mod tests;

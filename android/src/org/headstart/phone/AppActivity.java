@@ -86,12 +86,12 @@ public class AppActivity extends Screen {
         });
     }
 
-    private void take(final List<JSONObject> lines) {
+    void take(final List<JSONObject> lines) {
         runOnUiThread(new Runnable() {
             @Override
             public void run() {
                 ended = lines;
-                onResume();
+                show();
             }
         });
     }

@@ -18,6 +18,8 @@ final class Export {
     private static final int MODE =
             ParcelFileDescriptor.MODE_CREATE | ParcelFileDescriptor.MODE_TRUNCATE | ParcelFileDescriptor.MODE_READ_WRITE;
 
+    private static final String NOT_NOW = "the engine does not run, or writes another file";
+
     private Export() {}
 
     /** Where files lie that may be shared. */
@@ -39,27 +41,23 @@ final class Export {
     /** Begins to write packets. */
     static void capture(Session session, File file) throws IOException {
         try (ParcelFileDescriptor open = ParcelFileDescriptor.open(file, MODE)) {
-            session.say(Messages.exportPackets(true), open.getFd());
-        } catch (JSONException e) {
-            throw new IllegalStateException(e);
+            if (!session.capture(open.getFd())) {
+                throw new IOException(NOT_NOW);
+            }
         }
     }
 
     /** Writes packets no longer. */
     static void endCapture(Session session, File file, Done done) {
-        try {
-            if (!session.export(Messages.exportPackets(false), -1, answer(file, done))) {
-                done.failed("");
-            }
-        } catch (JSONException e) {
-            throw new IllegalStateException(e);
+        if (!session.endCapture(answer(file, done))) {
+            done.failed(NOT_NOW);
         }
     }
 
     private static void write(Session session, JSONObject message, File file, Done done) {
         try (ParcelFileDescriptor open = ParcelFileDescriptor.open(file, MODE)) {
             if (!session.export(message, open.getFd(), answer(file, done))) {
-                done.failed("");
+                done.failed(NOT_NOW);
             }
         } catch (IOException e) {
             done.failed(String.valueOf(e.getMessage()));
@@ -73,7 +71,7 @@ final class Export {
                 if (answer != null && answer.optString("kind").equals("exported")) {
                     done.written(file);
                 } else {
-                    done.failed(answer == null ? "" : answer.optString("what"));
+                    done.failed(answer == null ? NOT_NOW : answer.optString("what"));
                 }
             }
         };

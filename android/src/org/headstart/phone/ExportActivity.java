@@ -10,10 +10,12 @@ import java.io.IOException;
 public class ExportActivity extends Screen {
     private static final String PACKETS = "headstart.pcapng";
 
-    /** Packets are being written, whichever screen is shown. */
-    private static boolean captures;
-
     private String wrong;
+
+    @Override
+    boolean showsTheSession() {
+        return true;
+    }
 
     @Override
     void fill() {
@@ -21,7 +23,6 @@ public class ExportActivity extends Screen {
         HeadstartVpnService service = HeadstartVpnService.running();
         final Session session = service == null ? null : service.session();
         if (session == null) {
-            captures = false;
             row(getString(R.string.needs_session), null);
             return;
         }
@@ -31,6 +32,7 @@ public class ExportActivity extends Screen {
                 Export.lines(session, new File(Export.folder(ExportActivity.this), "headstart.jsonl"), null, done());
             }
         });
+        final boolean captures = session.captures();
         button(captures ? R.string.export_packets_stop : R.string.export_packets_start, new View.OnClickListener() {
             @Override
             public void onClick(View view) {
@@ -60,7 +62,7 @@ public class ExportActivity extends Screen {
                     @Override
                     public void run() {
                         wrong = why;
-                        onResume();
+                        show();
                     }
                 });
             }
@@ -70,17 +72,16 @@ public class ExportActivity extends Screen {
     private void packets(Session session, boolean begin) {
         final File file = new File(Export.folder(this), PACKETS);
         try {
+            wrong = null;
             if (begin) {
                 Export.capture(session, file);
             } else {
                 Export.endCapture(session, file, done());
             }
-            captures = begin;
-            wrong = null;
         } catch (IOException e) {
             wrong = String.valueOf(e.getMessage());
         }
-        onResume();
+        show();
     }
 
     private void share(File file) {

@@ -26,12 +26,13 @@ public class HeadstartVpnService extends VpnService
 
     /** The one that runs; screens look at it. */
     private static volatile HeadstartVpnService running;
+    /** The screen that is shown, whether or not a service runs. */
+    private static volatile Screen watcher;
 
-    private Session session;
+    private volatile Session session;
     private Owners owners;
     private Networks networks;
     private DeviceState device;
-    private volatile Runnable watcher;
 
     static HeadstartVpnService running() {
         return running;
@@ -41,11 +42,26 @@ public class HeadstartVpnService extends VpnService
         return session;
     }
 
-    /** Tells a screen when something has changed, on whichever thread that was noticed; null: no longer. */
-    void watch(Runnable screen) {
+    /** Tells this screen when something has changed, on whichever thread that was noticed; null: none any more. */
+    static void watch(Screen screen) {
         watcher = screen;
-        if (session != null) {
-            session.look(screen != null);
+        HeadstartVpnService service = running;
+        Session now = service == null ? null : service.session;
+        if (now != null) {
+            now.look(isLookedAt());
+        }
+    }
+
+    /** Whether statistics are. */
+    private static boolean isLookedAt() {
+        Screen screen = watcher;
+        return screen != null && screen.isLive();
+    }
+
+    private static void tell() {
+        Screen screen = watcher;
+        if (screen != null) {
+            screen.changed();
         }
     }
 
@@ -57,37 +73,45 @@ public class HeadstartVpnService extends VpnService
             return START_NOT_STICKY;
         }
         // The system starts it by itself where the VPN is always on, and after it was killed.
-        if (session == null) {
-            begin();
+        if (begin()) {
+            tell();
         }
         return START_STICKY;
     }
 
-    private void begin() {
+    /** Whether it was not running. */
+    private synchronized boolean begin() {
+        if (session != null) {
+            return false;
+        }
         startForeground(NOTIFICATION, notification());
         owners = new Owners(this);
         session = new Session(this, new Settings(this), "org.headstart.phone " + AboutActivity.version(this));
         running = this;
+        session.look(isLookedAt());
         device = new DeviceState(this, this);
         device.begin();
         networks = new Networks((ConnectivityManager) getSystemService(Context.CONNECTIVITY_SERVICE), this);
         networks.begin();
+        return true;
     }
 
+    /** Ends it, on whichever thread: Android revokes on one of its own. */
     private void end() {
-        if (session == null) {
-            return;
+        Session ended;
+        synchronized (this) {
+            ended = session;
+            if (ended == null) {
+                return;
+            }
+            networks.end();
+            device.end();
+            session = null;
+            running = null;
+            stopForeground(true);
         }
-        networks.end();
-        device.end();
-        session.stop();
-        session = null;
-        running = null;
-        stopForeground(true);
-        Runnable screen = watcher;
-        if (screen != null) {
-            screen.run();
-        }
+        ended.stop();
+        tell();
     }
 
     private Notification notification() {
@@ -163,10 +187,7 @@ public class HeadstartVpnService extends VpnService
 
     @Override
     public void changed(Session changed) {
-        Runnable screen = watcher;
-        if (screen != null) {
-            screen.run();
-        }
+        tell();
     }
 
     /** The system's own builder. */

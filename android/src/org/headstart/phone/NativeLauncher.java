@@ -1,59 +1,84 @@
 package org.headstart.phone;
 
-import android.net.LocalServerSocket;
-import android.net.LocalSocket;
-import android.os.Process;
 import java.io.File;
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
 import java.util.UUID;
+import java.util.concurrent.TimeUnit;
 
-/** Starts the engine that lies in the package's folder for libraries, and waits for it to connect. */
+/** Starts an engine as a process, and waits for it to connect. */
 final class NativeLauncher implements Launcher {
     /** Milliseconds that an engine may take to connect. */
     private static final int PATIENCE = 5000;
 
-    private final File program;
+    private final List<String> program;
+    private final Door.Maker doors;
+    private final int patience;
 
+    /** The engine that lies in the package's folder for libraries. */
     NativeLauncher(String libraries) {
-        program = new File(libraries, "libheadstart.so");
+        this(Collections.singletonList(new File(libraries, "libheadstart.so").getPath()), LocalDoor.MAKER, PATIENCE);
+    }
+
+    NativeLauncher(List<String> program, Door.Maker doors, int patience) {
+        this.program = program;
+        this.doors = doors;
+        this.patience = patience;
     }
 
     @Override
     public Channel launch() throws IOException {
         String name = "headstart-" + UUID.randomUUID();
-        final LocalServerSocket listener = new LocalServerSocket(name);
-        final java.lang.Process process =
-                new ProcessBuilder(program.getPath(), "@" + name).redirectErrorStream(true).start();
-        // An engine that ends before it connects would be waited for without end.
-        Thread watch = new Thread("engine's start") {
-            @Override
-            public void run() {
-                try {
-                    if (process.waitFor(PATIENCE, java.util.concurrent.TimeUnit.MILLISECONDS)) {
-                        listener.close();
-                    }
-                } catch (InterruptedException | IOException e) {
-                    // It has connected.
-                }
+        List<String> words = new ArrayList<String>(program);
+        words.add("@" + name);
+        try (Door door = doors.open(name)) {
+            Process process = new ProcessBuilder(words).inheritIO().start();
+            try (Watch watch = new Watch(process, door)) {
+                watch.start();
+                return door.accept(process);
+            } catch (IOException e) {
+                process.destroyForcibly();
+                throw new IOException("the engine did not connect", e);
             }
-        };
-        watch.setDaemon(true);
-        watch.start();
-        try {
-            while (true) {
-                LocalSocket socket = listener.accept();
-                // Names are no secret: only what this app has started is an engine.
-                if (socket.getPeerCredentials().getUid() == Process.myUid()) {
-                    return new LocalChannel(socket, process);
-                }
-                socket.close();
+        }
+    }
+
+    /** An engine that ends before it connects, or hangs, would be waited for without end: this shuts the door to it. */
+    private final class Watch extends Thread implements AutoCloseable {
+        private final Process process;
+        private final Door door;
+        private boolean over;
+
+        Watch(Process process, Door door) {
+            super("engine's start");
+            this.process = process;
+            this.door = door;
+            setDaemon(true);
+        }
+
+        @Override
+        public void run() {
+            try {
+                process.waitFor(patience, TimeUnit.MILLISECONDS);
+            } catch (InterruptedException e) {
+                return;
             }
-        } catch (IOException e) {
-            process.destroy();
-            throw new IOException("the engine has ended before it connected", e);
-        } finally {
-            watch.interrupt();
-            listener.close();
+            shut();
+        }
+
+        private synchronized void shut() {
+            // The number of a door that is closed may be another file's.
+            if (!over) {
+                door.shut();
+            }
+        }
+
+        @Override
+        public synchronized void close() {
+            over = true;
+            interrupt();
         }
     }
 }

@@ -12,6 +12,9 @@ import android.widget.TextView;
 
 /** A screen: rows below each other, and the way to the other screens. */
 abstract class Screen extends Activity {
+    /** Units (dp) that whatever is touched has at least in height and width: Android's own advice. */
+    static final int TOUCHED = 48;
+
     private LinearLayout rows;
 
     @Override
@@ -24,38 +27,39 @@ abstract class Screen extends Activity {
     @Override
     protected void onResume() {
         super.onResume();
-        HeadstartVpnService service = HeadstartVpnService.running();
-        if (service != null && isLive()) {
-            service.watch(new Runnable() {
-                @Override
-                public void run() {
-                    runOnUiThread(new Runnable() {
-                        @Override
-                        public void run() {
-                            show();
-                        }
-                    });
-                }
-            });
-        }
+        HeadstartVpnService.watch(this);
         show();
     }
 
     @Override
     protected void onPause() {
-        HeadstartVpnService service = HeadstartVpnService.running();
-        if (service != null && isLive()) {
-            service.watch(null);
-        }
+        HeadstartVpnService.watch(null);
         super.onPause();
     }
 
-    /** Whether it shows what changes. */
+    /** Something has changed, on whichever thread. */
+    final void changed() {
+        if (showsTheSession()) {
+            runOnUiThread(new Runnable() {
+                @Override
+                public void run() {
+                    show();
+                }
+            });
+        }
+    }
+
+    /** Whether it shows how the session stands. */
+    boolean showsTheSession() {
+        return isLive();
+    }
+
+    /** Whether it shows statistics. */
     boolean isLive() {
         return false;
     }
 
-    private void show() {
+    final void show() {
         rows.removeAllViews();
         fill();
     }
@@ -64,7 +68,13 @@ abstract class Screen extends Activity {
     abstract void fill();
 
     void add(View view) {
-        rows.addView(view);
+        rows.addView(enlarged(view));
+    }
+
+    /** Large enough for a finger. */
+    View enlarged(View view) {
+        view.setMinimumHeight(Math.round(TOUCHED * getResources().getDisplayMetrics().density));
+        return view;
     }
 
     /** A row of two lines; the second may be missing. */

@@ -53,6 +53,9 @@ final class Session implements Engine.Front {
     private int tun = -1;
     private boolean[] families = {false, false};
     private int failures;
+    /** Counts engines that are started; only the latest one is wanted. */
+    private int launches;
+    private boolean captures;
     private boolean looked;
     private boolean stopping;
     private State state = State.OFF;
@@ -88,20 +91,29 @@ final class Session implements Engine.Front {
         return network;
     }
 
+    /** Whether the engine writes packets to a file. */
+    synchronized boolean captures() {
+        return captures;
+    }
+
     /** The device is on this network. */
-    synchronized void network(NetworkState next) {
-        network = next;
-        if (stopping) {
-            return;
+    void network(NetworkState next) {
+        Answer unanswered = null;
+        synchronized (this) {
+            network = next;
+            if (stopping) {
+                return;
+            }
+            if (!next.exists()) {
+                // What is open may live on; the interface stays, so that nothing leaks around it.
+                set(state == State.RUNNING ? State.RUNNING : State.WAITING, "");
+            } else if (tun < 0 || !Arrays.equals(families, new boolean[] {next.v4, next.v6})) {
+                unanswered = establish();
+            } else {
+                tell(next);
+            }
         }
-        if (!next.exists()) {
-            // What is open may live on; the interface stays, so that nothing leaks around it.
-            set(state == State.RUNNING ? State.RUNNING : State.WAITING, "");
-        } else if (tun < 0 || !Arrays.equals(families, new boolean[] {next.v4, next.v6})) {
-            establish();
-        } else {
-            tell(next);
-        }
+        answer(unanswered, null);
     }
 
     private void tell(NetworkState next) {
@@ -145,6 +157,27 @@ final class Session implements Engine.Front {
         return false;
     }
 
+    /** Has the engine write packets to this file from now on; whether there is one. */
+    synchronized boolean capture(int descriptor) {
+        try {
+            captures = engine != null && engine.say(Messages.exportPackets(true), descriptor);
+        } catch (JSONException e) {
+            throw new IllegalStateException(e);
+        }
+        return captures;
+    }
+
+    /** Has it write no more of them. */
+    synchronized boolean endCapture(Answer answer) {
+        try {
+            boolean said = captures && export(Messages.exportPackets(false), -1, answer);
+            captures &= !said;
+            return said;
+        } catch (JSONException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
     /** Ends the session. */
     void stop() {
         synchronized (this) {
@@ -162,22 +195,34 @@ final class Session implements Engine.Front {
     }
 
     /** Says something to the engine, if there is one. */
-    synchronized void say(JSONObject message, int descriptor) {
-        if (engine != null) {
-            engine.say(message, descriptor);
-        }
-    }
-
     private void say(JSONObject message) {
-        say(message, -1);
+        if (engine != null) {
+            engine.say(message);
+        }
     }
 
-    private synchronized void establish() {
-        Engine before = engine;
+    /** The engine is no more; what it has not answered, no other one will. */
+    private Answer forget() {
+        Answer unanswered = pending;
         engine = null;
-        if (before != null) {
-            before.close();
+        pending = null;
+        captures = false;
+        return unanswered;
+    }
+
+    /** Answers, which is never done under the lock. */
+    private static void answer(Answer waiting, JSONObject message) {
+        if (waiting != null) {
+            waiting.said(message);
         }
+    }
+
+    /** Makes the interface anew; whom the engine before has not answered. */
+    private Answer establish() {
+        if (engine != null) {
+            engine.close();
+        }
+        Answer unanswered = forget();
         int made;
         try {
             made = build(ground.builder());
@@ -189,10 +234,11 @@ final class Session implements Engine.Front {
         tun = made;
         if (tun < 0) {
             set(State.REFUSED, "");
-            return;
+            return unanswered;
         }
         families = new boolean[] {network.v4, network.v6};
         launch();
+        return unanswered;
     }
 
     /** The interface has the families that the network has; the other goes as it went before. */
@@ -225,12 +271,46 @@ final class Session implements Engine.Front {
         return builder.establish();
     }
 
+    /** Starts an engine on a thread of its own: it may take its time, for which nobody waits who wants to know how the session stands. */
     private void launch() {
-        try {
-            engine = new Engine(ground.launcher().launch(), this, app);
-            engine.begin();
-        } catch (IOException e) {
-            set(State.FAILED, String.valueOf(e.getMessage()));
+        final int number = ++launches;
+        Thread thread = new Thread("launch") {
+            @Override
+            public void run() {
+                try {
+                    launched(number, ground.launcher().launch());
+                } catch (IOException e) {
+                    synchronized (Session.this) {
+                        if (number == launches && !stopping) {
+                            relaunch(String.valueOf(e.getMessage()));
+                        }
+                    }
+                }
+            }
+        };
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private void launched(int number, Channel channel) {
+        Engine made = new Engine(channel, this, app);
+        synchronized (this) {
+            if (number == launches && !stopping) {
+                engine = made;
+                made.begin();
+                return;
+            }
+        }
+        // The interface was made anew meanwhile, or the session has ended.
+        made.close();
+    }
+
+    /** After an engine that has ended, or did not start. */
+    private void relaunch(String reason) {
+        if (++failures < MOST_FAILURES) {
+            launch();
+        } else {
+            set(State.FAILED, reason);
         }
     }
 
@@ -268,7 +348,7 @@ final class Session implements Engine.Front {
     public void told(Engine from, JSONObject message) {
         String kind = message.optString("kind");
         try {
-            Answer answer = null;
+            Answer waiting = null;
             synchronized (this) {
                 if (from != engine) {
                     return;
@@ -284,17 +364,18 @@ final class Session implements Engine.Front {
                 } else if (kind.equals("statistics")) {
                     statistics = message;
                 } else if (kind.equals("exported") || (kind.equals("error") && message.optString("of").equals("export"))) {
-                    answer = pending;
+                    waiting = pending;
                     pending = null;
+                    // Where nothing waits it is packets that cannot be written.
+                    captures &= waiting != null;
                 } else if (kind.equals("error")) {
                     why = message.optString("what");
                 }
             }
-            if (answer != null) {
-                answer.said(message);
-            } else if (kind.equals("started")) {
+            answer(waiting, message);
+            if (kind.equals("started")) {
                 set(State.RUNNING, "");
-            } else {
+            } else if (waiting == null) {
                 ground.changed(this);
             }
         } catch (JSONException e) {
@@ -304,25 +385,19 @@ final class Session implements Engine.Front {
 
     @Override
     public void gone(Engine from) {
-        Answer answer;
+        Answer unanswered;
         synchronized (this) {
             if (from != engine) {
                 return;
             }
-            engine = null;
-            answer = pending;
-            pending = null;
+            unanswered = forget();
             if (stopping) {
                 closeTun();
-            } else if (++failures < MOST_FAILURES) {
-                launch();
             } else {
-                set(State.FAILED, why);
+                relaunch(why);
             }
         }
-        if (answer != null) {
-            answer.said(null);
-        }
+        answer(unanswered, null);
         ground.changed(this);
     }
 }

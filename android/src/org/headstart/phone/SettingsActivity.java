@@ -54,7 +54,6 @@ public class SettingsActivity extends Screen {
     private void toggle(int text, boolean on, CompoundButton.OnCheckedChangeListener changed) {
         Switch view = new Switch(this);
         view.setText(text);
-        view.setMinHeight(Math.round(48 * getResources().getDisplayMetrics().density));
         view.setChecked(on);
         view.setOnCheckedChangeListener(changed);
         add(view);
@@ -89,14 +88,14 @@ public class SettingsActivity extends Screen {
             RadioButton button = new RadioButton(this);
             button.setId(n + 1);
             button.setText(WHICH[n]);
-            group.addView(button);
+            group.addView(enlarged(button));
         }
         group.check(settings.apps() + 1);
         group.setOnCheckedChangeListener(new RadioGroup.OnCheckedChangeListener() {
             @Override
             public void onCheckedChanged(RadioGroup unused, int id) {
                 settings.apps(id - 1);
-                onResume();
+                show();
             }
         });
         add(group);

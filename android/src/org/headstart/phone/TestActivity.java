@@ -73,7 +73,7 @@ public class TestActivity extends Screen {
 
     private void tell(String text) {
         result = text;
-        onResume();
+        show();
     }
 
     /** A host and a port, without a lookup; null if it is none. */

@@ -12,8 +12,10 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** What a session stands on, as tests write it: interfaces are numbers, engines are channels of the test. */
 class FakeGround implements Session.Ground, Launcher {
@@ -22,7 +24,10 @@ class FakeGround implements Session.Ground, Launcher {
     final List<String> built = Collections.synchronizedList(new ArrayList<String>());
     final List<Integer> closed = Collections.synchronizedList(new ArrayList<Integer>());
     volatile int next = 100;
-    volatile boolean launches = true;
+    /** Engines that do not start, before one that does. */
+    final AtomicInteger misses = new AtomicInteger();
+    /** Engines take until this is open to start. */
+    volatile CountDownLatch start = new CountDownLatch(0);
 
     /** Settings as they are before anything was chosen. */
     static SharedPreferences untouched() {
@@ -63,8 +68,13 @@ class FakeGround implements Session.Ground, Launcher {
 
     @Override
     public Channel launch() throws IOException {
-        if (!launches) {
+        if (misses.getAndDecrement() > 0) {
             throw new IOException("no program");
+        }
+        try {
+            start.await();
+        } catch (InterruptedException e) {
+            throw new IOException(e);
         }
         FakeChannel channel = new FakeChannel();
         engines.add(channel);

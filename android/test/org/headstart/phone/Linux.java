@@ -71,8 +71,36 @@ final class Linux {
         setsockopt(socket, SOL_SOCKET, SO_MARK, value, 4);
     }
 
+    /** A door of system calls. */
+    static class Listener implements Door {
+        private final int listener;
+
+        Listener(String name) {
+            listener = Linux.listener(name);
+        }
+
+        @Override
+        public Channel accept(Process engine) throws IOException {
+            try {
+                return Linux.accept(listener);
+            } catch (LastErrorException e) {
+                throw new IOException(e);
+            }
+        }
+
+        @Override
+        public void shut() {
+            shutdown(listener, 2);
+        }
+
+        @Override
+        public void close() {
+            Linux.close(listener);
+        }
+    }
+
     /** A listener with an abstract name. */
-    static int listener(String name) {
+    private static int listener(String name) {
         int socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         byte[] text = name.getBytes(StandardCharsets.US_ASCII);
         Memory address = new Memory(110);
@@ -85,7 +113,7 @@ final class Linux {
     }
 
     /** A connection over one, as a channel. */
-    static Channel accept(int listener) {
+    private static Channel accept(int listener) {
         final int socket = accept(listener, null, null);
         return new Channel() {
             private int[] come = {};

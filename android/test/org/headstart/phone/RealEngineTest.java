@@ -2,6 +2,7 @@ package org.headstart.phone;
 
 import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertFalse;
+import static org.junit.Assert.assertNotNull;
 import static org.junit.Assert.assertTrue;
 
 import java.io.ByteArrayOutputStream;
@@ -19,6 +20,7 @@ import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import org.json.JSONArray;
 import org.json.JSONObject;
 import org.junit.AfterClass;
 import org.junit.BeforeClass;
@@ -92,18 +94,21 @@ public class RealEngineTest {
 
         @Override
         public Channel launch() throws IOException {
-            String name = "headstart-java-" + System.nanoTime();
-            int listener = Linux.listener(name);
-            try {
-                // The program, and before it what runs it where this machine cannot.
-                List<String> words = new ArrayList<String>(Arrays.asList(System.getProperty("headstart.engine").split(" ")));
-                words.add("@" + name);
-                Process process = new ProcessBuilder(words).inheritIO().start();
-                processes.add(process);
-                return Linux.accept(listener);
-            } finally {
-                Linux.close(listener);
-            }
+            // The program, and before it what runs it where this machine cannot.
+            List<String> words = Arrays.asList(System.getProperty("headstart.engine").split(" "));
+            Door.Maker doors = new Door.Maker() {
+                @Override
+                public Door open(String name) {
+                    return new Linux.Listener(name) {
+                        @Override
+                        public Channel accept(Process engine) throws IOException {
+                            processes.add(engine);
+                            return super.accept(engine);
+                        }
+                    };
+                }
+            };
+            return new NativeLauncher(words, doors, WAIT * 1000).launch();
         }
 
         @Override
@@ -145,8 +150,21 @@ public class RealEngineTest {
     private static void over(Session session, Ground ground) throws Exception {
         session.stop();
         while (ground.closed.isEmpty()) {
-            ground.states.poll(WAIT, TimeUnit.SECONDS);
+            assertNotNull("the session never ends", ground.states.poll(WAIT, TimeUnit.SECONDS));
         }
+    }
+
+    /** The lines of this name in statistics, as soon as there is such a text among them. */
+    private static JSONArray board(Session session, Ground ground, String name, String text) throws Exception {
+        for (int n = 0; n < 2 * WAIT; n++) {
+            JSONObject told = session.statistics();
+            JSONArray lines = told == null ? new JSONArray() : told.getJSONObject("board").getJSONArray(name);
+            if (lines.toString().contains(text)) {
+                return lines;
+            }
+            assertNotNull("no statistics are told", ground.states.poll(WAIT, TimeUnit.SECONDS));
+        }
+        throw new IllegalStateException("no " + text + " among " + name + ": " + session.statistics());
     }
 
     private static List<JSONObject> lines(Session session) throws Exception {
@@ -207,11 +225,8 @@ public class RealEngineTest {
         assertEquals(10123, connection.getInt("user"));
         assertTrue(connection.toString(), connection.getDouble("connect_ms") >= 10);
         assertEquals(55, connection.getJSONObject("device").getInt("battery"));
-        while (session.statistics() == null || session.statistics().getJSONObject("board").getJSONArray("apps").length() == 0) {
-            ground.states.poll(WAIT, TimeUnit.SECONDS);
-        }
-        JSONObject app = session.statistics().getJSONObject("board").getJSONArray("apps").getJSONObject(0);
-        assertEquals("org.example.mail", app.getString("name"));
+        JSONArray apps = board(session, ground, "apps", "org.example.mail");
+        assertEquals("org.example.mail", apps.getJSONObject(0).getString("name"));
         assertTrue(ground.marked > 0 && !ground.asked.isEmpty());
         over(session, ground);
         assertEquals(0, ground.engineProcess().waitFor());
@@ -272,13 +287,7 @@ public class RealEngineTest {
         session.network(lab());
         ground.until(Session.State.RUNNING);
         Process transfer = curl("--limit-rate", "50k", "-o", "/dev/null", "http://v4.lab.example/bytes/100000000");
-        boolean flows = false;
-        while (!flows) {
-            ground.states.poll(WAIT, TimeUnit.SECONDS);
-            JSONObject told = session.statistics();
-            String open = told == null ? "" : told.getJSONObject("board").getJSONArray("connections").toString();
-            flows = open.contains("198.19.0.2:80");
-        }
+        board(session, ground, "connections", "198.19.0.2:80");
         NetworkState other = lab();
         other.id = "other";
         other.transport = "cellular";

@@ -104,20 +104,60 @@ public class ScreensTest {
         }
     }
 
+    private static void touchable(View view, List<View> into) {
+        if (view.isClickable() && view.isShown()) {
+            into.add(view);
+        }
+        for (int n = 0; view instanceof ViewGroup && n < ((ViewGroup) view).getChildCount(); n++) {
+            touchable(((ViewGroup) view).getChildAt(n), into);
+        }
+    }
+
     @Test
     public void whatCanBeTouchedHasALabelAndIsLargeEnough() {
+        android.app.Application context = RuntimeEnvironment.getApplication();
+        new Settings(context).apps(Settings.ONLY);
+        android.content.ComponentName mail = new android.content.ComponentName("org.example.mail", "org.example.mail.Main");
+        android.content.IntentFilter startable = new android.content.IntentFilter(Intent.ACTION_MAIN);
+        startable.addCategory(Intent.CATEGORY_LAUNCHER);
+        org.robolectric.shadows.ShadowPackageManager packages = org.robolectric.Shadows.shadowOf(context.getPackageManager());
+        packages.addActivityIfNotPresent(mail);
+        packages.addIntentFilterForActivity(mail, startable);
+        List<View> views = new ArrayList<View>();
         for (Class<?> screen : ALL) {
-            Activity shown = show(screen);
-            List<View> views = new ArrayList<View>();
-            texts(shown.findViewById(R.id.rows), views);
-            for (View view : views) {
-                if (view.isClickable()) {
-                    CharSequence label = view instanceof TextView ? ((TextView) view).getText() : "";
-                    boolean named = label.length() > 0 || view.getContentDescription() != null;
-                    assertTrue(screen + ": " + view, named);
-                }
-            }
+            touchable(show(screen).findViewById(R.id.rows), views);
         }
+        float dp = context.getResources().getDisplayMetrics().density;
+        for (View view : views) {
+            CharSequence label = view instanceof TextView ? ((TextView) view).getText() : "";
+            assertTrue(view.toString(), label.length() > 0 || view.getContentDescription() != null);
+            String size = view + " is " + view.getWidth() / dp + " x " + view.getHeight() / dp + " dp";
+            assertTrue(size, view.getWidth() >= Screen.TOUCHED * dp && view.getHeight() >= Screen.TOUCHED * dp);
+        }
+        // Start, the host and its button, three switches, a race, three choices and an app.
+        assertTrue(views.toString(), views.size() >= 11);
+    }
+
+    @Test
+    public void aScreenShowsThatTheSessionBeginsAndEndsAndOneThatWasLeftIsToldNothing() {
+        android.app.Application context = RuntimeEnvironment.getApplication();
+        org.robolectric.android.controller.ActivityController<AppActivity> left = Robolectric.buildActivity(
+                AppActivity.class, new Intent(context, AppActivity.class).putExtra(AppActivity.NAME, "org.example.mail"));
+        left.setup().pause();
+        Activity now = show(NowActivity.class);
+        assertTrue(text(now).contains(context.getString(R.string.state_off)));
+        org.robolectric.android.controller.ServiceController<HeadstartVpnService> service =
+                Robolectric.buildService(HeadstartVpnService.class).create().startCommand(0, 1);
+        org.robolectric.shadows.ShadowLooper.idleMainLooper();
+        assertTrue(text(now), text(now).contains(context.getString(R.string.state_waiting)));
+        // What it asked for comes after it was left.
+        left.get().take(new ArrayList<org.json.JSONObject>());
+        View before = ((ViewGroup) left.get().findViewById(R.id.rows)).getChildAt(0);
+        service.get().changed(service.get().session());
+        assertEquals(before, ((ViewGroup) left.get().findViewById(R.id.rows)).getChildAt(0));
+        service.destroy();
+        org.robolectric.shadows.ShadowLooper.idleMainLooper();
+        assertTrue(text(now), text(now).contains(context.getString(R.string.state_off)));
     }
 
     @Test

@@ -71,6 +71,37 @@ public class ServiceTest {
         assertNull(HeadstartVpnService.running());
     }
 
+    @Test(timeout = 60_000)
+    public void aServiceThatIsRevokedOnTwoThreadsAtOnceEndsOnce() throws Exception {
+        controller.get().onStartCommand(null, 0, 1);
+        final List<Throwable> thrown = java.util.Collections.synchronizedList(new ArrayList<Throwable>());
+        Thread[] both = new Thread[2];
+        // Ending needs the lock of the session: the first thread is in the middle of it when the second comes.
+        synchronized (controller.get().session()) {
+            for (int n = 0; n < both.length; n++) {
+                both[n] = new Thread() {
+                    @Override
+                    public void run() {
+                        try {
+                            controller.get().onRevoke();
+                        } catch (RuntimeException e) {
+                            thrown.add(e);
+                        }
+                    }
+                };
+                both[n].start();
+                while (both[n].isAlive() && both[n].getState() != Thread.State.BLOCKED) {
+                    Thread.sleep(5);
+                }
+            }
+        }
+        for (Thread one : both) {
+            one.join();
+        }
+        assertEquals(java.util.Collections.emptyList(), thrown);
+        assertNull(HeadstartVpnService.running());
+    }
+
     @Test
     public void theStateOfTheDeviceIsToldWhenItChanges() throws Exception {
         final List<JSONObject> told = new ArrayList<JSONObject>();

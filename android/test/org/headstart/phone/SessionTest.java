@@ -7,7 +7,9 @@ import static org.junit.Assert.assertNull;
 import static org.junit.Assert.assertTrue;
 
 import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.json.JSONObject;
@@ -111,10 +113,17 @@ public class SessionTest {
         session.network(FakeGround.network("wifi", true, false));
         ground.until(Session.State.REFUSED);
         ground.next = 100;
-        ground.launches = false;
+        ground.misses.set(5);
         session.network(FakeGround.network("wifi", true, false));
         ground.until(Session.State.FAILED);
         assertEquals("no program", session.why());
+    }
+
+    @Test
+    public void anEngineThatCannotBeStartedIsTriedAgain() throws Exception {
+        ground.misses.set(4);
+        session.network(FakeGround.network("wifi", true, false));
+        start(ground.engine());
     }
 
     @Test
@@ -135,5 +144,86 @@ public class SessionTest {
         session.network(FakeGround.network("cellular", true, true));
         assertEquals(Session.State.OFF, session.state());
         assertNull("nothing is launched any more", ground.engines.poll());
+    }
+
+    @Test(timeout = 60_000)
+    public void anEngineThatTakesItsTimeToStartHoldsNobodyUpAndIsNotWantedAfterTheEnd() throws Exception {
+        ground.start = new CountDownLatch(1);
+        session.network(FakeGround.network("wifi", true, false));
+        assertEquals("a screen asks meanwhile", Session.State.OFF, session.state());
+        session.network(FakeGround.network("cellular", true, true));
+        ground.start.countDown();
+        // Of two that were started the one for the first interface is not wanted any more.
+        List<FakeChannel> both = Arrays.asList(ground.engine(), ground.engine());
+        ended(both, 1);
+        FakeChannel wanted = both.get(both.get(0).closed ? 1 : 0);
+        JSONObject start = start(wanted);
+        assertEquals("cellular", start.getJSONObject("network").getString("transport"));
+        ground.start = new CountDownLatch(1);
+        wanted.end();
+        ground.until(Session.State.RUNNING);
+        session.stop();
+        ground.start.countDown();
+        ended(Arrays.asList(ground.engine()), 1);
+    }
+
+    /** Waits until so many of these were let go. */
+    private static void ended(List<FakeChannel> engines, int wanted) throws Exception {
+        for (int closed = 0; closed < wanted; ) {
+            Thread.sleep(5);
+            closed = 0;
+            for (FakeChannel engine : engines) {
+                closed += engine.closed ? 1 : 0;
+            }
+        }
+    }
+
+    @Test
+    public void whatAnEngineHasNotWrittenWhenTheInterfaceIsMadeAnewIsSaidAndTheNextOneWrites() throws Exception {
+        session.network(FakeGround.network("wifi", true, false));
+        start(ground.engine());
+        final BlockingQueue<String> answers = new LinkedBlockingQueue<String>();
+        assertTrue(session.export(Messages.exportLines(null), 7, new Session.Answer() {
+            @Override
+            public void said(JSONObject message) {
+                answers.add((message == null ? "gone" : "said") + (Thread.holdsLock(session) ? ", locked" : ""));
+            }
+        }));
+        session.network(FakeGround.network("wifi", true, true));
+        assertEquals("gone", answers.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
+        FakeChannel next = ground.engine();
+        start(next);
+        assertTrue(session.export(Messages.exportLines(null), 7, answer(answers)));
+        next.tell(new JSONObject("{'kind': 'exported', 'what': 'lines', 'lines': 3}"), -1);
+        assertEquals("exported", answers.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
+    }
+
+    @Test
+    public void packetsAreCapturedAsLongAsTheEngineLives() throws Exception {
+        BlockingQueue<String> answers = new LinkedBlockingQueue<String>();
+        assertFalse("there is no engine", session.capture(7) || session.captures());
+        session.network(FakeGround.network("wifi", true, false));
+        FakeChannel first = ground.engine();
+        start(first);
+        assertFalse("nothing is captured", session.endCapture(answer(answers)));
+        assertTrue(session.capture(7) && session.captures());
+        assertEquals("pcapng", first.next().getString("what"));
+        first.end();
+        FakeChannel second = ground.engine();
+        start(second);
+        assertFalse("it has ended with its engine", session.captures());
+        assertTrue(session.capture(7));
+        second.tell(new JSONObject("{'kind': 'error', 'name': 'file', 'of': 'export', 'what': 'full'}"), -1);
+        while (session.captures()) {
+            assertNotNull("a file that cannot be written", ground.states.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
+        }
+        assertTrue(session.capture(7));
+        assertTrue(session.endCapture(answer(answers)));
+        assertFalse(session.captures());
+        second.tell(new JSONObject("{'kind': 'exported', 'what': 'pcapng'}"), -1);
+        assertEquals("exported", answers.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
+        assertTrue(session.capture(7));
+        session.network(FakeGround.network("wifi", true, true));
+        assertFalse("it has ended with the interface", session.captures());
     }
 }

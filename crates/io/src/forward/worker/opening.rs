@@ -43,7 +43,7 @@ impl Worker {
         let mut whose = None;
         // A program that counts routers wants to know of this way, not of another.
         if self.accelerator.is_some() && limit.is_none() {
-            let known = self.identify(flow, app, peer);
+            let known = self.identify(now, flow, app, peer);
             let waiting = Waiting { flow, app, peer, traffic_class, no_delay, whose: known.clone() };
             if self.race(now, waiting) {
                 return;
@@ -61,11 +61,11 @@ impl Worker {
     }
 
     /// Whose connection this is, as far as that is known at once.
-    fn identify(&mut self, flow: FlowId, app: SocketAddr, peer: SocketAddr) -> Whose {
+    fn identify(&mut self, now: Instant, flow: FlowId, app: SocketAddr, peer: SocketAddr) -> Whose {
         let owner = match &mut self.teller {
             Teller::Kernel { owners, .. } => owners.of_tcp(app, peer).ok().flatten(),
             Teller::Program(told) => {
-                let sought = told.ask(flow.0, true, app, peer);
+                let sought = told.ask(now, flow.0, true, app, peer);
                 return Whose { sought, ..Whose::default() };
             }
         };
@@ -84,7 +84,7 @@ impl Worker {
         let there = |socket: &OwnedFd| rustix::net::getpeername(socket).is_ok_and(|peer| peer.is_some());
         let at_once = began.as_ref().is_ok_and(there).then(|| self.clock.now());
         // Asked while the SYN is on its way, which takes longer.
-        let whose = whose.unwrap_or_else(|| self.identify(flow, app, peer));
+        let whose = whose.unwrap_or_else(|| self.identify(now, flow, app, peer));
         let socket = match began {
             Ok(socket) => socket,
             Err(errno) => return self.unopened(now, flow, whose, sockets::failure(errno)),

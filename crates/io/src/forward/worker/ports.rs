@@ -23,7 +23,7 @@ impl Worker {
         (traffic_class, hop_limit, whole): (u8, u8, bool),
         train: Option<u16>,
     ) {
-        self.identify_port(mapping, to);
+        self.identify_port(now, mapping, to);
         let Some(port) = self.ports.get_mut(&mapping) else { return };
         if to.is_ipv4() && port.whole != Some(whole) && datagram::keep_whole(&port.socket, whole).is_ok() {
             port.whole = Some(whole);
@@ -54,7 +54,7 @@ impl Worker {
     }
 
     /// Whose a port is; who asks names is asked for each time, for such ports are short-lived and used again.
-    fn identify_port(&mut self, mapping: MappingId, to: SocketAddr) {
+    fn identify_port(&mut self, now: Instant, mapping: MappingId, to: SocketAddr) {
         let Some(port) = self.ports.get_mut(&mapping) else { return };
         if port.whose.is_some() && to.port() != DNS {
             return;
@@ -62,7 +62,7 @@ impl Worker {
         let owner = match &mut self.teller {
             Teller::Kernel { owners, .. } => owners.of_udp(port.app, to).ok().flatten(),
             Teller::Program(told) => {
-                let sought = told.ask(MAPPINGS + mapping.0, false, port.app, to);
+                let sought = told.ask(now, MAPPINGS + mapping.0, false, port.app, to);
                 port.whose = Some(Whose { sought, ..Whose::default() });
                 return;
             }

@@ -1,7 +1,7 @@
 //! Where another program knows whose flows are and on which network the host is, and the kernel does not say (`engine`, on a phone).
 //!
 //! It is asked once a flow. No packet waits for the answer, with one exception: a connection that could be raced is opened when it is known
-//! whose it is, because what was said to one app is not used for another's.
+//! whose it is, because what was said to one app is not used for another's. A question that is not answered in time is closed: nobody knows.
 
 use super::accelerator::Waiting;
 use super::{MAPPINGS, Upstream, Whose, Worker, sockets};
@@ -14,11 +14,13 @@ use headstart_core::path::NetworkId;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::dns::Answer;
 use headstart_core::wire::ip::icmp::Trouble;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 /// Questions that may be open; flows beyond those have no owner. 4096: as many as there are ports that send datagrams.
 const MOST_OPEN: usize = 4096;
+/// How long a question stays open. 10 s: a call of Android's takes a millisecond, and an app that hangs for 5 s is reported.
+const OPEN: Duration = Duration::from_secs(10);
 
 /// Whose is this flow?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +54,8 @@ pub(super) struct Told {
     /// How long a connection waits at most until it is known whose it is.
     patience: Duration,
     questions: VecDeque<Question>,
-    /// Which token a question is about.
-    open: HashMap<u64, u64>,
+    /// When a question was asked, and which token it is about; in the order of their numbers, which is that of time.
+    open: BTreeMap<u64, (Instant, u64)>,
     asked: u64,
     /// What was recorded of ports whose owner is asked for.
     records: HashMap<u64, Vec<Record>>,
@@ -69,12 +71,12 @@ impl Told {
     }
 
     /// Asks about a token; whether there will be an answer.
-    pub fn ask(&mut self, token: u64, is_tcp: bool, app: SocketAddr, peer: SocketAddr) -> bool {
+    pub fn ask(&mut self, now: Instant, token: u64, is_tcp: bool, app: SocketAddr, peer: SocketAddr) -> bool {
         if self.open.len() >= MOST_OPEN {
             return false;
         }
         self.asked += 1;
-        self.open.insert(self.asked, token);
+        self.open.insert(self.asked, (now, token));
         self.questions.push_back(Question { number: self.asked, is_tcp, app, peer });
         true
     }
@@ -115,9 +117,16 @@ impl Told {
         std::mem::take(&mut self.records).into_values().flatten().collect()
     }
 
-    /// When a connection has waited for long enough.
+    /// When the oldest question is closed, and its number. A connection that waits longer for its owner keeps it open as long.
+    fn oldest(&self) -> Option<(Instant, u64)> {
+        self.open.first_key_value().map(|(number, (asked, _))| (*asked + OPEN.max(self.patience), *number))
+    }
+
+    /// When a connection, or a question, has waited for long enough.
     pub fn deadline(&self) -> Option<Deadline> {
-        self.held.front().map(|(at, _)| Deadline { at: *at, why: "an owner is not told" })
+        let held = self.held.front().map(|(at, _)| *at);
+        let at = held.into_iter().chain(self.oldest().map(|(at, _)| at)).min()?;
+        Some(Deadline { at, why: "an owner is not told" })
     }
 }
 
@@ -130,7 +139,7 @@ impl Worker {
     /// A question was answered: the user and the name of the app, as far as they are known.
     pub(crate) fn owner_told(&mut self, now: Instant, number: u64, user: Option<u32>, name: Option<String>) {
         let Some(told) = self.teller.told() else { return };
-        let Some(token) = told.open.remove(&number) else { return };
+        let Some((_, token)) = told.open.remove(&number) else { return };
         let records = told.records.remove(&token).unwrap_or_default();
         let held = told.release(FlowId(token));
         let owner = user.map(|user| Owner { user, inode: 0 });
@@ -145,7 +154,10 @@ impl Worker {
         }
         match token.checked_sub(MAPPINGS) {
             Some(mapping) => {
-                if let Some(port) = self.ports.get_mut(&MappingId(mapping)) {
+                // A question that was closed takes away nothing that the answer to a later one has told.
+                let is_news =
+                    |known: &Option<Whose>| owner.is_some() || known.as_ref().is_none_or(|known| known.sought);
+                if let Some(port) = self.ports.get_mut(&MappingId(mapping)).filter(|port| is_news(&port.whose)) {
                     port.whose = Some(whose.clone());
                 }
                 records.into_iter().for_each(|record| self.record_as(now, whose.clone(), record));
@@ -154,14 +166,18 @@ impl Worker {
         }
     }
 
-    /// Connections that have waited for their owner for long enough are opened without.
+    /// Connections that have waited for their owner for long enough are opened without; questions that have, are closed.
     pub(super) fn open_unowned(&mut self, now: Instant) {
         while let Some(told) = self.teller.told()
-            && told.deadline().is_some_and(|deadline| deadline.at <= now)
+            && told.held.front().is_some_and(|(at, _)| *at <= now)
             && let Some((_, waiting)) = told.held.pop_front()
         {
             self.open_as_asked(now, waiting);
             self.drain(now);
+        }
+        let late = |told: &mut Told| told.oldest().filter(|(at, _)| *at <= now);
+        while let Some((_, number)) = self.teller.told().and_then(late) {
+            self.owner_told(now, number, None, None);
         }
     }
 
@@ -194,5 +210,39 @@ impl Worker {
         board.connections.truncate(lines);
         board.apps.truncate(lines);
         board
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(told: &mut Told, now: Instant, token: u64) -> bool {
+        let end = "192.0.2.1:53".parse().unwrap();
+        told.ask(now, token, false, end, end)
+    }
+
+    #[test]
+    fn questions_that_are_never_answered_are_closed_the_oldest_first_and_give_their_places_back() {
+        let mut told = Told::new(Duration::from_millis(100));
+        let begun = Instant::ZERO + Duration::from_secs(1);
+        let later = begun + Duration::from_secs(3);
+        assert!(ask(&mut told, begun, 7));
+        assert!((1..MOST_OPEN as u64).all(|n| ask(&mut told, later, n)), "as many as there are places");
+        assert!(!ask(&mut told, later, 8), "no place is left");
+        assert_eq!((told.oldest(), told.deadline().map(|due| due.at)), (Some((begun + OPEN, 1)), Some(begun + OPEN)));
+        told.open.remove(&1);
+        assert_eq!(told.oldest(), Some((later + OPEN, 2)));
+        assert!(ask(&mut told, later, 8));
+        assert!(!ask(&mut told, later, 9));
+    }
+
+    #[test]
+    fn a_session_that_is_patient_with_its_app_keeps_questions_open_as_long() {
+        let patience = OPEN * 6;
+        let mut told = Told::new(patience);
+        assert_eq!(told.deadline(), None, "nothing is waited for where nothing was asked");
+        ask(&mut told, Instant::ZERO, 7);
+        assert_eq!(told.oldest(), Some((Instant::ZERO + patience, 1)));
     }
 }
