@@ -157,9 +157,9 @@ const ALL: &[Chore] = &[
     Chore {
         group: Group::Long,
         name: "package",
-        arguments: "[--test]",
+        arguments: "[--test] [--twice]",
         summary: "packages and an archive in target/packages; --test installs, uses, upgrades and removes them in a Debian of their own, \
-                  which needs root, mmdebstrap and lintian",
+                  which needs root, mmdebstrap and lintian; --twice makes them again in another folder and compares every byte",
         run: package::run,
     },
     Chore {
