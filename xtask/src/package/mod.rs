@@ -87,12 +87,11 @@ fn failed(what: &Path, why: &std::io::Error) -> Failure {
     Failure::Failed(format!("{}: {why}", what.display()))
 }
 
-/// The flags of the compiler that leave the folders of this machine out.
-fn without_places(root: &Path) -> String {
+/// The flags of a compiler, each beginning with `flag`, that leave the folders of this machine out.
+fn without_places(root: &Path, flag: &str) -> Vec<String> {
     let places = [(Some(root.to_owned()), "/headstart"), (cargo_home(), "/cargo")];
-    let flag =
-        |(place, name): (Option<PathBuf>, &str)| Some(format!("--remap-path-prefix={}={name}", place?.display()));
-    places.into_iter().filter_map(flag).collect::<Vec<_>>().join("\u{1f}")
+    let flag = |(place, name): (Option<PathBuf>, &str)| Some(format!("{flag}={}={name}", place?.display()));
+    places.into_iter().filter_map(flag).collect()
 }
 
 /// Where cargo(1) keeps what it downloads.
@@ -105,7 +104,10 @@ fn cargo_home() -> Option<PathBuf> {
 fn build(root: &Path, commit: &Commit) -> Result<(), Failure> {
     for what in [&["-p", "headstart", "--bins"][..], &["-p", "headstart-realtime", "--lib"]] {
         let words = [&["build", "--locked", "--profile", "dist"], what].concat();
-        let build = commit.with(Step::cargo(&words)).with("CARGO_ENCODED_RUSTFLAGS", without_places(root));
+        let rust = without_places(root, "--remap-path-prefix").join("\u{1f}");
+        // What is C in the dependencies says in its debug information where it was compiled.
+        let c = [std::env::var("CFLAGS").unwrap_or_default(), without_places(root, "-ffile-prefix-map").join(" ")];
+        let build = commit.with(Step::cargo(&words)).with("CARGO_ENCODED_RUSTFLAGS", rust).with("CFLAGS", c.join(" "));
         println!("xtask: {}", Step::cargo(&words).line());
         build.run()?;
     }
@@ -194,7 +196,9 @@ mod tests {
 
     #[test]
     fn the_places_of_this_machine_are_left_out() {
-        assert!(without_places(Path::new("/x/y")).starts_with("--remap-path-prefix=/x/y=/headstart\u{1f}"));
+        let flags = without_places(Path::new("/x/y"), "--remap-path-prefix");
+        assert_eq!(flags[0], "--remap-path-prefix=/x/y=/headstart");
+        assert!(flags[1].ends_with("=/cargo"), "{flags:?}");
         assert!(version(&workspace_root().unwrap()).unwrap().split('.').count() == 3);
     }
 }
