@@ -127,7 +127,7 @@ const ALL: &[Chore] = &[
         name: "harden",
         arguments: "[--minutes N]",
         summary: "the daemon killed at every step, every check for signs of the forwarder, the hostile peers, a million worlds of \
-                  the law, then the soak, for 30 minutes or N",
+                  the law, the packages made twice and tried, then the soak, for 30 minutes or N",
         run: harden::run,
     },
     Chore {
