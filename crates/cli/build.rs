@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         // The library is the same whatever is being done with the workspace (clippy wraps the compiler; coverage and
         // sanitizers would want their runtime inside other people's programs).
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env("CARGO_ENCODED_RUSTFLAGS", without_places())
         .env_remove("RUSTFLAGS")
         // What debuggers want of it is four fifths of its bytes.
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
@@ -48,6 +48,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rustc-env=HEADSTART_PROFILE={}", env::var("PROFILE")?);
     println!("cargo::rustc-env=HEADSTART_FEATURES={}", features());
     Ok(())
+}
+
+/// Those flags of the compiler that leave the folders of this machine out of what it writes.
+fn without_places() -> String {
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let kept: Vec<_> = flags.split('\u{1f}').filter(|flag| flag.starts_with("--remap-path-prefix=")).collect();
+    kept.join("\u{1f}")
 }
 
 /// Whether what is built runs on a GNU system like this one.

@@ -15,7 +15,7 @@ enum Part {
 /// The parts in order: name, how to run it again by hand, and what it does.
 fn parts(arguments: &[String]) -> Vec<(&'static str, String, Part)> {
     let command = |name, step: Step| (name, step.line(), Part::Command(step));
-    let doc = Step::cargo(&["doc", "--workspace", "--no-deps"]).with("RUSTDOCFLAGS", "-D warnings");
+    let doc = Step::cargo(&["doc", "--workspace", "--no-deps", "--all-features"]).with("RUSTDOCFLAGS", "-D warnings");
     let mut test_line = vec!["cargo xtask test"];
     test_line.extend(arguments.iter().map(String::as_str));
     vec![

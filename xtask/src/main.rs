@@ -127,7 +127,7 @@ const ALL: &[Chore] = &[
         name: "harden",
         arguments: "[--minutes N]",
         summary: "the daemon killed at every step, every check for signs of the forwarder, the hostile peers, a million worlds of \
-                  the law, then the soak, for 30 minutes or N",
+                  the law, the packages made twice and tried, then the soak, for 30 minutes or N",
         run: harden::run,
     },
     Chore {
@@ -157,9 +157,9 @@ const ALL: &[Chore] = &[
     Chore {
         group: Group::Long,
         name: "package",
-        arguments: "[--test]",
+        arguments: "[--test] [--twice]",
         summary: "packages and an archive in target/packages; --test installs, uses, upgrades and removes them in a Debian of their own, \
-                  which needs root, mmdebstrap and lintian",
+                  which needs root, mmdebstrap and lintian; --twice makes them again in another folder and compares every byte",
         run: package::run,
     },
     Chore {

@@ -14,6 +14,8 @@ use std::process::Command;
 pub const PLACEHOLDER: &str = "(no address yet: who releases this fills it in)";
 /// The name of the releaser in the file of allowed signers.
 const SIGNER: &str = "releases@headstart";
+/// The crates that others use, each after those that it stands on.
+const CRATES: [&str; 5] = ["headstart-core", "headstart-link", "headstart-io", "headstart-quic", "headstart-realtime"];
 /// The sources that the ledger's numbers come from.
 const MEASURED: [&str; 3] = ["crates/core/src", "crates/link/src", "crates/lab/src"];
 
@@ -33,11 +35,18 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let Some(key) = key else { return Ok(()) };
     let deny = package::tool(&root, "cargo-deny", &[])?;
     Step::command(&deny, &["check", "licenses", "bans", "sources"]).run()?;
+    crates().run()?;
     ci::run(&[])?;
     package::make()?;
     sign(&root.join(PACKAGES), key)?;
     let tag = format!("v{}", version(&root)?);
     Step::command("git", &["tag", "--annotate", "--message", &format!("headstart {tag}"), &tag]).run()
+}
+
+/// Packs the crates as the registry wants them, and builds what it would hand out.
+fn crates() -> Step {
+    let named = CRATES.iter().flat_map(|name| ["-p", name]);
+    Step::cargo(&["publish", "--dry-run", "--locked"].into_iter().chain(named).collect::<Vec<_>>())
 }
 
 /// What speaks against a release.
@@ -53,6 +62,9 @@ fn against(root: &Path) -> Result<Vec<String>, Failure> {
     }
     if !read("CHANGELOG.md").contains(&format!("\n## [{version}] - ")) {
         all.push(format!("CHANGELOG.md has no section `## [{version}] - DATE`"));
+    }
+    if !read("Cargo.toml").contains("\nrepository = \"") {
+        all.push("Cargo.toml does not say where the sources are: `repository` below [workspace.package]".to_owned());
     }
     if read("SECURITY.md").contains(PLACEHOLDER) {
         all.push("SECURITY.md does not say where reports go".to_owned());
@@ -116,7 +128,8 @@ mod tests {
             let identity = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"];
             assert!(git(&root, &[&identity, words].concat()).is_some(), "{words:?}");
         };
-        write("Cargo.toml", "[workspace.package]\nversion = \"0.2.0\"\n");
+        let version = "[workspace.package]\nversion = \"0.2.0\"\n";
+        write("Cargo.toml", &format!("{version}repository = \"https://example.org/x\"\n"));
         write("CHANGELOG.md", "# Changelog\n\n## [0.2.0] - 2026-12-01\n");
         write("SECURITY.md", "Write to security@example.org.\n");
         write("crates/core/src/lib.rs", "// one\n");
@@ -140,12 +153,43 @@ mod tests {
         refused("SECURITY.md");
         write("CHANGELOG.md", "# Changelog\n");
         refused("CHANGELOG.md");
+        write("Cargo.toml", version);
+        refused("`repository`");
         write("crates/core/src/lib.rs", "// two\n");
         run(&["commit", "--quiet", "-a", "-m", "two"]);
         refused("docs/results/claims.md");
         run(&["tag", "v0.2.0"]);
         refused("released already");
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn every_crate_that_others_use_is_described_and_has_its_examples() {
+        let root = workspace_root().unwrap();
+        let text = |name: &str| fs::read_to_string(root.join(name)).unwrap();
+        let mut named = 0;
+        for entry in fs::read_dir(root.join("crates")).unwrap().flatten() {
+            let folder = format!("crates/{}", entry.file_name().to_str().unwrap());
+            let manifest = text(&format!("{folder}/Cargo.toml"));
+            let name = manifest.split('"').nth(1).unwrap();
+            assert_eq!(CRATES.contains(&name), !manifest.contains("publish.workspace = true"), "{name}");
+            if !CRATES.contains(&name) {
+                continue;
+            }
+            named += 1;
+            for key in
+                ["description", "readme", "documentation", "keywords", "categories", "[package.metadata.docs.rs]"]
+            {
+                assert!(manifest.contains(&format!("\n{key}")), "{name}: {key}");
+            }
+            // What only others of ours stand on needs none.
+            if name != "headstart-io" {
+                let examples = fs::read_dir(root.join(&folder).join("examples")).unwrap().flatten();
+                let sources = examples.filter(|file| file.path().extension().is_some_and(|ending| ending == "rs"));
+                assert!(sources.count() >= 2, "{name}");
+            }
+        }
+        assert_eq!(named, CRATES.len());
     }
 
     #[test]

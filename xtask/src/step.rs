@@ -114,6 +114,10 @@ impl Step {
         } else {
             Command::new(program)
         };
+        // What cargo has set for this chore would have ring, and all that stands on it, built anew by whatever cargo is started.
+        std::env::vars_os().map(|(name, _)| name).filter(|name| is_of_a_package(name)).for_each(|name| {
+            command.env_remove(name);
+        });
         command.args(&self.arguments).envs(self.variables.clone()).stdin(Stdio::null());
         command.current_dir(crate::tree::workspace_root()?);
         Ok(command)
@@ -122,6 +126,13 @@ impl Step {
     fn not_started(&self, error: &std::io::Error) -> Failure {
         Failure::Failed(format!("`{}` could not be started: {error}; is it installed?", self.line()))
     }
+}
+
+/// Whether this variable tells a program that cargo runs of which package it is: build scripts that watch such a variable run again when
+/// it changes.
+fn is_of_a_package(name: &std::ffi::OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 /// Whether a process with this `/proc/PID/status` ignores SIGINT, and so will whatever it starts: a shell without job control starts
@@ -188,6 +199,16 @@ mod tests {
         assert!(!heard.success);
         assert_eq!((heard.output[0].as_str(), heard.errors.as_slice()), ("out", &["err".to_owned()][..]));
         Step::command("kill", &[&heard.output[1]]).run().unwrap();
+    }
+
+    #[test]
+    fn a_command_is_not_told_of_the_package_that_this_chore_is() {
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some(), "cargo has set it for this test");
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let heard = Step::command("env", &[]).hear_showing(|_| false).unwrap();
+        let of_it = |line: &&String| line.starts_with("CARGO_PKG_") || line.starts_with("CARGO_MANIFEST_");
+        assert_eq!(heard.output.iter().find(of_it), None);
+        assert!(heard.output.iter().any(|line| line.starts_with("PATH=")));
     }
 
     #[test]

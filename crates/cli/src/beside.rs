@@ -83,6 +83,14 @@ fn build() -> anyhow::Result<PathBuf> {
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--bin", LAB, "--profile", &profile, "--manifest-path"]);
     command.arg(package.join("Cargo.toml")).arg("--target-dir").arg(folder.parent().unwrap_or(folder));
+    // What `cargo run` has set for this program would have ring, and all that stands on it, built a second time.
+    let is_of_a_package = |name: &OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    };
+    std::env::vars_os().map(|(name, _)| name).filter(is_of_a_package).for_each(|name| {
+        command.env_remove(name);
+    });
     // Standard output is the verb's.
     let status = command.stdout(std::io::stderr()).status().context("cannot start cargo")?;
     let built = this.with_file_name(LAB);

@@ -76,7 +76,7 @@ fn a_lab_that_cargo_run_has_left_out_is_built_by_that_cargo() {
     // A cargo that notes what it is asked for, and has it.
     let cargo = empty.path().join("cargo");
     let script = format!(
-        "#!/bin/sh\necho \"$@\"\necho \"$@\" > {0}/asked\n/bin/ln -s {LAB} {0}/headstart-lab\n",
+        "#!/bin/sh\necho \"$@\"\necho \"$@\" > {0}/asked\necho \"${{CARGO_PKG_NAME-}}${{CARGO_MANIFEST_DIR-}}\" > {0}/package\n/bin/ln -s {LAB} {0}/headstart-lab\n",
         folder.display()
     );
     std::fs::write(&cargo, script).unwrap();
@@ -95,4 +95,6 @@ fn a_lab_that_cargo_run_has_left_out_is_built_by_that_cargo() {
     let place = format!("--target-dir {}\n", target.path().display());
     assert!(asked.starts_with("build --quiet --bin headstart-lab --profile dev --manifest-path /checkout/"), "{asked}");
     assert!(asked.ends_with(&place), "{asked}");
+    let package = std::fs::read_to_string(folder.join("package")).unwrap();
+    assert_eq!(package, "\n", "build scripts that watch these would run again, and what stands on them be built twice");
 }

@@ -1,5 +1,6 @@
-//! `cargo xtask package [--test]`: what is released, in `target/packages`: .deb, .rpm, an archive, and their SHA-256 sums. With --test,
-//! the Debian packages are installed, used, upgraded, removed and purged in a root of their own ([`root`]).
+//! `cargo xtask package [--test] [--twice]`: what is released, in `target/packages`: .deb, .rpm, an archive, and their SHA-256 sums. With
+//! --test, the Debian packages are installed, used, upgraded, removed and purged in a root of their own ([`root`]); with --twice, they are
+//! made again elsewhere and compared ([`twice`]).
 //!
 //! Programs are built with the profile `dist`, paths of this machine left out, and all dates are the commit's: the same commit gives
 //! the same bytes wherever and whenever it is built. cargo-deb and cargo-generate-rpm are installed by name into `target/tools`.
@@ -7,6 +8,7 @@
 mod bill;
 mod root;
 mod stage;
+mod twice;
 
 use crate::Failure;
 use crate::step::Step;
@@ -19,12 +21,14 @@ pub const PACKAGES: &str = "target/packages";
 
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
-    crate::only_flags(arguments, &["--test"])?;
+    crate::only_flags(arguments, &["--test", "--twice"])?;
     make()?;
-    match arguments {
-        [] => Ok(()),
-        _ => root::test(&workspace_root()?.join(PACKAGES)),
+    let is_asked = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    let root = workspace_root()?;
+    if is_asked("--twice") {
+        twice::test(&root)?;
     }
+    if is_asked("--test") { root::test(&root.join(PACKAGES)) } else { Ok(()) }
 }
 
 /// Builds the programs and packs them.
@@ -83,25 +87,35 @@ fn failed(what: &Path, why: &std::io::Error) -> Failure {
     Failure::Failed(format!("{}: {why}", what.display()))
 }
 
-/// The flags of the compiler that leave the folders of this machine out.
-fn without_places(root: &Path) -> String {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let places = [(Some(root.to_owned()), "/headstart"), (home, "/cargo")];
-    let flag =
-        |(place, name): (Option<PathBuf>, &str)| Some(format!("--remap-path-prefix={}={name}", place?.display()));
-    places.into_iter().filter_map(flag).collect::<Vec<_>>().join("\u{1f}")
+/// The flags of a compiler, each beginning with `flag`, that leave the folders of this machine out.
+fn without_places(root: &Path, flag: &str) -> Vec<String> {
+    let places = [(Some(root.to_owned()), "/headstart"), (cargo_home(), "/cargo")];
+    let flag = |(place, name): (Option<PathBuf>, &str)| Some(format!("{flag}={}={name}", place?.display()));
+    places.into_iter().filter_map(flag).collect()
+}
+
+/// Where cargo(1) keeps what it downloads.
+fn cargo_home() -> Option<PathBuf> {
+    let said = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    said.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
 }
 
 /// Builds programs and libraries. Apart, since features of dependencies are those of what is built together.
 fn build(root: &Path, commit: &Commit) -> Result<(), Failure> {
     for what in [&["-p", "headstart", "--bins"][..], &["-p", "headstart-realtime", "--lib"]] {
         let words = [&["build", "--locked", "--profile", "dist"], what].concat();
-        let build = commit.with(Step::cargo(&words)).with("CARGO_ENCODED_RUSTFLAGS", without_places(root));
+        let rust = without_places(root, "--remap-path-prefix").join("\u{1f}");
+        // What is C in the dependencies says in its debug information where it was compiled.
+        let c = [std::env::var("CFLAGS").unwrap_or_default(), without_places(root, "-ffile-prefix-map").join(" ")];
+        let build = commit.with(Step::cargo(&words)).with("CARGO_ENCODED_RUSTFLAGS", rust).with("CFLAGS", c.join(" "));
         println!("xtask: {}", Step::cargo(&words).line());
         build.run()?;
     }
-    Ok(())
+    let built = ["headstart", "headstart-run", "headstart-lab", "libheadstart_realtime.a"];
+    let built = built.map(|name| root.join("target/dist").join(name));
+    let folders = [Some(root.to_owned()), cargo_home()];
+    let named = twice::that_name(&folders.into_iter().flatten().collect::<Vec<_>>(), &built)?;
+    if named.is_empty() { Ok(()) } else { Err(Failure::Failed(named.join("\n"))) }
 }
 
 /// A tool of cargo from `target/tools`, where it is installed the first time.
@@ -145,7 +159,7 @@ fn archive(root: &Path, commit: &Commit) -> Result<(), Failure> {
     std::fs::create_dir_all(root.join(&folder)).map_err(|e| failed(&tree, &e))?;
     step("sh", &["-ec", unpack, &folder]).run()?;
     let (date, file) = (format!("--mtime=@{}", commit.time), format!("{PACKAGES}/{name}.tar.xz"));
-    let same = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", &date];
+    let same = ["--sort=name", "--mode=u+rwX,go+rX,go-w", "--owner=0", "--group=0", "--numeric-owner", &date];
     step("tar", &[&same[..], &["-C", "target/stage/archive", "-cJf", &file, &name]].concat()).run()
 }
 
@@ -182,7 +196,9 @@ mod tests {
 
     #[test]
     fn the_places_of_this_machine_are_left_out() {
-        assert!(without_places(Path::new("/x/y")).starts_with("--remap-path-prefix=/x/y=/headstart\u{1f}"));
+        let flags = without_places(Path::new("/x/y"), "--remap-path-prefix");
+        assert_eq!(flags[0], "--remap-path-prefix=/x/y=/headstart");
+        assert!(flags[1].ends_with("=/cargo"), "{flags:?}");
         assert!(version(&workspace_root().unwrap()).unwrap().split('.').count() == 3);
     }
 }
