@@ -5,7 +5,7 @@
 //! `headstart_core::connect::explain::Explanation`, which documents them. Times are milliseconds.
 
 use crate::exit;
-use headstart_core::connect::explain::{Cached, Explanation, RaceTold};
+use headstart_core::connect::explain::{Cached, Explanation, RaceReport};
 use headstart_core::connect::timeline::Event;
 use headstart_io::control::Account;
 use headstart_io::link::Link;
@@ -107,7 +107,7 @@ fn section(out: &mut String, title: &str, lines: impl Iterator<Item = String>) {
     };
 }
 
-fn timeline(out: &mut String, race: &RaceTold) {
+fn timeline(out: &mut String, race: &RaceReport) {
     let _ =
         writeln!(out, "{}: last race, {} for {}, {} ago\n", race.name, race.race, race.app, span(race.began_ago_ms));
     for told in &race.events {
@@ -199,7 +199,7 @@ fn span(ms: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart_core::connect::explain::{AddressTold, EventTold, FamilyTold};
+    use headstart_core::connect::explain::{AddressReport, EventReport, FamilyReport};
     use std::collections::BTreeMap;
 
     fn sample() -> (Account, Explanation) {
@@ -215,12 +215,12 @@ mod tests {
         ];
         let explanation = Explanation {
             host: "www.example".into(),
-            race: Some(RaceTold {
+            race: Some(RaceReport {
                 name: "www.example".into(),
                 app: "curl".into(),
                 race: "adaptive".into(),
                 began_ago_ms: 61_500.0,
-                events: events.map(|(at_ms, event)| EventTold { at_ms, event }).into(),
+                events: events.map(|(at_ms, event)| EventReport { at_ms, event }).into(),
                 omitted: 2,
             }),
             cached: vec![Cached {
@@ -231,7 +231,7 @@ mod tests {
                 no_such_name: false,
                 left_ms: 59_000.0,
             }],
-            families: vec![FamilyTold {
+            families: vec![FamilyReport {
                 family: "IPv6".into(),
                 has_route: false,
                 suspended_ms: 30_000.0,
@@ -239,7 +239,7 @@ mod tests {
                 lookup_ms: None,
                 unanswered: false,
             }],
-            addresses: vec![AddressTold {
+            addresses: vec![AddressReport {
                 address: v4,
                 rtt_ms: Some(20.0),
                 has_answered: false,

@@ -6,6 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+#[path = "verbs/schema.rs"]
+mod schema;
+
 const LAB: &str = env!("CARGO_BIN_EXE_headstart-lab");
 
 /// Tasks in virtual time of a few milliseconds each.
@@ -66,7 +69,8 @@ impl Campaign {
         let mut words = vec!["collect", "--json", "--plan", &plan, "--out", &out];
         words.extend(folders.iter().map(String::as_str));
         let output = lab(&words);
-        let account = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        schema::must_hold("lab-collect", std::str::from_utf8(&output.stdout).unwrap());
+        let account = serde_json::from_slice(&output.stdout).unwrap();
         (output, account)
     }
 
@@ -169,6 +173,8 @@ fn what_is_missing_damaged_or_differing_is_named_and_ends_in_an_error() {
     assert_eq!(status.status.code(), Some(3));
     let said = String::from_utf8(status.stdout).unwrap();
     assert!(said.contains("18 done (0 invalid), 0 begun, 0 failed, 1 damaged, 1 not begun"), "{said}");
+    let status = lab(&["status", "--json", "--plan", &campaign.word("plan.jsonl"), &campaign.word("a")]);
+    schema::must_hold("lab-status", std::str::from_utf8(&status.stdout).unwrap());
 
     let mended = campaign.work("a", &[]);
     assert!(mended.status.success() && err(&mended).contains("2 done, 18 were there"), "{mended:?}");
@@ -228,6 +234,8 @@ fn a_full_disk_is_an_error_and_leaves_no_result() {
     let output = command.arg(campaign.path("plan.jsonl")).arg("--out").arg(campaign.path("out")).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(err(&output).contains("20 failed") && err(&output).contains("result.json"), "{output:?}");
+    let status = lab(&["status", "--json", "--plan", &campaign.word("plan.jsonl"), &campaign.word("out")]);
+    schema::must_hold("lab-status", std::str::from_utf8(&status.stdout).unwrap());
     assert_eq!((campaign.bits("out").len(), campaign.begun("out")), (0, 0));
     assert!(campaign.work("out", &[]).status.success());
 }
@@ -272,6 +280,9 @@ fn two_campaigns_are_compared_and_without_duckdb_a_question_says_how_to_get_it()
     assert!(same.status.success(), "{same:?}");
     let said = String::from_utf8(same.stdout).unwrap();
     assert!(said.contains(" 0 worse, 0 better, 0 changed,"), "{said}");
+    let changes = String::from_utf8(lab(&["compare", "--json", &place, &place]).stdout).unwrap();
+    schema::must_hold("lab-compare", &changes);
+    assert!(changes.contains("\"judged\":\"same\""), "{changes}");
 
     let mut command = Command::new(LAB);
     command.args(["query", "SELECT 1", &place]).env("PATH", campaign.path("nowhere"));

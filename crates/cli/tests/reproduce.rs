@@ -5,6 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+#[path = "verbs/schema.rs"]
+mod schema;
+
 const HEADSTART: &str = env!("CARGO_BIN_EXE_headstart");
 
 fn reproduce(out: &Path, words: &[&str]) -> Output {
@@ -28,6 +31,7 @@ fn what_has_a_result_is_not_run_again_and_the_ledger_names_every_claim() {
     let second = reproduce(folder.path(), &["--json"]);
     assert!(second.status.success() && err(&second).contains("1/1 connect-model: already measured"), "{second:?}");
     assert!(err(&second).contains("experiments: 1, to run: 0\n"), "{second:?}");
+    schema::must_hold("lab-reproduce", std::str::from_utf8(&second.stdout).unwrap());
     let object: serde_json::Value = serde_json::from_slice(&second.stdout).unwrap();
     let claims = object["claims"].as_array().unwrap();
     let of = |id: &str| claims.iter().find(|claim| claim["id"] == id).unwrap();

@@ -134,7 +134,7 @@ impl Timings {
     }
 
     /// All histograms, in the order of their keys.
-    pub fn told(&self) -> Vec<Timed> {
+    pub fn snapshot(&self) -> Vec<Timed> {
         let all = self.histograms.iter();
         all.map(|(key, histogram)| Timed { key: key.clone(), histogram: histogram.clone() }).collect()
     }
@@ -169,7 +169,7 @@ mod tests {
             timings.count(&format!("app{n}"), "bytes", 3);
         }
         timings.note(What::Connect, "app0", Some(Family::V6), "ok", Duration::ZERO);
-        let told = timings.told();
+        let told = timings.snapshot();
         let count =
             |name: &str| told.iter().find(|timed| timed.key.program == name).map(|timed| timed.histogram.count());
         assert_eq!((count("app0"), count(OTHERS), count("app60")), (Some(2), Some(20), None));

@@ -5,7 +5,7 @@
 //! The connection of a run lives as long as the run: its end tells either side that the other has ended.
 
 use headstart_core::connect::Tally;
-use headstart_core::connect::explain::{Explanation, FamilyTold, RaceTold};
+use headstart_core::connect::explain::{Explanation, FamilyReport, RaceReport};
 use headstart_core::connect::memory::Program;
 use headstart_core::path::NetworkId;
 use headstart_core::path::record::NetworkRecord;
@@ -28,7 +28,7 @@ pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " con
 pub const MAX_MESSAGE: usize = 128 * 1024;
 /// Runs that an account names at most: their commands, [shortened](short) and each character escaped, take a third of a
 /// message, and what is known of a host most of the rest.
-pub const MAX_RUNS_TOLD: usize = 4;
+pub const MAX_RUNS_LISTED: usize = 4;
 /// Runs that an observation names at most. It is a file, so that they may be more than an account's.
 pub const MAX_RUNS_OBSERVED: usize = 200;
 /// Descriptors that come with one message at most.
@@ -175,11 +175,11 @@ pub struct Observation {
     /// DNS messages that were ignored: malformed, forged or late.
     pub ignored_messages: u64,
     /// The address families, as this network has them.
-    pub families: Vec<FamilyTold>,
+    pub families: Vec<FamilyReport>,
     /// The servers that are asked for names.
     pub resolvers: Vec<String>,
     /// The latest races, the last first.
-    pub races: Vec<RaceTold>,
+    pub races: Vec<RaceReport>,
     /// What was learned, if it was asked for.
     pub history: Option<History>,
 }
@@ -191,7 +191,7 @@ pub struct Account {
     pub pid: u32,
     /// How long it has been there.
     pub up_ms: f64,
-    /// The runs that it serves, at most [`MAX_RUNS_TOLD`] of them.
+    /// The runs that it serves, at most [`MAX_RUNS_LISTED`] of them.
     pub runs: Vec<Registered>,
     /// What it knows of the host; `None` if nothing.
     pub explanation: Option<Explanation>,
@@ -351,7 +351,7 @@ mod tests {
     fn the_longest_commands_leave_an_account_room_for_what_is_known() {
         // U+0001 is written as six bytes, the most that any character takes.
         let command = short(&vec!["\u{1}".repeat(5000); 5000]);
-        let runs = vec![Registered { command, via: "auto".into(), pid: u32::MAX }; MAX_RUNS_TOLD];
+        let runs = vec![Registered { command, via: "auto".into(), pid: u32::MAX }; MAX_RUNS_LISTED];
         let account = Account { pid: u32::MAX, up_ms: f64::MAX, runs, explanation: None };
         let bytes = encode(&Reply::Explained(Box::new(account))).unwrap();
         assert!(bytes.len() < MAX_MESSAGE / 3, "{} bytes", bytes.len());

@@ -32,7 +32,7 @@ impl AsFd for Duty {
 pub fn begin(trap: &Trap, outstanding: &Outstanding) -> io::Result<Duty> {
     let (given_up, duty) = pipe_with(PipeFlags::CLOEXEC)?;
     let outstanding = outstanding.try_clone()?;
-    fork::apart([trap.told()?, outstanding.into(), given_up], |[told, outstanding, given_up]| {
+    fork::apart([trap.notify_fd()?, outstanding.into(), given_up], |[told, outstanding, given_up]| {
         let _ = fork::cut_loose(NAME);
         u8::from(keep(told, outstanding.into(), given_up).is_err())
     })?;
@@ -41,7 +41,7 @@ pub fn begin(trap: &Trap, outstanding: &Outstanding) -> io::Result<Duty> {
 
 fn keep(told: OwnedFd, outstanding: Outstanding, given_up: OwnedFd) -> io::Result<()> {
     wait(&[(told.as_fd(), PollFlags::IN)])?;
-    let Ok(listener) = Listener::told(told.as_fd()) else { return Ok(()) };
+    let Ok(listener) = Listener::take_over(told.as_fd()) else { return Ok(()) };
     drop(told);
     wait(&[(listener.as_fd(), PollFlags::empty()), (given_up.as_fd(), PollFlags::empty())])?;
     take_over(&listener, &outstanding)

@@ -90,7 +90,7 @@ impl<P: Packet> Side<P> {
     }
 
     /// Notes what became of the transmission that was through at `through`, and lets go what need not wait.
-    fn settle(&mut self, through: Instant, most_tries: u32) {
+    fn note_fates(&mut self, through: Instant, most_tries: u32) {
         for (place, received) in self.places.iter().zip(&self.received) {
             let Some(tried) = self.window.get_mut(*place) else { continue };
             tried.tries += 1;
@@ -184,7 +184,7 @@ impl<P: Packet> Air<P> {
         let through =
             self.medium.carry(turn, [&up.bytes, &down.bytes], [&mut up.received, &mut down.received], &mut self.rng);
         for (side, _) in self.sides.iter_mut().zip(turn.ways).filter(|(_, sends)| *sends) {
-            side.settle(through, most_tries);
+            side.note_fates(through, most_tries);
             side.places.clear();
             side.bytes.clear();
             side.received.clear();

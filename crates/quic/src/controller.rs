@@ -6,7 +6,7 @@
 //! here, from the moments); `on_sent` is called once a batch of segments, acknowledgements alone included (the account of what
 //! is in flight is made good with each acknowledgement).
 
-use super::{CarefulResume, Told, locked};
+use super::{CarefulResume, StartEvent, locked};
 use headstart_core::cwnd::history::{Lease, Remembered, Sample};
 use headstart_core::cwnd::sender::Sender;
 use headstart_core::cwnd::start::{self, Loss, Phase, Terms};
@@ -125,7 +125,7 @@ impl Live {
         while let Some(event) = self.sender.poll_event() {
             if let Some(listener) = &self.memory.options().listener {
                 let [_, first, last] = self.packets;
-                listener(&Told { remote: self.remote, event, first, last });
+                listener(&StartEvent { remote: self.remote, event, first, last });
             }
         }
     }

@@ -30,7 +30,7 @@ const RECEIVING: u64 = 0x7265_6365_6976_6564;
 
 /// A change of phase of a connection, as the listener is told it.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct StartEvent {
     /// The peer.
     pub remote: SocketAddr,
     /// The change.
@@ -42,7 +42,7 @@ pub struct Told {
 }
 
 /// Called on changes of phase, with the connection's state locked, so it must not wait.
-pub type Listener = Arc<dyn Fn(&Told) + Send + Sync>;
+pub type Listener = Arc<dyn Fn(&StartEvent) + Send + Sync>;
 
 /// How a memory is used.
 #[derive(Clone)]

@@ -1,13 +1,13 @@
 //! Changes of phase as events of qlog: draft-ietf-tsvwg-careful-resume-qlog-02, QUICCarefulResumePhaseUpdated.
 
-use super::Told;
+use super::StartEvent;
 use headstart_core::cwnd::start::Trigger;
 use headstart_core::time::Instant;
 use std::fmt::Write;
 
 /// One event as a line of JSON, its time in milliseconds since `began`. The draft's triggers are a closed list: an event of another
 /// cause has none.
-pub fn line(began: Instant, told: &Told) -> String {
+pub fn line(began: Instant, told: &StartEvent) -> String {
     let event = &told.event;
     let mut line = format!(
         r#"{{"time":{:.3},"name":"quic:careful_resume_phase_updated","data":{{"old":"{}","new":"{}","state_data":{{"pipesize":{}"#,
@@ -59,7 +59,7 @@ mod tests {
             saved_window: 300_000,
             saved_rtt: Duration::from_millis(38),
         };
-        let told = Told { remote: ([192, 0, 2, 1], 443).into(), event, first: Some(30), last: None };
+        let told = StartEvent { remote: ([192, 0, 2, 1], 443).into(), event, first: Some(30), last: None };
         assert_eq!(
             line(Instant::from_millis(1000), &told),
             concat!(
@@ -69,7 +69,7 @@ mod tests {
                 r#""restored_data":{"saved_congestion_window":300000,"saved_rtt":38.000},"trigger":"packet_loss"}}"#,
             )
         );
-        let in_use = Told { event: Event { trigger: Trigger::InUse, ..event }, ..told };
+        let in_use = StartEvent { event: Event { trigger: Trigger::InUse, ..event }, ..told };
         let line = line(Instant::from_millis(1000), &in_use);
         assert!(!line.contains("trigger") && line.ends_with(r#""saved_rtt":38.000}}}"#), "{line}");
     }

@@ -137,7 +137,7 @@ fn a_retreat_deletes_the_memory_and_listeners_are_told_with_packet_numbers() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let listener: Listener = {
         let told = Arc::clone(&told);
-        Arc::new(move |change: &Told| told.lock().unwrap().push(*change))
+        Arc::new(move |change: &StartEvent| told.lock().unwrap().push(*change))
     };
     let memory = memory("careful-resume", Options { listener: Some(listener), ..Options::default() });
     teach(&memory, 480_000);

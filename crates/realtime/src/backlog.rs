@@ -4,7 +4,7 @@
 //! newest of the network that has most gives way to one of a network that has less. The program is given one of each network in its
 //! turn, so that a flood from one address delays others by one session. Where many wait, each has one connection and keeps few bytes.
 
-use crate::doorstep::{Network, SHARE};
+use crate::admission::{Network, SHARE};
 use crate::session::Session;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -6,23 +6,23 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
+pub mod admission;
 mod backlog;
 pub mod blocking;
-pub mod doorstep;
 mod driver;
 mod ending;
 #[allow(unsafe_code)]
 mod ffi;
 pub mod keys;
-mod knobs;
 mod listener;
 pub mod relay;
 mod scratch;
 mod session;
 mod shared;
+mod tcp_options;
 
 pub use ending::{Ending, Why};
 pub use headstart_core::realtime::{Kind, MAX_MESSAGE, SendError, Sent, State, Stats, technique};
-pub use knobs::Knobs;
 pub use listener::Listener;
 pub use session::{Config, Connection, Lane, Message, Receiver, Sender, Session, SessionError};
+pub use tcp_options::TcpOptions;

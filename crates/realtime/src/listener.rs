@@ -1,16 +1,16 @@
 //! The side that is connected to: puts connections that come in together into sessions.
 //!
 //! A connection belongs to the session that its first frame names. One that says nothing sensible within a while is closed,
-//! only so many may be undecided at a time ([`crate::doorstep`]), and only so many sessions wait for the program
+//! only so many may be undecided at a time ([`crate::admission`]), and only so many sessions wait for the program
 //! ([`crate::backlog`]): one more is closed without a word, and its client tries again for as long as its patience is. Accepting
 //! waits for none of them.
 
+use crate::admission::{Admission, Place};
 use crate::backlog::Backlog;
-use crate::doorstep::{Doorstep, Place};
 use crate::driver;
-use crate::knobs;
 use crate::session::{Config, Connection, PATIENCE, Session, Stream};
 use crate::shared::Shared;
+use crate::tcp_options;
 use headstart_core::realtime::frame::{Frame, Proof, begins_a_connection};
 use headstart_core::realtime::{FrameError, Hello, Messenger, SessionId};
 use headstart_io::clock::Clock;
@@ -89,7 +89,7 @@ struct Door {
     sessions: Mutex<Sessions>,
     patience: Mutex<Duration>,
     backlog: Backlog,
-    undecided: Arc<Doorstep>,
+    undecided: Arc<Admission>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -135,8 +135,8 @@ impl Listener {
                 match socket.accept().await {
                     Ok((_, peer)) if !admitted(peer.ip().to_canonical()) => {}
                     Ok((stream, peer)) => {
-                        knobs::turn(&stream, None);
-                        knobs::watch(&stream);
+                        tcp_options::turn(&stream, None);
+                        tcp_options::watch(&stream);
                         let Some(arrival) = door.undecided.arrive(Some(peer.ip())) else {
                             let _ = stream.set_zero_linger();
                             continue;
@@ -164,7 +164,7 @@ impl Listener {
             sessions: Mutex::default(),
             patience: Mutex::new(PATIENCE),
             backlog: Backlog::new(WAITING.min(files / OF_FILES_WAITING).max(1)),
-            undecided: Doorstep::new(UNDECIDED.min(files / OF_FILES_UNDECIDED).max(1)),
+            undecided: Admission::new(UNDECIDED.min(files / OF_FILES_UNDECIDED).max(1)),
         };
         Self { address: None, door: Arc::new(door), accepting: None, stopped: watch::channel(false).0 }
     }

@@ -2,8 +2,8 @@
 
 use crate::driver::{self, Dial};
 use crate::ending::{Ending, Why};
-use crate::knobs::{self, Knobs};
 use crate::shared::Shared;
+use crate::tcp_options::{self, TcpOptions};
 use futures_sink::Sink;
 use headstart_core::machine::Wakeups;
 use headstart_core::realtime::technique::UnknownTechnique;
@@ -121,7 +121,7 @@ pub struct Session {
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut debug = f.debug_struct("Session");
-        debug.field("stats", &self.stats()).field("knobs", &self.knobs()).finish_non_exhaustive()
+        debug.field("stats", &self.stats()).field("tcp_options", &self.tcp_options()).finish_non_exhaustive()
     }
 }
 
@@ -149,21 +149,21 @@ impl Session {
         config: Config,
     ) -> Result<Self, SessionError> {
         let peer = Arc::new(peer);
-        let (interval, knobs) = (config.interval, Arc::new(OnceLock::new()));
-        let taken = Arc::clone(&knobs);
+        let (interval, tcp_options) = (config.interval, Arc::new(OnceLock::new()));
+        let taken = Arc::clone(&tcp_options);
         let dial = move || {
             let (peer, taken) = (Arc::clone(&peer), Arc::clone(&taken));
             async move {
                 let stream = TcpStream::connect((*peer).clone()).await?;
-                let turned = knobs::turn(&stream, interval);
+                let turned = tcp_options::turn(&stream, interval);
                 taken.get_or_init(|| turned);
-                knobs::watch(&stream);
+                tcp_options::watch(&stream);
                 Ok(stream)
             }
         };
         let session = Self::connect_over(dial, config).await?;
-        if let Some(knobs) = knobs.get() {
-            session.shared.knobs.get_or_init(|| *knobs);
+        if let Some(tcp_options) = tcp_options.get() {
+            session.shared.tcp_options.get_or_init(|| *tcp_options);
         }
         Ok(session)
     }
@@ -253,8 +253,8 @@ impl Session {
     }
 
     /// Which options the kernel took for the first connection, where this side opened it over TCP.
-    pub fn knobs(&self) -> Option<Knobs> {
-        self.shared.knobs.get().copied()
+    pub fn tcp_options(&self) -> Option<TcpOptions> {
+        self.shared.tcp_options.get().copied()
     }
 
     /// Connections that are open.

@@ -3,7 +3,7 @@
 //! Nothing is decided here. The lock is held for as long as the messenger thinks, never across a wait.
 
 use crate::ending::{Ending, Why};
-use crate::knobs::Knobs;
+use crate::tcp_options::TcpOptions;
 use headstart_core::machine::{Deadline, Machine, Wakeups};
 use headstart_core::realtime::{FrameError, Input, MAX_CONNECTIONS, Messenger, Output};
 use headstart_core::time::Instant;
@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub patience: Duration,
     state: Mutex<State>,
     /// Which options the kernel took.
-    pub knobs: OnceLock<Knobs>,
+    pub tcp_options: OnceLock<TcpOptions>,
     /// The deadline has moved.
     pub timer: Notify,
     /// A connection is gone, or more are wanted.
@@ -125,7 +125,7 @@ impl Shared {
         Arc::new(Self {
             clock,
             patience,
-            knobs: OnceLock::new(),
+            tcp_options: OnceLock::new(),
             state: Mutex::new(State {
                 messenger,
                 writers: Vec::new(),

@@ -1,14 +1,14 @@
-//! The README has a table of the crates, by path, and it is complete and true.
+//! ARCHITECTURE.md has a table of the crates, by path, and it is complete and true.
 
 use super::Violation;
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 
-const README: &str = "README.md";
+const PAGE: &str = "ARCHITECTURE.md";
 
 /// Finds crates that the table lacks, and rows whose crate is gone.
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    let text = tree.get(README).map_or("", |file| file.text.as_str());
+    let text = tree.get(PAGE).map_or("", |file| file.text.as_str());
     let mut rows: BTreeMap<&str, usize> = BTreeMap::new();
     for (line, row) in (1..).zip(text.lines()).filter(|(_, row)| row.trim_start().starts_with('|')) {
         for (at, prefix) in row.match_indices("crates/") {
@@ -19,10 +19,10 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     let crates: Vec<&str> = tree.crates().map(|(name, _)| name).collect();
     let absent = crates.iter().filter(|name| !rows.contains_key(*name)).map(|name| {
         let what = format!("no table row names `crates/{name}`: add one that says what the crate is for");
-        Violation::at(README, 1, what)
+        Violation::at(PAGE, 1, what)
     });
     let stale = rows.iter().filter(|(name, _)| !name.is_empty() && !crates.contains(name)).map(|(name, line)| {
-        Violation::at(README, *line, format!("there is no `crates/{name}`: correct the path or remove the row"))
+        Violation::at(PAGE, *line, format!("there is no `crates/{name}`: correct the path or remove the row"))
     });
     absent.chain(stale).collect()
 }
@@ -33,9 +33,9 @@ mod tests {
 
     const CRATES: [(&str, &str); 2] = [("crates/core/Cargo.toml", ""), ("crates/io/Cargo.toml", "")];
 
-    fn found(readme: &str) -> Vec<String> {
+    fn found(page: &str) -> Vec<String> {
         let [a, b] = CRATES;
-        check(&Tree::of(&[a, b, (README, readme)])).into_iter().map(|violation| violation.what).collect()
+        check(&Tree::of(&[a, b, (PAGE, page)])).into_iter().map(|violation| violation.what).collect()
     }
 
     #[test]

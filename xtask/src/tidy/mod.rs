@@ -3,7 +3,7 @@
 //! A rule is a pure function over paths and texts, one file and one line in [`ALL`] each; what clippy can hold
 //! (clocks, safety comments) it holds too, and tidy says where such things may be at all.
 
-mod architecture;
+mod brevity;
 mod columns;
 mod crate_table;
 mod floors;
@@ -46,7 +46,7 @@ const ALL: &[Rule] = &[
     Rule { name: "experiments", check: crate::claims::untied },
     Rule { name: "crate table", check: crate_table::check },
     Rule { name: "machine paths", check: machine_paths::check },
-    Rule { name: "architecture", check: architecture::check },
+    Rule { name: "brevity", check: brevity::check },
     Rule { name: "locks", check: locks::check },
     Rule { name: "wording", check: wording::check },
     Rule { name: "links", check: links::check },

@@ -276,7 +276,7 @@ fn tally(s: &Sources, read: impl Fn(&Observation) -> Vec<(&'static str, u64)>) -
     all.map(|(label, n)| (vec![label.to_owned()], Value::Count(n))).collect()
 }
 
-fn families(s: &Sources, read: impl Fn(&headstart_core::connect::explain::FamilyTold) -> Option<f64>) -> Samples {
+fn families(s: &Sources, read: impl Fn(&headstart_core::connect::explain::FamilyReport) -> Option<f64>) -> Samples {
     let all = s.supervisor.iter().flat_map(|o| &o.families);
     all.filter_map(|family| Some((vec![family.family.to_string()], Value::Number(read(family)?)))).collect()
 }
@@ -306,7 +306,7 @@ fn histograms(timings: &Timings, what: What) -> Samples {
 /// documentation are shown.
 #[cfg(test)]
 pub fn sample() -> Sources {
-    use headstart_core::connect::explain::FamilyTold;
+    use headstart_core::connect::explain::FamilyReport;
     use headstart_core::path::Family;
     use headstart_core::time::Duration;
     let mut timings = Timings::default();
@@ -318,7 +318,7 @@ pub fn sample() -> Sources {
     measured.note(What::MeasuredLookup, "curl", None, "ok", Duration::from_millis(8));
     measured.count("curl", "down_bytes", 1500);
     measured.count("curl", "retransmissions", 2);
-    let family = FamilyTold {
+    let family = FamilyReport {
         family: "IPv6".into(),
         has_route: true,
         suspended_ms: 100.0,

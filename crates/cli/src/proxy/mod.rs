@@ -18,7 +18,7 @@ use door::Door;
 use guess::Guess;
 use headstart_core::steer::Channel;
 use headstart_core::steer::policy::{self, Object};
-use headstart_realtime::doorstep::{Arrival, Doorstep};
+use headstart_realtime::admission::{Admission, Arrival};
 use headstart_realtime::relay::access::{Access, Pattern};
 use hyper::body::Incoming;
 use hyper::header::{PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
@@ -84,7 +84,7 @@ pub struct Args {
 struct Shared {
     door: Door,
     /// Clients that have not authenticated.
-    doorstep: Arc<Doorstep>,
+    admission: Arc<Admission>,
     /// Clients that are served.
     room: Arc<Semaphore>,
     guess: Guess,
@@ -147,7 +147,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     notes.iter().for_each(|note| crate::complain!("headstart: {note}"));
     let shared = Arc::new(Shared {
         door,
-        doorstep: Doorstep::new(UNDECIDED),
+        admission: Admission::new(UNDECIDED),
         room: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
         name: format!("headstart-{:016x}", RandomState::new().hash_one(args.listen)),
         guess,
@@ -199,7 +199,7 @@ async fn keep(shared: Arc<Shared>) {
 async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: watch::Receiver<bool>) {
     let mut stopped = stop.clone();
     let stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
-    let admit = |from| shared.doorstep.arrive(Some(from));
+    let admit = |from| shared.admission.arrive(Some(from));
     crate::accept::admitted(listener, admit, stopped, |stream, arrival| {
         connection(stream, shared.clone(), arrival, stop.clone())
     })

@@ -1,6 +1,6 @@
-//! A client's place: on the doorstep until it has authenticated, then among those that are served.
+//! A client's place: on the admission until it has authenticated, then among those that are served.
 
-use headstart_realtime::doorstep::Place;
+use headstart_realtime::admission::Place;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -12,7 +12,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// For a client on the doorstep, which will want room here.
+    /// For a client on the admission, which will want room here.
     pub fn new(place: Place, room: Arc<Semaphore>) -> Self {
         Self { undecided: Mutex::new(Some(place)), room, served: OnceLock::new() }
     }

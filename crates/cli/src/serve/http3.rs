@@ -91,7 +91,7 @@ async fn admit(incoming: Incoming, place: Arc<Place>, serving: Serving) {
     transport.stream_receive_window(RECEIVED.into()).receive_window((8 * RECEIVED).into());
     let mut config = serving.quic.clone();
     config.transport_config(Arc::new(transport));
-    let told = Told { watch: watch.clone(), rule: paths.memory.options().rule.name, remembered };
+    let told = StartReport { watch: watch.clone(), rule: paths.memory.options().rule.name, remembered };
     if let Ok(connecting) = incoming.accept_with(Arc::new(config)) {
         tokio::select! {
             () = carry(connecting, serving.clone(), place.clone(), told) => {}
@@ -110,7 +110,7 @@ fn sending(window: u64) -> u64 {
     (4 * window).clamp(LEAST_SENDING, MOST_SENDING)
 }
 
-async fn carry(connecting: Connecting, serving: Serving, place: Arc<Place>, told: Told) {
+async fn carry(connecting: Connecting, serving: Serving, place: Arc<Place>, told: StartReport) {
     let opened = tokio::select! {
         opened = greeted(connecting) => opened,
         // It has not asked for anything.
@@ -137,13 +137,13 @@ async fn greeted(mut connecting: Connecting) -> Option<Connection> {
 
 /// What an answer tells of how its connection began.
 #[derive(Clone)]
-struct Told {
+struct StartReport {
     watch: Watch,
     rule: &'static str,
     remembered: u64,
 }
 
-impl Told {
+impl StartReport {
     /// As Server-Timing (W3C) has it: the start rule, what was remembered of the path and the window now, in bytes.
     fn header(&self) -> Option<HeaderValue> {
         let Self { rule, remembered, .. } = self;
@@ -152,7 +152,7 @@ impl Told {
     }
 }
 
-async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, told: Told) {
+async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, told: StartReport) {
     let mut builder = h3::server::builder();
     builder.max_field_section_size(MOST_HEAD);
     let http = builder.build::<_, Bytes>(Quic::new(h3_quinn::Connection::new(opened.clone())));
@@ -217,7 +217,7 @@ fn is_of_one_connection(headers: &HeaderMap) -> bool {
 struct Asked {
     serving: Serving,
     place: Arc<Place>,
-    told: Told,
+    told: StartReport,
     opened: Connection,
 }
 

@@ -4,7 +4,7 @@
 use anyhow::Context as _;
 use headstart_core::time::Instant;
 use headstart_io::clock::wall;
-use headstart_quic::{Listener, Told, qlog_line};
+use headstart_quic::{Listener, StartEvent, qlog_line};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -29,10 +29,10 @@ pub fn listener(folder: &Path) -> anyhow::Result<Listener> {
     let begun = Instant::ZERO + wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let thread = std::thread::Builder::new().name("qlog".into());
     thread.spawn(move || write(&folder, begun, &told)).context("starting the thread of qlog")?;
-    Ok(Arc::new(move |event: &Told| _ = tell.try_send(*event)))
+    Ok(Arc::new(move |event: &StartEvent| _ = tell.try_send(*event)))
 }
 
-fn write(folder: &Path, begun: Instant, told: &Receiver<Told>) {
+fn write(folder: &Path, begun: Instant, told: &Receiver<StartEvent>) {
     let mut files: HashMap<SocketAddr, File> = HashMap::new();
     while let Ok(event) = told.recv() {
         if files.len() >= OPEN {

@@ -2,7 +2,7 @@
 //! than ages, and objects by name rather than lists, so that a change is small. Unknown values are left out, never null.
 
 use crate::observe::Sources;
-use headstart_core::connect::explain::RaceTold;
+use headstart_core::connect::explain::RaceReport;
 use headstart_core::timing::BOUNDS;
 use headstart_io::control::{History, Observation};
 use headstart_io::forward::board::Board;
@@ -18,7 +18,7 @@ pub fn of(sources: &Sources) -> Value {
         "bounds": BOUNDS,
         "problems": sources.problems,
         "measurements": sources.boards.iter().map(|board| (board.pid.to_string(), measurement(board))).collect::<Map<_, _>>(),
-        "measured": timings(sources.measured.told().iter().map(|timed| (&timed.key, &timed.histogram))),
+        "measured": timings(sources.measured.snapshot().iter().map(|timed| (&timed.key, &timed.histogram))),
     });
     if let Some(observation) = &sources.supervisor {
         all["supervisor"] = supervisor(observation);
@@ -74,7 +74,7 @@ fn supervisor(o: &Observation) -> Value {
     all
 }
 
-fn race_of(race: &RaceTold, up_ms: f64) -> Value {
+fn race_of(race: &RaceReport, up_ms: f64) -> Value {
     json!({
         "app": race.app,
         "race": race.race,
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn nothing_is_null_and_a_look_later_only_the_clock_has_changed() {
         let look = |up_ms: f64| {
-            let race = RaceTold {
+            let race = RaceReport {
                 name: "www.example".into(),
                 app: "curl".into(),
                 race: "adaptive".into(),

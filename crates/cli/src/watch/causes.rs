@@ -90,7 +90,7 @@ fn cause(key: String, words: String, fix: &str) -> Cause {
 
 fn families(now: &Sources) -> Vec<Cause> {
     let families = now.supervisor.iter().flat_map(|o| &o.families);
-    let of = |family: &headstart_core::connect::explain::FamilyTold| {
+    let of = |family: &headstart_core::connect::explain::FamilyReport| {
         let (name, other) = (&*family.family, if family.family == "IPv6" { "IPv4" } else { "IPv6" });
         let record = if family.family == "IPv6" { "AAAA" } else { "A" };
         let suspended = (family.suspended_ms > 0.0).then(|| {
@@ -185,7 +185,7 @@ fn channels(now: &Sources) -> Vec<Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart_core::connect::explain::FamilyTold;
+    use headstart_core::connect::explain::FamilyReport;
     use headstart_core::time::Duration;
     use headstart_core::timing::Timings;
     use headstart_io::control::Observation;
@@ -197,7 +197,7 @@ mod tests {
             timings.note(What::Lookup, "curl", None, "unanswered", Duration::from_secs(5));
         }
         timings.note(What::Lookup, "curl", None, "ok", Duration::from_millis(5));
-        let family = FamilyTold {
+        let family = FamilyReport {
             family: "IPv6".into(),
             has_route: true,
             suspended_ms: if suspended { 1000.0 } else { 0.0 },
@@ -206,7 +206,7 @@ mod tests {
             unanswered: silent,
         };
         let supervisor =
-            Observation { pid: 1, families: vec![family], timings: timings.told(), ..Observation::default() };
+            Observation { pid: 1, families: vec![family], timings: timings.snapshot(), ..Observation::default() };
         Arc::new(Sources { supervisor: Some(supervisor), ..Sources::default() })
     }
 

@@ -80,3 +80,28 @@ fn what_goes_over_loopback_is_as_its_schema_says() {
         line.split_whitespace().find(|word| word.starts_with("127.0.0.1:")).unwrap().trim_end_matches([',', ';', ':']);
     must_hold("measure-network", &printed(&mut headstart(&["measure", "network", at, "--seconds", "0.2", "--json"])));
 }
+
+#[test]
+fn every_verb_that_prints_json_is_in_the_list_of_schemas() {
+    let reference = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+    let commands = std::fs::read_to_string(reference.join("commands.md")).unwrap();
+    let listed = std::fs::read_to_string(reference.join("schemas/README.md")).unwrap();
+    let verbs = commands.split("\n## ").filter(|verb| verb.contains("\n      --json\n") || verb.contains(" --json "));
+    let mut seen = 0;
+    for verb in verbs.map(|verb| verb.lines().next().unwrap()).filter(|verb| verb.contains(' ')) {
+        assert!(listed.lines().any(|row| row.contains(&format!("{verb} ")) && row.contains("--json")), "{verb}");
+        seen += 1;
+    }
+    assert!(seen > 20, "{seen}");
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn the_demo_prints_one_object_as_its_schema_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = printed(headstart(&["demo", "--json", "--out"]).arg(folder.path()));
+    must_hold("demo", &text);
+    let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let report = object["report"].as_str().unwrap();
+    assert!(std::fs::read_to_string(report).unwrap().contains("</html>"), "{object}");
+}

@@ -25,7 +25,7 @@ const MAX_WAITING: usize = 1024;
 /// Questions remembered, to know which belong together.
 const MAX_RECENT: usize = 256;
 /// Answers whose query is remembered: as many as there may be names in the caches of a few programs.
-const MAX_SAID: usize = 8192;
+const MAX_REPLIES: usize = 8192;
 
 /// Names whose port is remembered.
 const MAX_PORTS: usize = 1024;
@@ -34,7 +34,7 @@ const MAX_PORTS: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// What the server said to this query, so long ago. If it said nothing that can be read, it refused.
-    Said {
+    Reply {
         /// The query that it was said to.
         query: QueryId,
         /// Time since then, by which its TTLs are less now.
@@ -56,7 +56,7 @@ struct Waiting {
 }
 
 #[derive(Debug)]
-struct Said {
+struct LastReply {
     query: QueryId,
     at: Instant,
     addresses: bool,
@@ -69,7 +69,7 @@ struct Said {
 pub(super) struct Asks {
     waiting: VecDeque<Waiting>,
     recent: VecDeque<(Question, Instant)>,
-    said: BTreeMap<Question, Said>,
+    replies: BTreeMap<Question, LastReply>,
     /// Where programs have gone after they had asked for a name, and when.
     ports: BTreeMap<(AppId, Arc<str>), (u16, Instant)>,
     routes: [bool; 2],
@@ -80,7 +80,7 @@ impl Default for Asks {
         Self {
             waiting: VecDeque::new(),
             recent: VecDeque::new(),
-            said: BTreeMap::new(),
+            replies: BTreeMap::new(),
             ports: BTreeMap::new(),
             routes: [true; 2],
         }
@@ -92,7 +92,7 @@ impl Asks {
     pub fn ask(&mut self, now: Instant, question: &Question) -> Option<Answered> {
         self.recent.truncate(MAX_RECENT - 1);
         self.recent.push_front((question.clone(), now));
-        self.said.get(question).map(|said| Answered::Said { query: said.query, age: now - said.at })
+        self.replies.get(question).map(|said| Answered::Reply { query: said.query, age: now - said.at })
     }
 
     /// What this program, which has [asked](Self::ask) `question`, will most likely ask next: for the other family of the same
@@ -126,21 +126,21 @@ impl Asks {
     /// The server has spoken: whether of addresses, and whether it is worth keeping.
     pub fn heard(&mut self, now: Instant, query: QueryId, question: &Question, addresses: bool, kept: bool) {
         if !kept {
-            self.said.remove(question);
+            self.replies.remove(question);
             return;
         }
-        if self.said.len() >= MAX_SAID
-            && !self.said.contains_key(question)
-            && let Some(oldest) = self.said.iter().min_by_key(|(_, s)| s.at).map(|(q, _)| q.clone())
+        if self.replies.len() >= MAX_REPLIES
+            && !self.replies.contains_key(question)
+            && let Some(oldest) = self.replies.iter().min_by_key(|(_, s)| s.at).map(|(q, _)| q.clone())
         {
-            self.said.remove(&oldest);
+            self.replies.remove(&oldest);
         }
-        self.said.insert(question.clone(), Said { query, at: now, addresses, reliance: None });
+        self.replies.insert(question.clone(), LastReply { query, at: now, addresses, reliance: None });
     }
 
     /// What was said to `question` is worth this long a wait for the other family; for ever, if it is not said.
     pub fn rely(&mut self, question: &Question, reliance: Option<Duration>) {
-        if let Some(said) = self.said.get_mut(question) {
+        if let Some(said) = self.replies.get_mut(question) {
             said.reliance = reliance;
         }
     }
@@ -200,7 +200,7 @@ impl Asks {
 
     /// What was said on another network is not what is said on this one.
     pub fn forget(&mut self) {
-        self.said.clear();
+        self.replies.clear();
     }
 
     /// When the next request is told not to wait any longer.
@@ -222,7 +222,7 @@ impl Asks {
         let family = waiting.question.record.family()?.other();
         let other = Question { record: family.into(), ..waiting.question.clone() };
         let has_route = self.routes[usize::from(family == Family::V6)];
-        let known = self.said.get(&other).filter(|s| s.addresses && has_route && !lookups.is_open(&other))?;
+        let known = self.replies.get(&other).filter(|s| s.addresses && has_route && !lookups.is_open(&other))?;
         let (_, asked) = self.recent.iter().find(|(q, _)| *q == other)?;
         let apart = waiting.since.since(*asked).max(asked.since(waiting.since));
         let reliance = known.reliance.filter(|_| apart <= TOGETHER)?;

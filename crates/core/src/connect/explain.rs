@@ -21,13 +21,13 @@ pub struct Explanation {
     /// The name or address that was asked about, as it is written down.
     pub host: String,
     /// The last race for it.
-    pub race: Option<RaceTold>,
+    pub race: Option<RaceReport>,
     /// What programs were told of it, and how long that still holds.
     pub cached: Vec<Cached>,
     /// The address families, as this network has them.
-    pub families: Vec<FamilyTold>,
+    pub families: Vec<FamilyReport>,
     /// Its addresses, as far as there have been attempts to connect to them.
-    pub addresses: Vec<AddressTold>,
+    pub addresses: Vec<AddressReport>,
     /// Calls about it that were left alone, by reason.
     pub left_alone: BTreeMap<Cow<'static, str>, u64>,
     /// All calls that were left alone, by reason.
@@ -37,7 +37,7 @@ pub struct Explanation {
 /// A race.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct RaceTold {
+pub struct RaceReport {
     /// The name that it was for.
     pub name: String,
     /// The program that it was for.
@@ -47,7 +47,7 @@ pub struct RaceTold {
     /// How long ago it began.
     pub began_ago_ms: f64,
     /// What happened.
-    pub events: Vec<EventTold>,
+    pub events: Vec<EventReport>,
     /// Events beyond those.
     pub omitted: u32,
 }
@@ -55,7 +55,7 @@ pub struct RaceTold {
 /// Something that happened in a race.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct EventTold {
+pub struct EventReport {
     /// How long after the race began.
     pub at_ms: f64,
     /// What.
@@ -84,7 +84,7 @@ pub struct Cached {
 /// What is known of an address family.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct FamilyTold {
+pub struct FamilyReport {
     /// IPv4 or IPv6.
     pub family: Cow<'static, str>,
     /// Whether there is a route.
@@ -102,7 +102,7 @@ pub struct FamilyTold {
 /// What is known of an address.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct AddressTold {
+pub struct AddressReport {
     /// The address.
     pub address: IpAddr,
     /// Smoothed round-trip time of handshakes; a lower bound where none has been completed.
@@ -145,12 +145,12 @@ impl Connector {
     }
 
     /// The latest races, the last first, at most so many.
-    pub fn races(&self, now: Instant, most: usize) -> Vec<RaceTold> {
+    pub fn races(&self, now: Instant, most: usize) -> Vec<RaceReport> {
         self.timelines.latest(most).into_iter().map(|(name, race)| self.told(now, name, race)).collect()
     }
 
     /// The address families, as this network has them.
-    pub fn families(&mut self, now: Instant) -> Vec<FamilyTold> {
+    pub fn families(&mut self, now: Instant) -> Vec<FamilyReport> {
         Family::BOTH.map(|family| self.family(now, family)).into()
     }
 
@@ -171,9 +171,9 @@ impl Connector {
         }
     }
 
-    fn told(&self, now: Instant, name: &str, race: &Timeline) -> RaceTold {
-        let events = race.events.iter().map(|(at, e)| EventTold { at_ms: ms(*at - race.began), event: e.clone() });
-        RaceTold {
+    fn told(&self, now: Instant, name: &str, race: &Timeline) -> RaceReport {
+        let events = race.events.iter().map(|(at, e)| EventReport { at_ms: ms(*at - race.began), event: e.clone() });
+        RaceReport {
             name: name.to_owned(),
             app: race.app.to_string(),
             race: self.settings.race.name.to_owned(),
@@ -204,9 +204,9 @@ impl Connector {
         all
     }
 
-    fn family(&mut self, now: Instant, family: Family) -> FamilyTold {
+    fn family(&mut self, now: Instant, family: Family) -> FamilyReport {
         let history = self.path.current().family(family);
-        FamilyTold {
+        FamilyReport {
             family: Cow::Borrowed(match family {
                 Family::V4 => "IPv4",
                 Family::V6 => "IPv6",
@@ -219,8 +219,8 @@ impl Connector {
         }
     }
 
-    fn address(&mut self, now: Instant, address: IpAddr) -> Option<AddressTold> {
-        self.path.current().peer(address).map(|peer| AddressTold {
+    fn address(&mut self, now: Instant, address: IpAddr) -> Option<AddressReport> {
+        self.path.current().peer(address).map(|peer| AddressReport {
             address,
             rtt_ms: peer.rtt.map(|rtt| ms(rtt.smoothed)),
             has_answered: peer.has_answered,

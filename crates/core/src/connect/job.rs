@@ -192,7 +192,7 @@ impl Job {
     }
 
     /// What the lookup of `record` has come to.
-    pub fn settle(&mut self, now: Instant, record: impl Into<RecordType>, lookup: Lookup, lack: Option<Lack>) {
+    pub fn complete(&mut self, now: Instant, record: impl Into<RecordType>, lookup: Lookup, lack: Option<Lack>) {
         match record.into() {
             RecordType::A => match (self.translation, lookup) {
                 (Translation::Awaited, Lookup::Addresses(at, list)) => {
@@ -217,19 +217,19 @@ impl Job {
     }
 
     /// The addresses are known without a question.
-    pub fn settle_own(&mut self, now: Instant, addresses: &[IpAddr]) {
+    pub fn complete_locally(&mut self, now: Instant, addresses: &[IpAddr]) {
         for family in Family::BOTH {
             let list: Vec<_> = addresses.iter().filter(|a| Family::of(**a) == family).copied().collect();
             let (lookup, lack) = match list.is_empty() {
                 true => (Lookup::Without(now), Some(Lack::NoData)),
                 false => (Lookup::Addresses(now, list), None),
             };
-            self.settle(now, family, lookup, lack);
+            self.complete(now, family, lookup, lack);
         }
     }
 
     /// HTTPS has been answered with these records.
-    pub fn settle_services(&mut self, now: Instant, services: Vec<Service>) {
+    pub fn complete_services(&mut self, now: Instant, services: Vec<Service>) {
         self.services = services;
         self.https = Lookup::Without(now);
         self.stand_in(now);
@@ -243,7 +243,7 @@ impl Job {
                 Lookup::Addresses(_, list) => Lookup::Addresses(now, list),
                 other => other,
             };
-            self.settle(now, RecordType::A, lookup, lack);
+            self.complete(now, RecordType::A, lookup, lack);
         }
     }
 

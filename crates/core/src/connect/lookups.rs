@@ -118,7 +118,7 @@ impl Open {
         self.theirs.len() > 1
     }
 
-    fn has_said_no(&self, server: u32) -> bool {
+    fn has_denied(&self, server: u32) -> bool {
         self.nos.iter().any(|(of, _)| *of == server)
     }
 
@@ -271,7 +271,7 @@ impl Lookups {
     }
 
     /// The server that has just answered has nothing to say of `id`, or says that there is nothing.
-    pub fn said_no(&mut self, id: QueryId, no: &LookupResult) {
+    pub fn note_denial(&mut self, id: QueryId, no: &LookupResult) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let server = open.replied.unwrap_or(self.servers.number(open.server()));
         match open.nos.iter_mut().find(|(of, _)| *of == server) {
@@ -295,19 +295,19 @@ impl Lookups {
         let all = self.in_order(open);
         // Programs that ask several servers themselves wait for each.
         let mut asked = open.theirs.iter().map(|(server, _)| self.servers.number(*server));
-        if open.theirs.len() > 1 && now < open.asked + self.one_server() && !asked.all(|s| open.has_said_no(s)) {
+        if open.theirs.len() > 1 && now < open.asked + self.one_server() && !asked.all(|s| open.has_denied(s)) {
             return false;
         }
         let is_denial = |server: u32| open.nos.iter().any(|(of, no)| *of == server && *no != LookupResult::Refused);
-        if all.iter().all(|server| open.has_said_no(*server)) && all.iter().any(|server| is_denial(*server)) {
+        if all.iter().all(|server| open.has_denied(*server)) && all.iter().any(|server| is_denial(*server)) {
             return true;
         }
         let is_over = now >= open.asked + self.one_server();
         let before = |server: u32| all.iter().take_while(move |s| **s != server);
-        let is_next = |server: u32| is_over || before(server).all(|s| open.has_said_no(*s));
+        let is_next = |server: u32| is_over || before(server).all(|s| open.has_denied(*s));
         match open.decider {
             Some(Decider::Any) => !open.nos.is_empty(),
-            Some(Decider::Server(server)) => open.has_said_no(server) && is_next(server),
+            Some(Decider::Server(server)) => open.has_denied(server) && is_next(server),
             None => all.iter().any(|server| {
                 is_denial(*server) && is_next(*server) && (is_over || !self.other_is_awaited_of(open, *server))
             }),

@@ -2,7 +2,7 @@
 //!
 //! [`Connector`] is the mechanism, [`race::Race`] the policy, [`race::ALL`] the registry. The connector holds the
 //! per-app [`cache`], coalesces and repeats queries, runs one `job` for each name that a program is after, and hands
-//! over the connection that [`rank`] finds best. What programs do from launch to launch is in `habits`; `prefetch` and
+//! over the connection that [`rank`] finds best. What programs do from launch to launch is in `prefetch_model`; `prefetch` and
 //! `pool` decide by it what is looked up and opened before it is asked for. Whether, when and where packets are sent
 //! is decided here; nothing here sends one.
 //!
@@ -21,8 +21,8 @@
 //! | `crowd` | how many of very many attempts of a program are helped by another |
 //! | `failures` | what has just failed, told at once to the program that comes to it |
 //! | `asks` | questions of programs that speak DNS themselves; no family is held up by the other |
-//! | `habits`, [`memory`] | what programs ask for from launch to launch; the records of it that a store keeps |
-//! | `prefetch`, `pool`, `agenda`, `missed` | what is looked up before a program asks; where a connection is opened and when, for how long it is good, what may be wasted; why one was not there |
+//! | `prefetch_model`, [`memory`] | what programs ask for from launch to launch; the records of it that a store keeps |
+//! | `prefetch`, `pool`, `agenda`, `pool_miss` | what is looked up before a program asks; where a connection is opened and when, for how long it is good, what may be wasted; why one was not there |
 //! | `connector` | the machine: many jobs, shared lookups, tallies of what it all cost, an account a run |
 //! | [`timeline`], [`explain`] | what happened, written down as it happens, and the account given of it |
 
@@ -33,14 +33,14 @@ mod connector;
 mod crowd;
 pub mod explain;
 mod failures;
-mod habits;
 mod hints;
 mod job;
 mod lookups;
 pub mod memory;
-mod missed;
 mod pool;
+mod pool_miss;
 mod prefetch;
+mod prefetch_model;
 pub mod race;
 pub mod rank;
 mod servers;
@@ -52,8 +52,8 @@ mod types;
 pub use asks::Answered;
 pub use connector::{Connector, Settings};
 pub use lookups::Patience;
-pub use missed::Missed;
 pub use pool::{MAX_SPARES, Spoilt};
+pub use pool_miss::PoolMiss;
 pub use prefetch::Ahead;
 pub use tally::Tally;
 pub use types::{

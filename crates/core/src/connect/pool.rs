@@ -13,8 +13,8 @@
 //! speaks first; a connection handed over to a server that may close it within two seconds.
 
 use super::AppId;
-use super::habits::Port;
-use super::missed::Missed;
+use super::pool_miss::PoolMiss;
+use super::prefetch_model::Port;
 use crate::time::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -148,7 +148,7 @@ struct Spare {
     ready: Option<Instant>,
 }
 
-/// What is known of a host beside its habits: which of the last connections were wasted.
+/// What is known of a host beside its model: which of the last connections were wasted.
 #[derive(Debug, Default)]
 struct Account {
     wasted: VecDeque<bool>,
@@ -177,13 +177,13 @@ impl Pool {
 
     /// How many spare connections there may be to a host now that one is expected with this `chance`, or why there may
     /// be none.
-    pub fn wanted(&self, now: Instant, host: &Host, known: &Port, chance: f32) -> Result<usize, Missed> {
+    pub fn wanted(&self, now: Instant, host: &Host, known: &Port, chance: f32) -> Result<usize, PoolMiss> {
         let resting = |a: &Account| a.rests_until.is_some_and(|until| now < until);
         match () {
-            () if is_unknown(known) => Err(Missed::Unknown),
-            () if chance < LIKELY => Err(Missed::Unlikely),
-            () if known.speaks_first || NEVER.contains(&host.port) => Err(Missed::Barred),
-            () if self.hosts.get(host).is_some_and(resting) => Err(Missed::Resting),
+            () if is_unknown(known) => Err(PoolMiss::Unknown),
+            () if chance < LIKELY => Err(PoolMiss::Unlikely),
+            () if known.speaks_first || NEVER.contains(&host.port) => Err(PoolMiss::Barred),
+            () if self.hosts.get(host).is_some_and(resting) => Err(PoolMiss::Resting),
             // One is enough to learn from.
             () if terms(host.port, known).of_use().is_zero() => Ok(1),
             () if known.parallel >= SIDE_BY_SIDE => Ok(2),

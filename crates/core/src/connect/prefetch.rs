@@ -10,8 +10,8 @@
 
 use super::AppId;
 use super::cache::Lifetime;
-use super::habits::{Expected, Habits};
 use super::pool;
+use super::prefetch_model::{Expected, PrefetchModel};
 use crate::time::Duration;
 use std::sync::Arc;
 
@@ -43,18 +43,18 @@ impl Ahead {
 }
 
 /// The names to look up now that `app` begins, the one that is asked for soonest first.
-pub(super) fn at_launch(habits: &Habits, app: &AppId, lifetime: Lifetime) -> Vec<Arc<str>> {
-    let holds_until_asked = |e: &Expected| match (lifetime, habits.name(app, &e.name).and_then(|n| n.ttl)) {
+pub(super) fn at_launch(model: &PrefetchModel, app: &AppId, lifetime: Lifetime) -> Vec<Arc<str>> {
+    let holds_until_asked = |e: &Expected| match (lifetime, model.name(app, &e.name).and_then(|n| n.ttl)) {
         (Lifetime::Fixed(time), _) | (Lifetime::Ttl, Some(time)) => e.after < time,
         (Lifetime::Ttl, None) => true,
         (Lifetime::Off, _) => false,
     };
-    let all = habits.expected_at_launch(app).into_iter();
+    let all = model.expected_at_launch(app).into_iter();
     all.filter(|e| e.chance >= LIKELY && holds_until_asked(e)).map(|e| e.name).collect()
 }
 
 /// The names to look up now that `app` asks for `name`, for the first time in this launch or `again`.
-pub(super) fn after(habits: &Habits, app: &AppId, name: &str, again: bool) -> Vec<Arc<str>> {
-    let all = habits.expected_after(app, name, again).into_iter();
+pub(super) fn after(model: &PrefetchModel, app: &AppId, name: &str, again: bool) -> Vec<Arc<str>> {
+    let all = model.expected_after(app, name, again).into_iter();
     all.filter(|e| e.chance >= LIKELY).map(|e| e.name).collect()
 }

@@ -1,6 +1,6 @@
 //! What was gained and what it cost, counted, for each account apart.
 
-use super::missed::Missed;
+use super::pool_miss::PoolMiss;
 use crate::time::Duration;
 use crate::wire::shim::Pass;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub struct Tally {
     /// Connection attempts to addresses of answers that held no more; contained in `attempts`.
     pub optimistic: u64,
     /// Connections that were not there when a program wanted them, although connections are opened ahead, by reason.
-    pub missed: BTreeMap<Missed, u64>,
+    pub missed: BTreeMap<PoolMiss, u64>,
     /// Calls left alone, by reason.
     pub passed: BTreeMap<Pass, u64>,
     /// Time that programs waited for answers to getaddrinfo.
@@ -71,7 +71,7 @@ impl Tally {
     /// What has been counted since `earlier`, which is an earlier reading of the same counters.
     pub fn since(&self, earlier: &Self) -> Self {
         let passed = |reason: &Pass, n: u64| n - earlier.passed.get(reason).copied().unwrap_or_default();
-        let missed = |why: &Missed, n: u64| n - earlier.missed.get(why).copied().unwrap_or_default();
+        let missed = |why: &PoolMiss, n: u64| n - earlier.missed.get(why).copied().unwrap_or_default();
         Self {
             resolved: self.resolved - earlier.resolved,
             unresolved: self.unresolved - earlier.unresolved,

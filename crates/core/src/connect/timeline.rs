@@ -206,7 +206,7 @@ impl Timelines {
     }
 
     /// Takes in what is being told: a request that has an answer waits no more.
-    pub fn said(&mut self, now: Instant, output: &Output) {
+    pub fn note_output(&mut self, now: Instant, output: &Output) {
         match output {
             Output::HandOver { request, .. } | Output::Begin { request, .. } | Output::Fail(request, _) => {
                 self.forget(*request);
@@ -295,8 +295,8 @@ mod tests {
         for n in 0..3 {
             all.called(RequestId(n), addr);
         }
-        all.said(at(1), &Output::Fail(RequestId(0), 111));
-        all.said(at(1), &Output::Pass(RequestId(1), Pass::UnknownAddress));
+        all.note_output(at(1), &Output::Fail(RequestId(0), 111));
+        all.note_output(at(1), &Output::Pass(RequestId(1), Pass::UnknownAddress));
         all.forget(RequestId(2));
         assert_eq!(all.reasons("192.0.2.1").collect::<Vec<_>>(), [(Pass::UnknownAddress, 1)]);
         assert!(all.calls.is_empty());

@@ -40,7 +40,7 @@ const BY_PROGRAM: u32 = 1;
 
 /// What only the kernel tells of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct TcpStats {
     /// A peer asked for it, and the program listened.
     pub accepted: bool,
     /// Segments that the kernel took for lost.
@@ -51,7 +51,7 @@ pub struct Told {
     trips: Vec<u32>,
 }
 
-impl Told {
+impl TcpStats {
     /// What this share of all smoothed round trips does not exceed, as the middle of its place: off by an eighth at most.
     pub fn round_trip(&self, share: f64) -> Option<Duration> {
         let all: u64 = self.trips.iter().map(|count| u64::from(*count)).sum();
@@ -171,7 +171,7 @@ impl Reader {
             delivered,
             facts: (rtt > 0).then_some(facts),
             requests: Trips { count, total: Duration::from_nanos(total), longest: Duration::from_nanos(longest) },
-            told: Some(Box::new(Told { accepted: accepted > 0, lost, reordered, trips })),
+            told: Some(Box::new(TcpStats { accepted: accepted > 0, lost, reordered, trips })),
             end,
             ended: self.moment(ended),
             ..Flow::new(id, (app, peer), self.moment(asked)?)

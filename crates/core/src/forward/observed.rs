@@ -1,6 +1,6 @@
 //! What was seen of a flow, as it was seen: times and counts, from which [`meter`](super::meter) makes numbers.
 
-use super::kernel::Told;
+use super::kernel::TcpStats;
 use super::{EchoFlow, FlowId, UdpFlow};
 use crate::time::{Duration, Instant};
 use crate::wire::dns::Answer;
@@ -190,7 +190,7 @@ pub struct Flow {
     /// Segments that had to be sent again between the program and here.
     pub sent_again_here: u32,
     /// What only the kernel tells; none if the forwarder has carried it.
-    pub told: Option<Box<Told>>,
+    pub told: Option<Box<TcpStats>>,
     /// How it ended.
     pub end: End,
     /// When it ended.

@@ -220,7 +220,7 @@ impl Model {
 
     /// What it takes until a probe that does not come back says that it is lost, if that is longer than probes are waited for anyway:
     /// three round trips.
-    pub fn missed_after(&self) -> Duration {
+    pub fn probe_timeout(&self) -> Duration {
         self.expected_round_trip() * 3
     }
 
@@ -295,8 +295,8 @@ mod tests {
     #[test]
     fn a_probe_is_missed_after_three_round_trips() {
         let mut m = model();
-        assert_eq!(m.missed_after(), ms(18), "three times there and back, by what was told");
+        assert_eq!(m.probe_timeout(), ms(18), "three times there and back, by what was told");
         m.sample(ms(20));
-        assert_eq!(m.missed_after(), ms(60));
+        assert_eq!(m.probe_timeout(), ms(60));
     }
 }

@@ -38,7 +38,7 @@ struct Context {
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum Encoding {
     /// It goes as it is.
     Whole,
     /// It goes as it is behind two bytes, and is a context from now on.
@@ -163,11 +163,11 @@ const WORDS: [usize; 4] = [4, 8, 24, 28];
 
 impl Compressor {
     /// Writes what is to be sent of `packet`, which is of `flow`, into `to`, in the place of what is there.
-    pub fn compress(&mut self, flow: FlowKey, packet: &[u8], to: &mut Vec<u8>) -> Said {
+    pub fn compress(&mut self, flow: FlowKey, packet: &[u8], to: &mut Vec<u8>) -> Encoding {
         to.clear();
         let Some(v6) = compressible(packet) else {
             to.extend_from_slice(packet);
-            return Said::Whole;
+            return Encoding::Whole;
         };
         self.clock += 1;
         let clock = self.clock;
@@ -183,7 +183,7 @@ impl Compressor {
                 to.extend_from_slice(&[id as u8, context.generation]);
                 write(&context.headers, headers, v6, to);
                 to.extend_from_slice(payload);
-                return Said::Compressed;
+                return Encoding::Compressed;
             }
         }
         let id = known.unwrap_or_else(|| self.room());
@@ -197,7 +197,7 @@ impl Compressor {
         context.headers[..headers.len()].copy_from_slice(headers);
         to.extend_from_slice(&[id as u8, context.generation]);
         to.extend_from_slice(packet);
-        Said::Context
+        Encoding::Context
     }
 
     /// The other end does not know a context: its next packet goes whole.
@@ -307,12 +307,12 @@ mod tests {
     }
 
     /// What comes out of the other end, if what was said is `Some`.
-    fn through(d: &mut Decompressor, said: Said, bytes: &[u8]) -> Result<Vec<u8>, CompressError> {
+    fn through(d: &mut Decompressor, said: Encoding, bytes: &[u8]) -> Result<Vec<u8>, CompressError> {
         let mut out = Vec::new();
         match said {
-            Said::Whole => out.extend_from_slice(bytes),
-            Said::Context => d.context(bytes, &mut out)?,
-            Said::Compressed => d.decompress(bytes, &mut out)?,
+            Encoding::Whole => out.extend_from_slice(bytes),
+            Encoding::Context => d.context(bytes, &mut out)?,
+            Encoding::Compressed => d.decompress(bytes, &mut out)?,
         }
         Ok(out)
     }
@@ -389,7 +389,7 @@ mod tests {
         let mut urgent = packet(true, 1, 2, (3, 4), b"");
         urgent[58] = 1;
         for p in [&syn[..], &wrong_sum, &urgent, b"", b"abc"] {
-            assert_eq!((c.compress(FlowKey(1), p, &mut to), &to[..]), (Said::Whole, p));
+            assert_eq!((c.compress(FlowKey(1), p, &mut to), &to[..]), (Encoding::Whole, p));
         }
     }
 
@@ -409,7 +409,7 @@ mod tests {
                     p[10..12].copy_from_slice(&checksum.to_be_bytes());
                 }
                 let said = c.compress(FlowKey(u64::from(v6)), &p, &mut to);
-                prop_assert!(said != Said::Compressed || to.len() >= 12);
+                prop_assert!(said != Encoding::Compressed || to.len() >= 12);
                 prop_assert_eq!(through(&mut d, said, &to), Ok(p));
             }
         }

@@ -5,7 +5,7 @@
 //! addresses that datagrams go to, are the caller's; it says which sessions are open. What never happens here: a byte is encrypted, a
 //! packet from an address that the peer may not use is let in.
 
-use super::compress::{CompressError, Compressor, Decompressor, Said};
+use super::compress::{CompressError, Compressor, Decompressor, Encoding};
 use super::frame::{Content, EPOCHS, Header};
 use super::policy::Entry;
 use super::steerer::{self, Apart, Steerer};
@@ -456,9 +456,9 @@ impl End {
 
     fn squeeze(&mut self, flow: FlowKey, packet: &[u8], body: &mut Vec<u8>) -> Content {
         match self.compressor.compress(flow, packet, body) {
-            Said::Whole => Content::Whole,
-            Said::Context => Content::Context,
-            Said::Compressed => Content::Compressed,
+            Encoding::Whole => Content::Whole,
+            Encoding::Context => Content::Context,
+            Encoding::Compressed => Content::Compressed,
         }
     }
 }

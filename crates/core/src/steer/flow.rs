@@ -27,11 +27,11 @@ pub struct Flow {
     pub ours: bool,
     /// What came last from the other end came over the fast channel, from number `from` on.
     pub(super) is_hurried: bool,
-    /// Something of it was acknowledged over the fat one: `told`, which has arrived by `told_by`.
-    pub(super) has_told: bool,
+    /// Something of it was acknowledged over the fat one: `acknowledged`, which has arrived by `acknowledged_by`.
+    pub(super) has_acknowledged: bool,
     pub(super) from: u32,
-    pub(super) told: u32,
-    pub(super) told_by: Instant,
+    pub(super) acknowledged: u32,
+    pub(super) acknowledged_by: Instant,
     /// The last packet's number on each channel, from 1; zero while there was none.
     pub(super) last: [u64; 2],
     /// How many flows there had been when it was last asked for: [`Flows`].
@@ -58,21 +58,21 @@ impl Flow {
     /// channel is acknowledged over the fat one.
     pub(super) fn may_acknowledge(&self, facts: &Facts, at: Instant) -> Option<u32> {
         let ack = facts.ack.filter(|_| self.is_hurried)?;
-        let known = self.has_told && self.told_by <= at && tcp::before(self.from, self.told);
-        let most = if known { self.told } else { self.from };
+        let known = self.has_acknowledged && self.acknowledged_by <= at && tcp::before(self.from, self.acknowledged);
+        let most = if known { self.acknowledged } else { self.from };
         tcp::before(most, ack).then_some(most)
     }
 
     /// `ack` is on its way over the fat channel, and arrives at `at`.
-    pub(super) fn tells(&mut self, ack: u32, at: Instant) {
-        if !self.has_told || tcp::before(self.told, ack) {
-            (self.has_told, self.told, self.told_by) = (true, ack, at);
+    pub(super) fn acknowledges(&mut self, ack: u32, at: Instant) {
+        if !self.has_acknowledged || tcp::before(self.acknowledged, ack) {
+            (self.has_acknowledged, self.acknowledged, self.acknowledged_by) = (true, ack, at);
         }
     }
 
     /// Whether `ack` is on its way over the fat channel already.
-    pub(super) fn has_told(&self, ack: u32) -> bool {
-        self.has_told && !tcp::before(self.told, ack)
+    pub(super) fn has_acknowledged(&self, ack: u32) -> bool {
+        self.has_acknowledged && !tcp::before(self.acknowledged, ack)
     }
 
     /// Data goes by, in the direction that is steered (`ours`) or in the other one.

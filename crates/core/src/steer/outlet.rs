@@ -83,10 +83,12 @@ impl<P> Outlet<P> {
 
     /// What a packet acknowledges takes the fat channel, unless it is on its way there.
     fn set_apart(&mut self, now: Instant, flow: &mut Flow, facts: &Facts, back_to: u32) -> Apart {
-        let Some(ack) = facts.ack.filter(|ack| !flow.has_told(*ack)) else { return Apart { back_to, order: None } };
+        let Some(ack) = facts.ack.filter(|ack| !flow.has_acknowledged(*ack)) else {
+            return Apart { back_to, order: None };
+        };
         let fat = &mut self.channels[Channel::Fat.index()];
         let bytes = facts.len.saturating_sub(facts.payload) + fat.settings.overhead;
-        flow.tells(ack, now + fat.outlook(now, 0, bytes).takes());
+        flow.acknowledges(ack, now + fat.outlook(now, 0, bytes).takes());
         self.tally.apart += 1;
         let number = fat.take(now, bytes, 1.0);
         Apart { back_to, order: Some(Order { number, after: None }) }

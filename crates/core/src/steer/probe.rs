@@ -113,8 +113,8 @@ impl Prober {
         self.last_used.is_none_or(|at| now.since(at) >= RESTS)
     }
 
-    fn due(&self, missed_after: Duration) -> Option<Instant> {
-        let patience = self.settings.patience.max(missed_after);
+    fn due(&self, probe_timeout: Duration) -> Option<Instant> {
+        let patience = self.settings.patience.max(probe_timeout);
         self.under_way.front().filter(|_| self.alive).map(|(_, at, _)| *at + patience)
     }
 
@@ -129,13 +129,13 @@ impl Prober {
     }
 
     /// When to call [`Prober::handle_timeout`].
-    pub fn deadline(&self, missed_after: Duration) -> Option<Instant> {
-        self.due(missed_after).into_iter().chain(self.next).min()
+    pub fn deadline(&self, probe_timeout: Duration) -> Option<Instant> {
+        self.due(probe_timeout).into_iter().chain(self.next).min()
     }
 
     /// What has become of the channel that was given `sent` packets, and the probe that is due.
-    pub fn handle_timeout(&mut self, now: Instant, missed_after: Duration, sent: u64) -> (Option<Turn>, Option<u16>) {
-        let lost = self.due(missed_after).is_some_and(|due| due <= now);
+    pub fn handle_timeout(&mut self, now: Instant, probe_timeout: Duration, sent: u64) -> (Option<Turn>, Option<u16>) {
+        let lost = self.due(probe_timeout).is_some_and(|due| due <= now);
         if lost {
             self.alive = false;
             self.at_latest(now + self.settings.busy);

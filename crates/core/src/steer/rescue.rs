@@ -29,22 +29,22 @@ pub(super) struct Kept<P> {
 pub(super) struct Rescue<P> {
     slots: [Box<[Option<Kept<P>>]>; 2],
     /// What a channel was given up to here has arrived, or was lost as packets are.
-    settled: [u64; 2],
+    delivered: [u64; 2],
 }
 
 impl<P> Rescue<P> {
     pub fn new() -> Self {
-        Self { slots: [0, 1].map(|_| (0..FLOWS).map(|_| None).collect()), settled: [0; 2] }
+        Self { slots: [0, 1].map(|_| (0..FLOWS).map(|_| None).collect()), delivered: [0; 2] }
     }
 
     /// Whether a packet is waited for beyond the time in which the loss of its channel is found out. Those of calls are not.
-    pub fn is_missed(kind: Kind) -> bool {
+    pub fn is_worth_keeping(kind: Kind) -> bool {
         matches!(kind, Kind::Data | Kind::Open | Kind::Dns)
     }
 
     /// A packet was given to `channel`; what is not kept any more, or never was.
     pub fn keep(&mut self, now: Instant, channel: Channel, number: u64, facts: Facts, packet: P) -> Option<P> {
-        if !Self::is_missed(facts.kind) {
+        if !Self::is_worth_keeping(facts.kind) {
             return Some(packet);
         }
         let place = facts.flow.0 as usize % FLOWS;
@@ -53,16 +53,16 @@ impl<P> Rescue<P> {
     }
 
     /// The other end has had its chance with the first `sent` packets of `channel`.
-    pub fn settle(&mut self, channel: Channel, sent: u64) {
-        let settled = &mut self.settled[channel.index()];
-        *settled = sent.max(*settled);
+    pub fn delivered(&mut self, channel: Channel, sent: u64) {
+        let delivered = &mut self.delivered[channel.index()];
+        *delivered = sent.max(*delivered);
     }
 
     /// What `channel` has lost, the smallest first: names and requests before full segments.
     pub fn take(&mut self, now: Instant, channel: Channel) -> Vec<Kept<P>> {
-        let settled = self.settled[channel.index()];
+        let delivered = self.delivered[channel.index()];
         let all = self.slots[channel.index()].iter_mut().filter_map(Option::take);
-        let of_use = |kept: &Kept<P>| kept.number > settled && now.since(kept.at) < OF_USE;
+        let of_use = |kept: &Kept<P>| kept.number > delivered && now.since(kept.at) < OF_USE;
         let mut lost: Vec<Kept<P>> = all.filter(of_use).collect();
         lost.sort_by_key(|kept| (kept.facts.len, kept.number));
         lost
@@ -102,8 +102,8 @@ mod tests {
         for n in 1..=4 {
             keep(&mut rescue, 300 * n, n, n, Kind::Data, 100);
         }
-        rescue.settle(Channel::Fat, 3);
-        rescue.settle(Channel::Fat, 2);
+        rescue.delivered(Channel::Fat, 3);
+        rescue.delivered(Channel::Fat, 2);
         assert_eq!(take(&mut rescue, 1_250), [4]);
         for n in 1..=4 {
             keep(&mut rescue, 300 * n, n + 4, n, Kind::Data, 100);

@@ -257,7 +257,7 @@ impl<P> Steerer<P> {
 
     /// Whether what was sent is to be given to [`Steerer::keep`].
     pub fn keeps(&self, facts: &Facts) -> bool {
-        self.probers.is_some() && Rescue::<P>::is_missed(facts.kind)
+        self.probers.is_some() && Rescue::<P>::is_worth_keeping(facts.kind)
     }
 
     /// A packet was given to `channel` under this number, and is not needed any more: it is kept in case the channel is lost.
@@ -328,7 +328,7 @@ impl<P> Steerer<P> {
             flow.arrives = arrival;
         }
         match (channel, facts.ack) {
-            (Channel::Fat, Some(ack)) => flow.tells(ack, there[Channel::Fat.index()]),
+            (Channel::Fat, Some(ack)) => flow.acknowledges(ack, there[Channel::Fat.index()]),
             // There is nowhere else to go.
             _ => back_to = back_to.filter(|_| outlet.standing(Channel::Fat, &facts) == Standing::Open),
         }
@@ -454,7 +454,7 @@ impl<P> Machine for Steerer<P> {
             Input::Echo { channel, number, come } => {
                 let Some(probers) = &mut self.probers else { return };
                 let Some(heard) = probers[channel.index()].echo(now, number) else { return };
-                self.rescue.settle(channel, heard.sent);
+                self.rescue.delivered(channel, heard.sent);
                 let model = &mut self.outlet.channels[channel.index()];
                 model.sample(heard.round_trip);
                 if let Some(come) = come {
@@ -476,7 +476,7 @@ impl<P> Machine for Steerer<P> {
             if model.uses() == Use::Never {
                 continue;
             }
-            let (turn, probe) = probers[i].handle_timeout(now, model.missed_after(), model.counter);
+            let (turn, probe) = probers[i].handle_timeout(now, model.probe_timeout(), model.counter);
             if let Some(turn) = turn {
                 self.turn(now, channel, turn);
             }
@@ -500,7 +500,7 @@ impl<P> Machine for Steerer<P> {
         let probed = self.probers.iter().flatten().zip(&self.outlet.channels);
         let probe = probed
             .filter(|(_, model)| model.uses() != Use::Never)
-            .filter_map(|(prober, model)| prober.deadline(model.missed_after()))
+            .filter_map(|(prober, model)| prober.deadline(model.probe_timeout()))
             .map(|at| Deadline { at, why: "probe of a channel" });
         pacing.into_iter().chain(probe).min_by_key(|deadline| deadline.at)
     }

@@ -297,7 +297,7 @@ impl Supervisor {
     fn answered(&mut self, sim: &mut Sim, request: RequestId, answered: Answered) {
         let Some(Pending::Ask { call, server, record, .. }) = self.pending.remove(&number(request)) else { return };
         match answered {
-            Answered::Said { query, .. } => match self.replies.get(&query.0) {
+            Answered::Reply { query, .. } => match self.replies.get(&query.0) {
                 Some(reply) => sim.end(call, Outcome::Reply(reply.clone())),
                 None => forward(sim, call, server, record),
             },

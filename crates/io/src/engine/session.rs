@@ -101,7 +101,7 @@ pub(super) fn session(link: Link, clock: Clock) -> Result<(), EngineError> {
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
     let settings = forward::Settings { seed: u64::from_ne_bytes(seed), ..forward::Settings::default() };
     let sink = Box::new(move |seen: Seen| sink.borrow_mut().take(&seen));
-    let mut worker = Worker::told(tun, start.patience, settings, clock, sink)?;
+    let mut worker = Worker::with_attribution(tun, start.patience, settings, clock, sink)?;
     worker.protect(link.clone());
     if let Some(racing) = start.racing {
         worker.accelerate(racing);

@@ -318,7 +318,7 @@ impl Tallies {
         lines.truncate(MOST_LINES);
         let counts = timings.counts().map(|(program, what, n)| (program.to_owned(), what.to_owned(), n)).collect();
         let (version, pid) = (VERSION, std::process::id());
-        let timings = timings.told();
+        let timings = timings.snapshot();
         Board { version, pid, apps, connections: lines, omitted, timings, counts, ..Board::default() }
     }
 }

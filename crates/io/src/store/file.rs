@@ -161,7 +161,7 @@ impl StoreFile {
                     let new = self.new_path(KEY_FILE);
                     let written = private(&new, true)
                         .and_then(|mut file| file.write_all(&key).and_then(|()| file.sync_all()))
-                        .and_then(|()| settle(&new, &path));
+                        .and_then(|()| replace(&new, &path));
                     if written.is_err() {
                         let _ = std::fs::remove_file(&new);
                     }
@@ -219,7 +219,7 @@ impl StoreFile {
                     apply(&db, changes)
                 })
             });
-            let settled = made.and_then(|()| match settle(&new, &path) {
+            let settled = made.and_then(|()| match replace(&new, &path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
                 other => other.map(|()| true).map_err(|e| FileError::of_io(&path, e)),
             });
@@ -319,7 +319,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Gives the whole file at `new` its name, unless that is taken.
-fn settle(new: &Path, path: &Path) -> io::Result<()> {
+fn replace(new: &Path, path: &Path) -> io::Result<()> {
     match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST) => return Err(io::ErrorKind::AlreadyExists.into()),
         // File systems that cannot (some on the network) have no two supervisors at once either.

@@ -7,7 +7,7 @@ use super::refusals::IN_A_ROW;
 use super::run::Run;
 use super::token::MAX_RUN;
 use crate::control::{
-    Account, ControlError, Descriptor, History, MAX_RUNS_OBSERVED, MAX_RUNS_TOLD, Observation, Registered, Reply,
+    Account, ControlError, Descriptor, History, MAX_RUNS_LISTED, MAX_RUNS_OBSERVED, Observation, Registered, Reply,
     Request, receive, send, short,
 };
 use headstart_core::connect::Input;
@@ -169,7 +169,7 @@ impl Supervisor {
             runs: runs.collect(),
             runs_omitted: self.runs.len().saturating_sub(MAX_RUNS_OBSERVED),
             tally: self.engine.connector.tally(),
-            timings: self.engine.connector.timings().told(),
+            timings: self.engine.connector.timings().snapshot(),
             wakeups: self.wakeups.named(),
             ignored_messages: self.engine.transport.ignored,
             families: self.engine.connector.families(now),
@@ -195,7 +195,7 @@ impl Supervisor {
             pid: std::process::id(),
             // The clock began with the supervisor.
             up_ms: now.as_millis_f64(),
-            runs: self.runs.values().take(MAX_RUNS_TOLD).map(|run| run.registered.clone()).collect(),
+            runs: self.runs.values().take(MAX_RUNS_LISTED).map(|run| run.registered.clone()).collect(),
             explanation: self.engine.connector.explain(now, host),
         }
     }

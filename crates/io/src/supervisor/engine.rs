@@ -1,6 +1,6 @@
 //! What every front end shares: the connector and its hands, which send its queries and open its connections.
 //!
-//! A front end feeds inputs under request ids of its own and is told what came of them ([`Told`]). Nothing is decided
+//! A front end feeds inputs under request ids of its own and is told what came of them ([`Notice`]). Nothing is decided
 //! here, and nothing here knows how a program is reached.
 
 use super::place::{Place, Rules};
@@ -28,7 +28,7 @@ use std::os::fd::OwnedFd;
 
 /// What the connector says to a program that waits.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum Notice {
     /// The addresses of a name, or why there are none.
     Answer(Resolved),
     /// What is said to a question that was asked over DNS.
@@ -67,7 +67,7 @@ pub(super) struct Engine {
     pub names: Names,
     pub transport: Transport,
     /// What the front ends have not been told yet.
-    told: VecDeque<(RequestId, Told)>,
+    notices: VecDeque<(RequestId, Notice)>,
     attempts: BTreeMap<u64, Attempt>,
     pub place: Place,
     /// Whether the host's rules have been looked at since we woke up, and whether they were others than before.
@@ -86,7 +86,7 @@ impl Engine {
             connector: Connector::new(settings),
             names,
             transport: Transport::default(),
-            told: VecDeque::new(),
+            notices: VecDeque::new(),
             attempts: BTreeMap::new(),
             place: Place::new(&poll),
             rules: Rules::default(),
@@ -119,8 +119,8 @@ impl Engine {
     }
 
     /// The next thing that a front end is to be told.
-    pub fn told(&mut self) -> Option<(RequestId, Told)> {
-        self.told.pop_front()
+    pub fn next_notice(&mut self) -> Option<(RequestId, Notice)> {
+        self.notices.pop_front()
     }
 
     /// The connector's next deadline.
@@ -282,18 +282,18 @@ impl Hands for Engine {
                 if let Resolved::Addresses(list) = &resolved {
                     list.iter().for_each(|addr| self.make_known(*addr));
                 }
-                self.told.push_back((request, Told::Answer(resolved)));
+                self.notices.push_back((request, Notice::Answer(resolved)));
             }
-            Output::Answered(request, answered) => self.told.push_back((request, Told::Answered(answered))),
+            Output::Answered(request, answered) => self.notices.push_back((request, Notice::Answered(answered))),
             Output::HandOver { request, attempt, connected } => {
-                self.told.push_back((request, Told::HandOver { attempt, connected }));
+                self.notices.push_back((request, Notice::HandOver { attempt, connected }));
             }
-            Output::Begin { request, attempt } => self.told.push_back((request, Told::Begin(attempt))),
+            Output::Begin { request, attempt } => self.notices.push_back((request, Notice::Begin(attempt))),
             Output::Rescue { request, to, stalled, by } => {
-                self.told.push_back((request, Told::Rescue { to, stalled, by }));
+                self.notices.push_back((request, Notice::Rescue { to, stalled, by }));
             }
-            Output::Fail(request, errno) => self.told.push_back((request, Told::Fail(errno))),
-            Output::Pass(request, reason) => self.told.push_back((request, Told::Pass(reason))),
+            Output::Fail(request, errno) => self.notices.push_back((request, Notice::Fail(errno))),
+            Output::Pass(request, reason) => self.notices.push_back((request, Notice::Pass(reason))),
         }
     }
 }

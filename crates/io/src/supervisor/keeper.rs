@@ -68,7 +68,7 @@ impl Keeper {
             // Should it take longer, what is known comes a little later.
             let ready = poll(&mut [PollFd::new(&self.done, PollFlags::IN)], Some(&timeout));
             if ready.is_ok_and(|ready| ready > 0) {
-                self.settle(engine);
+                self.finish_work(engine);
             }
         }
     }
@@ -81,7 +81,7 @@ impl Keeper {
     /// Takes in what was read, if it is there; notices what was learned; writes it when it is time.
     pub fn attend(&mut self, engine: &mut Engine) {
         if self.work.as_ref().is_some_and(JoinHandle::is_finished) {
-            self.settle(engine);
+            self.finish_work(engine);
         }
         let now = engine.clock.now();
         if learned(engine) != self.written {
@@ -94,17 +94,17 @@ impl Keeper {
 
     /// Writes what is left to be written, and waits for it.
     pub fn put_away(&mut self, engine: &mut Engine) {
-        self.settle(engine);
+        self.finish_work(engine);
         if learned(engine) != self.written {
             self.write(engine);
-            self.settle(engine);
+            self.finish_work(engine);
         }
     }
 
     /// Forgets what was learned of a program, of a host, or everything: in memory and on disk. How many records there were
     /// of it on disk.
     pub fn forget(&mut self, engine: &mut Engine, app: Option<&str>, host: Option<&str>) -> Result<usize, String> {
-        self.settle(engine);
+        self.finish_work(engine);
         forget(engine, app, host);
         self.written = learned(engine);
         self.due = None;
@@ -150,7 +150,7 @@ impl Keeper {
     }
 
     /// Waits for what is being done, and takes in what came of it.
-    fn settle(&mut self, engine: &mut Engine) {
+    fn finish_work(&mut self, engine: &mut Engine) {
         let Some(work) = self.work.take() else { return };
         let joined = work.join();
         let _ = rustix::io::read(&self.done, &mut [0u8; 8]);

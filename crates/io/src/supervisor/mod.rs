@@ -21,7 +21,7 @@ mod token;
 use crate::driver::{self, Ears, Host};
 use crate::names::Names;
 use crate::poll::Interest;
-use engine::{Engine, Told};
+use engine::{Engine, Notice};
 use headstart_core::connect::{RequestId, Settings};
 use headstart_core::machine::{Deadline, Wakeups};
 use headstart_core::time::{Duration, Instant};
@@ -44,7 +44,7 @@ trait Front {
     /// Something happened on a descriptor that it listens to. Programs that turn to DNS servers are the stub's.
     fn event(&mut self, engine: &mut Engine, stub: &mut Stub, token: u64);
     /// The connector answers its request `n`, whose kind is one of its own.
-    fn tell(&mut self, engine: &mut Engine, n: u64, told: Told);
+    fn tell(&mut self, engine: &mut Engine, n: u64, told: Notice);
     /// The run is over: releases every program that waits.
     fn close(&mut self, engine: &mut Engine);
 }
@@ -246,7 +246,7 @@ impl Supervisor {
 
     /// Tells the front ends what the connector has for them.
     fn tell(&mut self) {
-        while let Some((RequestId(id), told)) = self.engine.told() {
+        while let Some((RequestId(id), told)) = self.engine.next_notice() {
             let (kind, n) = split(id);
             if kind == QUESTION {
                 self.stub.tell(&mut self.engine, n, told);

@@ -2,7 +2,7 @@
 //! to hand over.
 
 use super::Front;
-use super::engine::{Engine, Told};
+use super::engine::{Engine, Notice};
 use super::stub::Stub;
 use super::token::{CALLER, LISTENER, of_run, split};
 use crate::poll::Interest;
@@ -234,10 +234,10 @@ impl Front for Preload {
         }
     }
 
-    fn tell(&mut self, engine: &mut Engine, n: u64, told: Told) {
+    fn tell(&mut self, engine: &mut Engine, n: u64, told: Notice) {
         match told {
-            Told::Answer(resolved) => self.answer(engine, n, resolved),
-            Told::HandOver { attempt, connected } => match engine.hand_over(attempt, connected) {
+            Notice::Answer(resolved) => self.answer(engine, n, resolved),
+            Notice::HandOver { attempt, connected } => match engine.hand_over(attempt, connected) {
                 Some(socket) => self.reply(n, &Reply::HandOver { connected }, Some(socket.as_fd())),
                 None => {
                     let to = self.callers.get(&n).and_then(|caller| caller.to);
@@ -248,10 +248,10 @@ impl Front for Preload {
                     }
                 }
             },
-            Told::Fail(errno) => self.reply(n, &Reply::Failed(errno), None),
+            Notice::Fail(errno) => self.reply(n, &Reply::Failed(errno), None),
             // Claims by the library cannot be rescued.
-            Told::Answered(_) | Told::Begin(_) | Told::Rescue { .. } => {}
-            Told::Pass(reason) => self.reply(n, &Reply::Pass(reason), None),
+            Notice::Answered(_) | Notice::Begin(_) | Notice::Rescue { .. } => {}
+            Notice::Pass(reason) => self.reply(n, &Reply::Pass(reason), None),
         }
     }
 }
@@ -283,7 +283,7 @@ mod tests {
         send(&library, wish.encode().as_ref(), SendFlags::NOSIGNAL).unwrap();
         preload.accept(&mut engine);
         // The attempt is none that the engine has any more.
-        let told = Told::HandOver { attempt: AttemptId(7), connected: true };
+        let told = Notice::HandOver { attempt: AttemptId(7), connected: true };
         preload.tell(&mut engine, of_run(RUN), told);
         let mut reply = [0u8; MAX_MESSAGE];
         let (_, len) = recv(&library, &mut reply[..], RecvFlags::DONTWAIT).unwrap();

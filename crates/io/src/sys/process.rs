@@ -42,11 +42,11 @@ pub fn descriptor(thread: i32, fd: RawFd) -> io::Result<OwnedFd> {
     Ok(pidfd_getfd(process, fd, PidfdGetfdFlags::empty())?)
 }
 
-/// Most of what files of [`told`] say fits into it.
+/// Most of what files of [`read_proc`] say fits into it.
 const AT_ONCE: usize = 16 * 1024;
 
 /// What the file `name` of /proc/`thread` says, read at once: its kernel side gives as much as there is room for.
-pub fn told(thread: i32, name: &str) -> io::Result<Vec<u8>> {
+pub fn read_proc(thread: i32, name: &str) -> io::Result<Vec<u8>> {
     let file = File::open(format!("/proc/{thread}/{name}"))?;
     let mut text = Vec::with_capacity(AT_ONCE);
     loop {
@@ -126,9 +126,9 @@ mod tests {
         let mut echo = [0; 2];
         std::io::Write::write_all(cat.stdin.as_mut().unwrap(), b"go").unwrap();
         cat.stdout.as_mut().unwrap().read_exact(&mut echo).unwrap();
-        assert_eq!(told(cat.id() as i32, "environ").unwrap(), format!("LONG={environment}\0").as_bytes());
-        assert_eq!(told(us(), "comm").unwrap(), std::fs::read("/proc/self/comm").unwrap());
-        assert!(told(us(), "no-such-file").is_err());
+        assert_eq!(read_proc(cat.id() as i32, "environ").unwrap(), format!("LONG={environment}\0").as_bytes());
+        assert_eq!(read_proc(us(), "comm").unwrap(), std::fs::read("/proc/self/comm").unwrap());
+        assert!(read_proc(us(), "no-such-file").is_err());
         drop(cat.stdin.take());
         cat.wait().unwrap();
     }

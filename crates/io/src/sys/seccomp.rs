@@ -95,19 +95,19 @@ impl Trap {
     }
 
     /// Where the watchdog is told of the listener, as this process is.
-    pub(crate) fn told(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn notify_fd(&self) -> io::Result<OwnedFd> {
         self.ours.try_clone()
     }
 
     /// The listener, once the command has been started.
     pub fn listener(self) -> Result<Listener, TrapError> {
-        Listener::told(self.ours.as_fd())
+        Listener::take_over(self.ours.as_fd())
     }
 }
 
 impl Listener {
-    /// The listener that a program under a filter has sent to `told`: there is one for this process and one for the watchdog.
-    pub(crate) fn told(told: BorrowedFd<'_>) -> Result<Self, TrapError> {
+    /// The listener that a program under a filter has sent to `from`: there is one for this process and one for the watchdog.
+    pub(crate) fn take_over(from: BorrowedFd<'_>) -> Result<Self, TrapError> {
         let mut errno = [0u8; 4];
         let mut part = libc::iovec { iov_base: errno.as_mut_ptr().cast(), iov_len: errno.len() };
         let mut control = [0u64; 4];
@@ -118,7 +118,7 @@ impl Listener {
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
         // SAFETY: the header points at live buffers of the lengths that it tells.
-        let got = unsafe { libc::recvmsg(told.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        let got = unsafe { libc::recvmsg(from.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
         if got != 4 {
             return Err(io::Error::other("the program was started without a word of its filter").into());
         }

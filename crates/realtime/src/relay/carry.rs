@@ -3,9 +3,9 @@
 //! An empty message is the end of one direction. A session that ends without one has been broken off, and so is the program's
 //! connection then, or when this process dies: a program never takes half of an answer for the whole.
 
-use crate::knobs;
 use crate::scratch;
 use crate::session::Session;
+use crate::tcp_options;
 use headstart_core::realtime::Kind;
 use std::future::{Future, poll_fn};
 use tokio::io::AsyncWriteExt;
@@ -26,7 +26,7 @@ enum End {
 /// Carries the bytes of `stream` both ways over `session` until both directions are at their ends, either is broken off, or
 /// `given_up` is.
 pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: impl Future<Output = ()>) {
-    knobs::break_off(&stream, true);
+    tcp_options::break_off(&stream, true);
     let (mut from, mut to) = stream.split();
     let lane = session.lane(BYTES, Kind::Ordered);
     let out = async {
@@ -71,7 +71,7 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
         end = end => end,
         () = given_up => End::Broken,
     };
-    knobs::break_off(&stream, end == End::Broken);
+    tcp_options::break_off(&stream, end == End::Broken);
     drop(stream);
     session.close().await;
 }

@@ -1,8 +1,8 @@
 //! The other side of a relay: asks it for streams, and puts sessions over them.
 
 use crate::keys::{self, KeyError, PublicKey, SecretKey};
-use crate::knobs;
 use crate::session::{Config, Session, SessionError, draw_id};
+use crate::tcp_options;
 use headstart_core::realtime::access::Destination;
 use headstart_core::realtime::preface::{Answer, Request};
 use rustls::pki_types::{IpAddr, Ipv4Addr, ServerName};
@@ -71,8 +71,8 @@ impl Client {
     /// Asks for what `request` says, over a connection of its own.
     async fn ask(&self, request: &Request) -> Result<TlsStream<TcpStream>, ClientError> {
         let stream = TcpStream::connect(&*self.address).await.map_err(ClientError::Connect)?;
-        knobs::turn(&stream, None);
-        knobs::watch(&stream);
+        tcp_options::turn(&stream, None);
+        tcp_options::watch(&stream);
         // The relay is known by its key; TLS wants a name all the same, and gets one that is never sent.
         let nameless = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4])));
         let mut stream = self.tls.connect(nameless, stream).await.map_err(refused)?;

@@ -8,8 +8,8 @@
 use super::carry::carry;
 use super::splice::splice;
 use crate::Listener;
-use crate::knobs;
 use crate::session::{Config, Session, SessionError};
+use crate::tcp_options;
 use headstart_core::time::Instant;
 use headstart_io::clock::Clock;
 use std::future::pending;
@@ -98,8 +98,8 @@ pub async fn run_near(
         }
         let (onward, failed, peer) = (onward.clone(), failed.clone(), Arc::clone(&peer_of));
         tokio::spawn(async move {
-            knobs::turn(&stream, None);
-            knobs::attend(&stream);
+            tcp_options::turn(&stream, None);
+            tcp_options::attend(&stream);
             if let Err(error) = near(stream, onward, &peer).await {
                 failed(&error);
             }
@@ -138,10 +138,10 @@ async fn near(mut stream: TcpStream, onward: Onward, peer: &Peer) -> Result<(), 
         peer.found_stranger();
     }
     let mut far = TcpStream::connect(onward.to).await.map_err(SessionError::Connect)?;
-    knobs::turn(&far, None);
-    knobs::attend(&far);
+    tcp_options::turn(&far, None);
+    tcp_options::attend(&far);
     // A connection that breaks is broken off on the other side too, which is all there is to tell.
-    let broken_off = |ends: [&TcpStream; 2], yes| ends.into_iter().for_each(|end| knobs::break_off(end, yes));
+    let broken_off = |ends: [&TcpStream; 2], yes| ends.into_iter().for_each(|end| tcp_options::break_off(end, yes));
     broken_off([&stream, &far], true);
     if splice(&mut stream, &mut far).await.is_ok() {
         broken_off([&stream, &far], false);
@@ -156,8 +156,8 @@ pub async fn run_far(listener: Listener, to: String, failed: impl Fn(&SessionErr
         tokio::spawn(async move {
             match TcpStream::connect(to).await {
                 Ok(stream) => {
-                    knobs::turn(&stream, None);
-                    knobs::attend(&stream);
+                    tcp_options::turn(&stream, None);
+                    tcp_options::attend(&stream);
                     carry(stream, session, pending()).await;
                 }
                 Err(error) => failed(&SessionError::Connect(error)),

@@ -6,8 +6,8 @@
 use super::carry::carry;
 use super::client::{Client, ClientError};
 use super::clients::Clients;
-use crate::knobs;
 use crate::session::{Config, Session, SessionError};
+use crate::tcp_options;
 use headstart_core::realtime::access::{Destination, Host};
 use headstart_core::realtime::preface::Answer;
 use headstart_core::wire::socks::{self, Reply, SocksError};
@@ -56,7 +56,7 @@ pub async fn forward(
         let (to, relay, config) = (to.clone(), relay.clone(), config.clone());
         async move {
             // A reset is all that a program without a protocol can be told.
-            knobs::break_off(&stream, true);
+            tcp_options::break_off(&stream, true);
             carry_until_gone(stream, relay.open(to, config).await?).await;
             Ok(())
         }
@@ -128,8 +128,8 @@ async fn each<F>(
                 continue;
             }
         };
-        knobs::turn(&stream, None);
-        knobs::attend(&stream);
+        tcp_options::turn(&stream, None);
+        tcp_options::attend(&stream);
         let (served, failed) = (serve(stream), failed.clone());
         tokio::spawn(async move {
             if let Err(error) = served.await {

@@ -8,10 +8,10 @@
 use super::carry::carry;
 use super::records::Records;
 use super::splice::splice;
-use crate::doorstep::Doorstep;
+use crate::admission::Admission;
 use crate::keys::{self, KeyError, PublicKey, SecretKey};
-use crate::knobs;
 use crate::listener::Listener;
+use crate::tcp_options;
 use headstart_core::realtime::access::{Access, Destination, Host};
 use headstart_core::realtime::preface::{Answer, HEADER, Request, text_length};
 use std::future::pending;
@@ -102,7 +102,7 @@ struct Shared {
     tls: Arc<rustls::ServerConfig>,
     settings: ServerSettings,
     sessions: Listener,
-    undecided: Arc<Doorstep>,
+    undecided: Arc<Admission>,
     tally: Arc<Tally>,
 }
 
@@ -133,7 +133,7 @@ impl Server {
             tls: config,
             settings,
             sessions: Listener::unbound(),
-            undecided: Doorstep::new(UNDECIDED),
+            undecided: Admission::new(UNDECIDED),
             tally: Arc::default(),
         };
         Ok(Self { socket, address, shared: Arc::new(shared) })
@@ -218,8 +218,8 @@ type Client = Box<Records<TcpStream>>;
 impl Shared {
     /// Learns which client it is and what it wants.
     async fn hear(&self, stream: TcpStream) -> io::Result<(Client, Request)> {
-        knobs::turn(&stream, None);
-        knobs::watch(&stream);
+        tcp_options::turn(&stream, None);
+        tcp_options::watch(&stream);
         let mut stream = Box::new(Records::accept(Arc::clone(&self.tls), stream).await?);
         let mut bytes = vec![0; HEADER];
         stream.read_exact(&mut bytes).await?;
@@ -288,8 +288,8 @@ impl Shared {
         for address in addresses.into_iter().filter(|at| self.settings.access.allows(to, at.ip())) {
             match tokio::time::timeout(within, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
-                    knobs::turn(&stream, None);
-                    knobs::attend(&stream);
+                    tcp_options::turn(&stream, None);
+                    tcp_options::attend(&stream);
                     return Ok(stream);
                 }
                 _ => answer = Answer::Unreachable,

@@ -4,12 +4,12 @@
 
 use super::Connector;
 use crate::connect::agenda::Due;
-use crate::connect::habits::Expected;
 use crate::connect::job::{Job, Translation};
 use crate::connect::lookups::Question;
-use crate::connect::missed::Missed;
 use crate::connect::pool::{self, End, Host, LIKELY, Spoilt, Terms};
+use crate::connect::pool_miss::PoolMiss;
 use crate::connect::prefetch::{self, Ahead, REFRESH_IN_LAST};
+use crate::connect::prefetch_model::Expected;
 use crate::connect::race::{Attempt, Lookup, State};
 use crate::connect::timeline::Event;
 use crate::connect::{AppId, AttemptId, Output, RequestId, Resolve, service};
@@ -33,18 +33,18 @@ enum Because {
 impl Connector {
     /// A program shows itself in this account. What it is `asking` for already needs no help.
     pub(super) fn launched(&mut self, now: Instant, account: u32, app: &AppId, asking: Option<&str>) {
-        if self.settings.ahead == Ahead::OFF || !self.habits.launched(now, account, app) {
+        if self.settings.ahead == Ahead::OFF || !self.prefetch_model.launched(now, account, app) {
             return;
         }
         self.make_room_for(app);
         if self.settings.ahead.prefetch {
-            for name in prefetch::at_launch(&self.habits, app, self.settings.lifetime) {
+            for name in prefetch::at_launch(&self.prefetch_model, app, self.settings.lifetime) {
                 if asking != Some(&*name) {
                     self.look_up_ahead(now, account, app, &name, true);
                 }
             }
         }
-        for expected in self.habits.expected_at_launch(app) {
+        for expected in self.prefetch_model.expected_at_launch(app) {
             if asking != Some(&*expected.name) {
                 self.expect(now, account, app, expected);
             }
@@ -54,13 +54,13 @@ impl Connector {
 
     /// Sees to it that a connection is opened shortly before it is wanted.
     fn expect(&mut self, now: Instant, account: u32, app: &AppId, expected: Expected) {
-        let Some(known) = self.habits.name(app, &expected.name) else { return };
+        let Some(known) = self.prefetch_model.name(app, &expected.name) else { return };
         // Where there are several ports the likeliest says when; most names have one.
         let port = known.ports.iter().max_by(|(a, x), (b, y)| x.share.total_cmp(&y.share).then_with(|| b.cmp(a)));
         let Some((port, of_port)) = port.filter(|_| self.settings.ahead.spares > 0) else { return };
         if expected.chance < LIKELY {
             let host = Host { app: Arc::clone(app), name: expected.name, port: *port };
-            return self.fates.note(account, &host, Missed::Unlikely);
+            return self.fates.note(account, &host, PoolMiss::Unlikely);
         }
         let (after, _) = pool::when(expected.after, expected.spread, pool::terms(*port, of_port).of_use());
         self.agenda.add(Due { at: now + after, account, app: Arc::clone(app), name: expected.name });
@@ -70,7 +70,7 @@ impl Connector {
     pub(super) fn open_expected(&mut self, now: Instant) {
         while let Some(Due { account, app, name, .. }) = self.agenda.pop(now) {
             // It has come sooner.
-            if !self.habits.was_asked(account, &app, &name) {
+            if !self.prefetch_model.was_asked(account, &app, &name) {
                 self.open_ahead(now, account, &app, &name, Because::ItIsTime);
             }
         }
@@ -83,15 +83,15 @@ impl Connector {
             return;
         }
         self.launched(now, account, app, Some(name));
-        let again = self.habits.was_asked(account, app, name);
-        let names = prefetch::after(&self.habits, app, name, again);
-        let expected = self.habits.expected_after(app, name, again);
-        self.habits.asked(now, account, app, name, records);
+        let again = self.prefetch_model.was_asked(account, app, name);
+        let names = prefetch::after(&self.prefetch_model, app, name, again);
+        let expected = self.prefetch_model.expected_after(app, name, again);
+        self.prefetch_model.asked(now, account, app, name, records);
         if self.settings.ahead.prefetch {
             names.iter().for_each(|name| self.look_up_ahead(now, account, app, name, false));
         }
         for follower in expected {
-            if !self.habits.is_recent(now, account, app, &follower.name) {
+            if !self.prefetch_model.is_recent(now, account, app, &follower.name) {
                 self.open_ahead(now, account, app, &follower.name, Because::ItFollows(follower.chance));
             }
         }
@@ -103,9 +103,9 @@ impl Connector {
             return;
         }
         self.launched(now, account, app, Some(name));
-        self.habits.connected(now, account, app, name, port);
-        let begun = self.habits.in_burst(now, account, app, name, port) as f32;
-        let usual = self.habits.name(app, name).and_then(|n| n.ports.get(&port)).map_or(0.0, |p| p.parallel);
+        self.prefetch_model.connected(now, account, app, name, port);
+        let begun = self.prefetch_model.in_burst(now, account, app, name, port) as f32;
+        let usual = self.prefetch_model.name(app, name).and_then(|n| n.ports.get(&port)).map_or(0.0, |p| p.parallel);
         // As many as are still to come, those that are open already among them.
         let to_come = (usual - begun + 0.3).max(0.0) as usize;
         if to_come > 0 {
@@ -114,19 +114,19 @@ impl Connector {
     }
 
     /// A program wants a connection to `host` and there is none; why not is counted. `under_way`: one had been begun ahead.
-    pub(super) fn missed(&mut self, now: Instant, account: u32, host: &Host, under_way: bool) {
+    pub(super) fn count_miss(&mut self, now: Instant, account: u32, host: &Host, under_way: bool) {
         if self.settings.ahead.spares == 0 {
             return;
         }
         let Host { app, name, port } = host;
-        let known = self.habits.name(app, name).and_then(|n| n.ports.get(port));
+        let known = self.prefetch_model.name(app, name).and_then(|n| n.ports.get(port));
         let fate = self.fates.take(account, host);
         let why = match fate {
-            _ if under_way => Missed::Late,
-            _ if self.habits.in_burst(now, account, app, name, *port) > 0 => Missed::Beside,
+            _ if under_way => PoolMiss::Late,
+            _ if self.prefetch_model.in_burst(now, account, app, name, *port) > 0 => PoolMiss::Beside,
             Some(fate) => fate,
-            None if known.is_none_or(pool::is_unknown) => Missed::Unknown,
-            None => Missed::Unexpected,
+            None if known.is_none_or(pool::is_unknown) => PoolMiss::Unknown,
+            None => PoolMiss::Unexpected,
         };
         *self.tally.of(account).missed.entry(why).or_default() += 1;
     }
@@ -134,7 +134,7 @@ impl Connector {
     /// Asks for the records of `name` that this program usually asks for, where no answer holds; or, if it is to be so
     /// `for_long`, none that holds for more than a tenth of its life: a launch would not get far with it.
     fn look_up_ahead(&mut self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, for_long: bool) {
-        let Some(records) = self.habits.name(app, name).map(|known| known.records) else { return };
+        let Some(records) = self.prefetch_model.name(app, name).map(|known| known.records) else { return };
         for record in records.iter() {
             let cache = self.caches.get(app);
             let held = cache.and_then(|c| c.peek(now, name, record)).is_some_and(|(_, left)| !left.is_zero());
@@ -143,7 +143,7 @@ impl Connector {
                 self.query_ahead(now, account, &Question { app: Arc::clone(app), name: Arc::clone(name), record });
             }
         }
-        self.habits.looked_up_ahead(account, app, name);
+        self.prefetch_model.looked_up_ahead(account, app, name);
     }
 
     /// Sends a query that no program waits for yet.
@@ -166,7 +166,7 @@ impl Connector {
         if self.settings.ahead.spares == 0 || name.parse::<std::net::IpAddr>().is_ok() {
             return;
         }
-        let Some(known) = self.habits.name(app, name) else { return };
+        let Some(known) = self.prefetch_model.name(app, name) else { return };
         let want = known.records.want();
         let mut wanted = Vec::new();
         for (port, of_port) in &known.ports {
@@ -179,7 +179,7 @@ impl Connector {
                 Because::ItIsTime => {
                     (of_port.share * pool::when(known.after, known.spread, terms.of_use()).1, usize::MAX)
                 }
-                Because::ItFollows(_) if self.habits.still_uses(now, account, app, name, *port) => continue,
+                Because::ItFollows(_) if self.prefetch_model.still_uses(now, account, app, name, *port) => continue,
                 Because::ItFollows(asked) => (asked * goes, usize::MAX),
                 Because::Beside(to_come) => (1.0, to_come),
             };
@@ -205,7 +205,7 @@ impl Connector {
             for _ in 0..most {
                 if !self.pool.has_room(now, &host, most, terms) {
                     if !self.pool.has_any(now, &host) {
-                        self.fates.note(account, &host, Missed::NoRoom);
+                        self.fates.note(account, &host, PoolMiss::NoRoom);
                     }
                     break;
                 }
@@ -221,7 +221,7 @@ impl Connector {
                 let _ = self.fates.take(account, &host);
                 if terms.learning {
                     // What this is opened for is to be known the next time.
-                    self.fates.note(account, &host, Missed::Untried);
+                    self.fates.note(account, &host, PoolMiss::Untried);
                 }
                 self.pool.opened(now, self.next_job, host.clone(), terms);
                 self.start(now, job);
@@ -294,13 +294,13 @@ impl Connector {
         {
             match end {
                 End::Expired if !job.spare.is_some_and(|terms| terms.learning) => {
-                    self.fates.note(job.account, &host, Missed::Expired);
+                    self.fates.note(job.account, &host, PoolMiss::Expired);
                 }
-                End::Closed => self.fates.note(job.account, &host, Missed::Closed),
-                End::Barred | End::Spoke => self.fates.note(job.account, &host, Missed::Barred),
+                End::Closed => self.fates.note(job.account, &host, PoolMiss::Closed),
+                End::Barred | End::Spoke => self.fates.note(job.account, &host, PoolMiss::Barred),
                 _ => {}
             }
-            if let Some(known) = self.habits.port_mut(&host.app, &host.name, host.port) {
+            if let Some(known) = self.prefetch_model.port_mut(&host.app, &host.name, host.port) {
                 pool::learn(known, end, age);
             }
         }

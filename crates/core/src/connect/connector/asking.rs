@@ -148,7 +148,7 @@ impl Connector {
         (addresses, kept): (bool, bool),
     ) {
         self.asks.heard(now, query, question, addresses, kept);
-        let answer = if said { Answered::Said { query, age: Duration::ZERO } } else { Answered::Unanswered };
+        let answer = if said { Answered::Reply { query, age: Duration::ZERO } } else { Answered::Unanswered };
         for request in self.asks.take(question) {
             self.answer_asker(request, answer);
         }
@@ -178,7 +178,7 @@ impl Connector {
             self.asks.was_refused(&question);
         }
         for request in told {
-            self.answer_asker(request, Answered::Said { query, age: Duration::ZERO });
+            self.answer_asker(request, Answered::Reply { query, age: Duration::ZERO });
         }
     }
 
@@ -192,7 +192,7 @@ impl Connector {
         };
         self.asks.was_refused(&question);
         for request in self.asks.take(&question) {
-            self.answer_asker(request, Answered::Said { query, age: Duration::ZERO });
+            self.answer_asker(request, Answered::Reply { query, age: Duration::ZERO });
         }
     }
 

@@ -19,9 +19,9 @@ impl Connector {
         self.note_its_sockets(&claim);
         self.know_port(now, request, &claim);
         let addr = claim.to.ip();
-        let habits = &self.habits;
+        let model = &self.prefetch_model;
         let may_wait = |j: &Job| {
-            let known = habits.name(&j.app, &j.name).and_then(|n| n.ports.get(&claim.to.port()));
+            let known = model.name(&j.app, &j.name).and_then(|n| n.ports.get(&claim.to.port()));
             pool::may_wait(known, j.open_since().map_or(Duration::ZERO, |at| now - at))
         };
         let fits = |j: &Job| {
@@ -44,7 +44,7 @@ impl Connector {
         let host = |name: &Arc<str>| Host { app: Arc::clone(&claim.app), name: Arc::clone(name), port };
         if let Some(job) = open.and_then(|id| self.jobs.get(&id)).filter(|job| !is_ready(job)) {
             let (host, under_way) = (host(&job.name), job.spare.is_some());
-            self.missed(now, account, &host, under_way);
+            self.count_miss(now, account, &host, under_way);
         }
         let nonblocking = claim.nonblocking;
         if let Some(errno) = self.has_just_failed(now, request, &claim, open) {
@@ -57,7 +57,7 @@ impl Connector {
                 let Some((name, addresses)) = self.whose(now, account, &claim) else {
                     return self.pass(request, Pass::UnknownAddress);
                 };
-                self.missed(now, account, &host(&name), false);
+                self.count_miss(now, account, &host(&name), false);
                 if nonblocking && !(claim.rescuable && is_alternative(&claim, &addresses)) {
                     self.pass(request, Pass::NothingReady);
                     return self.connected(now, account, &app, &name, port);
@@ -66,7 +66,7 @@ impl Connector {
                 let mut job = Job::new(now, Arc::clone(&claim.app), Arc::clone(&name), Want::Both, Some(port));
                 job.account = request.account();
                 job.translation = self.translation(now, &claim.app, Want::Both);
-                job.settle_own(now, &addresses);
+                job.complete_locally(now, &addresses);
                 job.answered = Some(now);
                 job.told = job.addresses();
                 self.await_answers(now, &mut job);

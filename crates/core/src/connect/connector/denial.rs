@@ -29,7 +29,7 @@ impl Connector {
         if self.lookups.get_mut(query).is_none() {
             return false;
         }
-        self.lookups.said_no(query, no);
+        self.lookups.note_denial(query, no);
         self.tell_askers_no(now, query, no);
         let again = *no == LookupResult::Refused && self.asks_again(now, query);
         self.tell_askers_that_all_refuse(query);

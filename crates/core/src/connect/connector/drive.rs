@@ -81,11 +81,11 @@ impl Connector {
             self.timelines.note(now, job.number, &job.name, event);
             let (lookup, lack) = match kept {
                 Kept::Addresses(list) => (Lookup::Addresses(now, list), None),
-                Kept::Services(services) => return job.settle_services(now, services),
+                Kept::Services(services) => return job.complete_services(now, services),
                 Kept::NoData => (Lookup::Without(now), Some(Lack::NoData)),
                 Kept::NxDomain => (Lookup::Without(now), Some(Lack::NxDomain)),
             };
-            return job.settle(now, record, lookup, lack);
+            return job.complete(now, record, lookup, lack);
         }
         if self.settings.ahead.optimistic {
             job.stale.extend(cache.stale(now, &job.name, record, STALE_FOR));

@@ -31,7 +31,7 @@ impl Connector {
                 job.guesses = Some(Vec::new());
                 return false;
             }
-            let known = self.habits.name(&job.app, &job.name).map(|name| &name.ports);
+            let known = self.prefetch_model.name(&job.app, &job.name).map(|name| &name.ports);
             let usual = known.and_then(|p| p.iter().max_by(|(_, x), (_, y)| x.share.total_cmp(&y.share)));
             // The last is tried first.
             let mut guesses = vec![PLAIN, service::PORT];

@@ -17,14 +17,14 @@ use super::asks::Asks;
 use super::cache::{Cache, Kept, Lifetime};
 use super::crowd::{Crowds, MAX_UNCLAIMED};
 use super::failures::Failures;
-use super::habits::{Habits, Name};
 use super::hints::Hints;
 use super::job::{Job, Lack, Translation};
 use super::lookups::{Lookups, Patience, Question};
 use super::memory::Memory;
-use super::missed::Fates;
 use super::pool::{End, Pool, Terms};
+use super::pool_miss::Fates;
 use super::prefetch::Ahead;
+use super::prefetch_model::{Name, PrefetchModel};
 use super::race::{self, Lookup, Race, State};
 use super::service;
 use super::tally::Tallies;
@@ -86,7 +86,7 @@ pub struct Connector {
     discovery: Option<QueryId>,
     asks: Asks,
     hints: Hints,
-    pub(super) habits: Habits,
+    pub(super) prefetch_model: PrefetchModel,
     agenda: Agenda,
     pool: Pool,
     fates: Fates,
@@ -126,7 +126,7 @@ impl Connector {
             discovery: None,
             asks: Asks::default(),
             hints: Hints::default(),
-            habits: Habits::default(),
+            prefetch_model: PrefetchModel::default(),
             agenda: Agenda::default(),
             fates: Fates::default(),
             failures: Failures::default(),
@@ -161,7 +161,7 @@ impl Connector {
     /// on account 0. Its spare connections are closed (drain the outputs), and its launches are learned from. Connections
     /// that are open to learn a server's patience stay, for no program: most programs end sooner than a server closes.
     pub fn close_account(&mut self, account: u32) {
-        self.habits.closed(account);
+        self.prefetch_model.closed(account);
         self.agenda.cancel(|due| due.account == account);
         let learns = |j: &Job| j.open_since().is_some() && j.spare.is_some_and(|terms| terms.learning);
         self.flush(self.now, End::Expired, |j| j.account == account && j.spare.is_some() && !learns(j));
@@ -177,22 +177,22 @@ impl Connector {
 
     /// What was learned of programs, to be written down.
     pub fn remembered(&self) -> Memory {
-        self.habits.remembered()
+        self.prefetch_model.remembered()
     }
 
     /// Counts up whenever [`Self::remembered`] may have something new.
     pub fn memory_version(&self) -> u64 {
-        self.habits.version()
+        self.prefetch_model.version()
     }
 
     /// Begins with what was written down by an earlier one. Programs of which this one has learned stay as they are known.
     pub fn recall(&mut self, memory: &Memory) {
-        self.habits.recall(memory);
+        self.prefetch_model.recall(memory);
     }
 
     /// Forgets what was learned of a program, or of all.
     pub fn forget(&mut self, app: Option<&str>) {
-        self.habits.forget(app);
+        self.prefetch_model.forget(app);
         self.agenda.cancel(|due| app.is_none_or(|app| app == &*due.app));
     }
 
@@ -221,7 +221,7 @@ impl Connector {
             (job.want, job.ipv6_alone) = (Want::Both, true);
         }
         if let Some(addr) = literal {
-            job.settle_own(now, &[addr]);
+            job.complete_locally(now, &[addr]);
         } else if self.settings.race.asks_https && ask.port == Some(service::PORT) {
             job.https = Lookup::Unasked;
         }
@@ -243,7 +243,7 @@ impl Connector {
         // Spare connections teach nothing that waiting programs could not tell as well.
         job.explore = job.spare.is_none() && self.rng.f64() < self.settings.explore;
         let been_to = |known: &Name| known.ports.values().any(|port| port.launches > 0);
-        job.comes_again = job.spare.is_none() && self.habits.name(&job.app, &job.name).is_some_and(been_to);
+        job.comes_again = job.spare.is_none() && self.prefetch_model.name(&job.app, &job.name).is_some_and(been_to);
         if self.jobs.len() >= MAX_JOBS
             && let Some((_, mut oldest)) = self.jobs.pop_first()
         {
@@ -365,7 +365,7 @@ impl Connector {
         };
         if let Some((kept, ttl)) = kept.filter(|_| of_here) {
             if record.family().is_some() {
-                self.habits.held_for(&app, &name, ttl);
+                self.prefetch_model.held_for(&app, &name, ttl);
             }
             let cache = self.caches.entry(Arc::clone(&app)).or_default();
             cache.put(now, &name, record, kept, ttl, self.settings.lifetime);
@@ -378,8 +378,8 @@ impl Connector {
             if let Some(job) = self.jobs.get_mut(&id) {
                 job.in_want |= unsent;
                 match services.is_empty() {
-                    true => job.settle(now, record, lookup.clone(), lack),
-                    false => job.settle_services(now, services.clone()),
+                    true => job.complete(now, record, lookup.clone(), lack),
+                    false => job.complete_services(now, services.clone()),
                 }
             }
             self.drive(now, id);
@@ -507,7 +507,7 @@ impl Machine for Connector {
 
     fn poll_output(&mut self) -> Option<Output> {
         let output = self.outputs.pop_front()?;
-        self.timelines.said(self.now, &output);
+        self.timelines.note_output(self.now, &output);
         Some(output)
     }
 

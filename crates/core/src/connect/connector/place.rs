@@ -36,7 +36,7 @@ impl Connector {
     /// Forgets what was learned of a host: of one program's use of it, or of all.
     pub fn forget_host(&mut self, app: Option<&str>, host: &str) {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
-        self.habits.forget_host(app, &host);
+        self.prefetch_model.forget_host(app, &host);
         let of_app = |known: &str| app.is_none_or(|app| app == known);
         self.agenda.cancel(|due| of_app(&due.app) && *due.name == *host);
         let caches = self.caches.iter_mut().filter(|(known, _)| of_app(known));

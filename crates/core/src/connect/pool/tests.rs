@@ -30,11 +30,11 @@ fn a_place_that_was_visited_twice_and_is_likely_gets_one_and_two_where_two_are_u
     assert_eq!(wanted(&habit(), 0.9), Ok(1));
     assert_eq!(wanted(&Port { parallel: 6.0, ..habit() }, 0.9), Ok(2));
     assert_eq!(wanted(&habit(), 0.5), Ok(1), "as likely as not");
-    assert_eq!(wanted(&habit(), 0.4), Err(Missed::Unlikely));
-    assert_eq!(wanted(&Port { launches: 1, ..habit() }, 1.0), Err(Missed::Unknown));
-    assert_eq!(wanted(&Port { speaks_first: true, ..habit() }, 1.0), Err(Missed::Barred));
+    assert_eq!(wanted(&habit(), 0.4), Err(PoolMiss::Unlikely));
+    assert_eq!(wanted(&Port { launches: 1, ..habit() }, 1.0), Err(PoolMiss::Unknown));
+    assert_eq!(wanted(&Port { speaks_first: true, ..habit() }, 1.0), Err(PoolMiss::Barred));
     let ssh = Host { port: 22, ..host(0) };
-    assert_eq!(pool.wanted(at(0), &ssh, &habit(), 1.0), Err(Missed::Barred));
+    assert_eq!(pool.wanted(at(0), &ssh, &habit(), 1.0), Err(PoolMiss::Barred));
     let untried = Port { idle: Duration::ZERO, parallel: 6.0, ..habit() };
     assert_eq!(wanted(&untried, 1.0), Ok(1), "one is enough to learn from");
 }
@@ -89,7 +89,7 @@ fn a_host_that_wastes_more_than_half_rests_for_an_hour() {
     (0..7).for_each(|_| play(&mut pool, 0..1, End::Expired));
     assert_eq!(pool.wanted(at(3), &host(0), &habit(), 1.0), Ok(1));
     play(&mut pool, 0..1, End::Expired);
-    assert_eq!(pool.wanted(at(3600), &host(0), &habit(), 1.0), Err(Missed::Resting));
+    assert_eq!(pool.wanted(at(3600), &host(0), &habit(), 1.0), Err(PoolMiss::Resting));
     assert_eq!(pool.wanted(at(3602), &host(0), &habit(), 1.0), Ok(1));
     assert_eq!(pool.wanted(at(3), &host(1), &habit(), 1.0), Ok(1));
 }
@@ -98,7 +98,7 @@ fn a_host_that_wastes_more_than_half_rests_for_an_hour() {
 fn a_host_to_which_nothing_may_be_opened_is_left_alone() {
     let mut pool = Pool::new(16);
     play(&mut pool, 0..1, End::Barred);
-    assert_eq!(pool.wanted(at(3), &host(0), &habit(), 1.0), Err(Missed::Resting));
+    assert_eq!(pool.wanted(at(3), &host(0), &habit(), 1.0), Err(PoolMiss::Resting));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn an_unknown_port_is_tried_in_silence_before_a_connection_is_handed_over() {
     assert_eq!(terms(2222, &known).fresh, None, "not even under way");
     learn(&mut known, End::Spoke, secs(1));
     let unknown = Host { port: 2222, ..host(0) };
-    assert_eq!(Pool::new(16).wanted(at(0), &unknown, &known, 1.0), Err(Missed::Barred));
+    assert_eq!(Pool::new(16).wanted(at(0), &unknown, &known, 1.0), Err(PoolMiss::Barred));
     let mut silent = habit();
     silent.idle = secs(4);
     assert_eq!(terms(2222, &silent).fresh, Some(secs(2)));

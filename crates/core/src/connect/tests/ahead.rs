@@ -186,7 +186,7 @@ fn the_fourth_launch_finds_its_connection_open() {
     // What was opened to learn, and the one over the other family, to be measured.
     assert_eq!((tally.spares, tally.spares_taken, tally.unused, tally.explorations), (2, 1, 2, 1));
     let missed: Vec<_> = tally.missed.into_iter().collect();
-    assert_eq!(missed, [(Missed::Unknown, 2), (Missed::Untried, 1)]);
+    assert_eq!(missed, [(PoolMiss::Unknown, 2), (PoolMiss::Untried, 1)]);
 }
 
 #[test]

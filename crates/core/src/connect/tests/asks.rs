@@ -35,7 +35,7 @@ impl Story {
 }
 
 fn said(query: u64, age: u64) -> Answered {
-    Answered::Said { query: QueryId(query), age: ms(age) }
+    Answered::Reply { query: QueryId(query), age: ms(age) }
 }
 
 #[test]

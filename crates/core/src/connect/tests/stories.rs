@@ -290,7 +290,7 @@ fn waits_and_handshakes_are_timed_by_program_family_and_outcome() {
         Dns::Says(20, LookupResult::NxDomain(Duration::from_secs(60))),
     );
     s.resolve("wget", "gone.example", Want::Both, Some(443));
-    let told = s.connector.timings().told();
+    let told = s.connector.timings().snapshot();
     let words = told.iter().map(|timed| {
         let Key { what, program, family, outcome } = &timed.key;
         (*what, program.as_str(), family.as_deref(), &**outcome, timed.histogram.sum.as_millis())

@@ -319,7 +319,7 @@ impl Connection {
             self.send_again(out);
         }
         self.data(now, arrived, out);
-        self.settle(now, out);
+        self.advance(now, out);
     }
 
     //= RFC 9293#3.10.7.4/rst
@@ -335,7 +335,7 @@ impl Connection {
     }
 
     /// What follows from what has changed: reading goes on, or all is said.
-    fn settle(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+    fn advance(&mut self, now: Instant, out: &mut VecDeque<Output>) {
         if self.is_over() {
             return;
         }

@@ -187,7 +187,7 @@ impl Connection {
         let mut sequence = segment.sequence;
         let mut fin = segment.flags.has(Flags::FIN);
         if from == to && !fin {
-            return self.said_nothing(now, sequence, out);
+            return self.empty_segment(now, sequence, out);
         }
         if before(sequence, up.next) {
             let known = up.next.wrapping_sub(sequence) as usize;
@@ -256,7 +256,7 @@ impl Connection {
 
     //= RFC 9293#3.8.4
     /// Nothing, at a place other than the expected one, asks whether we are there.
-    fn said_nothing(&mut self, now: Instant, sequence: u32, out: &mut VecDeque<Output>) {
+    fn empty_segment(&mut self, now: Instant, sequence: u32, out: &mut VecDeque<Output>) {
         if sequence != self.up.next {
             self.is_anybody_there(now, sequence, out);
         }
@@ -326,7 +326,7 @@ impl Connection {
     pub(crate) fn push_deferred(&mut self, now: Instant, batch: bool, out: &mut VecDeque<Output>) {
         if self.up.defers {
             self.push(now, batch, out);
-            self.settle(now, out);
+            self.advance(now, out);
         }
     }
 
@@ -394,7 +394,7 @@ impl Connection {
         up.held = pieces;
         up.waiting = up.held.iter().map(|piece| piece.to - piece.from).sum();
         self.push(now, batch, out);
-        self.settle(now, out);
+        self.advance(now, out);
     }
 
     /// The socket takes more.
@@ -404,7 +404,7 @@ impl Connection {
         }
         self.up.full = false;
         self.push(now, false, out);
-        self.settle(now, out);
+        self.advance(now, out);
     }
 }
 

@@ -4,7 +4,7 @@
 //! No host is asked and nothing is opened ahead of time: what programs do not cause is not sent. What was said to one
 //! user's programs is not used for another's. Nothing is decided here; it is the [`Connector`]'s hands, as the supervisor is.
 
-use super::told::Here;
+use super::attribution::Here;
 use super::{ATTEMPTS, Whose, sockets};
 use crate::forward::exit::Exit;
 use crate::poll::{Interest, Poll};
@@ -119,7 +119,7 @@ impl Accelerator {
     }
 
     /// The host is on this network.
-    pub fn told(&mut self, now: Instant, poll: &Poll, here: &Here) {
+    pub fn network_changed(&mut self, now: Instant, poll: &Poll, here: &Here) {
         let (id, (v4, v6)) = (here.id, here.families);
         self.captive = here.captive;
         self.feed(now, poll, Input::Network { id, v4, v6 });

@@ -1,6 +1,7 @@
 //! One thread, one event loop, one forwarder: sleeps until a packet, a socket or a timer wants something.
 
 mod accelerator;
+mod attribution;
 mod delivery;
 mod echoes;
 mod opening;
@@ -10,7 +11,6 @@ mod programs;
 mod records;
 mod requests;
 mod silence;
-mod told;
 mod waiting;
 mod window;
 
@@ -27,6 +27,8 @@ use crate::poll::{Interest, Poll};
 use crate::sys::offload::{Checksum, Offload, Segments, Transport};
 use crate::sys::tun::{ROOM, Tun};
 use accelerator::Accelerator;
+use attribution::Attribution;
+pub(crate) use attribution::Here;
 use delivery::Delivery;
 use echoes::Echoers;
 use headstart_core::connect;
@@ -46,8 +48,6 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
-pub(crate) use told::Here;
-use told::Told;
 pub(crate) use waiting::Running;
 
 /// Packets, and reads of sockets, between two looks at everything else.
@@ -176,7 +176,7 @@ enum Teller {
     /// The kernel, and /proc.
     Kernel { owners: Owners, finder: Finder },
     /// The program that has made the interface.
-    Program(Told),
+    Program(Attribution),
 }
 
 impl Teller {
@@ -187,7 +187,7 @@ impl Teller {
         }
     }
 
-    fn told(&mut self) -> Option<&mut Told> {
+    fn attribution(&mut self) -> Option<&mut Attribution> {
         match self {
             Self::Kernel { .. } => None,
             Self::Program(told) => Some(told),
@@ -280,14 +280,14 @@ impl Worker {
 
     /// A forwarder for what comes out of `tun`, which another program has made, and which knows whose flows are: neither the kernel nor
     /// /proc is asked. A connection that could be raced waits so long until it is known whose it is. Its session drives it by [`Running`].
-    pub(crate) fn told(
+    pub(crate) fn with_attribution(
         tun: Tun,
         patience: Duration,
         settings: Settings,
         clock: Clock,
         sink: Sink,
     ) -> Result<Self, WorkerError> {
-        let mut worker = Self::with(tun, Teller::Program(Told::new(patience)), settings, clock, sink)?;
+        let mut worker = Self::with(tun, Teller::Program(Attribution::new(patience)), settings, clock, sink)?;
         worker.window = Some(Window::closed());
         Ok(worker)
     }

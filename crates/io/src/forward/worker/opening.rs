@@ -198,7 +198,7 @@ impl Worker {
 
     /// Removes the connection that waits for the race of `flow`, and returns it.
     pub(super) fn abandon(&mut self, now: Instant, flow: FlowId) -> Option<Waiting> {
-        if let Some(waiting) = self.teller.told().and_then(|told| told.release(flow)) {
+        if let Some(waiting) = self.teller.attribution().and_then(|told| told.release(flow)) {
             return Some(waiting);
         }
         self.accelerator.as_mut()?.abandon(now, &self.poll, flow)
@@ -244,7 +244,7 @@ impl Worker {
 
     /// A connection that is not opened yet.
     pub(super) fn waiting(&mut self, flow: FlowId) -> Option<&mut Waiting> {
-        let told = self.teller.told().and_then(|told| told.waiting(flow));
+        let told = self.teller.attribution().and_then(|told| told.waiting(flow));
         told.or_else(|| self.accelerator.as_mut()?.waiting(flow))
     }
 }

@@ -1,6 +1,6 @@
 //! Whose connections are, and the report of what was seen of them.
 
-use super::told::Told;
+use super::attribution::Attribution;
 use super::{MAPPINGS, Seen, Teller, Whose, Worker, sockets};
 use crate::forward::finder::{Answer, Finder, Options, Question};
 use crate::forward::owner::{Owner, Process};
@@ -36,7 +36,7 @@ impl Worker {
         echoes.into_iter().for_each(|flow| self.tell(Whose::default(), Record::Echo(flow)));
         let found = self.teller.finder().map(Finder::finish).unwrap_or_default();
         found.into_iter().for_each(|answer| self.found(answer));
-        let untold = self.teller.told().map(Told::finish).unwrap_or_default();
+        let untold = self.teller.attribution().map(Attribution::finish).unwrap_or_default();
         untold.into_iter().for_each(|record| self.tell(Whose::default(), record));
         std::mem::take(&mut self.held).into_values().for_each(|seen| self.hand_over(seen));
     }
@@ -126,7 +126,7 @@ impl Worker {
             }
             return;
         }
-        self.settle(flow, Whose { owner: None, process, sought: false });
+        self.attribute(flow, Whose { owner: None, process, sought: false });
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         if let Some(Options { no_delay, user_timeout }) = options {
             let _ = sockopt::set_tcp_nodelay(&upstream.socket, no_delay);
@@ -135,7 +135,7 @@ impl Worker {
     }
 
     /// It is known whose a connection is; an owner that was known already stays.
-    pub(super) fn settle(&mut self, flow: FlowId, known: Whose) {
+    pub(super) fn attribute(&mut self, flow: FlowId, known: Whose) {
         if let Some(mut seen) = self.held.remove(&flow) {
             (seen.owner, seen.process) = (known.owner.or(seen.owner), known.process);
             return self.hand_over(seen);

@@ -1,7 +1,7 @@
 //! What the worker waits for: packets of programs, sockets of peers, what its forwarder and its races have planned, and its end.
 
 use super::accelerator::Accelerator;
-use super::told::Told;
+use super::attribution::Attribution;
 use super::{
     ATTEMPTS, BATCH, BOARD, ECHO_V4, ECHO_V6, FOUND, FRONT, LAST_WORDS, MAPPINGS, STOP, TUN, Teller, Worker,
     WorkerError,
@@ -104,7 +104,7 @@ impl Host for Running<'_> {
             worker.silence.deadline(),
             worker.programs.until().map(sleep),
             worker.accelerator.as_ref().and_then(Accelerator::deadline),
-            told.and_then(Told::deadline),
+            told.and_then(Attribution::deadline),
             peers,
             end,
         ])

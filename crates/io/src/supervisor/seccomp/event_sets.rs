@@ -44,7 +44,7 @@ pub(super) fn memberships(thread: i32, number: RawFd, inode: u64) -> Result<Vec<
         let Some(set) = entry.file_name().to_str().ok().and_then(|n| n.parse::<RawFd>().ok()).filter(|_| is_set) else {
             continue;
         };
-        let info = process::told(thread, &format!("fdinfo/{set}")).map_err(|_| Pass::OutOfReach)?;
+        let info = process::read_proc(thread, &format!("fdinfo/{set}")).map_err(|_| Pass::OutOfReach)?;
         for member in String::from_utf8_lossy(&info).lines().filter_map(parse) {
             // Lines of kernels before 4.13 have no inode.
             let ours = if member.inode == 0 { member.number == number } else { member.inode == inode };

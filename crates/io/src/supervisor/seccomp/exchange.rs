@@ -64,7 +64,7 @@ pub(super) fn install(listener: &Listener, call: &Notification, file: OwnedFd, n
 
 /// FD_CLOEXEC of a descriptor of another process; `None` if it is gone.
 fn closes_on_exec(thread: i32, number: RawFd) -> Option<bool> {
-    let info = String::from_utf8(process::told(thread, &format!("fdinfo/{number}")).ok()?).ok()?;
+    let info = String::from_utf8(process::read_proc(thread, &format!("fdinfo/{number}")).ok()?).ok()?;
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
     Some(i32::from_str_radix(flags.trim(), 8).ok()? & libc::O_CLOEXEC != 0)
 }

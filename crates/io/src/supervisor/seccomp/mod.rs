@@ -16,7 +16,7 @@ mod outstanding;
 mod rescue;
 
 use super::Front;
-use super::engine::{Engine, Told};
+use super::engine::{Engine, Notice};
 use super::stub::{Call, Redirected, Stub};
 use super::token::{HEARD, HELD, of_run};
 use crate::sys::memory::Memory;
@@ -311,12 +311,12 @@ impl Front for Seccomp {
         self.receive(engine, stub);
     }
 
-    fn tell(&mut self, engine: &mut Engine, n: u64, told: Told) {
-        if let Told::Rescue { to, stalled, by } = told {
+    fn tell(&mut self, engine: &mut Engine, n: u64, told: Notice) {
+        if let Notice::Rescue { to, stalled, by } = told {
             return self.rescues.begin(engine, RequestId(HELD | n), to, (stalled, by));
         }
         let Some(held) = self.held.remove(&n) else {
-            if let Told::HandOver { attempt, connected } = told {
+            if let Notice::HandOver { attempt, connected } = told {
                 drop(engine.hand_over(attempt, connected));
             }
             return;
@@ -326,13 +326,13 @@ impl Front for Seccomp {
         }
         let id = held.call.id;
         let answer = match told {
-            Told::HandOver { attempt, connected } if !held.is_in_place() => {
+            Notice::HandOver { attempt, connected } if !held.is_in_place() => {
                 drop(engine.hand_over(attempt, connected));
                 let request = RequestId(HELD | n);
                 engine.feed(Input::NotTaken { request, to: held.to.ip(), connected, reason: Pass::NotNew });
                 Err(Errno::BADF.raw_os_error())
             }
-            Told::HandOver { attempt, connected } => {
+            Notice::HandOver { attempt, connected } => {
                 let Held { call, socket, to, .. } = held;
                 let new = engine.hand_over(attempt, connected).ok_or(Pass::NothingReady);
                 match new.and_then(|new| exchange(&self.listener, &call, socket, &self.fresh, &new)) {
@@ -349,8 +349,8 @@ impl Front for Seccomp {
                     }
                 }
             }
-            Told::Fail(errno) => Err(errno),
-            Told::Begin(attempt) => {
+            Notice::Fail(errno) => Err(errno),
+            Notice::Begin(attempt) => {
                 let errno = held.socket.begin(held.to);
                 if [0, Errno::INPROGRESS.raw_os_error()].contains(&errno) {
                     engine.watch(attempt, held.socket.file);
@@ -360,7 +360,7 @@ impl Front for Seccomp {
                 if errno == 0 { Ok(()) } else { Err(errno) }
             }
             // The connector has counted it.
-            Told::Pass(_) | Told::Answer(_) | Told::Answered(_) | Told::Rescue { .. } => {
+            Notice::Pass(_) | Notice::Answer(_) | Notice::Answered(_) | Notice::Rescue { .. } => {
                 return held.resume(&self.listener);
             }
         };
@@ -400,7 +400,7 @@ fn reason_of(e: &io::Error) -> Option<Pass> {
 
 /// Whether the environment that the process of `thread` was started with says so, as it does to the preloaded library.
 fn is_switched_off(thread: i32) -> bool {
-    let environment = process::told(thread, "environ").unwrap_or_default();
+    let environment = process::read_proc(thread, "environ").unwrap_or_default();
     environment.split(|b| *b == 0).any(|variable| variable == b"HEADSTART=off")
 }
 

@@ -12,7 +12,7 @@ mod redirect;
 #[cfg(test)]
 mod tests;
 
-use super::engine::{Engine, Told};
+use super::engine::{Engine, Notice};
 use super::token::{FORWARD, POST, QUESTION, split};
 use askers::Askers;
 use forward::{Asker, Forwards, Returned};
@@ -183,13 +183,13 @@ impl Stub {
     }
 
     /// The connector answers question `n`.
-    pub fn tell(&mut self, engine: &mut Engine, n: u64, told: Told) {
-        let (Some(Pending { asker, query, question }), Told::Answered(answered)) = (self.pending.remove(&n), told)
+    pub fn tell(&mut self, engine: &mut Engine, n: u64, told: Notice) {
+        let (Some(Pending { asker, query, question }), Notice::Answered(answered)) = (self.pending.remove(&n), told)
         else {
             return;
         };
         match answered {
-            Answered::Said { query: said, age } => {
+            Answered::Reply { query: said, age } => {
                 let reply = engine.transport.replies.get(said);
                 match reply.and_then(|reply| question.answer_from(reply, age)) {
                     Some(answer) => self.answer(asker, &answer),

@@ -87,7 +87,7 @@ impl Host {
                 }
             }
             self.engine.timeout();
-            while let Some((RequestId(id), told)) = self.engine.told() {
+            while let Some((RequestId(id), told)) = self.engine.next_notice() {
                 self.stub.tell(&mut self.engine, split(id).1, told);
             }
         }

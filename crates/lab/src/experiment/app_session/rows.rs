@@ -6,7 +6,7 @@ use crate::experiment::target::Target;
 use crate::experiment::{Claims, Outcome, Price, Row, Series};
 use crate::sim::{Granted, Launch};
 use crate::stats::{Pairing, Statistic};
-use headstart_core::connect::Missed;
+use headstart_core::connect::PoolMiss;
 use headstart_core::time::Duration;
 
 /// Names that were there when they were asked for.
@@ -93,7 +93,7 @@ pub fn add(
             let unused = percent(spares - taken, spares);
             outcome.rows.push(Row::measured(condition, UNUSED, "%", arm, unused));
             let wanted = all.iter().map(|l| l.granted.len()).sum();
-            for why in Missed::ALL {
+            for why in PoolMiss::ALL {
                 let missed = all.iter().filter_map(|l| l.tally.missed.get(&why)).sum::<u64>() as usize;
                 let metric = format!("{MISSED}: {}", why.describe());
                 outcome.rows.push(Row::measured(condition, &metric, "%", arm, percent(missed, wanted)));

@@ -47,7 +47,7 @@ impl Visit {
         match self {
             Self::First => 0,
             Self::Later => 1,
-            // Habits count from the third launch on: core's `pool` and `habits`.
+            // Habits count from the third launch on: core's `pool` and `prefetch_model`.
             Self::Launched => 3,
         }
     }

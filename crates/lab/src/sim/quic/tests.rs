@@ -2,7 +2,7 @@
 
 use super::*;
 use headstart_core::cwnd::start::{self, Phase};
-use headstart_quic::{Clock, Options, Store, Told};
+use headstart_quic::{Clock, Options, StartEvent, Store};
 use std::sync::{Arc, Mutex};
 
 const MB: u64 = 1_000_000;
@@ -14,7 +14,7 @@ fn path() -> Path {
 
 struct Observed {
     stage: Stage,
-    told: Arc<Mutex<Vec<Told>>>,
+    told: Arc<Mutex<Vec<StartEvent>>>,
 }
 
 fn stage(rule: &str, path: &Path, seed: u64) -> Observed {
@@ -22,7 +22,7 @@ fn stage(rule: &str, path: &Path, seed: u64) -> Observed {
     let heard = Arc::clone(&told);
     let options = Options {
         rule: start::find(rule).unwrap(),
-        listener: Some(Arc::new(move |change: &Told| heard.lock().unwrap().push(*change))),
+        listener: Some(Arc::new(move |change: &StartEvent| heard.lock().unwrap().push(*change))),
         ..Options::default()
     };
     let origin = headstart_io::clock::Clock::new().origin();

@@ -1,4 +1,4 @@
-//! Habits as plain records and back (see [`memory`]). What a store gives back is not to be trusted: counts, shares and
+//! PrefetchModel as plain records and back (see [`memory`]). What a store gives back is not to be trusted: counts, shares and
 //! lists are held to their bounds. Ours.
 //!
 //! What never happens here: a moment is written down.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// What kept a program from finding its connection open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Missed {
+pub enum PoolMiss {
     /// The program had not been there in two launches before.
     Unknown,
     /// It was not expected now: nothing that leads to it was asked for, or its time was still to come, or had passed.
@@ -34,7 +34,7 @@ pub enum Missed {
     Closed,
 }
 
-impl Missed {
+impl PoolMiss {
     /// Every reason.
     pub const ALL: [Self; 11] = [
         Self::Unknown,
@@ -73,11 +73,11 @@ const MAX_FATES: usize = 4096;
 
 /// What last became of the spare connections to each host, by account.
 #[derive(Debug, Default)]
-pub(super) struct Fates(BTreeMap<(u32, Host), Missed>);
+pub(super) struct Fates(BTreeMap<(u32, Host), PoolMiss>);
 
 impl Fates {
     /// Of what was to be there for `account`, this became.
-    pub fn note(&mut self, account: u32, host: &Host, fate: Missed) {
+    pub fn note(&mut self, account: u32, host: &Host, fate: PoolMiss) {
         if self.0.len() >= MAX_FATES {
             self.0.pop_first();
         }
@@ -85,7 +85,7 @@ impl Fates {
     }
 
     /// Why there is nothing, if that is known; told once.
-    pub fn take(&mut self, account: u32, host: &Host) -> Option<Missed> {
+    pub fn take(&mut self, account: u32, host: &Host) -> Option<PoolMiss> {
         self.0.remove(&(account, host.clone()))
     }
 

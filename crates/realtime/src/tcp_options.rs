@@ -29,7 +29,7 @@ const SLACK: Duration = Duration::from_millis(10);
 
 /// Which options a kernel took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Knobs {
+pub struct TcpOptions {
     /// TCP_NODELAY: a message leaves at once.
     pub no_delay: bool,
     /// TCP_NOTSENT_LOWAT: what cannot leave waits where a newer value can replace it.
@@ -92,13 +92,13 @@ pub(crate) fn attend(socket: impl AsFd) {
 }
 
 /// Sets them on a connected socket of TCP, for messages that follow each other so fast.
-pub(crate) fn turn(socket: impl AsFd, interval: Option<Duration>) -> Knobs {
+pub(crate) fn turn(socket: impl AsFd, interval: Option<Duration>) -> TcpOptions {
     let socket = socket.as_fd();
     let set = |option, value| set(socket, (TCP, option), &Value::of_int(value));
     let timeout = interval.zip(tcp_info(socket).ok()).map(|(interval, info)| least_timeout(interval, info.rtt));
     let least_timeout =
         timeout.filter(|timeout| i32::try_from(timeout.as_micros()).is_ok_and(|micros| set(TCP_RTO_MIN_US, micros)));
-    Knobs {
+    TcpOptions {
         no_delay: set(TCP_NODELAY, 1),
         unsent_low_water: set(TCP_NOTSENT_LOWAT, UNSENT),
         linear_timeouts: set(TCP_THIN_LINEAR_TIMEOUTS, 1),
@@ -131,10 +131,10 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(turn(&stream, None).least_timeout, None);
-        let knobs = turn(&stream, Some(Duration::from_millis(30)));
+        let tcp_options = turn(&stream, Some(Duration::from_millis(30)));
         let read = get(&stream, (TCP, TCP_RTO_MIN_US)).and_then(|value| value.int());
         // Older kernels have neither; the kernel keeps ticks.
-        assert_eq!(knobs.least_timeout.is_some(), read.is_some());
+        assert_eq!(tcp_options.least_timeout.is_some(), read.is_some());
         assert!(read.is_none_or(|micros| (40_000..=200_000).contains(&micros)), "{read:?}");
     }
 

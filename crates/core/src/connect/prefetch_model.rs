@@ -181,7 +181,7 @@ impl Launch {
 
 /// All programs. See the module.
 #[derive(Debug, Default)]
-pub(super) struct Habits {
+pub(super) struct PrefetchModel {
     programs: BTreeMap<AppId, Program>,
     launches: BTreeMap<(u32, AppId), Launch>,
     version: u64,
@@ -198,7 +198,7 @@ pub(super) struct Expected {
     pub spread: Duration,
 }
 
-impl Habits {
+impl PrefetchModel {
     /// `app` begins in `account`, or is heard of for the first time there. Whether that is news.
     pub fn launched(&mut self, now: Instant, account: u32, app: &AppId) -> bool {
         let key = (account, AppId::clone(app));

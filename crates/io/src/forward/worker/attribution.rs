@@ -50,7 +50,7 @@ pub struct Here {
 
 /// What is asked, and what waits for answers.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Attribution {
     /// How long a connection waits at most until it is known whose it is.
     patience: Duration,
     questions: VecDeque<Question>,
@@ -63,7 +63,7 @@ pub(super) struct Told {
     held: VecDeque<(Instant, Waiting)>,
 }
 
-impl Told {
+impl Attribution {
     /// Nothing yet.
     pub fn new(patience: Duration) -> Self {
         let (questions, open, records, held) = Default::default();
@@ -133,12 +133,12 @@ impl Told {
 impl Worker {
     /// The questions that have come up since the last time.
     pub(crate) fn questions(&mut self) -> Vec<Question> {
-        self.teller.told().map_or_else(Vec::new, |told| told.questions.drain(..).collect())
+        self.teller.attribution().map_or_else(Vec::new, |told| told.questions.drain(..).collect())
     }
 
     /// A question was answered: the user and the name of the app, as far as they are known.
     pub(crate) fn owner_told(&mut self, now: Instant, number: u64, user: Option<u32>, name: Option<String>) {
-        let Some(told) = self.teller.told() else { return };
+        let Some(told) = self.teller.attribution() else { return };
         let Some((_, token)) = told.open.remove(&number) else { return };
         let records = told.records.remove(&token).unwrap_or_default();
         let held = told.release(FlowId(token));
@@ -162,13 +162,13 @@ impl Worker {
                 }
                 records.into_iter().for_each(|record| self.record_as(now, whose.clone(), record));
             }
-            None => self.settle(FlowId(token), whose),
+            None => self.attribute(FlowId(token), whose),
         }
     }
 
     /// Connections that have waited for their owner for long enough are opened without; questions that have, are closed.
     pub(super) fn open_unowned(&mut self, now: Instant) {
-        while let Some(told) = self.teller.told()
+        while let Some(told) = self.teller.attribution()
             && told.held.front().is_some_and(|(at, _)| *at <= now)
             && let Some((_, waiting)) = told.held.pop_front()
         {
@@ -176,7 +176,7 @@ impl Worker {
             self.drain(now);
         }
         let late = |told: &mut Told| told.oldest().filter(|(at, _)| *at <= now);
-        while let Some((_, number)) = self.teller.told().and_then(late) {
+        while let Some((_, number)) = self.teller.attribution().and_then(late) {
             self.owner_told(now, number, None, None);
         }
     }
@@ -185,7 +185,7 @@ impl Worker {
     /// once, as they would from a kernel whose interface has gone.
     pub(crate) fn on_network(&mut self, now: Instant, here: &Here) {
         if let Some(accelerator) = &mut self.accelerator {
-            accelerator.told(now, &self.poll, here);
+            accelerator.network_changed(now, &self.poll, here);
         }
         let is_gone = |upstream: &Upstream| {
             let local = sockets::local(&upstream.socket).map(|local| local.ip()).filter(|ip| !ip.is_unspecified());

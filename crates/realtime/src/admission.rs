@@ -160,19 +160,19 @@ impl Line {
 }
 
 /// See the module.
-pub struct Doorstep {
+pub struct Admission {
     most: usize,
     clock: Clock,
     line: Mutex<Line>,
 }
 
-impl std::fmt::Debug for Doorstep {
+impl std::fmt::Debug for Admission {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Doorstep").field("most", &self.most).finish_non_exhaustive()
+        f.debug_struct("Admission").field("most", &self.most).finish_non_exhaustive()
     }
 }
 
-impl Doorstep {
+impl Admission {
     /// With room for so many.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, clock: Clock::new(), line: Mutex::default() })
@@ -204,7 +204,7 @@ impl Doorstep {
             }
             line.outside.push(waiting);
         }
-        Some(Arrival { place: Place { doorstep: Arc::clone(self), number, from, leave }, enter })
+        Some(Arrival { place: Place { admission: Arc::clone(self), number, from, leave }, enter })
     }
 
     /// A place at once, or none.
@@ -226,7 +226,7 @@ impl Arrival {
     /// Waits for the place.
     pub async fn place(self) -> Place {
         loop {
-            let now = self.place.doorstep.clock.now();
+            let now = self.place.admission.clock.now();
             let Err(until) = self.try_place(now) else { return self.place };
             let _ = tokio::time::timeout(until.since(now), self.enter.notified()).await;
         }
@@ -234,10 +234,10 @@ impl Arrival {
 
     /// Takes the place, sending another away if that is needed and just; else when to ask again.
     fn try_place(&self, now: Instant) -> Result<(), Instant> {
-        let Place { doorstep, number, from, .. } = &self.place;
-        let mut line = doorstep.line();
+        let Place { admission, number, from, .. } = &self.place;
+        let mut line = admission.line();
         let Some(at) = line.outside.iter().position(|out| out.number == *number) else { return Ok(()) };
-        let Some(away) = line.to_send_away(now, *from, doorstep.most) else {
+        let Some(away) = line.to_send_away(now, *from, admission.most) else {
             // Its turn comes when one leaves, or when the oldest has had its time.
             let oldest = line.waiting.first().map_or(now, |oldest| oldest.since);
             return Err((oldest + GRACE).max(now + GRACE / 8));
@@ -251,10 +251,10 @@ impl Arrival {
     }
 }
 
-/// A place on the doorstep, until it is dropped.
+/// A place that admission has given, until it is dropped.
 #[derive(Debug)]
 pub struct Place {
-    doorstep: Arc<Doorstep>,
+    admission: Arc<Admission>,
     number: u64,
     from: Network,
     leave: Arc<Notify>,
@@ -275,20 +275,20 @@ impl Place {
     /// Its connection has said nothing for as long as it might: its network is penalised. One that closes by itself holds nothing up,
     /// as the checks of a load balancer do.
     pub fn was_silent(&self) {
-        let now = self.doorstep.clock.now();
-        self.doorstep.line().penalise(now, self.from);
+        let now = self.admission.clock.now();
+        self.admission.line().penalise(now, self.from);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let now = self.doorstep.clock.now();
-        let mut line = self.doorstep.line();
+        let now = self.admission.clock.now();
+        let mut line = self.admission.line();
         if let Some(at) = line.waiting.iter().position(|waiting| waiting.number == self.number) {
             line.unseat(at);
         }
         line.outside.retain(|waiting| waiting.number != self.number);
-        line.let_in(now, self.doorstep.most);
+        line.let_in(now, self.admission.most);
     }
 }
 
@@ -310,7 +310,7 @@ mod tests {
         Instant::from_millis(millis)
     }
 
-    impl Doorstep {
+    impl Admission {
         /// One that comes, and whether it has a place.
         fn comes(self: &Arc<Self>, millis: u64, address: &str) -> (Arrival, bool) {
             let arrival = self.arrive_at(at(millis), from(address)).expect("the line is full");
@@ -327,13 +327,13 @@ mod tests {
 
     #[test]
     fn however_many_come_from_eight_addresses_others_have_a_place_at_once() {
-        let doorstep = Doorstep::new(512);
+        let admission = Admission::new(512);
         let mut silent = Vec::new();
         let mut closed = 0;
         for n in 0..20_000u64 {
             // Ten seconds of two thousand a second, none of which says a word.
             let address = format!("198.51.100.{}", n % 8);
-            match doorstep.arrive_at(at(n / 2), from(&address)) {
+            match admission.arrive_at(at(n / 2), from(&address)) {
                 Some(arrival) => {
                     let _ = arrival.try_place(at(n / 2));
                     silent.push(arrival);
@@ -341,26 +341,26 @@ mod tests {
                 None => closed += 1,
             }
             if n % 100 == 0 {
-                drop(doorstep.takes(n / 2, "192.0.2.7"));
+                drop(admission.takes(n / 2, "192.0.2.7"));
             }
         }
         assert!(closed > 1000, "{closed}: a line has an end");
-        let line = doorstep.line();
+        let line = admission.line();
         assert!(line.waiting.len() < 512 && line.outside.len() <= LINES * 512);
     }
 
     #[test]
     fn a_network_of_many_clients_takes_what_others_do_not_want_and_waits_for_the_rest() {
-        let doorstep = Doorstep::new(32);
-        let mut inside: Vec<Place> = (0..16).map(|n| doorstep.takes(n, "198.51.100.1")).collect();
+        let admission = Admission::new(32);
+        let mut inside: Vec<Place> = (0..16).map(|n| admission.takes(n, "198.51.100.1")).collect();
         let mut outside: Vec<Arrival> = (0..8)
             .map(|n| {
-                let (arrival, has) = doorstep.comes(20 + n, "198.51.100.1");
+                let (arrival, has) = admission.comes(20 + n, "198.51.100.1");
                 assert!(!has, "half are kept for others");
                 arrival
             })
             .collect();
-        let other = doorstep.takes(30, "192.0.2.7");
+        let other = admission.takes(30, "192.0.2.7");
         // As those inside say what they want, those outside come in, in their order.
         drop((inside.remove(0), inside.remove(0)));
         let has: Vec<bool> = outside.iter().map(|arrival| arrival.try_place(at(31)).is_ok()).collect();
@@ -368,21 +368,21 @@ mod tests {
         assert!(has[0]);
         drop(outside.remove(0));
         drop((other, inside, outside));
-        let line = doorstep.line();
+        let line = admission.line();
         assert!(line.waiting.is_empty() && line.outside.is_empty());
     }
 
     #[test]
     fn nothing_is_sent_away_in_the_midst_of_a_handshake() {
-        let doorstep = Doorstep::new(2);
-        let first = doorstep.takes(1000, "192.0.2.7");
-        let second = doorstep.takes(1500, "192.0.2.8");
-        let (third, has) = doorstep.comes(2000, "192.0.2.9");
+        let admission = Admission::new(2);
+        let first = admission.takes(1000, "192.0.2.7");
+        let second = admission.takes(1500, "192.0.2.8");
+        let (third, has) = admission.comes(2000, "192.0.2.9");
         assert!(!has && third.try_place(at(2000)).err() == Some(at(3000)));
         assert!(!is_sent_away(&first));
         assert!(third.try_place(at(3000)).is_ok());
         assert!(is_sent_away(&first) && !is_sent_away(&second) && !is_sent_away(&third.place));
-        let (fourth, has) = doorstep.comes(3100, "192.0.2.10");
+        let (fourth, has) = admission.comes(3100, "192.0.2.10");
         assert!(!has);
         drop(second);
         assert!(fourth.try_place(at(3100)).is_ok(), "a place that is left is free");
@@ -390,20 +390,20 @@ mod tests {
 
     #[test]
     fn where_a_network_has_its_share_it_makes_room_for_itself_by_its_own() {
-        let doorstep = Doorstep::new(32);
-        let other = doorstep.takes(0, "192.0.2.7");
-        let many: Vec<Place> = (0..15).map(|n| doorstep.takes(n, "198.51.100.1")).collect();
-        let more = doorstep.takes(3000, "198.51.100.1");
+        let admission = Admission::new(32);
+        let other = admission.takes(0, "192.0.2.7");
+        let many: Vec<Place> = (0..15).map(|n| admission.takes(n, "198.51.100.1")).collect();
+        let more = admission.takes(3000, "198.51.100.1");
         assert!(is_sent_away(&many[0]) && !is_sent_away(&many[1]) && !is_sent_away(&other) && !is_sent_away(&more));
     }
 
     #[test]
     fn a_network_that_says_nothing_has_few_places_for_a_while_and_never_none() {
-        let doorstep = Doorstep::new(512);
-        let penalise = |n| (0..n).for_each(|_| doorstep.line().penalise(at(0), from("198.51.100.1")));
+        let admission = Admission::new(512);
+        let penalise = |n| (0..n).for_each(|_| admission.line().penalise(at(0), from("198.51.100.1")));
         penalise(15);
         let places = |millis| {
-            let all: Vec<_> = (0..40).filter_map(|_| doorstep.arrive_at(at(millis), from("198.51.100.1"))).collect();
+            let all: Vec<_> = (0..40).filter_map(|_| admission.arrive_at(at(millis), from("198.51.100.1"))).collect();
             (all.iter().filter(|arrival| arrival.try_place(at(millis)).is_ok()).count(), all.len())
         };
         assert_eq!(places(0), (40, 40), "a few do not count");
@@ -413,20 +413,20 @@ mod tests {
         penalise(100_000);
         assert_eq!(places(46_000), (40, 40), "it has an end");
         // A host's own programs are not punished for each other.
-        (0..100).for_each(|_| doorstep.line().penalise(at(0), from("127.0.0.1")));
-        assert!(doorstep.comes(0, "::1").1 && doorstep.line().penalties.len() == 1);
+        (0..100).for_each(|_| admission.line().penalise(at(0), from("127.0.0.1")));
+        assert!(admission.comes(0, "::1").1 && admission.line().penalties.len() == 1);
     }
 
     #[test]
     fn a_place_that_is_left_is_free() {
-        let doorstep = Doorstep::new(2);
-        let first = doorstep.enter_now(None).unwrap();
-        drop(doorstep.enter_now(None));
-        let second = doorstep.enter_now(None).unwrap();
-        assert!(doorstep.enter_now(None).is_none());
+        let admission = Admission::new(2);
+        let first = admission.enter_now(None).unwrap();
+        drop(admission.enter_now(None));
+        let second = admission.enter_now(None).unwrap();
+        assert!(admission.enter_now(None).is_none());
         assert!(!is_sent_away(&first) && !is_sent_away(&second));
         drop((first, second));
-        assert!(doorstep.line().waiting.is_empty() && doorstep.line().outside.is_empty());
+        assert!(admission.line().waiting.is_empty() && admission.line().outside.is_empty());
     }
 
     #[test]

@@ -1,0 +1,54 @@
+//! README.md and ARCHITECTURE.md are there, and short enough to be read in one sitting.
+
+use super::Violation;
+use crate::tree::Tree;
+
+/// A page that newcomers read, and its words at most.
+struct Page {
+    path: &'static str,
+    most: usize,
+    /// The heading from which on words do not count.
+    until: Option<&'static str>,
+}
+
+/// The README in three minutes, the map in five, at 220 words a minute.
+const PAGES: [Page; 2] = [
+    Page { path: "README.md", most: 700, until: Some("\n## Licence") },
+    Page { path: "ARCHITECTURE.md", most: 1100, until: None },
+];
+
+/// Finds each that is missing or too long.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    PAGES.iter().filter_map(|page| check_page(tree, page)).collect()
+}
+
+fn check_page(tree: &Tree, Page { path, most, until }: &Page) -> Option<Violation> {
+    let Some(file) = tree.get(path) else {
+        return Some(Violation::at(path, 1, format!("missing: write it, in at most {most} words")));
+    };
+    let text = until.and_then(|until| file.text.split_once(until)).map_or(&*file.text, |(text, _)| text);
+    let is_word = |word: &&str| word.contains(char::is_alphanumeric);
+    let words = text.split_whitespace().filter(is_word).count();
+    (words > *most).then(|| {
+        let what = format!("{words} words, at most {most}: move details into docs/ or the headers of modules");
+        Violation::at(path, text.lines().count(), what)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_must_exist_and_stay_short() {
+        let found = |readme: &str, map: &str| {
+            let tree = Tree::of(&[("README.md", readme), ("ARCHITECTURE.md", map)]);
+            check(&tree).into_iter().map(|violation| violation.path).collect::<Vec<_>>()
+        };
+        assert_eq!(check(&Tree::of(&[])).len(), 2);
+        let licence = "x | - ".repeat(700) + "\n## Licence\n" + &"x ".repeat(100);
+        assert!(found(&licence, &"x | - ".repeat(1100)).is_empty());
+        let too_long = found(&"x\n".repeat(701), &"x\n".repeat(1101));
+        assert_eq!(too_long.len(), 2);
+    }
+}
