@@ -1,7 +1,7 @@
 //! `run --measure --via ebpf`: the program stays in the host's network, in a control group of its own, and programs in the kernel tell
 //! what it does (docs/decisions/0088). Nothing carries its packets, so nothing need outlive it.
 
-use super::{By, Measured, Outputs, Wanted, report, spawn};
+use super::{By, Measured, Outputs, Source, Wanted, report, spawn};
 use crate::exit;
 use anyhow::Context as _;
 use headstart_io::cgroup::{self, Group};

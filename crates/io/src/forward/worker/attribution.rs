@@ -175,7 +175,7 @@ impl Worker {
             self.open_as_asked(now, waiting);
             self.drain(now);
         }
-        let late = |told: &mut Told| told.oldest().filter(|(at, _)| *at <= now);
+        let late = |told: &mut Attribution| told.oldest().filter(|(at, _)| *at <= now);
         while let Some((_, number)) = self.teller.attribution().and_then(late) {
             self.owner_told(now, number, None, None);
         }
@@ -217,14 +217,14 @@ impl Worker {
 mod tests {
     use super::*;
 
-    fn ask(told: &mut Told, now: Instant, token: u64) -> bool {
+    fn ask(told: &mut Attribution, now: Instant, token: u64) -> bool {
         let end = "192.0.2.1:53".parse().unwrap();
         told.ask(now, token, false, end, end)
     }
 
     #[test]
     fn questions_that_are_never_answered_are_closed_the_oldest_first_and_give_their_places_back() {
-        let mut told = Told::new(Duration::from_millis(100));
+        let mut told = Attribution::new(Duration::from_millis(100));
         let begun = Instant::ZERO + Duration::from_secs(1);
         let later = begun + Duration::from_secs(3);
         assert!(ask(&mut told, begun, 7));
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_session_that_is_patient_with_its_app_keeps_questions_open_as_long() {
         let patience = OPEN * 6;
-        let mut told = Told::new(patience);
+        let mut told = Attribution::new(patience);
         assert_eq!(told.deadline(), None, "nothing is waited for where nothing was asked");
         ask(&mut told, Instant::ZERO, 7);
         assert_eq!(told.oldest(), Some((Instant::ZERO + patience, 1)));
