@@ -8,6 +8,7 @@ use headstart_core::realtime::technique;
 use headstart_core::steer::policy;
 use headstart_io::host::change;
 use headstart_link::{Entry, delay, loss, medium, preset, queue, rate};
+use std::io::IsTerminal as _;
 
 /// Arguments of `headstart list`.
 #[derive(Debug, clap::Args)]
@@ -106,13 +107,22 @@ fn print(args: &Args, all: impl IntoIterator<Item = Registry>) {
         }
         return crate::output::document(1, object.into());
     }
+    // One line a member for programs; people get paragraphs.
+    let columns = if std::io::stdout().is_terminal() { crate::output::width() } else { usize::MAX };
     for (name, members) in wanted {
         crate::say!("{name}:");
         let width = members.iter().map(|(n, _)| n.len()).max().unwrap_or_default();
         for (name, what) in members {
-            crate::say!("  {name:width$}  {what}");
+            crate::say!("{}", line(name, what, width, columns));
         }
     }
+}
+
+/// A member, its description beside its name in as many lines as it takes.
+fn line(name: &str, what: &str, width: usize, columns: usize) -> String {
+    let (first, rest) = (format!("  {name:width$}  "), " ".repeat(width + 4));
+    let options = textwrap::Options::new(columns).initial_indent(&first).subsequent_indent(&rest).break_words(false);
+    textwrap::fill(what, options)
 }
 
 #[cfg(all(test, feature = "lab"))]
@@ -150,5 +160,12 @@ mod tests {
         for (registry, _) in plain().into_iter().chain(of_the_lab()) {
             assert!(help.contains(registry), "{registry} is not in:\n{help}");
         }
+    }
+
+    #[test]
+    fn a_long_description_goes_on_below_itself() {
+        let text = line("fifo", "First in, first out, dropped at the tail", 5, 30);
+        assert_eq!(text, "  fifo   First in, first out,\n         dropped at the tail");
+        assert_eq!(line("fifo", "one two", 5, usize::MAX), "  fifo   one two");
     }
 }

@@ -47,9 +47,14 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         output::document(1, serde_json::to_value(&comparison)?);
     } else {
         let shown = |c: &&Change| args.all || !matches!(c.judged, Judged::Same | Judged::Unknown);
-        let table = table(changes.iter().filter(shown));
-        if !table.is_empty() {
-            crate::say!("{}", table.to_text(output::width(), std::io::stdout().is_terminal() && output::colour()));
+        let colour = std::io::stdout().is_terminal() && output::colour();
+        let mut left: Vec<&Change> = changes.iter().filter(shown).collect();
+        // The experiment with the worst change first.
+        while let Some(first) = left.first() {
+            let of_first = |change: &&Change| change.experiment == first.experiment;
+            let (mine, others): (Vec<&Change>, Vec<&Change>) = left.iter().copied().partition(of_first);
+            crate::say!("{}", table(&mine).to_text(output::width(), colour));
+            left = others;
         }
         let count = |judged| changes.iter().filter(|change| change.judged == judged).count();
         crate::say!(
@@ -91,11 +96,12 @@ fn read(path: &Path) -> anyhow::Result<Vec<Outcome>> {
     folders.iter().map(|folder| super::report::read(folder)).collect()
 }
 
-fn table<'a>(changes: impl Iterator<Item = &'a Change>) -> Table {
+/// Changes of one experiment.
+fn table(changes: &[&Change]) -> Table {
+    let experiment = changes.first().map_or("", |change| &change.experiment);
     let mut table = Table::new(
-        "Changes",
+        &format!("Changes in {experiment}"),
         &[
-            ("Experiment", Kind::Text),
             ("Condition", Kind::Text),
             ("Metric", Kind::Text),
             ("Arm", Kind::Text),
@@ -109,7 +115,6 @@ fn table<'a>(changes: impl Iterator<Item = &'a Change>) -> Table {
     let none = || "–".to_owned();
     for c in changes {
         table.push([
-            c.experiment.clone(),
             c.condition.clone(),
             c.metric.clone(),
             c.arm.clone(),

@@ -294,7 +294,7 @@ fn ours(s: &Sources, what: What) -> Samples {
 
 fn histograms(timings: &Timings, what: What) -> Samples {
     let mut all: BTreeMap<Vec<String>, Histogram> = BTreeMap::new();
-    for timed in timings.told().into_iter().filter(|timed| timed.key.what == what) {
+    for timed in timings.snapshot().into_iter().filter(|timed| timed.key.what == what) {
         let family = timed.key.family.as_deref().unwrap_or("none").to_owned();
         let labels = vec![timed.key.program, family, timed.key.outcome.into_owned()];
         all.entry(labels).or_default().add(&timed.histogram);
@@ -331,7 +331,7 @@ pub fn sample() -> Sources {
         pid: 7,
         up_ms: 9000.0,
         tally,
-        timings: timings.told(),
+        timings: timings.snapshot(),
         families: vec![family],
         wakeups: [("network".to_owned(), 12)].into(),
         ..Observation::default()

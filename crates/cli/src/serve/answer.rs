@@ -105,7 +105,7 @@ fn of_file(file: Opened, method: &Method, headers: &HeaderMap) -> Response<Body>
         *answer.status_mut() = StatusCode::NOT_MODIFIED;
         return answer;
     }
-    set(&mut answer, header::CONTENT_TYPE, file.kind);
+    set(&mut answer, header::CONTENT_TYPE, &file.kind);
     set(&mut answer, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     // A range is of GET alone (RFC 9110, section 14.2).
     let asked = headers.get(header::RANGE).filter(|_| method == Method::GET && is_the_same(&file, headers));

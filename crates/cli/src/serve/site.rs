@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use headstart_core::wire::target::Target;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -56,7 +57,7 @@ pub struct Opened {
     /// A strong entity tag (RFC 9110, section 8.8.3), with its quotes.
     pub tag: String,
     /// Its content type.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
 }
 
 /// Shared descriptors that are remembered before those of ended answers are looked for.
@@ -189,7 +190,7 @@ fn place(of: &impl AsFd) -> std::io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", of.as_fd().as_raw_fd()))
 }
 
-fn opened_file(opened: OwnedFd, stat: &rustix::fs::Stat, kind: &'static str) -> Opened {
+fn opened_file(opened: OwnedFd, stat: &rustix::fs::Stat, kind: Cow<'static, str>) -> Opened {
     let length = u64::try_from(stat.st_size).unwrap_or(0);
     let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0).min(LAST_DATE));
     // The last change of all that is known of it, too: copies are given old times, and inodes are used again. What is changed
@@ -238,7 +239,7 @@ mod tests {
         fs::write(scratch.0.join("a file.txt"), "12345").unwrap();
         let site = Site::open(&scratch.0).unwrap();
         let Found::File(file) = find(&site, "/a%20file.txt") else { panic!() };
-        assert_eq!((file.length, file.kind), (5, "text/plain; charset=utf-8"));
+        assert_eq!((file.length, &*file.kind), (5, "text/plain; charset=utf-8"));
         assert!(file.tag.starts_with('"') && file.tag.ends_with('"'));
         assert!(matches!(find(&site, "/pages/"), Found::File(f) if f.kind.starts_with("text/html")));
         assert!(matches!(find(&site, "/pages"), Found::Elsewhere));

@@ -3,8 +3,8 @@
 //! Everything that is not written in the source of the report passes through here: names of conditions, notes, machine
 //! models.
 
-/// For HTML and SVG, in text and in quoted attributes. Characters that XML forbids become U+FFFD.
-pub fn html(text: &str) -> String {
+/// For SVG, in text and in quoted attributes. Characters that XML forbids become U+FFFD.
+pub fn xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         match c {
@@ -34,15 +34,6 @@ pub fn markdown(text: &str) -> String {
     out
 }
 
-/// One field of a CSV record (RFC 4180): quoted when it has to be. A field that a spreadsheet would take for a formula
-/// gets an apostrophe in front.
-pub fn csv(text: &str) -> String {
-    let formula =
-        text.starts_with(['=', '+', '@', '\t', '\r']) || (text.starts_with('-') && text.parse::<f64>().is_err());
-    let text = if formula { format!("'{text}") } else { text.to_owned() };
-    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
-}
-
 /// For a terminal: no control characters, so that no text moves the cursor or changes colours.
 pub fn terminal(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -54,17 +45,8 @@ mod tests {
 
     #[test]
     fn nothing_leaves_its_format() {
-        assert_eq!(html("<a b=\"c\" d='e'>&\u{1}"), "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;\u{fffd}");
+        assert_eq!(xml("<a b=\"c\" d='e'>&\u{1}"), "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;\u{fffd}");
         assert_eq!(markdown("a|b *c*\n<d>"), "a\\|b \\*c\\* \\<d\\>");
         assert_eq!(terminal("a\u{1b}[31mb"), "a [31mb");
-    }
-
-    #[test]
-    fn csv_quotes_what_would_split_and_disarms_formulas() {
-        assert_eq!(
-            (csv("plain"), csv("a,b"), csv("say \"x\"")),
-            ("plain".into(), "\"a,b\"".into(), "\"say \"\"x\"\"\"".into())
-        );
-        assert_eq!((csv("=1+1"), csv("-1.5"), csv("-x")), ("'=1+1".into(), "-1.5".into(), "'-x".into()));
     }
 }

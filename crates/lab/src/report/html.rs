@@ -5,9 +5,9 @@
 //! forbids every fetch, so that a mistake in here cannot make one.
 
 use super::plot::{Arm, Bar, BarGroup, Caption, bars, boxes, cdf, waterfall};
-use super::{Table, escape, summary, title};
-use crate::experiment::{Claims, Outcome, Row, Series};
-use std::fmt::Write;
+use super::{Table, summary, title};
+use crate::experiment::{Claims, Outcome, Row, Series, Waterfall};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -17,34 +17,45 @@ pub fn page(outcomes: &[Outcome], claims: &Claims) -> String {
         [one] => title(one).to_owned(),
         _ => format!("{} experiments", outcomes.len()),
     };
-    let mut out = head(&name);
-    if outcomes.len() > 1 {
-        out += "<nav><h1>headstart lab</h1><ul>\n";
-        for (i, o) in outcomes.iter().enumerate() {
-            let state = if o.valid { "" } else { " (not valid)" };
-            let _ = writeln!(out, "<li><a href=\"#e{i}\">{}</a>{state}</li>", escape::html(title(o)));
-        }
-        out += "</ul></nav>\n";
-    }
-    for (i, o) in outcomes.iter().enumerate() {
-        Article { outcome: o, claims, id: format!("e{i}") }.write(&mut out);
-    }
-    out + END
-}
-
-/// The beginning of a page called `name`.
-pub(super) fn head(name: &str) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{} – headstart lab</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
-        escape::html(name)
+    whole(
+        &name,
+        &html! {
+            @if outcomes.len() > 1 {
+                nav {
+                    h1 { "headstart lab" }
+                    ul {
+                        @for (i, o) in outcomes.iter().enumerate() {
+                            li { a href={ "#e" (i) } { (title(o)) } @if !o.valid { " (not valid)" } }
+                        }
+                    }
+                }
+            }
+            @for (i, outcome) in outcomes.iter().enumerate() {
+                (Article { outcome, claims, id: format!("e{i}") }.markup())
+            }
+        },
     )
 }
 
-/// The end of a page.
-pub(super) const END: &str = "</main>\n</body>\n</html>\n";
+/// A page called `name` of nothing but `body` and our style.
+pub(super) fn whole(name: &str, body: &Markup) -> String {
+    let policy = "default-src 'none'; style-src 'unsafe-inline'";
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (name) " – headstart lab" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { main { (body) } }
+        }
+    };
+    page.into_string()
+}
 
 /// One experiment on the page.
 struct Article<'a> {
@@ -55,50 +66,42 @@ struct Article<'a> {
 }
 
 impl Article<'_> {
-    fn write(&self, out: &mut String) {
+    fn markup(&self) -> Markup {
         let o = self.outcome;
-        let _ = writeln!(out, "<article id=\"{}\">\n<header><h1>{}</h1>", self.id, escape::html(title(o)));
         let mut facts = vec![format!("experiment {}", o.experiment), format!("seed {}", o.seed)];
         facts.extend(o.extent.as_ref().map(ToString::to_string));
         if let Some(d) = &o.device {
             facts.push(d.date.clone());
             facts.extend(d.commit.as_ref().map(|c| format!("commit {}", c.chars().take(12).collect::<String>())));
         }
-        let _ = writeln!(out, "<p class=\"facts\">{}</p></header>", escape::html(&facts.join(" · ")));
-        if !o.valid {
-            *out += "<div class=\"invalid\" role=\"alert\"><strong>This run is not valid.</strong> No claim is judged by it.<ul>\n";
-            for why in &o.why_invalid {
-                let _ = writeln!(out, "<li>{}</li>", escape::html(why));
-            }
-            *out += "</ul></div>\n";
-        }
         let lines = summary::headlines(o);
-        if let Some((first, rest)) = lines.split_first() {
-            let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape::html(first));
-            *out += "<ul class=\"lead\">\n";
-            for line in rest {
-                let _ = writeln!(out, "<li>{}</li>", escape::html(line));
-            }
-            *out += "</ul>\n";
-        }
-        if let Some(medians) = summary::medians(o) {
-            section(out, medians.caption(), &medians);
-        }
         let claimed = summary::comparisons("Results beside the paper", o.rows.iter().filter(|r| r.claim.is_some()));
-        section(out, "Results beside the paper", &claimed);
-        section(out, "What the paper says", &summary::claims(o, self.claims));
-        for (i, condition) in self.conditions().into_iter().enumerate() {
-            self.write_condition(out, i, condition);
+        html! {
+            article id=(self.id) {
+                header { h1 { (title(o)) } p.facts { (facts.join(" · ")) } }
+                @if !o.valid {
+                    div.invalid role="alert" {
+                        strong { "This run is not valid." }
+                        " No claim is judged by it."
+                        ul { @for why in &o.why_invalid { li { (why) } } }
+                    }
+                }
+                @if let Some((first, rest)) = lines.split_first() {
+                    p.lead { (first) }
+                    ul.lead { @for line in rest { li { (line) } } }
+                }
+                @if let Some(medians) = summary::medians(o) { (section(medians.caption(), &medians)) }
+                (section("Results beside the paper", &claimed))
+                (section("What the paper says", &summary::claims(o, self.claims)))
+                @for (i, condition) in self.conditions().into_iter().enumerate() { (self.condition(i, condition)) }
+                (self.waterfalls())
+                (section("What each arm cost", &summary::prices(&o.prices)))
+                (paragraphs("How it was measured", &o.method))
+                (section("State of the machine", &summary::machine(o)))
+                (paragraphs("Notes", &o.notes))
+                @if o.rows.iter().any(|r| r.verdict.is_some()) { (PreEscaped(VERDICTS)) }
+            }
         }
-        self.write_waterfalls(out);
-        section(out, "What each arm cost", &summary::prices(&o.prices));
-        paragraphs(out, "How it was measured", &o.method);
-        section(out, "State of the machine", &summary::machine(o));
-        paragraphs(out, "Notes", &o.notes);
-        if o.rows.iter().any(|r| r.verdict.is_some()) {
-            *out += VERDICTS;
-        }
-        *out += "</article>\n";
     }
 
     /// All conditions, described ones first.
@@ -109,72 +112,77 @@ impl Article<'_> {
         summary::distinct(described.chain(in_rows).chain(o.samples.iter().map(|s| s.condition.as_str())))
     }
 
-    fn write_condition(&self, out: &mut String, index: usize, condition: &str) {
+    fn condition(&self, index: usize, condition: &str) -> Markup {
         let o = self.outcome;
-        let _ = writeln!(out, "<section><h2>Condition {}</h2>", escape::html(condition));
-        if let Some(c) = o.conditions.iter().find(|c| c.name == condition) {
-            let _ = writeln!(out, "<p>{}</p>", escape::html(&c.about));
-        }
-        let rows: Vec<&Row> = o.rows.iter().filter(|r| r.condition == condition).collect();
         let id = format!("{}-c{index}", self.id);
-        if !rows.is_empty() {
-            let table = summary::comparisons(&format!("All comparisons in {condition}"), rows.iter().copied())
-                .without_column("Condition");
-            let groups = self.bar_groups(&rows);
-            if groups.is_empty() {
-                *out += &table.to_html(true);
-            } else {
-                let name = Caption {
-                    id: format!("{id}-r"),
-                    title: format!("Ratio to the baseline in {condition}"),
-                    axis: "ratio to the baseline (1 = no difference)".into(),
-                };
-                figure(out, &name.title, &[bars(&name, &groups)], &table);
-            }
-        }
         let samples = || o.samples.iter().filter(|s| s.condition == condition);
-        for (j, (metric, unit)) in summary::distinct(samples().map(|s| (&s.metric, &s.unit))).into_iter().enumerate() {
-            let series: Vec<&Series> = samples().filter(|s| (&s.metric, &s.unit) == (metric, unit)).collect();
-            let arms: Vec<Arm> = series.iter().map(|s| self.arm(s)).collect();
-            let heading = format!("{metric} in {condition}");
-            let axis = if unit.is_empty() { metric.clone() } else { format!("{metric} ({unit})") };
-            let name =
-                |kind: &str| Caption { id: format!("{id}-{kind}{j}"), title: heading.clone(), axis: axis.clone() };
-            let mut about = heading.clone();
-            if !unit.is_empty() {
-                let _ = write!(about, ", values in {unit}");
+        let metrics = summary::distinct(samples().map(|s| (&s.metric, &s.unit)));
+        html! {
+            section {
+                h2 { "Condition " (condition) }
+                @if let Some(c) = o.conditions.iter().find(|c| c.name == condition) { p { (c.about) } }
+                (self.ratios(&id, condition))
+                @for (j, (metric, unit)) in metrics.into_iter().enumerate() {
+                    @let series = samples().filter(|s| (&s.metric, &s.unit) == (metric, unit)).collect::<Vec<_>>();
+                    (self.distributions([&format!("{id}-d{j}"), &format!("{id}-b{j}")], condition, &series))
+                }
             }
-            if series.iter().any(|s| s.failed() > 0) {
-                about += ", of the trials that did not fail";
-            }
-            let table = summary::samples(&about, &series);
-            figure(out, &heading, &[cdf(&name("d"), &arms), boxes(&name("b"), &arms)], &table);
         }
-        *out += "</section>\n";
+    }
+
+    /// The comparisons in a condition.
+    fn ratios(&self, id: &str, condition: &str) -> Markup {
+        let rows: Vec<&Row> = self.outcome.rows.iter().filter(|r| r.condition == condition).collect();
+        if rows.is_empty() {
+            return Markup::default();
+        }
+        let table = summary::comparisons(&format!("All comparisons in {condition}"), rows.iter().copied())
+            .without_column("Condition");
+        let groups = self.bar_groups(&rows);
+        if groups.is_empty() {
+            return table.to_html(true);
+        }
+        let name = Caption {
+            id: format!("{id}-r"),
+            title: format!("Ratio to the baseline in {condition}"),
+            axis: "ratio to the baseline (1 = no difference)".into(),
+        };
+        figure(&name.title, &[bars(&name, &groups)], &table)
+    }
+
+    /// The samples of one metric in a condition, drawn twice.
+    fn distributions(&self, ids: [&str; 2], condition: &str, series: &[&Series]) -> Markup {
+        let Some(Series { metric, unit, .. }) = series.first() else { return Markup::default() };
+        let arms: Vec<Arm> = series.iter().map(|s| self.arm(s)).collect();
+        let heading = format!("{metric} in {condition}");
+        let axis = if unit.is_empty() { metric.clone() } else { format!("{metric} ({unit})") };
+        let [first, second] = ids.map(|id| Caption { id: id.to_owned(), title: heading.clone(), axis: axis.clone() });
+        let mut about = heading.clone();
+        if !unit.is_empty() {
+            about += &format!(", values in {unit}");
+        }
+        if series.iter().any(|s| s.failed() > 0) {
+            about += ", of the trials that did not fail";
+        }
+        figure(&heading, &[cdf(&first, &arms), boxes(&second, &arms)], &summary::samples(&about, series))
     }
 
     /// Page loads under several arms, one below the other over one time axis.
-    fn write_waterfalls(&self, out: &mut String) {
+    fn waterfalls(&self) -> Markup {
         let all = &self.outcome.waterfalls;
-        let Some(first) = all.first() else { return };
+        let Some(first) = all.first() else { return Markup::default() };
         let until = all.iter().flat_map(|w| w.falls.iter().map(|f| f.end_ms)).fold(1.0, f64::max);
         let heading = format!("A page load in {}: page {}", first.condition, first.page);
-        let _ = writeln!(
-            out,
-            "<section><h2>{0}</h2>\n<figure><figcaption>{0}</figcaption>\n<div class=\"plots\">",
-            escape::html(&heading)
-        );
-        for (n, load) in all.iter().enumerate() {
-            let title = format!("{} under {}: load event after {:.0} ms", load.page, load.arm, load.load_ms);
+        let plot = |(n, load): (usize, &Waterfall)| {
             let caption = Caption {
                 id: format!("{}-w{n}", self.id),
-                title,
+                title: format!("{} under {}: load event after {:.0} ms", load.page, load.arm, load.load_ms),
                 axis: format!("{}: time since the start (ms)", load.arm),
             };
-            *out += &waterfall(&caption, load, until);
-        }
-        let table = summary::waterfalls(all);
-        let _ = write!(out, "</div>\n{}</figure>\n</section>\n", table.to_html(true));
+            waterfall(&caption, load, until)
+        };
+        let plots: Vec<String> = all.iter().enumerate().map(plot).collect();
+        html! { section { h2 { (heading) } (figure(&heading, &plots, &summary::waterfalls(all))) } }
     }
 
     fn bar_groups(&self, rows: &[&Row]) -> Vec<BarGroup> {
@@ -213,29 +221,22 @@ that. <b>Not reproduced</b>: no effect, or the other direction. <b>Problem absen
 nothing can be said about its remedy. <b>Exceeded</b>: a way of ours beats the paper’s figure. <b>Instrument only</b>: the measurement does not \
 decide, or the run is not valid. Where the paper saw no difference, an interval within 10 % of 1 reproduces it.</p></section>\n";
 
-pub(super) fn section(out: &mut String, heading: &str, table: &Table) {
-    if !table.is_empty() {
-        let _ = write!(out, "<section><h2>{}</h2>\n{}</section>\n", escape::html(heading), table.to_html(false));
-    }
+pub(super) fn section(heading: &str, table: &Table) -> Markup {
+    html! { @if !table.is_empty() { section { h2 { (heading) } (table.to_html(false)) } } }
 }
 
-pub(super) fn paragraphs(out: &mut String, heading: &str, paragraphs: &[String]) {
-    if paragraphs.is_empty() {
-        return;
-    }
-    let _ = writeln!(out, "<section><h2>{}</h2>", escape::html(heading));
-    for p in paragraphs {
-        let _ = writeln!(out, "<p>{}</p>", escape::html(p));
-    }
-    *out += "</section>\n";
+pub(super) fn paragraphs(heading: &str, paragraphs: &[String]) -> Markup {
+    html! { @if !paragraphs.is_empty() { section { h2 { (heading) } @for p in paragraphs { p { (p) } } } } }
 }
 
-fn figure(out: &mut String, heading: &str, plots: &[String], table: &Table) {
-    let _ = writeln!(out, "<figure><figcaption>{}</figcaption>\n<div class=\"plots\">", escape::html(heading));
-    for plot in plots {
-        *out += plot;
+fn figure(heading: &str, plots: &[String], table: &Table) -> Markup {
+    html! {
+        figure {
+            figcaption { (heading) }
+            div.plots { @for plot in plots { (PreEscaped(plot)) } }
+            (table.to_html(true))
+        }
     }
-    let _ = write!(out, "</div>\n{}</figure>\n", table.to_html(true));
 }
 
 #[cfg(test)]
@@ -263,7 +264,7 @@ mod tests {
         let plots = html.matches("<svg ").count();
         assert!(plots >= 5);
         assert_eq!((html.matches("<title id=").count(), html.matches("<desc id=").count()), (plots, plots));
-        assert_eq!(html.matches("<figure>").count(), html.matches("</div>\n</figure>").count());
+        assert_eq!(html.matches("<figure>").count(), html.matches("</table></div></figure>").count());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod csv;
 mod escape;
 mod html;
+mod layout;
 pub mod ledger;
 mod markdown;
 mod number;
@@ -85,7 +86,7 @@ pub fn write_tour(dir: &Path, outcomes: &[&Outcome]) -> Result<PathBuf, ReportEr
 pub fn terminal(outcome: &Outcome, width: usize, colour: bool) -> String {
     let mut out = String::new();
     for line in headlines_with_validity(outcome) {
-        out += &wrap(&escape::terminal(&line), width);
+        out += &layout::paragraph(&line, width);
     }
     let claimed: Vec<Row> = outcome.rows.iter().filter(|r| r.claim.is_some()).cloned().collect();
     let medians = summary::medians(outcome);
@@ -110,27 +111,6 @@ fn headlines_with_validity(outcome: &Outcome) -> Vec<String> {
 /// The title of an outcome: what its registry entry says it shows, else its name.
 fn title(outcome: &Outcome) -> &str {
     crate::experiment::find(&outcome.experiment).map_or(&outcome.experiment, |e| e.shows)
-}
-
-/// `text` in lines of at most `width` characters, broken at spaces; longer words stay whole. Each line ended.
-fn wrap(text: &str, width: usize) -> String {
-    let mut out = String::new();
-    let mut column = 0;
-    for word in text.split(' ').filter(|w| !w.is_empty()) {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > width {
-            out.push('\n');
-            column = 0;
-        }
-        if column > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out += word;
-        column += length;
-    }
-    out.push('\n');
-    out
 }
 
 /// Writes a file whole or not at all: a reader never sees half of a report.
@@ -207,11 +187,5 @@ mod tests {
         let mut outcome = sample::outcome();
         outcome.invalidate("the host was busy");
         assert!(terminal(&outcome, 80, false).starts_with("Not valid: the host was busy.\n"));
-    }
-
-    #[test]
-    fn text_wraps_at_spaces() {
-        assert_eq!(wrap("aa bb cc", 5), "aa bb\ncc\n");
-        assert_eq!(wrap("longer-than-that x", 5), "longer-than-that\nx\n");
     }
 }

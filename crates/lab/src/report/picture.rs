@@ -106,7 +106,7 @@ fn figure(seconds: f64) -> String {
 }
 
 fn text(body: &mut String, class: &str, (x, y): (f64, f64), text: &str) {
-    let _ = writeln!(body, r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#, escape::html(text));
+    let _ = writeln!(body, r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#, escape::xml(text));
 }
 
 /// Light and dark pages.

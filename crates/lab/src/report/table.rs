@@ -2,17 +2,17 @@
 //!
 //! Knows nothing of what it shows. Cells are plain text; each form escapes them itself. Never adds colour unless told.
 
-use super::escape;
-use std::fmt::Write;
+use super::{escape, layout};
+use maud::{Markup, html};
 
 /// How a column is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// To the left; may be shortened on a narrow terminal.
+    /// To the left; broken at spaces or hyphens on a narrow terminal.
     Text,
-    /// To the right; never shortened.
+    /// To the right; broken at spaces where there is no room for it.
     Number,
-    /// A verdict: to the left, marked by colour and sign where the form has them.
+    /// A verdict: as a number, but to the left, marked by colour and sign where the form has them.
     Verdict,
 }
 
@@ -24,12 +24,6 @@ pub struct Table {
     columns: Vec<(String, Kind)>,
     rows: Vec<Vec<String>>,
 }
-
-/// Space between columns on a terminal.
-const GAP: usize = 2;
-
-/// A text column is not shortened below this many characters.
-const NARROWEST: usize = 8;
 
 /// A cell of at most this many characters is not broken on the page.
 const ONE_LINE: usize = 18;
@@ -82,89 +76,39 @@ impl Table {
         }
     }
 
-    /// Aligned columns for a terminal of `width` characters, each line ended.
+    /// Aligned columns for a terminal of `width` columns, each line ended.
     ///
-    /// Where the table is too wide, the widest text columns are shortened (with `…`), and where that is not enough each
-    /// row becomes a block of `name: value` lines. A character counts as one column wide. `colour` adds ANSI colours to the
-    /// head and the verdicts.
+    /// Text that is too wide is broken at spaces, names at hyphens; nothing is cut, so that names that differ look different. Where
+    /// the words themselves are too wide, each row becomes lines of name and value. `colour` adds ANSI colours to the head and the
+    /// verdicts.
     pub fn to_text(&self, width: usize, colour: bool) -> String {
-        let rows: Vec<Vec<String>> =
-            self.rows.iter().map(|r| r.iter().map(|c| escape::terminal(c)).collect()).collect();
         let mut out = String::new();
         if !self.caption.is_empty() {
-            out += &super::wrap(&escape::terminal(&self.caption), width);
+            out = layout::paragraph(&self.caption, width);
         }
-        let Some(widths) = self.fit(&rows, width) else {
-            self.write_blocks(&mut out, &rows, width, colour);
-            return out;
+        let head = self.columns.iter().map(|(name, kind)| layout::head(name, *kind)).collect();
+        let cells = |row: &Vec<String>| {
+            self.columns.iter().zip(row).map(|((_, kind), cell)| layout::cell(cell, *kind)).collect()
         };
-        let head: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
-        let rule: usize = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-        self.write_line(&mut out, &head, &widths, if colour { Some("1") } else { None }, false);
-        let _ = writeln!(out, "{}", "─".repeat(rule));
-        for row in &rows {
-            self.write_line(&mut out, row, &widths, None, colour);
-        }
-        out
+        let kinds: Vec<Kind> = self.columns.iter().map(|(_, kind)| *kind).collect();
+        let set = layout::set(head, self.rows.iter().map(cells).collect(), &kinds, width, colour);
+        out + &set.unwrap_or_else(|| self.to_blocks(width, colour))
     }
 
-    /// Widths of the columns so that a line is at most `width` wide; none if that cannot be.
-    fn fit(&self, rows: &[Vec<String>], width: usize) -> Option<Vec<usize>> {
-        let length = |s: &str| s.chars().count();
-        let mut widths: Vec<usize> = (0..self.columns.len())
-            .map(|i| rows.iter().map(|r| length(&r[i])).max().unwrap_or(0).max(length(&self.columns[i].0)))
-            .collect();
-        let gaps = GAP * widths.len().saturating_sub(1);
-        while widths.iter().sum::<usize>() + gaps > width {
-            let shrinkable = (0..widths.len())
-                .filter(|&i| self.columns[i].1 == Kind::Text && widths[i] > NARROWEST.max(length(&self.columns[i].0)));
-            let widest = shrinkable.max_by_key(|&i| widths[i])?;
-            widths[widest] -= 1;
-        }
-        Some(widths)
-    }
-
-    fn write_line(&self, out: &mut String, cells: &[String], widths: &[usize], style: Option<&str>, verdicts: bool) {
-        let mut line = String::new();
-        for (i, (cell, &width)) in cells.iter().zip(widths).enumerate() {
-            let kind = self.columns[i].1;
-            let cell = shorten(cell, width);
-            let cell = if kind == Kind::Number { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
-            let style = style.or_else(|| (verdicts && kind == Kind::Verdict).then(|| verdict_style(cell.trim())));
-            if i > 0 {
-                line.push_str(&" ".repeat(GAP));
-            }
-            match style.filter(|s| !s.is_empty()) {
-                Some(s) => {
-                    let _ = write!(line, "\u{1b}[{s}m{cell}\u{1b}[0m");
-                }
-                None => line.push_str(&cell),
-            }
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-
-    fn write_blocks(&self, out: &mut String, rows: &[Vec<String>], width: usize, colour: bool) {
-        for (i, row) in rows.iter().enumerate() {
-            if i > 0 {
-                out.push('\n');
+    /// A line for each cell that is not empty, an empty one between rows.
+    fn to_blocks(&self, width: usize, colour: bool) -> String {
+        let mut lines = Vec::new();
+        for (n, row) in self.rows.iter().enumerate() {
+            if n > 0 {
+                lines.push(Vec::new());
             }
             for ((name, kind), cell) in self.columns.iter().zip(row).filter(|(_, cell)| !cell.is_empty()) {
-                // A number whose name leaves no room for it stands on a line of its own.
-                let room = width.saturating_sub(name.chars().count() + 2);
-                let cell = if *kind == Kind::Text { shorten(cell, room.max(NARROWEST)) } else { cell.clone() };
-                let separator = if cell.chars().count() > room { "\n  " } else { " " };
-                match verdict_style(&cell) {
-                    s if colour && *kind == Kind::Verdict && !s.is_empty() => {
-                        let _ = writeln!(out, "{name}:{separator}\u{1b}[{s}m{cell}\u{1b}[0m");
-                    }
-                    _ => {
-                        let _ = writeln!(out, "{name}:{separator}{cell}");
-                    }
-                }
+                // Not to the right: these values have no column in common.
+                let kind = if *kind == Kind::Number { Kind::Text } else { *kind };
+                lines.push(vec![layout::cell(name, Kind::Text), layout::cell(cell, kind)]);
             }
         }
+        layout::loose(lines, width, colour)
     }
 
     /// A GitHub-flavoured Markdown table.
@@ -180,53 +124,34 @@ impl Table {
     }
 
     /// An HTML table inside a container that scrolls sideways when the page is narrow. `headed`: with its caption visible;
-    /// otherwise only a reader who cannot see the heading above it is told.
-    pub fn to_html(&self, headed: bool) -> String {
-        let caption = escape::html(&self.caption);
-        let mut out = format!("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table>");
-        if headed {
-            let _ = write!(out, "<caption>{caption}</caption>");
-        }
-        out += "<thead><tr>";
-        for (name, kind) in &self.columns {
-            let class = if *kind == Kind::Number { " class=\"n\"" } else { "" };
-            let _ = write!(out, "<th scope=\"col\"{class}>{}</th>", escape::html(name));
-        }
-        out += "</tr></thead><tbody>\n";
-        for row in &self.rows {
-            out += "<tr>";
-            for ((_, kind), cell) in self.columns.iter().zip(row) {
-                let text = escape::html(cell);
-                let _ = match kind {
-                    // Names stay in one piece; sentences break.
-                    Kind::Text if cell.chars().count() <= ONE_LINE => write!(out, "<td class=\"s\">{text}</td>"),
-                    Kind::Text => write!(out, "<td>{text}</td>"),
-                    Kind::Number => write!(out, "<td class=\"n\">{text}</td>"),
-                    Kind::Verdict => write!(out, "<td><span class=\"v\" data-v=\"{text}\">{text}</span></td>"),
-                };
+    /// otherwise only screen readers get it, for there is a heading above.
+    pub fn to_html(&self, headed: bool) -> Markup {
+        let right = |kind: Kind| (kind == Kind::Number).then_some("n");
+        html! {
+            div.scroll tabindex="0" role="region" aria-label=(self.caption) {
+                table {
+                    @if headed { caption { (self.caption) } }
+                    thead {
+                        tr { @for (name, kind) in &self.columns { th scope="col" class=[right(*kind)] { (name) } } }
+                    }
+                    tbody {
+                        @for row in &self.rows {
+                            tr {
+                                @for ((_, kind), cell) in self.columns.iter().zip(row) {
+                                    @match kind {
+                                        // Names stay in one piece; sentences break.
+                                        Kind::Text if cell.chars().count() <= ONE_LINE => td.s { (cell) },
+                                        Kind::Text => td { (cell) },
+                                        Kind::Number => td.n { (cell) },
+                                        Kind::Verdict => td { span.v data-v=(cell) { (cell) } },
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
             }
-            out += "</tr>\n";
         }
-        out + "</tbody></table></div>\n"
-    }
-}
-
-/// `text` in at most `width` characters, with `…` where it was cut.
-fn shorten(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
-}
-
-/// Green, bold green, red, none: the ANSI style of a verdict.
-fn verdict_style(verdict: &str) -> &'static str {
-    match verdict {
-        "reproduced" | "stronger" => "32",
-        "exceeded" => "1;32",
-        "weaker" => "33",
-        "not reproduced" => "31",
-        _ => "",
     }
 }
 
@@ -256,27 +181,36 @@ bare <b>       117
     }
 
     #[test]
-    fn a_narrow_terminal_shortens_text_and_never_numbers() {
-        let text = table().to_text(26, false);
-        assert!(text.lines().all(|l| l.chars().count() <= 26), "{text}");
-        assert!(text.contains("simulta…  48.0  reproduced"), "{text}");
+    fn a_narrow_terminal_breaks_names_at_hyphens_and_cuts_nothing() {
+        let mut t = table();
+        t.push(["paper1-lte-happy-eyeballs", "117", "weaker"].map(String::from));
+        t.push(["paper1-lte-happy-families", "118", "weaker"].map(String::from));
+        let text = t.to_text(38, false);
+        assert!(text.lines().all(|l| l.chars().count() <= 38), "{text}");
+        let expected = "paper1-lte-happy-      117  weaker\neyeballs\npaper1-lte-happy-      118  weaker\nfamilies\n";
+        assert!(text.ends_with(expected), "{text}");
+        let narrower = t.to_text(30, false);
+        assert!(
+            narrower.lines().all(|l| l.chars().count() <= 30) && narrower.contains("simultaneous  48.0"),
+            "{narrower}"
+        );
     }
 
     #[test]
-    fn a_terminal_too_narrow_for_columns_gets_blocks() {
-        let text = table().to_text(20, false);
-        assert!(
-            text.starts_with("Times\narm: simultaneous\nms: 48.0\nverdict: reproduced\n\narm: bare <b>\n"),
-            "{text}"
-        );
-        assert!(text.lines().all(|l| l.chars().count() <= 20), "{text}");
+    fn a_terminal_too_narrow_for_its_words_gets_blocks() {
+        let text = table().to_text(22, false);
+        let expected = "Times\narm      simultaneous\nms       48.0\nverdict  reproduced\n\narm      bare <b>\n";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.lines().all(|l| l.chars().count() <= 22), "{text}");
+        let narrow = table().to_text(10, false);
+        assert!(narrow.lines().all(|l| l.chars().count() <= 10), "{narrow}");
     }
 
     #[test]
     fn colour_comes_only_when_told() {
         assert!(!table().to_text(80, false).contains('\u{1b}'));
         let coloured = table().to_text(80, true);
-        assert!(coloured.contains("\u{1b}[32mreproduced\u{1b}[0m"), "{coloured}");
+        assert!(coloured.contains("\u{1b}[1marm") && coloured.contains("reproduced\u{1b}["), "{coloured}");
         let mut hostile = Table::new("", &[("a", Kind::Text)]);
         hostile.push(["\u{1b}[2J".to_owned()]);
         assert!(!hostile.to_text(80, false).contains('\u{1b}'));
@@ -284,7 +218,9 @@ bare <b>       117
 
     #[test]
     fn html_and_markdown_escape_their_cells() {
-        assert!(table().to_html(true).contains("<td class=\"s\">bare &lt;b&gt;</td><td class=\"n\">117</td>"));
+        assert!(
+            table().to_html(true).into_string().contains("<td class=\"s\">bare &lt;b&gt;</td><td class=\"n\">117</td>")
+        );
         assert_eq!(table().to_markdown().lines().nth(1), Some("| --- | ---: | --- |"));
         assert!(table().to_markdown().contains("| bare \\<b\\> | 117 |  |"));
     }

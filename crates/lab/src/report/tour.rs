@@ -1,72 +1,75 @@
 //! The page of `headstart demo`: how many times faster each program is on each network, and a page load without and with headstart.
 //! Two figures on the first screen; the numbers behind a fold, everything else in the experiments' own reports.
 
-use super::html::{END, head, paragraphs, section};
+use super::html::{paragraphs, section, whole};
 use super::plot::{Caption, Speedup, SpeedupGroup, speedups, waterfall};
-use super::{Row, escape, number, summary};
-use crate::experiment::Outcome;
+use super::{Row, number, summary};
 use crate::experiment::connect_programs::{BARE, View, views};
+use crate::experiment::{Outcome, Waterfall};
 use crate::stats::Interval;
-use std::fmt::Write;
+use maud::{Markup, PreEscaped, html};
 
 /// A colour belongs to an arm: headstart's in all figures of the page.
 const OURS: usize = 2;
 
 /// The page about these outcomes.
 pub fn page(outcomes: &[&Outcome]) -> String {
-    let mut out = head("headstart demo");
-    out += "<header><h1>The same programs, without and with headstart</h1></header>\n";
-    if outcomes.iter().any(|outcome| !outcome.valid) {
-        out += "<p class=\"facts\">The machine was busy: differences of a few milliseconds may be noise (reasons below).</p>\n";
-    }
-    for outcome in outcomes {
-        programs(&mut out, outcome);
-        loads(&mut out, outcome);
-    }
-    for outcome in outcomes {
-        let name = escape::html(&outcome.experiment);
-        let _ = writeln!(out, "<details><summary>{name}: numbers, method, machine</summary>");
-        facts(&mut out, outcome);
-        let rows = outcome.rows.iter().filter(|row| row.ratio.is_some());
-        section(&mut out, "All comparisons", &summary::comparisons("All comparisons", rows));
-        paragraphs(&mut out, "How it was measured", &outcome.method);
-        section(&mut out, "State of the machine", &summary::machine(outcome));
-        let _ = writeln!(out, "<p>In full: <a href=\"{name}/report.html\">{name}/report.html</a></p></details>");
-    }
-    out + END
+    whole(
+        "headstart demo",
+        &html! {
+            header { h1 { "The same programs, without and with headstart" } }
+            @if outcomes.iter().any(|outcome| !outcome.valid) {
+                p.facts { "The machine was busy: differences of a few milliseconds may be noise (reasons below)." }
+            }
+            @for outcome in outcomes { (programs(outcome)) (loads(outcome)) }
+            @for outcome in outcomes { (folded(outcome)) }
+        },
+    )
 }
 
-fn facts(out: &mut String, outcome: &Outcome) {
+/// The numbers of an outcome, behind a fold.
+fn folded(outcome: &Outcome) -> Markup {
+    let page = format!("{}/report.html", outcome.experiment);
+    let rows = outcome.rows.iter().filter(|row| row.ratio.is_some());
+    html! {
+        details {
+            summary { (outcome.experiment) ": numbers, method, machine" }
+            p.facts { (facts(outcome)) }
+            (section("All comparisons", &summary::comparisons("All comparisons", rows)))
+            (paragraphs("How it was measured", &outcome.method))
+            (section("State of the machine", &summary::machine(outcome)))
+            p { "In full: " a href=(page) { (page) } }
+        }
+    }
+}
+
+fn facts(outcome: &Outcome) -> String {
     let mut facts = vec![format!("experiment {}, seed {}", outcome.experiment, outcome.seed)];
     facts.extend(outcome.extent.as_ref().map(ToString::to_string));
     facts.extend(outcome.device.as_ref().map(|d| d.date.clone()));
     if !outcome.valid {
         facts.push(format!("not valid as a measurement: {}", outcome.why_invalid.join("; ")));
     }
-    let _ = writeln!(out, "<p class=\"facts\">{}</p>", escape::html(&facts.join(" · ")));
+    facts.join(" · ")
 }
 
 /// How many times faster every program is.
-fn programs(out: &mut String, outcome: &Outcome) {
+fn programs(outcome: &Outcome) -> Markup {
     let group = |view: View| SpeedupGroup {
         heading: view.title(),
         rows: view.rows(outcome).filter_map(|(program, row)| speedup(program, row)).collect(),
     };
     let groups: Vec<_> = views().map(group).filter(|group| !group.rows.is_empty()).collect();
-    if groups.is_empty() {
-        return;
-    }
     let caption = Caption {
         id: "speedups".into(),
         title: "How many times faster each program fetches a page with headstart".into(),
         axis: "times as fast (1 = no difference)".into(),
     };
-    let _ = write!(
-        out,
-        "<figure class=\"large\"><figcaption>{}</figcaption>\n{}</figure>\n",
-        escape::html(&caption.title),
-        speedups(&caption, &groups)
-    );
+    html! {
+        @if !groups.is_empty() {
+            figure.large { figcaption { (caption.title) } (PreEscaped(speedups(&caption, &groups))) }
+        }
+    }
 }
 
 fn speedup(program: &str, row: &Row) -> Option<Speedup> {
@@ -82,25 +85,24 @@ fn time(ms: f64) -> String {
 }
 
 /// A page load without headstart and with it, over one axis of time.
-fn loads(out: &mut String, outcome: &Outcome) {
+fn loads(outcome: &Outcome) -> Markup {
     let all = &outcome.waterfalls;
-    let Some(first) = all.first() else { return };
+    let Some(first) = all.first() else { return Markup::default() };
     let until = all.iter().flat_map(|load| load.falls.iter().map(|fall| fall.end_ms)).fold(1.0, f64::max);
-    let heading = format!("A page of {} objects over LTE, in virtual time", first.falls.len());
-    let _ = writeln!(
-        out,
-        "<figure class=\"large\"><figcaption>{}</figcaption>\n<div class=\"plots\">",
-        escape::html(&heading)
-    );
-    for (n, load) in all.iter().enumerate() {
+    let plot = |(n, load): (usize, &Waterfall)| {
         let caption = Caption {
             id: format!("load{n}"),
             title: format!("{}: load event after {:.0} ms", load.arm, load.load_ms),
             axis: format!("{} headstart: time since the start (ms)", if load.arm == BARE { "without" } else { "with" }),
         };
-        *out += &waterfall(&caption, load, until);
+        waterfall(&caption, load, until)
+    };
+    html! {
+        figure.large {
+            figcaption { "A page of " (first.falls.len()) " objects over LTE, in virtual time" }
+            div.plots { @for plot in all.iter().enumerate().map(plot) { (PreEscaped(plot)) } }
+        }
     }
-    *out += "</div></figure>\n";
 }
 
 #[cfg(test)]

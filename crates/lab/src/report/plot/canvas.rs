@@ -59,14 +59,14 @@ impl Canvas {
             Anchor::Middle => "middle",
             Anchor::End => "end",
         };
-        let (x, y, text) = (px(x), px(y), escape::html(text));
+        let (x, y, text) = (px(x), px(y), escape::xml(text));
         let _ = writeln!(self.body, r#"<text class="{class}" x="{x}" y="{y}" text-anchor="{anchor}">{text}</text>"#);
     }
 
     /// The whole SVG.
     pub fn finish(self, caption: &Caption, description: &str, height: f64) -> String {
         let (id, title, description) =
-            (escape::html(&caption.id), escape::html(&caption.title), escape::html(description));
+            (escape::xml(&caption.id), escape::xml(&caption.title), escape::xml(description));
         let (width, height) = (px(WIDTH), px(height));
         format!(
             "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\">\n\
