@@ -131,10 +131,20 @@ fn jars(places: &Places) -> Result<(), Failure> {
     if std::fs::read(&known).is_ok_and(|known| known == text) {
         return Ok(());
     }
+    // Another version of a jar would be found beside the one that is wanted.
+    empty(&places.made.join("jars"))?;
     let into = format!("-DoutputDirectory={}", places.made.join("jars").display());
     let words = ["-B", "-q", "-f", "android/pom.xml", "dependency:copy-dependencies", "-DincludeScope=test", &into];
     step("mvn", &words).run()?;
     std::fs::write(&known, text).map_err(|e| failed(&known, &e))
+}
+
+/// Takes away whatever lies in a folder.
+fn empty(folder: &Path) -> Result<(), Failure> {
+    match std::fs::remove_dir_all(folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(failed(folder, &e)),
+        _ => std::fs::create_dir_all(folder).map_err(|e| failed(folder, &e)),
+    }
 }
 
 /// The jar whose name begins so.
@@ -170,4 +180,19 @@ fn step(program: &str, arguments: &[&str]) -> Step {
 
 fn failed(what: &Path, why: &std::io::Error) -> Failure {
     Failure::Failed(format!("{}: {why}", what.display()))
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn jars_of_an_earlier_pom_are_taken_away() {
+        let folder = std::env::temp_dir().join(format!("headstart-jars-{}", std::process::id()));
+        empty(&folder).unwrap();
+        std::fs::write(folder.join("junit-4.12.jar"), "").unwrap();
+        empty(&folder).unwrap();
+        assert_eq!(below(&folder, ".jar"), [""; 0], "and the folder is there");
+        std::fs::remove_dir(&folder).unwrap();
+    }
 }

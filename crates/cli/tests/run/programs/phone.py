@@ -268,10 +268,11 @@ def accelerated(tun):
 
 
 def unanswered(tun):
-    """An app that never says whose a flow is: everything works, and nothing is raced."""
+    """An app that never says whose a flow is: everything works, nothing is raced, and measurements come all the same."""
     engine = Engine(tun, silent=True)
     first = curl(10001, "org.example.a", "http://www.lab.example/").ended()
-    return {"first": first, "asked": len(engine.of("owner")), **engine.stop()}
+    lines = [engine.until_line(lambda line: line["event"] == event) for event in ("lookup", "connection")]
+    return {"first": first, "lines": lines, "asked": len(engine.of("owner")), **engine.stop()}
 
 
 def killed(tun):
@@ -296,12 +297,26 @@ def refused(tun):
     return {"app": app, "line": line, "protected": engine.protected, **engine.stop()}
 
 
+# A transfer that goes on when its input ends; then it says how many bytes came.
+TRANSFER = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 80)) as one:
+    one.sendall(b"GET /bytes/2400000 HTTP/1.1\\r\\nHost: %s\\r\\nConnection: close\\r\\n\\r\\n" % sys.argv[1].encode())
+    came = len(one.recv(1000))
+    sys.stdin.read()
+    for more in iter(lambda: one.recv(65536), b""):
+        came += len(more)
+    print(came)
+"""
+
+
 def changed(tun):
     """IPv6 goes away under a transfer, and the app says so; what comes next goes over IPv4."""
     engine = Engine(tun)
-    slow = ["--limit-rate", "50k", "-o", "/dev/null"]
+    # Both last until the network has changed, however long a slow machine takes for that.
+    slow = ["--limit-rate", "50k", "-o", "/dev/null", "-m", str(WAIT * 10)]
     moved = curl(10001, "org.example.a", *slow, "http://v6.lab.example/bytes/100000000")
-    staying = curl(10002, "org.example.b", "-o", "/dev/null", "--limit-rate", "300k", "http://v4.lab.example/bytes/2400000")
+    staying = App(10002, "org.example.b", sys.executable, "-c", TRANSFER, "v4.lab.example")
     engine.say({"kind": "subscribe", "on": True})
     flows = lambda one: [flow for flow in one["board"]["connections"] if flow["transport"] == "tcp" and flow["down_bytes"] > 0]
     engine.wait("statistics", fits=lambda one: len(flows(one)) == 2)
@@ -375,11 +390,15 @@ def wrong(tun):
     engine.say({"kind": "start", "network": {}})
     engine.say({"kind": "protected"})
     engine.say({"kind": "export", "what": "lines"})
-    engine.wait("error", 3)
+    # A pipe that nobody reads would hold up everything.
+    reader, writer = os.pipe()
+    engine.say({"kind": "export", "what": "lines"}, writer)
+    engine.say({"kind": "export", "what": "pcapng"}, writer)
+    engine.wait("error", 5)
     names = [(one["name"], one["of"]) for one in engine.of("error")]
     fetched = curl(10001, "org.example.a", "http://www.lab.example/").ended()
     engine.socket.sendall(b"\xff\xff\xff\xff")
-    last = engine.wait("error", 4)
+    last = engine.wait("error", 6)
     return {"names": names, "fetched": fetched, "last": last["name"], "code": engine.process.wait(WAIT)}
 
 
