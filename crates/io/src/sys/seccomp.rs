@@ -95,6 +95,7 @@ impl Trap {
     }
 
     /// Where the watchdog is told of the listener, as this process is.
+    #[cfg(feature = "host")]
     pub(crate) fn notify_fd(&self) -> io::Result<OwnedFd> {
         self.ours.try_clone()
     }
