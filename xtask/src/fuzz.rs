@@ -250,7 +250,7 @@ fn read(arguments: &[String], all: &[String]) -> Result<(What, Vec<String>), Fai
 }
 
 /// What the compiler calls this machine.
-fn host() -> Result<String, Failure> {
+pub fn host() -> Result<String, Failure> {
     let output = Command::new("rustc").arg("-vV").output();
     let text = output.map_err(|e| Failure::Failed(format!("rustc -vV: {e}")))?.stdout;
     let text = String::from_utf8_lossy(&text);

@@ -29,6 +29,7 @@ mod soak;
 mod source;
 mod step;
 mod test;
+mod threads;
 mod tidy;
 mod toml_lines;
 mod tree;
@@ -129,6 +130,14 @@ const ALL: &[Chore] = &[
         summary: "the daemon killed at every step, every check for signs of the forwarder, the hostile peers, a million worlds of \
                   the law, the packages made twice and tried, then the soak, for 30 minutes or N",
         run: harden::run,
+    },
+    Chore {
+        group: Group::Long,
+        name: "threads",
+        arguments: "",
+        summary: "the C interface of realtime under ThreadSanitizer: threads that share a session and a listener; wants the \
+                  source of the standard library",
+        run: threads::run,
     },
     Chore {
         group: Group::Long,

@@ -45,6 +45,8 @@ mod ui;
 mod watch;
 mod web;
 
+pub use serve::rehearsal;
+
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -7,8 +7,8 @@
 use crate::folder::{FolderError, HOME, LOCK, common, enter, leave, places, private, remove, sweep, usable};
 use rustix::fs::{FlockOperation, Mode, flock, mkdir};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -129,10 +129,7 @@ fn knock(path: &Path) -> Option<OwnedFd> {
         return None;
     }
     let address = SocketAddrUnix::new(path.join(SOCKET)).ok()?;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
-    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE)).ok()?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).ok()?;
-    connect(&socket, &address).ok()?;
+    let socket = crate::local::connect(SocketType::SEQPACKET, &address, PATIENCE).ok()?;
     let peer = socket_peercred(&socket).ok()?;
     (peer.uid == rustix::process::getuid() || peer.uid.is_root()).then_some(socket)
 }

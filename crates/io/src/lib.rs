@@ -43,6 +43,8 @@ pub mod host;
 #[cfg(feature = "host")]
 pub mod link;
 #[cfg(feature = "host")]
+pub mod local;
+#[cfg(feature = "host")]
 pub mod names;
 #[cfg(feature = "host")]
 pub mod packet_queue;

@@ -32,3 +32,14 @@ fn messages_over_the_kernels_tcp_take_the_way_at_least_and_are_counted() {
         assert!(outcome.samples.iter().all(|series| series.values.len() == 8), "four links, two streams each");
     });
 }
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn on_a_busy_machine_all_is_measured() {
+    inside("on_a_busy_machine_all_is_measured", || {
+        let outcome = run("busy");
+        for arm in ["auto", "plain-again", "udp-redundant"] {
+            assert!(row(&outcome, "busy-modern-netns", "message delay, p95", arm).ours >= 10.0, "{arm}");
+        }
+    });
+}

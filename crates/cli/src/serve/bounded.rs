@@ -18,12 +18,12 @@ use std::task::{Context, Poll, ready};
 
 /// Bytes of a request: its head, twice as much as is accepted of it ([`super::http3`]), and what came behind it before
 /// it was stopped. A server of files reads no bodies.
-const OF_REQUEST: u64 = 128 * 1024;
+pub const OF_REQUEST: u64 = 128 * 1024;
 /// Bytes of all requests of a connection that are under way.
 const OF_REQUESTS: u64 = 2 * 1024 * 1024;
 /// Bytes of a control stream, or of one of QPACK, as long as its connection lives: settings, and some 10 000 changes of
 /// priority.
-const OF_CONTROL: u64 = 256 * 1024;
+pub const OF_CONTROL: u64 = 256 * 1024;
 
 /// A connection whose streams are bounded, or what opens streams of one.
 #[derive(Debug)]

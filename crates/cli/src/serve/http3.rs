@@ -6,7 +6,9 @@ use super::borrowed::Borrowed;
 use super::bounded::Bounded;
 use super::places::{Place, Places, Turn};
 use super::tcp::{PATIENCE, STALLED};
-use h3::error::Code;
+use crate::paths::Remembering;
+use h3::error::{Code, ConnectionError};
+use h3::quic;
 use h3::server::RequestResolver;
 use headstart_quic::Watch;
 use hyper::Response;
@@ -37,8 +39,17 @@ const LINGER: Duration = Duration::from_millis(500);
 type Quic = Bounded<h3_quinn::Connection>;
 type Stream = h3::server::RequestStream<<Quic as h3::quic::OpenStreams<Bytes>>::BidiStream, Bytes>;
 
+/// How connections begin.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// QUIC, but for what each connection has of its own.
+    pub config: quinn::ServerConfig,
+    /// What is remembered of paths.
+    pub paths: Arc<Remembering>,
+}
+
 /// Serves connections to `endpoint` until shutdown; open requests are finished.
-pub async fn serve(endpoint: Endpoint, serving: Serving) {
+pub async fn serve(endpoint: Endpoint, start: Start, serving: Serving) {
     let mut connections = JoinSet::new();
     let stopped = serving.clone();
     let mut stopped = pin!(stopped.stopped());
@@ -50,8 +61,7 @@ pub async fn serve(endpoint: Endpoint, serving: Serving) {
         };
         let Some(incoming) = incoming else { break };
         if let Some((incoming, place)) = admitted(incoming, &serving.places) {
-            let serving = serving.clone();
-            connections.spawn(async move { admit(incoming, place, serving).await });
+            connections.spawn(admit(incoming, place, start.clone(), serving.clone()));
         }
     }
     while connections.join_next().await.is_some() {}
@@ -76,8 +86,9 @@ fn admitted(incoming: Incoming, places: &Arc<Places>) -> Option<(Incoming, Arc<P
     }
 }
 
-async fn admit(incoming: Incoming, place: Arc<Place>, serving: Serving) {
-    let paths = &serving.paths;
+async fn admit(incoming: Incoming, place: Arc<Place>, start: Start, serving: Serving) {
+    let Start { mut config, paths } = start;
+    let paths = &paths;
     let (remote, validated) = (incoming.remote_address(), incoming.remote_address_validated());
     let borrowed = Borrowed::of(paths, remote.ip(), validated).await;
     let plan = paths.memory.plan(TokioRuntime.now(), remote, validated);
@@ -89,7 +100,6 @@ async fn admit(incoming: Incoming, place: Arc<Place>, serving: Serving) {
     // Clients have little to say; what they say unasked is not to fill the memory of the host.
     transport.max_concurrent_uni_streams(8u32.into());
     transport.stream_receive_window(RECEIVED.into()).receive_window((8 * RECEIVED).into());
-    let mut config = serving.quic.clone();
     config.transport_config(Arc::new(transport));
     let told = StartReport { watch: watch.clone(), rule: paths.memory.options().rule.name, remembered };
     if let Ok(connecting) = incoming.accept_with(Arc::new(config)) {
@@ -152,10 +162,20 @@ impl StartReport {
     }
 }
 
-async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, told: StartReport) {
+/// HTTP/3 over a connection, within bounds.
+pub(super) async fn bounded<C>(connection: C) -> Result<h3::server::Connection<Bounded<C>, Bytes>, ConnectionError>
+where
+    C: quic::Connection<Bytes>,
+    C::RecvStream: quic::RecvStream<Buf = Bytes>,
+    C::BidiStream: quic::RecvStream<Buf = Bytes>,
+{
     let mut builder = h3::server::builder();
     builder.max_field_section_size(MOST_HEAD);
-    let http = builder.build::<_, Bytes>(Quic::new(h3_quinn::Connection::new(opened.clone())));
+    builder.build(Bounded::new(connection)).await
+}
+
+async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, told: StartReport) {
+    let http = bounded(h3_quinn::Connection::new(opened.clone()));
     // A client that gives no credit for what a server must say first wants nothing.
     let built = tokio::select! {
         built = tokio::time::timeout(PATIENCE, http) => built,

@@ -12,13 +12,13 @@ mod kind;
 mod listing;
 mod places;
 mod qlog;
+pub mod rehearsal;
 mod site;
 mod sockets;
 mod tcp;
 mod turns;
 
 use crate::exit::{self, Usage};
-use crate::paths::Remembering;
 use anyhow::Context as _;
 use certificate::Certificate;
 use headstart_core::path::NetworkId;
@@ -93,13 +93,14 @@ struct Serving {
     places: Arc<Places>,
     /// Turns of what is done for them.
     turns: Arc<Turns>,
-    /// What is remembered of paths.
-    paths: Arc<Remembering>,
-    /// QUIC, but for what each connection has of its own.
-    quic: quinn::ServerConfig,
 }
 
 impl Serving {
+    fn new(site: Arc<Site>, stop: watch::Receiver<bool>) -> Self {
+        let turns = Arc::new(Turns::default());
+        Self { site, stop, places: places(), turns }
+    }
+
     /// Returns on shutdown.
     async fn stopped(&self) {
         // A sender that is gone means that it is over, too.
@@ -123,7 +124,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let (tcp, quic) = certificate.configurations()?;
     // Before there are other threads, which inherit what this one waits for.
     let ending = headstart_io::sys::signal::ending().context("waiting for signals")?;
-    let listener = args.qlog.as_deref().map(qlog::listener).transpose()?;
+    let log = args.qlog.as_deref().map(qlog::begin).transpose()?;
+    let listener = log.as_ref().map(qlog::Log::listener);
     // A server sees every peer from the same place, whatever the network of the host is.
     let paths = Arc::new(args.paths.open(NetworkId::default(), listener)?);
     let all = args.listen.iter().map(|address| Sockets::bind(*address)).collect::<Result<Vec<_>, _>>()?;
@@ -134,17 +136,16 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         let (stop_all, stop) = watch::channel(false);
         let config = quinn::crypto::rustls::QuicServerConfig::try_from(quic)?;
         let config = quinn::ServerConfig::with_crypto(Arc::new(config));
-        let turns = Arc::new(Turns::default());
-        let rounds = turns.clone();
+        let serving = Serving::new(site, stop);
+        let rounds = serving.turns.clone();
         // Until the runtime ends.
         tokio::spawn(async move { rounds.run().await });
-        let serving = Serving { site, stop, places: places(), turns, paths: paths.clone(), quic: config };
         let mut tasks = JoinSet::new();
         for Sockets { tcp: listener, udp, address } in all {
             let runtime = Arc::new(quinn::TokioRuntime);
-            let endpoint =
-                quinn::Endpoint::new(quinn::EndpointConfig::default(), Some(serving.quic.clone()), udp, runtime)?;
-            tasks.spawn(http3::serve(endpoint, serving.clone()));
+            let endpoint = quinn::Endpoint::new(quinn::EndpointConfig::default(), Some(config.clone()), udp, runtime)?;
+            let start = http3::Start { config: config.clone(), paths: paths.clone() };
+            tasks.spawn(http3::serve(endpoint, start, serving.clone()));
             let alt_svc = HeaderValue::from_str(&format!("h3=\":{}\"; ma=86400", address.port())).ok();
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tasks.spawn(tcp::serve(listener, tcp.clone(), alt_svc, serving.clone()));
@@ -161,7 +162,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     paths.end();
     // A disk that hangs is not waited for.
     runtime.shutdown_background();
-    Ok(exit::OK)
+    let is_whole = log.is_none_or(qlog::Log::end);
+    Ok(if is_whole { exit::OK } else { exit::FAILURE })
 }
 
 /// As many places as are fixed, but at most three eighths of the descriptors that this process may have.

@@ -99,6 +99,12 @@ impl Places {
         self.lock().held.len() >= self.most_connections / 2
     }
 
+    /// Connections and answers that there are.
+    pub fn held(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.held.len(), state.answers)
+    }
+
     /// A place for a connection from `address`; `None` if all are taken by such as move and hold no more than it would.
     pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Arc<Place>> {
         let address = address.to_canonical();

@@ -129,6 +129,17 @@ async fn connection(
     let Ok(Ok(stream)) = accepted else { return };
     place.has_moved();
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    carry(stream, is_http2, alt_svc, serving, place).await;
+}
+
+/// HTTP over a stream, until it ends.
+pub(super) async fn carry(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    is_http2: bool,
+    alt_svc: Option<HeaderValue>,
+    serving: Serving,
+    place: Arc<Place>,
+) {
     let stopped = serving.clone();
     let mut stopped = pin!(stopped.stopped());
     let streams = Streams(serving.turns.clone(), place.group());

@@ -1,16 +1,22 @@
 //! Clients that ask for much and take nothing: what they make the server hold is bounded, and others are served beside them.
 
+mod beside;
+
 use crate::attack::{Attack, raise_files};
 use crate::client::{asked, connected_with, http, open_tls};
 use crate::scene::{Scratch, Server, until};
+use h3::client::SendRequest;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use hyper::Request;
+use hyper::body::Bytes;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::process::{Resource, getrlimit};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 /// What the server may take at most, in kB.
 const MOST_MEMORY: u64 = 300_000;
@@ -29,7 +35,7 @@ fn source(n: usize) -> IpAddr {
     [127, 0, 1, 1 + (n % 16) as u8].into()
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
@@ -49,10 +55,17 @@ fn is_well(server: &Server, attack: &'static str) {
 fn answers_that_are_not_taken_over_http2_cost_little() {
     let server = Server::start(site(), &[]);
     let runtime = runtime();
+    let held = not_taken_over_http2(&server, &runtime);
+    is_well(&server, "HTTP/2 answers that are not taken");
+    drop((held, runtime));
+}
+
+/// 60 connections, each with 128 requests whose answers may have a byte.
+fn not_taken_over_http2(server: &Server, runtime: &Runtime) -> Vec<JoinHandle<()>> {
     let held = runtime.block_on(async {
         let mut held = Vec::new();
         for n in 0..60 {
-            let stream = open_tls(&server, source(n), b"h2").await;
+            let stream = open_tls(server, source(n), b"h2").await;
             let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
             builder.initial_stream_window_size(1);
             let (requests, connection) = builder.handshake::<_, String>(TokioIo::new(stream)).await.unwrap();
@@ -72,19 +85,28 @@ fn answers_that_are_not_taken_over_http2_cost_little() {
     });
     // Some were told to come back, or to leave; the others wait for credit.
     until("answers are under way", || server.descriptors() > 60);
-    is_well(&server, "HTTP/2 answers that are not taken");
-    drop((held, runtime));
+    held
 }
 
 #[test]
 fn answers_that_are_not_taken_over_http3_cost_little() {
     let server = Server::start(site(), &[]);
     let runtime = runtime();
-    let held = runtime.block_on(async {
+    let held = not_taken_over_http3(&server, &runtime);
+    is_well(&server, "HTTP/3 answers that are not taken");
+    drop((held, runtime));
+}
+
+/// What sends a request, and what keeps its connection.
+type Asked = (h3::client::RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>, SendRequest<h3_quinn::OpenStreams, Bytes>);
+
+/// 30 connections, each with 100 requests whose answers may have little more than a head.
+fn not_taken_over_http3(server: &Server, runtime: &Runtime) -> Vec<Asked> {
+    runtime.block_on(async {
         let mut held = Vec::new();
         for n in 0..30 {
             // Enough for the head of an answer.
-            let connection = connected_with(&server, source(n), 500).await;
+            let connection = connected_with(server, source(n), 500).await;
             let mut requests = http(connection).await;
             for n in 0..100 {
                 let request = Request::get(format!("https://localhost/f{n}")).body(()).unwrap();
@@ -98,9 +120,7 @@ fn answers_that_are_not_taken_over_http3_cost_little() {
         // The last has come, so that all before it are under way.
         let _ = held.last_mut().unwrap().0.recv_response().await;
         held
-    });
-    is_well(&server, "HTTP/3 answers that are not taken");
-    drop((held, runtime));
+    })
 }
 
 #[test]

@@ -2,10 +2,8 @@
 
 use super::message::{Answer, MOST_ANSWER, Request, Wish};
 use crate::host::place::Place;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send, socket_with,
-};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix, SocketType, recv, send};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,19 +42,16 @@ pub fn ask(place: &Place, wish: Wish) -> Result<Answer, AskError> {
     for path in place.sockets() {
         let failed = |source: io::Error| AskError::Io { path: path.clone(), source };
         let Ok(address) = SocketAddrUnix::new(&path) else { continue };
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-        let socket = socket.map_err(|e| failed(e.into()))?;
-        for direction in [Timeout::Send, Timeout::Recv] {
-            set_socket_timeout(&socket, direction, Some(PATIENCE)).map_err(|e| failed(e.into()))?;
-        }
-        match connect(&socket, &address) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::ACCESS) => {
+        let socket = match crate::local::connect(SocketType::SEQPACKET, &address, PATIENCE) {
+            Ok(socket) => socket,
+            Err(Errno::ACCESS) => {
                 denied.get_or_insert(path);
                 continue;
             }
+            // It is there, but lets no one in; or this process may open nothing more.
+            Err(why @ (Errno::AGAIN | Errno::MFILE | Errno::NFILE)) => return Err(failed(why.into())),
             Err(_) => continue,
-        }
+        };
         let request = serde_json::to_vec(&Request::new(wish)).map_err(|e| failed(e.into()))?;
         // A daemon that has no time for us hangs up; what it said before is still there.
         let _ = send(&socket, &request, SendFlags::NOSIGNAL);

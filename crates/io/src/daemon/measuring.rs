@@ -2,6 +2,7 @@
 //! forwards. Whatever ends the process ends the interface and its routes; the journal undoes the rest. Or it is measured in the kernel
 //! (docs/decisions/0088): then nothing leads anywhere, and whatever ends the process detaches all that there is.
 
+use super::lines::{Lines, Missing};
 use crate::cgroup;
 use crate::clock::Clock;
 use crate::forward::ebpf::{KernelError, Programs, Watcher};
@@ -15,11 +16,9 @@ use headstart_core::time::Duration;
 use headstart_core::wire::netlink::{AF_INET, AF_INET6, Route};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -99,10 +98,11 @@ enum By {
 /// See the module.
 pub(super) struct Measuring {
     wish: Wish,
+    missing: Missing,
     /// The interface's number, if there is one.
     index: Option<u32>,
     /// Who measures and the file, until the thread has them.
-    parts: Option<(By, Option<File>)>,
+    parts: Option<(By, Option<Lines>)>,
     /// Ends when this end is closed; tells by its own end that the thread has ended.
     rope: UnixStream,
     far: Option<UnixStream>,
@@ -118,10 +118,10 @@ impl std::fmt::Debug for Measuring {
 impl Measuring {
     /// Makes the interface, which takes nothing yet.
     pub fn open(wish: &Wish) -> Result<Self, MeasuringError> {
+        let missing = Missing::default();
         let lines = wish.lines.as_ref().map(|path| {
-            let mut options = OpenOptions::new();
-            options.create(true).append(true).mode(0o600);
-            options.open(path).map_err(|source| MeasuringError::Lines { path: path.clone(), source })
+            let opened = Lines::open(path, missing.clone());
+            opened.map_err(|source| MeasuringError::Lines { path: path.clone(), source })
         });
         let lines = lines.transpose()?;
         let (by, index) = if wish.in_kernel {
@@ -131,7 +131,7 @@ impl Measuring {
             (By::Forwarder(device), Some(index))
         };
         let (rope, far) = UnixStream::pair()?;
-        Ok(Self { wish: wish.clone(), index, parts: Some((by, lines)), rope, far: Some(far), thread: None })
+        Ok(Self { wish: wish.clone(), missing, index, parts: Some((by, lines)), rope, far: Some(far), thread: None })
     }
 
     /// What leads there, if it leads anywhere: routes of a table of their own, a rule a family, and last what marks. Undone from the last to the first.
@@ -162,9 +162,8 @@ impl Measuring {
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
         let work = move || {
             let sink: Sink = Box::new(move |seen| {
-                if let Some(file) = &mut lines {
-                    // A line is one call; a full disk does not stop connections.
-                    let _ = file.write_all(format!("{}\n", line_of(&seen)).as_bytes());
+                if let Some(lines) = &mut lines {
+                    lines.add(&line_of(&seen).to_string());
                 }
             });
             let device = match by {
@@ -202,6 +201,11 @@ impl Measuring {
         let (interface, via) = if self.wish.in_kernel { ("", "ebpf") } else { (device::NAME, "tun") };
         let accelerated = self.wish.racing.is_some();
         Status { interface: interface.into(), via: via.into(), captured, accelerated }
+    }
+
+    /// What is wrong with the file of lines, if something is.
+    pub fn problem(&self) -> Option<String> {
+        self.missing.problem(self.wish.lines.as_ref()?)
     }
 
     /// Ends the thread, when nothing is led there any more.

@@ -7,6 +7,7 @@
 mod bundling;
 pub mod client;
 pub mod door;
+mod lines;
 pub mod measuring;
 pub mod message;
 pub mod readiness;
@@ -207,6 +208,7 @@ impl Daemon {
     /// How it is.
     pub fn status(&self) -> Status {
         let problems = self.problem.clone().into_iter().chain(self.lost.clone());
+        let problems = problems.chain(self.measuring.as_ref().and_then(Measuring::problem));
         let problems = problems.chain(self.windows.iter().flat_map(|(windows, _)| windows.problems())).collect();
         let changes: Vec<_> = self.ledger.changes().take(MOST_LISTED).map(Change::to_string).collect();
         Status {

@@ -10,8 +10,8 @@ use headstart_core::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, send, sendmsg, socket_with, sockopt,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    SocketAddrUnix, SocketType, recvmsg, send, sendmsg, sockopt,
 };
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -76,8 +76,7 @@ impl Link {
             Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
             None => SocketAddrUnix::new(path)?,
         };
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        connect(&socket, &address)?;
+        let socket = crate::local::connect(SocketType::STREAM, &address, PATIENCE)?;
         let peer = sockopt::socket_peercred(&socket)?;
         if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user listens there"));

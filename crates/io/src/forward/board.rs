@@ -4,13 +4,14 @@
 //! Only the same user and root are told: the kernel names the client (SO_PEERCRED). What is kept between two requests is bounded.
 
 use super::{Process, Seen};
+use crate::local;
 use headstart_core::forward::meter::{self, Entry};
 use headstart_core::forward::{Flow, Record, UdpFlow};
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use headstart_core::timing::{Timed, Timings, What};
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -349,9 +350,8 @@ pub fn running() -> Vec<u32> {
 
 /// Asks the process `pid` for its board.
 pub fn ask(pid: u32) -> io::Result<Board> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    connect(&socket, &SocketAddrUnix::new_abstract_name(format!("{NAME}{pid}").as_bytes())?)?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+    let to = SocketAddrUnix::new_abstract_name(format!("{NAME}{pid}").as_bytes())?;
+    let socket = local::connect(SocketType::STREAM, &to, PATIENCE)?;
     if !is_trusted(&socket) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user measures; root may ask"));
     }

@@ -2,10 +2,9 @@
 //! protected by the program that has made the TUN interface, where routes are its business (Android's `VpnService.protect`).
 
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, connect, recv, sendmsg, socket_with,
+    SocketType, recv, sendmsg, socket_with,
 };
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -43,11 +42,7 @@ impl Protector {
 
 impl Protect for Protector {
     fn protect(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
-        let hook = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        for direction in [Timeout::Send, Timeout::Recv] {
-            set_socket_timeout(&hook, direction, Some(PATIENCE))?;
-        }
-        connect(&hook, &self.0)?;
+        let hook = crate::local::connect(SocketType::STREAM, &self.0, PATIENCE)?;
         let descriptors = [socket];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);

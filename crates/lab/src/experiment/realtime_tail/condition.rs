@@ -27,6 +27,8 @@ pub struct Condition {
     pub case: &'static str,
     /// Its hops.
     pub legs: &'static [Leg],
+    /// Every processor has something else to do. Virtual time has no processors.
+    pub busy: bool,
 }
 
 /// A hop as it is written down.
@@ -75,6 +77,9 @@ pub const NAMES: &[&str] = &[
     "iid3-r10",
     "iid3-r40",
     "iid3-r100",
+    "gilbert-r10",
+    "gilbert-r40",
+    "gilbert-r100",
     "burst",
     "burst-r60",
     "burst-r100",
@@ -83,6 +88,8 @@ pub const NAMES: &[&str] = &[
     "outage-r100",
     "clean",
     "clean-r60",
+    "busy",
+    "busy-lossy",
     "contended",
     "no-bulk",
     "strong",
@@ -100,6 +107,9 @@ pub const ALL: &[Condition] = &[
     message("iid3-r10", "3 % of packets are lost each way, round trips of 10 ms.", &[leg("delay=5ms,loss=3%", 10)]),
     message("iid3-r40", "3 % of packets are lost each way, round trips of 40 ms.", &[leg("delay=20ms,loss=3%", 40)]),
     message("iid3-r100", "3 % of packets are lost each way, round trips of 100 ms.", &[leg("delay=50ms,loss=3%", 100)]),
+    message("gilbert-r10", GILBERT, &[leg("delay=5ms,loss=gilbert-elliott:1.5%:50%", 10)]),
+    message("gilbert-r40", GILBERT, &[leg("delay=20ms,loss=gilbert-elliott:1.5%:50%", 40)]),
+    message("gilbert-r100", GILBERT, &[leg("delay=50ms,loss=gilbert-elliott:1.5%:50%", 100)]),
     message(
         "burst",
         "Spells of 60 ms, every 2 s on average, take 90 % of all packets; 20 ms.",
@@ -120,6 +130,18 @@ pub const ALL: &[Condition] = &[
         "Nothing is lost, round trips of 60 ms, longer than the time between two messages.",
         &[leg("delay=30ms", 60)],
     ),
+    Condition {
+        busy: true,
+        ..message(
+            "busy",
+            "As clean, while a thread a processor has nothing to do but to compute.",
+            &[leg("delay=10ms", 20)],
+        )
+    },
+    Condition {
+        busy: true,
+        ..message("busy-lossy", "As iid3-r40, beside such threads.", &[leg("delay=20ms,loss=3%", 40)])
+    },
     message(
         "contended",
         "802.11n at 65 Mbit/s with three neighbours, on and off by turns of 400 ms; 10 ms of wire.",
@@ -167,6 +189,8 @@ pub const ALL: &[Condition] = &[
     },
 ];
 
+const GILBERT: &str =
+    "2.9 % of packets are lost each way, by Gilbert and Elliott: two in a row on average; round trips of the name.";
 /// The sender's WLAN: no neighbours but the bulk flow's station; 5 ms of fixed network each way are ours.
 const SENDER: &str = "medium=wlan:65mbit:0,delay=5ms";
 /// The sender's as plain TCP of the oldest age shows it in the paper, and as nothing else does (docs/decisions/0074): 2 % of what
@@ -178,7 +202,7 @@ const STRONG: &str = "medium=wlan:strong,delay=5ms";
 const WEAK: &str = "medium=wlan:weak,delay=5ms";
 
 const fn message(name: &'static str, what: &'static str, legs: &'static [Leg]) -> Condition {
-    Condition { name, what, part: Part::Message, without_bulk: "", case: "", legs }
+    Condition { name, what, part: Part::Message, without_bulk: "", case: "", legs, busy: false }
 }
 
 const fn paper(name: &'static str, what: &'static str, legs: &'static [Leg]) -> Condition {

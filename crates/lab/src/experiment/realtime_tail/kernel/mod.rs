@@ -5,6 +5,7 @@
 //! anywhere but where a program has the message, or a way of sending is spared what the others meet.
 
 mod bundling;
+mod busy;
 mod cell;
 mod ends;
 mod record;
@@ -19,6 +20,7 @@ use crate::sim::messages::Heard;
 use crate::sim::tcp::Stack;
 use anyhow::Context as _;
 use bundling::Bundling;
+use busy::Busy;
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use record::Records;
@@ -71,7 +73,12 @@ const QUICK: &[&str] = &["iid3-r10", "iid3-r40", "burst", "clean", "strong"];
 
 /// Whether a run is to have this condition with this age of TCP.
 pub fn wants(condition: &Condition, stack: Stack, quick: bool, asked: bool) -> bool {
-    let modern = stack == crate::sim::tcp::MODERN && (asked || QUICK.contains(&condition.name));
+    let is_modern = stack == crate::sim::tcp::MODERN;
+    if condition.busy {
+        // Of one age: what is asked is what processors do, and not what TCP does.
+        return is_modern && (asked || !quick);
+    }
+    let modern = is_modern && (asked || QUICK.contains(&condition.name));
     !quick || modern || condition.name == QUICK[0]
 }
 
@@ -113,7 +120,9 @@ pub fn play(condition: &Condition, stack: Stack, size: Size, seed: u64) -> anyho
             played.unbundled = Some(format!("{why:#}"));
             Vec::new()
         });
+        let busy = condition.busy.then(Busy::begin);
         once(&nodes, &plan, bundling)?;
+        drop(busy);
         played.doubts.extend(nodes.certificate().doubt());
         played.doubts.extend(records.failures());
         played.congestion_control = nodes.on(0, congestion_control)?;

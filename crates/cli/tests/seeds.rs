@@ -1,7 +1,7 @@
 //! What fuzzing has found is tried again by every run of the tests: each input in `fuzz/seeds` goes through the very source of its
 //! fuzz target, built once with the rest, without libFuzzer.
 //!
-//! Here because of all crates below the command this one sees most: every parser that has a target. An input that breaks one
+//! Here because the command sees every crate: every parser that has a target. An input that breaks one
 //! is printed; nothing is written.
 #![forbid(unsafe_code)]
 // A target is a program of its own where libFuzzer plays it, and says so.
@@ -51,8 +51,10 @@ targets![
     har,
     history_record,
     host_journal,
+    http3_story,
     http_head,
     http_request,
+    http_story,
     journal_story,
     link_spec,
     link_trace,
