@@ -6,8 +6,9 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets,
 };
 
-/// Space behind a column.
-const GAP: u16 = 2;
+/// Space behind a column, and where there is no room for that.
+const GAP: usize = 2;
+const LEAST_GAP: usize = 1;
 
 /// Where a name may be broken: behind a hyphen, invisibly. comfy-table would take the hyphen itself away.
 const BREAK: char = '\u{200b}';
@@ -47,27 +48,28 @@ fn verdict(verdict: &str) -> Option<(Color, bool)> {
 
 /// A head and rows in at most `width` columns, numbers and verdicts in one piece if there is room for it; none if the words need more.
 pub(super) fn set(head: Vec<Cell>, rows: Vec<Vec<Cell>>, kinds: &[Kind], width: usize, colour: bool) -> Option<String> {
-    let least = |whole: bool| -> Vec<usize> {
+    let least = |(whole, gap): (bool, usize)| {
         let column = |(n, kind): (usize, &Kind)| {
             let of = |cell: &Cell| if whole && *kind != Kind::Text { columns(&cell.content()) } else { longest(cell) };
-            let gap = if n + 1 < kinds.len() { usize::from(GAP) } else { 0 };
+            let gap = if n + 1 < kinds.len() { gap } else { 0 };
             rows.iter().map(|row| of(&row[n])).fold(longest(&head[n]), usize::max) + gap
         };
-        kinds.iter().enumerate().map(column).collect()
+        (gap, kinds.iter().enumerate().map(column).collect::<Vec<usize>>())
     };
-    let least = [true, false].map(least).into_iter().find(|least| least.iter().sum::<usize>() <= width)?;
+    let tries = [(true, GAP), (false, GAP), (false, LEAST_GAP)].map(least);
+    let (gap, least) = tries.into_iter().find(|(_, least)| least.iter().sum::<usize>() <= width)?;
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(head).add_rows(rows);
     table.set_style(TableComponent::HeaderLines, '─');
     table.set_constraints(least.into_iter().map(|least| ColumnConstraint::LowerBoundary(Width::Fixed(short(least)))));
-    Some(lines(table, width, colour))
+    Some(lines(table, gap, width, colour))
 }
 
 /// Rows without a head, in `width` columns even if words have to be broken for it.
 pub(super) fn loose(rows: Vec<Vec<Cell>>, width: usize, colour: bool) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).add_rows(rows);
-    lines(table, width, colour)
+    lines(table, GAP, width, colour)
 }
 
 /// The longest part of a cell that is not broken.
@@ -83,11 +85,11 @@ fn short(columns: usize) -> u16 {
     u16::try_from(columns).unwrap_or(u16::MAX)
 }
 
-fn lines(mut table: Table, width: usize, colour: bool) -> String {
+fn lines(mut table: Table, gap: usize, width: usize, colour: bool) -> String {
     table.set_content_arrangement(ContentArrangement::Dynamic);
     let last = table.column_count().saturating_sub(1);
     for (n, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, if n < last { GAP } else { 0 }));
+        column.set_padding((0, if n < last { short(gap) } else { 0 }));
     }
     table.set_width(short(width)).style_text_only();
     let table = if colour { table.enforce_styling() } else { table.force_no_tty() };
