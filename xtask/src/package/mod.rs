@@ -87,11 +87,21 @@ fn failed(what: &Path, why: &std::io::Error) -> Failure {
     Failure::Failed(format!("{}: {why}", what.display()))
 }
 
+/// The folders of this machine that nothing may name, each by its name and by where that leads, and what stands for it.
+fn places(root: &Path) -> Vec<(PathBuf, &'static str)> {
+    let named = [(Some(root.to_owned()), "/headstart"), (cargo_home(), "/cargo")];
+    let named = named.into_iter().filter_map(|(place, name)| Some((place?, name)));
+    // Compilers work in the folder that a link leads to, and name that one.
+    let mut all: Vec<_> =
+        named.flat_map(|(place, name)| [(place.canonicalize().unwrap_or_default(), name), (place, name)]).collect();
+    all.retain(|(place, _)| place.is_absolute());
+    all.dedup();
+    all
+}
+
 /// The flags of a compiler, each beginning with `flag`, that leave the folders of this machine out.
 fn without_places(root: &Path, flag: &str) -> Vec<String> {
-    let places = [(Some(root.to_owned()), "/headstart"), (cargo_home(), "/cargo")];
-    let flag = |(place, name): (Option<PathBuf>, &str)| Some(format!("{flag}={}={name}", place?.display()));
-    places.into_iter().filter_map(flag).collect()
+    places(root).iter().map(|(place, name)| format!("{flag}={}={name}", place.display())).collect()
 }
 
 /// Where cargo(1) keeps what it downloads.
@@ -113,8 +123,8 @@ fn build(root: &Path, commit: &Commit) -> Result<(), Failure> {
     }
     let built = ["headstart", "headstart-run", "headstart-lab", "libheadstart_realtime.a"];
     let built = built.map(|name| root.join("target/dist").join(name));
-    let folders = [Some(root.to_owned()), cargo_home()];
-    let named = twice::that_name(&folders.into_iter().flatten().collect::<Vec<_>>(), &built)?;
+    let folders: Vec<_> = places(root).into_iter().map(|(place, _)| place).collect();
+    let named = twice::that_name(&folders, &built)?;
     if named.is_empty() { Ok(()) } else { Err(Failure::Failed(named.join("\n"))) }
 }
 
@@ -199,6 +209,11 @@ mod tests {
         let flags = without_places(Path::new("/x/y"), "--remap-path-prefix");
         assert_eq!(flags[0], "--remap-path-prefix=/x/y=/headstart");
         assert!(flags[1].ends_with("=/cargo"), "{flags:?}");
+        let link = std::env::temp_dir().join(format!("headstart-places-{}", std::process::id()));
+        std::os::unix::fs::symlink("/usr", &link).unwrap();
+        let flags = without_places(&link, "-f");
+        std::fs::remove_file(&link).unwrap();
+        assert_eq!(flags[..2], ["-f=/usr=/headstart".to_owned(), format!("-f={}=/headstart", link.display())]);
         assert!(version(&workspace_root().unwrap()).unwrap().split('.').count() == 3);
     }
 }
