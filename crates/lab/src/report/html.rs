@@ -54,7 +54,7 @@ pub(super) fn whole(name: &str, body: &Markup) -> String {
             body { main { (body) } }
         }
     };
-    page.into_string()
+    page.into_string() + "\n"
 }
 
 /// One experiment on the page.
