@@ -214,7 +214,8 @@ fn a_plan_of_another_build_is_refused() {
     let campaign = Campaign::new(SMALL);
     let other = campaign.path("headstart-lab");
     // By a process of its own: a child of another test might have the file open for writing, and it could not be executed then.
-    let copy = Command::new("sh").args(["-c", "cp \"$1\" \"$2\" && printf x >> \"$2\"", "copy", LAB]).arg(&other).status();
+    let copy =
+        Command::new("sh").args(["-c", "cp \"$1\" \"$2\" && printf x >> \"$2\"", "copy", LAB]).arg(&other).status();
     assert!(copy.unwrap().success());
     let mut command = Command::new(&other);
     let output =

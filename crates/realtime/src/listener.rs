@@ -217,6 +217,8 @@ impl Listener {
     pub async fn accept(&self) -> Option<Session> {
         let mut stopped = self.stopped.subscribe();
         tokio::select! {
+            // Once it was stopped there is none, whether one waits or not.
+            biased;
             _ = stopped.wait_for(|stopped| *stopped) => None,
             session = self.door.backlog.take() => Some(session),
         }

@@ -40,7 +40,10 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let Comparison { changes, only_before, only_after } = &comparison;
     if changes.is_empty() {
         let [before, after] = [&args.before, &args.after].map(|path| path.display());
-        return Err(exit::Usage(format!("{before} and {after} have no experiment of the same extent and pages in common")).into());
+        return Err(exit::Usage(format!(
+            "{before} and {after} have no experiment of the same extent and pages in common"
+        ))
+        .into());
     }
     let worse = changes.iter().any(|change| change.judged == Judged::Worse);
     if args.format.json {

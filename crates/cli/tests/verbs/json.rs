@@ -55,6 +55,8 @@ fn what_needs_no_network_is_as_its_schema_says() {
     let mut run = headstart(&["lab", "run", "connect-model", "--quick", "--json", "--out"]);
     let rows = printed(run.arg(folder.path().join("results")));
     must_hold("lab-run", rows.lines().last().unwrap());
+    let rows = printed(&mut headstart(&["lab", "scenario", "dumbbell", "--time", "virtual", "--json"]));
+    must_hold("lab-scenario", rows.lines().last().unwrap());
 }
 
 #[test]

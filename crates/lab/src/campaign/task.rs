@@ -177,12 +177,23 @@ pub fn digest_of_file(path: &Path) -> std::io::Result<String> {
 /// Linked folders below it are not entered. What is no file, and more than pages ever are, is an error.
 pub fn digest_of_pages(path: &Path) -> anyhow::Result<String> {
     let (mut files, mut folders) = (Vec::new(), Vec::new());
-    if path.is_dir() { folders.push(path.to_owned()) } else { files.push(path.to_owned()) }
+    if path.is_dir() {
+        folders.push(path.to_owned())
+    } else {
+        files.push(path.to_owned())
+    }
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
-            if entry.file_type()?.is_dir() { folders.push(entry.path()) } else { files.push(entry.path()) }
-            anyhow::ensure!(files.len() + folders.len() <= MOST_FILES, "more than {MOST_FILES} files: these are no pages");
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path())
+            } else {
+                files.push(entry.path())
+            }
+            anyhow::ensure!(
+                files.len() + folders.len() <= MOST_FILES,
+                "more than {MOST_FILES} files: these are no pages"
+            );
         }
     }
     files.sort();

@@ -29,6 +29,8 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
     tcp_options::break_off(&stream, true);
     let (mut from, mut to) = stream.split();
     let lane = session.lane(BYTES, Kind::Ordered);
+    let (tell, gone) = tokio::sync::watch::channel(false);
+    let (mut gone_for_back, mut gone_for_out) = (gone.clone(), gone);
     let out = async {
         let mut chunk = Vec::new();
         loop {
@@ -49,7 +51,15 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
         }
     };
     let back = async {
-        while let Some(message) = session.receive().await {
+        loop {
+            // The far side goes as soon as all that it said is kept here: that comes first. Without tokio's budget, which would make
+            // what is there look as if it were not.
+            let message = tokio::select! {
+                biased;
+                message = tokio::task::unconstrained(session.receive()) => message,
+                _ = gone_for_back.wait_for(|gone| *gone) => None,
+            };
+            let Some(message) = message else { return End::Broken };
             if message.bytes.is_empty() {
                 return if to.shutdown().await.is_ok() { End::Reached } else { End::Broken };
             }
@@ -57,19 +67,29 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
                 return End::Broken;
             }
         }
-        End::Broken
     };
     let end = async {
         tokio::pin!(out, back);
         // The one that breaks is not made to wait for the other.
         tokio::select! {
             end = &mut out => if end == End::Broken { end } else { back.await },
-            end = &mut back => if end == End::Broken { end } else { out.await },
+            end = &mut back => if end == End::Broken { end } else {
+                tokio::select! {
+                    biased;
+                    end = &mut out => end,
+                    _ = gone_for_out.wait_for(|gone| *gone) => End::Broken,
+                }
+            },
         }
+    };
+    let watch = async {
+        given_up.await;
+        tell.send_replace(true);
+        std::future::pending::<End>().await
     };
     let end = tokio::select! {
         end = end => end,
-        () = given_up => End::Broken,
+        end = watch => end,
     };
     tcp_options::break_off(&stream, end == End::Broken);
     drop(stream);
