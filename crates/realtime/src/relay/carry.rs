@@ -4,12 +4,15 @@
 //! connection then, or when this process dies: a program never takes half of an answer for the whole.
 
 use crate::scratch;
-use crate::session::Session;
+use crate::session::{Message, Session};
 use crate::tcp_options;
 use headstart_core::realtime::Kind;
 use std::future::{Future, poll_fn};
+use std::io;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::net::tcp::ReadHalf;
+use tokio::sync::watch;
 
 /// The lane that the bytes go over.
 const BYTES: u8 = 0;
@@ -29,18 +32,12 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
     tcp_options::break_off(&stream, true);
     let (mut from, mut to) = stream.split();
     let lane = session.lane(BYTES, Kind::Ordered);
-    let (tell, gone) = tokio::sync::watch::channel(false);
+    let (tell, gone) = watch::channel(false);
     let (mut gone_for_back, mut gone_for_out) = (gone.clone(), gone);
     let out = async {
         let mut chunk = Vec::new();
         loop {
-            let read = poll_fn(|cx| {
-                scratch::poll_read(cx, &mut from, CHUNK, |_, bytes| {
-                    chunk.clear();
-                    chunk.extend_from_slice(bytes);
-                })
-            });
-            if read.await.is_err() || lane.send(&chunk).await.is_err() {
+            if read(&mut from, &mut chunk).await.is_err() || lane.send(&chunk).await.is_err() {
                 return End::Broken;
             }
             if chunk.is_empty() {
@@ -52,14 +49,7 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
     };
     let back = async {
         loop {
-            // The far side goes as soon as all that it said is kept here: that comes first. Without tokio's budget, which would make
-            // what is there look as if it were not.
-            let message = tokio::select! {
-                biased;
-                message = tokio::task::unconstrained(session.receive()) => message,
-                _ = gone_for_back.wait_for(|gone| *gone) => None,
-            };
-            let Some(message) = message else { return End::Broken };
+            let Some(message) = next(&session, &mut gone_for_back).await else { return End::Broken };
             if message.bytes.is_empty() {
                 return if to.shutdown().await.is_ok() { End::Reached } else { End::Broken };
             }
@@ -82,16 +72,40 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
             },
         }
     };
-    let watch = async {
+    let watching = async {
         given_up.await;
         tell.send_replace(true);
         std::future::pending::<End>().await
     };
     let end = tokio::select! {
         end = end => end,
-        end = watch => end,
+        end = watching => end,
     };
     tcp_options::break_off(&stream, end == End::Broken);
     drop(stream);
     session.close().await;
+}
+
+/// The next bytes of a program, in place of what is in `chunk`; none at its end.
+async fn read(from: &mut ReadHalf<'_>, chunk: &mut Vec<u8>) -> io::Result<()> {
+    poll_fn(|cx| {
+        scratch::poll_read(cx, from, CHUNK, |_, bytes| {
+            chunk.clear();
+            chunk.extend_from_slice(bytes);
+        })
+    })
+    .await
+    .map(drop)
+}
+
+/// The next message, while one is kept or may come.
+///
+/// The far side goes as soon as all that it said is kept here, so that comes first; without tokio's budget, which would make what
+/// is there look as if it were not.
+async fn next(session: &Session, gone: &mut watch::Receiver<bool>) -> Option<Message> {
+    tokio::select! {
+        biased;
+        message = tokio::task::unconstrained(session.receive()) => message,
+        _ = gone.wait_for(|gone| *gone) => None,
+    }
 }
