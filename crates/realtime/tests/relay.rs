@@ -347,6 +347,28 @@ async fn a_reader_that_takes_nothing_holds_up_its_own_stream_alone() {
 }
 
 #[tokio::test]
+async fn a_program_that_reads_late_gets_all_that_a_server_has_said_which_has_gone() {
+    let keys = Keys::new();
+    let server = reversing().await;
+    let relay = Killable::start("127.0.0.1:0", keys.settings(&["127.0.0.1:*"]));
+    let open = forwarded(keys.client(relay.address), server).await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    // Little of it fits the kernel's buffers.
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(open).await.unwrap();
+    // More than the kernel takes for a reader like this, and little enough that the server has said all and gone.
+    let sent = noise(1_200_000);
+    patient(stream.write_all(&sent)).await.unwrap();
+    stream.shutdown().await.unwrap();
+    // Longer than anything lingers.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let mut got = Vec::new();
+    patient(stream.read_to_end(&mut got)).await.unwrap();
+    assert!(got.len() == sent.len() && got.iter().eq(sent.iter().rev()), "{} of {}", got.len(), sent.len());
+    relay.kill();
+}
+
+#[tokio::test]
 async fn a_session_to_a_peer_that_is_not_ours_ends_with_the_reason_and_one_connection() {
     let keys = Keys::new();
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -92,12 +92,12 @@ mod tests {
     #[test]
     fn a_program_that_names_a_folder_of_this_machine_is_told() {
         let file = std::env::temp_dir().join(format!("headstart-twice-{}", std::process::id()));
-        fs::write(&file, b"\x7fELF\0panicked at /places/x/work/src/lib.rs\0").unwrap();
+        fs::write(&file, b"\x7fELF\0panicked at /elsewhere/alpha/src/lib.rs\0").unwrap();
         let folders = |name: &str| [PathBuf::from(name)];
         let named = |name| that_name(&folders(name), std::slice::from_ref(&file)).unwrap_or_else(|_| panic!("unread"));
-        assert_eq!(named("/places/x/work").len(), 1);
-        assert_eq!(named("/places/x/wor").len(), 0, "another folder, whose name begins alike");
-        assert_eq!(named("/places/y").len(), 0);
+        assert_eq!(named("/elsewhere/alpha").len(), 1);
+        assert_eq!(named("/elsewhere/alp").len(), 0, "another folder, whose name begins alike");
+        assert_eq!(named("/elsewhere/beta").len(), 0);
         fs::remove_file(&file).unwrap();
     }
 }

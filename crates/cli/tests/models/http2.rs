@@ -28,7 +28,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// All has come, or as much as there is credit for, or nobody knows what comes.
+    /// All has come, or as much as there is credit for, or it is not known what comes.
     fn is_done(&self) -> bool {
         self.credit <= 0 || self.body.as_ref().is_none_or(|body| *body == self.came)
     }

@@ -347,7 +347,7 @@ impl Session<'_> {
     }
 }
 
-/// The one file that came along. A pipe or a socket that nobody reads would hold up everything: this thread forwards, too.
+/// The one file that came along. A pipe or a socket whose reader stops would hold up everything: this thread forwards, too.
 fn regular(descriptors: Vec<OwnedFd>) -> Option<File> {
     let [one] = <[OwnedFd; 1]>::try_from(descriptors).ok()?;
     let kind = FileType::from_raw_mode(fstat(&one).ok()?.st_mode);

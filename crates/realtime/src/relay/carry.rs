@@ -83,6 +83,11 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
     };
     tcp_options::break_off(&stream, end == End::Broken);
     drop(stream);
+    if end == End::Reached {
+        // A program that reads slowly may take its time for what the other has said, however long that one is gone: closing would wait
+        // for two seconds. It is over when the session is.
+        session.delivered().await;
+    }
     session.close().await;
 }
 

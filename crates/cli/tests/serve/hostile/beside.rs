@@ -1,5 +1,5 @@
-//! An honest client beside each attack: how long a fetch over a connection of its own takes, as a multiple of what it takes when nobody
-//! else is there. Quiet and busy halves of a round follow each other, so that a machine that is slow for a while is slow in both.
+//! An honest client beside each attack: how long a fetch over a connection of its own takes, as a multiple of what it takes without an
+//! attack. Quiet and busy halves of a round follow each other, so that a machine that is slow for a while is slow in both.
 //!
 //! Times are compared where `cargo xtask hostile` asks for it, on a machine that has nothing else to do. In any other run of the tests
 //! a round is short, and says that the client is served.

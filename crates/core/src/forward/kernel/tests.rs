@@ -132,48 +132,44 @@ fn what_is_cut_off_anywhere_is_no_record() {
     assert_eq!(reader.event(&[9; 1000]), None);
 }
 
-fn message(up: u32, at: u64, text: &[u8]) -> Vec<u8> {
+fn message(socket: u64, up: u32, at: u64, text: &[u8]) -> Vec<u8> {
     let mut written = Written::default();
-    written.u32s(&[KIND_LOOKUP, up]).u64s(&[ms(at)]).whose().ends(53).u64s(&[5]).u32s(&[text.len() as u32, 0]);
+    written.u32s(&[KIND_LOOKUP, up]).u64s(&[ms(at)]).whose().ends(53).u64s(&[socket]).u32s(&[text.len() as u32, 0]);
     written.0.extend(text);
     written.0
 }
 
-#[test]
-fn a_lookup_is_a_question_and_its_answer_over_the_same_socket() {
+/// A query of DNS, and its answer.
+fn exchange() -> (Vec<u8>, Vec<u8>) {
     let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     query.extend(b"\x03www\x07example\x00\x00\x01\x00\x01");
     let mut answer = query.clone();
     answer[2] = 0x81;
-    let mut reader = Reader::new(ORIGIN);
-    assert_eq!(reader.event(&message(0, 4, &answer)), Some(Event::Nothing), "no program has asked");
-    assert_eq!(reader.event(&message(1, 5, &query)), Some(Event::Nothing));
-    let Some(Event::Record(Record::Dns(exchange), whose)) = reader.event(&message(0, 25, &answer)) else { panic!() };
-    assert_eq!((exchange.name.as_str(), exchange.took, whose.pid), ("www.example", Duration::from_millis(20), 4711));
-    assert_eq!(reader.event(&message(0, 26, &answer)), Some(Event::Nothing), "it was answered");
+    (query, answer)
 }
 
-/// The same of another socket.
-fn of_socket(socket: u64, mut message: Vec<u8>, text: &[u8]) -> Vec<u8> {
-    let at = message.len() - text.len() - 16;
-    message[at..at + 8].copy_from_slice(&socket.to_ne_bytes());
-    message
+#[test]
+fn a_lookup_is_a_question_and_its_answer_over_the_same_socket() {
+    let (query, answer) = exchange();
+    let mut reader = Reader::new(ORIGIN);
+    assert_eq!(reader.event(&message(5, 0, 4, &answer)), Some(Event::Nothing), "no program has asked");
+    assert_eq!(reader.event(&message(5, 1, 5, &query)), Some(Event::Nothing));
+    let Some(Event::Record(Record::Dns(exchange), whose)) = reader.event(&message(5, 0, 25, &answer)) else { panic!() };
+    assert_eq!((exchange.name.as_str(), exchange.took, whose.pid), ("www.example", Duration::from_millis(20), 4711));
+    assert_eq!(reader.event(&message(5, 0, 26, &answer)), Some(Event::Nothing), "it was answered");
 }
 
 #[test]
 fn of_too_many_sockets_those_that_asked_longest_ago_are_forgotten_whatever_their_numbers() {
-    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    query.extend(b"\x03www\x07example\x00\x00\x01\x00\x01");
-    let mut answer = query.clone();
-    answer[2] = 0x81;
+    let (query, answer) = exchange();
     let mut reader = Reader::new(ORIGIN);
     // Sockets of one processor have larger numbers than those that others make later.
     for socket in 0..3 * MOST_SOCKETS as u64 {
-        reader.event(&of_socket(1_000_000 - socket, message(1, 30 + socket, &query), &query)).unwrap();
+        reader.event(&message(1_000_000 - socket, 1, 30 + socket, &query)).unwrap();
     }
     assert_eq!(reader.lookups.len(), MOST_SOCKETS);
     let mut answered = |number: u64| {
-        let event = reader.event(&of_socket(1_000_000 - number, message(0, 9000, &answer), &answer)).unwrap();
+        let event = reader.event(&message(1_000_000 - number, 0, 9000, &answer)).unwrap();
         matches!(event, Event::Record(Record::Dns(_), _))
     };
     let most = MOST_SOCKETS as u64;

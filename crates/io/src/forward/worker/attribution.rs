@@ -1,7 +1,7 @@
 //! Where another program knows whose flows are and on which network the host is, and the kernel does not say (`engine`, on a phone).
 //!
 //! It is asked once a flow. No packet waits for the answer, with one exception: a connection that could be raced is opened when it is known
-//! whose it is, because what was said to one app is not used for another's. A question that is not answered in time is closed: nobody knows.
+//! whose it is, because what was said to one app is not used for another's. A question that is not answered in time counts as answered by "unknown".
 
 use super::accelerator::Waiting;
 use super::{MAPPINGS, Upstream, Whose, Worker, sockets};
