@@ -4,7 +4,7 @@
 //! connection then, or when this process dies: a program never takes half of an answer for the whole.
 
 use crate::scratch;
-use crate::session::{Message, Session};
+use crate::session::{Lane, Message, Session};
 use crate::tcp_options;
 use headstart_core::realtime::Kind;
 use std::future::{Future, poll_fn};
@@ -34,19 +34,7 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
     let lane = session.lane(BYTES, Kind::Ordered);
     let (tell, gone) = watch::channel(false);
     let (mut gone_for_back, mut gone_for_out) = (gone.clone(), gone);
-    let out = async {
-        let mut chunk = Vec::new();
-        loop {
-            if read(&mut from, &mut chunk).await.is_err() || lane.send(&chunk).await.is_err() {
-                return End::Broken;
-            }
-            if chunk.is_empty() {
-                return End::Reached;
-            }
-            // What is idle holds nothing.
-            chunk = Vec::new();
-        }
-    };
+    let out = outwards(&mut from, &lane);
     let back = async {
         loop {
             let Some(message) = next(&session, &mut gone_for_back).await else { return End::Broken };
@@ -89,6 +77,21 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
         session.delivered().await;
     }
     session.close().await;
+}
+
+/// Sends over `lane` what `from` gives, its end included.
+async fn outwards(from: &mut ReadHalf<'_>, lane: &Lane) -> End {
+    let mut chunk = Vec::new();
+    loop {
+        if read(from, &mut chunk).await.is_err() || lane.send(&chunk).await.is_err() {
+            return End::Broken;
+        }
+        if chunk.is_empty() {
+            return End::Reached;
+        }
+        // What is idle holds nothing.
+        chunk = Vec::new();
+    }
 }
 
 /// The next bytes of a program, in place of what is in `chunk`; none at its end.
