@@ -36,6 +36,7 @@ mod proxy;
 mod realtime;
 mod relay;
 mod run;
+mod seat;
 mod serve;
 mod steer;
 mod supervise;
