@@ -158,6 +158,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
 /// Runs the program with its names and connections served; its exit code. Should it need a supervisor of its own, `alone` is that.
 pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Result<u8> {
     environment::check()?;
+    let to = summary::Destination::open(args.summary.as_deref());
     let mut config = Config::load(named)?;
     args.quiet = environment::is_quiet(args.quiet, &config);
     let race = race_of(&args)?;
@@ -218,7 +219,7 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     // What the program has left behind may connect yet.
     let reached = ways.preload.is_ok() || calls.is_some();
     let left = calls.is_some_and(|calls| !calls.is_over());
-    if args.quiet && args.summary.is_none() && !left {
+    if args.quiet && to.is_none() && !left {
         // The gain is not reported.
         let ended = link.end();
         drop(folder);
@@ -229,7 +230,7 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     if left {
         link.leave();
     }
-    report(&args, reached, summary);
+    report(&args, reached, summary, to);
     Ok(code)
 }
 
@@ -310,7 +311,7 @@ fn attach(
 
 /// Says what was gained, if the program was `reached`: what it did is not known otherwise, and why not has been said. The program's
 /// code is its own, whatever cannot be written here.
-fn report(args: &Args, reached: bool, summary: Result<Summary, ControlError>) {
+fn report(args: &Args, reached: bool, summary: Result<Summary, ControlError>, to: Option<summary::Destination>) {
     let gained = match &summary {
         Ok(gained) => summary::in_words(gained),
         Err(why) => format!("no summary: {why}; the program continued without headstart"),
@@ -318,11 +319,8 @@ fn report(args: &Args, reached: bool, summary: Result<Summary, ControlError>) {
     for note in summary.iter().flat_map(|summary| &summary.notes) {
         complain(args, format_args!("{note}"));
     }
-    if let (Some(file), Ok(summary)) = (&args.summary, &summary) {
-        let text = summary::json(summary).to_string();
-        if let Err(why) = std::fs::write(file, text) {
-            crate::complain!("headstart: writing the summary to {}: {why}", file.display());
-        }
+    if let (Some(to), Ok(summary)) = (to, &summary) {
+        to.write(&summary::json(summary));
     }
     if reached {
         complain(args, format_args!("{gained}"));

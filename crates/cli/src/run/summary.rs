@@ -4,6 +4,9 @@ use crate::output::plural;
 use headstart_core::connect::Tally;
 use headstart_core::time::Duration;
 use headstart_io::control::Summary;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 fn ms(d: Duration) -> f64 {
     (d.as_secs_f64() * 1e6).round() / 1e3
@@ -11,6 +14,33 @@ fn ms(d: Duration) -> f64 {
 
 /// Version of the summary's format.
 const SUMMARY_VERSION: u32 = 1;
+
+/// The file that a summary goes to. Opened before the program runs and before signals are kept for it: a pipe that nothing reads
+/// from is waited for, which may be interrupted.
+pub struct Destination {
+    path: PathBuf,
+    file: File,
+}
+
+impl Destination {
+    /// Opens it, if one is wanted. One that cannot be opened is named, and the program runs without it.
+    pub fn open(path: Option<&Path>) -> Option<Self> {
+        let path = path?.to_owned();
+        let file = File::create(&path).inspect_err(|why| failed(&path, why)).ok()?;
+        Some(Self { path, file })
+    }
+
+    /// Writes the summary.
+    pub fn write(mut self, summary: &serde_json::Value) {
+        if let Err(why) = self.file.write_all(summary.to_string().as_bytes()) {
+            failed(&self.path, &why);
+        }
+    }
+}
+
+fn failed(path: &Path, why: &std::io::Error) {
+    crate::complain!("headstart: writing the summary to {}: {why}", path.display());
+}
 
 /// The summary as one JSON object.
 pub fn json(summary: &Summary) -> serde_json::Value {
