@@ -448,7 +448,7 @@ fn a_suspended_family_is_probed_beside_the_other_and_comes_back() {
 #[test]
 fn a_host_without_an_ipv6_route_does_not_try_it_first() {
     let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
-    s.input(Input::Network { id: Default::default(), v4: true, v6: false });
+    s.input(Input::Network { id: Default::default(), v4: true, v6: false, v4_first: false });
     assert_eq!(s.visit("curl", SITE), (v4(1), 20 + 40));
 }
 
@@ -456,14 +456,14 @@ fn a_host_without_an_ipv6_route_does_not_try_it_first() {
 fn a_new_network_starts_without_the_old_ones_answers() {
     let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
     s.resolve("curl", SITE, Want::Both, None);
-    s.input(Input::Network { id: crate::path::NetworkId(9), v4: true, v6: true });
+    s.input(Input::Network { id: crate::path::NetworkId(9), v4: true, v6: true, v4_first: false });
     let queries = s.connector.tally().queries;
     s.resolve("curl", SITE, Want::Both, None);
     assert_eq!(s.connector.tally().queries, queries + 2);
 }
 
 fn move_to(s: &mut Story, id: u64) {
-    s.input(Input::Network { id: crate::path::NetworkId(id), v4: true, v6: true });
+    s.input(Input::Network { id: crate::path::NetworkId(id), v4: true, v6: true, v4_first: false });
 }
 
 #[test]
