@@ -298,7 +298,12 @@ mod tests {
     #[test]
     fn servers_and_options_that_are_not_understood_leave_names_to_the_c_library() {
         let says = |text: &str| rules("", text, "").check("www.example.org");
-        for text in ["nameserver bad\n", "nameserver fe80::1%no-such-one\nnameserver 192.0.2.1\n", "options use-vc\n", "options rotate no-aaaa\n"] {
+        for text in [
+            "nameserver bad\n",
+            "nameserver fe80::1%no-such-one\nnameserver 192.0.2.1\n",
+            "options use-vc\n",
+            "options rotate no-aaaa\n",
+        ] {
             assert_eq!(says(text), Err(Pass::NameService), "{text:?}");
         }
         assert_eq!(says("nameserver fe80::1%lo\noptions rotate edns0 timeout:1 trust-ad\n"), Ok(()));
@@ -306,7 +311,10 @@ mod tests {
 
     #[test]
     fn the_line_that_puts_ipv4_first_is_read() {
-        assert!(prefers_v4("# prefer\nprecedence ::ffff:0:0/96  100 # so\n") && !prefers_v4("#precedence ::ffff:0:0/96  100\n"));
+        assert!(
+            prefers_v4("# prefer\nprecedence ::ffff:0:0/96  100 # so\n")
+                && !prefers_v4("#precedence ::ffff:0:0/96  100\n")
+        );
         assert!(!prefers_v4("precedence ::ffff:0:0/96 10\nprecedence ::/0 40\n") && !prefers_v4(""));
     }
 

@@ -207,7 +207,12 @@ mod tests {
         let of_link = Surroundings { own: [Own::Beyond, Own::OfLink], ..plain.clone() };
         assert!(of_link.is_configured(V6) && !of_link.reaches(V6));
         let of_site = Surroundings { own: [Own::Beyond, Own::Beyond], ..plain.clone() };
-        assert!(of_site.is_configured(V6) && of_site.reaches(V6) && of_site.v4_first() && of_site.network() == plain.network());
+        assert!(
+            of_site.is_configured(V6)
+                && of_site.reaches(V6)
+                && of_site.v4_first()
+                && of_site.network() == plain.network()
+        );
         assert!(!of_site.refines(&plain), "the routes are others");
         let from = |source| Surroundings { v6: way("fe80::1", Some(ROUTER), source, 64), ..home() }.v4_first();
         assert_eq!(["2001:db8:1::23", "fd00::23", "2002:c000:201::1", "fe80::23"].map(from), [false, true, true, true]);

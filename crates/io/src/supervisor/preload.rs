@@ -10,7 +10,7 @@ use crate::sys::netns;
 use headstart_core::connect::{Claim, Input, RequestId, Resolve, Resolved, Want};
 use headstart_core::path::Family;
 use headstart_core::time::Instant;
-use headstart_core::wire::shim::{FILTER_BYTES, MAX_MESSAGE, Pass, Reply, Request, filter_bit};
+use headstart_core::wire::shim::{FILTER_BYTES, MAX_ADDRESSES, MAX_MESSAGE, Pass, Reply, Request, filter_bit};
 use rustix::io::Errno;
 use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, accept_with, recv, sendmsg, sockopt,
@@ -181,6 +181,8 @@ impl Preload {
         let searches = asked.is_some_and(|(name, since)| engine.names.would_search(name) && is_soon(since));
         let reply = match resolved {
             Resolved::NxDomain | Resolved::NoData if goes_on.is_some() => goes_on.map_or(Reply::NoName, Reply::Pass),
+            // The C library tells all, and programs may need the last.
+            Resolved::Addresses(list) if list.len() > MAX_ADDRESSES => Reply::Pass(Pass::TooMany),
             Resolved::Addresses(list) => {
                 list.iter().for_each(|a| self.make_known(*a));
                 Reply::Addresses(list)

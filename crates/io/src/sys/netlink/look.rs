@@ -3,11 +3,11 @@
 
 use super::{Mac, Netlink, NetlinkError, family};
 use netlink_packet_core::{NLM_F_DUMP, NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 use std::io;
 use std::net::IpAddr;
