@@ -44,6 +44,7 @@ pub(super) fn tell_at(view: &View<'_>) -> Option<Instant> {
     let known = view.positive.filter(|_| !addresses.is_empty())?;
     match Family::BOTH.into_iter().find(|f| view.want.includes(*f) && !view.lookup(*f).is_settled()) {
         // Where a connection is being opened, that shows what the addresses are worth.
+        Some(pending) if view.has_ready() && view.path.family(pending).is_unanswered() => Some(view.now),
         Some(_) if view.has_ready() => Some(known + RESOLUTION_DELAY),
         Some(pending) if view.path.family(pending).has_route && view.may_connect => None,
         Some(pending) => Some(known + reliance(view.path, view.now, &addresses, pending)?),

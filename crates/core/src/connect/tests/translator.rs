@@ -57,7 +57,7 @@ fn the_prefix_is_asked_for_once_a_network_and_again_when_its_time_is_over() {
 fn nobody_asks_where_there_is_ipv4_or_no_network_or_nothing_to_look_up() {
     for (v4, v6) in [(true, true), (true, false), (false, false)] {
         let mut s = ipv6_alone("adaptive");
-        s.input(Input::Network { id: NetworkId(1), v4, v6 });
+        s.input(Input::Network { id: NetworkId(1), v4, v6, v4_first: false });
         s.resolve("curl", SITE, Want::Both, Some(443));
         s.pass(10_000);
         assert_eq!(discoveries(&s), 0, "{v4} {v6}");
