@@ -102,6 +102,17 @@ fn explained(why: DaemonError) -> anyhow::Error {
     why.into()
 }
 
+/// CAP_NET_ADMIN (linux/capability.h).
+const NET_ADMIN: u32 = 12;
+
+/// Whether this process may change routes, rules and interfaces.
+fn may_change_the_network() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    held >> NET_ADMIN & 1 == 1
+}
+
 /// The line that grants the right to change a host.
 fn grant() -> String {
     let program = std::env::current_exe().map_or_else(|_| "headstart".into(), |path| path.display().to_string());

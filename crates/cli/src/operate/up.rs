@@ -36,10 +36,10 @@ pub struct Args {
     /// Measure outgoing connections to the captured networks; watch them with `headstart top`.
     #[arg(long)]
     measure: bool,
-    /// With --measure, who measures: `tun`, a forwarder that the captured networks are led through, and which alone sees pings
-    /// and ICMP errors and accelerates; `ebpf`, programs in the kernel, which carry nothing and see every program; or `auto`,
-    /// `ebpf` where it works and no network is named.
-    #[arg(long, value_enum, requires = "measure", default_value = "tun", value_name = "WHO")]
+    /// With --measure, how to measure: `tun` forwards the traffic of the captured networks, and alone sees pings and ICMP errors
+    /// and accelerates; `ebpf` measures all programs in the kernel, without touching packets; `auto` is `ebpf` where it works
+    /// and no network is named.
+    #[arg(long, value_enum, requires = "measure", default_value = "tun", value_name = "HOW")]
     via: Source,
     /// With --measure: capture the default route (everything).
     #[arg(long, requires = "measure", group = "captured")]
@@ -113,6 +113,10 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         settings.measuring = Some(measuring::Wish { in_kernel: in_kernel(args)?, to, lines, racing });
     }
     something_is_on(&settings)?;
+    if !super::may_change_the_network() {
+        // A daemon without the right would stay and never change anything.
+        return Err(exit::Coded(exit::NOT_PERMITTED, format!("CAP_NET_ADMIN is missing; {}", super::grant())).into());
+    }
     bring_up(settings, args.foreground, &args.format)
 }
 

@@ -11,7 +11,7 @@ mod guess;
 mod pool;
 mod way;
 
-use crate::exit::{self, Coded, Usage};
+use crate::exit::{self, Usage};
 use crate::seat::{Room, Seat};
 use body::Body;
 use door::Door;
@@ -163,7 +163,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     runtime.block_on(async {
         let listener = TcpListener::bind(args.listen)
             .await
-            .map_err(|why| Coded(exit::FAILURE, format!("listening on {}: {why}", args.listen)))?;
+            .map_err(|why| crate::accept::cannot_listen(args.listen, "--listen", &why))?;
         crate::say!("http://{} (HTTP/1.1 and CONNECT, by {})", listener.local_addr()?, entry.name);
         let (stop_all, stop) = watch::channel(false);
         let serving = tokio::spawn(serve(listener, shared.clone(), stop));

@@ -92,8 +92,7 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
             Ok(kernel) => return kernel::run(args, outputs, kernel),
             Err(not) if via == Source::Auto => By::Forwarder { instead: Some(not.why) },
             Err(not) => {
-                let code = if not.is_not_permitted { exit::NOT_PERMITTED } else { exit::FAILURE };
-                return Err(exit::Coded(code, format!("--via ebpf: {}", not.why)).into());
+                return Err(exit::Coded(not.code, format!("--via ebpf: {}", not.why)).into());
             }
         },
     };
@@ -486,7 +485,7 @@ impl std::fmt::Display for App {
         if let Some(rtt) = median(&self.rtt) {
             write!(f, ", round trip {rtt} ms")?;
         }
-        write!(f, ", {} bytes up, {} down, {} segments sent again", self.up, self.down, self.sent_again)
+        write!(f, ", {} bytes up, {} down, {} segments retransmitted", self.up, self.down, self.sent_again)
     }
 }
 
@@ -515,7 +514,7 @@ mod tests {
     fn a_program_is_said_in_a_line() {
         let mut app = App::default();
         app.take(&flow());
-        assert_eq!(app.to_string(), "1 connection (1 failed), 0 bytes up, 0 down, 0 segments sent again");
+        assert_eq!(app.to_string(), "1 connection (1 failed), 0 bytes up, 0 down, 0 segments retransmitted");
     }
 
     #[test]

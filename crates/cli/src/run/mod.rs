@@ -53,7 +53,7 @@ pub struct Args {
     /// Share of connections that also try the other address family, to learn how fast it is [default: setting `connect.explore`].
     #[arg(long, value_name = "SHARE")]
     explore: Option<String>,
-    /// How headstart hooks into the program [default: setting `connect.via`]; with --measure, who measures [default: tun].
+    /// How headstart hooks into the program [default: setting `connect.via`]; with --measure, how to measure [default: tun].
     #[arg(long, value_enum)]
     via: Option<Via>,
     /// Measure instead of accelerate: connect and round-trip times, lookups, throughput, gaps, retransmissions. The program
@@ -74,8 +74,8 @@ pub struct Args {
     /// longest_request_rtt_ms). Covers requests up to 16 KiB, one at a time; costs one or two wake-ups each.
     #[arg(long, requires = "measure")]
     request_rtt: bool,
-    /// With --measure: sleep at once instead of staying awake for up to 100 us where an answer is due. Staying awake can make
-    /// short round trips of the program shorter than without measuring.
+    /// With --measure: do not busy-poll (for up to 100 us) for expected answers. Busy polling can make short round trips of the
+    /// program shorter than without measuring.
     #[arg(long, requires = "measure")]
     no_lookout: bool,
     /// With --measure: race each connection over all addresses of its host name; works for programs that headstart cannot
@@ -128,6 +128,9 @@ pub fn whole_instead(words: &[OsString]) -> anyhow::Error {
 /// Runs the program; its exit code.
 pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
     environment::check()?;
+    if args.snap == Some(0) {
+        return Err(exit::Usage("--snap 0: must be at least 1".into()).into());
+    }
     if args.measure {
         args.quiet = environment::is_quiet(args.quiet, &Config::load(named)?);
         let racing = args.accelerate.then(|| supervise::settings(&Config::load(named)?)).transpose()?;

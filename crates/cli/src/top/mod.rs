@@ -88,6 +88,6 @@ fn ask(pid: u32) -> anyhow::Result<Board> {
     board::ask(pid).map_err(|e| {
         let code =
             if e.kind() == std::io::ErrorKind::PermissionDenied { exit::NOT_PERMITTED } else { exit::UNREACHABLE };
-        Coded(code, format!("no measurement answers in process {pid}: {e}")).into()
+        Coded(code, format!("process {pid} has no measurement that answers: {e}; `headstart top` without a number finds those that run")).into()
     })
 }

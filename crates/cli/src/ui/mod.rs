@@ -45,8 +45,8 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     // Before there are other threads, which inherit what this one waits for.
     let ending = headstart_io::sys::signal::ending().context("waiting for signals")?;
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port)))
-        .with_context(|| format!("--port {}: choose another one, or 0 for a free one", args.port))?;
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
+    let listener = TcpListener::bind(at).map_err(|why| crate::accept::cannot_listen(at, "--port", &why))?;
     let address = listener.local_addr()?;
     let token = token()?;
     let url = format!("http://{address}/#{token}");

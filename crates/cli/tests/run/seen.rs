@@ -169,7 +169,7 @@ fn a_port_that_is_taken_is_said_and_without_headstart_the_metrics_say_so() {
     let said = says(&["metrics", "--listen", &format!("127.0.0.1:{port}")]);
     assert!(said.code == Some(1) && said.err.contains("choose another port"), "{said:?}");
     let said = says(&["ui", "--no-browser", "--port", &port.to_string()]);
-    assert!(said.code == Some(1) && said.err.contains("choose another one"), "{said:?}");
+    assert!(said.code == Some(1) && said.err.contains("choose another port"), "{said:?}");
     let said = says(&["metrics"]);
     assert!(said.code == Some(0) && said.out.contains("headstart_up{part=\"supervisor\"} 0"), "{said:?}");
 }

@@ -40,10 +40,10 @@ pub enum AccessError {
     #[error("{0:?} has no port: write HOST:PORT, and an IPv6 address in brackets, as in [2001:db8::1]:22")]
     NoPort(String),
     /// The port is none.
-    #[error("{0:?} is no port: write a number from 1 to 65535{1}")]
+    #[error("{0:?} is not a valid port: write a number from 1 to 65535{1}")]
     Port(String, &'static str),
     /// The host is none.
-    #[error("{0:?} is no host: write a name, an IPv4 address, or an IPv6 address in brackets{1}")]
+    #[error("{0:?} is not a valid host: write a name, an IPv4 address, or an IPv6 address in brackets{1}")]
     Host(String, &'static str),
 }
 
