@@ -83,7 +83,7 @@ mod tests {
             ("http://x/", "only https"),
             ("www.example.org/x", "cannot be fetched"),
             ("/x", "should begin with https://"),
-            ("https://me@x/", "a user's name"),
+            ("https://me@x/", "user names in URLs"),
             ("https://x y/", "cannot be fetched"),
             ("https://ä.example/", "cannot be fetched"),
             ("", "cannot be fetched"),

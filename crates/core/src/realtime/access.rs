@@ -344,11 +344,11 @@ mod tests {
             ("2001:db8::1:22", "brackets"),
             ("example.org:0", "1 to 65535"),
             ("example.org:+1", "1 to 65535"),
-            ("exa mple.org:1", "no host"),
-            ("0x7f.1:80", "no host"),
-            ("1.2.3:80", "no host"),
-            ("[example.org]:80", "no host"),
-            (".:80", "no host"),
+            ("exa mple.org:1", "not a valid host"),
+            ("0x7f.1:80", "not a valid host"),
+            ("1.2.3:80", "not a valid host"),
+            ("[example.org]:80", "not a valid host"),
+            (".:80", "not a valid host"),
         ] {
             let error = text.parse::<Destination>().unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");
