@@ -12,6 +12,8 @@ pub(super) type Handle = (usize, u64);
 pub(super) struct Flight {
     pub message: Handle,
     pub sent: Instant,
+    /// The message went before, over this connection or another.
+    pub copy: bool,
     /// Bytes of the connection up to its end.
     pub end: u64,
 }
