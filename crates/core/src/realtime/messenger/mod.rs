@@ -264,6 +264,11 @@ impl Messenger {
         self.ours
     }
 
+    /// The technique, by its name.
+    pub fn technique(&self) -> &str {
+        &self.settings.name
+    }
+
     /// Connections that are open.
     pub fn connections(&self) -> usize {
         self.wires.len()
