@@ -33,7 +33,7 @@ class Rates {
 export class Messages {
   name = 'messages';
   title = 'Messages';
-  cards = new Cards(['Sessions', 'Sent', 'Received', 'Copies sent', 'Bytes of copies', 'Copy came first', 'Time saved']);
+  cards = new Cards(['Sessions', 'Sent', 'Received', 'Copies sent', 'Bytes of copies', 'Share of bytes', 'Copy came first', 'Time saved']);
   pace = new Chart('Messages', [['sent', '--v4'], ['received', '--v6'], ['copies', '--warn']], perSecond);
   paid = new Chart('Bytes sent', [['messages', '--v4'], ['of these, copies', '--warn']], rate);
   table = new Table('Sessions that are open', [['peer'], ['program', 'left'], ['technique', 'left'], ['path', 'left'], ['open for'], ['connections'], ['round trip'], ['shortest'], ['sent'], ['received'], ['on their way'], ['copies'], ['bytes of copies'], ['stalls'], ['copy came first'], ['time saved'], ['dropped for newer']], 'No session: “headstart realtime send” and “receive”, “relay serve” and “relay ports” have some while they run.');
@@ -63,7 +63,8 @@ export class Messages {
       Sent: none ? '–' : count(total('sent')),
       Received: none ? '–' : count(total('received')),
       'Copies sent': none ? '–' : count(total('copies')),
-      'Bytes of copies': none ? '–' : `${bytes(total('copied_bytes'))}, ${share(total('copied_bytes'), total('bytes'))}`,
+      'Bytes of copies': none ? '–' : bytes(total('copied_bytes')),
+      'Share of bytes': none ? '–' : share(total('copied_bytes'), total('bytes')),
       'Copy came first': none ? '–' : count(total('ahead')),
       'Time saved': none ? '–' : ms(total('saved_ms')),
     });
