@@ -1,5 +1,5 @@
-//! What was seen while a page was open, as a time series: every second of the last hour, every ten of the last day, every minute of
-//! the last week, every ten minutes of the last thirty days (docs/decisions/0098).
+//! What was seen while a page was open, as a time series: every second of the last hour, every ten of the last half day, every minute
+//! of the last three days, every ten minutes of the last thirty (docs/decisions/0098).
 //!
 //! It is fed with the looks that pages ask for, so that nothing wakes up for it: where no page was open there is a gap. Counts are
 //! differences between two looks, and what a supervisor had counted before the first one is left out.
@@ -15,13 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Seconds that a summary covers, and how many are kept.
-const LEVELS: [(u64, u64); 4] = [(1, 3600), (10, 8640), (60, 10_080), (600, 4320)];
+const LEVELS: [(u64, u64); 4] = [(1, 3600), (10, 4320), (60, 4320), (600, 4320)];
 /// Summaries that an answer has at most, more or less.
 const MOST_POINTS: u64 = 1500;
 /// Bytes of a summary on the disk, more or less, and of these what is left for programs that share a line. With all summaries there, this
 /// bounds the file.
-const MOST_BYTES: usize = 1200;
-const OF_OTHERS: usize = 300;
+const MOST_BYTES: usize = 800;
+const OF_OTHERS: usize = 400;
 /// What programs are called that share a line.
 const OTHERS: &str = "(others)";
 /// Between two times that something is written.
@@ -277,6 +277,10 @@ impl Summary {
 
     /// As it is written: with the busiest programs that it has room for, and a line for the rest.
     fn encode(&self) -> Vec<u8> {
+        let whole = serde_json::to_vec(self).unwrap_or_default();
+        if whole.len() <= MOST_BYTES {
+            return whole;
+        }
         let mut all = Self { programs: BTreeMap::new(), ..self.clone() };
         let length = |value: &Self| serde_json::to_vec(value).map_or(0, |bytes| bytes.len());
         let mut room = MOST_BYTES.saturating_sub(length(&all) + OF_OTHERS);
