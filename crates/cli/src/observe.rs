@@ -5,11 +5,11 @@
 
 use headstart_core::time::{Duration, Instant};
 use headstart_core::timing::Timings;
+use headstart_io::board;
 use headstart_io::clock::Clock;
 use headstart_io::control::Observation;
 use headstart_io::daemon::client::ask;
 use headstart_io::daemon::message::{Answer, Status, Wish};
-use headstart_io::board;
 use headstart_io::forward::board::Board;
 use headstart_io::host::place::Place;
 use headstart_io::link::Link;

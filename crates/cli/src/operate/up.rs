@@ -151,9 +151,9 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, with_page: bool, fo
     if let Some(report) = &begun.recovered {
         complain!("headstart: cleaned up after a killed daemon: {}", undone(&Undoing::from(report)).0);
     }
-    let page = with_page.then(page::begin).and_then(|page| {
-        page.map_err(|why| complain!("headstart: --ui: the page cannot be served: {why:#}")).ok()
-    });
+    let page = with_page
+        .then(page::begin)
+        .and_then(|page| page.map_err(|why| complain!("headstart: --ui: the page cannot be served: {why:#}")).ok());
     let status = daemon.status();
     let mut object = serde_json::to_value(&status)?;
     let tell = |pid: u32| match format.json {

@@ -11,8 +11,8 @@ mod view;
 
 use crate::exit::{self, Coded, Usage};
 use crate::output::{self, Format, document, width};
-use headstart_io::clock::Clock;
 use headstart_io::board;
+use headstart_io::clock::Clock;
 use headstart_io::forward::board::Board;
 use rustix::stdio::stdout;
 use serde_json::json;

@@ -20,7 +20,7 @@ use super::state::{self, State, TokenBucket};
 use super::technique::{Technique, View};
 use crate::path::RttEstimate;
 use crate::time::{Duration, Instant};
-use connection::{Flight, Handle, Wire};
+use connection::{Ahead, Flight, Handle, Wire};
 use spread::Tolerance;
 use std::collections::VecDeque;
 
@@ -39,8 +39,6 @@ const ACK_WITHIN: Duration = Duration::from_millis(200);
 const FILLERS: u32 = 3;
 /// Buffers that are kept for messages to come.
 const SPARE: usize = 256;
-/// Messages that the peer has by a copy, of which it is kept in mind that they were sent before. Ours.
-const MOST_AHEAD: usize = 64;
 
 /// Number of a connection in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -187,8 +185,7 @@ pub struct Messenger {
     outputs: VecDeque<Output>,
     spare: Vec<Vec<u8>>,
     stats: Stats,
-    /// Messages that the peer has by a copy, and when that was known; what was sent first is on its way.
-    ahead: VecDeque<(Handle, Instant)>,
+    ahead: Ahead,
     /// The peer has shown that it speaks this protocol.
     ours: bool,
     /// Connections left since the last acknowledgement.
@@ -236,7 +233,7 @@ impl Messenger {
             tolerance: Tolerance::default(),
             newest: Instant::ZERO,
             carried: Vec::new(),
-            ahead: VecDeque::new(),
+            ahead: Ahead::default(),
             heard: Instant::ZERO,
             last_whole: None,
             spell: false,
@@ -532,17 +529,13 @@ impl Messenger {
                     message.done = true;
                     if flight.copy {
                         self.stats.ahead += 1;
-                        self.ahead.truncate(MOST_AHEAD - 1);
-                        self.ahead.push_front((flight.message, now));
+                        self.ahead.note(now, flight.message);
                     }
                     // No measure of the path are copies, where the peer speaks when it suits it; what waited for TCP to send it
                     // again; and what is told late, by what came after it.
                     let measures = prompt && at == over && !wire.overtaken;
                     sample = measures.then(|| now.since(flight.sent)).or(sample);
-                } else if !flight.copy
-                    && let Some(at) = self.ahead.iter().position(|(message, _)| *message == flight.message)
-                    && let Some((_, known)) = self.ahead.remove(at)
-                {
+                } else if let Some(known) = self.ahead.take(&flight) {
                     self.stats.saved += now.since(known);
                 }
             }
