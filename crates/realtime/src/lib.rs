@@ -15,6 +15,7 @@ mod ending;
 mod ffi;
 pub mod keys;
 mod listener;
+pub mod observe;
 pub mod relay;
 mod scratch;
 mod session;

@@ -144,7 +144,7 @@ impl Listener {
                         let door = Arc::clone(&door);
                         tokio::spawn(async move {
                             if let Ok(place) = tokio::time::timeout(INTRODUCTION, arrival.place()).await {
-                                door.admit(Box::new(stream), place, None).await;
+                                door.admit(Box::new(stream), place, None, Some(peer)).await;
                             }
                         });
                     }
@@ -259,12 +259,12 @@ enum Placed {
 impl Door {
     fn take_in(self: &Arc<Self>, stream: Connection, place: Place, only: Option<SessionId>) {
         let door = Arc::clone(self);
-        tokio::spawn(async move { door.admit(stream, place, only).await });
+        tokio::spawn(async move { door.admit(stream, place, only, None).await });
     }
 
     /// Waits for what a connection says, and puts it into its session: into `only` this one, if it is given, else into a new one if
-    /// there is none.
-    async fn admit(&self, stream: Connection, place: Place, only: Option<SessionId>) {
+    /// there is none. It comes from `peer`, where that is known.
+    async fn admit(&self, stream: Connection, place: Place, only: Option<SessionId>, peer: Option<SocketAddr>) {
         let introduced = tokio::select! {
             introduced = tokio::time::timeout(INTRODUCTION, introduce(stream)) => {
                 introduced.inspect_err(|_| place.was_silent()).ok().flatten()
@@ -284,7 +284,10 @@ impl Door {
             None => May::BeginLater,
         };
         match self.place(entrant, may) {
-            Placed::Begun(session) => self.backlog.put(from, session),
+            Placed::Begun(session) => {
+                session.name_peer(peer);
+                self.backlog.put(from, session);
+            }
             Placed::Unknown(stream) => refuse(stream, &gone, place).await,
             Placed::Joined | Placed::Busy => {}
         }

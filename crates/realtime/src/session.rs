@@ -130,6 +130,13 @@ impl Session {
         Self { _guard: Arc::new(Guard(Arc::clone(&shared))), shared }
     }
 
+    /// Notes where it leads, or comes from.
+    pub(crate) fn name_peer(&self, peer: Option<impl ToString>) {
+        if let Some(peer) = peer {
+            self.shared.peer.get_or_init(|| peer.to_string());
+        }
+    }
+
     /// See [`Shared::confine`].
     pub(crate) fn confine(&self, confined: bool) {
         self.shared.confine(confined);
@@ -149,21 +156,22 @@ impl Session {
         config: Config,
     ) -> Result<Self, SessionError> {
         let peer = Arc::new(peer);
-        let (interval, tcp_options) = (config.interval, Arc::new(OnceLock::new()));
-        let taken = Arc::clone(&tcp_options);
+        let (interval, first) = (config.interval, Arc::new(OnceLock::new()));
+        let taken = Arc::clone(&first);
         let dial = move || {
             let (peer, taken) = (Arc::clone(&peer), Arc::clone(&taken));
             async move {
                 let stream = TcpStream::connect((*peer).clone()).await?;
                 let turned = tcp_options::turn(&stream, interval);
-                taken.get_or_init(|| turned);
+                taken.get_or_init(|| (turned, stream.peer_addr()));
                 tcp_options::watch(&stream);
                 Ok(stream)
             }
         };
         let session = Self::connect_over(dial, config).await?;
-        if let Some(tcp_options) = tcp_options.get() {
+        if let Some((tcp_options, peer)) = first.get() {
             session.shared.tcp_options.get_or_init(|| *tcp_options);
+            session.name_peer(peer.as_ref().ok());
         }
         Ok(session)
     }

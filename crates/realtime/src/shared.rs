@@ -3,6 +3,7 @@
 //! Nothing is decided here. The lock is held for as long as the messenger thinks, never across a wait.
 
 use crate::ending::{Ending, Why};
+use crate::observe;
 use crate::tcp_options::TcpOptions;
 use headstart_core::machine::{Deadline, Machine, Wakeups};
 use headstart_core::realtime::{FrameError, Input, MAX_CONNECTIONS, Messenger, Output};
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     /// How long there may be no connection on which the peer answers.
     pub patience: Duration,
     state: Mutex<State>,
+    /// Where its first connection leads, or comes from.
+    pub peer: OnceLock<String>,
     /// Which options the kernel took.
     pub tcp_options: OnceLock<TcpOptions>,
     /// The deadline has moved.
@@ -122,10 +125,11 @@ impl State {
 
 impl Shared {
     pub fn new(messenger: Messenger, clock: Clock, patience: Duration) -> Arc<Self> {
-        Arc::new(Self {
+        let shared = Arc::new(Self {
             clock,
             patience,
             tcp_options: OnceLock::new(),
+            peer: OnceLock::new(),
             state: Mutex::new(State {
                 messenger,
                 writers: Vec::new(),
@@ -150,7 +154,9 @@ impl Shared {
             ended: Notify::new(),
             parted: Notify::new(),
             judged: Notify::new(),
-        })
+        });
+        observe::note(&shared);
+        shared
     }
 
     /// The state; a task that panicked has left it whole, for a messenger is changed by one call at a time.

@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod down;
 pub mod gateway;
 mod installed;
+mod page;
 pub mod plan;
 pub mod recover;
 pub mod status;

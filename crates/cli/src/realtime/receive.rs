@@ -87,6 +87,7 @@ impl Account {
 /// Receives and says how late it was.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     runtime()?.block_on(async {
+        super::show("realtime receive");
         let named = |why| crate::accept::cannot_listen(args.listen, "--listen", &why);
         let listener = Listener::bind(args.listen).await.map_err(named)?;
         let at = listener.address().unwrap_or(args.listen);

@@ -74,6 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     raise_files();
     let clients = Clients::new(args.most);
     runtime()?.block_on(async move {
+        crate::realtime::show("relay ports");
         let mut serving = tokio::task::JoinSet::new();
         let failed = |error: &ports::PortError| crate::complain!("headstart: {error}");
         for Forward { from, to } in args.forward {
