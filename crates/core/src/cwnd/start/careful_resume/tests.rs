@@ -41,7 +41,9 @@ impl Story {
     }
 
     fn follow(&mut self, advice: Advice, grow: u64) {
-        self.view.window = advice.window.unwrap_or(self.view.window + if advice.hold { 0 } else { grow / if advice.slow { 4 } else { 1 } });
+        self.view.window = advice
+            .window
+            .unwrap_or(self.view.window + if advice.hold { 0 } else { grow / if advice.slow { 4 } else { 1 } });
         self.threshold = advice.threshold.or(self.threshold);
     }
 
