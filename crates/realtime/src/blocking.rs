@@ -164,7 +164,8 @@ impl Session {
         self.session.stats()
     }
 
-    /// Waits until the peer has everything, for two seconds at most, and ends the session. Whether it has.
+    /// Waits until the peer has everything, for two seconds at most, and ends the session. Whether it is known to have it. See
+    /// [`crate::Session::close`].
     pub fn close(self) -> bool {
         let arrived = runtime().is_ok_and(|runtime| runtime.block_on(self.session.close()));
         Self::dials_no_more(self.dialled.as_ref());

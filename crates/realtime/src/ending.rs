@@ -29,7 +29,8 @@ pub enum Why {
 pub struct Ending {
     /// Why.
     pub why: Why,
-    /// Messages that were handed in and that the peer has not confirmed: some may have arrived all the same.
+    /// Messages that were handed in and that the peer has not confirmed: some may have arrived all the same. What it had confirmed
+    /// and its program had not taken is not counted here; where the peer died, none knows how much that was.
     pub unconfirmed: usize,
 }
 

@@ -52,7 +52,7 @@ pub const HS_CONNECT: c_int = -10;
 pub const HS_TECHNIQUE: c_int = -11;
 /// The message is longer than 16 KiB.
 pub const HS_TOO_LONG: c_int = -12;
-/// The session was closed before the peer had confirmed everything.
+/// Not everything that was sent is known to have arrived.
 pub const HS_UNCONFIRMED: c_int = -13;
 
 /// What a code says, in English.
@@ -70,7 +70,7 @@ const TEXTS: &[(c_int, &CStr)] = &[
     (HS_CONNECT, c"no connection to the peer, or no address to listen on"),
     (HS_TECHNIQUE, c"there is no technique of that name"),
     (HS_TOO_LONG, c"a message is longer than 16 KiB"),
-    (HS_UNCONFIRMED, c"the session was closed before the peer had confirmed everything"),
+    (HS_UNCONFIRMED, c"not everything that was sent is known to have arrived"),
 ];
 
 fn code(error: &SessionError) -> c_int {
@@ -504,8 +504,9 @@ pub unsafe extern "C" fn hs_session_receive(
     message.bytes.len() as isize
 }
 
-/// Waits until the peer has everything, for two seconds at most, and ends the session. 0 if it has, `HS_UNCONFIRMED` if
-/// not: `hs_session_ending` says before how much is unconfirmed.
+/// Waits until the peer has everything, for two seconds at most, and ends the session. 0 if it has confirmed everything (it is in
+/// the hands of its program, or kept for it) and answers still, or has left after it took it; `HS_UNCONFIRMED` if not, or if it died, for what
+/// it had confirmed may have died with it. `hs_session_ending` says before how much is unconfirmed.
 ///
 /// # Safety
 /// `session` is null or a session, and is not used again.

@@ -2,7 +2,7 @@
 
 use crate::driver::{self, Dial};
 use crate::ending::{Ending, Why};
-use crate::shared::Shared;
+use crate::shared::{Shared, State};
 use crate::tcp_options::{self, TcpOptions};
 use futures_sink::Sink;
 use headstart_core::machine::Wakeups;
@@ -295,28 +295,35 @@ impl Session {
         self.shared.lock().messenger.on_their_way()
     }
 
-    /// Waits until the peer has everything, or the session is over. Whether the peer has.
+    /// Waits until the peer has everything, or the session is over. Whether the peer is known to have it: in the hands of its program,
+    /// or kept for that. Of a peer that died nothing is known, whatever it had confirmed.
     pub async fn delivered(&self) -> bool {
+        self.until(|state| state.messenger.on_their_way() == 0).await;
+        self.shared.lock().all_arrived()
+    }
+
+    /// Waits until `what` holds, or the session is over. Asked again whenever bytes come.
+    async fn until(&self, what: impl Fn(&State) -> bool) {
         poll_fn(|cx| {
             let mut state = self.shared.lock();
-            let all_there = state.messenger.on_their_way() == 0;
-            if all_there || state.closed || state.messenger.peer_has_left() {
-                return Poll::Ready(all_there);
+            if what(&state) || state.closed || state.messenger.peer_has_left() {
+                return Poll::Ready(());
             }
             self.shared.await_room(&mut state, cx.waker().clone());
             Poll::Pending
         })
-        .await
+        .await;
     }
 
-    /// Waits until the peer has everything, for two seconds at most, and ends the session for all of its handles. Whether the
-    /// peer has.
+    /// Waits until the peer has everything and answers still, for two seconds at most, and ends the session for all of its handles.
+    /// Whether the peer is known to have it, as [`Session::delivered`].
     pub async fn close(self) -> bool {
-        let _ = tokio::time::timeout(LINGER, self.delivered()).await;
+        let _ = tokio::time::timeout(LINGER, self.until(State::is_settled)).await;
         let arrived = {
-            let state = self.shared.lock();
-            // What a program that has left did not take has not arrived.
-            state.messenger.on_their_way() == 0 && state.messenger.untaken_by_peer() == 0
+            let mut state = self.shared.lock();
+            let known = state.all_arrived() && (state.is_settled() || state.ending().is_some());
+            // Another handle that is closed later knows no more.
+            *state.arrived.get_or_insert(known)
         };
         self.shared.act(|_, messenger| messenger.leave());
         self.shared.close(Why::Closed);

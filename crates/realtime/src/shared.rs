@@ -50,6 +50,8 @@ pub(crate) struct State {
     /// Why, and what was on its way then.
     ending: Option<Ending>,
     pub error: Option<FrameError>,
+    /// Whether all was known to have arrived when this side closed.
+    pub arrived: Option<bool>,
     /// Since when there has been no connection on which the peer answers.
     alone: Option<Instant>,
     /// There was one before.
@@ -83,6 +85,20 @@ impl State {
 
     fn left(&self) -> Why {
         Why::Left { untaken: self.messenger.untaken_by_peer() }
+    }
+
+    /// Whether all that was handed in is known to have arrived: confirmed by a peer that has neither thrown it away nor died with it.
+    pub fn all_arrived(&self) -> bool {
+        let sent = self.messenger.has_sent();
+        let died = |ending: Ending| !matches!(ending.why, Why::Closed | Why::Left { .. });
+        let all_there = self.messenger.on_their_way() == 0 && self.messenger.untaken_by_peer() == 0;
+        all_there && !(sent && self.ending().is_some_and(died))
+    }
+
+    /// Whether nothing is on its way, and the peer answers: one that was lost may have died with what it had confirmed.
+    pub fn is_settled(&self) -> bool {
+        let answers = self.messenger.answered() > 0 || !self.messenger.has_sent();
+        self.messenger.on_their_way() == 0 && answers
     }
 
     /// What is readable while there is something to receive, or the end.
@@ -136,6 +152,7 @@ impl Shared {
                 closed: false,
                 ending: None,
                 error: None,
+                arrived: None,
                 alone: None,
                 met: false,
                 signal: None,

@@ -29,6 +29,15 @@ struct Program {
 
 impl Program {
     fn start(at: &str) -> Self {
+        Self::begin(at, true)
+    }
+
+    /// One that accepts sessions and takes nothing.
+    fn start_idle(at: &str) -> Self {
+        Self::begin(at, false)
+    }
+
+    fn begin(at: &str, takes: bool) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (bound, address) = mpsc::channel();
         let (sent, got) = unbounded_channel();
@@ -39,6 +48,9 @@ impl Program {
             while let Some(session) = listener.accept().await {
                 let sent = sent.clone();
                 tokio::spawn(async move {
+                    if !takes {
+                        std::future::pending::<()>().await;
+                    }
                     while let Some(message) = session.receive().await {
                         sent.send(message).unwrap();
                     }
@@ -253,6 +265,51 @@ async fn a_peer_that_leaves_says_how_much_its_program_did_not_take() {
     drop(far);
     assert_eq!(ended(&near).await, Ending { why: Why::Left { untaken: 4 }, unconfirmed: 0 });
     assert!(!patient(near.close()).await, "four were thrown away");
+}
+
+/// Messages that the peer has confirmed and that its program did not take; then the peer is killed.
+async fn confirmed_and_lost() -> Session {
+    let program = Program::start_idle("127.0.0.1:0");
+    let near = Session::connect(program.address, impatient()).await.unwrap();
+    let lane = near.lane(0, Kind::Ordered);
+    for n in 0..100u8 {
+        patient(lane.send(&[n])).await.unwrap();
+    }
+    assert!(patient(near.delivered()).await, "it is confirmed while the peer lives");
+    program.kill();
+    near
+}
+
+#[tokio::test]
+async fn what_a_peer_had_confirmed_when_it_died_is_not_said_to_have_arrived() {
+    let near = confirmed_and_lost().await;
+    assert_eq!(ended(&near).await, Ending { why: Why::Lost(SHORT), unconfirmed: 0 });
+    assert!(!patient(near.delivered()).await);
+    assert!(!patient(near.close()).await, "no program has taken any");
+}
+
+#[tokio::test]
+async fn a_session_that_is_closed_just_after_its_peer_died_does_not_say_that_all_arrived() {
+    let near = confirmed_and_lost().await;
+    patient(async {
+        while near.connections() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let other = near.clone();
+    assert!(!patient(near.close()).await, "no program has taken any");
+    assert!(!patient(other.close()).await, "another handle says the same");
+}
+
+#[tokio::test]
+async fn a_session_on_which_nothing_was_sent_has_lost_nothing() {
+    let program = Program::start("127.0.0.1:0");
+    let near = Session::connect(program.address, impatient()).await.unwrap();
+    assert!(patient(near.peer_is_ours()).await);
+    program.kill();
+    assert_eq!(ended(&near).await.why, Why::Lost(SHORT));
+    assert!(patient(near.close()).await);
 }
 
 #[tokio::test]

@@ -357,6 +357,11 @@ impl Messenger {
         self.lanes.iter().map(Lane::len).sum()
     }
 
+    /// Whether any message was handed in.
+    pub const fn has_sent(&self) -> bool {
+        self.stats.sent > 0
+    }
+
     /// Whether a message of this lane would be refused now.
     pub fn is_lane_full(&self, lane: LaneId) -> bool {
         self.lanes.iter().any(|l| l.id == lane && l.len() >= super::WINDOW)
