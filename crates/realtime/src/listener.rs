@@ -169,7 +169,7 @@ impl Listener {
         Self { address: None, door: Arc::new(door), accepting: None, stopped: watch::channel(false).0 }
     }
 
-    /// Sessions that begin from now on are given up when they have had no connection for so long ([`Config::patience`]); 30 seconds
+    /// Sessions that begin from now on are given up when their peer has not answered for so long ([`Config::patience`]); 30 seconds
     /// unless told.
     pub fn set_patience(&self, patience: Duration) {
         *self.door.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience;

@@ -21,7 +21,7 @@ use tokio::net::{TcpStream, ToSocketAddrs};
 
 /// When a session is closed, so long is waited for what is on its way. Ours.
 const LINGER: Duration = Duration::from_secs(2);
-/// How long a session has no connection on which its peer answers before it is given up. Ours.
+/// How long the peer of a session does not answer before that is given up. Ours.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Any stream of bytes both ways.
@@ -38,8 +38,9 @@ pub struct Config {
     pub technique: String,
     /// The time between two messages, if the program knows it.
     pub interval: Option<Duration>,
-    /// An attempt to connect may take so long, and a session that has had no connection for so long on which its peer answers is
-    /// given up.
+    /// An attempt to connect may take so long, and a session is given up when its peer has not answered for so long: on no connection, or,
+    /// after at least three seconds, to what was sent. A peer that stands still does not answer; one whose program takes its messages
+    /// late does.
     pub patience: Duration,
 }
 
@@ -267,7 +268,7 @@ impl Session {
         self.shared.lock().ending()
     }
 
-    /// How long the session may have no connection on which its peer answers.
+    /// How long the peer may not answer.
     pub fn patience(&self) -> Duration {
         self.shared.patience
     }

@@ -179,6 +179,64 @@ async fn the_side_that_accepted_gives_up_as_well_and_the_other_hears_so_when_it_
     assert_eq!(ended(&near).await.why, Why::Gone);
 }
 
+/// The least that a silence means anything.
+const SILENCE: Duration = Duration::from_secs(3);
+
+#[tokio::test]
+async fn a_peer_that_stands_still_is_given_up_though_its_kernel_keeps_the_connections() {
+    let program = Program::start("127.0.0.1:0");
+    for over_tcp in [true, false] {
+        let to = program.address;
+        let near = match over_tcp {
+            true => Session::connect(to, Config { patience: SILENCE, ..Config::default() }).await.unwrap(),
+            false => {
+                Session::connect_over(move || TcpStream::connect(to), Config { patience: SILENCE, ..Config::default() })
+                    .await
+                    .unwrap()
+            }
+        };
+        assert!(patient(near.peer_is_ours()).await);
+        // Its one thread does nothing else until it is let go.
+        let (go_on, held) = mpsc::channel::<()>();
+        let (stands, still) = mpsc::channel();
+        program.runtime.spawn(async move {
+            stands.send(()).unwrap();
+            held.recv().ok();
+        });
+        still.recv_timeout(PATIENCE).unwrap();
+        near.lane(0, Kind::Ordered).send(b"x").await.unwrap();
+        assert_eq!(ended(&near).await, Ending { why: Why::Lost(SILENCE), unconfirmed: 1 }, "over TCP: {over_tcp}");
+        let causes = near.wakeups();
+        assert!(causes.iter().any(|(why, _)| why == "nothing is heard of the peer"), "{causes:?}");
+        drop(go_on);
+    }
+    program.kill();
+}
+
+#[tokio::test]
+async fn a_program_that_takes_its_messages_late_is_not_given_up_nor_is_one_that_has_not_accepted() {
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let config = Config { patience: SILENCE, ..Config::default() };
+    let near = Session::connect(listener.address().unwrap(), config).await.unwrap();
+    let lane = near.lane(0, Kind::Ordered);
+    let message = [7; 4096];
+    let mut sent = 0u64;
+    // Until its inbox is full, and the lane.
+    while tokio::time::timeout(Duration::from_millis(500), lane.send(&message)).await.is_ok_and(|sent| sent.is_ok()) {
+        sent += 1;
+    }
+    assert!(near.ending().is_none());
+    tokio::time::sleep(SILENCE * 2).await;
+    assert_eq!(near.ending(), None, "nobody has accepted it");
+    let far = patient(listener.accept()).await.unwrap();
+    tokio::time::sleep(SILENCE * 2).await;
+    assert_eq!(near.ending(), None, "its program takes nothing");
+    for n in 0..sent {
+        assert_eq!(patient(far.receive()).await.unwrap().seq, n);
+    }
+    assert!(patient(near.close()).await);
+}
+
 #[tokio::test]
 async fn a_peer_that_says_nothing_is_none() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
