@@ -4,7 +4,9 @@ use headstart_core::realtime::frame::Frame;
 use headstart_core::realtime::{FrameError, Hello, SessionId, WINDOW};
 use headstart_realtime::{Config, Ending, Kind, Listener, Message, SendError, Session, SessionError, Why, blocking};
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -422,4 +424,51 @@ fn calls_that_wait_wait_no_longer_than_they_may_and_a_listener_can_be_stopped() 
         let (_, none) = waiting.join().unwrap();
         assert!(none);
     });
+}
+
+/// A call of the program that connects and does not come back until it is let go.
+fn hangs(let_go: &Mutex<mpsc::Receiver<()>>, came_back: &AtomicBool) -> std::io::Result<OwnedFd> {
+    let _ = let_go.lock().unwrap().recv_timeout(PATIENCE);
+    came_back.store(true, Ordering::SeqCst);
+    Err(std::io::ErrorKind::NotConnected.into())
+}
+
+#[test]
+fn a_call_of_the_program_s_that_does_not_come_back_holds_up_neither_connecting_nor_closing() {
+    let (come_back, let_go) = mpsc::channel();
+    let (let_go, came_back) = (Mutex::new(let_go), Arc::new(AtomicBool::new(false)));
+    let told = Arc::clone(&came_back);
+    let short = Config { patience: Duration::from_millis(100), ..Config::default() };
+    let error = blocking::Session::connect_over(move || hangs(&let_go, &told), short).unwrap_err();
+    assert!(matches!(error, SessionError::TimedOut | SessionError::Connect(_)), "{error}");
+    assert!(!came_back.load(Ordering::SeqCst), "it waited for the call");
+    come_back.send(()).unwrap();
+
+    let listener = blocking::Listener::bind("127.0.0.1:0").unwrap();
+    let to = listener.address().unwrap();
+    let (come_back, let_go) = mpsc::channel();
+    let (let_go, came_back, calls) = (Mutex::new(let_go), Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (told, count) = (Arc::clone(&came_back), Arc::clone(&calls));
+    let dial = move || match count.fetch_add(1, Ordering::SeqCst) {
+        0 => std::net::TcpStream::connect(to).map(OwnedFd::from),
+        _ => hangs(&let_go, &told),
+    };
+    let near = blocking::Session::connect_over(dial, Config::default()).unwrap();
+    near.send(0, Kind::Event, 0, b"x").unwrap();
+    let _far = listener.accept().unwrap();
+    // It wants more connections than one.
+    let waiting = || calls.load(Ordering::SeqCst) < 2;
+    for _ in 0..PATIENCE.as_millis() / 5 {
+        if !waiting() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!waiting() && near.close());
+    assert!(!came_back.load(Ordering::SeqCst), "it waited for the call");
+    come_back.send(()).unwrap();
+    while !came_back.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 2, "none begins after");
 }
