@@ -5,7 +5,7 @@
 //! ([`crate::backlog`]): one more is closed without a word, and its client tries again for as long as its patience is. Accepting
 //! waits for none of them.
 
-use crate::admission::{Admission, Place};
+use crate::admission::{self, Admission, Place};
 use crate::backlog::Backlog;
 use crate::driver;
 use crate::session::{Config, Connection, PATIENCE, Session, Stream};
@@ -127,6 +127,7 @@ impl Listener {
         admitted: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let socket = TcpListener::bind(address).await?;
+        admission::lengthen(&socket);
         let mut listener = Self::unbound();
         listener.address = Some(socket.local_addr()?);
         let door = Arc::clone(&listener.door);

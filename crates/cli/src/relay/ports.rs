@@ -92,5 +92,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
 }
 
 async fn bind(at: Local) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(at.0).await.map_err(|e| anyhow::anyhow!("{}: cannot listen: {e}", at.0))
+    let listener = TcpListener::bind(at.0).await.map_err(|e| anyhow::anyhow!("{}: cannot listen: {e}", at.0))?;
+    headstart_realtime::admission::lengthen(&listener);
+    Ok(listener)
 }

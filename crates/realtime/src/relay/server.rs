@@ -8,7 +8,7 @@
 use super::carry::carry;
 use super::records::Records;
 use super::splice::splice;
-use crate::admission::Admission;
+use crate::admission::{self, Admission};
 use crate::keys::{self, KeyError, PublicKey, SecretKey};
 use crate::listener::Listener;
 use crate::tcp_options;
@@ -128,6 +128,7 @@ impl Server {
     pub async fn bind(address: impl ToSocketAddrs, settings: ServerSettings) -> Result<Self, ServerError> {
         let config = keys::server(&settings.key, settings.clients.iter().copied().collect())?;
         let socket = TcpListener::bind(address).await.map_err(ServerError::Listen)?;
+        admission::lengthen(&socket);
         let address = socket.local_addr().map_err(ServerError::Listen)?;
         let shared = Shared {
             tls: config,
