@@ -160,6 +160,13 @@ impl Line {
     }
 }
 
+/// So many places, or fewer where the program may have few descriptors: at most one for each `part` of those.
+pub(crate) fn places(most: usize, part: usize) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let files = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    most.min(files / part).max(1)
+}
+
 /// Connections that the kernel keeps until they are accepted, or fewer where it says so (net.core.somaxconn, 4096 unless changed).
 const UNACCEPTED: i32 = 4096;
 

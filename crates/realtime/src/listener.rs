@@ -159,13 +159,11 @@ impl Listener {
 
     /// One that gets its connections from [`Listener::add`] alone.
     pub fn unbound() -> Self {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let files = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         let door = Door {
             sessions: Mutex::default(),
             patience: Mutex::new(PATIENCE),
-            backlog: Backlog::new(WAITING.min(files / OF_FILES_WAITING).max(1)),
-            undecided: Admission::new(UNDECIDED.min(files / OF_FILES_UNDECIDED).max(1)),
+            backlog: Backlog::new(admission::places(WAITING, OF_FILES_WAITING)),
+            undecided: Admission::new(admission::places(UNDECIDED, OF_FILES_UNDECIDED)),
         };
         Self { address: None, door: Arc::new(door), accepting: None, stopped: watch::channel(false).0 }
     }
