@@ -463,7 +463,8 @@ mod tests {
         lengthen(&listener);
         let at = listener.local_addr().unwrap();
         // One whose first packet is dropped is tried again after a second at the soonest, and never let in here.
-        let open = |n| TcpStream::connect_timeout(&at, Duration::from_secs(5)).map_err(|why| format!("number {n}: {why}"));
+        let open =
+            |n| TcpStream::connect_timeout(&at, Duration::from_secs(5)).map_err(|why| format!("number {n}: {why}"));
         let held: Result<Vec<_>, _> = (0..most.min(300)).map(open).collect();
         held.unwrap();
     }

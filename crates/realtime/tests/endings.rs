@@ -2,7 +2,10 @@
 
 use headstart_core::realtime::frame::Frame;
 use headstart_core::realtime::{FrameError, Hello, SessionId, WINDOW};
-use headstart_realtime::{Config, Ending, Kind, Listener, Message, SendError, Session, SessionError, Why, blocking};
+use headstart_io::clock::Clock;
+use headstart_realtime::{
+    Config, Ending, Kind, Listener, Message, SendError, Session, SessionError, Why, blocking, relay,
+};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -363,6 +366,35 @@ async fn a_session_that_is_closed_just_after_its_peer_died_does_not_say_that_all
 }
 
 #[tokio::test]
+async fn a_hop_says_on_leaving_what_its_far_end_had_confirmed_when_it_died() {
+    for takes in [false, true] {
+        let mut program = Program::begin("127.0.0.1:0", takes);
+        let hop = Listener::bind("127.0.0.1:0").await.unwrap();
+        let near = Session::connect(hop.address().unwrap(), Config::default()).await.unwrap();
+        let onward = relay::Onward::new(program.address.to_string(), impatient());
+        tokio::spawn(relay::run(hop, onward, |_| {}));
+        let lane = near.lane(0, Kind::Ordered);
+        for n in 0..100u8 {
+            patient(lane.send(&[n])).await.unwrap();
+        }
+        assert!(patient(near.delivered()).await, "the hop has confirmed all");
+        if takes {
+            for _ in 0..100 {
+                patient(program.got.recv()).await.unwrap();
+            }
+            // The far end stays: nothing is lost.
+            assert!(patient(near.close()).await);
+            program.kill();
+            continue;
+        }
+        program.kill();
+        let ending = ended(&near).await;
+        assert!(matches!(ending.why, Why::Left { untaken: 1.. }), "{ending}");
+        assert!(!patient(near.close()).await, "no program has taken any");
+    }
+}
+
+#[tokio::test]
 async fn a_session_on_which_nothing_was_sent_has_lost_nothing() {
     let program = Program::start("127.0.0.1:0");
     let near = Session::connect(program.address, impatient()).await.unwrap();
@@ -447,7 +479,8 @@ fn a_call_of_the_program_s_that_does_not_come_back_holds_up_neither_connecting_n
     let listener = blocking::Listener::bind("127.0.0.1:0").unwrap();
     let to = listener.address().unwrap();
     let (come_back, let_go) = mpsc::channel();
-    let (let_go, came_back, calls) = (Mutex::new(let_go), Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (let_go, came_back, calls) =
+        (Mutex::new(let_go), Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let (told, count) = (Arc::clone(&came_back), Arc::clone(&calls));
     let dial = move || match count.fetch_add(1, Ordering::SeqCst) {
         0 => std::net::TcpStream::connect(to).map(OwnedFd::from),
@@ -462,13 +495,13 @@ fn a_call_of_the_program_s_that_does_not_come_back_holds_up_neither_connecting_n
         if !waiting() {
             break;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        Clock::new().sleep(Duration::from_millis(5));
     }
     assert!(!waiting() && near.close());
     assert!(!came_back.load(Ordering::SeqCst), "it waited for the call");
     come_back.send(()).unwrap();
     while !came_back.load(Ordering::SeqCst) {
-        std::thread::sleep(Duration::from_millis(5));
+        Clock::new().sleep(Duration::from_millis(5));
     }
     assert_eq!(calls.load(Ordering::SeqCst), 2, "none begins after");
 }
