@@ -303,8 +303,18 @@ impl Session {
         self.shared.lock().all_arrived()
     }
 
+    /// Waits until `what` holds of the number of unconfirmed messages, or the session is over.
+    pub(crate) async fn until_unconfirmed(&self, mut what: impl FnMut(usize) -> bool) {
+        self.until(|state| what(state.messenger.on_their_way())).await;
+    }
+
+    /// Has so many bytes wait for the program before connections are not read.
+    pub(crate) fn hold_at_most(&self, bytes: usize) {
+        self.shared.act(|_, messenger| messenger.hold_at_most(bytes));
+    }
+
     /// Waits until `what` holds, or the session is over. Asked again whenever bytes come.
-    async fn until(&self, what: impl Fn(&State) -> bool) {
+    async fn until(&self, mut what: impl FnMut(&State) -> bool) {
         poll_fn(|cx| {
             let mut state = self.shared.lock();
             if what(&state) || state.closed || state.messenger.peer_has_left() {
