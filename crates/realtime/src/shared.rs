@@ -241,6 +241,8 @@ impl Shared {
     pub fn assure(&self, id: u32) {
         let mut state = self.lock();
         let now = self.clock.now();
+        // Nor can it hear that the peer is there.
+        state.vigil.heard(now);
         if now >= state.assured + ASSURES {
             state.assured = now;
             state.messenger.assure(headstart_core::realtime::Connection(id));

@@ -243,6 +243,34 @@ async fn a_program_that_takes_its_messages_late_is_not_given_up_nor_is_one_that_
 }
 
 #[tokio::test]
+async fn two_that_take_nothing_of_each_other_for_long_are_both_kept() {
+    const MESSAGES: u64 = 200;
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    listener.set_patience(SILENCE);
+    let config = Config { patience: SILENCE, ..Config::default() };
+    let near = Session::connect(listener.address().unwrap(), config).await.unwrap();
+    near.lane(1, Kind::Event).send(b"x").await.unwrap();
+    let far = patient(listener.accept()).await.unwrap();
+    assert_eq!(patient(far.receive()).await.unwrap().bytes, b"x");
+    // Neither waits to send, and neither inbox has room for all.
+    for session in [&near, &far] {
+        for _ in 0..MESSAGES {
+            session.lane(0, Kind::Ordered).try_send(0, &[7; 4096]).unwrap();
+        }
+    }
+    tokio::time::sleep(SILENCE * 3).await;
+    for session in [&near, &far] {
+        assert!(session.unconfirmed() > 0, "nothing is owed");
+        assert_eq!(session.ending(), None);
+    }
+    for session in [&far, &near] {
+        for n in 0..MESSAGES {
+            assert_eq!(patient(session.receive()).await.unwrap().seq, n);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_peer_that_says_nothing_is_none() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let near = Session::connect(silent.local_addr().unwrap(), impatient()).await.unwrap();
