@@ -245,6 +245,7 @@ impl Shared {
         state.vigil.heard(now);
         if now >= state.assured + ASSURES {
             state.assured = now;
+            state.wakeups.count("the peer is told that this side is there");
             state.messenger.assure(headstart_core::realtime::Connection(id));
             self.spread(now, &mut state);
         }
