@@ -21,6 +21,7 @@ mod scratch;
 mod session;
 mod shared;
 mod tcp_options;
+mod vigil;
 
 pub use ending::{Ending, Why};
 pub use headstart_core::realtime::{Kind, MAX_MESSAGE, SendError, Sent, State, Stats, technique};

@@ -93,5 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
 }
 
 async fn bind(at: Local, flag: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(at.0).await.map_err(|why| crate::accept::cannot_listen(at.0, flag, &why).into())
+    let listener = TcpListener::bind(at.0).await.map_err(|why| crate::accept::cannot_listen(at.0, flag, &why))?;
+    headstart_realtime::admission::lengthen(&listener);
+    Ok(listener)
 }

@@ -203,6 +203,8 @@ pub struct Messenger {
     spell: bool,
     /// The peer has left for good, and so many messages that it had were not taken.
     peer_left: Option<u64>,
+    /// Messages that the program took and could not pass on.
+    disowned: u64,
     /// Whatever answers at the peer's address does not know the session.
     forgotten: bool,
     /// The same of some connections, while the peer answers on others.
@@ -238,6 +240,7 @@ impl Messenger {
             last_whole: None,
             spell: false,
             peer_left: None,
+            disowned: 0,
             forgotten: false,
             scattered: false,
             noticed: false,
@@ -325,6 +328,19 @@ impl Messenger {
         self.inbox.take(into)
     }
 
+    /// Has so many bytes wait for the program, before no more is to be read.
+    pub fn hold_at_most(&mut self, bytes: usize) {
+        self.inbox.set_limit(bytes);
+    }
+
+    /// Tells the peer over a connection that this side is there, though it has nothing to say.
+    pub fn assure(&mut self, connection: Connection) {
+        if let Some(at) = self.wires.iter().position(|wire| wire.id == connection.0) {
+            self.wires[at].fillers = self.wires[at].fillers.max(1);
+            self.announce(at);
+        }
+    }
+
     /// Whether the program has so much to take that the connections should not be read.
     pub fn is_full(&self) -> bool {
         self.inbox.is_full()
@@ -346,6 +362,12 @@ impl Messenger {
             self.wires[at].bye = true;
             self.announce(at);
         }
+    }
+
+    /// Of the messages that the program took for another, so many are not known to have come there: a peer hears of them as of those that
+    /// no program took, when this side leaves.
+    pub fn disown(&mut self, messages: u64) {
+        self.disowned = messages;
     }
 
     /// Whether the peer has left for good: nothing more will come.
@@ -371,6 +393,11 @@ impl Messenger {
     /// Messages that were handed in and that the peer is not known to have.
     pub fn on_their_way(&self) -> usize {
         self.lanes.iter().map(Lane::len).sum()
+    }
+
+    /// Whether any message was handed in.
+    pub const fn has_sent(&self) -> bool {
+        self.stats.sent > 0
     }
 
     /// Whether a message of this lane would be refused now.
