@@ -19,7 +19,7 @@ const BACKLOG: i32 = 16;
 /// How long a process may take to answer; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// No board is longer, in bytes: so much room is asked for in the socket of who asks; the kernel gives as much of it as it may.
-const LONGEST: usize = 1 << 20;
+pub(crate) const LONGEST: usize = 1 << 20;
 
 /// What a process tells.
 pub trait Told: Serialize + DeserializeOwned {

@@ -322,7 +322,7 @@ fn where_packets_wait_after_the_jump_slow_start_grows_by_a_quarter_until_they_wa
     let mut story = Story::jumped(Care::Standard);
     story.fill();
     story.acknowledge(20..=48);
-    let mut grown = |story: &mut Story, latest: Duration, number: u64| {
+    let grown = |story: &mut Story, latest: Duration, number: u64| {
         story.view.latest = Some(latest);
         let before = story.view.window;
         story.acknowledge(number..=number);
