@@ -32,11 +32,11 @@ pub(super) fn next(view: &View<'_>, candidates: &[IpAddr], delay: Duration) -> N
 ///
 /// RFC 8305 is written for programs that take addresses as they come. getaddrinfo tells once, and a program that was told
 /// one family cannot fall back to the other; without us it would have heard of both. So it is told when both are known; or
-/// when a connection is ready and the other family has had the Resolution Delay, for what a server makes of a connection is not
-/// known yet; or when the one family has been waited for as long as what is known of the other is worth (see [`reliance`]). The race goes on meanwhile: attempts begin before the program is
+/// when a connection is ready, since nothing is gained by waiting then; or when the one family has been waited for as long as
+/// what is known of the other is worth (see [`reliance`]). The race goes on meanwhile: attempts begin before the program is
 /// told, and the wait is hidden behind their handshakes.
 pub(super) fn tell_at(view: &View<'_>) -> Option<Instant> {
-    if view.all_settled() {
+    if view.all_settled() || view.has_ready() {
         return Some(view.now);
     }
     // A hint that was denied since is no address, and the other family may have some.
@@ -44,8 +44,6 @@ pub(super) fn tell_at(view: &View<'_>) -> Option<Instant> {
     let known = view.positive.filter(|_| !addresses.is_empty())?;
     match Family::BOTH.into_iter().find(|f| view.want.includes(*f) && !view.lookup(*f).is_settled()) {
         // Where a connection is being opened, that shows what the addresses are worth.
-        Some(pending) if view.has_ready() && view.path.family(pending).is_unanswered() => Some(view.now),
-        Some(_) if view.has_ready() => Some(known + RESOLUTION_DELAY),
         Some(pending) if view.path.family(pending).has_route && view.may_connect => None,
         Some(pending) => Some(known + reliance(view.path, view.now, &addresses, pending)?),
         None => Some(known + RESOLUTION_DELAY),
