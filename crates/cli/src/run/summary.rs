@@ -6,6 +6,7 @@ use headstart_core::time::Duration;
 use headstart_io::control::Summary;
 use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 fn ms(d: Duration) -> f64 {
@@ -15,24 +16,31 @@ fn ms(d: Duration) -> f64 {
 /// Version of the summary's format.
 const SUMMARY_VERSION: u32 = 1;
 
-/// The file that a summary goes to. Opened before the program runs and before signals are kept for it: a pipe that nothing reads
-/// from is waited for, which may be interrupted.
+/// The file that a summary goes to. A pipe is opened before the program runs and before signals are kept for it: one that nothing
+/// reads from is waited for, which may be interrupted. Any other file is written only where there is a summary.
 pub struct Destination {
     path: PathBuf,
-    file: File,
+    pipe: Option<File>,
 }
 
 impl Destination {
-    /// Opens it, if one is wanted. One that cannot be opened is named, and the program runs without it.
+    /// That of `path`, if one is wanted. A pipe that cannot be opened is named, and the program runs without a summary.
     pub fn open(path: Option<&Path>) -> Option<Self> {
         let path = path?.to_owned();
-        let file = File::create(&path).inspect_err(|why| failed(&path, why)).ok()?;
-        Some(Self { path, file })
+        let is_pipe = std::fs::metadata(&path).is_ok_and(|found| found.file_type().is_fifo());
+        let pipe = is_pipe.then(|| File::options().write(true).open(&path)).transpose();
+        let pipe = pipe.inspect_err(|why| failed(&path, why)).ok()?;
+        Some(Self { path, pipe })
     }
 
     /// Writes the summary.
-    pub fn write(mut self, summary: &serde_json::Value) {
-        if let Err(why) = self.file.write_all(summary.to_string().as_bytes()) {
+    pub fn write(self, summary: &serde_json::Value) {
+        let text = summary.to_string();
+        let written = match self.pipe {
+            Some(mut pipe) => pipe.write_all(text.as_bytes()),
+            None => std::fs::write(&self.path, text),
+        };
+        if let Err(why) = written {
             failed(&self.path, &why);
         }
     }
