@@ -10,6 +10,7 @@ use crate::world::{Site, World};
 use headstart_core::connect::{self, Claim, Connector, Input, Output, RequestId, Resolve, Resolved, Want};
 use headstart_core::connect::{AttemptId, AttemptResult, QueryId, Tally};
 use headstart_core::machine::Machine;
+use headstart_core::path::record::NetworkRecord;
 use headstart_core::path::{Family, NetworkId};
 use headstart_core::time::{Duration, Instant};
 use headstart_link::ParseError;
@@ -129,6 +130,18 @@ impl Session {
     /// The connector's own counters; none without headstart.
     pub fn tally(&self) -> Option<Tally> {
         self.connector.as_ref().map(Connector::tally)
+    }
+
+    /// What it has learned of networks, as old as it is now; nothing without headstart.
+    pub fn learned(&self) -> Vec<NetworkRecord> {
+        self.connector.as_ref().map_or_else(Vec::new, |connector| connector.networks(self.stack.now()))
+    }
+
+    /// Takes in what another host has learned.
+    pub fn take_prior(&mut self, records: &[NetworkRecord]) {
+        if let Some(connector) = &mut self.connector {
+            connector.take_prior(self.stack.now(), records);
+        }
     }
 
     /// Nothing is visited for this long.
