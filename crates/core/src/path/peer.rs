@@ -22,7 +22,7 @@ pub struct PeerHistory {
     /// Until when a failure counts.
     failing_until: Option<Instant>,
     /// Only another host has tried it.
-    pub(super) prior: bool,
+    prior: bool,
 }
 
 impl PeerHistory {
@@ -33,6 +33,11 @@ impl PeerHistory {
     /// Whether the last attempt failed, less than 10 minutes ago (`FAILURE_MEMORY`).
     pub fn is_failing(&self, now: Instant) -> bool {
         self.failing_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether only another host has tried it.
+    pub fn is_prior(&self) -> bool {
+        self.prior
     }
 
     /// Whether a program that is told of this peer alone will connect: it has answered, and sooner than programs give up an address

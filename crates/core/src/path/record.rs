@@ -112,7 +112,7 @@ impl FamilyHistory {
 
 impl Network {
     fn to_record(&self, now: Instant, id: NetworkId) -> NetworkRecord {
-        let own = self.peers.iter().filter(|(_, peer)| !peer.prior);
+        let own = self.peers.iter().filter(|(_, peer)| !peer.is_prior());
         let mut peers: Vec<_> = own.map(|(addr, peer)| peer.to_record(now, *addr)).collect();
         peers.sort_by_key(|peer| (peer.used_ago_s, peer.address));
         peers.truncate(MAX_PEERS_RECORDED);

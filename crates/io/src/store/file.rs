@@ -20,12 +20,15 @@ use std::path::{Path, PathBuf};
 const FORMAT: u64 = 1;
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
-/// Everything that one key seals: habits and networks, paths (see `super::paths`), and objects (see `super::objects`).
-const STORES: [&str; 3] = ["history", PATHS, OBJECTS];
+/// Everything that one key seals: habits and networks, paths (see `super::paths`), objects (see `super::objects`), and what other
+/// hosts have learned (see `super::prior`).
+const STORES: [&str; 4] = ["history", PATHS, OBJECTS, PRIOR];
 /// The store of paths.
 pub const PATHS: &str = "paths";
 /// The store of objects.
 const OBJECTS: &str = "objects";
+/// The store of what other hosts have learned.
+const PRIOR: &str = "prior";
 const KEY_FILE: &str = "history.key";
 /// Memory that redb may use for pages; what is stored is a few hundred kilobytes.
 const CACHE: usize = 1024 * 1024;
@@ -136,6 +139,16 @@ impl StoreFile {
     /// The store of objects in `folder`; nothing is opened yet.
     pub fn of_objects(folder: PathBuf) -> Self {
         Self { folder, name: OBJECTS }
+    }
+
+    /// The store of what other hosts have learned, in `folder`; nothing is opened yet.
+    pub fn of_priors(folder: PathBuf) -> Self {
+        Self { folder, name: PRIOR }
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The path of the store.
