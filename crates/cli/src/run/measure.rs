@@ -22,6 +22,7 @@ use headstart_io::forward::{Enclosure, Loopback, Protector, Seen, Worker, line_o
 use headstart_io::sys::netns::NetNs;
 use headstart_io::sys::signal;
 use headstart_io::sys::tun::Tun;
+use headstart_io::telemetry::{self, Telemetry};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -79,6 +80,8 @@ pub struct Wanted<'a> {
     pub profile: Option<&'a str>,
     /// Whether, and how, connections are raced over the addresses of their peer's name.
     pub accelerate: Option<&'a connect::Settings>,
+    /// What is to be written for the fleet.
+    pub telemetry: Option<&'a telemetry::Settings>,
 }
 
 /// Runs the program and measures; its exit code.
@@ -187,6 +190,7 @@ pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> any
 struct Outputs {
     lines: Option<File>,
     capture: Option<Capture>,
+    telemetry: Option<Telemetry>,
 }
 
 impl Outputs {
@@ -202,7 +206,8 @@ impl Outputs {
             Capture::begin(output)
         });
         let named = |why| anyhow::Error::from(why).context(format!("writing a capture to {}", args.capture_name()));
-        Ok(Self { lines: lines.transpose()?, capture: capture.transpose().map_err(named)? })
+        let telemetry = crate::telemetry::open(args.telemetry, args.quiet);
+        Ok(Self { lines: lines.transpose()?, capture: capture.transpose().map_err(named)?, telemetry })
     }
 }
 
@@ -211,11 +216,11 @@ fn prepare(
     enclosure: Enclosure,
     profile: &'static profile::Entry,
     args: &Wanted<'_>,
-    Outputs { lines, capture }: Outputs,
+    Outputs { lines, capture, telemetry }: Outputs,
 ) -> anyhow::Result<(Worker, Rc<RefCell<Measured>>, Clock)> {
     let clock = Clock::new();
     let capture = capture.map(|capture| Rc::new(RefCell::new(capture)));
-    let measured = Rc::new(RefCell::new(Measured { lines, capture: capture.clone(), ..Measured::default() }));
+    let measured = Rc::new(RefCell::new(Measured { lines, telemetry, capture: capture.clone(), ..Measured::default() }));
     let sink = Rc::clone(&measured);
     let mut seed = [0; 8];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).context("drawing a seed")?;
@@ -328,6 +333,7 @@ struct Measured {
     /// How often the forwarder was awake when an answer came.
     looked_out: u64,
     lines: Option<File>,
+    telemetry: Option<Telemetry>,
     capture: Option<Rc<RefCell<Capture>>>,
     /// The first line that could not be written.
     lost: Option<std::io::Error>,
@@ -349,6 +355,9 @@ impl Measured {
                 self.echoes.0 += flow.requests;
                 self.echoes.1 += flow.replies;
             }
+        }
+        if let Some(telemetry) = &mut self.telemetry {
+            telemetry.seen(seen);
         }
         if let Some(file) = &mut self.lines
             // A line is one call: packets wait meanwhile.
@@ -402,6 +411,7 @@ fn median(values: &[f64]) -> Option<f64> {
 /// Tells what was measured; whether all that was to be written is. The code of the program is not touched by a summary that
 /// cannot be.
 fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
+    crate::telemetry::end(measured.telemetry.as_mut(), args.quiet);
     let lost = measured.capture.take().and_then(|capture| capture.borrow_mut().end());
     if let Some(e) = &lost {
         crate::complain!("headstart: writing the capture to {}: {e}; it is cut off there", args.capture_name());

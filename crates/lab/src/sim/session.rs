@@ -38,6 +38,8 @@ pub struct Visit {
     pub getaddrinfo: Duration,
     /// From the call of getaddrinfo until the program had a connection, or knew that it would get none.
     pub total: Duration,
+    /// Of that, what addresses took that the program tried before the one that connected.
+    pub in_vain: Duration,
     /// The peer that was reached.
     pub reached: Option<IpAddr>,
     /// Whether getaddrinfo gave addresses.
@@ -183,8 +185,9 @@ impl Session {
         let answered = self.stack.now();
         let lookup = first_attempt.map_or(answered, |at: Instant| at.min(answered)) - began;
         let lookup_ok = !list.is_empty();
-        let mut reached = None;
+        let (mut reached, mut in_vain) = (None, Duration::ZERO);
         for addr in list {
+            in_vain = self.stack.now() - answered;
             reached = self.connect(addr, site, patience);
             if reached.is_some() {
                 self.connections += 1;
@@ -193,7 +196,7 @@ impl Session {
         }
         let total = self.stack.now() - began;
         let getaddrinfo = answered - began;
-        Visit { lookup, connect: total - lookup, getaddrinfo, total, reached, lookup_ok }
+        Visit { lookup, connect: total - lookup, getaddrinfo, total, in_vain, reached, lookup_ok }
     }
 
     /// A blocking connect of the program to `addr`.
