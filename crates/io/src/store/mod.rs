@@ -102,10 +102,12 @@ impl Store {
     }
 
     fn prior(&mut self) -> Vec<NetworkRecord> {
+        if self.file.key(false).is_err() {
+            // The history has said it already.
+            return Vec::new();
+        }
         match Priors::in_folder(self.file.folder().to_owned()).load() {
             Ok(sources) => sources.into_iter().flat_map(prior::Source::networks).collect(),
-            // The history has said it already.
-            Err(FileError::Damaged { path, .. }) if path.ends_with("history.key") => Vec::new(),
             Err(why) => {
                 self.notes.push(format!("history of other hosts: {why}; it is not used"));
                 Vec::new()
