@@ -4,6 +4,7 @@
 //! `cargo xtask campaigns` runs it in full; `HEADSTART_CAMPAIGN_SEEDS` says how many seeds each of two conditions has.
 
 mod fleet;
+mod kubernetes;
 mod others;
 mod python;
 mod questions;
