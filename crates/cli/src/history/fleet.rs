@@ -1,10 +1,10 @@
-//! `headstart history export --sign` and `import`: what one host of a site has learned of networks and paths, for another.
+//! `headstart history export --sign` and `import`: what one host of a site has learned of paths, for another.
 //!
 //! The document is two lines: title, public key of the site and signature; then one JSON object, which is what was signed,
 //! after the title (docs/decisions/0098). What never happens here: anything of a document whose signature is not by the site that
 //! the caller names is read.
 
-use super::{Found, Import};
+use super::Import;
 use crate::exit::{self, Coded, Usage};
 use crate::output::{self, plural};
 use anyhow::Context as _;
@@ -22,7 +22,7 @@ use std::time::SystemTime;
 const TITLE: &str = "headstart-history-1";
 
 /// Prints what this host has learned, signed by the key in the file at `key`.
-pub fn export(found: Found, key: &Path, from: Option<&str>, folder: PathBuf) -> anyhow::Result<()> {
+pub fn export(key: &Path, from: Option<&str>, folder: PathBuf) -> anyhow::Result<()> {
     let key = SecretKey::read(key).map_err(|why| Usage(why.to_string()))?;
     let from = match from {
         Some(from) => from.to_owned(),
@@ -36,7 +36,7 @@ pub fn export(found: Found, key: &Path, from: Option<&str>, folder: PathBuf) -> 
     for note in paths.notes() {
         crate::complain!("headstart: {note}");
     }
-    let learned = Learned::new(from, found.history.networks, secret, &history);
+    let learned = Learned::new(from, secret, &history);
     let body = serde_json::to_vec(&learned)?;
     // What would be refused elsewhere is not handed out.
     Learned::parse(&body).map_err(|why| Usage(format!("--from: {why}")))?;
@@ -54,18 +54,18 @@ pub fn import(args: &Import, folder: PathBuf) -> anyhow::Result<u8> {
     let file = std::fs::File::open(&args.file).map_err(|why| Usage(format!("{name}: {why}")))?;
     file.take(MOST_BYTES + 1).read_to_end(&mut text).map_err(|why| Usage(format!("{name}: {why}")))?;
     let learned = read(&text, site).map_err(|why| Coded(exit::FAILURE, format!("{name}: {why}")))?;
-    let (from, networks, paths) = (learned.from.clone(), learned.networks.len(), learned.paths());
+    let (from, paths) = (learned.from.clone(), learned.paths());
     let age = learned.age().as_secs();
     Priors::in_folder(folder).add(site.to_string(), learned).map_err(|why| match why {
         PriorError::Store(why) => anyhow::Error::from(why),
         why => Coded(exit::FAILURE, format!("{name}: {why}")).into(),
     })?;
     if args.format.json {
-        let object = serde_json::json!({ "from": from, "age_s": age, "networks": networks, "paths": paths });
+        let object = serde_json::json!({ "from": from, "age_s": age, "paths": paths });
         output::document(1, object);
     } else {
-        let what = format!("{}, {}", plural(networks as u64, "network"), plural(paths as u64, "path"));
-        crate::say!("imported: history of {from} ({what}); used by supervisors, `serve` and `get` that start from now on");
+        let what = plural(paths as u64, "path");
+        crate::say!("imported: history of {from} ({what}); used by `serve` and `get` that start from now on");
     }
     Ok(exit::OK)
 }
@@ -105,7 +105,7 @@ pub fn text(sources: &[Source]) -> String {
     let line = |source: &Source| {
         let learned = &source.learned;
         let hours = learned.age().as_secs() / 3600;
-        let what = format!("{}, {}", plural(learned.networks.len() as u64, "network"), plural(learned.paths() as u64, "path"));
+        let what = plural(learned.paths() as u64, "path");
         format!("from {} (site {}…), {hours} h old: {what}\n", learned.from, source.site.get(..8).unwrap_or_default())
     };
     sources.iter().map(line).collect()
@@ -115,10 +115,7 @@ pub fn text(sources: &[Source]) -> String {
 pub fn json(sources: &[Source]) -> serde_json::Value {
     let object = |source: &Source| {
         let (learned, age) = (&source.learned, source.learned.age().as_secs());
-        let (networks, paths) = (learned.networks.len(), learned.paths());
-        serde_json::json!({
-            "from": learned.from, "site": source.site, "age_s": age, "networks": networks, "paths": paths
-        })
+        serde_json::json!({ "from": learned.from, "site": source.site, "age_s": age, "paths": learned.paths() })
     };
     sources.iter().map(object).collect()
 }

@@ -28,9 +28,9 @@ const VERSION: u32 = 2;
 pub enum Verb {
     /// Show the learned host names of each program, and the known networks.
     Show(Show),
-    /// Print the history as one JSON object, or its networks and paths signed for other hosts.
+    /// Print the history as one JSON object, or its paths signed for other hosts.
     Export(Export),
-    /// Begin with what another host of your site has learned, where this one has no experience.
+    /// Start QUIC connections from what another host of your site has learned, where this one has no experience.
     Import(Import),
     /// Delete the history of a program, a host, or everything, in memory and on disk.
     Forget(Forget),
@@ -41,8 +41,8 @@ pub enum Verb {
 pub struct Export {
     #[command(flatten)]
     which: Which,
-    /// Print networks and paths, without programs and host names, signed by the site's key (`headstart relay key FILE`). Keep the
-    /// result private: it tells which addresses were used.
+    /// Print the paths of QUIC connections alone, signed by the site's key (`headstart relay key FILE`). Keep the result private:
+    /// whoever has it can test which addresses were used.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["app", "host"])]
     sign: Option<PathBuf>,
     /// Name of this host in the signed history [default: the host name].
@@ -128,8 +128,8 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
             // One call, so that a reader who stops reading ends it.
             crate::say!("{}", text(&found, &which).trim_end());
         }
-        Verb::Export(Export { which, sign: Some(key), from }) => {
-            fleet::export(found(&which)?, &key, from.as_deref(), folder()?)?;
+        Verb::Export(Export { sign: Some(key), from, .. }) => {
+            fleet::export(&key, from.as_deref(), folder()?)?;
         }
         Verb::Show(Show { which, json: true }) | Verb::Export(Export { which, .. }) => {
             let found = found(&which)?;
@@ -138,7 +138,8 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Import(args) => return fleet::import(&args, folder()?),
         Verb::Forget(Forget { imported: true, .. }) => {
             let gone = Priors::in_folder(folder()?).remove()?;
-            crate::say!("deleted: history of {}; supervisors that are running use it until they end", plural(gone as u64, "other host"));
+            let what = plural(gone as u64, "other host");
+            crate::say!("deleted: history of {what}; servers that are running use it until they end");
         }
         Verb::Forget(Forget { which, .. }) => forget(&which)?,
     }

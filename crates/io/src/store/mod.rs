@@ -21,7 +21,6 @@ use crate::clock::{self, Clock};
 use file::{Change, StoreFile};
 use headstart_core::connect::memory::{Memory, Program};
 use headstart_core::path::record::NetworkRecord;
-use prior::Priors;
 use record::age;
 use seal::{Digest, Seal};
 use std::collections::BTreeMap;
@@ -42,8 +41,6 @@ pub struct Kept {
     pub memory: Memory,
     /// Networks, the one saved last first.
     pub networks: Vec<NetworkRecord>,
-    /// Networks as other hosts of the site know them, the newest experience first.
-    pub prior: Vec<NetworkRecord>,
 }
 
 /// A store. See the module.
@@ -90,27 +87,12 @@ impl Store {
             Some(seal) => self.file.patiently(&self.clock, StoreFile::read).map(|found| self.unseal(&seal, found)),
             None => Ok(Vec::new()),
         });
-        let kept = match read {
+        match read {
             Ok(records) => self.select(records),
             Err(why) => {
                 self.note(&why);
                 self.replace_if_bad(&why);
                 Kept::default()
-            }
-        };
-        Kept { prior: self.prior(), ..kept }
-    }
-
-    fn prior(&mut self) -> Vec<NetworkRecord> {
-        if self.file.key(false).is_err() {
-            // The history has said it already.
-            return Vec::new();
-        }
-        match Priors::in_folder(self.file.folder().to_owned()).load() {
-            Ok(sources) => sources.into_iter().flat_map(prior::Source::networks).collect(),
-            Err(why) => {
-                self.notes.push(format!("history of other hosts: {why}; it is not used"));
-                Vec::new()
             }
         }
     }

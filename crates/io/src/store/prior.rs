@@ -1,9 +1,8 @@
-//! What other hosts of a site have learned, for a host that has just joined: networks, and paths under names that only the
-//! secret that comes along can make. Kept in a store of its own beside the history, under the same key.
+//! What other hosts of a site have learned of paths, for a host that has just joined: under names that only the secret that comes along
+//! can make. Kept in a store of its own beside the history, under the same key.
 //!
-//! It is a prior: it fills gaps until this host has tried for itself (`headstart_core::path::PathBook::take_prior`,
-//! `headstart_core::cwnd::history::Prior`). What never happens here: something is taken in whose signature was not checked by the
-//! caller, or anything of a program or a name; those do not leave their host.
+//! It is a prior: it fills gaps until this host has tried for itself (`headstart_core::cwnd::history::Prior`). What never happens here: something is taken in whose signature was not checked by the
+//! caller, or anything of a program, a name or a network; those do not leave their host.
 
 use super::file::{FileError, StoreFile};
 use super::record::age;
@@ -13,7 +12,6 @@ use crate::clock::Clock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use headstart_core::cwnd::history::{History, Key, LENGTH, Prior, Record};
-use headstart_core::path::record::NetworkRecord;
 use headstart_core::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -32,8 +30,6 @@ pub struct Learned {
     pub from: String,
     /// When, in seconds since 1970 by that host's clock.
     pub made_at: u64,
-    /// Networks, the one used last first; as old as they were then.
-    pub networks: Vec<NetworkRecord>,
     /// The secret of the names of paths.
     secret: String,
     /// A key and a record each.
@@ -70,13 +66,13 @@ pub enum PriorError {
 }
 
 impl Learned {
-    /// What `networks` and the own records of `history` say, whose names were made with `secret`.
-    pub fn new(from: String, networks: Vec<NetworkRecord>, secret: [u8; 16], history: &History) -> Self {
+    /// What the own records of `history` say, whose names were made with `secret`.
+    pub fn new(from: String, secret: [u8; 16], history: &History) -> Self {
         let record = |(key, _, record): (Key, _, &Record)| {
             STANDARD.encode([&key.0.to_le_bytes()[..], &record.encode()].concat())
         };
         let paths = history.records().map(record).collect();
-        Self { from, made_at: wall(), networks, secret: STANDARD.encode(secret), paths }
+        Self { from, made_at: wall(), secret: STANDARD.encode(secret), paths }
     }
 
     /// The one in `text`; it is checked before it is used.
@@ -206,12 +202,6 @@ impl Source {
     fn name(&self) -> Vec<u8> {
         format!("prior {} {}", self.site, self.learned.from).into_bytes()
     }
-
-    /// Its networks, as old as they are now.
-    pub fn networks(self) -> impl Iterator<Item = NetworkRecord> {
-        let age = self.learned.age();
-        self.learned.networks.into_iter().map(move |network| network.aged(age))
-    }
 }
 
 #[cfg(test)]
@@ -219,7 +209,6 @@ mod tests {
     use super::*;
     use headstart_core::cwnd::history::{Medium, Outcome, Sample, Settings, Trust};
     use headstart_core::path::NetworkId;
-    use headstart_core::path::record::{FamilyRecord, RttRecord};
     use std::net::IpAddr;
 
     const HERE: NetworkId = NetworkId(7);
@@ -242,9 +231,7 @@ mod tests {
             medium: Medium::Wired,
         };
         history.learn(now(), HERE, PEER, &sample);
-        let rtt = Some(RttRecord { smoothed_us: 20_000, variation_us: 5 });
-        let network = NetworkRecord { id: HERE, v4: FamilyRecord { rtt, lookup: None }, ..NetworkRecord::default() };
-        Learned { made_at, ..Learned::new(from.into(), vec![network], [9; 16], &history) }
+        Learned { made_at, ..Learned::new(from.into(), [9; 16], &history) }
     }
 
     fn text(learned: &Learned) -> Vec<u8> {
@@ -303,20 +290,5 @@ mod tests {
             assert!(matches!(Learned::parse(&text(&wrong)), Err(PriorError::Malformed(_))), "{wrong:?}");
         }
         assert!(Learned::parse(b"[]").is_err());
-    }
-
-    #[test]
-    fn a_network_is_as_old_as_it_is_now() {
-        let mut old = learned("web-1", wall() - 500);
-        let peer = headstart_core::path::record::PeerRecord {
-            address: PEER,
-            rtt: None,
-            has_answered: false,
-            used_ago_s: 30,
-            failed_ago_s: Some(30),
-        };
-        old.networks[0].peers.push(peer);
-        let networks: Vec<_> = Source { site: "site".into(), learned: old }.networks().collect();
-        assert!((530..540).contains(&networks[0].peers[0].failed_ago_s.unwrap()));
     }
 }

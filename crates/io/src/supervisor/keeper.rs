@@ -164,7 +164,6 @@ impl Keeper {
             let nothing_new = learned(engine) == self.written;
             engine.connector.recall(&kept.memory);
             engine.connector.recall_networks(now, kept.networks);
-            engine.connector.take_prior(now, &kept.prior);
             if nothing_new {
                 self.written = learned(engine);
             }
