@@ -19,7 +19,9 @@ pub enum Verb {
 pub fn run(verb: &Verb, named: Option<&Path>) -> anyhow::Result<u8> {
     let Verb::Show = verb;
     let Some(settings) = settings(&Config::load(named)?)? else {
-        crate::complain!("headstart: telemetry is off (setting telemetry.folder): nothing is written, nothing would be sent");
+        crate::complain!(
+            "headstart: telemetry is off (setting telemetry.folder): nothing is written, nothing would be sent"
+        );
         return Ok(exit::OK);
     };
     let telemetry = Telemetry::open(&settings)?;

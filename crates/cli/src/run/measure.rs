@@ -220,7 +220,8 @@ fn prepare(
 ) -> anyhow::Result<(Worker, Rc<RefCell<Measured>>, Clock)> {
     let clock = Clock::new();
     let capture = capture.map(|capture| Rc::new(RefCell::new(capture)));
-    let measured = Rc::new(RefCell::new(Measured { lines, telemetry, capture: capture.clone(), ..Measured::default() }));
+    let measured =
+        Rc::new(RefCell::new(Measured { lines, telemetry, capture: capture.clone(), ..Measured::default() }));
     let sink = Rc::clone(&measured);
     let mut seed = [0; 8];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).context("drawing a seed")?;

@@ -26,7 +26,8 @@ inside!(what_is_written_for_the_fleet_is_what_show_prints_and_names_nobody, || {
     assert_eq!(run(&lab, &on, &quiet).err, "");
     let shown = run(&lab, &on, &["telemetry", "show"]);
     let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let batches: Vec<_> = files.iter().filter(|path| path.extension().is_some_and(|ending| ending == "jsonl")).collect();
+    let batches: Vec<_> =
+        files.iter().filter(|path| path.extension().is_some_and(|ending| ending == "jsonl")).collect();
     assert_eq!(batches.len(), 1);
     assert_eq!(shown.out, fs::read_to_string(batches[0]).unwrap(), "byte for byte");
     let events: Vec<Value> = shown.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -46,7 +47,10 @@ inside!(a_folder_that_cannot_be_written_to_costs_a_line_and_no_program, || {
     fs::write(&file, "").unwrap();
     let wrong = [("HEADSTART_TELEMETRY__FOLDER", file.to_str().unwrap())];
     let said = run(&lab, &wrong, &["run", "--", "true"]);
-    assert!(said.code == Some(0) && said.err.contains("telemetry: ") && said.err.contains("nothing is written"), "{said:?}");
+    assert!(
+        said.code == Some(0) && said.err.contains("telemetry: ") && said.err.contains("nothing is written"),
+        "{said:?}"
+    );
     let said = run(&lab, &[("HEADSTART_TELEMETRY__FOLDER", "out")], &["run", "--", "true"]);
     assert!(said.code == Some(2) && said.err.contains("must be an absolute path"), "{said:?}");
 });

@@ -14,7 +14,8 @@ fn lab(folder: &Path, python: &str, words: &[&str]) -> Output {
 
 /// Every event of the fleet.
 fn events(folder: &Path) -> Vec<Value> {
-    let files = fs::read_dir(folder.join("fleet")).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+    let files =
+        fs::read_dir(folder.join("fleet")).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
     files.flat_map(|text| text.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<_>>()).collect()
 }
 
@@ -41,13 +42,18 @@ fn the_report_of_a_fleet_says_what_its_events_say_and_nothing_twice() {
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     let account = &report["account"][0];
     let hosts: BTreeSet<&str> = all.iter().map(|event| event["host"].as_str().unwrap()).collect();
-    assert_eq!((account["hosts"].as_u64(), account["events"].as_u64()), (Some(40), Some(all.len() as u64)), "{account}");
+    assert_eq!(
+        (account["hosts"].as_u64(), account["events"].as_u64()),
+        (Some(40), Some(all.len() as u64)),
+        "{account}"
+    );
     assert_eq!((hosts.len(), &account["twice"]), (40, &(text.lines().count().into())), "{account}");
     assert_eq!((&account["damaged_lines"], &account["first_day"]), (&1.into(), &"2026-11-01".into()));
 
     let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for flow in all.iter().filter(|event| event["kind"] == "flow") {
-        let of = times.entry(format!("{} IPv{} {} {}", flow["label"], flow["family"], flow["app"], flow["accelerated"]));
+        let of =
+            times.entry(format!("{} IPv{} {} {}", flow["label"], flow["family"], flow["app"], flow["accelerated"]));
         of.or_default().extend(flow["connect_ms"].as_f64());
     }
     let lines = report["connect"].as_array().unwrap();
@@ -64,7 +70,10 @@ fn the_report_of_a_fleet_says_what_its_events_say_and_nothing_twice() {
         let lines = report[part].as_array().unwrap().iter();
         lines.clone().find(|line| line["label"] == label).cloned().unwrap_or_else(|| panic!("{part}: no {label}"))
     };
-    assert_eq!([&of("ipv6", "hotel")["verdict"], &of("ipv6", "detour")["verdict"]], [&Value::from("fails"), &"slower".into()]);
+    assert_eq!(
+        [&of("ipv6", "hotel")["verdict"], &of("ipv6", "detour")["verdict"]],
+        [&Value::from("fails"), &"slower".into()]
+    );
     assert_eq!(of("ipv6", "fibre")["verdict"], "well");
     assert!(of("saved", "hotel")["saved_ms"].as_f64().unwrap() > 1000.0, "{report}");
 

@@ -40,8 +40,10 @@ fn fetch(go: &str, scratch: &Path, checker: &Path, schema: &Path) -> Result<(), 
         let last = |text: &[u8]| String::from_utf8_lossy(text).lines().last().unwrap_or_default().to_owned();
         if output.status.success() { Ok(output.stdout) } else { Err(last(&output.stderr)) }
     };
-    let told: Value = serde_json::from_slice(&run(&["mod", "download", "-json", KUBERNETES])?).map_err(|why| why.to_string())?;
-    let document = Path::new(told["Dir"].as_str().ok_or("the module has no folder")?).join("api/openapi-spec/swagger.json");
+    let told: Value =
+        serde_json::from_slice(&run(&["mod", "download", "-json", KUBERNETES])?).map_err(|why| why.to_string())?;
+    let document =
+        Path::new(told["Dir"].as_str().ok_or("the module has no folder")?).join("api/openapi-spec/swagger.json");
     let document = fs::read(&document).map_err(|why| format!("{}: {why}", document.display()))?;
     let mut document: Value = serde_json::from_slice(&document).map_err(|why| why.to_string())?;
     let definitions = document["definitions"].as_object_mut().ok_or("the document has no definitions")?;
@@ -54,7 +56,9 @@ fn fetch(go: &str, scratch: &Path, checker: &Path, schema: &Path) -> Result<(), 
     run(&["install", CHECKER])?;
     let new = scratch.join("job.json");
     fs::write(&new, of_job.to_string()).map_err(|why| why.to_string())?;
-    fs::rename(&new, schema).and_then(|()| fs::rename(scratch.join("kubeconform"), checker)).map_err(|why| why.to_string())
+    fs::rename(&new, schema)
+        .and_then(|()| fs::rename(scratch.join("kubeconform"), checker))
+        .map_err(|why| why.to_string())
 }
 
 fn check(checker: &Path, schema: &Path, manifest: &Path) -> Output {
@@ -73,7 +77,11 @@ fn the_manifest_is_a_job_by_the_schema_of_kubernetes() {
         fs::write(campaign.path("checked.yaml"), text).unwrap();
         let output = check(&checker, &schema, &campaign.path("checked.yaml"));
         let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"));
-        assert_eq!(said["summary"]["valid"].as_u64().unwrap() + said["summary"]["invalid"].as_u64().unwrap(), 1, "{said}");
+        assert_eq!(
+            said["summary"]["valid"].as_u64().unwrap() + said["summary"]["invalid"].as_u64().unwrap(),
+            1,
+            "{said}"
+        );
         (output.status.success(), said.to_string())
     };
     campaign.submission("kubernetes", 3);

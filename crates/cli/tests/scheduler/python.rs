@@ -99,7 +99,9 @@ fn a_campaign_is_read_by_python_as_it_was_measured() {
             rows += 1;
             let same = |line: &&Value| {
                 line["task"] == result[0]
-                    && ["condition", "metric", "arm", "baseline_arm", "unit"].iter().all(|name| line[*name] == row[*name])
+                    && ["condition", "metric", "arm", "baseline_arm", "unit"]
+                        .iter()
+                        .all(|name| line[*name] == row[*name])
             };
             let line = lines("rows").iter().find(same).cloned().unwrap_or_else(|| panic!("{row} is not in the table"));
             assert_eq!((&line["ours"], &line["ratio"]), (&row["ours"], &row["ratio"]), "{line}");
@@ -113,7 +115,9 @@ fn a_campaign_is_read_by_python_as_it_was_measured() {
     assert!(lines("samples").iter().all(|sample| sample[5].is_f64()));
 
     let said = ask(&campaign, &python, REFUSE);
-    for (n, wanted) in ["is no campaign", "no folder of results", "is damaged", "of schema 1", "pip install"].iter().enumerate() {
+    for (n, wanted) in
+        ["is no campaign", "no folder of results", "is damaged", "of schema 1", "pip install"].iter().enumerate()
+    {
         assert!(said[n].as_str().unwrap().contains(wanted), "{wanted}: {said}");
     }
 }

@@ -87,6 +87,10 @@ fn what_the_site_has_not_signed_is_refused_with_the_reason() {
     let said = import(&signed, "abc");
     assert!(said.code == Some(2) && said.err.contains("--site: "), "{said:?}");
     assert!(!scratch.path("newcomer").join("prior.redb").exists());
-    let said = history(&scratch, "veteran", &["export", "--sign", scratch.path("site.key").to_str().unwrap(), "--from", "a b"]);
+    let said = history(
+        &scratch,
+        "veteran",
+        &["export", "--sign", scratch.path("site.key").to_str().unwrap(), "--from", "a b"],
+    );
     assert!(said.code == Some(2) && said.err.contains("--from: "), "{said:?}");
 }

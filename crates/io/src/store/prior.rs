@@ -172,8 +172,7 @@ impl Priors {
         }
         let Some(seal) = self.file.key(true)? else { return Ok(()) };
         let others = known.iter().filter(|known| known.name() != source.name());
-        let mut changes: Vec<_> =
-            others.skip(MOST_SOURCES - 1).map(|old| (seal.digest(&old.name()), None)).collect();
+        let mut changes: Vec<_> = others.skip(MOST_SOURCES - 1).map(|old| (seal.digest(&old.name()), None)).collect();
         changes.push(self.sealed(&seal, &source)?);
         Ok(self.file.patiently(&self.clock, |file| file.write(&changes))?)
     }

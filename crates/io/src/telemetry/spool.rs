@@ -109,7 +109,9 @@ impl Spool {
                 }
                 Ok(Written::Kept)
             }
-            Some(Err(why)) if !matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => Err(why),
+            Some(Err(why)) if !matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                Err(why)
+            }
             // Overwritten in place: on a full disk there is room for no other file.
             Some(Err(_)) | None => {
                 let counter =

@@ -81,12 +81,7 @@ fn learn(world: &World, sites: usize, seed: u64) -> anyhow::Result<Vec<NetworkRe
     Ok(veteran.learned().into_iter().map(|record| record.aged(LATER)).collect())
 }
 
-fn first_visits(
-    world: &World,
-    sites: usize,
-    seed: u64,
-    prior: &[NetworkRecord],
-) -> anyhow::Result<Vec<Option<f64>>> {
+fn first_visits(world: &World, sites: usize, seed: u64, prior: &[NetworkRecord]) -> anyhow::Result<Vec<Option<f64>>> {
     let mut newcomer = session(world, seed)?;
     newcomer.take_prior(prior);
     let visit = |site| {
