@@ -157,7 +157,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "history export",
         &["headstart history export > history.json", "headstart history export --sign site.key > host-1.history"],
     ),
-    ("history import", &["headstart history import host-1.history --site \"$(headstart relay key site.key)\""]),
+    ("history import", &["headstart history import host-1.history --site PUBLIC_KEY"]),
     ("history forget", &["headstart history forget", "headstart history forget --app curl --host example.org"]),
     ("config", &["headstart config init", "headstart config show --origin"]),
     ("config init", &["headstart config init", "headstart config init -"]),

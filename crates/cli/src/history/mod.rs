@@ -36,13 +36,13 @@ pub enum Verb {
     Forget(Forget),
 }
 
-/// What to export, and for whom.
+/// What to export, and for which reader.
 #[derive(Debug, clap::Args)]
 pub struct Export {
     #[command(flatten)]
     which: Which,
     /// Print the paths of QUIC connections alone, signed by the site's key (`headstart relay key FILE`). Keep the result private:
-    /// whoever has it can test which addresses were used.
+    /// it lets a reader test which addresses were used.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["app", "host"])]
     sign: Option<PathBuf>,
     /// Name of this host in the signed history [default: the host name].
@@ -50,7 +50,7 @@ pub struct Export {
     from: Option<String>,
 }
 
-/// What to import, and whom to trust.
+/// What to import, and which site to trust.
 #[derive(Debug, clap::Args)]
 pub struct Import {
     /// File of `history export --sign`.

@@ -29,7 +29,7 @@ fn the_report_of_a_fleet_says_what_its_events_say_and_nothing_twice() {
     let Some(python) = python_with("duckdb") else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let made = lab(folder, &python, &["simulate", "--hosts", "40", "--days", "3", "--seed", "7", "--out", "fleet"]);
+    let made = lab(folder, &python, &["simulate", "--hosts", "200", "--days", "5", "--seed", "7", "--out", "fleet"]);
     assert!(made.status.success(), "{made:?}");
     let all = events(folder);
     // A batch that was delivered twice, and a line that was cut off.
@@ -44,10 +44,10 @@ fn the_report_of_a_fleet_says_what_its_events_say_and_nothing_twice() {
     let hosts: BTreeSet<&str> = all.iter().map(|event| event["host"].as_str().unwrap()).collect();
     assert_eq!(
         (account["hosts"].as_u64(), account["events"].as_u64()),
-        (Some(40), Some(all.len() as u64)),
+        (Some(200), Some(all.len() as u64)),
         "{account}"
     );
-    assert_eq!((hosts.len(), &account["twice"]), (40, &(text.lines().count().into())), "{account}");
+    assert_eq!((hosts.len(), &account["twice"]), (200, &(text.lines().count().into())), "{account}");
     assert_eq!((&account["damaged_lines"], &account["first_day"]), (&1.into(), &"2026-11-01".into()));
 
     let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();

@@ -14,6 +14,7 @@ import json, sys
 import duckdb
 views, question, form = sys.argv[1:]
 base = duckdb.connect()
+base.execute("SET enable_progress_bar = false")
 try:
     base.execute(views)
     if form == "table":
@@ -38,6 +39,7 @@ import json, sys
 import duckdb
 views, *questions = sys.argv[1:]
 base = duckdb.connect()
+base.execute("SET enable_progress_bar = false")
 answers = []
 try:
     base.execute(views)
