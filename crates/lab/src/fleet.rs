@@ -79,7 +79,7 @@ impl Host {
         let (label, condition) = OPERATORS[number as usize % OPERATORS.len()];
         let names = Names::new(KEY, false, label.to_owned(), &format!("simulated {} {number}", size.seed));
         // Not in step with the operators.
-        let is_control = (number / OPERATORS.len() as u64) % CONTROL == 0;
+        let is_control = (number / OPERATORS.len() as u64).is_multiple_of(CONTROL);
         Self { rng, names, condition, arm: if is_control { "bare" } else { "adaptive" } }
     }
 
