@@ -1,4 +1,4 @@
-//! `headstart telemetry`: what this host writes down for its fleet, and the settings of it (docs/decisions/0099).
+//! `headstart telemetry`: what this host writes down for its fleet, and the settings of it (docs/decisions/0101).
 
 use crate::config::{Config, all};
 use crate::exit::{self, Usage};

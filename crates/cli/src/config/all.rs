@@ -177,7 +177,7 @@ pub static TELEMETRY_FOLDER: Setting = Setting {
     kind: Kind::Text(|_| Ok(())),
     default: "",
     what: "Folder for telemetry (JSON Lines), to be collected by other programs; empty for none. Nothing is sent by headstart.",
-    source: "off: what programs do is their user's business (docs/decisions/0099)",
+    source: "off: what programs do is their user's business (docs/decisions/0101)",
 };
 
 /// The key of hashed names.

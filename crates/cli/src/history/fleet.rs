@@ -1,7 +1,7 @@
 //! `headstart history export --sign` and `import`: what one host of a site has learned of paths, for another.
 //!
 //! The document is two lines: title, public key of the site and signature; then one JSON object, which is what was signed,
-//! after the title (docs/decisions/0098). What never happens here: anything of a document whose signature is not by the site that
+//! after the title (docs/decisions/0100). What never happens here: anything of a document whose signature is not by the site that
 //! the caller names is read.
 
 use super::Import;

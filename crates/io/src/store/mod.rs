@@ -11,11 +11,13 @@ mod place;
 pub mod prior;
 mod record;
 mod seal;
+mod series;
 pub mod shared;
 
 pub use file::FileError;
 pub use place::folder;
 pub use record::{Record, RecordError, What};
+pub use series::Series;
 
 use crate::clock::{self, Clock};
 use file::{Change, StoreFile};

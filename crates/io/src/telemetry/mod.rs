@@ -2,7 +2,7 @@
 //!
 //! A run of a program is an event (what races and the pool came to), and so is each connection and lookup that a forwarder measured.
 //! Names of programs, hosts and addresses are keyed hashes under a key of the site, unless the operator wants names. Nothing here opens a
-//! connection: who collects takes whole files away (docs/decisions/0099).
+//! connection: who collects takes whole files away (docs/decisions/0101).
 
 mod event;
 mod spool;

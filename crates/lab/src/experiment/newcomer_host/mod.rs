@@ -112,7 +112,7 @@ const METHOD: [&str; 3] = [
 
 const NOTES: [&str; 2] = [
     "A prior fills gaps alone: the first own experience with an address, a family or a path replaces it, and a window counts half \
-     (docs/decisions/0098).",
+     (docs/decisions/0100).",
     "Hosts hand on paths and no networks: `history import` changes first transfers, not first visits.",
 ];
 
