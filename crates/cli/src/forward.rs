@@ -47,6 +47,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let protector = args.protect.as_deref().map(Protector::at).transpose();
     let protector = protector.map_err(|e| exit::Usage(format!("--protect: must be the name of a Unix socket: {e}")))?;
     let racing = args.accelerate.then(|| supervise::settings(&Config::load(named)?)).transpose()?;
+    let telemetry = crate::telemetry::settings(&Config::load(named)?)?;
     let wanted = Wanted {
         via: Source::Tun,
         command: &[],
@@ -59,6 +60,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         no_lookout: args.no_lookout,
         profile: None,
         accelerate: racing.as_ref(),
+        telemetry: telemetry.as_ref(),
     };
     measure::forward(tun, protector, &wanted)
 }

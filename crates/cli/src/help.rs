@@ -9,7 +9,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Host", &["up", "down", "status", "plan", "recover", "doctor"]),
     ("Serve", &["serve", "get", "relay", "proxy", "gateway", "steer"]),
     ("Lab", &["lab", "list"]),
-    ("History", &["history"]),
+    ("History", &["history", "telemetry"]),
     ("Set-up", &["config", "completions", "man"]),
 ];
 
@@ -131,6 +131,12 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("lab collect", &["headstart lab collect --plan plan.jsonl results --out campaign"]),
+    (
+        "lab fleet",
+        &["headstart lab fleet simulate --hosts 100 --days 7 --out fleet", "headstart lab fleet report fleet"],
+    ),
+    ("lab fleet report", &["headstart lab fleet report fleet", "headstart lab fleet report fleet --json"]),
+    ("lab fleet simulate", &["headstart lab fleet simulate --out fleet"]),
     ("lab query", &["headstart lab query 'SELECT arm, median(ratio) FROM rows GROUP BY arm' campaign"]),
     ("lab scenario", &["headstart lab scenario dumbbell", "headstart lab scenario my.toml --at client -- ping server"]),
     (
@@ -145,7 +151,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("list", &["headstart list", "headstart list races", "headstart list links --json"]),
     ("history", &["headstart history show", "headstart history forget --host example.org"]),
     ("history show", &["headstart history show", "headstart history show --app curl"]),
-    ("history export", &["headstart history export > history.json"]),
+    ("telemetry", &["headstart telemetry show"]),
+    ("telemetry show", &["headstart telemetry show", "headstart telemetry show > seen.jsonl"]),
+    (
+        "history export",
+        &["headstart history export > history.json", "headstart history export --sign site.key > host-1.history"],
+    ),
+    ("history import", &["headstart history import host-1.history --site PUBLIC_KEY"]),
     ("history forget", &["headstart history forget", "headstart history forget --app curl --host example.org"]),
     ("config", &["headstart config init", "headstart config show --origin"]),
     ("config init", &["headstart config init", "headstart config init -"]),

@@ -40,6 +40,7 @@ mod seat;
 mod serve;
 mod steer;
 mod supervise;
+mod telemetry;
 mod top;
 mod trace;
 mod ui;
@@ -76,6 +77,9 @@ enum Verb {
     /// Show, export or delete what headstart has learned
     #[command(subcommand)]
     History(history::Verb),
+    /// Show what is written for the fleet (telemetry; off by default)
+    #[command(subcommand)]
+    Telemetry(telemetry::Verb),
     /// Serve a folder over HTTP/3, HTTP/2 and HTTP/1.1
     ///
     /// Listens on loopback by default.
@@ -248,6 +252,7 @@ pub fn headstart() -> ExitCode {
         Verb::Config(verb) => config::verb::run(verb, named),
         Verb::Explain(args) => explain::run(&args),
         Verb::History(verb) => history::run(verb),
+        Verb::Telemetry(verb) => telemetry::run(&verb, named),
         Verb::Serve(args) => serve::run(&args),
         Verb::Get(args) => get::run(&args),
         Verb::Up(args) => operate::up::run(&args, named),

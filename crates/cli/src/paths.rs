@@ -106,7 +106,10 @@ impl Remember {
         let options = self.options(rule, network, listener);
         let memory = CarefulResume::with_options(Store::new(clock, kept.unwrap_or(secret)), options);
         if let Some(paths) = &mut paths {
-            memory.with(|history| paths.load(clock.moment(now), history));
+            memory.with(|history| {
+                paths.load(clock.moment(now), history);
+                paths.load_priors(clock.moment(now), history);
+            });
             tell(paths.notes());
         }
         // Without a secret nothing that is written could be found again.

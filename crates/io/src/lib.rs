@@ -16,6 +16,7 @@
 //! | [`forward`], [`cgroup`] | TUN, sockets and owners of column `forward`; programs in the kernel that measure without carrying (eBPF), and the group of a program |
 //! | [`engine`] | a session of the forwarder for an app that has made the interface, as on Android (docs/decisions/0092) |
 //! | [`steer`] | the tunnel of column `steer`: TUN, a WireGuard session a channel, and their sockets |
+//! | [`telemetry`] | what this host measured, as JSON Lines for its fleet; off unless it is asked for |
 //! | [`sys`] | system calls behind safe types, the process that holds a room, and clients of the C library that the lab measures |
 #![deny(unsafe_code)]
 
@@ -69,6 +70,8 @@ pub mod surroundings;
 pub mod sys;
 #[cfg(feature = "host")]
 pub mod tcp;
+#[cfg(feature = "host")]
+pub mod telemetry;
 #[cfg(feature = "host")]
 pub mod watchdog;
 

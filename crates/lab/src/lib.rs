@@ -8,6 +8,7 @@
 //! | [`server`], [`program`], [`browser`], [`socket_loader`] | what stands behind addresses; what is run against it: programs, Chromium, a page load over sockets |
 //! | [`experiment`] | one file for each table or figure, tied to claims by `docs/claims.toml` |
 //! | [`campaign`] | many of them as tasks that any scheduler hands out; their results as tables |
+//! | [`fleet`] | telemetry of hosts that never were, made in virtual time |
 //! | [`stats`], [`report`] | samples to medians and intervals; tables and pages |
 //! | [`device`], [`cgroup`] | the state of the machine that a result is of; one that saves |
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod cgroup;
 pub mod condition;
 pub use headstart_io::device;
 pub mod experiment;
+pub mod fleet;
 pub mod netns;
 pub mod page;
 pub mod program;

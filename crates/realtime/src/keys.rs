@@ -87,6 +87,16 @@ impl FromStr for PublicKey {
     }
 }
 
+impl PublicKey {
+    /// Whether the secret half has signed `message` ([`SecretKey::sign`]).
+    pub fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
+        let known = provider().signature_verification_algorithms.mapping;
+        let ed25519 = known.iter().filter(|(scheme, _)| *scheme == SignatureScheme::ED25519);
+        let mut algorithms = ed25519.flat_map(|(_, algorithms)| *algorithms);
+        algorithms.any(|algorithm| algorithm.verify_signature(&self.0, message, signature).is_ok())
+    }
+}
+
 fn from_hex(text: &str) -> Option<[u8; 32]> {
     if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
@@ -160,6 +170,13 @@ impl SecretKey {
         let spki = key.public_key().ok_or_else(|| KeyError::Tls(Error::General("no public key".into())))?;
         let own = CertificateDer::from(spki.as_ref().to_vec());
         Ok(CertifiedKey::new(vec![own], key))
+    }
+
+    /// Signs `message`, which has to begin with words that no other protocol signs: 64 bytes (RFC 8032).
+    pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        let signer = self.certified()?.key.choose_scheme(&[SignatureScheme::ED25519]);
+        let signer = signer.ok_or_else(|| KeyError::Tls(Error::General("no Ed25519".into())))?;
+        signer.sign(message).map_err(KeyError::Tls)
     }
 
     /// Its public half.
@@ -336,6 +353,16 @@ mod tests {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
         std::fs::write(&path, [0xff; 90]).unwrap();
         assert!(matches!(SecretKey::read(&path), Err(KeyError::NotAKey(_))));
+    }
+
+    #[test]
+    fn what_a_key_has_signed_is_told_from_everything_else() {
+        let [key, other] = [SecretKey([7; 32]), SecretKey([8; 32])];
+        let signature = key.sign(b"words").unwrap();
+        let public = key.public().unwrap();
+        assert!(signature.len() == 64 && public.has_signed(b"words", &signature));
+        assert!(!public.has_signed(b"other words", &signature) && !public.has_signed(b"words", &signature[1..]));
+        assert!(!other.public().unwrap().has_signed(b"words", &signature));
     }
 
     #[test]

@@ -171,6 +171,51 @@ pub static GROUP: Setting = Setting {
     source: "our choice",
 };
 
+/// Where telemetry is written.
+pub static TELEMETRY_FOLDER: Setting = Setting {
+    key: "telemetry.folder",
+    kind: Kind::Text(|_| Ok(())),
+    default: "",
+    what: "Folder for telemetry (JSON Lines), to be collected by other programs; empty for none. Nothing is sent by headstart.",
+    source: "off: what programs do is their user's business (docs/decisions/0101)",
+};
+
+/// The key of hashed names.
+pub static TELEMETRY_KEY_FILE: Setting = Setting {
+    key: "telemetry.key-file",
+    kind: Kind::Text(|_| Ok(())),
+    default: "",
+    what: "File with the key for hashing names (32 hexadecimal digits), the same on all hosts of a site; empty for a key of this host.",
+    source: "our choice",
+};
+
+/// Whether telemetry has names.
+pub static TELEMETRY_NAMES: Setting = Setting {
+    key: "telemetry.names",
+    kind: Kind::Flag,
+    default: "false",
+    what: "Telemetry has the names of programs, hosts and addresses instead of their hashes.",
+    source: "off: hashes are enough to compare",
+};
+
+/// What this host's place is called.
+pub static TELEMETRY_LABEL: Setting = Setting {
+    key: "telemetry.label",
+    kind: Kind::Text(|_| Ok(())),
+    default: "",
+    what: "Label for this host in telemetry, such as its operator or office; reports group by it.",
+    source: "our choice",
+};
+
+/// How much telemetry may wait.
+pub static TELEMETRY_MOST_MB: Setting = Setting {
+    key: "telemetry.most-mb",
+    kind: Kind::Whole { least: 1, most: 100_000 },
+    default: "64",
+    what: "Most disk space for uncollected telemetry of this host, in MiB. Beyond it, events are counted and not kept.",
+    source: "our choice: about 200,000 events",
+};
+
 /// All of them, in the order of the file.
 pub const ALL: &[&Setting] = &[
     &QUIET,
@@ -191,6 +236,11 @@ pub const ALL: &[&Setting] = &[
     &TABLE,
     &PRIORITY,
     &GROUP,
+    &TELEMETRY_FOLDER,
+    &TELEMETRY_KEY_FILE,
+    &TELEMETRY_NAMES,
+    &TELEMETRY_LABEL,
+    &TELEMETRY_MOST_MB,
 ];
 
 fn races() -> Vec<&'static str> {

@@ -4,6 +4,7 @@ mod asked;
 mod campaign;
 mod child;
 mod compare;
+mod fleet;
 pub mod progress;
 mod record;
 mod report;
@@ -42,6 +43,9 @@ pub enum Verb {
     Collect(campaign::collect::Args),
     /// Query a campaign's tables with SQL (DuckDB).
     Query(campaign::query::Args),
+    /// Report on telemetry of many hosts.
+    #[command(subcommand)]
+    Fleet(fleet::Verb),
     /// Run a network described in a TOML file, in virtual time and with real packets.
     Scenario(scenario::Args),
     /// Run a shell or a program behind an emulated link.
@@ -97,6 +101,7 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Submit(args) => campaign::submit::run(&args),
         Verb::Collect(args) => campaign::collect::run(&args),
         Verb::Query(args) => campaign::query::run(&args),
+        Verb::Fleet(verb) => fleet::run(&verb),
         Verb::Scenario(args) => scenario::run(&args),
         Verb::Record(args) => record::record(&args),
         Verb::Replay(args) => record::replay(&args),

@@ -113,7 +113,10 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         let to = args.capture.iter().map(|text| network(text)).collect::<Result<_, _>>()?;
         let lines = args.flows.as_deref().map(std::path::absolute).transpose()?;
         let racing = args.accelerate.then(|| supervise::settings(&config)).transpose()?;
-        settings.measuring = Some(measuring::Wish { in_kernel: in_kernel(args)?, to, lines, racing });
+        let telemetry = crate::telemetry::settings(&config)?;
+        // Said now: the daemon has nobody to tell.
+        drop(crate::telemetry::open(telemetry.as_ref(), false));
+        settings.measuring = Some(measuring::Wish { in_kernel: in_kernel(args)?, to, lines, racing, telemetry });
     }
     something_is_on(&settings)?;
     if !super::may_change_the_network() {

@@ -23,6 +23,7 @@ use headstart_io::forward::{Enclosure, Loopback, Protector, Seen, Worker, line_o
 use headstart_io::sys::netns::NetNs;
 use headstart_io::sys::signal;
 use headstart_io::sys::tun::Tun;
+use headstart_io::telemetry::{self, Telemetry};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -80,6 +81,8 @@ pub struct Wanted<'a> {
     pub profile: Option<&'a str>,
     /// Whether, and how, connections are raced over the addresses of their peer's name.
     pub accelerate: Option<&'a connect::Settings>,
+    /// What is to be written for the fleet.
+    pub telemetry: Option<&'a telemetry::Settings>,
 }
 
 /// Runs the program and measures; its exit code.
@@ -187,6 +190,7 @@ pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> any
 struct Outputs {
     lines: Option<File>,
     capture: Option<Capture>,
+    telemetry: Option<Telemetry>,
     summary: Option<Destination>,
 }
 
@@ -203,8 +207,9 @@ impl Outputs {
             Capture::begin(output)
         });
         let named = |why| anyhow::Error::from(why).context(format!("writing a capture to {}", args.capture_name()));
+        let telemetry = crate::telemetry::open(args.telemetry, args.quiet);
         let (lines, capture) = (lines.transpose()?, capture.transpose().map_err(named)?);
-        Ok(Self { lines, capture, summary: Destination::open(args.summary) })
+        Ok(Self { lines, capture, telemetry, summary: Destination::open(args.summary) })
     }
 }
 
@@ -213,11 +218,12 @@ fn prepare(
     enclosure: Enclosure,
     profile: &'static profile::Entry,
     args: &Wanted<'_>,
-    Outputs { lines, capture, summary }: Outputs,
+    Outputs { lines, capture, telemetry, summary }: Outputs,
 ) -> anyhow::Result<(Worker, Rc<RefCell<Measured>>, Clock)> {
     let clock = Clock::new();
     let capture = capture.map(|capture| Rc::new(RefCell::new(capture)));
-    let measured = Rc::new(RefCell::new(Measured { lines, capture: capture.clone(), summary, ..Measured::default() }));
+    let measured = Measured { lines, telemetry, capture: capture.clone(), summary, ..Measured::default() };
+    let measured = Rc::new(RefCell::new(measured));
     let sink = Rc::clone(&measured);
     let mut seed = [0; 8];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).context("drawing a seed")?;
@@ -331,6 +337,7 @@ struct Measured {
     looked_out: u64,
     summary: Option<Destination>,
     lines: Option<File>,
+    telemetry: Option<Telemetry>,
     capture: Option<Rc<RefCell<Capture>>>,
     /// The first line that could not be written.
     lost: Option<std::io::Error>,
@@ -352,6 +359,9 @@ impl Measured {
                 self.echoes.0 += flow.requests;
                 self.echoes.1 += flow.replies;
             }
+        }
+        if let Some(telemetry) = &mut self.telemetry {
+            telemetry.seen(seen);
         }
         if let Some(file) = &mut self.lines
             // A line is one call: packets wait meanwhile.
@@ -405,6 +415,7 @@ fn median(values: &[f64]) -> Option<f64> {
 /// Tells what was measured; whether all that was to be written is. The code of the program is not touched by a summary that
 /// cannot be.
 fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
+    crate::telemetry::end(measured.telemetry.as_mut(), args.quiet);
     let lost = measured.capture.take().and_then(|capture| capture.borrow_mut().end());
     if let Some(e) = &lost {
         crate::complain!("headstart: writing the capture to {}: {e}; it is cut off there", args.capture_name());

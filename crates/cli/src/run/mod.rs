@@ -11,7 +11,7 @@ mod summary;
 mod ways;
 
 use crate::config::{Config, all};
-use crate::{exit, input, supervise};
+use crate::{exit, input, supervise, telemetry};
 use anyhow::Context as _;
 use clap::ValueEnum as _;
 use headstart_core::connect::{Settings, race};
@@ -141,8 +141,10 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
                 return Err(exit::Usage("--via: with --measure, must be one of tun, ebpf, auto".into()).into());
             }
         };
+        let telemetry = telemetry::settings(&Config::load(named)?)?;
         return measure::run(&Wanted {
             via,
+            telemetry: telemetry.as_ref(),
             command: &args.command,
             quiet: args.quiet,
             summary: args.summary.as_deref(),
@@ -181,6 +183,7 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     }
     let via = args.via.unwrap_or_else(|| Via::from_str(&config.text(&all::VIA), false).unwrap_or(Via::Auto));
     args.via = Some(via);
+    let written = telemetry::settings(&config)?;
     let program = &args.command[0];
     // From before there is anything to leave behind.
     signal::pass_on_to(0).context("handling signals")?;
@@ -222,7 +225,7 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     // What the program has left behind may connect yet.
     let reached = ways.preload.is_ok() || calls.is_some();
     let left = calls.is_some_and(|calls| !calls.is_over());
-    if args.quiet && to.is_none() && !left {
+    if args.quiet && to.is_none() && !left && written.is_none() {
         // The gain is not reported.
         let ended = link.end();
         drop(folder);
@@ -232,6 +235,11 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     let summary = link.summary();
     if left {
         link.leave();
+    }
+    if let (Some(mut written), Ok(summary)) = (telemetry::open(written.as_ref(), args.quiet), &summary) {
+        let name = Path::new(&args.command[0]).file_name().unwrap_or(&args.command[0]);
+        written.run(&name.to_string_lossy(), &summary.tally);
+        telemetry::end(Some(&mut written), args.quiet);
     }
     report(&args, reached, summary, to);
     Ok(code)

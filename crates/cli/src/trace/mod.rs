@@ -84,6 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         no_lookout: false,
         profile: None,
         accelerate: None,
+        telemetry: None,
     };
     let write = match args.format {
         Format::Pcapng => return measure::run(&Wanted { pcapng: Some(&file), ..wanted }),

@@ -39,5 +39,6 @@ mod soak;
 mod stub;
 mod supervisor_gone;
 mod system_calls;
+mod telemetry;
 mod unnoticed;
 mod written;

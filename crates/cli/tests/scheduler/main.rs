@@ -1,9 +1,12 @@
 //! A campaign on real schedulers, in namespaces: Slurm with two nodes of which one is killed and one drained, GNU parallel, Snakemake,
-//! Ray; and the questions of the guide, asked by DuckDB. What is not installed is skipped with a line.
+//! Ray; the questions of the guide, asked by DuckDB; the Python package. What is not installed is skipped with a line.
 //!
 //! `cargo xtask campaigns` runs it in full; `HEADSTART_CAMPAIGN_SEEDS` says how many seeds each of two conditions has.
 
+mod fleet;
+mod kubernetes;
 mod others;
+mod python;
 mod questions;
 mod scene;
 mod slurm;

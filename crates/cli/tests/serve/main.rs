@@ -5,6 +5,7 @@
 mod attack;
 mod browser;
 mod client;
+mod fleet;
 mod flood;
 mod greeting;
 mod hostile;

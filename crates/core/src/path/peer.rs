@@ -21,16 +21,23 @@ pub struct PeerHistory {
     pub last_used: Instant,
     /// Until when a failure counts.
     failing_until: Option<Instant>,
+    /// Only another host has tried it.
+    prior: bool,
 }
 
 impl PeerHistory {
     pub(super) fn new(now: Instant) -> Self {
-        Self { rtt: None, has_answered: false, last_used: now, failing_until: None }
+        Self { rtt: None, has_answered: false, last_used: now, failing_until: None, prior: false }
     }
 
     /// Whether the last attempt failed, less than 10 minutes ago (`FAILURE_MEMORY`).
     pub fn is_failing(&self, now: Instant) -> bool {
         self.failing_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether only another host has tried it.
+    pub fn is_prior(&self) -> bool {
+        self.prior
     }
 
     /// Whether a program that is told of this peer alone will connect: it has answered, and sooner than programs give up an address
@@ -45,17 +52,20 @@ impl PeerHistory {
         self.has_answered = true;
         self.last_used = now;
         self.failing_until = None;
+        self.prior = false;
     }
 
     /// A handshake was given up without an answer. If that took longer than was expected, the round-trip time is no less
     /// than what was `waited`.
     pub(super) fn outlasted(&mut self, now: Instant, waited: Option<Duration>) {
         self.last_used = now;
+        self.prior = false;
         self.rtt = waited.map(RttEstimate::first).or(self.rtt);
     }
 
     pub(super) fn failed(&mut self, now: Instant) {
         self.last_used = now;
+        self.prior = false;
         self.failing_until = Some(now + FAILURE_MEMORY);
     }
 
@@ -63,7 +73,7 @@ impl PeerHistory {
         let failed = self.failing_until.filter(|until| now < *until).map(|until| FAILURE_MEMORY - (until - now));
         PeerRecord {
             address,
-            rtt: self.rtt.map(Into::into),
+            rtt: self.rtt.filter(|rtt| !rtt.prior).map(Into::into),
             has_answered: self.has_answered,
             used_ago_s: (now - self.last_used).as_secs(),
             failed_ago_s: failed.map(|ago| ago.as_secs()),
@@ -79,7 +89,15 @@ impl PeerHistory {
             has_answered: record.has_answered,
             last_used: Instant::from_nanos(now.as_nanos().saturating_sub(nanos(ago(record.used_ago_s)))),
             failing_until: left.filter(|left| !left.is_zero()).map(|left| now + left),
+            prior: false,
         }
+    }
+
+    /// What another host says of it. That it answered there is no promise: no program is told of this peer alone for it.
+    pub(super) fn of_another(now: Instant, record: &PeerRecord) -> Self {
+        let mut peer = Self::recalled(now, record);
+        peer.rtt = peer.rtt.map(|rtt| RttEstimate { prior: true, ..rtt });
+        Self { has_answered: false, prior: true, ..peer }
     }
 }
 

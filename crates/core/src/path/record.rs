@@ -88,24 +88,32 @@ impl From<RttEstimate> for RttRecord {
 impl From<RttRecord> for RttEstimate {
     fn from(rtt: RttRecord) -> Self {
         let us = |us: u32| Duration::from_micros(us.into());
-        Self { smoothed: us(rtt.smoothed_us), variation: us(rtt.variation_us) }
+        Self { smoothed: us(rtt.smoothed_us), variation: us(rtt.variation_us), prior: false }
     }
 }
 
 impl FamilyHistory {
     fn to_record(&self) -> FamilyRecord {
-        FamilyRecord { rtt: self.rtt.map(Into::into), lookup: self.lookup.map(Into::into) }
+        let own = |rtt: Option<RttEstimate>| rtt.filter(|rtt| !rtt.prior).map(Into::into);
+        FamilyRecord { rtt: own(self.rtt), lookup: own(self.lookup) }
     }
 
     fn recall(&mut self, record: &FamilyRecord) {
         self.rtt = self.rtt.or(record.rtt.map(Into::into));
         self.lookup = self.lookup.or(record.lookup.map(Into::into));
     }
+
+    fn take_prior(&mut self, record: &FamilyRecord) {
+        let prior = |rtt: RttRecord| RttEstimate { prior: true, ..rtt.into() };
+        self.rtt = self.rtt.or(record.rtt.map(prior));
+        self.lookup = self.lookup.or(record.lookup.map(prior));
+    }
 }
 
 impl Network {
     fn to_record(&self, now: Instant, id: NetworkId) -> NetworkRecord {
-        let mut peers: Vec<_> = self.peers.iter().map(|(addr, peer)| peer.to_record(now, *addr)).collect();
+        let own = self.peers.iter().filter(|(_, peer)| !peer.is_prior());
+        let mut peers: Vec<_> = own.map(|(addr, peer)| peer.to_record(now, *addr)).collect();
         peers.sort_by_key(|peer| (peer.used_ago_s, peer.address));
         peers.truncate(MAX_PEERS_RECORDED);
         let of = |family| self.family(family).to_record();
@@ -117,6 +125,17 @@ impl Network {
         self.v6.recall(&record.v6);
         for peer in record.peers.into_iter().take(MAX_PEERS_RECORDED) {
             self.peers.entry(peer.address).or_insert_with(|| PeerHistory::recalled(now, &peer));
+        }
+    }
+
+    fn take_prior(&mut self, now: Instant, record: &NetworkRecord) {
+        self.v4.take_prior(&record.v4);
+        self.v6.take_prior(&record.v6);
+        for peer in record.peers.iter().take(MAX_PEERS_RECORDED) {
+            if self.peers.len() >= super::MAX_PEERS {
+                break;
+            }
+            self.peers.entry(peer.address).or_insert_with(|| PeerHistory::of_another(now, peer));
         }
     }
 }
@@ -133,16 +152,32 @@ impl PathBook {
     /// do the bounds.
     pub fn recall(&mut self, now: Instant, records: Vec<NetworkRecord>) {
         for record in records {
-            let id = record.id;
-            if id != self.current && !self.former.contains(&id) {
-                if self.former.len() + 1 >= super::MAX_NETWORKS {
-                    continue;
-                }
-                // The longest ago of all.
-                self.former.push_front(id);
+            if self.makes_room(record.id) {
+                self.networks.entry(record.id).or_default().recall(now, record);
             }
-            self.networks.entry(id).or_default().recall(now, record);
         }
+    }
+
+    /// Takes in what other hosts learned of the same networks, the most trusted first: it fills gaps, and stands until this host
+    /// has tried for itself. It is never among [`PathBook::records`].
+    pub fn take_prior(&mut self, now: Instant, records: &[NetworkRecord]) {
+        let (here, elsewhere): (Vec<_>, Vec<_>) = records.iter().partition(|record| record.id == self.current);
+        for record in here.into_iter().chain(elsewhere) {
+            if self.makes_room(record.id) {
+                self.networks.entry(record.id).or_default().take_prior(now, record);
+            }
+        }
+    }
+
+    /// Whether there is room for network `id`, which was left the longest ago of all unless it is known.
+    fn makes_room(&mut self, id: NetworkId) -> bool {
+        if id != self.current && !self.former.contains(&id) {
+            if self.former.len() + 1 >= super::MAX_NETWORKS {
+                return false;
+            }
+            self.former.push_front(id);
+        }
+        true
     }
 }
 
@@ -208,6 +243,46 @@ mod tests {
     }
 
     #[test]
+    fn what_another_host_says_fills_gaps_until_this_host_has_tried() {
+        let mut book = PathBook::default();
+        book.move_to(NetworkId(1));
+        book.current().record(at(90), v4(2), Outcome::Connected(70 * MS));
+        book.take_prior(at(100), &learned().records(at(100)));
+        let here = book.current();
+        assert!(!here.is_failing(v4(2), at(101)), "own experience stands");
+        assert_eq!(here.family(Family::V4).rtt.unwrap().smoothed, 70 * MS);
+        let peer = here.peer(v4(1)).unwrap();
+        assert_eq!((peer.rtt.unwrap().smoothed, peer.has_answered), (20 * MS, false), "expected, not promised");
+        assert_eq!(here.family(Family::V4).lookup.unwrap().smoothed, 9 * MS);
+        here.record(at(102), v4(1), Outcome::Connected(200 * MS));
+        here.family_mut(Family::V4).looked_up(Some(90 * MS));
+        assert_eq!(here.peer(v4(1)).unwrap().rtt.unwrap().smoothed, 200 * MS, "at once");
+        assert_eq!(here.family(Family::V4).lookup.unwrap().smoothed, 90 * MS);
+    }
+
+    #[test]
+    fn a_failure_that_another_host_saw_ends_as_an_own_one_does() {
+        let mut book = PathBook::default();
+        book.move_to(NetworkId(1));
+        book.take_prior(at(100), &learned().records(at(100)));
+        assert!(book.current().is_failing(v4(2), at(101)) && !book.current().is_failing(v4(2), at(641)));
+        book.current().record(at(110), v4(2), Outcome::Connected(5 * MS));
+        assert!(!book.current().is_failing(v4(2), at(111)));
+    }
+
+    #[test]
+    fn what_another_host_said_is_never_passed_on_as_own() {
+        let mut book = PathBook::default();
+        book.take_prior(at(100), &learned().records(at(100)));
+        assert_eq!(book.records(at(100)), []);
+        book.move_to(NetworkId(1));
+        book.current().record(at(110), v4(1), Outcome::Abandoned(MS));
+        let records = book.records(at(110));
+        assert_eq!(records[0].peers.iter().map(|p| (p.address, p.rtt)).collect::<Vec<_>>(), [(v4(1), None)]);
+        assert_eq!(records[0].v4, FamilyRecord::default());
+    }
+
+    #[test]
     fn the_bounds_hold_whatever_is_recalled() {
         let peer = |n| PeerRecord { address: v4(n), rtt: None, has_answered: false, used_ago_s: 0, failed_ago_s: None };
         let many = (0..100u64).map(|id| NetworkRecord {
@@ -216,7 +291,9 @@ mod tests {
             ..NetworkRecord::default()
         });
         let mut book = PathBook::default();
-        book.recall(at(0), many.collect());
+        let many: Vec<_> = many.collect();
+        book.take_prior(at(0), &many);
+        book.recall(at(0), many);
         assert!(book.networks.len() <= MAX_NETWORKS);
         assert!(book.networks.values().all(|n| n.peers.len() <= MAX_PEERS_RECORDED));
         book.move_to(NetworkId(1000));

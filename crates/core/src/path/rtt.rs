@@ -9,18 +9,24 @@ pub struct RttEstimate {
     pub smoothed: Duration,
     /// RTTVAR of RFC 6298.
     pub variation: Duration,
+    /// Another host's, to begin with: the first sample of this host replaces it.
+    pub prior: bool,
 }
 
 impl RttEstimate {
     /// The estimate after one sample: its variation is half of it (RFC 6298, 2.2).
     pub fn first(sample: Duration) -> Self {
-        Self { smoothed: sample, variation: sample / 2 }
+        Self { smoothed: sample, variation: sample / 2, prior: false }
     }
 
     /// The estimate after one more sample: gains 1/8 and 1/4 (RFC 6298, 2.3).
     pub fn update(self, sample: Duration) -> Self {
+        if self.prior {
+            return Self::first(sample);
+        }
         let error = self.smoothed.abs_diff(sample);
-        Self { smoothed: (self.smoothed * 7 + sample) / 8, variation: (self.variation * 3 + error) / 4 }
+        let (smoothed, variation) = ((self.smoothed * 7 + sample) / 8, (self.variation * 3 + error) / 4);
+        Self { smoothed, variation, prior: false }
     }
 
     /// The estimate `old`, if any, after `sample`.
@@ -47,5 +53,12 @@ mod tests {
         }
         assert_eq!(e.smoothed, ms(40));
         assert!(e.timeout() < ms(41), "{e:?}");
+    }
+
+    #[test]
+    fn one_sample_of_this_host_outweighs_what_another_says() {
+        let ms = Duration::from_millis;
+        let prior = RttEstimate { prior: true, ..RttEstimate::first(ms(400)) };
+        assert_eq!(RttEstimate::extend(Some(prior), ms(40)), RttEstimate::first(ms(40)));
     }
 }

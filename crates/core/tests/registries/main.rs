@@ -24,9 +24,9 @@ const MOMENTS: [Instant; 3] = [Instant::ZERO, Instant::from_millis(1000), Instan
 
 /// Nothing known, and round trips of [`TIMES`], steady and not.
 fn round_trips() -> Vec<Option<RttEstimate>> {
-    let each = TIMES
-        .into_iter()
-        .flat_map(|smoothed| [Duration::ZERO, smoothed].map(|variation| Some(RttEstimate { smoothed, variation })));
+    let each = TIMES.into_iter().flat_map(|smoothed| {
+        [Duration::ZERO, smoothed].map(|variation| Some(RttEstimate { smoothed, variation, prior: false }))
+    });
     std::iter::once(None).chain(each).collect()
 }
 

@@ -10,6 +10,7 @@ use crate::forward::{Enclosure, EnclosureError, Sink, Worker, device, line_of};
 use crate::host::change::capture::{Capture, MARK, OWN_MARK};
 use crate::host::change::{Change, route, rule};
 use crate::host::{Numbers, PROTOCOL};
+use crate::telemetry::{self, Telemetry};
 use headstart_core::connect::Settings as Racing;
 use headstart_core::forward::Settings as Forwarding;
 use headstart_core::time::Duration;
@@ -37,6 +38,8 @@ pub struct Wish {
     pub lines: Option<PathBuf>,
     /// Whether, and how, connections are raced over the addresses of their peer's name.
     pub racing: Option<Racing>,
+    /// What is written for the fleet.
+    pub telemetry: Option<telemetry::Settings>,
 }
 
 /// How it is.
@@ -158,10 +161,15 @@ impl Measuring {
         let limit = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
         let racing = self.wish.racing.clone();
+        // Not to be had, it costs nothing else.
+        let mut telemetry = self.wish.telemetry.as_ref().and_then(|wanted| Telemetry::open(wanted).ok());
         let mut seed = [0; 8];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
         let work = move || {
             let sink: Sink = Box::new(move |seen| {
+                if let Some(telemetry) = &mut telemetry {
+                    telemetry.seen(&seen);
+                }
                 if let Some(lines) = &mut lines {
                     lines.add(&line_of(&seen).to_string());
                 }

@@ -20,15 +20,17 @@ use std::path::{Path, PathBuf};
 const FORMAT: u64 = 1;
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
-/// Everything that one key seals: habits and networks, paths (see `super::paths`), objects (see
-/// `super::objects`), and what the page draws (see `super::series`).
-const STORES: [&str; 4] = ["history", PATHS, OBJECTS, SERIES];
+/// Everything that one key seals: habits and networks, paths (see `super::paths`), objects (see `super::objects`), what the page
+/// draws (see `super::series`), and what other hosts have learned (see `super::prior`).
+const STORES: [&str; 5] = ["history", PATHS, OBJECTS, SERIES, PRIOR];
 /// The store of paths.
 pub const PATHS: &str = "paths";
 /// The store of objects.
 const OBJECTS: &str = "objects";
 /// The store of what the page draws.
 const SERIES: &str = "series";
+/// The store of what other hosts have learned.
+const PRIOR: &str = "prior";
 const KEY_FILE: &str = "history.key";
 /// Memory that redb may use for pages; what is stored is a few hundred kilobytes.
 const CACHE: usize = 1024 * 1024;
@@ -144,6 +146,16 @@ impl StoreFile {
     /// The store of what the page draws, in `folder`; nothing is opened yet.
     pub fn of_series(folder: PathBuf) -> Self {
         Self { folder, name: SERIES }
+    }
+
+    /// The store of what other hosts have learned, in `folder`; nothing is opened yet.
+    pub fn of_priors(folder: PathBuf) -> Self {
+        Self { folder, name: PRIOR }
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// What one process at a time has, for as long as it holds it; `None` if another has it.

@@ -8,6 +8,7 @@ mod file;
 pub mod objects;
 pub mod paths;
 mod place;
+pub mod prior;
 mod record;
 mod seal;
 mod series;

@@ -5,6 +5,7 @@
 //! as long as a disk takes.
 
 use super::file::{Change, FileError, StoreFile};
+use super::prior::Priors;
 use super::seal::{Digest, Seal};
 use crate::clock::Clock;
 use headstart_core::cwnd::history::{History, Key, LENGTH, Record};
@@ -79,6 +80,25 @@ impl Paths {
                 0
             }
         }
+    }
+
+    /// Lets `history` begin where it knows nothing with what other hosts have learned; from how many.
+    pub fn load_priors(&mut self, now: Instant, history: &mut History) -> usize {
+        if self.file.key(false).is_err() {
+            // That was said where the secret was asked for.
+            return 0;
+        }
+        let sources = match Priors::in_folder(self.file.folder().to_owned()).load() {
+            Ok(sources) => sources,
+            Err(why) => {
+                self.notes.push(format!("paths of other hosts: {why}; they are not used"));
+                return 0;
+            }
+        };
+        let priors: Vec<_> = sources.iter().filter_map(|source| source.learned.prior(now)).collect();
+        let found = priors.len();
+        history.set_priors(priors);
+        found
     }
 
     fn import(&mut self, now: Instant, seal: &Seal, found: Vec<(Digest, Vec<u8>)>, history: &mut History) -> usize {

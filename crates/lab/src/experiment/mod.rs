@@ -17,6 +17,7 @@ mod extent;
 pub mod interposition;
 mod losers;
 pub mod measure;
+mod newcomer_host;
 mod outcome;
 pub mod page_load;
 pub mod pool_safety;
@@ -67,6 +68,7 @@ pub const ALL: &[Entry] = &[
     window::dumbbell::ENTRY,
     window::stale::ENTRY,
     window::satellite::ENTRY,
+    newcomer_host::ENTRY,
     steer::pages::ENTRY,
     steer::object::ENTRY,
     steer::sweep::ENTRY,

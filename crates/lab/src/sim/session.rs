@@ -10,6 +10,7 @@ use crate::world::{Site, World};
 use headstart_core::connect::{self, Claim, Connector, Input, Output, RequestId, Resolve, Resolved, Want};
 use headstart_core::connect::{AttemptId, AttemptResult, QueryId, Tally};
 use headstart_core::machine::Machine;
+use headstart_core::path::record::NetworkRecord;
 use headstart_core::path::{Family, NetworkId};
 use headstart_core::time::{Duration, Instant};
 use headstart_link::ParseError;
@@ -37,6 +38,8 @@ pub struct Visit {
     pub getaddrinfo: Duration,
     /// From the call of getaddrinfo until the program had a connection, or knew that it would get none.
     pub total: Duration,
+    /// Of that, what addresses took that the program tried before the one that connected.
+    pub in_vain: Duration,
     /// The peer that was reached.
     pub reached: Option<IpAddr>,
     /// Whether getaddrinfo gave addresses.
@@ -131,6 +134,18 @@ impl Session {
         self.connector.as_ref().map(Connector::tally)
     }
 
+    /// What it has learned of networks, as old as it is now; nothing without headstart.
+    pub fn learned(&self) -> Vec<NetworkRecord> {
+        self.connector.as_ref().map_or_else(Vec::new, |connector| connector.networks(self.stack.now()))
+    }
+
+    /// Takes in what another host has learned.
+    pub fn take_prior(&mut self, records: &[NetworkRecord]) {
+        if let Some(connector) = &mut self.connector {
+            connector.take_prior(self.stack.now(), records);
+        }
+    }
+
     /// Nothing is visited for this long.
     pub fn idle(&mut self, time: Duration) {
         let until = self.stack.now() + time;
@@ -170,8 +185,9 @@ impl Session {
         let answered = self.stack.now();
         let lookup = first_attempt.map_or(answered, |at: Instant| at.min(answered)) - began;
         let lookup_ok = !list.is_empty();
-        let mut reached = None;
+        let (mut reached, mut in_vain) = (None, Duration::ZERO);
         for addr in list {
+            in_vain = self.stack.now() - answered;
             reached = self.connect(addr, site, patience);
             if reached.is_some() {
                 self.connections += 1;
@@ -180,7 +196,7 @@ impl Session {
         }
         let total = self.stack.now() - began;
         let getaddrinfo = answered - began;
-        Visit { lookup, connect: total - lookup, getaddrinfo, total, reached, lookup_ok }
+        Visit { lookup, connect: total - lookup, getaddrinfo, total, in_vain, reached, lookup_ok }
     }
 
     /// A blocking connect of the program to `addr`.

@@ -2,8 +2,9 @@
 
 use super::collect::ACCOUNT;
 use crate::exit;
-use anyhow::Context as _;
 use headstart_lab::campaign::SCHEMA;
+use serde_json::Value;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,6 +14,7 @@ import json, sys
 import duckdb
 views, question, form = sys.argv[1:]
 base = duckdb.connect()
+base.execute("SET enable_progress_bar = false")
 try:
     base.execute(views)
     if form == "table":
@@ -31,6 +33,25 @@ except duckdb.Error as why:
     sys.exit(f"headstart: {why}")
 "#;
 
+/// Runs several questions by the Python package; prints the answers as one JSON array.
+const DRIVER_OF_MANY: &str = r#"
+import json, sys
+import duckdb
+views, *questions = sys.argv[1:]
+base = duckdb.connect()
+base.execute("SET enable_progress_bar = false")
+answers = []
+try:
+    base.execute(views)
+    for question in questions:
+        cursor = base.execute(question)
+        names = [column[0] for column in cursor.description]
+        answers.append([dict(zip(names, line)) for line in cursor.fetchall()])
+except duckdb.Error as why:
+    sys.exit(f"headstart: {why}")
+print(json.dumps(answers, default=str))
+"#;
+
 /// Arguments of `headstart lab query`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -46,26 +67,56 @@ pub struct Args {
 /// Asks.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let views = views(&args.campaign)?;
-    let python = std::env::var_os("HEADSTART_PYTHON").unwrap_or_else(|| "python3".into());
     let form = if args.json { "json" } else { "table" };
-    let has_package = Command::new(&python).args(["-c", "import duckdb"]).output().is_ok_and(|o| o.status.success());
-    let mut command = if has_package {
+    let mut command = if let Some(python) = python() {
         let mut command = Command::new(&python);
         command.args(["-c", DRIVER, &views, &args.sql, form]);
         command
     } else {
-        let mut command = Command::new("duckdb");
-        command.arg(if args.json { "-jsonlines" } else { "-box" }).args(["-c", &views, "-c", &args.sql]);
-        command
+        program(if args.json { "-jsonlines" } else { "-box" }, &views, &args.sql)
     };
-    match command.status() {
-        Ok(status) => Ok(exit::of_child(status)),
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
-            let why = "DuckDB is not installed: `pip install duckdb` (HEADSTART_PYTHON names the Python that has it), or its program `duckdb`";
-            Err(exit::Coded(exit::NOT_FOUND, why.into()).into())
-        }
-        Err(why) => Err(why).context("running DuckDB"),
+    Ok(exit::of_child(command.status().map_err(not_run)?))
+}
+
+/// The answers to several questions over the same tables, a value a line.
+pub fn answers(views: &str, questions: &[&str]) -> anyhow::Result<Vec<Vec<Value>>> {
+    if let Some(python) = python() {
+        let mut command = Command::new(python);
+        let said = said(command.args(["-c", DRIVER_OF_MANY, views]).args(questions))?;
+        return Ok(serde_json::from_slice(&said)?);
     }
+    let ask = |question: &&str| -> anyhow::Result<Vec<Value>> {
+        let said = said(&mut program("-jsonlines", views, question))?;
+        Ok(serde_json::Deserializer::from_slice(&said).into_iter().collect::<Result<_, _>>()?)
+    };
+    questions.iter().map(ask).collect()
+}
+
+fn said(command: &mut Command) -> anyhow::Result<Vec<u8>> {
+    let output = command.stderr(std::process::Stdio::inherit()).output().map_err(not_run)?;
+    anyhow::ensure!(output.status.success(), "DuckDB has failed");
+    Ok(output.stdout)
+}
+
+/// The Python that has the package, if one is there.
+fn python() -> Option<OsString> {
+    let python = std::env::var_os("HEADSTART_PYTHON").unwrap_or_else(|| "python3".into());
+    let has_package = Command::new(&python).args(["-c", "import duckdb"]).output().is_ok_and(|o| o.status.success());
+    has_package.then_some(python)
+}
+
+fn program(form: &str, views: &str, question: &str) -> Command {
+    let mut command = Command::new("duckdb");
+    command.args([form, "-c", views, "-c", question]);
+    command
+}
+
+fn not_run(why: std::io::Error) -> anyhow::Error {
+    if why.kind() == std::io::ErrorKind::NotFound {
+        let why = "DuckDB is not installed: `pip install duckdb` (HEADSTART_PYTHON names the Python that has it), or its program `duckdb`";
+        return exit::Coded(exit::NOT_FOUND, why.into()).into();
+    }
+    anyhow::Error::from(why).context("running DuckDB")
 }
 
 /// The statements that give the tables their names.

@@ -28,6 +28,11 @@ impl Connector {
         self.path.recall(now, records);
     }
 
+    /// Takes in what other hosts learned of networks; see [`crate::path::PathBook::take_prior`].
+    pub fn take_prior(&mut self, now: Instant, records: &[NetworkRecord]) {
+        self.path.take_prior(now, records);
+    }
+
     /// Counts up whenever [`Self::networks`] may have something new.
     pub fn networks_version(&self) -> u64 {
         self.path.version()

@@ -18,7 +18,7 @@
 
 use super::staggered::{self, RESOLUTION_DELAY};
 use super::{Lookup, Next, Race, State, View};
-use crate::path::{Family, SOON};
+use crate::path::{Family, PeerHistory, SOON};
 use crate::time::{Duration, Instant};
 use std::net::IpAddr;
 
@@ -60,9 +60,10 @@ impl Race for Adaptive {
     }
 
     fn order(&self, view: &View<'_>, addresses: &mut Vec<IpAddr>) {
-        // Where nothing is known, no order is better than the one without us, and programs that go from one address to the next
+        // Where this host knows nothing, no order is better than the one without us, and programs that go from one address to the next
         // with a time limit for each would be later by another.
-        let is_news = |a: &IpAddr| view.path.peer(*a).is_none() && !view.path.is_suspended(Family::of(*a), view.now);
+        let unknown = |a: &IpAddr| view.path.peer(*a).is_none_or(PeerHistory::is_prior);
+        let is_news = |a: &IpAddr| unknown(a) && !view.path.is_suspended(Family::of(*a), view.now);
         if addresses.iter().all(is_news) {
             return;
         }

@@ -5,14 +5,19 @@
 //! deleted when it has misled. Keys are hashed with a secret of the installation, so that the memory names no host. Bounded
 //! whatever peers do: a quota over all, a quota for the addresses of one prefix; the least recently used goes first.
 //!
+//! What other hosts have learned ([`Prior`]) fills gaps: a path of which this host knows nothing may begin from theirs, at half the
+//! window, until this host has learned of it. It is never among the records that are kept or passed on.
+//!
 //! Pure: moments come in. For records that a store keeps ([`Record::encode`]) they count from 1970: what the wall clock said
 //! when the process began, and a steady clock since. A record from the future (the clock was set back) is refused.
 
 mod key;
+mod prior;
 mod record;
 mod slots;
 
 pub use key::{Key, Keys, Secret};
+pub use prior::Prior;
 pub use record::{Damaged, LENGTH, Medium, Outcome, Record, Sample};
 
 use crate::path::NetworkId;
@@ -64,6 +69,21 @@ pub enum Trust {
     Exact,
     /// Of its prefix (/24, /56): likely the same way, perhaps another last mile.
     Prefix,
+    /// Of this very address, as another host knows it.
+    Fleet,
+    /// Of its prefix, as another host knows it.
+    FleetPrefix,
+}
+
+impl Trust {
+    /// What of a window is left that is trusted so far: halved for a neighbour's, and for another host's.
+    pub fn of(self, window: u64) -> u64 {
+        match self {
+            Self::Exact => window,
+            Self::Prefix | Self::Fleet => window / 2,
+            Self::FleetPrefix => window / 4,
+        }
+    }
 }
 
 /// What a start rule is told of a path.
@@ -100,6 +120,7 @@ pub struct History {
     settings: Settings,
     secret: Secret,
     slots: Slots,
+    priors: Vec<Prior>,
     serial: u64,
     /// When what has expired was last deleted.
     swept: Instant,
@@ -111,7 +132,8 @@ const SWEEP: Duration = Duration::from_secs(60);
 impl History {
     /// An empty memory. `secret`: 16 random bytes that the installation keeps to itself.
     pub fn new(settings: Settings, secret: [u8; 16]) -> Self {
-        Self { settings, secret: Secret::new(secret), slots: Slots::default(), serial: 0, swept: Instant::ZERO }
+        let (secret, slots) = (Secret::new(secret), Slots::default());
+        Self { settings, secret, slots, priors: Vec::new(), serial: 0, swept: Instant::ZERO }
     }
 
     /// Its bounds.
@@ -143,7 +165,11 @@ impl History {
     /// load (a round-trip time, say).
     pub fn recall(&self, now: Instant, network: NetworkId, remote: IpAddr) -> Option<Remembered> {
         let keys = self.keys(network, remote);
-        self.find(now, &keys).map(|(_, record, trust)| record.remembered(now, trust))
+        let known = self.find(now, &keys).map(|(_, record, trust)| record.remembered(now, trust));
+        known.or_else(|| {
+            let (record, is_exact) = self.find_prior(now, network, remote)?;
+            Some(record.remembered(now, if is_exact { Trust::Fleet } else { Trust::FleetPrefix }))
+        })
     }
 
     /// As [`History::recall`], with the right to use it if no other connection does.
@@ -154,6 +180,13 @@ impl History {
             if self.slots.get(key).is_some_and(|record| self.has_expired(now, record)) {
                 self.slots.remove(key);
             }
+        }
+        // Among the slots, another host's record can be leased, expire and be refuted as an own one.
+        if self.find(now, &keys).is_none()
+            && let Some((record, is_exact)) = self.find_prior(now, network, remote)
+        {
+            let (key, of) = if is_exact { (keys.exact, Some(keys.prefix)) } else { (keys.prefix, None) };
+            self.slots.put(key, of, record, &self.settings);
         }
         let (key, record, trust) = self.find(now, &keys)?;
         let remembered = record.remembered(now, trust);
@@ -178,6 +211,12 @@ impl History {
         for key in [lease.key, keys.exact, keys.prefix] {
             self.slots.remove(key);
         }
+        self.priors.iter_mut().for_each(|prior| prior.refute(network, remote));
+    }
+
+    /// Takes in what other hosts have learned, the most trusted first; what was taken in before is dropped.
+    pub fn set_priors(&mut self, priors: Vec<Prior>) {
+        self.priors = priors;
     }
 
     /// Takes in what a connection to `remote` showed. Only of connections whose handshake is done: until then an address may
@@ -207,15 +246,15 @@ impl History {
         }
     }
 
-    /// Every record with its key, and that of its prefix for one of an address; the one used last comes last, so
+    /// Every record of this host's own with its key, and that of its prefix for one of an address; the one used last comes last, so
     /// that [`History::import`] in this order keeps it.
     pub fn records(&self) -> impl Iterator<Item = (Key, Option<Key>, &Record)> + '_ {
-        self.slots.iter()
+        self.slots.iter().filter(|(_, _, record)| !record.prior)
     }
 
-    /// The record of `key`, expired or not.
+    /// This host's own record of `key`, expired or not.
     pub fn record(&self, key: Key) -> Option<&Record> {
-        self.slots.get(key)
+        self.slots.get(key).filter(|record| !record.prior)
     }
 
     /// Deletes what has expired; how many that were. Learning does it once a minute.
@@ -232,6 +271,7 @@ impl History {
     /// Deletes everything (RFC 9959, section 4.2.1: it must be possible). Leases end with the records.
     pub fn flush(&mut self) {
         self.slots = Slots::default();
+        self.priors.clear();
     }
 
     fn find(&self, now: Instant, keys: &Keys) -> Option<(Key, &Record, Trust)> {
@@ -240,8 +280,21 @@ impl History {
             // What comes from the future has no age: the clock was set back.
             (record.at <= now && !self.has_expired(now, record)).then_some(record)
         };
-        let exact = fresh(keys.exact).map(|record| (keys.exact, record, Trust::Exact));
-        exact.or_else(|| fresh(keys.prefix).map(|record| (keys.prefix, record, Trust::Prefix)))
+        let as_known = |key: Key, own: Trust, fleet: Trust| {
+            fresh(key).map(|record| (key, record, if record.prior { fleet } else { own }))
+        };
+        let known = [
+            as_known(keys.exact, Trust::Exact, Trust::Fleet),
+            as_known(keys.prefix, Trust::Prefix, Trust::FleetPrefix),
+        ];
+        // The neighbour's before another host's.
+        known.into_iter().flatten().min_by_key(|(_, record, _)| record.prior)
+    }
+
+    fn find_prior(&self, now: Instant, network: NetworkId, remote: IpAddr) -> Option<(Record, bool)> {
+        let found = self.priors.iter().filter_map(|prior| prior.find(now, network, remote, &self.settings));
+        // One that knows the address before one that knows its neighbours.
+        found.reduce(|a, b| if b.1 && !a.1 { b } else { a })
     }
 }
 

@@ -72,6 +72,8 @@ pub struct Record {
     pub medium: Medium,
     /// When `window` was last seen.
     pub at: Instant,
+    /// Another host's: the first connection of this host replaces it.
+    pub prior: bool,
 }
 
 /// No path carries more in a round trip; a bound against nonsense from a store or a peer.
@@ -94,14 +96,15 @@ impl Record {
             outcome: sample.outcome,
             medium: sample.medium,
             at: now,
+            prior: false,
         }
     }
 
-    /// The same after another connection. A record that is older than `lifetime` teaches nothing any more.
+    /// The same after another connection. A record that is older than `lifetime`, or another host's, teaches nothing any more.
     #[must_use]
     pub fn learned(&self, now: Instant, sample: &Sample, lifetime: Duration) -> Self {
         let new = Self::first(now, sample);
-        if now.since(self.at) > lifetime {
+        if self.prior || now.since(self.at) > lifetime {
             return new;
         }
         let samples = self.samples.saturating_add(1);
@@ -123,10 +126,7 @@ impl Record {
 
     /// What a start rule is told.
     pub fn remembered(&self, now: Instant, trust: Trust) -> Remembered {
-        let average = match trust {
-            Trust::Exact => self.mean,
-            Trust::Prefix => self.mean / 2,
-        };
+        let average = trust.of(self.mean);
         let (window, found, rtt, least, rate) = (self.window, self.found, self.rtt, self.least, self.rate);
         Remembered { window, found, average, rtt, least, rate, age: now.since(self.at), trust }
     }
@@ -227,6 +227,7 @@ impl Record {
             outcome: if bytes[1] & 1 == 0 { Outcome::Clean } else { Outcome::Congested },
             medium: if bytes[1] & 2 == 0 { Medium::Wired } else { Medium::Wireless },
             at,
+            prior: false,
         })
     }
 }

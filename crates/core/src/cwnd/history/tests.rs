@@ -285,3 +285,71 @@ proptest! {
         }
     }
 }
+
+/// What a host that learned 400 kB of 192.0.2.1 at second 1 hands to others.
+fn prior() -> Prior {
+    let mut other = History::new(Settings::default(), [9; 16]);
+    other.learn(at(1), HOME, ip("192.0.2.1"), &sample(400_000));
+    Prior::new([9; 16], other.records().map(|(key, _, record)| (key, *record)))
+}
+
+#[test]
+fn another_hosts_window_counts_half_until_this_host_has_learned() {
+    let mut history = history(Settings::default());
+    history.set_priors(vec![prior()]);
+    let known = |history: &History, remote| {
+        history.recall(at(2), HOME, ip(remote)).map(|known| (known.trust, known.window, known.trust.of(known.window)))
+    };
+    assert_eq!(known(&history, "192.0.2.1"), Some((Trust::Fleet, 400_000, 200_000)));
+    assert_eq!(known(&history, "192.0.2.9"), Some((Trust::FleetPrefix, 400_000, 100_000)));
+    assert_eq!(known(&history, "192.0.3.1"), None);
+    assert_eq!(history.recall(at(2), NetworkId(2), ip("192.0.2.1")), None, "another network");
+    assert_eq!(history.recall(at(3602), HOME, ip("192.0.2.1")), None, "too old");
+    history.learn(at(2), HOME, ip("192.0.2.1"), &sample(40_000));
+    assert_eq!(known(&history, "192.0.2.1"), Some((Trust::Exact, 40_000, 40_000)));
+    assert_eq!(known(&history, "192.0.2.9"), Some((Trust::Prefix, 40_000, 20_000)), "own neighbours count more");
+}
+
+#[test]
+fn another_hosts_record_is_lent_once_and_gone_when_it_has_misled() {
+    let mut history = history(Settings::default());
+    history.set_priors(vec![prior()]);
+    let (lease, known) = history.lease(at(2), HOME, ip("192.0.2.1")).unwrap();
+    assert_eq!(known.trust, Trust::Fleet);
+    assert_eq!(history.lease(at(2), HOME, ip("192.0.2.1")), None, "in use");
+    history.release(lease);
+    let (lease, known) = history.lease(at(3), HOME, ip("192.0.2.1")).unwrap();
+    assert_eq!(known.trust, Trust::Fleet);
+    history.refute(&lease, HOME, ip("192.0.2.1"));
+    for remote in ["192.0.2.1", "192.0.2.9"] {
+        assert_eq!(history.recall(at(4), HOME, ip(remote)), None);
+    }
+}
+
+#[test]
+fn another_hosts_record_is_never_passed_on_and_no_start_of_an_own_one() {
+    let mut history = history(Settings::default());
+    history.set_priors(vec![prior()]);
+    let (lease, _) = history.lease(at(2), HOME, ip("192.0.2.1")).unwrap();
+    let exact = history.keys(HOME, ip("192.0.2.1")).exact;
+    assert_eq!((history.records().count(), history.record(exact)), (0, None));
+    // Too little to find the path's limit: what another host said is no lower bound for it.
+    history.learn(at(3), HOME, ip("192.0.2.1"), &Sample { limited: true, ..sample(30_000) });
+    history.release(lease);
+    let own = history.record(exact).unwrap();
+    assert_eq!((own.window, own.mean, own.samples), (30_000, 30_000, 1));
+    assert_eq!(history.records().count(), 2);
+}
+
+#[test]
+fn of_several_hosts_the_one_that_knows_the_address_counts() {
+    let mut neighbour = History::new(Settings::default(), [8; 16]);
+    neighbour.learn(at(1), HOME, ip("192.0.2.7"), &sample(900_000));
+    let neighbour = Prior::new([8; 16], neighbour.records().map(|(key, _, record)| (key, *record)));
+    let mut history = history(Settings::default());
+    history.set_priors(vec![neighbour, prior()]);
+    let known = history.recall(at(2), HOME, ip("192.0.2.1")).unwrap();
+    assert_eq!((known.trust, known.window), (Trust::Fleet, 400_000));
+    let known = history.recall(at(2), HOME, ip("192.0.2.7")).unwrap();
+    assert_eq!((known.trust, known.window), (Trust::Fleet, 900_000));
+}

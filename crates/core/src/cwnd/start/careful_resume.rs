@@ -116,11 +116,7 @@ impl CarefulResume {
 
     /// jump_cwnd (section 3.3: at most half of what was saved) for a path whose shortest round trip is `rtt`.
     fn jump_window(&self, known: &Remembered, rtt: Duration) -> u64 {
-        let trusted = match known.trust {
-            Trust::Exact => known.window / 2,
-            // A neighbour's memory: halved again.
-            Trust::Prefix => known.window / 4,
-        };
+        let trusted = known.trust.of(known.window) / 2;
         // Section 4.3: no faster than what was seen. A pacer that is quicker than a window in a round trip counts.
         let slower = rtt.as_secs_f64() / known.rtt.as_secs_f64().max(1e-6);
         let rate = known.window as f64 * slower / self.terms.pacing.max(1.0);

@@ -182,7 +182,7 @@ mod tests {
         let rtt = Duration::from_millis(rtt_ms);
         View {
             now: Instant::from_millis(1000),
-            rtt: Some(RttEstimate { smoothed: rtt, variation: Duration::from_millis(1) }),
+            rtt: Some(RttEstimate { smoothed: rtt, variation: Duration::from_millis(1), prior: false }),
             shortest: Some(rtt),
             interval: Some(Duration::from_millis(30)),
             jitter: Duration::ZERO,

@@ -1,5 +1,5 @@
-//! Kubernetes: an Indexed Job, a shard an index (stable since 1.24; `backoffLimitPerIndex` since 1.33). Not checked against
-//! the published schema, never run by us. Indices cannot be left out: a shard that is done ends at once.
+//! Kubernetes: an Indexed Job, a shard an index (stable since 1.24; `backoffLimitPerIndex` since 1.33). Checked against the
+//! published schema by a test (`crates/cli/tests/scheduler/kubernetes.rs`), never run by us. Indices cannot be left out: a shard that is done ends at once.
 
 use super::{Engine, Submission, literal};
 

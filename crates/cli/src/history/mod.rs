@@ -1,19 +1,24 @@
 //! `headstart history`: what was learned of programs and networks, as the user's supervisor has it or, if none is running,
-//! as it is on disk. `show` is for people, `export` for programs, `forget` is for good.
+//! as it is on disk. `show` is for people, `export` for programs, `forget` is for good. What other hosts have learned comes by `import`
+//! ([`fleet`]).
 //!
 //! JSON (`export`, and `show --json`): one object with `version`, `programs`, `networks` (the fields of
 //! `headstart_core::connect::memory::Program` and `headstart_core::path::record::NetworkRecord`, which document them),
-//! `here` (the id of the network that the host is on) and `source` (`supervisor` or `disk`). Ids are hexadecimal digits, as they may
+//! `priors` (what was imported: where from, how old, how much), `here` (the id of the network that the host is on) and `source` (`supervisor` or `disk`). Ids are hexadecimal digits, as they may
 //! be above 2^53.
 
+mod fleet;
+
 use crate::exit;
-use crate::output::plural;
+use crate::output::{Format, plural};
 use headstart_core::connect::memory::{Name, Program};
 use headstart_core::path::record::{FamilyRecord, NetworkRecord};
 use headstart_io::control::History;
 use headstart_io::link::Link;
+use headstart_io::store::prior::{Priors, Source};
 use headstart_io::store::{self, Store};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 /// Version of the JSON. In version 1, ids of networks were numbers.
 const VERSION: u32 = 2;
@@ -23,10 +28,48 @@ const VERSION: u32 = 2;
 pub enum Verb {
     /// Show the learned host names of each program, and the known networks.
     Show(Show),
-    /// Print the history as one JSON object.
-    Export(Which),
+    /// Print the history as one JSON object, or its paths signed for other hosts.
+    Export(Export),
+    /// Start QUIC connections from what another host of your site has learned, where this one has no experience.
+    Import(Import),
     /// Delete the history of a program, a host, or everything, in memory and on disk.
-    Forget(Which),
+    Forget(Forget),
+}
+
+/// What to export, and for which reader.
+#[derive(Debug, clap::Args)]
+pub struct Export {
+    #[command(flatten)]
+    which: Which,
+    /// Print the paths of QUIC connections alone, signed by the site's key (`headstart relay key FILE`). Keep the result private:
+    /// it lets a reader test which addresses were used.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["app", "host"])]
+    sign: Option<PathBuf>,
+    /// Name of this host in the signed history [default: the host name].
+    #[arg(long, value_name = "NAME", requires = "sign")]
+    from: Option<String>,
+}
+
+/// What to import, and which site to trust.
+#[derive(Debug, clap::Args)]
+pub struct Import {
+    /// File of `history export --sign`.
+    file: PathBuf,
+    /// Public key of the site that must have signed it (64 hexadecimal digits).
+    #[arg(long, value_name = "KEY")]
+    site: String,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// What to forget.
+#[derive(Debug, clap::Args)]
+pub struct Forget {
+    #[command(flatten)]
+    which: Which,
+    /// Only what was imported from other hosts.
+    #[arg(long, conflicts_with_all = ["app", "host"])]
+    imported: bool,
 }
 
 /// What to show, and how.
@@ -66,13 +109,18 @@ impl Which {
 struct Found {
     history: History,
     source: &'static str,
+    /// What other hosts have learned.
+    priors: Vec<Source>,
     notes: Vec<String>,
 }
 
 /// Shows, exports or forgets.
 pub fn run(verb: Verb) -> anyhow::Result<u8> {
     match &verb {
-        Verb::Show(Show { which, .. }) | Verb::Export(which) | Verb::Forget(which) => which.check()?,
+        Verb::Show(Show { which, .. }) | Verb::Export(Export { which, .. }) | Verb::Forget(Forget { which, .. }) => {
+            which.check()?;
+        }
+        Verb::Import(_) => {}
     }
     match verb {
         Verb::Show(Show { which, json: false }) => {
@@ -80,11 +128,20 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
             // One call, so that a reader who stops reading ends it.
             crate::say!("{}", text(&found, &which).trim_end());
         }
-        Verb::Show(Show { which, json: true }) | Verb::Export(which) => {
+        Verb::Export(Export { sign: Some(key), from, .. }) => {
+            fleet::export(&key, from.as_deref(), folder()?)?;
+        }
+        Verb::Show(Show { which, json: true }) | Verb::Export(Export { which, .. }) => {
             let found = found(&which)?;
             crate::say!("{}", json(&found)?);
         }
-        Verb::Forget(which) => forget(&which)?,
+        Verb::Import(args) => return fleet::import(&args, folder()?),
+        Verb::Forget(Forget { imported: true, .. }) => {
+            let gone = Priors::in_folder(folder()?).remove()?;
+            let what = plural(gone as u64, "other host");
+            crate::say!("deleted: history of {what}; servers that are running use it until they end");
+        }
+        Verb::Forget(Forget { which, .. }) => forget(&which)?,
     }
     Ok(exit::OK)
 }
@@ -93,15 +150,21 @@ fn found(which: &Which) -> anyhow::Result<Found> {
     let mut found = match Link::find() {
         Some(link) => {
             let (history, notes) = link.history()?;
-            Found { history, source: "supervisor", notes }
+            Found { history, source: "supervisor", priors: Vec::new(), notes }
         }
         None => {
             let mut store = store()?;
             let kept = store.load();
             let history = History { programs: kept.memory.programs, networks: kept.networks, here: None };
-            Found { history, source: "disk", notes: store.notes() }
+            Found { history, source: "disk", priors: Vec::new(), notes: store.notes() }
         }
     };
+    if let Some(folder) = folder().ok().filter(|_| which.app.is_none() && which.host.is_none()) {
+        match Priors::in_folder(folder).load() {
+            Ok(priors) => found.priors = priors,
+            Err(why) => found.notes.push(format!("history of other hosts: {why}")),
+        }
+    }
     for note in &found.notes {
         crate::complain!("headstart: {note}");
     }
@@ -110,13 +173,17 @@ fn found(which: &Which) -> anyhow::Result<Found> {
 }
 
 fn store() -> anyhow::Result<Store> {
+    Ok(Store::in_folder(folder()?))
+}
+
+fn folder() -> anyhow::Result<PathBuf> {
     let Some(folder) = store::folder(|name| std::env::var_os(name)) else {
         anyhow::bail!(
             "there is no history: no supervisor is running for this user, and nothing is stored on disk because \
              HEADSTART_HISTORY is `off` or neither XDG_STATE_HOME nor HOME is an absolute path"
         );
     };
-    Ok(Store::in_folder(folder))
+    Ok(folder)
 }
 
 /// Leaves what was asked for.
@@ -141,6 +208,7 @@ fn json(found: &Found) -> anyhow::Result<serde_json::Value> {
     for (network, record) in object["networks"].as_array_mut().into_iter().flatten().zip(&found.history.networks) {
         network["id"] = format!("{:016x}", record.id.0).into();
     }
+    object["priors"] = fleet::json(&found.priors);
     object["version"] = VERSION.into();
     object["source"] = found.source.into();
     Ok(object)
@@ -158,7 +226,7 @@ fn text(found: &Found, which: &Which) -> String {
     for network in &found.history.networks {
         network_text(&mut out, network, found.history.here == Some(network.id));
     }
-    out
+    out + &fleet::text(&found.priors)
 }
 
 fn program_text(out: &mut String, program: &Program) {
@@ -237,7 +305,7 @@ mod tests {
         let network =
             NetworkRecord { id: NetworkId(7), v4: FamilyRecord { rtt, lookup: None }, ..NetworkRecord::default() };
         let history = History { programs: vec![curl], networks: vec![network], here: Some(NetworkId(7)) };
-        Found { history, source: "disk", notes: Vec::new() }
+        Found { history, source: "disk", priors: Vec::new(), notes: Vec::new() }
     }
 
     fn which(app: Option<&str>, host: Option<&str>) -> Which {

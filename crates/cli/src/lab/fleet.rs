@@ -1,0 +1,194 @@
+//! `headstart lab fleet`: what the hosts of a fleet wrote (telemetry), as a report; and a fleet that never was, to try it with.
+//!
+//! DuckDB reads the batches. An event that came twice counts once; a line that is none is counted and left out.
+
+use super::campaign::query;
+use crate::exit::{self, Usage};
+use crate::output;
+use headstart_lab::fleet::{self, Size};
+use headstart_lab::report::{Kind, Table};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Version of the JSON.
+const VERSION: u32 = 1;
+
+/// What to do.
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    /// Report on telemetry: connect times, where IPv6 hurts, what headstart saves (DuckDB).
+    Report(Report),
+    /// Write telemetry of hosts that never were, made in virtual time.
+    Simulate(Simulate),
+}
+
+/// Arguments of `headstart lab fleet report`.
+#[derive(Debug, clap::Args)]
+pub struct Report {
+    /// Folder with batches (*.jsonl), as hosts wrote them or as they were collected.
+    folder: PathBuf,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `headstart lab fleet simulate`.
+#[derive(Debug, clap::Args)]
+pub struct Simulate {
+    /// Folder for the batches.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Hosts; every fifth is a control without headstart.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    hosts: u64,
+    /// Days.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=366))]
+    days: u64,
+    /// Seed; the same seed gives the same bytes.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Does it.
+pub fn run(verb: &Verb) -> anyhow::Result<u8> {
+    match verb {
+        Verb::Report(args) => report(args),
+        Verb::Simulate(Simulate { out, hosts, days, seed }) => {
+            let events = fleet::simulate(Size { hosts: *hosts, days: *days, seed: *seed }, out)?;
+            crate::say!("{events} events of {hosts} hosts in {} (simulated, seed {seed})", out.display());
+            Ok(exit::OK)
+        }
+    }
+}
+
+/// A part of the report.
+struct Question {
+    name: &'static str,
+    title: &'static str,
+    /// Columns, in their order; those of words first.
+    words: &'static [&'static str],
+    numbers: &'static [&'static str],
+    sql: &'static str,
+}
+
+const QUESTIONS: [Question; 5] = [
+    Question {
+        name: "account",
+        title: "What there is",
+        words: &["first_day", "last_day"],
+        numbers: &["hosts", "events", "twice", "damaged_lines", "missing"],
+        sql: "SELECT count(DISTINCT host) AS hosts, count(*) AS events, strftime(make_timestamp(min(time_s) * 1000000), '%Y-%m-%d') AS first_day, \
+              strftime(make_timestamp(max(time_s) * 1000000), '%Y-%m-%d') AS last_day, (SELECT count(*) FILTER (id IS NOT NULL) - count(DISTINCT id) FROM lines) AS twice, \
+              (SELECT count(*) FILTER (id IS NULL) FROM lines) AS damaged_lines, \
+              CAST(coalesce(sum(count) FILTER (kind = 'missing'), 0) AS BIGINT) AS missing FROM events",
+    },
+    Question {
+        name: "connect",
+        title: "Connect times by operator, family and app (ms)",
+        words: &["label", "family", "app", "accelerated"],
+        numbers: &["connections", "failed_percent", "median_ms", "p95_ms"],
+        sql: "SELECT label, 'IPv' || family AS family, app, accelerated, count(*) AS connections, 100.0 * count(failed_after_ms) / count(*) AS failed_percent, \
+              median(connect_ms) AS median_ms, quantile_cont(connect_ms, 0.95) AS p95_ms \
+              FROM events WHERE kind = 'flow' GROUP BY ALL ORDER BY ALL",
+    },
+    Question {
+        name: "lookups",
+        title: "Time for a lookup (ms)",
+        words: &["label", "app"],
+        numbers: &["lookups", "median_ms", "p95_ms"],
+        sql: "SELECT label, app, count(*) AS lookups, median(took_ms) AS median_ms, quantile_cont(took_ms, 0.95) AS p95_ms \
+              FROM events WHERE kind = 'lookup' GROUP BY ALL ORDER BY ALL",
+    },
+    Question {
+        name: "ipv6",
+        title: "Where IPv6 hurts hosts without headstart: 1 % fail, or a median 20 % above IPv4's on all hosts",
+        words: &["label", "verdict"],
+        numbers: &[
+            "ipv6_connections",
+            "ipv6_failed_percent",
+            "ipv6_failed_after_ms",
+            "ipv4_median_ms",
+            "ipv6_median_ms",
+        ],
+        sql: "SELECT label, count(*) FILTER (family = 6 AND NOT accelerated) AS ipv6_connections, \
+              100.0 * count(failed_after_ms) FILTER (family = 6 AND NOT accelerated) / ipv6_connections AS ipv6_failed_percent, \
+              median(failed_after_ms) FILTER (family = 6 AND NOT accelerated) AS ipv6_failed_after_ms, \
+              median(connect_ms) FILTER (family = 4) AS ipv4_median_ms, \
+              median(connect_ms) FILTER (family = 6 AND NOT accelerated) AS ipv6_median_ms, \
+              CASE WHEN ipv6_failed_percent >= 1 THEN 'fails' WHEN ipv6_median_ms > 1.2 * ipv4_median_ms THEN 'slower' ELSE 'well' END AS verdict \
+              FROM events WHERE kind = 'flow' GROUP BY label HAVING ipv6_connections > 0 ORDER BY label",
+    },
+    Question {
+        name: "saved",
+        title: "What headstart saves: mean wait for a connection, attempts in vain included (ms)",
+        words: &["label"],
+        numbers: &["connections", "without_ms", "with_ms", "saved_ms", "saved_hours"],
+        sql: "SELECT label, count(connect_ms) FILTER (accelerated) AS connections, \
+              sum(coalesce(connect_ms, 0) + coalesce(failed_after_ms, 0)) FILTER (NOT accelerated) / count(connect_ms) FILTER (NOT accelerated) AS without_ms, \
+              sum(coalesce(connect_ms, 0) + coalesce(failed_after_ms, 0)) FILTER (accelerated) / count(connect_ms) FILTER (accelerated) AS with_ms, \
+              without_ms - with_ms AS saved_ms, saved_ms * connections / 3600000.0 AS saved_hours \
+              FROM events WHERE kind = 'flow' GROUP BY label HAVING connections > 0 AND without_ms IS NOT NULL ORDER BY label",
+    },
+];
+
+fn report(args: &Report) -> anyhow::Result<u8> {
+    let views = views(&args.folder)?;
+    let asked: Vec<&str> = QUESTIONS.iter().map(|question| question.sql).collect();
+    let answers = query::answers(&views, &asked)?;
+    if args.json {
+        let parts = QUESTIONS.iter().zip(answers).map(|(question, lines)| (question.name.to_owned(), lines.into()));
+        output::document(VERSION, Value::Object(parts.collect()));
+        return Ok(exit::OK);
+    }
+    let tables: Vec<String> = QUESTIONS
+        .iter()
+        .zip(&answers)
+        .map(|(question, lines)| question.table(lines))
+        .filter(|t| !t.is_empty())
+        .collect();
+    crate::say!("{}", tables.join("\n"));
+    Ok(exit::OK)
+}
+
+impl Question {
+    fn table(&self, lines: &[Value]) -> String {
+        let kinds = self.words.iter().map(|name| (*name, Kind::Text));
+        let columns: Vec<_> = kinds.chain(self.numbers.iter().map(|name| (*name, Kind::Number))).collect();
+        let shown: Vec<(String, Kind)> = columns.iter().map(|(name, kind)| (name.replace('_', " "), *kind)).collect();
+        let shown: Vec<(&str, Kind)> = shown.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
+        let mut table = Table::new(self.title, &shown);
+        for line in lines {
+            table.push(columns.iter().map(|(name, _)| cell(&line[*name])));
+        }
+        if table.is_empty() { String::new() } else { table.to_text(output::width(), output::colour()) }
+    }
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "–".into(),
+        Value::Bool(true) => "yes".into(),
+        Value::Bool(false) => "no".into(),
+        Value::String(text) => text.clone(),
+        number => match number.as_f64() {
+            Some(value) if !number.is_u64() && !number.is_i64() => format!("{value:.1}"),
+            _ => number.to_string(),
+        },
+    }
+}
+
+/// `lines`: what is in the files; `events`: each once.
+fn views(folder: &Path) -> anyhow::Result<String> {
+    let is_batch = |path: PathBuf| path.extension().is_some_and(|ending| ending == "jsonl");
+    let found = std::fs::read_dir(folder).map_err(|why| Usage(format!("{}: {why}", folder.display())))?;
+    if !found.flatten().any(|entry| is_batch(entry.path())) {
+        return Err(Usage(format!("{} holds no telemetry (*.jsonl)", folder.display())).into());
+    }
+    let files = format!("{}/*.jsonl", folder.display()).replace('\'', "''");
+    Ok(format!(
+        "CREATE TABLE lines AS FROM read_json('{files}', format = 'newline_delimited', ignore_errors = true, columns = {{version: 'UBIGINT', \
+         kind: 'VARCHAR', id: 'VARCHAR', host: 'VARCHAR', label: 'VARCHAR', time_s: 'BIGINT', app: 'VARCHAR', family: 'UTINYINT', \
+         accelerated: 'BOOLEAN', connect_ms: 'DOUBLE', failed_after_ms: 'DOUBLE', took_ms: 'DOUBLE', count: 'UBIGINT'}});\n\
+         CREATE TABLE events AS SELECT DISTINCT ON (id) * FROM lines WHERE id IS NOT NULL AND version = 1;\n"
+    ))
+}

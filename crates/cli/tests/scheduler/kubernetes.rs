@@ -1,0 +1,108 @@
+//! The manifest for Kubernetes against the schema that Kubernetes publishes (the OpenAPI document of its Go module), by kubeconform,
+//! strictly: no field that the schema does not have. Both come by the Go module proxy, once, below `target/tmp`.
+
+use super::scene::{Campaign, found};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const CHECKER: &str = "github.com/yannh/kubeconform/cmd/kubeconform@v0.6.7";
+const KUBERNETES: &str = "k8s.io/kubernetes@v1.33.0";
+const JOB: &str = "io.k8s.api.batch.v1.Job";
+
+/// The checker, and the schema of a Job with all that it is made of; says so where they cannot be had.
+fn tools() -> Option<(PathBuf, PathBuf)> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes");
+    let (checker, schema) = (folder.join("kubeconform"), folder.join("job.json"));
+    if !(checker.exists() && schema.exists()) {
+        let go = ["/usr/local/go/bin/go", "/usr/bin/go"].into_iter().find(|go| Path::new(go).exists());
+        if go.is_none() && !found("go", "golang-go") {
+            return None;
+        }
+        fs::create_dir_all(&folder).unwrap();
+        // Two runs at once do not meet.
+        let scratch = tempfile::tempdir_in(&folder).unwrap();
+        if let Err(why) = fetch(go.unwrap_or("go"), scratch.path(), &checker, &schema) {
+            println!("skipped: kubeconform or the schema cannot be had by the Go module proxy: {why}");
+            return None;
+        }
+    }
+    Some((checker, schema))
+}
+
+fn fetch(go: &str, scratch: &Path, checker: &Path, schema: &Path) -> Result<(), String> {
+    let run = |words: &[&str]| -> Result<Vec<u8>, String> {
+        let mut command = Command::new(go);
+        command.args(words).current_dir(scratch).env("GOFLAGS", "-modcacherw").env("GOBIN", scratch);
+        command.env("GOMODCACHE", scratch.join("modules")).env("GOCACHE", scratch.join("cache"));
+        let output = command.output().map_err(|why| why.to_string())?;
+        let last = |text: &[u8]| String::from_utf8_lossy(text).lines().last().unwrap_or_default().to_owned();
+        if output.status.success() { Ok(output.stdout) } else { Err(last(&output.stderr)) }
+    };
+    let told: Value =
+        serde_json::from_slice(&run(&["mod", "download", "-json", KUBERNETES])?).map_err(|why| why.to_string())?;
+    let document =
+        Path::new(told["Dir"].as_str().ok_or("the module has no folder")?).join("api/openapi-spec/swagger.json");
+    let document = fs::read(&document).map_err(|why| format!("{}: {why}", document.display()))?;
+    let mut document: Value = serde_json::from_slice(&document).map_err(|why| why.to_string())?;
+    let definitions = document["definitions"].as_object_mut().ok_or("the document has no definitions")?;
+    for definition in definitions.values_mut().filter_map(Value::as_object_mut) {
+        if definition.contains_key("properties") {
+            definition.entry("additionalProperties").or_insert(false.into());
+        }
+    }
+    let of_job = serde_json::json!({ "$ref": format!("#/definitions/{JOB}"), "definitions": definitions });
+    run(&["install", CHECKER])?;
+    let new = scratch.join("job.json");
+    fs::write(&new, of_job.to_string()).map_err(|why| why.to_string())?;
+    fs::rename(&new, schema)
+        .and_then(|()| fs::rename(scratch.join("kubeconform"), checker))
+        .map_err(|why| why.to_string())
+}
+
+fn check(checker: &Path, schema: &Path, manifest: &Path) -> Output {
+    let place = schema.with_file_name("{{.ResourceKind}}.json");
+    let mut command = Command::new(checker);
+    command.args(["-strict", "-summary", "-output", "json", "-schema-location"]).arg(place).arg(manifest);
+    command.output().unwrap()
+}
+
+#[test]
+fn the_manifest_is_a_job_by_the_schema_of_kubernetes() {
+    let Some((checker, schema)) = tools() else { return };
+    let campaign = Campaign::new();
+    let manifest = campaign.path("campaign.yaml");
+    let holds = |text: &str| {
+        fs::write(campaign.path("checked.yaml"), text).unwrap();
+        let output = check(&checker, &schema, &campaign.path("checked.yaml"));
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"));
+        assert_eq!(
+            said["summary"]["valid"].as_u64().unwrap() + said["summary"]["invalid"].as_u64().unwrap(),
+            1,
+            "{said}"
+        );
+        (output.status.success(), said.to_string())
+    };
+    campaign.submission("kubernetes", 3);
+    let simulated = fs::read_to_string(&manifest).unwrap();
+    // Real packets want another security context.
+    let text = "[[set]]\nexperiment = \"connect-model\"\nconditions = [\"healthy\"]\nquick = true\nseeds = 2\nspeeds = [\"netns\"]\n";
+    fs::write(campaign.path("campaign.toml"), text).unwrap();
+    let plan = campaign.lab(&["plan", "campaign.toml"]);
+    assert!(plan.status.success(), "{plan:?}");
+    fs::write(campaign.path("plan.jsonl"), plan.stdout).unwrap();
+    campaign.submission("kubernetes", 2);
+    let real = fs::read_to_string(&manifest).unwrap();
+    assert!(real.contains("NET_ADMIN") && !simulated.contains("NET_ADMIN"));
+    for text in [&simulated, &real] {
+        assert!(holds(text).0, "{}\n{text}", holds(text).1);
+    }
+    for (right, wrong, why) in [
+        ("backoffLimitPerIndex: 3", "backoffLimitPerIndx: 3", "additionalProperties"),
+        ("completions: 3", "completions: many", "expected integer"),
+    ] {
+        let (is_right, said) = holds(&simulated.replacen(right, wrong, 1));
+        assert!(!is_right && said.contains(why), "{wrong}: {said}");
+    }
+}
