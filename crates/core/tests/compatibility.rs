@@ -88,6 +88,7 @@ fn record() -> Record {
         outcome: Outcome::Congested,
         medium: Medium::Wireless,
         at: Instant::from_millis(1_700_000_000_000),
+        prior: false,
     }
 }
 

@@ -18,7 +18,7 @@ use super::judge::Law;
 const KNOWN: &[(&str, Law, u64)] = &[
     ("adaptive", Law::Reaches, 3),
     ("adaptive", Law::InTime, 21),
-    ("adaptive", Law::OneSynASecond, 92),
+    ("adaptive", Law::OneSynASecond, 91),
     ("adaptive", Law::NoStorm, 1),
     ("adaptive", Law::Hints, 1),
     ("happy-eyeballs-v2", Law::Reaches, 4),
@@ -32,7 +32,7 @@ const KNOWN: &[(&str, Law, u64)] = &[
     ("happy-eyeballs-v3", Law::NoStorm, 1),
     ("happy-eyeballs-v3", Law::Hints, 1),
     ("sequential", Law::Reaches, 34),
-    ("sequential", Law::OneSynASecond, 31),
+    ("sequential", Law::OneSynASecond, 32),
     ("simultaneous", Law::Reaches, 3),
     ("simultaneous", Law::InTime, 54),
     ("simultaneous", Law::OneSynASecond, 336),

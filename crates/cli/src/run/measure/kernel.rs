@@ -66,13 +66,12 @@ pub(super) fn run(args: &Wanted<'_>, outputs: Outputs, kernel: Kernel) -> anyhow
     command.args(&args.command[1..]);
     group.adopt(&mut command).context("preparing the program")?;
     let clock = Clock::new();
-    let measured =
-        Rc::new(RefCell::new(Measured {
-            lines: outputs.lines,
-            telemetry: outputs.telemetry,
-            summary: outputs.summary,
-            ..Measured::default()
-        }));
+    let measured = Rc::new(RefCell::new(Measured {
+        lines: outputs.lines,
+        telemetry: outputs.telemetry,
+        summary: outputs.summary,
+        ..Measured::default()
+    }));
     let sink = Rc::clone(&measured);
     let mut watcher = Watcher::new(programs, clock, Box::new(move |seen: Seen| sink.borrow_mut().take(&seen)))?;
     if let Err(why) = watcher.tell_who_asks() {

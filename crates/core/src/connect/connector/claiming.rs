@@ -24,6 +24,8 @@ impl Connector {
             let known = model.name(&j.app, &j.name).and_then(|n| n.ports.get(&claim.to.port()));
             pool::may_wait(known, j.open_since().map_or(Duration::ZERO, |at| now - at))
         };
+        // A call that waits has to be a race of its own: where one of these is won by what the program holds, the rest ends.
+        let is_held = |a: &Attempt| a.given && (!claim.nonblocking || a.addr == addr);
         let fits = |j: &Job| {
             j.app == claim.app
                 && j.account == request.account()
@@ -32,6 +34,7 @@ impl Connector {
                 && j.port.is_none_or(|p| p == claim.to.port())
                 && j.is_fresh(now)
                 && may_wait(j)
+                && !j.attempts.iter().any(is_held)
                 && (j.addresses().contains(&addr) || j.told.contains(&addr))
                 // What the program holds already is its own race; another connection to the same place is another matter.
                 && (j.own.is_empty() || claim.nonblocking && j.own.iter().all(|own| own.claim.to != claim.to))

@@ -126,3 +126,18 @@ fn names_are_hyphenated_distinct_and_found() {
     let error = race::find("fastest").unwrap_err().to_string();
     assert!(race::ALL.iter().all(|e| error.contains(e.name)) && error.contains("fastest"), "{error}");
 }
+
+#[test]
+fn a_call_that_waits_does_not_depend_on_a_connection_that_the_program_holds() {
+    for entry in race::ALL {
+        let mut s = Story::with(Settings { explore: 0.0, ..Settings::of(entry) });
+        s = s.site("a.example", 1, (20, 90), (40, 60)).host(v4(1), Host::Silent);
+        for nonblocking in [true, false] {
+            let Resolved::Addresses(list) = s.resolve("app", "a.example", Want::Both, None) else { panic!() };
+            s.connect("app", list[0], nonblocking);
+        }
+        let answer = s.told.iter().rev().find(|(_, o)| matches!(o, Output::HandOver { .. } | Output::Pass(..)));
+        let (at, answer) = answer.unwrap();
+        assert!(*at < 1000, "{}: {answer:?} after {at} ms", entry.name);
+    }
+}

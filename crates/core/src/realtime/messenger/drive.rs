@@ -1,5 +1,6 @@
 //! What is written next, and when to wake: the part of the messenger that time drives.
 
+use super::super::frame::{self, Counts, Frame};
 use super::*;
 use crate::machine::{Deadline, Machine};
 

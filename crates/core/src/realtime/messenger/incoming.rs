@@ -2,7 +2,7 @@
 
 use super::super::frame::{self, Counts, Frame, FrameError, Proof};
 use super::super::inbox::Accepted;
-use super::{ACK_EVERY, Connection, FILLERS, Messenger, Output};
+use super::{ACK_EVERY, Connection, FILLERS, Messenger, Output, SPARE};
 use crate::time::Instant;
 
 impl Messenger {

@@ -12,7 +12,7 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
-use super::frame::{FrameError, Hello, MAX_COUNTS, MAX_MESSAGE, SessionId};
+use super::frame::{Hello, MAX_COUNTS, MAX_MESSAGE, SessionId};
 use super::gauge::Gauge;
 use super::inbox::{Delivered, Inbox};
 use super::lane::{Kind, LaneId, MAX_LANES};

@@ -4,6 +4,7 @@ mod bounds;
 
 use super::*;
 use crate::machine::Machine;
+use crate::realtime::frame::{Counts, Frame, FrameError, Proof};
 use crate::realtime::lane::WINDOW;
 
 const EVENT: LaneId = LaneId(1);
