@@ -255,6 +255,20 @@ inside!(without_a_record_what_is_headstarts_is_named_by_every_verb_and_removed_o
     assert!(run(&["ip", "route", "show", "table", "18515"]).contains("203.0.113.0/24"));
     run(&["ip", "route", "flush", "table", "18515"]);
     scene.must_be_as(&before, "after `recover --found`");
+    // What a daemon with other settings has left.
+    let ours = ["protocol", "72"];
+    let routes = ["203.0.113.0/24", "198.51.100.0/24"].map(|to| ["ip", "route", "add", to, "dev", "uplink", "table", "77"]);
+    run(&[&["ip", "rule", "add", "priority", "31000", "lookup", "77"][..], &ours].concat());
+    run(&[&routes[0][..], &ours].concat());
+    run(&routes[1]);
+    let recover = scene.says(&["recover"]);
+    assert!(recover.code == Some(6) && recover.out.contains("lookup 77"), "{recover:?}");
+    let found = scene.says(&["recover", "--found"]);
+    assert!(found.code == Some(0) && found.out.contains("undone"), "{found:?}");
+    let left = run(&["ip", "route", "show", "table", "77"]);
+    assert!(left.contains("198.51.100.0/24") && !left.contains("203.0.113.0/24"), "{left}");
+    run(&["ip", "route", "flush", "table", "77"]);
+    scene.must_be_as(&before, "after `recover --found` of another table");
 });
 
 inside!(a_record_of_version_one_is_undone, || {

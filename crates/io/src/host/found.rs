@@ -1,5 +1,6 @@
-//! What bears our marks on a host, whatever any record says: routes and rules of our protocol number in our tables, values whose
-//! mark is such a route, and nftables tables of our names with our comment. For a host whose record is lost, and for all that
+//! What bears our marks on a host, whatever any record says: rules of our protocol number, routes of that number in our tables and
+//! in those that such rules lead to (a daemon may have had other settings), values whose mark is such a route, and nftables
+//! tables of our names with our comment. For a host whose record is lost, and for all that
 //! say that nothing is left.
 //!
 //! Interfaces are not among them: those of a daemon end with its process.
@@ -7,7 +8,11 @@
 use super::change::{Change, bundle::Bundle, capture::Capture, route, rule, sysctl::Sysctl, table};
 use super::{Kernel, KernelError, Numbers, PROTOCOL, QUEUE};
 use headstart_core::wire::netlink::{AF_INET, AF_INET6};
+use std::collections::BTreeSet;
 use std::fs::File;
+
+/// The kernel's own tables (default, main, local): a rule of our number that leads there is not ours.
+const KERNELS: std::ops::RangeInclusive<u32> = 253..=255;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,11 +33,12 @@ impl Found {
 /// Looks at the host.
 pub fn look(kernel: &mut Kernel, numbers: Numbers) -> Result<Found, KernelError> {
     let mut found = Found::default();
-    let tables = [numbers.table, numbers.of_captured().table];
+    let mut tables = BTreeSet::from([numbers.table, numbers.of_captured().table]);
     for family in [AF_INET, AF_INET6] {
         // Rules first: what they lead to is then of no effect.
         for rule in kernel.rules(family)? {
-            if tables.contains(&rule.table()) && rule.protocol() == PROTOCOL {
+            if rule.protocol() == PROTOCOL && !KERNELS.contains(&rule.table()) {
+                tables.insert(rule.table());
                 let place = Numbers { table: rule.table(), priority: rule.priority() };
                 let change = rule::Rule::new(family, place);
                 let change = rule.mark().map_or(change.clone(), |mark| change.with_mark(mark));
