@@ -2,7 +2,7 @@
 //!
 //! No moments are in it, only counts, shares and durations, so that a clock that was set back does no harm. What is
 //! under way (caches, spare connections, the launch that goes on) is not in it: answers hold for one network, and
-//! connections for one process. Ours; the bounds are those of connect.md's prefetch and pool.
+//! connections for one process. Ours; the bounds are those of prefetching and of the pool.
 //!
 //! What never happens here: reading or writing. [`Connector::remembered`](super::Connector::remembered) gives it,
 //! [`Connector::recall`](super::Connector::recall) takes it and drops what is over a bound.

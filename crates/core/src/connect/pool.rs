@@ -20,10 +20,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Spare connections at once, over all programs: ours, twice what connect.md has. Pages lead to dozens of hosts within
+/// Spare connections at once, over all programs: ours. Pages lead to dozens of hosts within
 /// seconds, and each connection is open for a few.
 pub const MAX_SPARES: usize = 32;
-/// How old a spare connection may be when it is handed over: connect.md. Servers wait longer for a first request.
+/// How old a spare connection may be when it is handed over. Ours: servers wait longer for a first request.
 pub const MAX_AGE: Duration = Duration::from_secs(10);
 /// How much of a server's patience must be left at a hand-over: ours. A program on a machine with a load of twenty was
 /// seen to need more than half a second for its first word.
@@ -39,7 +39,7 @@ const TRIAL: Duration = Duration::from_secs(3);
 /// How long a spare connection may take to open. One that takes longer is of no use.
 pub(super) const OPENS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Launches in which a program must have connected there: connect.md.
+/// Launches in which a program must have connected there. Ours.
 const MIN_LAUNCHES: u32 = 2;
 /// How likely the connection must be: as likely as not. Most are likelier by far, so that less than the share is wasted
 /// that may be.
@@ -50,7 +50,7 @@ const SIDE_BY_SIDE: f32 = 1.7;
 /// handshake, and of a uniform spread no launch is off by more than twice the mean.
 const BEFORE: (Duration, u32) = (Duration::from_millis(500), 3);
 
-/// Share of spare connections that may be wasted before the budget is halved, and before a host rests: connect.md.
+/// Share of spare connections that may be wasted before the budget is halved, and before a host rests. Ours.
 const WASTE: f64 = 0.3;
 const HOST_WASTE: f64 = 0.5;
 /// Spare connections that these shares are taken of: of all, each so many; of a host, the last so many and no fewer than so
@@ -59,7 +59,7 @@ const HOST_WASTE: f64 = 0.5;
 /// one of fifty.
 const RECENT: usize = 64;
 const HOST_RECENT: (usize, usize) = (16, 8);
-/// How long a host rests: connect.md.
+/// How long a host rests. Ours.
 const REST: Duration = Duration::from_secs(3600);
 /// A server that has closed so many in a row so soon that none could be handed over is not asked again for as long: it will
 /// not have been an accident.

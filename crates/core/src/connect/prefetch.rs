@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 /// How likely a name must be before it is looked up ahead of time: a query costs little, and most of them must be of use.
 const LIKELY: f32 = 0.5;
-/// An answer is looked up again when it is used in the last tenth of its lifetime: connect.md, as unbound does.
+/// An answer is looked up again when it is used in the last tenth of its lifetime, as unbound does.
 pub(super) const REFRESH_IN_LAST: u32 = 10;
-/// How long after its end an answer may still lead a connection attempt: connect.md; RFC 8767 allows days.
+/// How long after its end an answer may still lead a connection attempt. Ours; RFC 8767 allows days.
 pub(super) const STALE_FOR: Duration = Duration::from_secs(3600);
 
 /// What is done ahead of time.

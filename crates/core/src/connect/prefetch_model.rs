@@ -20,7 +20,7 @@ use crate::wire::record::RecordType;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Names remembered of a program: connect.md, as in Chromium's predictor.
+/// Names remembered of a program, as in Chromium's predictor.
 pub const MAX_NAMES: usize = 100;
 /// Programs remembered; the one used longest ago makes room.
 pub const MAX_PROGRAMS: usize = 64;
@@ -29,7 +29,7 @@ const MAX_LAUNCHES: usize = 256;
 /// Followers remembered of a name, ports of a name.
 const MAX_FOLLOWERS: usize = 24;
 const MAX_PORTS: usize = 4;
-/// A name that was looked up ahead of time so many launches in a row, and not asked for, is forgotten: connect.md.
+/// A name that was looked up ahead of time so many launches in a row, and not asked for, is forgotten. Ours.
 const MAX_MISSES: u32 = 3;
 /// Launches that a share speaks of: a habit that was given up three times in four is none any more.
 const WINDOW: u32 = 4;
