@@ -63,9 +63,9 @@ enum Told {
 }
 
 impl Remember {
-    /// The memory that these arguments name, with what was kept in it. `network`: where the host is; `listener` is told of
-    /// changes of phase.
-    pub fn open(&self, network: NetworkId, listener: Option<Listener>) -> anyhow::Result<Remembering> {
+    /// The memory that these arguments name, with what was kept in it. `network`: where the host is; `medium`: over what, since radio
+    /// changes in minutes; `listener` is told of changes of phase.
+    pub fn open(&self, network: NetworkId, medium: Medium, listener: Option<Listener>) -> anyhow::Result<Remembering> {
         let Some(rule) = start::find(&self.start) else {
             let names: Vec<_> = start::ALL.iter().map(|entry| entry.name).collect();
             let why = format!("unknown start rule {:?}; choose one of {}", self.start, names.join(", "));
@@ -103,7 +103,7 @@ impl Remember {
         let since_1970 = wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = quinn::TokioRuntime.now();
         let clock = Clock::new(now, since_1970);
-        let options = self.options(rule, network, listener);
+        let options = Options { network, medium, listener, ..self.options(rule) };
         let memory = CarefulResume::with_options(Store::new(clock, kept.unwrap_or(secret)), options);
         if let Some(paths) = &mut paths {
             memory.with(|history| {
@@ -120,17 +120,14 @@ impl Remember {
 }
 
 impl Remember {
-    fn options(&self, rule: &'static start::Entry, network: NetworkId, listener: Option<Listener>) -> Options {
+    fn options(&self, rule: &'static start::Entry) -> Options {
         let wired = Duration::from_secs(self.start_lifetime.into());
         let bounds = Settings::default();
         Options {
             rule,
             most: self.start_most,
             ratio: f64::from(self.start_share) / 100.0,
-            network,
-            medium: Medium::Wired,
             settings: Settings { wired, wireless: bounds.wireless.min(wired), ..bounds },
-            listener,
             ..Options::default()
         }
     }
@@ -220,7 +217,7 @@ mod tests {
     fn bound_lifetime_and_share_are_the_rules_own_unless_they_are_given() {
         let options = |words: &[&str]| {
             let line = Line::parse_from(["headstart"].iter().chain(words));
-            line.remember.options(&start::ALL[0], NetworkId::default(), None)
+            line.remember.options(&start::ALL[0])
         };
         let (usual, default) = (options(&[]), Options::default());
         assert_eq!((usual.most, usual.ratio, usual.settings), (default.most, default.ratio, default.settings));

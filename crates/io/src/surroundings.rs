@@ -2,8 +2,14 @@
 //! [`headstart_core::path::identity`]'s business. Nothing is sent.
 
 use crate::sys::netlink::{Netlink, NetlinkError, Route};
+<<<<<<< HEAD
 use headstart_core::path::identity::{Own, Surroundings, WayOut, prefix};
+=======
+use headstart_core::path::identity::{Surroundings, WayOut, prefix};
+use std::fs;
+>>>>>>> quic-serve
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 /// Where to, to see how packets for the Internet leave: documentation addresses (RFC 5737, RFC 3849), to which nothing is
 /// sent. Two a family: one may be the host's own or have a route of its own, as in a laboratory.
@@ -54,6 +60,30 @@ fn own(addresses: &[IpAddr]) -> [Own; 2] {
     [of(IpAddr::is_ipv4), of(IpAddr::is_ipv6)]
 }
 
+/// Whether packets for the Internet leave by radio, Wi-Fi or cellular, over either family, or what a tunnel sends may. What the kernel
+/// does not tell is a wire.
+pub fn is_wireless() -> bool {
+    let Ok(mut netlink) = Netlink::open() else { return false };
+    FAR.into_iter().flatten().any(|far| {
+        let Ok(Some(route)) = netlink.route_to(far) else { return false };
+        let below = if route.gateway.is_none() { netlink.routers(far).unwrap_or_default() } else { Vec::new() };
+        let mut ways = std::iter::once(route).chain(below);
+        ways.any(|way| is_radio(Path::new("/sys/class/net"), way.interface))
+    })
+}
+
+/// Whether the interface of this number is one of radio, by what the kernel says of it in `folder` (sysfs).
+fn is_radio(folder: &Path, interface: u32) -> bool {
+    let says = |path: &Path, file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
+    let is_it = |path: &Path| says(path, "ifindex").trim().parse() == Ok(interface);
+    let found =
+        fs::read_dir(folder).ok().and_then(|all| all.flatten().map(|entry| entry.path()).find(|path| is_it(path)));
+    found.is_some_and(|path| {
+        let kinds = ["DEVTYPE=wlan", "DEVTYPE=wwan"];
+        path.join("phy80211").exists() || says(&path, "uevent").lines().any(|line| kinds.contains(&line))
+    })
+}
+
 fn described(netlink: &mut Netlink, route: Route) -> Result<WayOut, NetlinkError> {
     let hardware = match route.gateway {
         Some(gateway) => netlink.hardware_of(route.interface, gateway)?,
@@ -74,6 +104,25 @@ mod tests {
     use crate::sys::netns::NetNs;
 
     const ROUTER: Mac = [2, 0, 0, 0, 0, 9];
+
+    #[test]
+    fn wi_fi_and_modems_are_radio_and_an_interface_is_known_by_its_number() {
+        let folder = std::env::temp_dir().join(format!("headstart-radio-{}", std::process::id()));
+        let interface = |name: &str, index: u32, uevent: &str| {
+            fs::create_dir_all(folder.join(name)).unwrap();
+            fs::write(folder.join(name).join("ifindex"), format!("{index}\n")).unwrap();
+            fs::write(folder.join(name).join("uevent"), uevent).unwrap();
+        };
+        interface("eth0", 2, "INTERFACE=eth0\nIFINDEX=2\n");
+        interface("wlan0", 3, "DEVTYPE=wlan\nINTERFACE=wlan0\nIFINDEX=3\n");
+        interface("wwan0", 4, "DEVTYPE=wwan\nINTERFACE=wwan0\nIFINDEX=4\n");
+        interface("old0", 5, "INTERFACE=old0\nIFINDEX=5\n");
+        fs::create_dir(folder.join("old0/phy80211")).unwrap();
+        let seen = [2, 3, 4, 5, 6].map(|index| is_radio(&folder, index));
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(seen, [false, true, true, true, false]);
+        assert!(!is_radio(&folder, 3), "no sysfs");
+    }
 
     #[test]
     fn looking_around_on_this_host_fails_for_no_reason_of_its_own() {

@@ -16,6 +16,7 @@ mod url;
 use crate::exit::{self, Coded, Usage};
 use crate::paths::Remembering;
 use connect::{Connector, Opened, Versions};
+use headstart_core::cwnd::history::Medium;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::range::ContentRange;
 use headstart_io::clock::Clock;
@@ -92,7 +93,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     // Where the kernel tells nothing of it, all networks are one.
     let network = headstart_io::surroundings::look(&[]).map(|seen| seen.network()).unwrap_or_default();
-    let paths = Arc::new(args.paths.open(network, None)?);
+    let medium = if headstart_io::surroundings::is_wireless() { Medium::Wireless } else { Medium::Wired };
+    let paths = Arc::new(args.paths.open(network, medium, None)?);
     let fetched = runtime.block_on(async {
         let connector = Connector::new(args.http, &trust, paths.clone())?;
         let fetched = fetch_all(args, &url, &place, &connector, &paths, quiet).await;

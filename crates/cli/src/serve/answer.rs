@@ -1,7 +1,8 @@
 //! What a request is answered with, whatever the version of HTTP: GET and HEAD, conditional requests (RFC 9110,
-//! section 13) and one byte range (section 14).
+//! section 13), one byte range (section 14), and what lies compressed beside a file ([`coding`]).
 
 use super::chunks::Chunks;
+use super::coding;
 use super::listing;
 use super::site::{Found, Opened, Site};
 use headstart_core::wire::range::{self, ContentRange, Selection};
@@ -33,7 +34,10 @@ pub fn answer(site: &Site, method: &Method, uri: &Uri, headers: &HeaderMap) -> R
         Err(target::Refused::Hidden) => nothing(),
         Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         Ok(target) => match site.find(&target) {
-            Found::File(file) => of_file(file, method, headers),
+            Found::File(file) => match coding::beside(site, &target, &file, headers) {
+                Some((coded, coding)) => of_file(coded, Some(coding), method, headers),
+                None => of_file(file, None, method, headers),
+            },
             Found::Folder(_, _) if !is_still(None, headers) => outdated(),
             Found::Folder(entries, more) => {
                 let page = listing::page(&decoded(&target), entries, more);
@@ -92,12 +96,14 @@ fn set<B>(answer: &mut Response<B>, name: header::HeaderName, value: &str) {
     }
 }
 
-fn of_file(file: Opened, method: &Method, headers: &HeaderMap) -> Response<Body> {
+fn of_file(file: Opened, coding: Option<&str>, method: &Method, headers: &HeaderMap) -> Response<Body> {
     let modified = httpdate::fmt_http_date(file.modified);
     let mut answer = Response::new(Body::Empty);
     set(&mut answer, header::ETAG, &file.tag);
     set(&mut answer, header::LAST_MODIFIED, &modified);
     set(&mut answer, header::ACCEPT_RANGES, "bytes");
+    // Of one without a coding, too: another may lie beside it tomorrow.
+    set(&mut answer, header::VARY, "accept-encoding");
     if !is_still(Some(&file), headers) {
         return outdated();
     }
@@ -106,6 +112,9 @@ fn of_file(file: Opened, method: &Method, headers: &HeaderMap) -> Response<Body>
         return answer;
     }
     set(&mut answer, header::CONTENT_TYPE, &file.kind);
+    if let Some(coding) = coding {
+        set(&mut answer, header::CONTENT_ENCODING, coding);
+    }
     set(&mut answer, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     // A range is of GET alone (RFC 9110, section 14.2).
     let asked = headers.get(header::RANGE).filter(|_| method == Method::GET && is_the_same(&file, headers));
@@ -226,6 +235,36 @@ mod tests {
         assert_eq!(told(&get(&site, "/empty", &[])), (200, "0".into(), String::new()));
         let answer = get(&site, "/file.txt", &[(header::RANGE, "bytes=2-4")]);
         assert!(matches!(answer.body(), Body::File(chunks) if chunks.left() == 3));
+    }
+
+    #[test]
+    fn what_lies_compressed_beside_a_file_is_sent_to_who_takes_it_and_never_if_it_is_older() {
+        let (scratch, site) = site("coded");
+        std::fs::write(scratch.0.join("file.txt.br"), "brotli").unwrap();
+        std::fs::write(scratch.0.join("file.txt.gz"), "gzip!").unwrap();
+        std::fs::write(scratch.0.join("a b/index.html"), "<p>plain").unwrap();
+        std::fs::write(scratch.0.join("a b/index.html.gz"), "page").unwrap();
+        let sent = |path: &str, accepted: &str| {
+            let answer = get(&site, path, &[(header::ACCEPT_ENCODING, accepted)]);
+            assert_eq!(says(&answer, header::VARY), "accept-encoding");
+            let coding = says(&answer, header::CONTENT_ENCODING);
+            (coding, says(&answer, header::CONTENT_LENGTH), says(&answer, header::CONTENT_TYPE))
+        };
+        let text =
+            |coding: &str, length: &str| (coding.to_owned(), length.to_owned(), "text/plain; charset=utf-8".into());
+        assert_eq!(sent("/file.txt", "gzip, br"), text("br", "6"));
+        assert_eq!((sent("/file.txt", "gzip"), sent("/file.txt", "zstd")), (text("gzip", "5"), text("", "10")));
+        assert_eq!(sent("/a%20b/", "gzip").0, "gzip");
+        assert_eq!(sent("/file.txt.gz", "gzip").2, "application/gzip", "it is itself");
+        let tags = ["gzip", "br", "identity"]
+            .map(|coding| says(&get(&site, "/file.txt", &[(header::ACCEPT_ENCODING, coding)]), header::ETAG));
+        assert!(tags[0] != tags[1] && tags[1] != tags[2] && tags[0] != tags[2], "{tags:?}");
+        let again = [(header::ACCEPT_ENCODING, "br"), (header::IF_NONE_MATCH, &tags[1][..])];
+        assert_eq!(get(&site, "/file.txt", &again).status(), 304);
+        // The file was changed and what lies beside it was not.
+        let old = std::fs::File::options().write(true).open(scratch.0.join("file.txt.br")).unwrap();
+        old.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(sent("/file.txt", "br, gzip"), text("gzip", "5"));
     }
 
     #[test]

@@ -1,23 +1,33 @@
-//! The certificate that a server shows: one that was given, or one of its own that is made at the start and held in memory
-//! alone, signed by itself.
+//! The certificate that a server shows: one that was given, read again when its files change, or one of its own that is made at
+//! the start and held in memory alone, signed by itself.
 
 use crate::exit::Usage;
 use anyhow::Context as _;
+use headstart_core::time::{Duration, Instant};
+use headstart_io::clock::Clock;
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use std::net::IpAddr;
-use std::path::Path;
-use std::sync::Arc;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A certificate and its key.
 pub struct Certificate {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
+    /// Where both were read from, and what these files were just before.
+    files: Option<([PathBuf; 2], Marks)>,
 }
 
 impl Certificate {
     /// Reads both from files in PEM.
-    pub fn read(chain: &Path, key: &Path) -> anyhow::Result<Self> {
+    pub fn read(chain: &Path, key_file: &Path) -> anyhow::Result<Self> {
+        let files = [chain, key_file].map(Path::to_path_buf);
+        let marks = marks(&files);
         let unreadable = |path: &Path, why: std::io::Error| Usage::unreadable(path, why);
         let certificates: Vec<CertificateDer<'static>> =
             crate::input::pem(chain).map_err(|why| unreadable(chain, why))?;
@@ -25,12 +35,12 @@ impl Certificate {
             let why = "no valid certificate in it: it should have a block that begins with BEGIN CERTIFICATE";
             return Err(Usage::unreadable(chain, why).into());
         }
-        let keys: Vec<PrivateKeyDer<'static>> = crate::input::pem(key).map_err(|why| unreadable(key, why))?;
+        let keys: Vec<PrivateKeyDer<'static>> = crate::input::pem(key_file).map_err(|why| unreadable(key_file, why))?;
         let Some(key) = keys.into_iter().next() else {
             let why = "no private key in it: it should have a block that begins with BEGIN PRIVATE KEY";
-            return Err(Usage::unreadable(key, why).into());
+            return Err(Usage::unreadable(key_file, why).into());
         };
-        Ok(Self { chain: certificates, key })
+        Ok(Self { chain: certificates, key, files: Some((files, marks)) })
     }
 
     /// Makes one for `names` and `addresses`.
@@ -44,7 +54,7 @@ impl Certificate {
         let key = rcgen::KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        Ok(Self { chain: vec![certificate.der().clone()], key })
+        Ok(Self { chain: vec![certificate.der().clone()], key, files: None })
     }
 
     /// The certificate itself in PEM, without what it was signed by.
@@ -74,20 +84,92 @@ impl Certificate {
     /// TLS for HTTP/2 and HTTP/1.1 over TCP, and for HTTP/3.
     pub fn configurations(self) -> anyhow::Result<(Arc<ServerConfig>, Arc<ServerConfig>)> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let wrong = "the certificate and its key do not go together";
+        let shown = Arc::new(Shown::new(self, provider.clone()).context(wrong)?);
         let build = |versions: &[&'static rustls::SupportedProtocolVersion], protocols: &[&[u8]]| {
             let config = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions)?;
-            let chain = self.chain.clone();
-            let mut config = config.with_no_client_auth().with_single_cert(chain, self.key.clone_key())?;
+            let mut config = config.with_no_client_auth().with_cert_resolver(shown.clone());
             config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
             Ok::<_, rustls::Error>(config)
         };
-        let wrong = "the certificate and its key do not go together";
-        let tcp = build(rustls::ALL_VERSIONS, &[b"h2", b"http/1.1"]).context(wrong)?;
-        let mut quic = build(&[&rustls::version::TLS13], &[b"h3"]).context(wrong)?;
+        let tcp = build(rustls::ALL_VERSIONS, &[b"h2", b"http/1.1"])?;
+        let mut quic = build(&[&rustls::version::TLS13], &[b"h3"])?;
         // QUIC knows no other number but 0 (RFC 9001, section 4.6.1). Only GET and HEAD are ever answered, which a replay
         // of early data cannot turn into harm (RFC 8470, section 2.1).
         quic.max_early_data_size = u32::MAX;
         Ok((Arc::new(tcp), Arc::new(quic)))
+    }
+}
+
+/// Files are looked at for changes no more often than this, when a client comes.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What tells a file from what it was: its inode, its length, and its last change in seconds and nanoseconds.
+type Marks = [Option<(u64, u64, i64, i64)>; 2];
+
+/// What handshakes show: the certificate, and the next one once its files have changed.
+#[derive(Debug)]
+struct Shown {
+    provider: Arc<CryptoProvider>,
+    files: Option<[PathBuf; 2]>,
+    clock: Clock,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    certified: Arc<CertifiedKey>,
+    marks: Marks,
+    looked: Instant,
+}
+
+impl Shown {
+    fn new(certificate: Certificate, provider: Arc<CryptoProvider>) -> Result<Self, rustls::Error> {
+        let clock = Clock::new();
+        let (files, marks) = certificate.files.unzip();
+        let certified = CertifiedKey::from_der(certificate.chain, certificate.key, &provider)?;
+        let seen = Seen { certified: Arc::new(certified), marks: marks.unwrap_or_default(), looked: clock.now() };
+        Ok(Self { provider, files, clock, seen: Mutex::new(seen) })
+    }
+
+    /// The one to show at `now`. What cannot be used, such as a new certificate beside the old key, leaves the old one in place until
+    /// the files change again.
+    fn at(&self, now: Instant) -> Arc<CertifiedKey> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(files) = self.files.as_ref().filter(|_| now.since(seen.looked) >= LOOK) else {
+            return seen.certified.clone();
+        };
+        seen.looked = now;
+        let marks = marks(files);
+        if marks != seen.marks {
+            seen.marks = marks;
+            let [chain, key] = files;
+            let read = Certificate::read(chain, key).and_then(|certificate| {
+                let certified = CertifiedKey::from_der(certificate.chain, certificate.key, &self.provider);
+                certified.context("the certificate and its key do not go together")
+            });
+            match read {
+                Ok(certified) => seen.certified = Arc::new(certified),
+                Err(why) => {
+                    crate::complain!("headstart: warning: {}: still the former certificate: {why:#}", chain.display())
+                }
+            }
+        }
+        seen.certified.clone()
+    }
+}
+
+fn marks(files: &[PathBuf; 2]) -> Marks {
+    let mark = |file: &PathBuf| {
+        let seen = std::fs::metadata(file).ok()?;
+        Some((seen.ino(), seen.len(), seen.mtime(), seen.mtime_nsec()))
+    };
+    [mark(&files[0]), mark(&files[1])]
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.at(self.clock.now()))
     }
 }
 
@@ -127,6 +209,41 @@ mod tests {
         assert!(format!("{why:#}").contains("/dev/null"), "{why:#}");
         let one = Certificate { key: own().key, ..own() };
         assert!(format!("{:#}", one.configurations().unwrap_err()).contains("do not go together"));
+    }
+
+    #[test]
+    fn files_that_change_are_read_again_and_what_cannot_be_used_changes_nothing() {
+        use base64::Engine as _;
+        let folder = std::env::temp_dir().join(format!("headstart-reload-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let files = ["cert.pem", "key.pem"].map(|name| folder.join(name));
+        let write_key = |of: &Certificate| {
+            let key = base64::engine::general_purpose::STANDARD.encode(of.key.secret_der());
+            let pem = format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n");
+            std::fs::write(&files[1], pem).unwrap();
+        };
+        let (first, second) = (own(), own());
+        std::fs::write(&files[0], first.pem()).unwrap();
+        write_key(&first);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let shown = Shown::new(Certificate::read(&files[0], &files[1]).unwrap(), provider).unwrap();
+        let began = shown.clock.now();
+        let is = |after: u64, one: &Certificate| shown.at(began + Duration::from_millis(after)).cert[0] == one.chain[0];
+        assert!(is(2000, &first));
+        // Renewed in two steps, as programs do.
+        std::fs::write(&files[0], second.pem() + "\n").unwrap();
+        assert!(is(2500, &first), "not looked at so soon");
+        assert!(is(4000, &first), "it does not go with the key that is there");
+        write_key(&second);
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(&files[1])
+            .and_then(|mut f| std::io::Write::write_all(&mut f, b"\n"))
+            .unwrap();
+        assert!(is(6000, &second));
+        std::fs::remove_file(&files[0]).unwrap();
+        assert!(is(8000, &second) && is(9500, &second));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod borrowed;
 mod bounded;
 mod certificate;
 mod chunks;
+mod coding;
 mod http3;
 mod kind;
 mod listing;
@@ -21,6 +22,7 @@ mod turns;
 use crate::exit::{self, Usage};
 use anyhow::Context as _;
 use certificate::Certificate;
+use headstart_core::cwnd::history::Medium;
 use headstart_core::path::NetworkId;
 use hyper::header::HeaderValue;
 use places::Places;
@@ -127,7 +129,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let log = args.qlog.as_deref().map(qlog::begin).transpose()?;
     let listener = log.as_ref().map(qlog::Log::listener);
     // A server sees every peer from the same place, whatever the network of the host is.
-    let paths = Arc::new(args.paths.open(NetworkId::default(), listener)?);
+    let paths = Arc::new(args.paths.open(NetworkId::default(), Medium::Wired, listener)?);
     let all = args.listen.iter().map(|address| Sockets::bind(*address)).collect::<Result<Vec<_>, _>>()?;
     let addresses: Vec<SocketAddr> = all.iter().map(|sockets| sockets.address).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().max_blocking_threads(THREADS).enable_all().build();
