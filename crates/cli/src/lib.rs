@@ -10,6 +10,8 @@ mod client;
 mod config;
 #[cfg(feature = "lab")]
 mod demo;
+#[cfg(all(test, feature = "lab"))]
+mod documented;
 mod engine;
 mod exit;
 mod explain;

@@ -257,7 +257,8 @@ inside!(without_a_record_what_is_headstarts_is_named_by_every_verb_and_removed_o
     scene.must_be_as(&before, "after `recover --found`");
     // What a daemon with other settings has left.
     let ours = ["protocol", "72"];
-    let routes = ["203.0.113.0/24", "198.51.100.0/24"].map(|to| ["ip", "route", "add", to, "dev", "uplink", "table", "77"]);
+    let routes =
+        ["203.0.113.0/24", "198.51.100.0/24"].map(|to| ["ip", "route", "add", to, "dev", "uplink", "table", "77"]);
     run(&[&["ip", "rule", "add", "priority", "31000", "lookup", "77"][..], &ours].concat());
     run(&[&routes[0][..], &ours].concat());
     run(&routes[1]);
