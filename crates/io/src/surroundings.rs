@@ -2,12 +2,8 @@
 //! [`headstart_core::path::identity`]'s business. Nothing is sent.
 
 use crate::sys::netlink::{Netlink, NetlinkError, Route};
-<<<<<<< HEAD
 use headstart_core::path::identity::{Own, Surroundings, WayOut, prefix};
-=======
-use headstart_core::path::identity::{Surroundings, WayOut, prefix};
 use std::fs;
->>>>>>> quic-serve
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
