@@ -4,13 +4,13 @@
 //! library, once for all of them: the last run to leave removes it, unless a program still has it mapped.
 
 use crate::sys::lease::is_used_elsewhere;
-use headstart_core::wire::shim::MAPPED_BYTES;
+use headstart_core::wire::shim::{MAPPED_BYTES, MOUNTS_AT};
 use rustix::fs::{FlockOperation, Mode, StatVfsMountFlags, flock, mkdir, statvfs};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What names of supervisors' folders begin with (see [`crate::home`]).
@@ -97,7 +97,11 @@ impl Folder {
         let lock = private(&path.join(LOCK))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         private(&path.join(USED))?;
-        private(&path.join(FILTER))?.set_len(MAPPED_BYTES as u64)?;
+        let filter = private(&path.join(FILTER))?;
+        filter.set_len(MAPPED_BYTES as u64)?;
+        // Where this cannot be told, the libraries leave names to the C library.
+        let mounts = fs::metadata("/proc/self/ns/mnt").map_or(0, |namespace| namespace.ino());
+        filter.write_all_at(&mounts.to_ne_bytes(), MOUNTS_AT as u64)?;
         Ok(Self { path, library: put(library, &parent)?, _lock: lock })
     }
 

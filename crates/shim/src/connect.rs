@@ -33,17 +33,23 @@ pub(crate) unsafe fn accelerate(fd: c_int, addr: *const libc::sockaddr, len: lib
     // SAFETY: the caller's contract.
     let address = unsafe { bytes_of(addr, len) }?;
     let to = sockaddr::destination(address)?;
-    if !session.may_know(to.ip()) || !marks::may_exchange(fd) {
+    if !session.may_know(to.ip()) {
+        return None;
+    }
+    if session.calls_are_heard() {
+        // The call is looked at from outside: signals, cancellation, timeouts and other holders of the socket are the kernel's, as
+        // without us, and one that does not wait can be helped later, should it come to nothing.
+        // SAFETY: no pointers.
+        let nonblocking = unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_NONBLOCK != 0;
+        return nonblocking.then_some(Served::Heard);
+    }
+    if !marks::may_exchange(fd) {
         return None;
     }
     let socket = Socket::examine(fd)?;
     if !sockaddr::is_for(address, socket.domain) {
         // Refused by the kernel.
         return None;
-    }
-    if socket.nonblocking && session.calls_are_heard() {
-        // The system call is answered as soon, and can be helped later, should it come to nothing.
-        return Some(Served::Heard);
     }
     let request = Request::Connect {
         app: session.app.clone(),

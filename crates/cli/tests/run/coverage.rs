@@ -120,6 +120,37 @@ inside!(the_users_own_preloads_are_kept, || {
     assert_eq!(String::from_utf8_lossy(&command.output().unwrap().stdout).lines().filter(|l| *l == "mine").count(), 2);
 });
 
+inside!(what_a_preload_of_the_user_does_with_connections_comes_first, || {
+    let lab = Lab::new();
+    let (Some(cc), Some(curl)) = (found("cc", "gcc"), found("curl", "curl")) else { return };
+    let (source, library) = (lab.scratch.path("mine.c"), lab.scratch.path("mine.so"));
+    // As torsocks: no connection goes anywhere but through it.
+    let text = "#define _GNU_SOURCE\n#include <errno.h>\n#include <sys/socket.h>\n\
+                int connect(int fd, const struct sockaddr *a, socklen_t l) { errno = EHOSTDOWN; return -1; }\n";
+    fs::write(&source, text).unwrap();
+    let built = Command::new(cc).args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status().unwrap();
+    assert!(built.success());
+    for via in ["preload", "auto"] {
+        let mut command = lab.command(HEADSTART);
+        command.args(["run", "-q", "--via", via, "--"]).arg(&curl).args(["-sS", "http://www.lab.example/"]);
+        let output = command.env("LD_PRELOAD", &library).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(7), 0), "{via}: {output:?}");
+    }
+});
+
+inside!(a_dynamic_program_of_musl_that_a_shell_starts_runs, || {
+    let lab = Lab::new();
+    let Some(musl) = found("musl-gcc", "musl-tools") else { return };
+    let (source, program) = (lab.scratch.path("musl.c"), lab.scratch.path("musl"));
+    fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"runs\"); return 7; }\n").unwrap();
+    assert!(Command::new(musl).arg("-o").arg(&program).arg(&source).status().unwrap().success());
+    let script = format!("{}; echo $?", program.display());
+    for via in ["preload", "auto", "seccomp"] {
+        let ours = lab.ours_with(&["-q", "--via", via], &["sh", "-c", &script]);
+        assert_eq!((ours.out.as_str(), ours.err.as_str()), ("runs\n7\n", ""), "{via}: {ours:?}");
+    }
+});
+
 inside!(what_a_sandbox_starts_does_not_complain_of_a_library_that_is_not_there, || {
     let lab = Lab::new();
     let (Some(bwrap), Some(curl)) = (found("bwrap", "bubblewrap"), found("curl", "curl")) else { return };

@@ -22,7 +22,7 @@ use super::token::{HEARD, HELD, of_run};
 use crate::sys::memory::Memory;
 use crate::sys::process;
 use crate::sys::seccomp::{Kind, Listener, Notification};
-use app_socket::{AppSocket, Fresh, Look, look};
+use app_socket::{AppSocket, Fresh, Look, is_of_our_user, is_shut_down, look};
 use exchange::{exchange, install};
 use headstart_core::connect::{AppId, AttemptResult, Claim, Input, RequestId};
 use headstart_core::time::{Duration, Instant};
@@ -155,6 +155,10 @@ impl Seccomp {
             } else if process::signal_waits(held.call.thread) {
                 held.resume(&self.listener);
                 ended.push((*n, Some(Pass::Signal)));
+            } else if is_shut_down(&held.socket.file) {
+                // What the kernel says where another thread shuts down a socket that connects.
+                let _ = self.listener.answer(id, Err(Errno::CONNABORTED.raw_os_error()));
+                ended.push((*n, None));
             } else if held.until.is_some_and(|until| until <= now) {
                 // socket(7): SO_SNDTIMEO has run out; the connection goes on and EINPROGRESS says so.
                 let errno = held.socket.begin(held.to);
@@ -224,7 +228,10 @@ impl Seccomp {
         let mut bytes = [0u8; MAX_BYTES];
         let bytes = bytes.get_mut(..len).ok_or(None)?;
         let read = self.memory.read(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
-        let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
+        let Some(to) = sockaddr::destination(&bytes[..read]) else {
+            self.dissolved(stub, &call, &bytes[..read]);
+            return Err(None);
+        };
         *host = Some(to.ip());
         let is_server = engine.is_dns_server(to);
         let had_one_of_ours = self.redirected.contains(&number);
@@ -232,6 +239,9 @@ impl Seccomp {
             return Err(Some(Pass::UnknownAddress));
         }
         let mut file = process::descriptor(call.thread, number).map_err(|e| reason_of(&e))?;
+        if !is_of_our_user(&file) && !stub.has_given(&file) {
+            return Err(Some(Pass::OutOfReach));
+        }
         // Go and the C library connect datagram sockets to every address that they are about to connect to, and send nothing:
         // often under a number that was one of ours.
         if call.kind == Kind::Send || is_server || had_one_of_ours && stub.has_given(&file) {
@@ -273,6 +283,21 @@ impl Seccomp {
 }
 
 impl Seccomp {
+    /// A connect to no address, which is about to be made: a socket of the stub that has no server any more may be used for
+    /// anything, and is exchanged for one of the host.
+    fn dissolved(&self, stub: &Stub, call: &Notification, address: &[u8]) {
+        let is_none = address.first_chunk().is_some_and(|family| u16::from_ne_bytes(*family) == libc::AF_UNSPEC as u16);
+        if call.kind != Kind::Connect || !is_none || !self.redirected.contains(&call.number) {
+            return;
+        }
+        if let Ok(file) = process::descriptor(call.thread, call.number)
+            && let Some(new) = stub.released(&file)
+        {
+            // Should it fail, the program keeps what it has.
+            let _ = install(&self.listener, call, file, &new);
+        }
+    }
+
     /// Lets the stub see to a call that turns the socket `file` to a DNS server, or away from one; the file if it is none of that.
     fn redirect(
         &mut self,
