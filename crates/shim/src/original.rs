@@ -171,23 +171,6 @@ fn next(name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// Whether the C library of this process is the GNU one.
-pub(crate) fn is_gnu() -> bool {
-    next(c"gnu_get_libc_version").is_some()
-}
-
-/// Has `f` called on both sides of every fork. As pthread_atfork(3) of the GNU C library, which is linked into whatever calls it, and
-/// would keep musl's loader from taking this library in: its programs would not start.
-pub(crate) fn at_fork(f: extern "C" fn()) {
-    type Handler = Option<extern "C" fn()>;
-    type F = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
-    let Some(found) = next(c"__register_atfork") else { return };
-    // SAFETY: the symbol has this type in the GNU C library (Linux Standard Base, baselib---register-atfork-1).
-    let register = unsafe { std::mem::transmute::<*mut c_void, F>(found) };
-    // SAFETY: a function that lives as long as the process; no library is named with whose end it would go.
-    unsafe { register(None, Some(f), Some(f), std::ptr::null_mut()) };
-}
-
 /// Asks that a cancellation of this thread wait (`PTHREAD_CANCEL_DISABLE` of pthread.h).
 pub(crate) const CANCEL_DISABLE: c_int = 1;
 

@@ -57,7 +57,8 @@ extern "C" fn start() {
         if session.is_some() {
             // A panic of ours is not the program's business.
             std::panic::set_hook(Box::new(|_| {}));
-            original::at_fork(marks::all_are_shared);
+            // SAFETY: a function that lives as long as the process, and does nothing but store.
+            unsafe { libc::pthread_atfork(None, Some(marks::all_are_shared), Some(marks::all_are_shared)) };
         }
         SESSION.set(session).ok()
     });
@@ -75,8 +76,7 @@ fn variable(name: &CStr) -> Option<&'static OsStr> {
 }
 
 fn open() -> Option<Session> {
-    // Lists of addresses are made for the GNU C library alone: musl's loader takes this library in too.
-    if variable(c"HEADSTART").is_some_and(|v| v == "off") || !original::is_gnu() {
+    if variable(c"HEADSTART").is_some_and(|v| v == "off") {
         return None;
     }
     let app = app_name();

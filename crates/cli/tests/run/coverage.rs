@@ -138,19 +138,6 @@ inside!(what_a_preload_of_the_user_does_with_connections_comes_first, || {
     }
 });
 
-inside!(a_dynamic_program_of_musl_that_a_shell_starts_runs, || {
-    let lab = Lab::new();
-    let Some(musl) = found("musl-gcc", "musl-tools") else { return };
-    let (source, program) = (lab.scratch.path("musl.c"), lab.scratch.path("musl"));
-    fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"runs\"); return 7; }\n").unwrap();
-    assert!(Command::new(musl).arg("-o").arg(&program).arg(&source).status().unwrap().success());
-    let script = format!("{}; echo $?", program.display());
-    for via in ["preload", "auto", "seccomp"] {
-        let ours = lab.ours_with(&["-q", "--via", via], &["sh", "-c", &script]);
-        assert_eq!((ours.out.as_str(), ours.err.as_str()), ("runs\n7\n", ""), "{via}: {ours:?}");
-    }
-});
-
 inside!(what_a_sandbox_starts_does_not_complain_of_a_library_that_is_not_there, || {
     let lab = Lab::new();
     let (Some(bwrap), Some(curl)) = (found("bwrap", "bubblewrap"), found("curl", "curl")) else { return };

@@ -13,6 +13,10 @@ inside!(a_socket_that_something_else_holds_keeps_its_place, || {
     let program = program.to_str().unwrap();
     for via in FRONT_ENDS {
         for how in ["alone", "spawn", "vfork", "message", "owner", "user-timeout"] {
+            if how == "message" && via != "preload" {
+                // What is on its way in a message is not seen from outside (docs/guide/run.md).
+                continue;
+            }
             let ours = lab.ours_with(&["--via", via], &[program, how, "www.lab.example"]);
             let expected = if how == "alone" { EXCHANGED } else { KEPT };
             assert_eq!((ours.code, ours.out.as_str()), (Some(0), expected), "{via}, {how}: {ours:?}");

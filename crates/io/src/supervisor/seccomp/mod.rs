@@ -157,7 +157,7 @@ impl Seccomp {
                 ended.push((*n, Some(Pass::Signal)));
             } else if is_shut_down(&held.socket.file) {
                 // What the kernel says where another thread shuts down a socket that connects.
-                let _ = self.listener.answer(id, Err(Errno::CONNABORTED.raw_os_error()));
+                let _ = self.listener.answer(id, Err(Errno::CONNRESET.raw_os_error()));
                 ended.push((*n, None));
             } else if held.until.is_some_and(|until| until <= now) {
                 // socket(7): SO_SNDTIMEO has run out; the connection goes on and EINPROGRESS says so.
@@ -228,10 +228,7 @@ impl Seccomp {
         let mut bytes = [0u8; MAX_BYTES];
         let bytes = bytes.get_mut(..len).ok_or(None)?;
         let read = self.memory.read(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
-        let Some(to) = sockaddr::destination(&bytes[..read]) else {
-            self.dissolved(stub, &call, &bytes[..read]);
-            return Err(None);
-        };
+        let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
         *host = Some(to.ip());
         let is_server = engine.is_dns_server(to);
         let had_one_of_ours = self.redirected.contains(&number);
@@ -283,21 +280,6 @@ impl Seccomp {
 }
 
 impl Seccomp {
-    /// A connect to no address, which is about to be made: a socket of the stub that has no server any more may be used for
-    /// anything, and is exchanged for one of the host.
-    fn dissolved(&self, stub: &Stub, call: &Notification, address: &[u8]) {
-        let is_none = address.first_chunk().is_some_and(|family| u16::from_ne_bytes(*family) == libc::AF_UNSPEC as u16);
-        if call.kind != Kind::Connect || !is_none || !self.redirected.contains(&call.number) {
-            return;
-        }
-        if let Ok(file) = process::descriptor(call.thread, call.number)
-            && let Some(new) = stub.released(&file)
-        {
-            // Should it fail, the program keeps what it has.
-            let _ = install(&self.listener, call, file, &new);
-        }
-    }
-
     /// Lets the stub see to a call that turns the socket `file` to a DNS server, or away from one; the file if it is none of that.
     fn redirect(
         &mut self,

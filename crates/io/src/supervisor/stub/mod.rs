@@ -88,11 +88,6 @@ impl Stub {
         self.ways.has_given(file)
     }
 
-    /// A socket of the host for the socket `file` of a program that led here and is to lead nowhere.
-    pub fn released(&self, file: &OwnedFd) -> Option<OwnedFd> {
-        self.ways.released(file)
-    }
-
     /// A UDP socket of program `app`, counted on `account`, turns to `to` by `call`: what is to be done with it. `None`: the
     /// call is the kernel's. `socket` is a descriptor of ours for the program's own file.
     pub fn redirect(

@@ -251,19 +251,6 @@ impl Ways {
         matches!(&self.state, State::Made(room) if room.holds(socket))
     }
 
-    /// A socket of the host that stands in for one of the room, without a peer.
-    pub fn released(&self, socket: &OwnedFd) -> Option<OwnedFd> {
-        if !self.has_given(socket) {
-            return None;
-        }
-        let stand_in = datagrams(sockopt::socket_domain(socket).ok()?).ok()?;
-        carry(socket.as_fd(), &stand_in, &Blank::of(&stand_in)).then_some(())?;
-        // The port that the program has, or any if another socket has it by now. Its address may be what the kernel chose for a peer.
-        let from = local(socket).map(|from| SocketAddr::new(unspecified_like(from.ip()), from.port()));
-        let _ = from.map(|from| bind(&stand_in, &from));
-        Some(stand_in)
-    }
-
     /// The program that waited has its answer: makes what the next will need, as far as it can be foreseen; spare sockets only in a
     /// `pause`, when no program waits for anything else.
     pub fn attend(&mut self, engine: &Engine, posts: &mut Vec<Post>, pause: bool) {
@@ -454,13 +441,6 @@ fn as_seen_by(socket: BorrowedFd<'_>, to: SocketAddr) -> Option<SocketAddr> {
         (AddressFamily::INET6, IpAddr::V4(ip)) => Some(SocketAddr::new(ip.to_ipv6_mapped().into(), to.port())),
         (AddressFamily::INET, IpAddr::V6(_)) => None,
         _ => Some(to),
-    }
-}
-
-fn unspecified_like(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     }
 }
 
