@@ -24,8 +24,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 #[cfg(test)]
 use std::{os::unix::process::CommandExt, process::Command};
 
-/// Lengths of an internet address: `sockaddr_in`, `sockaddr_in6` without and with its scope, `sockaddr_storage`.
-const LENGTHS: [u32; 4] = [16, 24, 28, 128];
+/// Lengths of an internet address: `sockaddr_in`, `sockaddr_in6` without and with its scope, `sockaddr_storage`; and of AF_UNSPEC
+/// alone, which undoes a connect.
+const LENGTHS: [u32; 5] = [16, 24, 28, 128, 2];
 
 /// The shortest DNS question: a header, a name of one letter, its type and class (RFC 1035, section 4).
 const MIN_QUESTION: u32 = 19;
@@ -502,7 +503,7 @@ mod tests {
         for len in LENGTHS {
             assert_eq!(verdict(ARCH, connect, len.into()), libc::SECCOMP_RET_USER_NOTIF, "{len}");
         }
-        for len in [0, 2, 15, 17, 29, 110] {
+        for len in [0, 3, 15, 17, 29, 110] {
             assert_eq!(verdict(ARCH, connect, len), libc::SECCOMP_RET_ALLOW, "{len}");
         }
         assert_eq!(verdict(ARCH, libc::SYS_bind as u32, 16), libc::SECCOMP_RET_ALLOW);

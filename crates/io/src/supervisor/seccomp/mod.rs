@@ -228,6 +228,9 @@ impl Seccomp {
         let mut bytes = [0u8; MAX_BYTES];
         let bytes = bytes.get_mut(..len).ok_or(None)?;
         let read = self.memory.read(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
+        if is_undoing(&bytes[..read]) && self.redirected.contains(&number) {
+            return self.let_out(stub, &call);
+        }
         let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
         *host = Some(to.ip());
         let is_server = engine.is_dns_server(to);
@@ -280,6 +283,15 @@ impl Seccomp {
 }
 
 impl Seccomp {
+    /// Gives a program that undoes the connect of its socket one that leads elsewhere than to the stub; the kernel then makes the call.
+    fn let_out(&self, stub: &Stub, call: &Notification) -> Result<(), Option<Pass>> {
+        let file = process::descriptor(call.thread, call.number).map_err(|e| reason_of(&e))?;
+        if let Some(new) = stub.let_out(&file) {
+            install(&self.listener, call, file, &new).map_err(Some)?;
+        }
+        Err(None)
+    }
+
     /// Lets the stub see to a call that turns the socket `file` to a DNS server, or away from one; the file if it is none of that.
     fn redirect(
         &mut self,
@@ -384,6 +396,11 @@ impl Front for Seccomp {
             engine.feed(Input::Abandon(RequestId(HELD | n)));
         }
     }
+}
+
+/// Whether this is the address by which a connect is undone (connect(2)): AF_UNSPEC.
+fn is_undoing(address: &[u8]) -> bool {
+    address.first_chunk().is_some_and(|family| i32::from(u16::from_ne_bytes(*family)) == libc::AF_UNSPEC)
 }
 
 /// What there is to be had of a listener.
