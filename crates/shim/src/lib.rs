@@ -117,6 +117,16 @@ pub unsafe extern "C" fn getsockopt(
     repeated(|| unsafe { original::getsockopt(fd, level, name, value, len) })
 }
 
+/// getpeername(2), as getsockopt(2).
+///
+/// # Safety
+/// As getpeername(2): `addr` and `len` valid, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut libc::sockaddr, len: *mut libc::socklen_t) -> c_int {
+    // SAFETY: the caller's own arguments, unchanged.
+    repeated(|| unsafe { original::getpeername(fd, addr, len) })
+}
+
 /// socket(2): a new socket, which nothing else holds and on which nothing has been set.
 #[unsafe(no_mangle)]
 pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {

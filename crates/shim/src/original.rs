@@ -206,6 +206,13 @@ pub(crate) unsafe fn getsockopt(
 }
 
 /// # Safety
+/// As getpeername(2).
+pub(crate) unsafe fn getpeername(fd: c_int, addr: *mut libc::sockaddr, len: *mut libc::socklen_t) -> c_int {
+    // SAFETY: the caller keeps the contract.
+    unsafe { libc::syscall(libc::SYS_getpeername, fd, addr, len) as c_int }
+}
+
+/// # Safety
 /// As setsockopt(2).
 pub(crate) unsafe fn setsockopt(
     fd: c_int,

@@ -4,8 +4,8 @@
 //! The filter hears connect(2) of this machine's own system calls, and of those only the address lengths that internet
 //! addresses have, so that nearly all Unix sockets pass unheard. Of sendto(2) it hears what looks as DNS questions of musl
 //! do, whose resolver never connects: MSG_NOSIGNAL and no other flag, an internet address, the length of a question. Of
-//! getsockopt(2) it hears SO_ERROR, by which programs that did not wait see what has become of their connect. Other calls, and
-//! programs of another word size, pass.
+//! getsockopt(2) it hears SO_ERROR, and getpeername(2), by which programs that did not wait see what has become of their connect.
+//! Other calls, and programs of another word size, pass.
 //! Out of its reach are connects of io_uring, which make no system call of their own, and set-user-ID programs, which lose
 //! their rights under a filter that an ordinary user has set (no_new_privs).
 //!
@@ -182,6 +182,7 @@ fn filter() -> Vec<libc::sock_filter> {
     // Nor sendto. The option is the third argument.
     let (level, option) = (length - size_of::<u64>(), length);
     program.extend([
+        op(EQUAL, 5, 0, libc::SYS_getpeername as u32),
         op(EQUAL, 0, 5, libc::SYS_getsockopt as u32),
         at(level),
         op(EQUAL, 0, 3, libc::SOL_SOCKET as u32),
@@ -296,6 +297,8 @@ pub enum Kind {
     Send,
     /// getsockopt(2) of SO_ERROR.
     Look,
+    /// getpeername(2).
+    Peer,
 }
 
 /// A call that waits.
@@ -309,7 +312,7 @@ pub struct Notification {
     pub kind: Kind,
     /// The descriptor that it is about.
     pub number: RawFd,
-    /// Where the address is in the program's memory, and its length; none of [`Kind::Look`].
+    /// Where the address is in the program's memory, and its length; none of [`Kind::Look`] and [`Kind::Peer`].
     pub address: (u64, usize),
 }
 
@@ -373,6 +376,7 @@ impl Listener {
         let (kind, addr, len) = match i64::from(heard.data.nr) {
             libc::SYS_sendto => (Kind::Send, args[4], args[5]),
             libc::SYS_getsockopt => (Kind::Look, 0, 0),
+            libc::SYS_getpeername => (Kind::Peer, 0, 0),
             _ => (Kind::Connect, args[1], args[2]),
         };
         let address = (addr, len as u32 as usize);
@@ -507,6 +511,8 @@ mod tests {
             assert_eq!(verdict(ARCH, connect, len), libc::SECCOMP_RET_ALLOW, "{len}");
         }
         assert_eq!(verdict(ARCH, libc::SYS_bind as u32, 16), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(verdict(ARCH, libc::SYS_getpeername as u32, 0), libc::SECCOMP_RET_USER_NOTIF);
+        assert_eq!(verdict(ARCH, libc::SYS_getsockname as u32, 0), libc::SECCOMP_RET_ALLOW);
         assert_eq!(verdict(ARCH, connect | 0x4000_0000, 16), libc::SECCOMP_RET_ALLOW, "x32");
         assert_eq!(verdict(0x4000_0003, connect, 16), libc::SECCOMP_RET_ALLOW, "i386");
     }

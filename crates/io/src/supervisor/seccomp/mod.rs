@@ -12,6 +12,7 @@
 mod app_socket;
 mod event_sets;
 mod exchange;
+mod looks;
 mod outstanding;
 mod rescue;
 
@@ -28,6 +29,7 @@ use headstart_core::connect::{AppId, AttemptResult, Claim, Input, RequestId};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::shim::{MAX_APP, Pass};
 use headstart_core::wire::sockaddr::{self, MAX_BYTES};
+use looks::Knowledge;
 pub use outstanding::Outstanding;
 use rescue::Rescues;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -93,6 +95,7 @@ pub(super) struct Seccomp {
     /// turned elsewhere.
     redirected: BTreeSet<RawFd>,
     rescues: Rescues,
+    knowledge: Knowledge,
 }
 
 impl Seccomp {
@@ -122,6 +125,7 @@ impl Seccomp {
             over: false,
             redirected: BTreeSet::new(),
             rescues: Rescues::default(),
+            knowledge: Knowledge::default(),
         })
     }
 
@@ -196,6 +200,9 @@ impl Seccomp {
             self.rescues.complete(engine, &self.listener, &call, &self.fresh);
         }
         if call.kind == Kind::Look {
+            self.knowledge.looks(call.thread);
+        }
+        if matches!(call.kind, Kind::Look | Kind::Peer) {
             // A caller that has gone needs no answer.
             let _ = self.listener.resume(call.id);
             return;
@@ -272,7 +279,8 @@ impl Seccomp {
         let now = engine.clock.now();
         let nonblocking = socket.nonblocking();
         let (domain, accepts_mapped) = (socket.domain, socket.accepts_mapped);
-        let claim = Claim { app, to, domain, nonblocking, accepts_mapped, rescuable: nonblocking };
+        let rescuable = nonblocking.then(|| self.knowledge.of(call.thread, &app));
+        let claim = Claim { app, to, domain, nonblocking, accepts_mapped, rescuable };
         let until = socket.patience.map(|patience| now + patience);
         self.held.insert(n, Held { call, socket, to, until });
         let look_at = now + LOOK_EVERY;
