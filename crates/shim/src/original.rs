@@ -28,7 +28,8 @@ impl Next {
 
 static GETADDRINFO: Next = Next::new(c"getaddrinfo");
 static CONNECT: Next = Next::new(c"connect");
-static FCNTL: Next = Next::new(c"fcntl64");
+/// Under both names: the GNU C library has the first, others have only the second.
+static FCNTL: [Next; 2] = [Next::new(c"fcntl64"), Next::new(c"fcntl")];
 static SENDMSG: Next = Next::new(c"sendmsg");
 static SENDMMSG: Next = Next::new(c"sendmmsg");
 static SPAWN: Next = Next::new(c"posix_spawn");
@@ -36,7 +37,7 @@ static SPAWNP: Next = Next::new(c"posix_spawnp");
 
 /// Finds the originals ahead of time.
 pub(crate) fn find() {
-    let _ = (GETADDRINFO.get(), CONNECT.get(), FCNTL.get());
+    let _ = (GETADDRINFO.get(), CONNECT.get(), FCNTL[0].get());
 }
 
 /// The C library's getaddrinfo.
@@ -84,11 +85,11 @@ pub(crate) unsafe fn connect(fd: c_int, addr: *const libc::sockaddr, len: libc::
 /// As fcntl(2).
 pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
     type F = unsafe extern "C-unwind" fn(c_int, c_int, ...) -> c_int;
-    let Some(found) = FCNTL.get() else {
+    let Some(found) = FCNTL.iter().find_map(Next::get) else {
         // SAFETY: the caller keeps the contract of fcntl(2).
         return unsafe { libc::syscall(libc::SYS_fcntl, fd, command, argument) as c_int };
     };
-    // SAFETY: the symbol fcntl64 has this type in the GNU C library, on machines of 64 bits as on others.
+    // SAFETY: both symbols have this type in every C library, on machines of 64 bits as on others.
     let next = unsafe { std::mem::transmute::<*mut c_void, F>(found) };
     // SAFETY: the caller keeps the contract.
     unsafe { next(fd, command, argument) }
@@ -169,6 +170,23 @@ fn next(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: `name` is a C string; RTLD_NEXT is a valid handle.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
+}
+
+/// Whether the C library of this program is the GNU C library.
+pub(crate) fn is_of_gnu() -> bool {
+    next(c"gnu_get_libc_version").is_some()
+}
+
+/// Has `f` called in parent and child after a fork. pthread_atfork(3) in the words of the GNU C library: as it has them, they
+/// would be a symbol without which no other C library loads us.
+pub(crate) fn at_fork(f: unsafe extern "C" fn()) {
+    type Handler = Option<unsafe extern "C" fn()>;
+    type F = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
+    let Some(found) = next(c"__register_atfork") else { return };
+    // SAFETY: the symbol __register_atfork has this type in the GNU C library.
+    let register = unsafe { std::mem::transmute::<*mut c_void, F>(found) };
+    // SAFETY: this library is never unloaded, so that it needs no handle by which the handlers would go with it.
+    unsafe { register(None, Some(f), Some(f), std::ptr::null_mut()) };
 }
 
 /// Asks that a cancellation of this thread wait (`PTHREAD_CANCEL_DISABLE` of pthread.h).

@@ -57,8 +57,7 @@ extern "C" fn start() {
         if session.is_some() {
             // A panic of ours is not the program's business.
             std::panic::set_hook(Box::new(|_| {}));
-            // SAFETY: a function that lives as long as the process, and does nothing but store.
-            unsafe { libc::pthread_atfork(None, Some(marks::all_are_shared), Some(marks::all_are_shared)) };
+            original::at_fork(marks::all_are_shared);
         }
         SESSION.set(session).ok()
     });
@@ -76,7 +75,8 @@ fn variable(name: &CStr) -> Option<&'static OsStr> {
 }
 
 fn open() -> Option<Session> {
-    if variable(c"HEADSTART").is_some_and(|v| v == "off") {
+    // Programs of another C library load us where one of the GNU C library starts them, and are left alone.
+    if variable(c"HEADSTART").is_some_and(|v| v == "off") || !original::is_of_gnu() {
         return None;
     }
     let app = app_name();

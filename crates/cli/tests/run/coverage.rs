@@ -158,3 +158,20 @@ inside!(what_a_sandbox_starts_does_not_complain_of_a_library_that_is_not_there, 
         assert!(ours.count("asked") > 0, "its system calls are heard: {ours:?}");
     }
 });
+
+inside!(a_program_of_another_c_library_that_a_covered_one_starts_runs_as_without, || {
+    let lab = Lab::new();
+    let Some(cc) = found("musl-gcc", "musl-tools") else { return };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run/programs/lookup.c");
+    let program = lab.scratch.path("lookup");
+    let built = Command::new(cc).args(["-O1", "-o"]).arg(&program).arg(source).status().unwrap();
+    assert!(built.success());
+    // A shell of its own, which the library is in.
+    let script = format!("{} www.lab.example; exit $?", program.display());
+    let bare = lab.bare(&["sh", "-c", &script]);
+    assert!(bare.code == Some(0) && bare.out.contains("198.19.0.1"), "{bare:?}");
+    for via in ["auto", "preload", "seccomp"] {
+        let ours = lab.ours_with(&["-q", "--via", via], &["sh", "-c", &script]);
+        assert_eq!((ours.code, &ours.out, &ours.err), (bare.code, &bare.out, &bare.err), "{via}");
+    }
+});
