@@ -175,3 +175,26 @@ inside!(a_program_of_another_c_library_that_a_covered_one_starts_runs_as_without
         assert_eq!((ours.code, &ours.out, &ours.err), (bare.code, &bare.out, &bare.err), "{via}");
     }
 });
+
+inside!(a_program_that_becomes_another_user_starts_others_without_a_complaint, || {
+    let lab = Lab::new();
+    let Some(setpriv) = found("setpriv", "util-linux") else { return };
+    let words = [setpriv.to_str().unwrap(), "--reuid=65534", "--clear-groups", "sh", "-c", "id -u"];
+    let bare = lab.bare(&words);
+    if bare.code != Some(0) {
+        return println!("skipped: a user namespace has no other user: {}", bare.err);
+    }
+    // Where systemd puts the private folder of root: the other user cannot pass.
+    let private = lab.scratch.path("private");
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
+    for via in ["auto", "preload"] {
+        for place in [&private, &lab.scratch.path("run")] {
+            let mut command = lab.command(HEADSTART);
+            command.args(["run", "-q", "--via", via, "--"]).args(words).env("XDG_RUNTIME_DIR", place);
+            let ours = command.output().unwrap();
+            let [out, err] = [&ours.stdout, &ours.stderr].map(|text| String::from_utf8_lossy(text));
+            assert_eq!((ours.status.code(), &*out, &*err), (bare.code, &*bare.out, ""), "{via}, {place:?}");
+        }
+    }
+});
