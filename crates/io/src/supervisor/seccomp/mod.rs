@@ -361,10 +361,16 @@ impl Front for Seccomp {
             }
             Notice::HandOver { attempt, connected } => {
                 let Held { call, socket, to, .. } = held;
+                let errno = if connected { 0 } else { Errno::INPROGRESS.raw_os_error() };
                 let new = engine.hand_over(attempt, connected).ok_or(Pass::NothingReady);
-                match new.and_then(|new| exchange(&self.listener, &call, socket, &self.fresh, &new)) {
+                let noted = new.inspect(|new| {
+                    // A caller of whose exchange nothing is noted is told by the kernel, should we be killed now.
+                    let inode = rustix::fs::fstat(new).map_or(0, |stat| stat.st_ino);
+                    self.outstanding.note_exchange(&call, inode, errno);
+                });
+                match noted.and_then(|new| exchange(&self.listener, &call, socket, &self.fresh, &new)) {
                     Ok(()) if connected => Ok(()),
-                    Ok(()) => Err(Errno::INPROGRESS.raw_os_error()),
+                    Ok(()) => Err(errno),
                     Err(reason) => {
                         let _ = self.listener.resume(call.id);
                         return engine.feed(Input::NotTaken {
