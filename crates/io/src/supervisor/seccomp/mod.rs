@@ -268,6 +268,18 @@ impl Seccomp {
         if !sockaddr::is_for(&bytes[..read], socket.domain) {
             return Err(None);
         }
+        self.claim(engine, n, call, to, socket)
+    }
+
+    /// Claims a connection to `to` for a call that is about `socket`; an error as above.
+    fn claim(
+        &mut self,
+        engine: &mut Engine,
+        n: u64,
+        call: Notification,
+        to: SocketAddr,
+        socket: AppSocket,
+    ) -> Result<(), Option<Pass>> {
         if is_switched_off(call.thread) {
             return Err(Some(Pass::SwitchedOff));
         }
@@ -298,6 +310,13 @@ impl Seccomp {
             install(&self.listener, call, file, &new).map_err(Some)?;
         }
         Err(None)
+    }
+
+    /// Notes that `new` is about to be put in the place of the socket of `call`. A caller of whose exchange nothing is noted is told by the
+    /// kernel, should we be killed now.
+    fn note_exchange(&self, call: &Notification, new: &OwnedFd, errno: i32) {
+        let inode = rustix::fs::fstat(new).map_or(0, |stat| stat.st_ino);
+        self.outstanding.note_exchange(call, inode, errno);
     }
 
     /// Lets the stub see to a call that turns the socket `file` to a DNS server, or away from one; the file if it is none of that.
@@ -363,11 +382,7 @@ impl Front for Seccomp {
                 let Held { call, socket, to, .. } = held;
                 let errno = if connected { 0 } else { Errno::INPROGRESS.raw_os_error() };
                 let new = engine.hand_over(attempt, connected).ok_or(Pass::NothingReady);
-                let noted = new.inspect(|new| {
-                    // A caller of whose exchange nothing is noted is told by the kernel, should we be killed now.
-                    let inode = rustix::fs::fstat(new).map_or(0, |stat| stat.st_ino);
-                    self.outstanding.note_exchange(&call, inode, errno);
-                });
+                let noted = new.inspect(|new| self.note_exchange(&call, new, errno));
                 match noted.and_then(|new| exchange(&self.listener, &call, socket, &self.fresh, &new)) {
                     Ok(()) if connected => Ok(()),
                     Ok(()) => Err(errno),
