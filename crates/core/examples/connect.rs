@@ -53,7 +53,7 @@ impl World {
                 let to = (list[0], HTTPS).into();
                 let domain = if list[0].is_ipv4() { Family::V4 } else { Family::V6 };
                 let (app, accepts_mapped) = ("program".into(), domain == Family::V6);
-                let claim = Claim { app, to, domain, nonblocking: false, accepts_mapped, rescuable: false };
+                let claim = Claim { app, to, domain, nonblocking: false, accepts_mapped, rescuable: None };
                 self.later(now, Input::Claim(RequestId(2), claim));
             }
             Output::HandOver { connected, .. } => return connected,

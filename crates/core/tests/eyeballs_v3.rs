@@ -178,7 +178,7 @@ fn race(script: &Script, until: u64) -> Vec<(u64, IpAddr)> {
 
 fn claim(to: IpAddr) -> Claim {
     let app = "program".into();
-    Claim { app, to: (to, 443).into(), domain: Family::V6, nonblocking: false, accepts_mapped: true, rescuable: false }
+    Claim { app, to: (to, 443).into(), domain: Family::V6, nonblocking: false, accepts_mapped: true, rescuable: None }
 }
 
 struct Play<'a> {

@@ -190,7 +190,7 @@ impl Play for Connecting {
                     domain: Family::V6,
                     nonblocking: rng.bool(),
                     accepts_mapped: rng.bool(),
-                    rescuable: rng.bool(),
+                    rescuable: rng.bool().then_some(headstart_core::connect::Looks::Always),
                 };
                 connect::Input::Claim(RequestId(self.next), claim)
             }

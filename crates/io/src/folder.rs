@@ -4,13 +4,13 @@
 //! library, once for all of them: the last run to leave removes it, unless a program still has it mapped.
 
 use crate::sys::lease::is_used_elsewhere;
-use headstart_core::wire::shim::MAPPED_BYTES;
+use headstart_core::wire::shim::{MAPPED_BYTES, MOUNTS_AT};
 use rustix::fs::{FlockOperation, Mode, StatVfsMountFlags, flock, mkdir, statvfs};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What names of supervisors' folders begin with (see [`crate::home`]).
@@ -79,7 +79,11 @@ impl Folder {
     /// Makes a folder, with `library` beside it, after sweeping what dead runs left.
     pub fn create(library: Library<'_>) -> Result<Self, FolderError> {
         let mut tried = Vec::new();
-        for place in places() {
+        let mut places = places();
+        if for_others() != 0 {
+            places.sort_by_key(|place| !is_open_to_others(place));
+        }
+        for place in places {
             match Self::create_in(&place, library) {
                 Ok(folder) => return Ok(folder),
                 Err(e) => tried.push(format!("{} ({e})", place.display())),
@@ -97,7 +101,11 @@ impl Folder {
         let lock = private(&path.join(LOCK))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         private(&path.join(USED))?;
-        private(&path.join(FILTER))?.set_len(MAPPED_BYTES as u64)?;
+        let filter = private(&path.join(FILTER))?;
+        filter.set_len(MAPPED_BYTES as u64)?;
+        // Where this cannot be told, the libraries leave names to the C library.
+        let mounts = fs::metadata("/proc/self/ns/mnt").map_or(0, |namespace| namespace.ino());
+        filter.write_all_at(&mounts.to_ne_bytes(), MOUNTS_AT as u64)?;
         Ok(Self { path, library: put(library, &parent)?, _lock: lock })
     }
 
@@ -163,6 +171,9 @@ fn put(library: Library<'_>, parent: &Path) -> io::Result<PathBuf> {
         let _ = fs::remove_file(&half);
         private(&half)?.write_all(library.bytes)?;
         fs::rename(half, &path)?;
+    }
+    if for_others() != 0 {
+        fs::set_permissions(&path, Permissions::from_mode(0o644))?;
     }
     Ok(path)
 }
@@ -230,6 +241,17 @@ fn fresh(parent: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other(format!("{} is full of folders of processes {pid}", parent.display())))
 }
 
+/// What others than the user may do with the common folder: nothing, or pass through it to the library. What root starts may become
+/// another user and start programs, whose loader would complain about a library that it cannot read.
+fn for_others() -> u32 {
+    if rustix::process::geteuid().is_root() { 0o011 } else { 0 }
+}
+
+/// Whether others than its owner may pass through a folder and those that it is in.
+fn is_open_to_others(place: &Path) -> bool {
+    place.ancestors().all(|folder| fs::metadata(folder).is_ok_and(|meta| meta.mode() & 0o001 != 0))
+}
+
 /// Makes `parent` if need be and takes its gate. While it is held no other process sweeps, makes or removes folders in there,
 /// so none is ever seen half made.
 pub(crate) fn enter(parent: &Path) -> io::Result<File> {
@@ -242,7 +264,10 @@ pub(crate) fn enter(parent: &Path) -> io::Result<File> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             other => other?,
         };
-        if !meta.is_dir() || meta.uid() != rustix::process::getuid().as_raw() || meta.mode() & 0o077 != 0 {
+        if !meta.is_dir()
+            || meta.uid() != rustix::process::getuid().as_raw()
+            || meta.mode() & 0o077 & !for_others() != 0
+        {
             return Err(io::Error::other(format!("{} is not a private folder of this user", parent.display())));
         }
         let gate = match private(&parent.join(LOCK)) {
@@ -252,6 +277,9 @@ pub(crate) fn enter(parent: &Path) -> io::Result<File> {
         flock(&gate, FlockOperation::LockExclusive)?;
         // The previous holder may have removed it, and the folder with it.
         if gate.metadata()?.nlink() > 0 {
+            if meta.mode() & 0o077 != for_others() {
+                fs::set_permissions(parent, Permissions::from_mode(0o700 | for_others()))?;
+            }
             return Ok(gate);
         }
     }
@@ -366,7 +394,10 @@ mod tests {
         let place = scratch("folder");
         let folder = Folder::create_in(&place, OURS).unwrap();
         let mode = |p: &Path| fs::metadata(p).unwrap().mode() & 0o777;
-        assert_eq!((mode(folder.path()), mode(folder.library())), (0o700, 0o600));
+        // Others may read the library of root, which starts programs of theirs, and nothing else.
+        let library = if for_others() == 0 { 0o600 } else { 0o644 };
+        assert_eq!((mode(folder.path()), mode(folder.library())), (0o700, library));
+        assert_eq!(mode(folder.path().parent().unwrap()), 0o700 | for_others());
         assert_eq!(fs::read(folder.library()).unwrap(), b"library");
         assert_eq!(fs::metadata(folder.path().join(FILTER)).unwrap().len(), MAPPED_BYTES as u64);
         let path = folder.path().to_owned();

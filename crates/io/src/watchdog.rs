@@ -4,7 +4,7 @@
 //! whose supervisor was killed. So there is no filter without a watchdog: a process of its own, in a session of its own, that
 //! also keeps the listener, and is there before the program. It sleeps until the [`Duty`] to answer has no holder any more,
 //! neither `headstart run` nor the supervisor, and from then on answers each call with "make it yourself". It decides
-//! nothing, reads nothing of the program, and ends with the last process under the filter.
+//! nothing, reads of the program only whether it has been given a socket already, and ends with the last process under the filter.
 
 use crate::supervisor::Outstanding;
 use crate::sys::fork;

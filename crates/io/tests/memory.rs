@@ -68,7 +68,7 @@ fn ten_thousand_names_take_less_than_the_supervisor_may_have() {
             domain: Family::V6,
             nonblocking: false,
             accepts_mapped: true,
-            rescuable: false,
+            rescuable: None,
         };
         connector.handle_input(now, Input::Claim(RequestId(u64::from(2 * n + 1)), claim));
         serve(&mut connector, &mut now, n);

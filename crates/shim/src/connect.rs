@@ -24,6 +24,13 @@ pub(crate) enum Served {
     Heard,
 }
 
+/// Whether a connect of `fd` does not wait. One that is heard is looked at from outside: signals, cancellation, timeouts and other
+/// holders of the socket are the kernel's, as without us, and one that does not wait can be helped later, should it come to nothing.
+fn is_nonblocking(fd: c_int) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::fcntl(fd, libc::F_GETFL) & libc::O_NONBLOCK != 0 }
+}
+
 /// Serves a connect: `None` to leave it to the kernel.
 ///
 /// # Safety
@@ -33,18 +40,17 @@ pub(crate) unsafe fn accelerate(fd: c_int, addr: *const libc::sockaddr, len: lib
     // SAFETY: the caller's contract.
     let address = unsafe { bytes_of(addr, len) }?;
     let to = sockaddr::destination(address)?;
-    if !session.may_know(to.ip()) || !marks::may_exchange(fd) {
+    if !session.may_know(to.ip()) {
         return None;
     }
-    let socket = Socket::examine(fd)?;
-    if !sockaddr::is_for(address, socket.domain) {
-        // Refused by the kernel.
+    if session.calls_are_heard() {
+        return is_nonblocking(fd).then_some(Served::Heard);
+    }
+    if !marks::may_exchange(fd) {
         return None;
     }
-    if socket.nonblocking && session.calls_are_heard() {
-        // The system call is answered as soon, and can be helped later, should it come to nothing.
-        return Some(Served::Heard);
-    }
+    // One that it is not for is refused by the kernel.
+    let socket = Socket::examine(fd).filter(|socket| sockaddr::is_for(address, socket.domain))?;
     let request = Request::Connect {
         app: session.app.clone(),
         to,

@@ -117,6 +117,16 @@ pub unsafe extern "C" fn getsockopt(
     repeated(|| unsafe { original::getsockopt(fd, level, name, value, len) })
 }
 
+/// getpeername(2), as getsockopt(2).
+///
+/// # Safety
+/// As getpeername(2): `addr` and `len` valid, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut libc::sockaddr, len: *mut libc::socklen_t) -> c_int {
+    // SAFETY: the caller's own arguments, unchanged.
+    repeated(|| unsafe { original::getpeername(fd, addr, len) })
+}
+
 /// socket(2): a new socket, which nothing else holds and on which nothing has been set.
 #[unsafe(no_mangle)]
 pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
@@ -216,6 +226,92 @@ unsafe fn control(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: the caller's own arguments, unchanged.
     let result = unsafe { original::fcntl(fd, command, argument) };
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { shared(fd, result) } else { result }
+}
+
+/// sendmsg(2): descriptors that go with the message will be another process' too, and exchanging one would part them.
+///
+/// # Safety
+/// As sendmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
+    // SAFETY: the caller's contract: null, or a header.
+    if unsafe { message.as_ref() }.is_some_and(|message| message.msg_controllen > 0) {
+        marks::all_are_shared();
+    }
+    // SAFETY: the caller's own arguments, unchanged.
+    unsafe { original::sendmsg(fd, message, flags) }
+}
+
+/// sendmmsg(2), as sendmsg(2).
+///
+/// # Safety
+/// As sendmmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sendmmsg(
+    fd: c_int,
+    messages: *mut libc::mmsghdr,
+    count: libc::c_uint,
+    flags: c_int,
+) -> c_int {
+    let has_more = |n: usize| {
+        // SAFETY: the caller's contract: `count` headers from here on.
+        let message = unsafe { &(*messages.add(n)).msg_hdr };
+        message.msg_controllen > 0
+    };
+    if !messages.is_null() && (0..count as usize).any(has_more) {
+        marks::all_are_shared();
+    }
+    // SAFETY: the caller's own arguments, unchanged.
+    unsafe { original::sendmmsg(fd, messages, count, flags) }
+}
+
+/// posix_spawn(3): the new process holds the files of this one too. The C library makes it without the handlers of fork.
+///
+/// # Safety
+/// As posix_spawn(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawn(
+    pid: *mut libc::pid_t,
+    file: *const c_char,
+    actions: *const libc::posix_spawn_file_actions_t,
+    attributes: *const libc::posix_spawnattr_t,
+    words: *const *mut c_char,
+    variables: *const *mut c_char,
+) -> c_int {
+    marks::all_are_shared();
+    // SAFETY: the caller's own arguments, unchanged.
+    unsafe { original::spawn(false, (pid, file, actions, attributes, words, variables)) }
+}
+
+/// posix_spawnp(3), as posix_spawn(3).
+///
+/// # Safety
+/// As posix_spawnp(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawnp(
+    pid: *mut libc::pid_t,
+    file: *const c_char,
+    actions: *const libc::posix_spawn_file_actions_t,
+    attributes: *const libc::posix_spawnattr_t,
+    words: *const *mut c_char,
+    variables: *const *mut c_char,
+) -> c_int {
+    marks::all_are_shared();
+    // SAFETY: the caller's own arguments, unchanged.
+    unsafe { original::spawn(true, (pid, file, actions, attributes, words, variables)) }
+}
+
+/// vfork(2), as posix_spawn(3): the child holds the files too until it executes a program. It returns twice on one stack, so that no
+/// frame of ours may be left on it: on to the C library's, as if that had been called.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn vfork() -> libc::pid_t {
+    extern "C-unwind" fn prepare() -> *mut c_void {
+        marks::all_are_shared();
+        original::vfork()
+    }
+    std::arch::naked_asm!("sub rsp, 8", "call {}", "add rsp, 8", "jmp rax", sym prepare)
 }
 
 fn shared(one: c_int, other: c_int) -> c_int {

@@ -100,7 +100,9 @@ impl Socket {
         }
         // SAFETY: no pointers.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-        if flags < 0 || flags & libc::O_ASYNC != 0 {
+        // Signals go to the owner: by O_ASYNC, and SIGURG without it.
+        // SAFETY: no pointers.
+        if flags < 0 || flags & libc::O_ASYNC != 0 || unsafe { libc::fcntl(fd, libc::F_GETOWN) } != 0 {
             return None;
         }
         let as_fresh = |o: &(c_int, c_int)| get(fd, *o) == fresh.binding(*o);
@@ -266,11 +268,20 @@ mod tests {
             ((TCP, libc::TCP_MAXSEG), 1000),
             ((TCP, libc::TCP_FASTOPEN_CONNECT), 1),
             ((TCP, libc::TCP_SYNCNT), 2),
+            ((TCP, libc::TCP_USER_TIMEOUT), 3000),
         ] {
             let socket = tcp(libc::AF_INET);
             put(&socket, option, value);
             assert!(Socket::examine(socket.as_raw_fd()).is_none(), "{option:?}");
         }
+    }
+
+    #[test]
+    fn a_socket_that_has_an_owner_keeps_its_place() {
+        let socket = tcp(libc::AF_INET);
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETOWN, libc::getpid()) }, 0);
+        assert!(Socket::examine(socket.as_raw_fd()).is_none());
     }
 
     #[test]
@@ -300,7 +311,6 @@ mod tests {
             ((TCP, libc::TCP_NODELAY), 1),
             ((SOCKET, libc::SO_KEEPALIVE), 1),
             ((TCP, libc::TCP_KEEPIDLE), 77),
-            ((TCP, libc::TCP_USER_TIMEOUT), 1234),
             ((libc::IPPROTO_IP, libc::IP_TOS), 0x10),
         ];
         for (option, value) in ours {

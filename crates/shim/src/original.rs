@@ -20,20 +20,24 @@ impl Next {
         if !known.is_null() {
             return Some(known);
         }
-        // SAFETY: `name` is a C string; RTLD_NEXT is a valid handle.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let found = next(self.name)?;
         self.found.store(found, Ordering::Relaxed);
-        (!found.is_null()).then_some(found)
+        Some(found)
     }
 }
 
 static GETADDRINFO: Next = Next::new(c"getaddrinfo");
 static CONNECT: Next = Next::new(c"connect");
-static FCNTL: Next = Next::new(c"fcntl64");
+/// Under both names: the GNU C library has the first, others have only the second.
+static FCNTL: [Next; 2] = [Next::new(c"fcntl64"), Next::new(c"fcntl")];
+static SENDMSG: Next = Next::new(c"sendmsg");
+static SENDMMSG: Next = Next::new(c"sendmmsg");
+static SPAWN: Next = Next::new(c"posix_spawn");
+static SPAWNP: Next = Next::new(c"posix_spawnp");
 
 /// Finds the originals ahead of time.
 pub(crate) fn find() {
-    let _ = (GETADDRINFO.get(), CONNECT.get(), FCNTL.get());
+    let _ = (GETADDRINFO.get(), CONNECT.get(), FCNTL[0].get());
 }
 
 /// The C library's getaddrinfo.
@@ -81,14 +85,108 @@ pub(crate) unsafe fn connect(fd: c_int, addr: *const libc::sockaddr, len: libc::
 /// As fcntl(2).
 pub(crate) unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
     type F = unsafe extern "C-unwind" fn(c_int, c_int, ...) -> c_int;
-    let Some(found) = FCNTL.get() else {
+    let Some(found) = FCNTL.iter().find_map(Next::get) else {
         // SAFETY: the caller keeps the contract of fcntl(2).
         return unsafe { libc::syscall(libc::SYS_fcntl, fd, command, argument) as c_int };
     };
-    // SAFETY: the symbol fcntl64 has this type in the GNU C library, on machines of 64 bits as on others.
+    // SAFETY: both symbols have this type in every C library, on machines of 64 bits as on others.
     let next = unsafe { std::mem::transmute::<*mut c_void, F>(found) };
     // SAFETY: the caller keeps the contract.
     unsafe { next(fd, command, argument) }
+}
+
+/// The C library's sendmsg (a cancellation point).
+///
+/// # Safety
+/// As sendmsg(2).
+pub(crate) unsafe fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
+    type F = unsafe extern "C-unwind" fn(c_int, *const libc::msghdr, c_int) -> isize;
+    let Some(found) = SENDMSG.get() else {
+        // SAFETY: the caller keeps the contract of sendmsg(2).
+        return unsafe { libc::syscall(libc::SYS_sendmsg, fd, message, flags) as isize };
+    };
+    // SAFETY: the symbol sendmsg has this type in every C library.
+    let next = unsafe { std::mem::transmute::<*mut c_void, F>(found) };
+    // SAFETY: the caller keeps the contract.
+    unsafe { next(fd, message, flags) }
+}
+
+/// The C library's sendmmsg (a cancellation point).
+///
+/// # Safety
+/// As sendmmsg(2).
+pub(crate) unsafe fn sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: libc::c_uint, flags: c_int) -> c_int {
+    type F = unsafe extern "C-unwind" fn(c_int, *mut libc::mmsghdr, libc::c_uint, c_int) -> c_int;
+    let Some(found) = SENDMMSG.get() else {
+        // SAFETY: the caller keeps the contract of sendmmsg(2).
+        return unsafe { libc::syscall(libc::SYS_sendmmsg, fd, messages, count, flags) as c_int };
+    };
+    // SAFETY: the symbol sendmmsg has this type in every C library.
+    let next = unsafe { std::mem::transmute::<*mut c_void, F>(found) };
+    // SAFETY: the caller keeps the contract.
+    unsafe { next(fd, messages, count, flags) }
+}
+
+/// Where the C library's vfork is; its fork, which does for vfork too, should it have none.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn vfork() -> *mut c_void {
+    static VFORK: Next = Next::new(c"vfork");
+    VFORK.get().unwrap_or(libc::fork as *mut c_void)
+}
+
+/// The arguments of posix_spawn(3) and posix_spawnp(3).
+pub(crate) type Spawn = (
+    *mut libc::pid_t,
+    *const c_char,
+    *const libc::posix_spawn_file_actions_t,
+    *const libc::posix_spawnattr_t,
+    *const *mut c_char,
+    *const *mut c_char,
+);
+
+/// The C library's posix_spawn, or posix_spawnp if the program is to be looked for along PATH.
+///
+/// # Safety
+/// As posix_spawn(3).
+pub(crate) unsafe fn spawn(along_path: bool, arguments: Spawn) -> c_int {
+    type F = unsafe extern "C" fn(
+        *mut libc::pid_t,
+        *const c_char,
+        *const libc::posix_spawn_file_actions_t,
+        *const libc::posix_spawnattr_t,
+        *const *mut c_char,
+        *const *mut c_char,
+    ) -> c_int;
+    let Some(found) = (if along_path { &SPAWNP } else { &SPAWN }).get() else { return libc::ENOSYS };
+    // SAFETY: both symbols have this type in every C library.
+    let next = unsafe { std::mem::transmute::<*mut c_void, F>(found) };
+    let (pid, file, actions, attributes, words, variables) = arguments;
+    // SAFETY: the caller keeps the contract.
+    unsafe { next(pid, file, actions, attributes, words, variables) }
+}
+
+/// The next library's function of that name, if there is one.
+fn next(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: `name` is a C string; RTLD_NEXT is a valid handle.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// Whether the C library of this program is the GNU C library.
+pub(crate) fn is_of_gnu() -> bool {
+    next(c"gnu_get_libc_version").is_some()
+}
+
+/// Has `f` called in parent and child after a fork. pthread_atfork(3) in the words of the GNU C library: as it has them, they
+/// would be a symbol without which no other C library loads us.
+pub(crate) fn at_fork(f: unsafe extern "C" fn()) {
+    type Handler = Option<unsafe extern "C" fn()>;
+    type F = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
+    let Some(found) = next(c"__register_atfork") else { return };
+    // SAFETY: the symbol __register_atfork has this type in the GNU C library.
+    let register = unsafe { std::mem::transmute::<*mut c_void, F>(found) };
+    // SAFETY: this library is never unloaded, so that it needs no handle by which the handlers would go with it.
+    unsafe { register(None, Some(f), Some(f), std::ptr::null_mut()) };
 }
 
 /// Asks that a cancellation of this thread wait (`PTHREAD_CANCEL_DISABLE` of pthread.h).
@@ -123,6 +221,13 @@ pub(crate) unsafe fn getsockopt(
 ) -> c_int {
     // SAFETY: the caller keeps the contract.
     unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, value, len) as c_int }
+}
+
+/// # Safety
+/// As getpeername(2).
+pub(crate) unsafe fn getpeername(fd: c_int, addr: *mut libc::sockaddr, len: *mut libc::socklen_t) -> c_int {
+    // SAFETY: the caller keeps the contract.
+    unsafe { libc::syscall(libc::SYS_getpeername, fd, addr, len) as c_int }
 }
 
 /// # Safety

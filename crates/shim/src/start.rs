@@ -2,7 +2,7 @@
 //! A few tens of microseconds; without HEADSTART_DIR, or with HEADSTART=off, nothing at all.
 
 use crate::{marks, original};
-use headstart_core::wire::shim::{FILTER_BYTES, MAPPED_BYTES, MAX_APP, filter_bit};
+use headstart_core::wire::shim::{FILTER_BYTES, MAPPED_BYTES, MAX_APP, MOUNTS_AT, filter_bit};
 use std::ffi::{CStr, CString, OsStr, c_void};
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,8 @@ pub(crate) struct Session {
     pub socket: Vec<u8>,
     /// The program's file name.
     pub app: String,
-    /// It looks names up by rules of its own (RES_OPTIONS, LOCALDOMAIN: resolv.conf(5)), which the C library keeps.
+    /// It looks names up by rules of its own, which the C library keeps: RES_OPTIONS, LOCALDOMAIN (resolv.conf(5)), or another view of
+    /// the file system (a mount namespace), where /etc/hosts and resolv.conf may be others.
     pub has_own_rules: bool,
     mapped: &'static [AtomicU8],
 }
@@ -56,8 +57,7 @@ extern "C" fn start() {
         if session.is_some() {
             // A panic of ours is not the program's business.
             std::panic::set_hook(Box::new(|_| {}));
-            // SAFETY: a function that lives as long as the process, and does nothing but store.
-            unsafe { libc::pthread_atfork(None, Some(marks::all_are_shared), Some(marks::all_are_shared)) };
+            original::at_fork(marks::all_are_shared);
         }
         SESSION.set(session).ok()
     });
@@ -75,7 +75,8 @@ fn variable(name: &CStr) -> Option<&'static OsStr> {
 }
 
 fn open() -> Option<Session> {
-    if variable(c"HEADSTART").is_some_and(|v| v == "off") {
+    // Programs of another C library load us where one of the GNU C library starts them, and are left alone.
+    if variable(c"HEADSTART").is_some_and(|v| v == "off") || !original::is_of_gnu() {
         return None;
     }
     let app = app_name();
@@ -90,8 +91,23 @@ fn open() -> Option<Session> {
     // SAFETY: the mapping is MAPPED_BYTES long, is never unmapped, and its file is never shortened: the supervisor makes it
     // at its full size and only ever sets bits. Atomics are for another process writing meanwhile.
     let mapped = unsafe { std::slice::from_raw_parts(mapped.cast::<AtomicU8>(), MAPPED_BYTES) };
-    let has_own_rules = [c"RES_OPTIONS", c"LOCALDOMAIN"].into_iter().any(|name| variable(name).is_some());
+    let has_own_rules = [c"RES_OPTIONS", c"LOCALDOMAIN"].into_iter().any(|name| variable(name).is_some())
+        || mounts().is_none_or(|mounts| mounts != told_mounts(mapped));
     Some(Session { socket: path("socket"), app, has_own_rules, mapped })
+}
+
+/// The mount namespace of this process. A program that changes it by itself later is asked about as before.
+fn mounts() -> Option<u64> {
+    // SAFETY: `stat` is plain data; all zeroes is a valid value.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: a C string, and a place that is valid for a write.
+    let found = unsafe { libc::stat(c"/proc/self/ns/mnt".as_ptr(), &mut stat) } == 0;
+    found.then_some(stat.st_ino)
+}
+
+/// The one that the supervisor looks names up in.
+fn told_mounts(mapped: &[AtomicU8]) -> u64 {
+    u64::from_ne_bytes(std::array::from_fn(|i| mapped[MOUNTS_AT + i].load(Ordering::Relaxed)))
 }
 
 /// Takes this library out of LD_PRELOAD for the programs that this one starts; others stay in it.

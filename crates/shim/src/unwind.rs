@@ -7,13 +7,16 @@
 //! exported: other libraries of the program have the true ones. Where a machine has no such functions here, the library is
 //! linked as usual.
 //!
+//! `__tls_get_addr` is found in the same way, in the C library: to name it would be to need the GNU C library's loader, and
+//! programs of another C library, which load us where one of that library starts them, have none.
+//!
 //! It is the same library that pthread_cancel(3) loads, so that a cancellation that passes through us meets one unwinder only.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// What Rust's runtime calls (library/unwind of its source), and what its panics and backtraces are made of.
-const NAMES: [&CStr; 16] = [
+const NAMES: [&CStr; 17] = [
     c"_Unwind_Backtrace",
     c"_Unwind_DeleteException",
     c"_Unwind_FindEnclosingFunction",
@@ -30,7 +33,11 @@ const NAMES: [&CStr; 16] = [
     c"_Unwind_Resume",
     c"_Unwind_SetGR",
     c"_Unwind_SetIP",
+    c"__tls_get_addr",
 ];
+
+/// Where the last of them is.
+const THREADS: usize = NAMES.len() - 1;
 
 /// The true ones, in that order, as far as they have been found.
 static FOUND: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
@@ -38,12 +45,17 @@ static FOUND: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(std::pt
 /// Finds number `n`; ends the process where there is none, as a panic without an unwinder must.
 extern "C" fn find(n: usize) -> *mut c_void {
     let (Some(name), Some(found)) = (NAMES.get(n), FOUND.get(n)) else { std::process::abort() };
-    // SAFETY: the name is a C string; the library's constructors are those of the C compiler's runtime.
-    let library = unsafe { libc::dlopen(c"libgcc_s.so.1".as_ptr(), libc::RTLD_NOW) };
-    if library.is_null() {
+    let library = if n == THREADS {
+        libc::RTLD_DEFAULT
+    } else {
+        // SAFETY: the name is a C string; the library's constructors are those of the C compiler's runtime.
+        unsafe { libc::dlopen(c"libgcc_s.so.1".as_ptr(), libc::RTLD_NOW) }
+    };
+    // RTLD_DEFAULT is null in the GNU C library.
+    if n != THREADS && library.is_null() {
         std::process::abort();
     }
-    // SAFETY: a handle from dlopen, which is never closed, and a C string.
+    // SAFETY: RTLD_DEFAULT or a handle from dlopen, which is never closed, and a C string.
     let function = unsafe { libc::dlsym(library, name.as_ptr()) };
     if function.is_null() {
         std::process::abort();
@@ -103,6 +115,7 @@ std::arch::global_asm!(
     "headstart_unwinder _Unwind_Resume, 13",
     "headstart_unwinder _Unwind_SetGR, 14",
     "headstart_unwinder _Unwind_SetIP, 15",
+    "headstart_unwinder __tls_get_addr, 16",
     ".popsection",
     ".purgem headstart_unwinder",
     found = sym FOUND,

@@ -245,14 +245,21 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     Ok(code)
 }
 
-/// The variables of a program that loads the library in `folder`, before others that it was told to load.
+/// The variables of a program that loads the library in `folder`.
 fn preloading(folder: &Folder) -> [(&'static str, OsString); 2] {
-    let mut preload = folder.library().as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
-        preload.push(":");
-        preload.push(others);
-    }
+    let preload = after(std::env::var_os("LD_PRELOAD"), folder.library());
     [("LD_PRELOAD", preload), ("HEADSTART_DIR", folder.path().into())]
+}
+
+/// `library` after the others that the program was told to load: what those do with names and connections (send them to a proxy,
+/// say) comes first, and what is left of it comes to us.
+fn after(others: Option<OsString>, library: &Path) -> OsString {
+    let mut preload = others.unwrap_or_default();
+    if !preload.is_empty() {
+        preload.push(":");
+    }
+    preload.push(library);
+    preload
 }
 
 fn complain(args: &Args, what: std::fmt::Arguments<'_>) {
@@ -442,6 +449,14 @@ mod tests {
     #[test]
     fn the_library_is_embedded_whole() {
         assert!(LIBRARY.bytes.starts_with(b"\x7fELF") && LIBRARY.bytes.len() > 10_000);
+    }
+
+    #[test]
+    fn what_a_program_was_told_to_load_comes_before_our_library() {
+        let ours = Path::new("/run/ours.so");
+        assert_eq!(after(None, ours), "/run/ours.so");
+        assert_eq!(after(Some("".into()), ours), "/run/ours.so");
+        assert_eq!(after(Some("wrap.so:other.so".into()), ours), "wrap.so:other.so:/run/ours.so");
     }
 
     #[test]

@@ -120,6 +120,24 @@ inside!(the_users_own_preloads_are_kept, || {
     assert_eq!(String::from_utf8_lossy(&command.output().unwrap().stdout).lines().filter(|l| *l == "mine").count(), 2);
 });
 
+inside!(what_a_preload_of_the_user_does_with_connections_comes_first, || {
+    let lab = Lab::new();
+    let (Some(cc), Some(curl)) = (found("cc", "gcc"), found("curl", "curl")) else { return };
+    let (source, library) = (lab.scratch.path("mine.c"), lab.scratch.path("mine.so"));
+    // As torsocks: no connection goes anywhere but through it.
+    let text = "#define _GNU_SOURCE\n#include <errno.h>\n#include <sys/socket.h>\n\
+                int connect(int fd, const struct sockaddr *a, socklen_t l) { errno = EHOSTDOWN; return -1; }\n";
+    fs::write(&source, text).unwrap();
+    let built = Command::new(cc).args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status().unwrap();
+    assert!(built.success());
+    for via in ["preload", "auto"] {
+        let mut command = lab.command(HEADSTART);
+        command.args(["run", "-q", "--via", via, "--"]).arg(&curl).args(["-sS", "http://www.lab.example/"]);
+        let output = command.env("LD_PRELOAD", &library).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(7), 0), "{via}: {output:?}");
+    }
+});
+
 inside!(what_a_sandbox_starts_does_not_complain_of_a_library_that_is_not_there, || {
     let lab = Lab::new();
     let (Some(bwrap), Some(curl)) = (found("bwrap", "bubblewrap"), found("curl", "curl")) else { return };
@@ -138,5 +156,45 @@ inside!(what_a_sandbox_starts_does_not_complain_of_a_library_that_is_not_there, 
         assert!(ours.code == Some(0) && !ours.err.contains("ld.so"), "{ours:?}");
         assert!(ours.out.lines().any(|line| line.starts_with("family: ")), "{ours:?}");
         assert!(ours.count("asked") > 0, "its system calls are heard: {ours:?}");
+    }
+});
+
+inside!(a_program_of_another_c_library_that_a_covered_one_starts_runs_as_without, || {
+    let lab = Lab::new();
+    let Some(cc) = found("musl-gcc", "musl-tools") else { return };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run/programs/lookup.c");
+    let program = lab.scratch.path("lookup");
+    let built = Command::new(cc).args(["-O1", "-o"]).arg(&program).arg(source).status().unwrap();
+    assert!(built.success());
+    // A shell of its own, which the library is in.
+    let script = format!("{} www.lab.example; exit $?", program.display());
+    let bare = lab.bare(&["sh", "-c", &script]);
+    assert!(bare.code == Some(0) && bare.out.contains("198.19.0.1"), "{bare:?}");
+    for via in ["auto", "preload", "seccomp"] {
+        let ours = lab.ours_with(&["-q", "--via", via], &["sh", "-c", &script]);
+        assert_eq!((ours.code, &ours.out, &ours.err), (bare.code, &bare.out, &bare.err), "{via}");
+    }
+});
+
+inside!(a_program_that_becomes_another_user_starts_others_without_a_complaint, || {
+    let lab = Lab::new();
+    let Some(setpriv) = found("setpriv", "util-linux") else { return };
+    let words = [setpriv.to_str().unwrap(), "--reuid=65534", "--clear-groups", "sh", "-c", "id -u"];
+    let bare = lab.bare(&words);
+    if bare.code != Some(0) {
+        return println!("skipped: a user namespace has no other user: {}", bare.err);
+    }
+    // Where systemd puts the private folder of root: the other user cannot pass.
+    let private = lab.scratch.path("private");
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
+    for via in ["auto", "preload"] {
+        for place in [&private, &lab.scratch.path("run")] {
+            let mut command = lab.command(HEADSTART);
+            command.args(["run", "-q", "--via", via, "--"]).args(words).env("XDG_RUNTIME_DIR", place);
+            let ours = command.output().unwrap();
+            let [out, err] = [&ours.stdout, &ours.stderr].map(|text| String::from_utf8_lossy(text));
+            assert_eq!((ours.status.code(), &*out, &*err), (bare.code, &*bare.out, ""), "{via}, {place:?}");
+        }
     }
 });

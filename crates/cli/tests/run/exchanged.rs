@@ -1,6 +1,7 @@
 //! A socket of IPv6 under which a connection over IPv4 was put: what the program sees of it, by every front end.
 
 use crate::lab::{Lab, inside, python, site, until, world};
+use headstart_core::time::Duration;
 use headstart_lab::world::Fate;
 
 /// Connects a socket of IPv6 to the first IPv6 address that it was told, in the way that its second argument names, and asks for a page.
@@ -103,5 +104,63 @@ inside!(two_thousand_connects_at_once_open_a_tenth_more_at_most, || {
         let opened = opened();
         println!("{via}: {opened} connections for 2000 connects");
         assert!((2000..=2200).contains(&opened), "{via}: {opened} connections: {ours:?}");
+    }
+});
+
+/// Connects to its second argument without waiting, waits until it can write, and uses the connection without a look at SO_ERROR.
+const NEVER_LOOKS: &str = "import select, socket, sys
+host, to, how = sys.argv[1:]
+socket.getaddrinfo(host, 80, socket.AF_UNSPEC, socket.SOCK_STREAM)
+s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+s.setblocking(False)
+assert s.connect_ex((to, 80)) in (0, 115)
+poll = select.poll()
+poll.register(s, select.POLLOUT)
+if not poll.poll(20_000):
+    sys.exit('nothing within 20 s')
+if how == 'peer':
+    s.getpeername()
+s.send(b'GET / HTTP/1.0\\r\\nHost: ' + host.encode() + b'\\r\\n\\r\\n')
+s.setblocking(True)
+print(s.makefile().readline().strip())
+";
+
+inside!(a_program_that_never_looks_at_its_attempt_keeps_one_that_is_only_slow, || {
+    let Some(python) = python() else { return };
+    let mut world = world();
+    let www = site(&mut world, "www");
+    www.v4.clear();
+    let mut other = www.v6[0].clone();
+    other.addr = [0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1].into();
+    www.v6[0].extra_rtt = Duration::from_millis(900);
+    let slow = www.v6[0].addr.to_string();
+    www.v6.push(other);
+    let lab = Lab::of(&world);
+    for how in ["write", "peer"] {
+        let words = [python.as_str(), "-c", NEVER_LOOKS, "www.lab.example", &slow, how];
+        let bare = lab.bare(&words);
+        assert!(bare.code == Some(0) && bare.out.contains("200"), "{bare:?}");
+        for via in ["auto", "seccomp"] {
+            let ours = lab.ours_with(&["--via", via], &words);
+            assert_eq!((ours.code, &ours.out), (bare.code, &bare.out), "{via}, {how}: {ours:?}");
+        }
+    }
+});
+
+inside!(a_program_that_looks_by_getpeername_is_given_another_address_in_a_black_hole, || {
+    let Some(python) = python() else { return };
+    let mut world = world();
+    let www = site(&mut world, "www");
+    www.v4.clear();
+    let mut other = www.v6[0].clone();
+    other.addr = [0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1].into();
+    www.v6[0].fate = Fate::BlackHole;
+    let hole = www.v6[0].addr.to_string();
+    www.v6.push(other);
+    let lab = Lab::of(&world);
+    for via in ["auto", "seccomp"] {
+        let words = [python.as_str(), "-c", NEVER_LOOKS, "www.lab.example", &hole, "peer"];
+        let ours = lab.ours_with(&["--via", via], &words);
+        assert!(ours.code == Some(0) && ours.out.contains("200"), "{via}: {ours:?}");
     }
 });

@@ -15,6 +15,7 @@ mod endings;
 mod exchanged;
 mod explain;
 mod history;
+mod holders;
 mod hostile;
 mod inertness;
 mod interposition;

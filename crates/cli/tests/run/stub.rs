@@ -170,3 +170,42 @@ inside!(python_that_asks_where_it_is_sees_its_own_address, || {
     let (bare, ours) = (lab.bare(&words), ours(&lab, &words));
     assert_eq!((ours.code, &ours.out), (Some(0), &bare.out), "{ours:?}");
 });
+
+/// A UDP socket that is connected to a DNS server and then sends elsewhere; and, its connect undone, receives from there.
+const ELSEWHERE: &str = "import ctypes, socket
+server = [line.split()[1] for line in open('/etc/resolv.conf') if line.startswith('nameserver')][0]
+family = socket.AF_INET6 if ':' in server else socket.AF_INET
+for port in 0, 40123:
+    other, s = socket.socket(family, socket.SOCK_DGRAM), socket.socket(family, socket.SOCK_DGRAM)
+    other.bind(('', 0))
+    other.settimeout(5)
+    s.settimeout(5)
+    if port:
+        s.bind(('', port))
+    s.connect((server, 53))
+    own = s.getsockname()
+    to = own[0], other.getsockname()[1]
+    for send in [lambda: s.sendto(b'sendto', to), lambda: s.sendmsg([b'sendmsg'], [], 0, to)]:
+        send()
+        said, sender = other.recvfrom(100)
+        print(said, sender[:2] == own[:2])
+    for length in 16, 2:
+        assert ctypes.CDLL(None, use_errno=True).connect(s.fileno(), bytes(28), length) == 0
+    s.sendto(b'undone', to)
+    said, sender = other.recvfrom(100)
+    other.sendto(b'answer', sender)
+    print(said, s.recv(100), port and s.getsockname()[:2])
+    s.close()
+";
+
+inside!(a_socket_that_was_connected_to_a_server_and_is_used_elsewhere_loses_nothing, || {
+    let lab = lab();
+    let Some(python) = python() else { return };
+    let words = [python.as_str(), "-c", ELSEWHERE];
+    let bare = lab.bare(&words);
+    assert!(bare.code == Some(0) && bare.out.lines().count() == 6, "{bare:?}");
+    for via in ["auto", "preload", "seccomp"] {
+        let ours = lab.ours_with(&["--via", via], &words);
+        assert_eq!((ours.code, &ours.out), (bare.code, &bare.out), "{via}: {ours:?}");
+    }
+});

@@ -4,7 +4,7 @@ use super::pool::{OPENS_WITHIN, Terms};
 use super::race::reliance::RESOLUTION_DELAY;
 use super::race::{self, Attempt, Lookup, State, View};
 use super::service::{self, StandIn};
-use super::{AppId, AttemptId, Claim, RequestId, Want};
+use super::{AppId, AttemptId, Claim, Looks, RequestId, Want};
 use crate::path::{Family, Network, SOON};
 use crate::time::{Duration, Instant};
 use crate::wire::nat64::Prefix;
@@ -27,6 +27,9 @@ pub(super) const EXPLORING_FOR: Duration = Duration::from_secs(1);
 /// How long a program that does not wait for its connection is left to itself. Those that race on their own begin their
 /// next attempt after 200 ms (curl), 250 (Node, RFC 8305) or 300 (Go, Chromium); all have done so by then.
 pub(super) const RESCUE_AFTER: Duration = Duration::from_millis(400);
+/// The same of one that may not look what has become of its attempt. The kernel repeats a SYN after 1 s, since its answer takes no
+/// longer (RFC 6298, section 2); what answers the second is there after 2 s.
+pub(super) const RESCUE_UNSEEN_AFTER: Duration = Duration::from_secs(2);
 /// How long its attempt is watched, and others tried in its favour.
 pub(super) const RESCUE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -392,8 +395,10 @@ impl Job {
 
     /// When attempts will be made in favour of those that the program holds.
     pub fn rescue_at(&self) -> Option<Instant> {
-        (!self.own.is_empty() && !self.rescuing && !self.done)
-            .then(|| (self.own_since + RESCUE_AFTER).max(self.put_off_until))
+        (!self.own.is_empty() && !self.rescuing && !self.done).then(|| {
+            let looks = self.own.iter().all(|own| own.claim.rescuable == Some(Looks::Always));
+            (self.own_since + if looks { RESCUE_AFTER } else { RESCUE_UNSEEN_AFTER }).max(self.put_off_until)
+        })
     }
 
     /// Puts an address first for which the program will bring a socket that the attempt under way can stand in for.

@@ -57,8 +57,8 @@ pub use pool_miss::PoolMiss;
 pub use prefetch::Ahead;
 pub use tally::Tally;
 pub use types::{
-    AppId, Ask, AttemptId, AttemptResult, Claim, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved,
-    Want,
+    AppId, Ask, AttemptId, AttemptResult, Claim, Input, Looks, LookupResult, Output, QueryId, RequestId, Resolve,
+    Resolved, Want,
 };
 
 #[cfg(test)]

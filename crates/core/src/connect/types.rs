@@ -88,8 +88,17 @@ pub struct Claim {
     /// An AF_INET6 socket that may have a v4-mapped peer.
     pub accepts_mapped: bool,
     /// Should the program's own attempt stall, it can be given another connection in the middle of it: it does not wait in
-    /// the call, and its next look at the socket will be heard.
-    pub rescuable: bool,
+    /// the call, and its next look at the socket will be heard, if there is one.
+    pub rescuable: Option<Looks>,
+}
+
+/// Whether a program that did not wait for its connection looks what has become of it before it uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looks {
+    /// It is known to.
+    Always,
+    /// Nothing is known of it. One that does not look sees a failure, and would have seen none had its own attempt succeeded later.
+    Perhaps,
 }
 
 /// What a query came to, as the transport saw it.

@@ -39,7 +39,6 @@ pub const CARRIED: &[SocketOption] = &[
     (TCP, 12),    // TCP_QUICKACK
     (TCP, 13),    // TCP_CONGESTION
     (TCP, 16),    // TCP_THIN_LINEAR_TIMEOUTS
-    (TCP, 18),    // TCP_USER_TIMEOUT
     (TCP, 25),    // TCP_NOTSENT_LOWAT
     (TCP, 36),    // TCP_INQ
     (IP, 1),      // IP_TOS
@@ -76,6 +75,7 @@ pub const BINDING: &[SocketOption] = &[
     (TCP, 2),          // TCP_MAXSEG
     (TCP, 7),          // TCP_SYNCNT
     (TCP, 10),         // TCP_WINDOW_CLAMP
+    (TCP, 18),         // TCP_USER_TIMEOUT, which bounds the handshake too
     (TCP, 30),         // TCP_FASTOPEN_CONNECT
     (TCP, 31),         // TCP_ULP
     (TCP, 37),         // TCP_TX_DELAY

@@ -4,8 +4,8 @@
 use super::sim::{Call, Event, Os, Outcome, Reply, Sim, Wait, ms};
 use super::world::{Fate, Front, World};
 use headstart_core::connect::{
-    Ahead, Answered, Ask, AttemptId, AttemptResult, Claim, Connector, Input, LookupResult, Output, QueryId, RequestId,
-    Resolve, Resolved, Settings, Spoilt, Want, race,
+    Ahead, Answered, Ask, AttemptId, AttemptResult, Claim, Connector, Input, Looks, LookupResult, Output, QueryId,
+    RequestId, Resolve, Resolved, Settings, Spoilt, Want, race,
 };
 use headstart_core::machine::Machine;
 use headstart_core::path::{Family, NetworkId};
@@ -395,7 +395,7 @@ impl Os {
                     domain,
                     nonblocking: !blocking,
                     accepts_mapped: domain == Family::V6,
-                    rescuable: heard && !blocking,
+                    rescuable: (heard && !blocking).then_some(Looks::Always),
                 };
                 supervisor.feed(sim, Input::Claim(request, claim));
             });

@@ -36,7 +36,7 @@ use std::path::PathBuf;
 use stub::Stub;
 use token::{
     ATTEMPT, CALLER, CONTROL, DOOR, EXCHANGE, FORWARD, HEARD, HELD, LISTENER, PLACE, POST, PROGRAM, QUESTION, STOP,
-    run_of, split,
+    STRAY, run_of, split,
 };
 
 /// A way in which programs are heard and answered. The ids of its requests carry its kind and its run (see `token`).
@@ -188,7 +188,7 @@ impl Supervisor {
                 }
                 self.end_if_over(run_of(n));
             }
-            (POST | FORWARD, _) => self.stub.event(&mut self.engine, token),
+            (POST | FORWARD | STRAY, _) => self.stub.event(&mut self.engine, token),
             (EXCHANGE, n) => self.engine.exchange_event(n),
             (ATTEMPT, n) => self.engine.attempt_event(n),
             _ => {}

@@ -167,7 +167,7 @@ impl Preload {
                 caller.to = Some(to.ip());
                 engine.feed(Input::Claim(
                     id,
-                    Claim { app: app.into(), to, domain, nonblocking, accepts_mapped, rescuable: false },
+                    Claim { app: app.into(), to, domain, nonblocking, accepts_mapped, rescuable: None },
                 ));
             }
         }

@@ -38,6 +38,9 @@ pub(super) const QUESTION: u64 = 0x11 << SHIFT;
 /// A question that is taken to its server as it is.
 pub(super) const FORWARD: u64 = 0x12 << SHIFT;
 
+/// What programs send to others than servers from a socket that leads to the stub.
+pub(super) const STRAY: u64 = 0x13 << SHIFT;
+
 const SHIFT: u32 = 56;
 const RUN_SHIFT: u32 = 32;
 /// The highest number of a run.

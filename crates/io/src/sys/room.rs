@@ -115,6 +115,14 @@ impl Room {
         self.make([i32::from(family.as_raw()), libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0])
     }
 
+    /// Sockets that see what arrives on the loopback of the room, IPv4 and IPv6, from the IP header on; non-blocking. None where that is
+    /// not allowed.
+    pub fn packets(&self) -> Vec<OwnedFd> {
+        let of = |kind: libc::c_int| i32::from((kind as u16).to_be());
+        let make = |kind| self.make([libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, of(kind)]).ok();
+        [libc::ETH_P_IP, libc::ETH_P_IPV6].into_iter().filter_map(make).collect()
+    }
+
     /// Whether a socket is one of this room.
     pub fn holds(&self, socket: impl AsFd) -> bool {
         netns::cookie(socket).is_ok_and(|cookie| cookie == self.cookie)

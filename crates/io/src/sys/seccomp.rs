@@ -4,8 +4,8 @@
 //! The filter hears connect(2) of this machine's own system calls, and of those only the address lengths that internet
 //! addresses have, so that nearly all Unix sockets pass unheard. Of sendto(2) it hears what looks as DNS questions of musl
 //! do, whose resolver never connects: MSG_NOSIGNAL and no other flag, an internet address, the length of a question. Of
-//! getsockopt(2) it hears SO_ERROR, by which programs that did not wait see what has become of their connect. Other calls, and
-//! programs of another word size, pass.
+//! getsockopt(2) it hears SO_ERROR, and getpeername(2), by which programs that did not wait see what has become of their connect.
+//! Other calls, and programs of another word size, pass.
 //! Out of its reach are connects of io_uring, which make no system call of their own, and set-user-ID programs, which lose
 //! their rights under a filter that an ordinary user has set (no_new_privs).
 //!
@@ -24,8 +24,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 #[cfg(test)]
 use std::{os::unix::process::CommandExt, process::Command};
 
-/// Lengths of an internet address: `sockaddr_in`, `sockaddr_in6` without and with its scope, `sockaddr_storage`.
-const LENGTHS: [u32; 4] = [16, 24, 28, 128];
+/// Lengths of an internet address: `sockaddr_in`, `sockaddr_in6` without and with its scope, `sockaddr_storage`; and of AF_UNSPEC
+/// alone, which undoes a connect.
+const LENGTHS: [u32; 5] = [16, 24, 28, 128, 2];
 
 /// The shortest DNS question: a header, a name of one letter, its type and class (RFC 1035, section 4).
 const MIN_QUESTION: u32 = 19;
@@ -181,6 +182,7 @@ fn filter() -> Vec<libc::sock_filter> {
     // Nor sendto. The option is the third argument.
     let (level, option) = (length - size_of::<u64>(), length);
     program.extend([
+        op(EQUAL, 5, 0, libc::SYS_getpeername as u32),
         op(EQUAL, 0, 5, libc::SYS_getsockopt as u32),
         at(level),
         op(EQUAL, 0, 3, libc::SOL_SOCKET as u32),
@@ -295,6 +297,8 @@ pub enum Kind {
     Send,
     /// getsockopt(2) of SO_ERROR.
     Look,
+    /// getpeername(2).
+    Peer,
 }
 
 /// A call that waits.
@@ -308,7 +312,7 @@ pub struct Notification {
     pub kind: Kind,
     /// The descriptor that it is about.
     pub number: RawFd,
-    /// Where the address is in the program's memory, and its length; none of [`Kind::Look`].
+    /// Where the address is in the program's memory, and its length; none of [`Kind::Look`] and [`Kind::Peer`].
     pub address: (u64, usize),
 }
 
@@ -372,6 +376,7 @@ impl Listener {
         let (kind, addr, len) = match i64::from(heard.data.nr) {
             libc::SYS_sendto => (Kind::Send, args[4], args[5]),
             libc::SYS_getsockopt => (Kind::Look, 0, 0),
+            libc::SYS_getpeername => (Kind::Peer, 0, 0),
             _ => (Kind::Connect, args[1], args[2]),
         };
         let address = (addr, len as u32 as usize);
@@ -502,10 +507,12 @@ mod tests {
         for len in LENGTHS {
             assert_eq!(verdict(ARCH, connect, len.into()), libc::SECCOMP_RET_USER_NOTIF, "{len}");
         }
-        for len in [0, 2, 15, 17, 29, 110] {
+        for len in [0, 3, 15, 17, 29, 110] {
             assert_eq!(verdict(ARCH, connect, len), libc::SECCOMP_RET_ALLOW, "{len}");
         }
         assert_eq!(verdict(ARCH, libc::SYS_bind as u32, 16), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(verdict(ARCH, libc::SYS_getpeername as u32, 0), libc::SECCOMP_RET_USER_NOTIF);
+        assert_eq!(verdict(ARCH, libc::SYS_getsockname as u32, 0), libc::SECCOMP_RET_ALLOW);
         assert_eq!(verdict(ARCH, connect | 0x4000_0000, 16), libc::SECCOMP_RET_ALLOW, "x32");
         assert_eq!(verdict(0x4000_0003, connect, 16), libc::SECCOMP_RET_ALLOW, "i386");
     }

@@ -100,7 +100,6 @@ mod tests {
             (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
             (libc::IPPROTO_TCP, libc::TCP_NODELAY),
-            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION),
             (libc::IPPROTO_IP, libc::IP_TOS),
         ] {
@@ -114,6 +113,7 @@ mod tests {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
             (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG),
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
             (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT),
             (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
         ] {

@@ -269,7 +269,7 @@ impl AppHost {
             domain,
             nonblocking: false,
             accepts_mapped: domain == Family::V6,
-            rescuable: false,
+            rescuable: None,
         };
         self.connector.handle_input(self.stack.now(), Input::Claim(request, claim));
     }

@@ -209,7 +209,7 @@ impl Session {
                 domain,
                 nonblocking: false,
                 accepts_mapped: domain == Family::V6,
-                rescuable: false,
+                rescuable: None,
             };
             let request = self.request();
             self.input(Input::Claim(request, claim));

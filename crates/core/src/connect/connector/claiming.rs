@@ -61,7 +61,7 @@ impl Connector {
                     return self.pass(request, Pass::UnknownAddress);
                 };
                 self.count_miss(now, account, &host(&name), false);
-                if nonblocking && !(claim.rescuable && is_alternative(&claim, &addresses)) {
+                if nonblocking && !(claim.rescuable.is_some() && is_alternative(&claim, &addresses)) {
                     self.pass(request, Pass::NothingReady);
                     return self.connected(now, account, &app, &name, port);
                 }
@@ -84,7 +84,7 @@ impl Connector {
         };
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let name = Arc::clone(&job.name);
-        if nonblocking && job.port.is_none() && !(claim.rescuable && job.has_alternative(&claim)) {
+        if nonblocking && job.port.is_none() && !(claim.rescuable.is_some() && job.has_alternative(&claim)) {
             self.pass(request, Pass::NothingReady);
             return self.connected(now, account, &app, &name, port);
         }

@@ -258,7 +258,7 @@ impl Connector {
                     a.given = true;
                 }
                 self.outputs.push_back(Output::HandOver { request, attempt, connected: false });
-                if let Some(Waiting { claim, .. }) = job.claim.take_if(|w| w.claim.rescuable) {
+                if let Some(Waiting { claim, .. }) = job.claim.take_if(|w| w.claim.rescuable.is_some()) {
                     self.crowds.begun(now, claim.to);
                     job.holds(now, request, claim, attempt);
                 }

@@ -25,7 +25,7 @@ impl Connector {
         self.timelines.note(now, id, &job.name, Event::LeftAlone { reason });
         let claim = waiting.claim;
         // What it begins beside an attempt that is watched is its own race.
-        if !(claim.rescuable && (job.has_alternative(&claim) || !job.own.is_empty())) {
+        if !(claim.rescuable.is_some() && (job.has_alternative(&claim) || !job.own.is_empty())) {
             return self.pass(request, Pass::NothingReady);
         }
         let attempt = AttemptId(self.next_attempt);

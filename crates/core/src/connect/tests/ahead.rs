@@ -272,7 +272,7 @@ fn a_name_that_leads_to_a_neighbour_costs_nothing_however_often_it_is_expected()
             domain: Family::V4,
             nonblocking: false,
             accepts_mapped: false,
-            rescuable: false,
+            rescuable: None,
         };
         s.next += 1;
         let request = RequestId(u64::from(s.account) << 32 | s.next);

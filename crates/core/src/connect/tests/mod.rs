@@ -74,6 +74,7 @@ pub(super) struct Story {
     pub dead: Vec<u32>,
     /// Programs that do not wait may be rescued.
     pub rescuable: bool,
+    pub looks: Looks,
     /// Where the programs' own attempts go.
     claimed: BTreeMap<RequestId, IpAddr>,
     /// Everything that came out, with its time in milliseconds.
@@ -98,6 +99,7 @@ impl Story {
             servers: 1,
             dead: Vec::new(),
             rescuable: false,
+            looks: Looks::Always,
             claimed: BTreeMap::new(),
             told: Vec::new(),
             account: 0,
@@ -255,7 +257,7 @@ impl Story {
             domain,
             nonblocking,
             accepts_mapped: domain == Family::V6,
-            rescuable: self.rescuable && nonblocking,
+            rescuable: (self.rescuable && nonblocking).then_some(self.looks),
         };
         let request = self.request();
         let before = self.told.len();

@@ -39,6 +39,20 @@ fn a_program_that_hangs_in_a_black_hole_is_given_the_address_that_answers() {
 }
 
 #[test]
+fn a_program_that_may_not_look_keeps_an_attempt_whose_second_syn_may_be_answered() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (1040, 40));
+    s.looks = Looks::Perhaps;
+    begin(&mut s, "poller", None);
+    s.pass(10_000);
+    assert_eq!((s.begun(), rescues(&s)), (vec![], vec![]));
+    let mut s = hole();
+    s.looks = Looks::Perhaps;
+    begin(&mut s, "poller", None);
+    s.pass(10_000);
+    assert_eq!(rescues(&s), [(20 + 2000 + 40, v4(1))]);
+}
+
+#[test]
 fn nothing_is_tried_beside_an_attempt_that_succeeds() {
     let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 350));
     assert!(matches!(begin(&mut s, "aiohttp", None), Output::Begin { .. }));

@@ -206,7 +206,7 @@ fn a_new_answer_is_sorted_into_what_is_left() {
         domain: V6,
         nonblocking: false,
         accepts_mapped: true,
-        rescuable: false,
+        rescuable: None,
     };
     s.input(Input::Claim(RequestId(900), claim));
     s.pass(2000);

@@ -88,7 +88,7 @@ fn a_literal_is_reached_too() {
     assert_eq!(s.told.iter().filter(|(_, o)| matches!(o, Output::Query { .. })).count(), 1, "the prefix alone");
     // Java connects to ::ffff:192.0.2.1, without a name, with a socket that may as well go to the translator.
     let (to, domain) = ((v4(1), 443).into(), V6);
-    let claim = Claim { app: app(), to, domain, nonblocking: false, accepts_mapped: true, rescuable: false };
+    let claim = Claim { app: app(), to, domain, nonblocking: false, accepts_mapped: true, rescuable: None };
     s.input(Input::Claim(RequestId(900), claim));
     s.pass(100);
     let handed = s.told.iter().find_map(|(_, o)| match o {

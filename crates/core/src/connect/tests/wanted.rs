@@ -10,7 +10,7 @@ fn java(s: &mut Story) -> Vec<(u64, IpAddr)> {
     s.resolve("java", SITE, Want::Both, None);
     s.told.clear();
     let (app, to) = ("java".into(), (v4(1), 443).into());
-    let claim = Claim { app, to, domain: V6, nonblocking: false, accepts_mapped: true, rescuable: false };
+    let claim = Claim { app, to, domain: V6, nonblocking: false, accepts_mapped: true, rescuable: None };
     s.input(Input::Claim(RequestId(900), claim));
     s.pass(2000);
     s.begun()

@@ -161,7 +161,7 @@ impl Accelerator {
             domain: Family::V6,
             accepts_mapped: true,
             nonblocking: false,
-            rescuable: false,
+            rescuable: None,
         };
         let number = request(waiting.flow);
         self.waiting.insert(number, waiting);

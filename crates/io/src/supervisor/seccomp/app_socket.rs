@@ -8,9 +8,11 @@ use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use headstart_core::wire::options::{BINDING, BINDING_V6, CARRIED, CARRIED_V6, SocketOption};
 use headstart_core::wire::shim::Pass;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getsockname, ipproto, socket_with, sockopt};
+use rustix::process::{getegid, geteuid};
 use std::net::{SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -78,6 +80,23 @@ impl Fresh {
             Family::V6 => &self.v6,
         }
     }
+}
+
+/// Whether a socket was made with the user and group of this process. What is opened here in the place of another would be ours to
+/// firewalls that look at them.
+pub(super) fn is_of_our_user(file: &OwnedFd) -> bool {
+    fstat(file).is_ok_and(|stat| is_owned_by(&stat, geteuid().as_raw(), getegid().as_raw()))
+}
+
+fn is_owned_by(stat: &Stat, user: u32, group: u32) -> bool {
+    (stat.st_uid, stat.st_gid) == (user, group)
+}
+
+/// Whether the program has shut its socket down to reading, connected or not.
+pub(super) fn is_shut_down(file: &OwnedFd) -> bool {
+    let mut seen = [PollFd::new(file, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut seen, Some(&now)).is_ok() && seen[0].revents().contains(PollFlags::RDHUP)
 }
 
 /// Looks at a file of a program. An error is the reason why its socket keeps its place.
@@ -198,11 +217,28 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_of_another_user_or_group_is_not_of_ours() {
+        let socket = tcp(AddressFamily::INET);
+        assert!(is_of_our_user(&socket));
+        let (stat, user, group) = (fstat(&socket).unwrap(), geteuid().as_raw(), getegid().as_raw());
+        assert!(!is_owned_by(&stat, user + 1, group) && !is_owned_by(&stat, user, group + 1));
+    }
+
+    #[test]
+    fn a_socket_that_was_shut_down_before_it_was_connected_says_so() {
+        let socket = tcp(AddressFamily::INET);
+        assert!(!is_shut_down(&socket));
+        assert!(rustix::net::shutdown(&socket, rustix::net::Shutdown::Both).is_err(), "not connected");
+        assert!(is_shut_down(&socket));
+    }
+
+    #[test]
     fn options_that_shape_the_handshake_keep_the_programs_socket() {
         for (option, value) in [
             ((libc::SOL_SOCKET, libc::SO_RCVBUF), 100_000),
             ((libc::SOL_SOCKET, libc::SO_REUSEPORT), 1),
             ((libc::IPPROTO_TCP, libc::TCP_MAXSEG), 1000),
+            ((libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT), 3000),
             ((libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT), 1),
             ((libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT), 1),
         ] {

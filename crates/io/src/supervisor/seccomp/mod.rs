@@ -12,6 +12,7 @@
 mod app_socket;
 mod event_sets;
 mod exchange;
+mod looks;
 mod outstanding;
 mod rescue;
 
@@ -22,12 +23,13 @@ use super::token::{HEARD, HELD, of_run};
 use crate::sys::memory::Memory;
 use crate::sys::process;
 use crate::sys::seccomp::{Kind, Listener, Notification};
-use app_socket::{AppSocket, Fresh, Look, look};
+use app_socket::{AppSocket, Fresh, Look, is_of_our_user, is_shut_down, look};
 use exchange::{exchange, install};
 use headstart_core::connect::{AppId, AttemptResult, Claim, Input, RequestId};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::shim::{MAX_APP, Pass};
 use headstart_core::wire::sockaddr::{self, MAX_BYTES};
+use looks::Knowledge;
 pub use outstanding::Outstanding;
 use rescue::Rescues;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -93,6 +95,7 @@ pub(super) struct Seccomp {
     /// turned elsewhere.
     redirected: BTreeSet<RawFd>,
     rescues: Rescues,
+    knowledge: Knowledge,
 }
 
 impl Seccomp {
@@ -122,6 +125,7 @@ impl Seccomp {
             over: false,
             redirected: BTreeSet::new(),
             rescues: Rescues::default(),
+            knowledge: Knowledge::default(),
         })
     }
 
@@ -155,6 +159,10 @@ impl Seccomp {
             } else if process::signal_waits(held.call.thread) {
                 held.resume(&self.listener);
                 ended.push((*n, Some(Pass::Signal)));
+            } else if is_shut_down(&held.socket.file) {
+                // What the kernel says where another thread shuts down a socket that connects.
+                let _ = self.listener.answer(id, Err(Errno::CONNRESET.raw_os_error()));
+                ended.push((*n, None));
             } else if held.until.is_some_and(|until| until <= now) {
                 // socket(7): SO_SNDTIMEO has run out; the connection goes on and EINPROGRESS says so.
                 let errno = held.socket.begin(held.to);
@@ -192,6 +200,9 @@ impl Seccomp {
             self.rescues.complete(engine, &self.listener, &call, &self.fresh);
         }
         if call.kind == Kind::Look {
+            self.knowledge.looks(call.thread);
+        }
+        if matches!(call.kind, Kind::Look | Kind::Peer) {
             // A caller that has gone needs no answer.
             let _ = self.listener.resume(call.id);
             return;
@@ -224,6 +235,9 @@ impl Seccomp {
         let mut bytes = [0u8; MAX_BYTES];
         let bytes = bytes.get_mut(..len).ok_or(None)?;
         let read = self.memory.read(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
+        if is_undoing(&bytes[..read]) && self.redirected.contains(&number) {
+            return self.let_out(stub, &call);
+        }
         let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
         *host = Some(to.ip());
         let is_server = engine.is_dns_server(to);
@@ -232,6 +246,9 @@ impl Seccomp {
             return Err(Some(Pass::UnknownAddress));
         }
         let mut file = process::descriptor(call.thread, number).map_err(|e| reason_of(&e))?;
+        if !is_of_our_user(&file) && !stub.has_given(&file) {
+            return Err(Some(Pass::OutOfReach));
+        }
         // Go and the C library connect datagram sockets to every address that they are about to connect to, and send nothing:
         // often under a number that was one of ours.
         if call.kind == Kind::Send || is_server || had_one_of_ours && stub.has_given(&file) {
@@ -251,6 +268,18 @@ impl Seccomp {
         if !sockaddr::is_for(&bytes[..read], socket.domain) {
             return Err(None);
         }
+        self.claim(engine, n, call, to, socket)
+    }
+
+    /// Claims a connection to `to` for a call that is about `socket`; an error as above.
+    fn claim(
+        &mut self,
+        engine: &mut Engine,
+        n: u64,
+        call: Notification,
+        to: SocketAddr,
+        socket: AppSocket,
+    ) -> Result<(), Option<Pass>> {
         if is_switched_off(call.thread) {
             return Err(Some(Pass::SwitchedOff));
         }
@@ -262,7 +291,8 @@ impl Seccomp {
         let now = engine.clock.now();
         let nonblocking = socket.nonblocking();
         let (domain, accepts_mapped) = (socket.domain, socket.accepts_mapped);
-        let claim = Claim { app, to, domain, nonblocking, accepts_mapped, rescuable: nonblocking };
+        let rescuable = nonblocking.then(|| self.knowledge.of(call.thread, &app));
+        let claim = Claim { app, to, domain, nonblocking, accepts_mapped, rescuable };
         let until = socket.patience.map(|patience| now + patience);
         self.held.insert(n, Held { call, socket, to, until });
         let look_at = now + LOOK_EVERY;
@@ -273,6 +303,22 @@ impl Seccomp {
 }
 
 impl Seccomp {
+    /// Gives a program that undoes the connect of its socket one that leads elsewhere than to the stub; the kernel then makes the call.
+    fn let_out(&self, stub: &Stub, call: &Notification) -> Result<(), Option<Pass>> {
+        let file = process::descriptor(call.thread, call.number).map_err(|e| reason_of(&e))?;
+        if let Some(new) = stub.let_out(&file) {
+            install(&self.listener, call, file, &new).map_err(Some)?;
+        }
+        Err(None)
+    }
+
+    /// Notes that `new` is about to be put in the place of the socket of `call`. A caller of whose exchange nothing is noted is told by the
+    /// kernel, should we be killed now.
+    fn note_exchange(&self, call: &Notification, new: &OwnedFd, errno: i32) {
+        let inode = rustix::fs::fstat(new).map_or(0, |stat| stat.st_ino);
+        self.outstanding.note_exchange(call, inode, errno);
+    }
+
     /// Lets the stub see to a call that turns the socket `file` to a DNS server, or away from one; the file if it is none of that.
     fn redirect(
         &mut self,
@@ -334,10 +380,12 @@ impl Front for Seccomp {
             }
             Notice::HandOver { attempt, connected } => {
                 let Held { call, socket, to, .. } = held;
+                let errno = if connected { 0 } else { Errno::INPROGRESS.raw_os_error() };
                 let new = engine.hand_over(attempt, connected).ok_or(Pass::NothingReady);
-                match new.and_then(|new| exchange(&self.listener, &call, socket, &self.fresh, &new)) {
+                let noted = new.inspect(|new| self.note_exchange(&call, new, errno));
+                match noted.and_then(|new| exchange(&self.listener, &call, socket, &self.fresh, &new)) {
                     Ok(()) if connected => Ok(()),
-                    Ok(()) => Err(Errno::INPROGRESS.raw_os_error()),
+                    Ok(()) => Err(errno),
                     Err(reason) => {
                         let _ = self.listener.resume(call.id);
                         return engine.feed(Input::NotTaken {
@@ -377,6 +425,11 @@ impl Front for Seccomp {
             engine.feed(Input::Abandon(RequestId(HELD | n)));
         }
     }
+}
+
+/// Whether this is the address by which a connect is undone (connect(2)): AF_UNSPEC.
+fn is_undoing(address: &[u8]) -> bool {
+    address.first_chunk().is_some_and(|family| i32::from(u16::from_ne_bytes(*family)) == libc::AF_UNSPEC)
 }
 
 /// What there is to be had of a listener.

@@ -9,11 +9,12 @@
 mod askers;
 mod forward;
 mod redirect;
+mod strays;
 #[cfg(test)]
 mod tests;
 
 use super::engine::{Engine, Notice};
-use super::token::{FORWARD, POST, QUESTION, split};
+use super::token::{FORWARD, POST, QUESTION, STRAY, split};
 use askers::Askers;
 use forward::{Asker, Forwards, Returned};
 use headstart_core::connect::{Answered, AppId, Ask, Input, RequestId};
@@ -86,6 +87,12 @@ impl Stub {
     /// Whether the socket `file` of a program leads here.
     pub fn has_given(&self, file: &OwnedFd) -> bool {
         self.ways.has_given(file)
+    }
+
+    /// A socket of the host to take the place of `file`, which its program no longer wants to lead anywhere; `None` if that does not
+    /// lead here.
+    pub fn let_out(&self, file: &OwnedFd) -> Option<OwnedFd> {
+        self.has_given(file).then(|| redirect::let_out(file)).flatten()
     }
 
     /// A UDP socket of program `app`, counted on `account`, turns to `to` by `call`: what is to be done with it. `None`: the
@@ -168,6 +175,7 @@ impl Stub {
     pub fn event(&mut self, engine: &mut Engine, token: u64) {
         match split(token) {
             (POST, n) => self.read(engine, usize::try_from(n).unwrap_or(usize::MAX)),
+            (STRAY, n) => self.ways.strays.carry_out(n, &self.posts, &mut self.buf),
             (_, n) => match self.forwards.event(n, &mut self.buf) {
                 Some(Returned::Reply(asker, reply)) => self.answer(asker, &reply),
                 Some(Returned::Unreachable(asker, query)) => {

@@ -8,6 +8,7 @@
 //! from there, which resolvers that check the sender drop; only those are redirected that are known not to: the C
 //! library's, told by IP_RECVERR, and Go's, told by SO_BROADCAST.
 
+use super::strays::Strays;
 use crate::poll::{Interest, is_readable};
 use crate::supervisor::engine::Engine;
 use crate::supervisor::token::{POST, ROOM};
@@ -18,7 +19,8 @@ use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::options::{ATTACHED_FILTER, SocketOption};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, bind, connect, getpeername, getsockname, ipproto, socket_with, sockopt,
+    AddressFamily, SocketFlags, SocketType, bind, connect, connect_unspec, getpeername, getsockname, ipproto,
+    socket_with, sockopt,
 };
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -122,6 +124,7 @@ pub(super) struct Ways {
     used: Vec<(AddressFamily, Blank)>,
     /// Since a spare one was taken: when there are to be enough of them again.
     refill_at: Option<Instant>,
+    pub strays: Strays,
 }
 
 /// How far the room is.
@@ -318,6 +321,7 @@ impl Ways {
             if let State::Begun(begun) = std::mem::replace(&mut self.state, State::None)
                 && let Ok(room) = begun.finish()
             {
+                self.strays = Strays::of(&room, &engine.poll);
                 self.state = State::Made(room);
             }
         }
@@ -387,6 +391,26 @@ impl Ways {
         posts.push(Post { server, socket });
         Some(posts.len() - 1)
     }
+}
+
+/// A socket of the host that can take the place of `file`, one of the room whose connect its program undoes: bound as it was before, as
+/// far as the kernel tells.
+pub(super) fn let_out(file: &OwnedFd) -> Option<OwnedFd> {
+    let peer = getpeername(file).ok().flatten().and_then(|peer| SocketAddr::try_from(peer).ok());
+    connect_unspec(file).ok()?;
+    let domain = sockopt::socket_domain(file).ok()?;
+    let stand_in = datagrams(domain).ok()?;
+    carry(file.as_fd(), &stand_in, &Blank::of(&stand_in)).then_some(())?;
+    // A port that is left is one that the program has chosen; an address may be the one that we chose, as the kernel would have.
+    if let Some(mut from) = local(file).filter(|from| from.port() != 0) {
+        let probe = datagrams(domain).ok()?;
+        let chosen = peer.and_then(|peer| connect(&probe, &peer).ok()).and_then(|()| local(&probe));
+        if chosen.is_some_and(|chosen| chosen.ip() == from.ip()) {
+            from.set_ip(if from.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() });
+        }
+        bind(&stand_in, &from).ok()?;
+    }
+    Some(stand_in)
 }
 
 /// The options of a fresh socket, by which those that a program has set are told. What the kernel does not tell

@@ -208,7 +208,7 @@ impl Dialler {
             domain,
             nonblocking: false,
             accepts_mapped: domain == Family::V6,
-            rescuable: false,
+            rescuable: None,
         };
         let request = self.request(call);
         self.input(stack, Input::Claim(request, claim));
