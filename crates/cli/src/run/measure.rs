@@ -149,7 +149,6 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, told: remains::Told) ->
     };
     if let (Some(left), Some(mut worker)) = (left, worker) {
         told.go_on_alone(code).context("letting the command end")?;
-        signal::end_by_default().context("handling signals")?;
         let _ = worker.run(&left, LAST_WORDS);
     }
     Ok(code)

@@ -24,6 +24,9 @@ impl Told {
     pub fn go_on_alone(mut self, code: u8) -> io::Result<()> {
         self.0.write_all(&[code])?;
         drop(self);
+        // Signals for the command's group are not its own any more, and it ends by those for itself before it can be found by its name.
+        let _ = rustix::process::setsid();
+        signal::end_by_default()?;
         fork::cut_loose(c"hs-forwarder")
     }
 }
