@@ -3,11 +3,13 @@
 
 use super::axis::Axis;
 use super::canvas::{Anchor, Canvas};
-use super::{Caption, LINE, style};
+use super::{Caption, LINE, WIDTH, style, text_width};
 use crate::stats::Interval;
 
-const LEFT: f64 = 120.0;
-const ROW: f64 = 26.0;
+const LEFT: f64 = 84.0;
+const ROW: f64 = 23.0;
+/// Half of a dot.
+const DOT: f64 = 4.0;
 /// The axis reaches at least this far to both sides of 1, so that noise around 1 looks like what it is.
 const AROUND: f64 = 2.0;
 
@@ -31,7 +33,7 @@ pub struct Speedup {
     pub times: f64,
     /// 95 % interval.
     pub interval: Option<Interval>,
-    /// What to write beside it: the two times.
+    /// What to write beside it: the two times, and what comes of it.
     pub figures: String,
 }
 
@@ -47,42 +49,43 @@ pub fn speedups(caption: &Caption, groups: &[SpeedupGroup]) -> String {
     let numbers = || groups.iter().flat_map(|g| &g.rows).flat_map(Speedup::numbers).filter(|n| *n > 0.0);
     let (least, most) = (numbers().fold(1.0 / AROUND, f64::min), numbers().fold(AROUND, f64::max));
     let axis = Axis::log(least, most, LEFT);
-    let rows: f64 = groups.iter().map(|g| LINE + 8.0 + ROW * g.rows.len() as f64).sum();
+    let rows: f64 = groups.iter().map(|g| LINE + 4.0 + ROW * g.rows.len() as f64).sum();
     let bottom = 4.0 + rows;
     let mut canvas = Canvas::default();
     let end = axis.draw(&mut canvas, 4.0, bottom, &caption.axis);
-    canvas.line("one", (axis.at(1.0), 4.0), (axis.at(1.0), bottom));
     let mut y = 4.0;
     for group in groups {
-        y += LINE + 8.0;
+        y += LINE + 4.0;
         canvas.text("label strong halo", (4.0, y - 4.0), Anchor::Start, &group.heading);
+        // Beside the rows only: a line from top to bottom would run through the headings.
+        canvas.line("one", (axis.at(1.0), y), (axis.at(1.0), y + ROW * group.rows.len() as f64));
         for row in &group.rows {
-            draw(&mut canvas, &axis, y + ROW / 2.0, row);
+            draw(&mut canvas, &axis, y, row);
             y += ROW;
         }
     }
-    let described = groups.iter().flat_map(|g| {
-        g.rows.iter().map(|r| format!("{}, {}: {:.2} times as fast ({})", g.heading, r.name, r.times, r.figures))
-    });
+    let described =
+        groups.iter().flat_map(|g| g.rows.iter().map(|r| format!("{}, {}: {}", g.heading, r.name, r.figures)));
     canvas.finish(caption, &format!("{}.", described.collect::<Vec<_>>().join("; ")), end)
 }
 
-fn draw(canvas: &mut Canvas, axis: &Axis, y: f64, row: &Speedup) {
-    let class = style(row.style);
+fn draw(canvas: &mut Canvas, axis: &Axis, top: f64, row: &Speedup) {
+    let (class, y) = (style(row.style), top + ROW - 2.0 * DOT);
     canvas.text("label", (12.0, y + 4.0), Anchor::Start, &super::fit(&row.name, LEFT - 16.0));
-    let x = axis.at(row.times);
-    let (near, far) = (axis.at(1.0).min(x), axis.at(1.0).max(x));
-    canvas.rect(&format!("bar {class}"), (near, y - 2.0), (far - near, 4.0));
+    let (one, x) = (axis.at(1.0), axis.at(row.times));
+    let (near, far) = (one.min(x), one.max(x));
+    canvas.rect(&format!("solid {class}"), (near, y - 1.5), (far - near, 3.0));
+    let mut end = far + DOT;
     if let Some(i) = row.interval.filter(|i| i.lo > 0.0) {
         canvas.line("whisker", (axis.at(i.lo), y), (axis.at(i.hi), y));
+        end = end.max(axis.at(i.hi));
     }
-    canvas.rect(&format!("bar {class}"), (x - 5.0, y - 5.0), (10.0, 10.0));
-    // A large gain has room above its bar; a small one beside its dot.
-    if x > f64::midpoint(axis.start(), axis.end()) {
-        canvas.text("label halo", (axis.at(1.0) + 6.0, y - 6.0), Anchor::Start, &row.figures);
+    canvas.rect(&format!("solid {class}"), (x - DOT, y - DOT), (2.0 * DOT, 2.0 * DOT));
+    // Never on a mark: beyond it where there is room, else above its bar, which is long then.
+    if end + 6.0 + text_width(&row.figures) <= WIDTH {
+        canvas.text("label", (end + 6.0, y + 4.0), Anchor::Start, &row.figures);
     } else {
-        let end = row.interval.map_or(far, |i| axis.at(i.hi).max(far));
-        canvas.text("label halo", (end + 10.0, y + 4.0), Anchor::Start, &row.figures);
+        canvas.text("label", (x - DOT - 2.0, y - DOT - 2.0), Anchor::End, &row.figures);
     }
 }
 
@@ -92,7 +95,7 @@ mod tests {
 
     fn row(times: f64) -> Speedup {
         let interval = Some(Interval { lo: times * 0.9, hi: times * 1.1 });
-        Speedup { name: "wget".into(), style: 1, times, interval, figures: "15.1 s, 114 ms".into() }
+        Speedup { name: "wget".into(), style: 1, times, interval, figures: "15.1 s → 114 ms: 132x faster".into() }
     }
 
     #[test]
@@ -103,6 +106,30 @@ mod tests {
         assert!(gain - none > 10.0 * (none - loss).abs() && loss < none);
         let groups = [SpeedupGroup { heading: "IPv6 black hole".into(), rows: vec![row(132.0), row(0.95)] }];
         let svg = speedups(&caption, &groups);
-        assert!(svg.contains("logarithmic") && svg.contains("132.00 times as fast"), "{svg}");
+        assert!(svg.contains("logarithmic") && svg.contains("IPv6 black hole, wget: 15.1 s → 114 ms"), "{svg}");
+    }
+
+    #[test]
+    fn figures_lie_on_no_mark_and_the_line_at_one_on_no_heading() {
+        let caption = Caption { id: "s".into(), title: "t".into(), axis: "times as fast".into() };
+        let groups =
+            ["one", "two"].map(|heading| SpeedupGroup { heading: heading.into(), rows: vec![row(132.0), row(1.0)] });
+        let svg = speedups(&caption, &groups);
+        let number = |line: &str, name: &str| -> f64 {
+            line.split_once(&format!(" {name}=\"")).unwrap().1.split('"').next().unwrap().parse().unwrap()
+        };
+        let of = |start: &'static str| svg.lines().filter(move |line| line.starts_with(start));
+        let marks = || of("<rect").map(|l| ["x", "y", "width", "height"].map(|name| number(l, name)));
+        for text in of("<text class=\"label\"").filter(|line| line.contains('→')) {
+            let (x, y, width) = (number(text, "x"), number(text, "y"), text_width("15.1 s → 114 ms: 132x faster"));
+            let left = if text.contains("\"end\"") { x - width } else { x };
+            let over = |[a, b, w, h]: [f64; 4]| a < left + width && left < a + w && b < y && y - 9.0 < b + h;
+            assert!(!marks().any(over), "{text}\n{svg}");
+        }
+        let headings: Vec<f64> = of("<text class=\"label strong").map(|line| number(line, "y")).collect();
+        for line in of("<line class=\"one\"") {
+            let lies = |y: &f64| (number(line, "y1")..number(line, "y2")).contains(y);
+            assert!(!headings.iter().any(|y| lies(y) || lies(&(y - 9.0))), "{line}\n{svg}");
+        }
     }
 }
