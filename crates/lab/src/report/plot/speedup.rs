@@ -85,7 +85,7 @@ fn draw(canvas: &mut Canvas, axis: &Axis, top: f64, row: &Speedup) {
     if end + 6.0 + text_width(&row.figures) <= WIDTH {
         canvas.text("label", (end + 6.0, y + 4.0), Anchor::Start, &row.figures);
     } else {
-        canvas.text("label", (x - DOT - 2.0, y - DOT - 2.0), Anchor::End, &row.figures);
+        canvas.text("label", (one + 6.0, y - DOT - 2.0), Anchor::Start, &row.figures);
     }
 }
 
@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn figures_lie_on_no_mark_and_the_line_at_one_on_no_heading() {
         let caption = Caption { id: "s".into(), title: "t".into(), axis: "times as fast".into() };
-        let groups =
-            ["one", "two"].map(|heading| SpeedupGroup { heading: heading.into(), rows: vec![row(132.0), row(1.0)] });
+        let groups = ["one", "two"]
+            .map(|heading| SpeedupGroup { heading: heading.into(), rows: vec![row(132.0), row(14.0), row(1.0)] });
         let svg = speedups(&caption, &groups);
         let number = |line: &str, name: &str| -> f64 {
             line.split_once(&format!(" {name}=\"")).unwrap().1.split('"').next().unwrap().parse().unwrap()
@@ -125,6 +125,10 @@ mod tests {
             let left = if text.contains("\"end\"") { x - width } else { x };
             let over = |[a, b, w, h]: [f64; 4]| a < left + width && left < a + w && b < y && y - 9.0 < b + h;
             assert!(!marks().any(over), "{text}\n{svg}");
+            assert!(
+                !of("<line class=\"one\"").any(|line| (left..left + width).contains(&number(line, "x1"))),
+                "{text}\n{svg}"
+            );
         }
         let headings: Vec<f64> = of("<text class=\"label strong").map(|line| number(line, "y")).collect();
         for line in of("<line class=\"one\"") {
