@@ -150,7 +150,7 @@ mod tests {
         let view = View::between(&board(1000.0, 0), board(2000.0, 125_000));
         let shown = screen(&view, &Choice::default(), 140);
         assert!(shown[0].starts_with("process 7, 2 s"), "{shown:#?}");
-        assert!(shown[1].starts_with("APP") && shown[1].trim_end().ends_with("AGAIN"), "{shown:#?}");
+        assert!(shown[1].starts_with("APP") && shown[1].trim_end().ends_with("RETR"), "{shown:#?}");
         assert!(shown[2].starts_with("curl") && shown[2].contains("34.5") && shown[2].contains("1.00"), "{shown:#?}");
         assert!(shown[5].starts_with("?: help"), "{shown:#?}");
         let connections = Choice { connections: true, ..Choice::default() };
