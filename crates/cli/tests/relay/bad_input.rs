@@ -35,7 +35,7 @@ fn what_is_asked_for_wrongly_is_refused_with_what_to_write() {
         (&[&serve[..], &[]].concat(), 2, "--client"),
         (&[&serve[..], &["--client", "abc"]].concat(), 2, "64 hexadecimal digits"),
         (&[&serve[..], &["--client", &public, "--allow", "host"]].concat(), 2, "HOST:PORT"),
-        (&[&serve[..], &["--client", &public, "--allow", "10.0.0.1/8:22"]].concat(), 2, "no host"),
+        (&[&serve[..], &["--client", &public, "--allow", "10.0.0.1/8:22"]].concat(), 2, "not a valid host"),
         (&[&serve[..], &["--client", &public, "--most", "0"]].concat(), 2, "--most 0"),
         (&["relay", "serve", "--key", &missing, "--client", &public].into(), 2, "No such file"),
         (&[&ports[..], &[]].concat(), 2, "--forward"),

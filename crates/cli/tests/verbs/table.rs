@@ -11,7 +11,7 @@ const TABLE: &[(i32, &str, &str)] = &[
     (2, "serve file", "file: Not a directory"),
     (2, "serve d --listen nonsense", "invalid value 'nonsense' for '--listen <ADDRESS:PORT>':"),
     (2, "serve d --listen 1.2.3.4:99999", "invalid value '1.2.3.4:99999' for '--listen"),
-    (1, "serve d --listen 203.0.113.7:80", "203.0.113.7:80 is not an address of this host (TCP): list"),
+    (1, "serve d --listen 203.0.113.7:80", "203.0.113.7:80 is not an address of this host: list"),
     (2, "serve d --cert /nonexistent", "the following required arguments were not provided"),
     (2, "serve d --cert file", "the following required arguments were not provided"),
     (2, "serve d --cert file --key file", "file: no valid certificate in it"),

@@ -1,7 +1,6 @@
 //! `headstart lab plan`: the tasks of a campaign, a line each.
 
 use crate::exit;
-use anyhow::Context as _;
 use headstart_lab::campaign::{Campaign, Plan, Results, Task};
 use headstart_lab::experiment::Outcome;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ pub struct Args {
 /// Prints the plan.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let file = &args.campaign;
-    let text = crate::input::text(file, crate::input::MOST).with_context(|| format!("reading {}", file.display()))?;
+    let text = crate::input::text(file, crate::input::MOST).map_err(|why| exit::Usage::unreadable(file, why))?;
     let wrong = |why: String| exit::Usage(format!("{}: {}", file.display(), why.trim_end()));
     let campaign = Campaign::parse(&text).map_err(|why| wrong(why.to_string()))?;
     let base = std::path::absolute(file)?.parent().map(Path::to_owned).unwrap_or_default();
