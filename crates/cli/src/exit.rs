@@ -117,7 +117,7 @@ fn of_error(e: &anyhow::Error) -> u8 {
 /// Writes an error to standard error, as a line or, where JSON was asked for, as one object.
 fn say(error: &str, code: u8) -> u8 {
     if wants_json(std::env::args_os()) {
-        crate::complain!("{}", object(error, code));
+        crate::complain!("{}", object(error, hint(code), code));
     } else {
         crate::complain!("headstart: {error}");
     }
@@ -137,10 +137,17 @@ pub fn of_arguments(why: &clap::Error) -> ! {
         std::process::exit(why.exit_code());
     }
     let text = plain(text.to_string());
-    // Usage and a pointer to the help follow after an empty line.
-    let lines: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
-    crate::complain!("{}", object(lines.join(" ").trim_start_matches("error: "), USAGE));
+    let (error, tip) = cut(&text);
+    crate::complain!("{}", object(&error, tip.or_else(|| hint(USAGE)), USAGE));
     std::process::exit(USAGE.into())
+}
+
+/// What is wrong and what to do about it, from an error of arguments: clap's tips, usage and a pointer to the help follow after an
+/// empty line.
+fn cut(text: &str) -> (String, Option<String>) {
+    let error: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
+    let tips: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("tip: ")).collect();
+    (error.join(" ").trim_start_matches("error: ").to_owned(), (!tips.is_empty()).then(|| tips.join("; ")))
 }
 
 /// The same without the words of programmers that the standard library has for what is no number or no address.
@@ -161,9 +168,9 @@ fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.take_while(|word| word != "--").any(|word| word == "--json")
 }
 
-/// An error for programs; `docs/reference/schemas/error.json` describes it.
-fn object(error: &str, code: u8) -> serde_json::Value {
-    let hint = match code {
+/// What to do about an error that ends with this code, where the error itself does not say it.
+fn hint(code: u8) -> Option<String> {
+    match code {
         USAGE => {
             // The verb comes first, before all options.
             let verb = std::env::args().nth(1).filter(|word| !word.starts_with('-')).unwrap_or_default();
@@ -174,7 +181,11 @@ fn object(error: &str, code: u8) -> serde_json::Value {
         NEEDS_RECOVER => Some("`headstart recover` removes what is left".into()),
         INVALID => Some("repeat it while the machine is idle".into()),
         _ => None,
-    };
+    }
+}
+
+/// An error for programs; `docs/reference/schemas/error.json` describes it.
+fn object(error: &str, hint: Option<String>, code: u8) -> serde_json::Value {
     serde_json::json!({ "version": 1, "error": error, "hint": hint, "exit_code": code })
 }
 
@@ -199,10 +210,20 @@ mod tests {
 
     #[test]
     fn an_error_has_a_hint_where_there_is_one() {
-        let error = object("no", USAGE);
+        let error = object("no", hint(USAGE), USAGE);
         assert_eq!((error["error"].as_str(), error["exit_code"].as_u64()), (Some("no"), Some(2)));
         assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--help")));
-        assert!(object("no", FAILURE)["hint"].is_null());
+        assert!(object("no", hint(FAILURE), FAILURE)["hint"].is_null());
+    }
+
+    #[test]
+    fn what_clap_suggests_is_the_hint() {
+        let text =
+            "error: unexpected argument '--jso' found\n\n  tip: a similar argument exists: '--json'\n\nUsage: x\n";
+        let (error, tip) = cut(text);
+        assert_eq!(error, "unexpected argument '--jso' found");
+        assert_eq!(tip.as_deref(), Some("a similar argument exists: '--json'"));
+        assert_eq!(cut("error: two\n  lines\n\nUsage: x"), ("two lines".into(), None));
     }
 
     #[test]

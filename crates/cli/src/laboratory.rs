@@ -19,7 +19,7 @@ pub enum Verb {
     /// Emulate networks and run experiments
     #[command(subcommand)]
     Lab(lab::Verb),
-    /// Compare programs with and without headstart (35 s)
+    /// Compare programs with and without headstart (25 s)
     ///
     /// Runs real programs on an emulated network; needs no root and no internet.
     Demo(demo::Args),

@@ -53,7 +53,7 @@ pub use serve::rehearsal;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Makes existing programs connect faster on slow or broken networks, without changing them.
@@ -149,7 +149,7 @@ enum Verb {
     Steer(steer::Verb),
     /// Emulate networks and run experiments
     Lab(beside::Words),
-    /// Compare programs with and without headstart (35 s)
+    /// Compare programs with and without headstart (25 s)
     Demo(beside::Words),
     /// List races, links, scenarios, experiments and more
     List(list::Args),
@@ -169,6 +169,22 @@ enum Verb {
     /// Connect to names read from standard input (for measurements).
     #[command(hide = true)]
     Client(client::Args),
+}
+
+impl Verb {
+    /// A settings file or variable that is given to a verb without use for it is checked all the same: a mistake in it would
+    /// otherwise look like something that holds.
+    fn check_settings(&self, named: Option<&Path>) -> Result<(), exit::Usage> {
+        // These help with a host whose settings are wrong, and say so themselves.
+        let is_of_help =
+            matches!(self, Self::Config(_) | Self::Down(_) | Self::Status(_) | Self::Recover(_) | Self::Doctor(_));
+        // A run reads its own; a supervisor has those of its command line.
+        if is_of_help || matches!(self, Self::Run(_) | Self::Supervise(_)) {
+            return Ok(());
+        }
+        config::Config::check_given(named)?;
+        run::environment::check()
+    }
 }
 
 /// The command `headstart-run`: a plain `headstart run`, without all that the other verbs bring along, which takes longer to be
@@ -249,6 +265,9 @@ pub fn headstart() -> ExitCode {
         return exit::code(Err(exit::Usage("--verbose goes with --version".into()).into()));
     }
     let named = config.as_deref();
+    if let Err(why) = verb.check_settings(named) {
+        return exit::code(Err(why.into()));
+    }
     let result = match verb {
         Verb::Run(args) => run::run(args, named),
         Verb::Config(verb) => config::verb::run(verb, named),

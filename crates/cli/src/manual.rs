@@ -38,9 +38,7 @@ pub fn completions(args: &Completions, command: &mut clap::Command) -> anyhow::R
 /// Prints the page of `headstart`, or writes the pages of all verbs.
 pub fn man(args: &Man, command: &clap::Command) -> anyhow::Result<u8> {
     let Some(folder) = &args.folder else {
-        let mut page = Vec::new();
-        clap_mangen::Man::new(command.clone()).render(&mut page)?;
-        crate::say!("{}", String::from_utf8(page)?.trim_end());
+        crate::say!("{}", page(command.clone())?.trim_end());
         return Ok(exit::OK);
     };
     let what = || format!("cannot write man pages to {}", folder.display());
@@ -48,9 +46,32 @@ pub fn man(args: &Man, command: &clap::Command) -> anyhow::Result<u8> {
     if args.markdown {
         return reference(folder, command);
     }
-    clap_mangen::generate_to(command.clone(), folder).with_context(what)?;
+    let mut command = command.clone().disable_help_subcommand(true);
+    command.build();
+    pages(&command, folder).with_context(what)?;
     crate::complain!("headstart: man pages written to {}", folder.display());
     Ok(exit::OK)
+}
+
+/// Writes the pages of a verb and of those below it, without hidden ones.
+fn pages(command: &clap::Command, folder: &Path) -> std::io::Result<()> {
+    command.get_subcommands().filter(|verb| !verb.is_hide_set()).try_for_each(|verb| pages(verb, folder))?;
+    let file = clap_mangen::Man::new(command.clone()).get_filename();
+    std::fs::write(folder.join(file), page(command.clone())?)
+}
+
+/// The man page of a verb. What follows the options in its help has the sections that man(7) has for it.
+fn page(command: clap::Command) -> std::io::Result<String> {
+    const SECTIONS: [(&str, &str); 4] = [
+        ("\n.SH EXTRA\nExamples:\n", "\n.SH EXAMPLES\n"),
+        ("\n.SH EXTRA\n", "\n.SH NOTES\n"),
+        ("\n\nExit codes:\n", "\n.SH \"EXIT STATUS\"\n"),
+        ("\n\nEnvironment:\n", "\n.SH ENVIRONMENT\n"),
+    ];
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page)?;
+    let page = String::from_utf8(page).map_err(std::io::Error::other)?;
+    Ok(SECTIONS.iter().fold(page, |page, (help, section)| page.replace(help, section)))
 }
 
 /// Width of the help in the reference: that of a page of the book.

@@ -46,6 +46,18 @@ fn every_verb_has_a_man_page_that_renders() {
     assert!(has("headstart.1") && has("headstart-run.1") && has("headstart-lab-shell.1"), "{pages:?}");
     assert!(!has("headstart-supervise.1"), "hidden verbs have none");
     pages.iter().for_each(|page| renders(page));
+    let sections = |name: &str| -> Vec<String> {
+        let page = std::fs::read_to_string(folder.path().join(name)).unwrap();
+        page.lines().filter_map(|line| line.strip_prefix(".SH ")).map(str::to_owned).collect()
+    };
+    let all = sections("headstart.1");
+    for section in ["NOTES", "\"EXIT STATUS\"", "ENVIRONMENT"] {
+        assert!(all.iter().any(|found| found == section), "{section}: {all:?}");
+    }
+    assert!(sections("headstart-lab-run.1").iter().any(|section| section == "EXAMPLES"));
+    for page in &pages {
+        assert!(!std::fs::read_to_string(page).unwrap().contains("EXTRA"), "{page:?}");
+    }
     let one = headstart(&["man"]);
     assert!(one.status.success() && one.stdout.starts_with(b".ie"), "{one:?}");
 }

@@ -72,6 +72,11 @@ fn a_checkout_gets_the_ledger_and_another_folder_is_left_alone() {
 
     fs::create_dir(checkout.path().join("docs")).unwrap();
     fs::write(checkout.path().join("docs/claims.toml"), "").unwrap();
+    fs::write(checkout.path().join("docs/results"), "a file").unwrap();
+    let refused = reproduce(folder.path(), &["--docs", docs]);
+    assert!(!refused.status.success() && err(&refused).contains("docs/results: "), "{refused:?}");
+    assert!(!folder.path().join("connect-model").exists(), "the verdicts could not be written: nothing is measured");
+    fs::remove_file(checkout.path().join("docs/results")).unwrap();
     let written = reproduce(folder.path(), &["--docs", docs]);
     assert!(written.status.success(), "{written:?}");
     let page = fs::read_to_string(checkout.path().join("docs/results/claims.md")).unwrap();

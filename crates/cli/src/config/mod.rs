@@ -85,6 +85,11 @@ impl Config {
         Self::with_mistakes(&Sources::of_process(named)).map(|(_, mistakes)| mistakes)
     }
 
+    /// Checks what was given to this process alone: the file of `-c` and the environment.
+    pub fn check_given(named: Option<&Path>) -> Result<(), Usage> {
+        Self::of(Sources { usual: Vec::new(), ..Sources::of_process(named) }).map(drop)
+    }
+
     /// What every process of this user has in common: the usual files alone.
     pub fn in_common() -> Result<Self, Usage> {
         Self::of_files(usual())

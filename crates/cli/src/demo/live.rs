@@ -5,7 +5,8 @@ use super::screen::{Cell, Lane, lines};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_lab::experiment::Progress;
-use headstart_lab::experiment::connect_programs::{BARE, views};
+use headstart_lab::experiment::connect_programs::BARE;
+use headstart_lab::experiment::connect_programs::reading::views;
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -91,11 +92,11 @@ fn frame(state: &State, now: Instant) -> Vec<String> {
     };
     let mut lanes = Vec::new();
     for view in views() {
-        for (condition, _) in state.keys().filter(|(_, arm)| arm == BARE) {
-            let Some(program) = view.program(condition) else { continue };
+        // In the order of the figures that stand here at the end, so that no row moves.
+        for (condition, program) in view.programs() {
             let cells = [cell(condition, BARE), cell(condition, view.arm)];
             // Later visits have a place of their own only once there are any.
-            if view.arm == "headstart" || cells[1].is_some() {
+            if cells[1].is_some() || cells[0].is_some() && !view.is_later() {
                 lanes.push(Lane { network: view.title(), program: program.to_owned(), cells, verdict: String::new() });
             }
         }
@@ -135,5 +136,18 @@ mod tests {
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("IPv6 answers lost wget ████████ 10.0 s ▏ 120 ms"), "{words}");
         live.end();
+    }
+
+    #[test]
+    fn rows_stand_where_they_stand_at_the_end() {
+        let live = Live { clock: Clock::new(), state: Arc::default(), drawing: Mutex::new(None) };
+        for condition in ["healthy-curl", "aaaa-lost-python", "aaaa-lost-wget", "healthy-client", "aaaa-lost-curl"] {
+            live.run_begins(condition, "bare");
+        }
+        let shown = frame(&live.state.lock().unwrap(), live.clock.now());
+        let names: Vec<_> =
+            shown[1..].iter().map(|line| line.split("  ").find(|word| !word.is_empty()).unwrap()).collect();
+        let expected = ["IPv6 answers lost", "curl", "wget", "python", "healthy network", "own client", "curl"];
+        assert_eq!(names, expected, "{shown:?}");
     }
 }

@@ -4,14 +4,15 @@
 //! own client always does.
 //!
 //! JSON: one object with `version`, `programs` (`network`, `program`, `arm`, `without_ms`, `with_ms`, `ratio`, `interval`), `page`
-//! (`without_ms`, `with_ms`), `valid` and `report`. A time of [`CUT`] says that the program was stopped then.
+//! (`without_ms`, `with_ms`), `price_ms`, `noise_ms`, `valid` and `report`. A time of
+//! [`CUT`](headstart_lab::experiment::connect_programs::CUT) says that the program was stopped then.
 
 mod live;
 mod screen;
 
 use crate::{exit, lab, output};
-use headstart_core::time::Duration;
-use headstart_lab::experiment::connect_programs::{BARE, CUT, EXPLAINED, View, views};
+use headstart_lab::experiment::connect_programs::reading::{View, change, noise, price, time, views};
+use headstart_lab::experiment::connect_programs::{BARE, EXPLAINED};
 use headstart_lab::experiment::{self, Claims, Context, Outcome, Row, Speeds, Waterfall};
 use headstart_lab::netns::{Entered, Entry};
 use headstart_lab::report;
@@ -23,8 +24,6 @@ use std::sync::Arc;
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
-/// Lines of `headstart explain` that are shown.
-const EXPLAINED_LINES: usize = 5;
 
 /// Arguments of `headstart demo`.
 #[derive(Debug, clap::Args)]
@@ -49,7 +48,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     }
     let terminal = !args.json && std::io::stdout().is_terminal();
     if !args.json {
-        crate::say!("headstart demo: the same programs without and with headstart, on emulated LTE\n");
+        crate::say!("headstart demo: the same programs without and with headstart, on emulated LTE");
     }
     let quick = |speeds| Context { quick: true, speeds, ..Context::new(args.seed) };
     let live = terminal.then(|| Arc::new(Live::begin()));
@@ -92,18 +91,18 @@ fn told(programs: &Outcome, page: &Outcome, report: &Path) -> Vec<String> {
         lines.extend(screen::page(without, with));
     }
     if let Some(said) = programs.notes.iter().find_map(|note| note.strip_prefix(EXPLAINED)) {
-        let mut said = said.lines();
-        let host = said.next().and_then(|line| line.split_whitespace().next()).unwrap_or_default();
-        lines.push(format!("\nWhy the second visit is quick: headstart explain {host}"));
-        let is_event = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
-        let events = said.skip_while(|line| !is_event(line)).take_while(is_event).take(EXPLAINED_LINES);
-        lines.extend(events.map(|line| screen::cut(&format!("  {line}"), 80)));
+        let host = said.split_whitespace().next().unwrap_or_default();
+        lines.push(format!("\nWhy it does not wait: headstart explain {host}"));
+        lines.extend(screen::story(said));
     }
     lines.push(String::new());
-    lines.extend(price(programs));
+    lines.push(match price(programs) {
+        Some(ms) => format!("Price:  {ms:+.0} ms on a first visit over a healthy network (median program)"),
+        None => "Price:  not measurable now: the machine was busy".to_owned(),
+    });
     lines.push(format!("Report: {}", report.display()));
     lines.push("Next:   headstart run -- curl https://example.org/  (any program, your network)".to_owned());
-    lines.extend(noise(programs));
+    lines.extend(doubt(programs));
     lines
 }
 
@@ -115,24 +114,11 @@ fn lanes(outcome: &Outcome) -> Vec<Lane> {
             network: view.title(),
             program: program.to_owned(),
             cells: [Some(done(row.baseline)), Some(done(Some(row.ours)))],
-            verdict: speed_up(row),
+            verdict: change(row, outcome.valid).map_or_else(String::new, |change| change.to_string()),
         };
         view.rows(outcome).map(lane).collect()
     };
     views().flat_map(compared).collect()
-}
-
-/// The ratio of a row in words; one whose interval contains 1 is no difference.
-fn speed_up(row: &Row) -> String {
-    let Some(ratio) = row.ratio.filter(|ratio| *ratio > 0.0) else { return String::new() };
-    let unclear = row.interval.is_some_and(|interval| (interval.lo..=interval.hi).contains(&1.0));
-    let at_least = if row.baseline.is_some_and(screen::is_cut) { "> " } else { "" };
-    match ratio {
-        _ if unclear => "no difference".to_owned(),
-        r if r < 0.1 => format!("{at_least}{:.0}x faster", 1.0 / r),
-        r if r < 1.0 => format!("{at_least}{:.1}x faster", 1.0 / r),
-        r => format!("{r:.2}x slower"),
-    }
 }
 
 /// A page load without and with headstart, where both were kept.
@@ -141,20 +127,10 @@ fn page_loads(page: &Outcome) -> Option<[&Waterfall; 2]> {
     Some([of(BARE)?, of("headstart")?])
 }
 
-/// What a first visit costs where there is nothing to gain.
-fn price(programs: &Outcome) -> Option<String> {
-    let first = |row: &&Row| row.condition.starts_with("healthy-") && row.arm == "headstart" && row.unit == "ms";
-    let mut longer: Vec<f64> =
-        programs.rows.iter().filter(first).filter_map(|row| Some(row.ours - row.baseline?)).collect();
-    longer.sort_by(f64::total_cmp);
-    let median = longer.get(longer.len() / 2)?;
-    let sign = if *median >= 0.0 { "+" } else { "-" };
-    Some(format!("Price:  {sign}{:.0} ms on a first visit over a healthy network (median program)", median.abs()))
-}
-
 /// What other load on the machine means for the figures, if there was any.
-fn noise(programs: &Outcome) -> Option<String> {
-    (!programs.valid).then(|| "Note:   the machine was busy; differences of some milliseconds may be noise.".to_owned())
+fn doubt(programs: &Outcome) -> Option<String> {
+    let size = noise(programs).map_or_else(|| "some ms".to_owned(), time);
+    (!programs.valid).then(|| format!("Note:   busy machine: differences up to {size} occurred without headstart too"))
 }
 
 fn json(programs: &Outcome, page: &Outcome, report: &Path) -> serde_json::Value {
@@ -175,20 +151,17 @@ fn json(programs: &Outcome, page: &Outcome, report: &Path) -> serde_json::Value 
     serde_json::json!({
         "programs": compared.collect::<Vec<_>>(),
         "page": page_loads(page).map(|[a, b]| serde_json::json!({"without_ms": a.load_ms, "with_ms": b.load_ms})),
+        "price_ms": price(programs),
+        "noise_ms": noise(programs),
         "valid": programs.valid,
         "report": report,
     })
 }
 
-/// Where `connect-programs` stops a program.
-fn stopped_after() -> Duration {
-    CUT
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart_lab::experiment::Fall;
+    use headstart_lab::experiment::{Fall, Series};
     use headstart_lab::stats::Interval;
 
     fn row(condition: &str, arm: &str, baseline: f64, ours: f64) -> Row {
@@ -212,7 +185,8 @@ mod tests {
             outcome.rows.push(row(&format!("ipv6-black-hole-{program}"), "headstart", 20_004.0, 313.0));
         }
         let events: String = (0..9).map(|n| format!("\n     {n}.0 ms query       AAAA")).collect();
-        outcome.notes.push(format!("{EXPLAINED} www.lab.example after the last visit of healthy-curl:{events}"));
+        outcome.notes.push(format!("{EXPLAINED} aaaa-lost.lab.example after a visit of aaaa-lost-curl:{events}"));
+        outcome.samples = vec![Series::new("healthy-curl", "time to fetch a page", "ms", BARE, [60.0, 64.0, 97.0])];
         outcome
     }
 
@@ -260,38 +234,40 @@ mod tests {
             let found = recorded.iter().any(|old| shape(old) == shape(line));
             assert!(found, "docs/demo.svg is stale (cargo xtask screen): it lacks {line:?} ({:?})", shape(line));
         }
-        let fixed =
-            ["Why the second visit is quick: headstart explain", "Price:", "Report: headstart-results/demo", "Next:"];
-        for words in fixed {
-            assert!(recorded.iter().any(|old| old.starts_with(words)), "docs/demo.svg is stale: it lacks {words:?}");
+        for words in ["headstart explain", "Price:", "Report: headstart-results/demo", "Next:"] {
+            assert!(recorded.iter().any(|old| old.contains(words)), "docs/demo.svg is stale: it lacks {words:?}");
         }
     }
 
     #[test]
     fn all_of_it_fits_on_one_screen_and_says_what_was_measured() {
         let mut programs = programs();
-        programs.invalidate("17 % of the processor was taken");
-        let lines = told(&programs, &page(), Path::new("headstart-results/demo/report.html"));
-        let text = lines.join("\n");
-        // With the title and the empty line after it.
-        assert!(text.lines().count() + 2 <= 40, "{}\n{text}", text.lines().count());
-        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for expected in ["15.1 s ▏ 120 ms 126x faster", "> 20 s ▎ 313 ms > 64x faster", "64 ms ▏ 65 ms no difference"]
-        {
-            assert!(words.contains(expected), "{expected}\n{text}");
+        let screen =
+            |programs: &Outcome| told(programs, &page(), Path::new("headstart-results/demo/report.html")).join("\n");
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let calm = words(&screen(&programs));
+        for expected in ["64 ms ▏ 65 ms no difference", "36 ms 1.8x faster", "Price: +1 ms"] {
+            assert!(calm.contains(expected), "{expected}\n{calm}");
         }
-        assert!(words.contains("36 ms 1.8x faster") && words.contains("headstart explain www.lab.example"), "{text}");
-        assert!(words.contains("Price: +1 ms") && words.contains("the machine was busy"), "{text}");
+        assert!(!calm.contains("busy"), "{calm}");
+        programs.invalidate("17 % of the processor was taken");
+        let text = screen(&programs);
+        // With the title.
+        assert!(text.lines().count() < 40, "{}\n{text}", text.lines().count());
+        let busy = words(&text);
+        for expected in [
+            "15.1 s ▏ 120 ms 126x faster",
+            "> 20 s ▎ 313 ms > 64x faster",
+            "64 ms ▏ 65 ms unclear (busy)",
+            "36 ms unclear (busy)",
+            "headstart explain aaaa-lost.lab.example",
+            "Price: not measurable now: the machine was busy",
+            "busy machine: differences up to 37 ms occurred without headstart too",
+        ] {
+            assert!(busy.contains(expected), "{expected}\n{text}");
+        }
         let long: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
         assert!(long.is_empty(), "{long:?}");
-    }
-
-    #[test]
-    fn a_ratio_whose_interval_contains_one_is_no_difference() {
-        let unclear =
-            Row { interval: Some(Interval { lo: 0.9, hi: 1.1 }), ..row("healthy-curl", "headstart", 64.0, 65.0) };
-        assert_eq!(speed_up(&unclear), "no difference");
-        assert_eq!(speed_up(&row("healthy-curl", "headstart", 60.0, 66.0)), "1.10x slower");
     }
 
     #[test]
@@ -299,5 +275,6 @@ mod tests {
         let object = json(&programs(), &page(), Path::new("r"));
         assert_eq!(object["programs"].as_array().unwrap().len(), 16);
         assert_eq!((&object["page"]["without_ms"], &object["valid"]), (&1500.0.into(), &true.into()));
+        assert_eq!((&object["price_ms"], &object["noise_ms"]), (&1.0.into(), &37.0.into()));
     }
 }

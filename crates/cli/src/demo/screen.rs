@@ -1,12 +1,16 @@
 //! What the demo's lines look like: a line a program with two bars on one scale of time, and a page load in two rows. Text in, text
 //! out; nothing here measures or writes.
 
+use headstart_lab::experiment::connect_programs::CUT;
+use headstart_lab::experiment::connect_programs::reading::{called, time};
 use headstart_lab::experiment::{Fall, Waterfall};
 
 /// Characters of a bar; all of it is as long as a program may take.
 const BAR: usize = 16;
 /// Characters of a page load.
 const PAGE: usize = 56;
+/// Characters of a line.
+const COLUMNS: usize = 80;
 /// Characters of a time.
 const TIME: usize = 7;
 
@@ -32,11 +36,6 @@ pub struct Lane {
     pub verdict: String,
 }
 
-/// Whether a program was stopped after so many milliseconds.
-pub fn is_cut(ms: f64) -> bool {
-    ms >= super::stopped_after().as_secs_f64() * 1e3
-}
-
 /// A line a program under the name of its network.
 pub fn lines(lanes: &[Lane]) -> Vec<String> {
     let column = BAR + 1 + TIME;
@@ -48,8 +47,7 @@ pub fn lines(lanes: &[Lane]) -> Vec<String> {
             lines.push(network.clone());
         }
         let [without, with] = lane.cells.map(|cell| cell.map_or_else(String::new, shown));
-        let program = if lane.program == "client" { "own client" } else { &lane.program };
-        let line = format!("  {program:<12}{without:<column$}  {with:<column$}  {}", lane.verdict);
+        let line = format!("  {:<12}{without:<column$}  {with:<column$}  {}", called(&lane.program), lane.verdict);
         lines.push(line.trim_end().to_owned());
     }
     lines
@@ -57,18 +55,9 @@ pub fn lines(lanes: &[Lane]) -> Vec<String> {
 
 /// A bar and the time beside it.
 fn shown(cell: Cell) -> String {
-    let whole = super::stopped_after().as_secs_f64() * 1e3;
+    let whole = CUT.as_secs_f64() * 1e3;
     let time = if cell.running { format!("{:.1} s", cell.ms / 1e3) } else { time(cell.ms) };
     format!("{} {time}", bar((cell.ms / whole).min(1.0)))
-}
-
-/// A time that people read; one that was cut is at least that long.
-fn time(ms: f64) -> String {
-    match ms {
-        ms if is_cut(ms) => format!("> {:.0} s", super::stopped_after().as_secs_f64()),
-        ms if ms >= 1e3 => format!("{:.1} s", ms / 1e3),
-        ms => format!("{ms:.0} ms"),
-    }
 }
 
 /// A share of a whole bar, at least a sliver.
@@ -109,9 +98,20 @@ fn phases(load: &Waterfall, until: f64) -> String {
     (0..PAGE).map(at).collect::<String>().trim_end().to_owned()
 }
 
-/// The first `width` characters of a line.
-pub fn cut(line: &str, width: usize) -> String {
-    line.chars().take(width).collect()
+/// Events of `headstart explain` that tell how a connection came about.
+const STORY: [&str; 5] = ["query", "answer", "attempt", "connected", "handed over"];
+/// Lines of it at most.
+const STORY_LINES: usize = 7;
+
+/// What `headstart explain` says of a connection, shortened to what happened on the network and what the program got.
+pub fn story(explained: &str) -> Vec<String> {
+    let is_told = |line: &&str| {
+        let event = line.trim_start().split_once(" ms ").map(|(_, event)| event.trim_start());
+        event.is_some_and(|event| STORY.iter().any(|word| event.starts_with(word)))
+    };
+    let until_section = explained.lines().take_while(|line| !line.starts_with("cached:"));
+    let told = until_section.filter(is_told).take(STORY_LINES);
+    told.map(|line| format!("  {line}").chars().take(COLUMNS).collect()).collect()
 }
 
 #[cfg(test)]
@@ -121,7 +121,6 @@ mod tests {
     #[test]
     fn bars_are_as_long_as_time_and_never_nothing() {
         assert_eq!([bar(0.0), bar(0.5), bar(1.0)], ["▏".to_owned(), "█".repeat(8), "█".repeat(16)]);
-        assert_eq!([time(64.4), time(15_080.0), time(20_003.0)], ["64 ms", "15.1 s", "> 20 s"]);
     }
 
     #[test]
@@ -151,4 +150,29 @@ mod tests {
         assert_eq!((row.chars().count(), runs.as_str()), (PAGE, "░▒█·▒█"));
         assert_eq!(phases(&load, 1400.0).chars().count(), PAGE / 2);
     }
+
+    #[test]
+    fn a_story_begins_with_the_queries_and_ends_with_what_the_program_got() {
+        let told = story(EXPLAINED);
+        let events: Vec<_> = told.iter().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
+        assert_eq!(events, ["query", "query", "answer", "attempt", "connected", "handed"], "{told:?}");
+        assert!(told.iter().all(|line| line.chars().count() <= COLUMNS), "{told:?}");
+    }
+
+    const EXPLAINED: &str = "\
+aaaa-lost.lab.example: last race, adaptive for curl, 0 ms ago
+
+     0.0 ms lookup      by the program
+     0.1 ms query       A
+     0.1 ms query       AAAA
+    20.3 ms answer      A: 198.19.0.2
+    20.4 ms attempt     198.19.0.2
+    40.5 ms connected   198.19.0.2, round trip 20.1 ms
+    70.6 ms returned    198.19.0.2
+    70.9 ms connect     198.19.0.2, non-blocking
+    71.0 ms handed over 198.19.0.2, connected
+
+cached:
+     0.0 ms query       A
+";
 }

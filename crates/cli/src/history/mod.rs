@@ -17,8 +17,9 @@ use headstart_io::control::History;
 use headstart_io::link::Link;
 use headstart_io::store::prior::{Priors, Source};
 use headstart_io::store::{self, Store};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Version of the JSON. In version 1, ids of networks were numbers.
 const VERSION: u32 = 2;
@@ -85,12 +86,22 @@ pub struct Show {
 /// Of what.
 #[derive(Debug, clap::Args)]
 pub struct Which {
-    /// Only this program (its file name).
-    #[arg(long, value_name = "PROGRAM")]
+    /// Only this program: its file name, or a path that ends in it.
+    #[arg(long, value_name = "PROGRAM", value_parser = program)]
     app: Option<String>,
     /// Only this host name.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
+}
+
+/// The file name in `text`, by which programs are known.
+fn program(text: &str) -> Result<String, &'static str> {
+    match Path::new(text).file_name().and_then(OsStr::to_str) {
+        Some(name) => Ok(name.to_owned()),
+        // An unset variable of a script; [`Which::check`] says what it would select.
+        None if text.is_empty() => Ok(String::new()),
+        None => Err("must end in the file name of a program, as in curl or /usr/bin/curl"),
+    }
 }
 
 impl Which {
@@ -331,6 +342,14 @@ mod tests {
         assert_eq!(of(5, 0.8), "in 80 % of the last 5 launches");
         assert_eq!(of(16, 1.0), "in 100 % of launches");
         assert_eq!(frequency(&Name { launches: 1, share: 1.0, ..Name::default() }, 1), "in 100 % of launches");
+    }
+
+    #[test]
+    fn a_program_is_known_by_its_path_too() {
+        for text in ["curl", "/usr/bin/curl", "./curl", "bin/curl/"] {
+            assert_eq!(program(text).as_deref(), Ok("curl"), "{text}");
+        }
+        assert!(program("/").is_err() && program("bin/..").is_err());
     }
 
     #[test]

@@ -42,8 +42,9 @@ impl FromStr for Bound {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(address) = text.parse() {
-            return Ok(Self::Address(address));
+        if let Ok(address) = text.parse::<IpAddr>() {
+            // One address has one form: both channels are compared.
+            return Ok(Self::Address(address.to_canonical()));
         }
         let is_name = !text.is_empty()
             && text.len() <= LONGEST_NAME
@@ -280,6 +281,7 @@ mod tests {
         assert_eq!("wwan0".parse(), Ok(Bound::Interface("wwan0".into())));
         assert_eq!("192.0.2.7".parse(), Ok(Bound::Address("192.0.2.7".parse().unwrap())));
         assert_eq!("fd77::2".parse(), Ok(Bound::Address("fd77::2".parse().unwrap())));
+        assert_eq!("::ffff:192.0.2.7".parse::<Bound>(), "192.0.2.7".parse());
         for bad in ["", "a name", "an/other", "longer-than-names-are"] {
             assert!(bad.parse::<Bound>().is_err(), "{bad:?}");
         }

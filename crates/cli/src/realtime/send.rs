@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long)]
     latest: bool,
     /// Send through this relay.
-    #[arg(long, value_name = "HOST:PORT", requires_all = ["relay_key", "key"])]
+    #[arg(long, value_name = "HOST:PORT", value_parser = crate::relay::address, requires_all = ["relay_key", "key"])]
     relay: Option<String>,
     /// Public key of the relay.
     #[arg(long, value_name = "PUBLIC", requires = "relay")]

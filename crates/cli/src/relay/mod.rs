@@ -6,7 +6,9 @@ mod serve;
 
 use crate::exit::Usage;
 use headstart_realtime::keys::{PublicKey, SecretKey};
-use headstart_realtime::relay::Client;
+use headstart_realtime::relay::access::AccessError;
+use headstart_realtime::relay::{Client, Destination};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use tokio::runtime::{Builder, Runtime};
 
@@ -34,7 +36,7 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
 #[derive(Debug, clap::Args)]
 pub struct Through {
     /// Address of the relay.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     relay: String,
     /// Public key of the relay.
     #[arg(long, value_name = "PUBLIC")]
@@ -42,6 +44,15 @@ pub struct Through {
     /// File with this client's key (`headstart relay key FILE`).
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
+}
+
+/// The address of a relay as it was written, if it is one.
+pub fn address(text: &str) -> Result<String, AccessError> {
+    match text.parse::<Destination>() {
+        // An address with a scope, as in [fe80::1%2]:7601, is no destination of a relay, but may be where the relay is.
+        Err(why) if text.parse::<SocketAddr>().is_err() => Err(why),
+        _ => Ok(text.to_owned()),
+    }
 }
 
 impl Through {
@@ -52,6 +63,13 @@ impl Through {
             &SecretKey::read(&self.key).map_err(|why| Usage(why.to_string()))?,
             self.relay_key,
         )?)
+    }
+}
+
+/// Warns if the relay's name is not found now; it may be later. Programs meet no error before they connect.
+pub async fn warn_if_unknown(relay: String) {
+    if let Err(why) = tokio::net::lookup_host(&*relay).await {
+        crate::complain!("headstart: warning: --relay {relay}: {why}; connections fail until the name is found");
     }
 }
 

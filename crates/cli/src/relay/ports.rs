@@ -1,6 +1,6 @@
 //! `headstart relay ports`: the client's side of a relay, for programs that know nothing of it.
 
-use super::{Through, raise_files, runtime};
+use super::{Through, raise_files, runtime, warn_if_unknown};
 use crate::exit::{self, Usage};
 use headstart_realtime::Config;
 use headstart_realtime::relay::{Clients, Destination, ports};
@@ -73,8 +73,10 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     let client = args.through.client()?;
     raise_files();
     let clients = Clients::new(args.most);
-    runtime()?.block_on(async move {
+    let runtime = runtime()?;
+    let ended = runtime.block_on(async move {
         crate::realtime::show("relay ports");
+        tokio::spawn(warn_if_unknown(args.through.relay));
         let mut serving = tokio::task::JoinSet::new();
         let failed = |error: &ports::PortError| crate::complain!("headstart: {error}");
         for Forward { from, to } in args.forward {
@@ -89,7 +91,10 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         }
         while serving.join_next().await.is_some() {}
         Ok(exit::OK)
-    })
+    });
+    // A name server that does not answer is not waited for.
+    runtime.shutdown_background();
+    ended
 }
 
 async fn bind(at: Local, flag: &str) -> anyhow::Result<TcpListener> {

@@ -1,9 +1,10 @@
-//! The variables of the environment that concern a run: HEADSTART, HEADSTART_QUIET, HEADSTART_LINGER. A value that is not
-//! understood is an error, because a run that ignores it would look like one that obeys it.
+//! The variables of the environment: HEADSTART, HEADSTART_QUIET, HEADSTART_LINGER, HEADSTART_HISTORY, HEADSTART_CONFIG. A value that
+//! is not understood is an error, because a command that ignores it would look like one that obeys it.
 
 use crate::config::{Config, all};
 use crate::exit::Usage;
 use std::ffi::OsStr;
+use std::path::Path;
 
 /// Seconds in a year: the longest that a supervisor stays.
 const LONGEST: u64 = 31_536_000;
@@ -13,7 +14,9 @@ pub fn check() -> Result<(), Usage> {
     let read = |name| std::env::var_os(name).unwrap_or_default();
     mode(&read("HEADSTART"))?;
     linger(&read("HEADSTART_LINGER"))?;
-    quiet(&read("HEADSTART_QUIET")).map(drop)
+    quiet(&read("HEADSTART_QUIET"))?;
+    history(&read("HEADSTART_HISTORY"))?;
+    usual_files(&read("HEADSTART_CONFIG"))
 }
 
 /// Whether a run prints no summary line: by its flag, the environment or the setting.
@@ -46,6 +49,20 @@ fn quiet(value: &OsStr) -> Result<bool, Usage> {
     }
 }
 
+fn history(value: &OsStr) -> Result<(), Usage> {
+    if value.is_empty() || value == "off" || Path::new(value).is_absolute() {
+        return Ok(());
+    }
+    Err(Usage(format!("HEADSTART_HISTORY: must be `off` or the absolute path of a folder (got {value:?})")))
+}
+
+fn usual_files(value: &OsStr) -> Result<(), Usage> {
+    match value.to_str() {
+        Some("" | "on" | "off") => Ok(()),
+        _ => Err(Usage(format!("HEADSTART_CONFIG: must be `on` or `off`; `-c FILE` adds a file (got {value:?})"))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,7 +77,15 @@ mod tests {
             assert!(linger(of(good)).is_ok(), "{good}");
         }
         assert_eq!(["", "0", "1", "true"].map(|text| quiet(of(text)).unwrap()), [false, false, true, true]);
+        for good in ["", "off", "/var/lib/me"] {
+            assert!(history(of(good)).is_ok(), "{good}");
+        }
+        for good in ["", "on", "off"] {
+            assert!(usual_files(of(good)).is_ok(), "{good}");
+        }
         for (why, value) in [
+            (history(of("kept/here")).unwrap_err(), "\"kept/here\""),
+            (usual_files(of("/my.toml")).unwrap_err(), "\"/my.toml\""),
             (mode(of("nonsense")).unwrap_err(), "\"nonsense\""),
             (linger(of("abc")).unwrap_err(), "\"abc\""),
             (linger(of("-1")).unwrap_err(), "\"-1\""),

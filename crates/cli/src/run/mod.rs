@@ -4,7 +4,7 @@
 //! the program, its child, which has the library preloaded. Standard input, output and error are the program's; headstart
 //! says one line on standard error afterwards.
 
-mod environment;
+pub mod environment;
 pub mod measure;
 mod remains;
 mod summary;

@@ -1,6 +1,8 @@
 //! Mistakes are told in a line that says what is wrong and what to do.
 
-use crate::scene::{Folder, HEADSTART, Running};
+use crate::scene::{Folder, HEADSTART, Running, inside};
+use headstart_lab::netns::{Network, default_world};
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -33,7 +35,7 @@ fn what_is_asked_for_wrongly_is_refused_with_what_to_write() {
         (&[&serve[..], &[]].concat(), 2, "--client"),
         (&[&serve[..], &["--client", "abc"]].concat(), 2, "64 hexadecimal digits"),
         (&[&serve[..], &["--client", &public, "--allow", "host"]].concat(), 2, "HOST:PORT"),
-        (&[&serve[..], &["--client", &public, "--allow", "10.0.0.1/8:22"]].concat(), 2, "no host"),
+        (&[&serve[..], &["--client", &public, "--allow", "10.0.0.1/8:22"]].concat(), 2, "not a valid host"),
         (&[&serve[..], &["--client", &public, "--most", "0"]].concat(), 2, "--most 0"),
         (&["relay", "serve", "--key", &missing, "--client", &public].into(), 2, "No such file"),
         (&[&ports[..], &[]].concat(), 2, "--forward"),
@@ -83,3 +85,16 @@ fn the_techniques_are_listed() {
         assert!(names.contains(&name), "{names:?}");
     }
 }
+
+inside!(a_relay_whose_name_is_not_found_is_told_of_and_ports_open_all_the_same, || {
+    let network = Network::build(&default_world("delay=1ms")).unwrap_or_else(|e| panic!("{e}"));
+    let folder = Folder::new();
+    let mut words = ["relay", "ports", "--socks", "0"].map(str::to_owned).to_vec();
+    words.extend(folder.through("nowhere.lab.example:7601"));
+    let (said, error) = std::io::pipe().unwrap();
+    let mut ports = Running::start(network.command(HEADSTART).unwrap().args(words).stderr(error));
+    assert!(ports.line().ends_with(" accepts SOCKS5"));
+    let mut line = String::new();
+    BufReader::new(said).read_line(&mut line).unwrap();
+    assert!(line.starts_with("headstart: warning: --relay nowhere.lab.example:7601: "), "{line}");
+});

@@ -101,7 +101,9 @@ fn every_verb_that_prints_json_is_in_the_list_of_schemas() {
 #[ignore = "needs network namespaces: cargo xtask test"]
 fn the_demo_prints_one_object_as_its_schema_says() {
     let folder = tempfile::tempdir().unwrap();
-    let text = printed(headstart(&["demo", "--json", "--out"]).arg(folder.path()));
+    let output = headstart(&["demo", "--json", "--out"]).arg(folder.path()).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "progress is for terminals: {output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
     must_hold("demo", &text);
     let object: serde_json::Value = serde_json::from_str(&text).unwrap();
     let report = object["report"].as_str().unwrap();

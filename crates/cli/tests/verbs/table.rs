@@ -283,6 +283,27 @@ const TABLE: &[(i32, &str, &str)] = &[
     (2, "get https://localhost:1/ --start-share 200", "200 is not in 0..=100"),
     (2, "man --bogus", "unexpected argument '--bogus'"),
     (2, "ui --bogus", "unexpected argument '--bogus'"),
+    (2, "history show --app /", "must end in the file name of a program"),
+    (2, "history forget --app d/..", "must end in the file name of a program"),
+    (2, "history show /usr/bin/curl", "unexpected argument '/usr/bin/curl'"),
+    (2, "proxy --fat 127.0.0.2 --fast ::ffff:127.0.0.2", "--fat and --fast are the same"),
+    (
+        2,
+        "relay ports --relay nonsense --relay-key df39d3ed1748acbb2d56cacf9c34369d6ad037632591f2083ae177b9adb79a25 --key k",
+        "\"nonsense\" has no port",
+    ),
+    (
+        2,
+        "realtime send a:1 --relay a..b:1 --key k --relay-key df39d3ed1748acbb2d56cacf9c34369d6ad037632591f2083ae177b9adb79a25",
+        "\"a..b\" is not a valid host",
+    ),
+    (2, "lab reproduce --quick --docs d", "--docs d is not a checkout of headstart"),
+    (2, "-c /nonexistent list", "/nonexistent: No such file"),
+    (2, "-c bad.toml history show", "bad.toml:1: "),
+    (2, "-c bad.toml get https://localhost:1/", "bad.toml:1: "),
+    (2, "-c bad.toml serve d", "bad.toml:1: "),
+    (2, "-c bad.toml steer pubkey", "bad.toml:1: "),
+    (2, "-c bad.toml lab list", "bad.toml:1: "),
 ];
 
 #[test]

@@ -47,6 +47,9 @@ fn with_json_an_error_is_one_object_on_standard_error() {
         assert_eq!((object["exit_code"].as_i64(), output.status.code()), (Some(code.into()), Some(code)), "{words:?}");
         assert!(output.stdout.is_empty(), "{words:?}");
     }
+    let output = headstart(&["get", "https://localhost/", "--json", "--time", "2"]).output().unwrap();
+    let object: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(object["hint"], "a similar argument exists: '--times'", "{object}");
     let help = headstart(&["status", "--json", "--help"]).output().unwrap();
     assert!(help.status.success() && help.stdout.starts_with(b"Show the daemon"), "{help:?}");
 }
@@ -95,6 +98,16 @@ fn variables_that_are_not_understood_are_named() {
     for (name, value) in [("HEADSTART", "nonsense"), ("HEADSTART_LINGER", "abc"), ("HEADSTART_QUIET", "maybe")] {
         let says = format!("{name}: must be ");
         fails(headstart(&["run", "--", "true"]).env(name, value), 2, &says);
+        fails(headstart(&["list"]).env(name, value), 2, &says);
+    }
+    for (name, says) in [
+        ("HEADSTART_HISTORY", "HEADSTART_HISTORY: must be `off` or the absolute path"),
+        ("HEADSTART_CONFIG", "HEADSTART_CONFIG: must be `on` or `off`"),
+        ("HEADSTART_RUN__QUITE", "did you mean \"HEADSTART_RUN__QUIET\""),
+    ] {
+        for words in [&["run", "--", "true"][..], &["history", "show"], &["list"], &["steer", "genkey"]] {
+            fails(headstart(words).env(name, "some/where"), 2, says);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::settings::PortKind;
 use headstart_core::time::{Duration, Instant};
 use headstart_link::Dropped;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// 0.5 ms: lateness that is always tolerated.
 const TOLERATED: Duration = Duration::from_micros(500);
@@ -37,6 +38,22 @@ impl Drops {
     /// Those that no model has dropped.
     fn not_modelled(&self) -> u64 {
         self.overflow + self.oversize + self.send_failed
+    }
+}
+
+/// In words: `none`, or `40 by the queue, 12 not read in time`.
+impl fmt::Display for Drops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reasons = [
+            (self.lost, "by the loss model"),
+            (self.queue_full, "by the queue"),
+            (self.black_hole, "in black holes"),
+            (self.overflow, "not read in time"),
+            (self.oversize, "too large for the emulator"),
+            (self.send_failed, "refused by the kernel"),
+        ];
+        let some: Vec<_> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
+        if some.is_empty() { f.write_str("none") } else { f.write_str(&some.join(", ")) }
     }
 }
 
@@ -109,7 +126,7 @@ impl Certificate {
         let why = || {
             format!(
                 "the emulated link could not keep its times: p99 {:.0} us late (allowed: {:.0} us), {} packets early, \
-                 drops {:?}{}; close other programs and try again",
+                 packets dropped: {}{}; close other programs and try again",
                 self.lateness.p99_us,
                 self.allowed_us,
                 self.early,
@@ -306,6 +323,10 @@ mod tests {
         tally.left(us(0), us(1000), us(999), 1500);
         let doubt = tally.certificate().doubt().unwrap();
         assert!(doubt.contains("1 packets early") && !doubt.contains("has ended"), "{doubt}");
+        assert!(doubt.contains("packets dropped: none;"), "{doubt}");
+        (tally.drops.overflow, tally.drops.send_failed) = (12, 3);
+        let doubt = tally.certificate().doubt().unwrap();
+        assert!(doubt.contains("packets dropped: 12 not read in time, 3 refused by the kernel;"), "{doubt}");
     }
 
     #[test]

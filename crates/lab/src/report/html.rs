@@ -4,7 +4,7 @@
 //! machine. Light and dark by the reader's preference; readable on a telephone; no script. Its content security policy
 //! forbids every fetch, so that a mistake in here cannot make one.
 
-use super::plot::{Arm, Bar, BarGroup, Caption, bars, boxes, cdf, waterfall};
+use super::plot::{Arm, Bar, BarGroup, Caption, PHASES, bars, boxes, cdf, waterfall};
 use super::{Table, summary, title};
 use crate::experiment::{Claims, Outcome, Row, Series, Waterfall};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -179,10 +179,10 @@ impl Article<'_> {
                 title: format!("{} under {}: load event after {:.0} ms", load.page, load.arm, load.load_ms),
                 axis: format!("{}: time since the start (ms)", load.arm),
             };
-            waterfall(&caption, load, until)
+            waterfall(&caption, load, until, self.style_of(&load.arm))
         };
         let plots: Vec<String> = all.iter().enumerate().map(plot).collect();
-        html! { section { h2 { (heading) } (figure(&heading, &plots, &summary::waterfalls(all))) } }
+        html! { section { h2 { (heading) } (phases()) (figure(&heading, &plots, &summary::waterfalls(all))) } }
     }
 
     fn bar_groups(&self, rows: &[&Row]) -> Vec<BarGroup> {
@@ -227,6 +227,11 @@ pub(super) fn section(heading: &str, table: &Table) -> Markup {
 
 pub(super) fn paragraphs(heading: &str, paragraphs: &[String]) -> Markup {
     html! { @if !paragraphs.is_empty() { section { h2 { (heading) } @for p in paragraphs { p { (p) } } } } }
+}
+
+/// What the shades of waterfalls stand for.
+pub(super) fn phases() -> Markup {
+    html! { p.phases { @for (n, phase) in PHASES.iter().enumerate() { span class={ "p" (n) } { (phase) } } } }
 }
 
 fn figure(heading: &str, plots: &[String], table: &Table) -> Markup {

@@ -44,7 +44,9 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let claims = Claims::built_in()?;
     let chosen = chosen(args, speeds)?;
     let asked = asked(&args.asked)?;
-    report::prepare(&args.out)?;
+    // Before hours of work whose ledger could not be stored.
+    let documents = args.docs.as_deref().map(of_checkout).transpose()?;
+    documents.iter().chain([&args.out]).try_for_each(|folder| report::prepare(folder))?;
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     let kept = |entry: &Entry| kept(&args.out.join(entry.name), &asked).filter(|_| !args.again);
     let before = |entry: &Entry| super::report::read(&args.out.join(entry.name)).ok();
@@ -79,8 +81,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let accounts = ledger::accounts(&claims, &outcomes);
     let page = report::write_readable(&args.out, &outcomes, &claims)?;
     write(&args.out, &accounts, &how)?;
-    if let Some(checkout) = &args.docs {
-        document(checkout, &accounts, &how)?;
+    if let Some(results) = &documents {
+        document(results, &accounts, &how)?;
     }
     if args.asked.json {
         crate::complain!("report: {}", page.display());
@@ -159,13 +161,17 @@ fn write(folder: &Path, accounts: &[ledger::Account<'_>], how: &str) -> anyhow::
     Ok(())
 }
 
-/// Writes the ledger into the documents of a checkout.
-fn document(checkout: &Path, accounts: &[ledger::Account<'_>], how: &str) -> anyhow::Result<()> {
-    if !checkout.join("docs/claims.toml").is_file() {
-        bail!("{} is not a checkout of headstart: it has no docs/claims.toml", checkout.display());
+/// The folder of a checkout for the ledger.
+fn of_checkout(checkout: &Path) -> Result<PathBuf, exit::Usage> {
+    if checkout.join("docs/claims.toml").is_file() {
+        return Ok(checkout.join("docs/results"));
     }
-    let results = checkout.join("docs/results");
-    fs::create_dir_all(&results).with_context(|| format!("making {}", results.display()))?;
+    let why = format!("--docs {} is not a checkout of headstart: it has no docs/claims.toml", checkout.display());
+    Err(exit::Usage(why))
+}
+
+/// Writes the ledger into the documents of a checkout.
+fn document(results: &Path, accounts: &[ledger::Account<'_>], how: &str) -> anyhow::Result<()> {
     for (name, text) in
         [("claims.md", ledger::markdown(accounts, how)), ("verdicts.toml", ledger::verdicts(accounts, how))]
     {

@@ -116,7 +116,7 @@ fn carry(cx: &Context, flow: &Flow<'_>, time: Duration, outcome: &mut Outcome) -
     let p99 = Row::measured(flow.condition, "lateness of packets, p99", "us", &arm, certificate.lateness.p99_us);
     outcome.rows.push(p99);
     outcome.notes.push(format!(
-        "{}: {} packets in {} frames, {} early; p50 {:.0} us late, p99 {:.0} us; {:?}.{}",
+        "{}: {} packets in {} frames, {} early; p50 {:.0} us late, p99 {:.0} us; packets dropped: {}.{}",
         what("ports"),
         certificate.packets,
         certificate.frames,

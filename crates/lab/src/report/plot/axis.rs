@@ -56,6 +56,16 @@ impl Axis {
         Self { lo, hi, log: true, left, right: WIDTH - RIGHT, ticks }
     }
 
+    /// The same axis with its right end at x = `right`.
+    pub fn ending_at(self, right: f64) -> Self {
+        Self { right, ..self }
+    }
+
+    /// Its round numbers with their texts, each with its place as a share of the axis.
+    pub fn ticks(&self) -> impl Iterator<Item = (f64, String)> {
+        self.ticks.iter().map(|tick| (self.share(*tick), label(*tick)))
+    }
+
     /// Where `v` lies.
     pub fn at(&self, v: f64) -> f64 {
         self.left + (self.right - self.left) * self.share(v)
@@ -67,7 +77,8 @@ impl Axis {
         if self.log { self.lo * (self.hi / self.lo).powf(share) } else { self.lo + (self.hi - self.lo) * share }
     }
 
-    fn share(&self, v: f64) -> f64 {
+    /// Where `v` lies as a share of the axis.
+    pub fn share(&self, v: f64) -> f64 {
         let span = if self.log { (self.hi / self.lo).ln() } else { self.hi - self.lo };
         if span <= 0.0 {
             return 0.5;

@@ -9,14 +9,16 @@ mod bars;
 mod boxes;
 mod canvas;
 mod cdf;
+mod pairs;
 mod speedup;
 mod waterfall;
 
 pub use bars::{Bar, BarGroup, bars};
 pub use boxes::boxes;
 pub use cdf::cdf;
+pub use pairs::{Pair, pairs};
 pub use speedup::{Speedup, SpeedupGroup, speedups};
-pub use waterfall::waterfall;
+pub use waterfall::{PHASES, waterfall};
 
 /// Width of every plot in its own units; the page scales it, so that text stays readable on a telephone.
 const WIDTH: f64 = 440.0;

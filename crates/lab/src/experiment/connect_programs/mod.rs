@@ -5,6 +5,8 @@
 //! first visit: its supervisor knows nothing of the network. On the healthy network there is the arm `headstart-again` too: later
 //! visits, by the user's usual supervisor, which was there before.
 
+pub mod reading;
+
 use super::stopwatch::{Ended, How, Supervisor, time, time_output};
 use super::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::netns::{Network, default_world};
@@ -44,14 +46,16 @@ const PROGRAMS: [&str; 4] = ["client", "curl", "wget", "python"];
 const METRIC: &str = "time to fetch a page";
 /// A bare program that needs longer is cut; the cut is what is reported.
 pub const CUT: Duration = Duration::from_secs(20);
-/// Between two visits by one supervisor: it has opened what it opens ahead, or closed what was not taken.
+/// Between two visits by one supervisor, at least: it has opened what it opens ahead, or closed what was not taken.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The arm without headstart.
 pub const BARE: &str = "bare";
 const OURS: &str = "headstart";
 const AGAIN: &str = "headstart-again";
-/// How the note begins that has what `headstart explain` says of the last visit.
+/// How the note begins that has what `headstart explain` says of a connection.
 pub const EXPLAINED: &str = "`headstart explain`";
+/// The connection that is explained: of the first of these that was asked for and is there.
+const STORIES: [&str; 2] = ["aaaa-lost-curl", "aaaa-lost-client"];
 
 /// A network of the experiment.
 #[derive(Debug)]
@@ -90,39 +94,6 @@ const PLACES: [Place; 3] = [
     },
 ];
 
-/// A comparison with the bare program, as readers see it: a network and the arm.
-#[derive(Clone, Copy, Debug)]
-pub struct View {
-    place: &'static Place,
-    /// The arm under headstart.
-    pub arm: &'static str,
-}
-
-/// All of them, those with most to gain first.
-pub fn views() -> impl Iterator<Item = View> {
-    let first = PLACES.iter().map(|place| View { place, arm: OURS });
-    first.chain(PLACES.iter().filter(|place| !place.hard).map(|place| View { place, arm: AGAIN }))
-}
-
-impl View {
-    /// What a reader calls it.
-    pub fn title(&self) -> String {
-        let later = if self.arm == AGAIN { ", later visits" } else { "" };
-        format!("{}{later}", self.place.title)
-    }
-
-    /// The program of a condition of this network; none if it is another network's.
-    pub fn program<'a>(&self, condition: &'a str) -> Option<&'a str> {
-        condition.strip_prefix(self.place.network)?.strip_prefix('-')
-    }
-
-    /// The rows of this comparison, with their programs.
-    pub fn rows<'a>(&self, outcome: &'a Outcome) -> impl Iterator<Item = (&'a str, &'a Row)> {
-        let of_arm = outcome.rows.iter().filter(|row| row.arm == self.arm && row.unit == "ms");
-        of_arm.filter_map(|row| Some((self.program(&row.condition)?, row)))
-    }
-}
-
 /// A program in a place: one condition.
 struct Case<'a> {
     place: &'a Place,
@@ -158,13 +129,13 @@ impl Case<'_> {
         self.watched(at, OURS, || time(&mut command, CUT))
     }
 
-    /// A later visit under headstart, by the supervisor at home in `home`.
-    fn again(&self, at: &Site<'_>, home: &Path) -> anyhow::Result<Option<f64>> {
+    /// A visit under headstart by the supervisor at home in `home`.
+    fn visit(&self, at: &Site<'_>, home: &Path) -> anyhow::Result<Ended> {
         let mut run = Command::new(&at.headstart);
         run.args(["run", "--quiet", "--"]);
         let mut command = self.program.command_behind(run, &self.url());
         at.network.adopt(&mut command)?;
-        self.watched(at, AGAIN, || time_output(&mut command, CUT, Supervisor::Usual(home), |_| true))
+        time_output(&mut command, CUT, Supervisor::Usual(home), |_| true)
     }
 
     /// A run, in milliseconds; none if it failed.
@@ -187,7 +158,17 @@ struct Site<'a> {
     cx: &'a Context,
     network: Network,
     headstart: PathBuf,
-    rounds: usize,
+}
+
+impl Site<'_> {
+    /// How often a program runs under headstart. A gain of seconds needs few runs to be seen, one of milliseconds more.
+    fn rounds(&self, hard: bool) -> usize {
+        match (self.cx.quick, hard) {
+            (true, true) => 3,
+            (true, false) => 6,
+            (false, _) => 20,
+        }
+    }
 }
 
 /// What the programs of a case took.
@@ -196,14 +177,12 @@ struct Taken {
     bare: Vec<Option<f64>>,
     ours: Vec<Option<f64>>,
     again: Vec<Option<f64>>,
-    explained: Option<String>,
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     let headstart = cx.measured_program()?;
-    let rounds = if cx.quick { 6 } else { 20 };
-    let site = Site { cx, network: Network::build(&default_world("lte"))?, headstart, rounds };
+    let site = Site { cx, network: Network::build(&default_world("lte"))?, headstart };
     let folder = Folder::new().context("making a folder for the programs' files")?;
     let programs = PROGRAMS.iter().filter_map(|name| program::prepare(name, &site.headstart, &folder).transpose());
     let programs = programs.collect::<anyhow::Result<Vec<_>>>()?;
@@ -218,6 +197,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             cx.progress.step(n as u64, cases.len() as u64, &case.name());
             taken.push(in_turns(case, site)?);
         }
+        cx.progress.step(cases.len() as u64, cases.len() as u64, "programs without headstart that still wait");
+        let story = STORIES.iter().find_map(|name| cases.iter().find(|case| case.name() == *name));
+        outcome.notes.extend(story.map(|case| explained(case, site)).transpose()?.flatten());
         for (taken, waiting) in taken.iter_mut().zip(waiting) {
             if let Some(thread) = waiting {
                 taken.bare.push(thread.join().map_err(|_| anyhow::anyhow!("a thread that runs a program panicked"))??);
@@ -229,10 +211,12 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         compare(case, taken, &mut outcome)?;
     }
     outcome.method.push(format!(
-        "Each program runs {rounds} times, from its start to its end, alone and under `headstart run`, taking turns; where \
-         it alone may need many seconds, once, and cut after {} s. The page is a few bytes, so connecting is nearly all \
-         there is, but for the start of the program itself (and of headstart). {AGAIN}: later visits, {} ms apart, by one \
+        "Each program runs {} times, from its start to its end, alone and under `headstart run`, taking turns; where \
+         it alone may need many seconds, {} times under `headstart run` and once alone, cut after {} s. The page is a few bytes, so connecting is nearly all \
+         there is, but for the start of the program itself (and of headstart). {AGAIN}: later visits, at least {} ms apart, by one \
          supervisor. Link: lte (18 ms round trip).",
+        site.rounds(false),
+        site.rounds(true),
         CUT.as_secs(),
         PAUSE.as_millis()
     ));
@@ -250,34 +234,44 @@ fn in_turns(case: &Case<'_>, site: &Site<'_>) -> anyhow::Result<Taken> {
     let home = (!case.place.hard).then(Folder::new).transpose().context("making a home for a supervisor")?;
     if let Some(home) = &home {
         // The first visit teaches the supervisor, and does not count.
-        case.again(site, home.path())?;
+        case.visit(site, home.path())?;
     }
-    for round in 0..site.rounds {
+    let clock = site.network.clock();
+    let mut visited = clock.now();
+    for round in 0..site.rounds(case.place.hard) {
         if round % 2 == 1 && !case.place.hard {
             taken.bare.push(case.bare(site)?);
         }
         taken.ours.push(case.first(site)?);
         if let Some(home) = &home {
-            site.network.clock().sleep(PAUSE);
-            taken.again.push(case.again(site, home.path())?);
+            // The other runs are part of the pause.
+            clock.sleep_until(visited + PAUSE);
+            taken.again.push(case.watched(site, AGAIN, || case.visit(site, home.path()))?);
+            visited = clock.now();
         }
         if round % 2 == 0 && !case.place.hard {
             taken.bare.push(case.bare(site)?);
         }
     }
-    if let Some(home) = &home {
-        taken.explained = explained(case, site, home.path())?;
-    }
     Ok(taken)
 }
 
-/// What `headstart explain` says of the last visit; none if it cannot.
-fn explained(case: &Case<'_>, site: &Site<'_>, home: &Path) -> anyhow::Result<Option<String>> {
+/// A note with what `headstart explain` says of a first visit; none if it cannot.
+fn explained(case: &Case<'_>, site: &Site<'_>) -> anyhow::Result<Option<String>> {
+    let (home, host) = (Folder::new().context("making a home for a supervisor")?, case.place.host);
+    case.visit(site, home.path())?;
     let mut command = Command::new(&site.headstart);
-    command.args(["explain", case.place.host]).env("XDG_RUNTIME_DIR", home).env("XDG_STATE_HOME", home);
+    command.args(["explain", host]).env("XDG_RUNTIME_DIR", home.path()).env("XDG_STATE_HOME", home.path());
     site.network.adopt(&mut command)?;
     let said = command.output().context("starting headstart explain")?;
-    Ok(said.status.success().then(|| String::from_utf8_lossy(&said.stdout).trim_end().to_owned()))
+    let note = || {
+        format!(
+            "{EXPLAINED} {host} after a visit of {}:\n{}",
+            case.name(),
+            String::from_utf8_lossy(&said.stdout).trim_end()
+        )
+    };
+    Ok(said.status.success().then(note))
 }
 
 /// The rows and samples of a case.
@@ -295,9 +289,5 @@ fn compare(case: &Case<'_>, taken: Taken, outcome: &mut Outcome) -> anyhow::Resu
         }
     }
     outcome.samples.extend([bare, ours, again].into_iter().filter(|s| !s.values.is_empty()));
-    let host = case.place.host;
-    outcome
-        .notes
-        .extend(taken.explained.map(|said| format!("{EXPLAINED} {host} after the last visit of {name}:\n{said}")));
     Ok(())
 }

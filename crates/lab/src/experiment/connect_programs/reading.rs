@@ -1,0 +1,206 @@
+//! What a reader may conclude from an outcome of `connect-programs`: the same words and figures for the terminal and the page of
+//! `headstart demo`.
+
+use super::{AGAIN, BARE, CUT, ENTRY, OURS, PLACES, Place};
+use crate::experiment::{Outcome, Row, Series};
+use crate::stats::{Interval, median};
+use std::fmt;
+
+/// While the machine is busy, a ratio within this factor of 1 says nothing.
+const UNCLEAR: f64 = 2.0;
+
+/// A comparison with the bare program, as readers see it: a network and the arm.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    place: &'static Place,
+    /// The arm under headstart.
+    pub arm: &'static str,
+}
+
+/// All of them, those with most to gain first.
+pub fn views() -> impl Iterator<Item = View> {
+    let first = PLACES.iter().map(|place| View { place, arm: OURS });
+    first.chain(PLACES.iter().filter(|place| !place.hard).map(|place| View { place, arm: AGAIN }))
+}
+
+impl View {
+    /// What a reader calls it.
+    pub fn title(&self) -> String {
+        let later = if self.is_later() { ", later visits" } else { "" };
+        format!("{}{later}", self.place.title)
+    }
+
+    /// Whether it is about later visits.
+    pub fn is_later(&self) -> bool {
+        self.arm == AGAIN
+    }
+
+    /// The program of a condition of this network; none if it is another network's.
+    pub fn program<'a>(&self, condition: &'a str) -> Option<&'a str> {
+        condition.strip_prefix(self.place.network)?.strip_prefix('-')
+    }
+
+    /// The conditions of this network with their programs, in the order in which rows are shown.
+    pub fn programs(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        ENTRY.conditions.iter().filter_map(move |condition| Some((*condition, self.program(condition)?)))
+    }
+
+    /// The rows of this comparison, with their programs.
+    pub fn rows(self, outcome: &Outcome) -> impl Iterator<Item = (&str, &Row)> {
+        let of_arm = outcome.rows.iter().filter(move |row| row.arm == self.arm && row.unit == "ms");
+        of_arm.filter_map(move |row| Some((self.program(&row.condition)?, row)))
+    }
+}
+
+/// The comparison where there is nothing to gain: first visits on the healthy network.
+pub fn healthy() -> Option<View> {
+    views().find(|view| !view.place.hard && !view.is_later())
+}
+
+/// What a reader calls a program.
+pub fn called(program: &str) -> &str {
+    if program == "client" { "own client" } else { program }
+}
+
+/// Whether a program was stopped after so many milliseconds.
+pub fn is_cut(ms: f64) -> bool {
+    ms >= CUT.as_secs_f64() * 1e3
+}
+
+/// A time that people read: `64 ms`, `15.1 s`; one that was cut is at least that long: `> 20 s`.
+pub fn time(ms: f64) -> String {
+    match ms {
+        ms if is_cut(ms) => format!("> {:.0} s", CUT.as_secs_f64()),
+        ms if ms >= 1e3 => format!("{:.1} s", ms / 1e3),
+        ms => format!("{ms:.0} ms"),
+    }
+}
+
+/// How a program with headstart compares with the same one alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// So many times faster; at least that if the bare program was cut.
+    Faster(f64, bool),
+    /// So many times slower.
+    Slower(f64),
+    /// The interval of the ratio contains 1.
+    NoDifference,
+    /// The machine was too busy to tell.
+    Unclear,
+}
+
+/// What a row says; none without a ratio.
+pub fn change(row: &Row, valid: bool) -> Option<Change> {
+    let ratio = row.ratio.filter(|ratio| *ratio > 0.0)?;
+    let contains_one = |i: Interval| (i.lo..=i.hi).contains(&1.0);
+    Some(match ratio {
+        r if !valid && (1.0 / UNCLEAR..=UNCLEAR).contains(&r) => Change::Unclear,
+        _ if row.interval.is_some_and(contains_one) => Change::NoDifference,
+        r if r < 1.0 => Change::Faster(1.0 / r, row.baseline.is_some_and(is_cut)),
+        r => Change::Slower(r),
+    })
+}
+
+/// At most 14 characters: what a line of 80 has room for.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Faster(times, cut) => {
+                let at_least = if cut { "> " } else { "" };
+                let digits = [1.1, 10.0].iter().filter(|limit| times < **limit).count();
+                write!(f, "{at_least}{times:.digits$}x faster")
+            }
+            Self::Slower(times) => write!(f, "{times:.2}x slower"),
+            Self::NoDifference => f.write_str("no difference"),
+            Self::Unclear => f.write_str("unclear (busy)"),
+        }
+    }
+}
+
+/// What a first visit costs where there is nothing to gain, in milliseconds: the median over the programs. None where the machine was too
+/// busy to measure it.
+pub fn price(outcome: &Outcome) -> Option<f64> {
+    let rows = healthy()?;
+    let longer: Vec<f64> = rows.rows(outcome).filter_map(|(_, row)| Some(row.ours - row.baseline?)).collect();
+    median(&longer).ok().filter(|_| outcome.valid)
+}
+
+/// By how much runs of one bare program on the healthy network differed, in milliseconds: that of the program that differed most.
+/// Nothing was different between these runs, so this is the size of noise.
+pub fn noise(outcome: &Outcome) -> Option<f64> {
+    let view = healthy()?;
+    let alike = outcome.samples.iter().filter(|s| s.arm == BARE && view.program(&s.condition).is_some());
+    let spread = |series: &Series| {
+        let values = series.present();
+        let (least, most) = (values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?);
+        (values.len() > 1).then_some(most - least)
+    };
+    alike.filter_map(spread).reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(baseline: f64, ours: f64) -> Row {
+        let ratio = ours / baseline;
+        Row {
+            baseline: Some(baseline),
+            ratio: Some(ratio),
+            interval: Some(Interval { lo: 0.98 * ratio, hi: 1.02 * ratio }),
+            ..Row::measured("healthy-curl", "time to fetch a page, median", "ms", OURS, ours)
+        }
+    }
+
+    fn said(baseline: f64, ours: f64, valid: bool) -> String {
+        change(&row(baseline, ours), valid).unwrap().to_string()
+    }
+
+    #[test]
+    fn a_time_that_was_cut_is_at_least_that_long_and_so_is_the_gain() {
+        assert_eq!([time(64.4), time(15_080.0), time(20_003.0)], ["64 ms", "15.1 s", "> 20 s"]);
+        assert_eq!(said(20_003.0, 313.0, true), "> 64x faster");
+        assert_eq!(said(15_080.0, 114.0, true), "132x faster");
+    }
+
+    #[test]
+    fn a_ratio_whose_interval_contains_one_is_no_difference() {
+        let unclear = Row { interval: Some(Interval { lo: 0.9, hi: 1.1 }), ..row(64.0, 65.0) };
+        assert_eq!(change(&unclear, true), Some(Change::NoDifference));
+        assert_eq!([said(60.0, 66.0, true), said(66.0, 36.0, true)], ["1.10x slower", "1.8x faster"]);
+        assert_eq!(said(287.0, 275.0, true), "1.04x faster");
+    }
+
+    #[test]
+    fn while_the_machine_is_busy_only_a_large_ratio_says_something() {
+        assert_eq!([said(64.0, 100.0, false), said(64.0, 33.0, false)], ["unclear (busy)", "unclear (busy)"]);
+        assert_eq!([said(15_080.0, 114.0, false), said(64.0, 160.0, false)], ["132x faster", "2.50x slower"]);
+        assert!([said(64.0, 100.0, false), said(20_003.0, 20.0, true)].iter().all(|words| words.len() <= 14));
+    }
+
+    #[test]
+    fn the_price_is_the_median_program_s_and_noise_is_what_bare_runs_differ_by() {
+        let mut outcome = Outcome::new(ENTRY.name, 1);
+        outcome.rows = [65.0, 66.0, 90.0].map(|ours| row(64.0, ours)).to_vec();
+        let series = |condition: &str, arm: &str, values: [f64; 3]| Series::new(condition, "time", "ms", arm, values);
+        outcome.samples = vec![
+            series("healthy-curl", BARE, [64.0, 60.0, 71.0]),
+            series("healthy-wget", BARE, [64.0, 64.0, 65.0]),
+            series("healthy-curl", OURS, [64.0, 60.0, 900.0]),
+            series("ipv6-black-hole-curl", BARE, [64.0, 60.0, 900.0]),
+        ];
+        assert_eq!((price(&outcome), noise(&outcome)), (Some(2.0), Some(11.0)));
+        outcome.invalidate("busy");
+        assert_eq!(price(&outcome), None);
+    }
+
+    #[test]
+    fn every_condition_is_shown_once_as_a_first_visit() {
+        let first: Vec<_> = views().filter(|view| !view.is_later()).flat_map(View::programs).collect();
+        let mut conditions: Vec<_> = first.iter().map(|(condition, _)| *condition).collect();
+        conditions.sort_unstable();
+        let mut all = ENTRY.conditions.to_vec();
+        all.sort_unstable();
+        assert_eq!(conditions, all);
+    }
+}
