@@ -5,6 +5,7 @@
 #pragma once
 
 #include <linux/bpf.h>
+#include <linux/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -30,6 +31,8 @@ static struct bpf_sock *(*const full_socket)(struct bpf_sock *socket) = (void *)
 static struct bpf_tcp_sock *(*const tcp_socket)(struct bpf_sock *socket) = (void *)BPF_FUNC_tcp_sock;
 static void *(*const kernel_tcp_socket)(void *socket) = (void *)BPF_FUNC_skc_to_tcp_sock;
 static long (*const callbacks)(struct bpf_sock_ops *context, int flags) = (void *)BPF_FUNC_sock_ops_cb_flags_set;
+static long (*const set_option)(void *context, int level, int option, void *value, int len) = (void *)BPF_FUNC_setsockopt;
+static __u64 (*const netns_cookie)(void *context) = (void *)BPF_FUNC_get_netns_cookie;
 static long (*const load_bytes)(const void *packet, __u32 offset, void *to, __u32 len) = (void *)BPF_FUNC_skb_load_bytes;
 static long (*const ring_output)(void *ring, void *data, __u64 size, __u64 flags) = (void *)BPF_FUNC_ringbuf_output;
 static void *(*const ring_reserve)(void *ring, __u64 size, __u64 flags) = (void *)BPF_FUNC_ringbuf_reserve;
@@ -46,6 +49,7 @@ struct inet_sock {
 
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	__u32 icsk_rto;
 } RELOCATED;
 
 struct tcp_sock {

@@ -8,7 +8,7 @@ use crate::exit::{self, Coded};
 use crate::output::{self, Format};
 use crate::say;
 use headstart_io::daemon::client::{AskError, ask};
-use headstart_io::daemon::message::{Answer, BundlingTally, Status, Wish};
+use headstart_io::daemon::message::{Answer, BundlingTally, Starts, Status, Wish};
 use headstart_io::daemon::recovery::left_without_record;
 use headstart_io::host::place::Place;
 use headstart_io::steer::{self, CapStatus, ChannelStatus, ReasonStatus};
@@ -80,6 +80,7 @@ fn tell(status: &Status) {
         changes,
         omitted,
         initial_windows,
+        starts,
         bundling,
         steering,
         measuring,
@@ -90,7 +91,11 @@ fn tell(status: &Status) {
         say!("woken by: {}", output::by_cause(causes));
     }
     if let Some(peers) = initial_windows {
-        say!("initial windows: {peers} peers");
+        let by = if starts.is_some() { ", by a program in the kernel" } else { "" };
+        say!("initial windows: {peers} peers{by}");
+    }
+    if let Some(Starts { given, lost, syns }) = starts {
+        say!("  {given} connections began larger, {lost} of them lost packets then; {syns} SYNs with a shorter timeout");
     }
     if let Some(BundlingTally { outgoing, bundled, bytes, .. }) = bundling {
         say!("bundling: {bundled} of {outgoing} small segments repeated {bytes} bytes");

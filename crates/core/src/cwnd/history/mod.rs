@@ -12,7 +12,7 @@ mod key;
 mod record;
 mod slots;
 
-pub use key::{Key, Keys, Secret};
+pub use key::{Key, Keys, PREFIX_V4, PREFIX_V6, Secret};
 pub use record::{Damaged, LENGTH, Medium, Outcome, Record, Sample};
 
 use crate::path::NetworkId;

@@ -11,4 +11,5 @@ mod tests;
 mod watcher;
 
 pub use programs::{KernelError, Programs};
+pub(crate) use programs::{failed, missing};
 pub use watcher::Watcher;

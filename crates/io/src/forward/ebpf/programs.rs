@@ -48,7 +48,7 @@ impl KernelError {
     }
 
     /// What this process itself could not do.
-    pub(super) fn io(what: &str, source: &io::Error) -> Self {
+    pub(crate) fn io(what: &str, source: &io::Error) -> Self {
         Self { what: what.into(), why: source.to_string(), denied: source.kind() == io::ErrorKind::PermissionDenied }
     }
 
@@ -59,7 +59,7 @@ impl KernelError {
 }
 
 /// What is done with an error of the loader.
-fn failed<E: Error + 'static>(what: &str) -> impl Fn(E) -> KernelError {
+pub(crate) fn failed<E: Error + 'static>(what: &str) -> impl Fn(E) -> KernelError {
     move |source| KernelError::new(what, &source)
 }
 
@@ -133,7 +133,8 @@ impl Programs {
     }
 }
 
-fn missing(name: &str) -> KernelError {
+/// The object is not the one that was expected.
+pub(crate) fn missing(name: &str) -> KernelError {
     KernelError { what: name.to_owned(), why: "not in the object".to_owned(), denied: false }
 }
 
