@@ -67,6 +67,7 @@ pub const ALL: &[Entry] = &[
     window::dumbbell::ENTRY,
     window::stale::ENTRY,
     window::satellite::ENTRY,
+    window::tcp::ENTRY,
     steer::pages::ENTRY,
     steer::object::ENTRY,
     steer::sweep::ENTRY,
