@@ -48,14 +48,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 fn cells() -> Vec<Cell> {
     let cell = |condition, queue, flows| Cell {
         condition,
-        path: Path {
-            rate: 100 * MB,
-            rtt: Duration::from_millis(38),
-            queue,
-            data_loss: 0.0,
-            burst: 1.0,
-            ack_loss: 0.0,
-        },
+        path: Path { rate: 100 * MB, rtt: Duration::from_millis(38), queue, data_loss: 0.0, burst: 1.0, ack_loss: 0.0 },
         then: None,
         moved: false,
         bytes: MB,
