@@ -77,7 +77,11 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         say!("{change:#}");
     }
     for path in &paths {
-        say!("# while the daemon is up, by a program in the kernel: {} begins with at most {} segments", to(path), path.window);
+        say!(
+            "# while the daemon is up, by a program in the kernel: {} begins with at most {} segments",
+            to(path),
+            path.window
+        );
     }
     if changes.is_empty() && paths.is_empty() {
         say!(

@@ -10,6 +10,7 @@ use crate::say;
 use headstart_io::daemon::client::{AskError, ask};
 use headstart_io::daemon::message::{Answer, BundlingTally, Starts, Status, Wish};
 use headstart_io::daemon::recovery::left_without_record;
+use headstart_io::forward::ebpf::Ran;
 use headstart_io::host::place::Place;
 use headstart_io::steer::{self, CapStatus, ChannelStatus, ReasonStatus};
 use std::path::Path;
@@ -95,7 +96,9 @@ fn tell(status: &Status) {
         say!("initial windows: {peers} peers{by}");
     }
     if let Some(Starts { given, lost, syns }) = starts {
-        say!("  {given} connections began larger, {lost} of them lost packets then; {syns} SYNs with a shorter timeout");
+        say!(
+            "  {given} connections began larger, {lost} of them lost packets then; {syns} SYNs with a shorter timeout"
+        );
     }
     if let Some(BundlingTally { outgoing, bundled, bytes, .. }) = bundling {
         say!("bundling: {bundled} of {outgoing} small segments repeated {bytes} bytes");
@@ -112,6 +115,9 @@ fn tell(status: &Status) {
             format!("{captured}, through {interface}")
         };
         say!("measuring{accelerated}: {how}; watch it with `headstart top {pid}`");
+        if let Some(Ran { times, ns }) = measuring.ran {
+            say!("  its programs ran {times} times, {:.3} s of a processor in all", ns as f64 / 1e9);
+        }
     }
     for change in changes {
         say!("  {change}");

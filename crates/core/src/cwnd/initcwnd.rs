@@ -152,7 +152,13 @@ mod tests {
     const BOUNDS: Bounds = Bounds { most: 32, share: 0.5, oldest: Duration::from_secs(3600), peers: 3 };
 
     fn memory(last: u8, age: u64, window: u32) -> Remembered {
-        Remembered { peer: [192, 0, 2, last].into(), source: None, age: Duration::from_secs(age), window: Some(window), rtt: None }
+        Remembered {
+            peer: [192, 0, 2, last].into(),
+            source: None,
+            age: Duration::from_secs(age),
+            window: Some(window),
+            rtt: None,
+        }
     }
 
     fn segments(remembered: &[Remembered]) -> Vec<(u8, u32)> {

@@ -37,8 +37,8 @@ use headstart_core::machine::{Deadline, Machine, Wakeups};
 use headstart_core::time::{Duration, Instant};
 use measuring::{Measuring, MeasuringError};
 use message::{Answer, Status, Undoing};
-use std::io;
 use starts::Starts;
+use std::io;
 use std::os::fd::OwnedFd;
 use windows::Windows;
 
@@ -198,7 +198,8 @@ impl Daemon {
         let open = |(config, role): &(_, _)| Tunnel::open(config, *role, clock, &place.state);
         let steering = settings.steering.as_ref().map(open).transpose()?;
         let measuring = settings.measuring.as_ref().map(Measuring::open).transpose()?;
-        let starts = settings.windows.filter(|wish| wish.in_kernel).map(|wish| Starts::attach(wish.bounds)).transpose()?;
+        let starts =
+            settings.windows.filter(|wish| wish.in_kernel).map(|wish| Starts::attach(wish.bounds)).transpose()?;
         let door = Door::open(&path, settings.group.as_deref());
         let door = door.map_err(|source| DaemonError::Door { path, source })?;
         match make_changes(place, &settings, (clock, &lock), measuring.as_ref()) {

@@ -63,14 +63,16 @@ fn what_is_known_of_a_host_or_its_prefix_is_given_and_to_others_nothing() {
     assert_eq!(windows(&["127.0.0.2", "127.0.1.77", "::1", "127.0.0.3"]), [32, 32, 32, 10]);
     assert_eq!((starts.peers(), starts.tally().unwrap().given), (2, 3));
     // The nearer end of these is who accepts: its peer is the host that is known.
-    let (near, far) = namespace.run(|| {
-        let listener = TcpListener::bind("127.0.0.3:0").unwrap();
-        let to = listener.local_addr().unwrap();
-        let from = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-        rustix::net::bind(&from, &"127.0.0.2:0".parse::<SocketAddr>().unwrap()).unwrap();
-        connect(&from, &to).unwrap();
-        (listener.accept().unwrap().0, from)
-    }).unwrap();
+    let (near, far) = namespace
+        .run(|| {
+            let listener = TcpListener::bind("127.0.0.3:0").unwrap();
+            let to = listener.local_addr().unwrap();
+            let from = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+            rustix::net::bind(&from, &"127.0.0.2:0".parse::<SocketAddr>().unwrap()).unwrap();
+            connect(&from, &to).unwrap();
+            (listener.accept().unwrap().0, from)
+        })
+        .unwrap();
     assert_eq!(tcp_info(&near).unwrap().snd_cwnd, 32, "servers too");
     assert_eq!(tcp_info(&far).unwrap().snd_cwnd, 10);
     let elsewhere = NetNs::create().unwrap();
