@@ -18,6 +18,8 @@ const ATTACKS: &[&str] = &[
     "slow readers",
     "10,000 silent connections from 16 addresses",
     "4,000 silent connections from 8 addresses",
+    "1,500 silent connections where 1,024 descriptors are allowed",
+    "300 streams into a program that takes nothing",
     "3,000 sessions that are not accepted, 1,000 half open",
     "1,200 half heads from one address",
     "bogus descriptors, again and again",

@@ -1,6 +1,8 @@
 //! Taking connections of clients, a bounded number at once, until it is to end: what `serve` and `proxy` have in common.
 
-use std::net::IpAddr;
+use crate::exit::{self, Coded};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +12,27 @@ use tokio::task::JoinSet;
 
 /// Between two tries to take a connection when the host has no descriptors left.
 const BREATH: Duration = Duration::from_millis(100);
+
+/// Why `address`, which `flag` names, cannot be listened on, and what to do.
+pub fn cannot_listen(address: SocketAddr, flag: &str, why: &io::Error) -> Coded {
+    let port = address.port();
+    match why.kind() {
+        io::ErrorKind::AddrInUse => Coded(
+            exit::FAILURE,
+            format!(
+                "{address} is in use: find the program with `ss -lnp sport = :{port}`, or choose another port with {flag} (0: any)"
+            ),
+        ),
+        io::ErrorKind::PermissionDenied => Coded(
+            exit::NOT_PERMITTED,
+            format!("{address} cannot be used: ports below 1024 need root; choose another with {flag}"),
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            Coded(exit::FAILURE, format!("{address} is not an address of this host: list them with `ip address`"))
+        }
+        _ => Coded(exit::FAILURE, format!("cannot listen on {address}: {why}")),
+    }
+}
 
 /// Gives each connection, with its place among `most`, to `serve`, until `stopped`; then waits for those that have begun. A
 /// server that keeps a place longer than its connection holds it all the while.

@@ -15,7 +15,9 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     match engine::serve(&args.socket) {
         Ok(()) => Ok(exit::OK),
-        Err(why @ EngineError::Unreachable(..)) => Err(exit::Usage(format!("--socket: {why}")).into()),
+        Err(why @ EngineError::Unreachable(..)) => {
+            Err(exit::Coded(exit::UNREACHABLE, format!("--socket: {why}")).into())
+        }
         Err(why) => Err(why.into()),
     }
 }

@@ -145,10 +145,11 @@ pub fn of_arguments(why: &clap::Error) -> ! {
 
 /// The same without the words of programmers that the standard library has for what is no number or no address.
 fn plain(text: String) -> String {
-    const WORDS: [(&str, &str); 5] = [
+    const WORDS: [(&str, &str); 6] = [
         ("invalid digit found in string", "must be a whole number"),
         ("cannot parse integer from empty string", "must be a whole number"),
         ("invalid float literal", "must be a number"),
+        ("cannot parse float from empty string", "must be a number"),
         ("number too large to fit in target type", "the number is too large"),
         ("invalid socket address syntax", "must be ADDRESS:PORT, as in 127.0.0.1:8443 or [::1]:8443"),
     ];
@@ -163,10 +164,15 @@ fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
 /// An error for programs; `docs/reference/schemas/error.json` describes it.
 fn object(error: &str, code: u8) -> serde_json::Value {
     let hint = match code {
-        USAGE => Some("`headstart VERB --help` shows the options and examples"),
-        NOT_PERMITTED => Some("`headstart doctor` shows what this host permits"),
-        NEEDS_RECOVER => Some("`headstart recover` removes what is left"),
-        INVALID => Some("repeat it while the machine is idle"),
+        USAGE => {
+            // The verb comes first, before all options.
+            let verb = std::env::args().nth(1).filter(|word| !word.starts_with('-')).unwrap_or_default();
+            Some(format!("`headstart {verb} --help` shows the options and examples").replace("  ", " "))
+        }
+        NOT_PERMITTED => Some("`headstart doctor` shows what this host permits".into()),
+        UNREACHABLE => Some("start it first, or check the address".into()),
+        NEEDS_RECOVER => Some("`headstart recover` removes what is left".into()),
+        INVALID => Some("repeat it while the machine is idle".into()),
         _ => None,
     };
     serde_json::json!({ "version": 1, "error": error, "hint": hint, "exit_code": code })

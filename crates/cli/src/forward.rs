@@ -30,7 +30,7 @@ pub struct Args {
     /// Also time each request until the peer acknowledges it (see `headstart run --help`).
     #[arg(long)]
     request_rtt: bool,
-    /// Sleep at once instead of staying awake for up to 100 us where an answer is due (see `headstart run --help`).
+    /// Do not busy-poll (for up to 100 us) for expected answers (see `headstart run --help`).
     #[arg(long)]
     no_lookout: bool,
     /// Race each connection over all addresses of its host name.

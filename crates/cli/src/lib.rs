@@ -36,6 +36,7 @@ mod proxy;
 mod realtime;
 mod relay;
 mod run;
+mod seat;
 mod serve;
 mod steer;
 mod supervise;
@@ -56,7 +57,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "headstart", version, max_term_width = 100)]
 struct Cli {
-    /// Configuration file, read after the usual ones.
+    /// Extra configuration file; overrides /etc and ~/.config.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// With --version: also print commit, target and features.
@@ -132,7 +133,7 @@ enum Verb {
     Ui(ui::Args),
     /// Print or serve metrics for Prometheus
     Metrics(metrics::Args),
-    /// Say in one sentence when a program's network turns bad
+    /// Report network problems as they start and end
     Watch(watch::Args),
     /// Measure a network path, or calculate LTE throughput
     #[command(subcommand)]

@@ -5,11 +5,12 @@
 
 use headstart_core::time::{Duration, Instant};
 use headstart_core::timing::Timings;
+use headstart_io::board;
 use headstart_io::clock::Clock;
 use headstart_io::control::Observation;
 use headstart_io::daemon::client::ask;
 use headstart_io::daemon::message::{Answer, Status, Wish};
-use headstart_io::forward::board::{self, Board};
+use headstart_io::forward::board::Board;
 use headstart_io::host::place::Place;
 use headstart_io::link::Link;
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub struct Sources {
     pub boards: Vec<Board>,
     /// All measurements since this process began, the ended ones too.
     pub measured: Timings,
+    /// Processes with sessions of small messages.
+    pub messages: Vec<crate::realtime::Board>,
     /// When they were asked.
     pub at: Instant,
     /// What did not answer, and why.
@@ -76,11 +79,12 @@ impl Observer {
             Ok(Answer::Status(status)) => Some(*status),
             _ => None,
         });
+        let messages = crate::realtime::boards(&mut problems);
         let boards = state.measurements(&mut problems);
         let mut measured = state.ended.clone();
         boards.iter().for_each(|board| add(&mut measured, board));
         let at = self.clock.now();
-        let sources = Arc::new(Sources { supervisor, daemon, boards, measured, at, problems });
+        let sources = Arc::new(Sources { supervisor, daemon, boards, measured, messages, at, problems });
         state.latest = Some(Arc::clone(&sources));
         sources
     }
@@ -90,8 +94,8 @@ impl State {
     /// The boards of all measurements that may be asked; what ended ones had counted is kept.
     fn measurements(&mut self, problems: &mut Vec<String>) -> Vec<Board> {
         let mut now = BTreeMap::new();
-        for pid in board::running() {
-            match board::ask(pid) {
+        for pid in board::running::<Board>() {
+            match board::ask::<Board>(pid) {
                 Ok(board) => _ = now.insert(pid, board),
                 Err(why) => problems.push(format!("measurement {pid}: {why}")),
             }

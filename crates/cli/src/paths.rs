@@ -30,16 +30,16 @@ pub struct Remember {
     start: String,
     /// Where to keep the history of paths: `user` (the user's history), `memory` (not saved), a folder, or a shared server:
     /// redis://[USER:PASSWORD@]HOST[:PORT], rediss:// (TLS), redis+unix:///PATH or redis+sentinel://HOST[:PORT],…/NAME;
-    /// ?user=NAME, ?password-file=FILE and ?ca=FILE go behind it.
+    /// ?user=NAME, ?password-file=FILE and ?ca=FILE may be appended.
     #[arg(long, value_name = "STORE", default_value = "user")]
     store: String,
-    /// Largest window in bytes that the history may lead to [default: the rule's own bound].
+    /// Upper limit in bytes of an initial window from the history [default: the rule's own limit].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(12_000..=1 << 30))]
     start_most: Option<u64>,
-    /// Seconds for which what was learned of a path may be used.
+    /// Maximum age of path history, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=604_800))]
     start_lifetime: u32,
-    /// Percentage of connections that start from the history, for comparisons; the others start as without it.
+    /// Percentage of connections that start from the history, for comparisons; the rest use the default window.
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
     start_share: u8,
 }

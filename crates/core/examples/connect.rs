@@ -67,7 +67,7 @@ impl World {
 fn connected_at(race: &'static race::Entry) -> Option<Instant> {
     let (mut connector, mut world) = (Connector::new(Settings::of(race)), World::default());
     let mut now = Instant::ZERO;
-    world.later(now, Input::Network { id: NetworkId(1), v4: true, v6: true });
+    world.later(now, Input::Network { id: NetworkId(1), v4: true, v6: true, v4_first: false });
     let (app, name) = ("program".into(), "www.example".to_owned());
     world.later(now, Input::Resolve(RequestId(1), Resolve { app, name, want: Want::Both, port: Some(HTTPS) }));
     while now < LIMIT {

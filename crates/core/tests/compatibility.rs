@@ -81,6 +81,7 @@ fn record() -> Record {
         mean: 200_000,
         moving: 210_000,
         rtt: Duration::from_micros(50_250),
+        least: Duration::from_micros(50_250),
         rate: 12_000_000,
         loss: 0.015_625,
         samples: 17,

@@ -166,7 +166,7 @@ fn race(script: &Script, until: u64) -> Vec<(u64, IpAddr)> {
         Settings { explore: 0.0, ..Settings::of(race::find("happy-eyeballs-v3").expect("it is registered")) };
     let (connector, events) = (Connector::new(settings), BTreeMap::new());
     let mut play = Play { script, connector, now: 0, events, next: 0, begun: vec![], told: vec![] };
-    play.input(Input::Network { id: NetworkId(1), v4: true, v6: script.ipv6 });
+    play.input(Input::Network { id: NetworkId(1), v4: true, v6: script.ipv6, v4_first: false });
     // It is known to have sockets of AF_INET6 alone, so that nothing is begun once more for its sake.
     play.input(Input::Claim(RequestId(3), claim(address(1, 99))));
     let (app, name) = ("program".into(), "www.example".to_owned());

@@ -167,7 +167,7 @@ impl Play for Connecting {
 
     fn machine(seed: u64) -> Connector {
         let mut connector = Connector::new(Racing { seed, ..Racing::of(race::find("adaptive").unwrap()) });
-        let network = connect::Input::Network { id: Default::default(), v4: true, v6: true };
+        let network = connect::Input::Network { id: Default::default(), v4: true, v6: true, v4_first: false };
         connector.handle_input(Instant::ZERO, network);
         connector
     }

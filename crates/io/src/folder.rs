@@ -297,7 +297,7 @@ pub(crate) fn sweep(parent: &Path) {
             Ok(lock) => lock,
             Err(why) => {
                 // Killed before it had made its lock, or after it had removed it: while the gate is held none is being made.
-                let is_half = why.kind() == io::ErrorKind::NotFound && is_run(&entry);
+                let is_half = why.kind() == io::ErrorKind::NotFound && is_ours(&entry);
                 if is_half && !is_mapped_anywhere(&path.join(USED)) {
                     remove(&path);
                 }
@@ -313,9 +313,10 @@ pub(crate) fn sweep(parent: &Path) {
     }
 }
 
-/// Whether this is the folder of a run, by its name.
-fn is_run(entry: &fs::DirEntry) -> bool {
-    entry.file_name().as_encoded_bytes().starts_with(RUN.as_bytes())
+/// Whether this is the folder of a run or of a supervisor, by its name.
+fn is_ours(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    [RUN, HOME].iter().any(|kind| name.as_encoded_bytes().starts_with(kind.as_bytes()))
         && entry.file_type().is_ok_and(|kind| kind.is_dir())
 }
 
@@ -433,13 +434,13 @@ mod tests {
             fs::write(dead.join(file), b"left over").unwrap();
         }
         // Killed before they had a lock, or after they had removed it.
-        let halves = ["run-8", "run-8-1"].map(|name| parent.join(name));
+        let halves = ["run-8", "run-8-1", "user-8-0"].map(|name| parent.join(name));
         halves.iter().for_each(|half| fs::create_dir(half).unwrap());
         fs::write(halves[1].join(USED), b"").unwrap();
         fs::create_dir(parent.join("others")).unwrap();
         sweep(&parent);
         assert!(!dead.exists() && alive.path().exists());
-        assert!(!halves[0].exists() && !halves[1].exists() && parent.join("others").exists());
+        assert!(halves.iter().all(|half| !half.exists()) && parent.join("others").exists());
         fs::remove_dir(parent.join("others")).unwrap();
         drop(alive);
         fs::remove_dir_all(place).unwrap();

@@ -8,6 +8,7 @@
 //! | [`dns`], [`replies`], [`tcp`], [`names`] | transports of queries, what servers said, attempts, and which names are left to the system |
 //! | [`home`], [`link`], [`control`], [`folder`], [`program`] | where a user's supervisor is found, a run's connection to it and what is said over it, a run's folder; whether a preload reaches a program |
 //! | [`supervisor`], [`watchdog`] | drives one `Connector` for the programs of all runs, a module a front end (`preload`, `seccomp`, `stub`); answers calls when it has died |
+//! | [`board`] | what a running process tells a client that asks |
 //! | [`device`] | the state of the machine that a measurement is of |
 //! | [`surroundings`], `supervisor::place` | on which network the host is, told by the kernel; the identity is `core::path::identity`'s |
 //! | [`store`], `supervisor::keeper` | what was learned, sealed on disk (docs/decisions/0008), paths of servers and clients too, or shared over Redis (0015); no disk is waited for |
@@ -18,6 +19,8 @@
 //! | [`sys`] | system calls behind safe types, the process that holds a room, and clients of the C library that the lab measures |
 #![deny(unsafe_code)]
 
+#[cfg(feature = "host")]
+pub mod board;
 #[cfg(feature = "host")]
 pub mod cgroup;
 pub mod clock;

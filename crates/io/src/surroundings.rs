@@ -2,7 +2,7 @@
 //! [`headstart_core::path::identity`]'s business. Nothing is sent.
 
 use crate::sys::netlink::{Netlink, NetlinkError, Route};
-use headstart_core::path::identity::{Surroundings, WayOut, prefix};
+use headstart_core::path::identity::{Own, Surroundings, WayOut, prefix};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Where to, to see how packets for the Internet leave: documentation addresses (RFC 5737, RFC 3849), to which nothing is
@@ -36,7 +36,22 @@ pub fn look(servers: &[SocketAddr]) -> Result<Surroundings, NetlinkError> {
         |way: Result<Option<Route>, NetlinkError>| way?.map(|route| described(&mut netlink, route)).transpose();
     let [v4, v6] = ways;
     let (v4, v6) = (way_out(v4)?, way_out(v6)?);
-    Ok(Surroundings { v4, v6, below, ssid: None, servers: servers.iter().map(SocketAddr::ip).collect() })
+    let own = own(&netlink.addresses()?);
+    Ok(Surroundings { v4, v6, below, ssid: None, servers: servers.iter().map(SocketAddr::ip).collect(), own })
+}
+
+/// What `addresses` of interfaces are for each family.
+fn own(addresses: &[IpAddr]) -> [Own; 2] {
+    let of = |is_family: fn(&IpAddr) -> bool| {
+        let kind = |ip: &IpAddr| match ip {
+            _ if ip.is_loopback() => Own::None,
+            IpAddr::V4(v4) if v4.is_link_local() => Own::OfLink,
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => Own::OfLink,
+            _ => Own::Beyond,
+        };
+        addresses.iter().filter(|ip| is_family(ip)).map(kind).max().unwrap_or_default()
+    };
+    [of(IpAddr::is_ipv4), of(IpAddr::is_ipv6)]
 }
 
 fn described(netlink: &mut Netlink, route: Route) -> Result<WayOut, NetlinkError> {
@@ -83,6 +98,27 @@ mod tests {
             let seen = look(&[]).unwrap();
             assert_eq!(seen.v4.and_then(|way| way.gateway), Some([192, 0, 2, 9].into()));
             assert_eq!(seen.v6, None);
+        })
+        .unwrap();
+    }
+
+    #[test]
+    #[ignore = "needs network namespaces: cargo xtask test"]
+    fn a_family_without_a_way_out_reaches_the_neighbours_that_it_has_addresses_for() {
+        use headstart_core::path::Family::{V4, V6};
+        let Ok(here) = NetNs::create() else { return eprintln!("skipped: no network namespaces for this user") };
+        let there = NetNs::create().unwrap();
+        here.run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            let end = |name, last, ns| VethEnd { name, mac: [2, 0, 0, 0, 0, last], ns };
+            netlink.veth(end("one", 1, &here), end("two", 2, &there)).unwrap();
+            netlink.up(LOOPBACK).unwrap();
+            assert_eq!(look(&[]).unwrap().own, [Own::None; 2], "loopback does not count");
+            let index = netlink.index("one").unwrap();
+            netlink.up(index).unwrap();
+            netlink.address(index, IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 1]), 64).unwrap();
+            let seen = look(&[]).unwrap();
+            assert!(seen.v6.is_none() && seen.reaches(V6) && !seen.reaches(V4) && seen.v4_first());
         })
         .unwrap();
     }

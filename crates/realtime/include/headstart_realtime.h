@@ -59,7 +59,7 @@
 #define HS_GONE -6
 
 /*
- There was no connection to the peer for as long as that may be.
+ The peer has not answered for as long as that may be.
  */
 #define HS_LOST -7
 
@@ -89,7 +89,7 @@
 #define HS_TOO_LONG -12
 
 /*
- The session was closed before the peer had confirmed everything.
+ Not everything that was sent is known to have arrived.
  */
 #define HS_UNCONFIRMED -13
 
@@ -153,7 +153,8 @@ const char *hs_error_text(int code);
 /*
  Connects to `address` ("host:port") with a technique (null: the default) and an interval in microseconds (0: unknown), and waits
  until the peer has shown that it speaks this protocol, up to `timeout_ms`. The same time is the session's patience: it is over
- (`HS_LOST`) when there was no connection to the peer for so long. Null if that failed; `error`, if it is not null, says why.
+ (`HS_LOST`) when the peer has not answered for so long, and to what was sent for at least three seconds. Null if that failed;
+ `error`, if it is not null, says why.
 
  # Safety
  `address` and `technique` are null or strings that end with a zero; `error` is null or may be written.
@@ -175,8 +176,9 @@ struct hs_session *hs_session_connect(const char *address, const char *technique
 /*
  As `hs_session_connect_within`, over sockets of the program's own: one end of a socketpair, say, behind whose other end the program
  does TLS. `dial` is given `context`, and answers with a connected stream socket (TCP or Unix), which is the library's from then on,
- or a negative number: no connection now. It is called by threads of the library, one at a time, whenever a connection is wanted, and
- not after this function has failed or `hs_session_close` has come back.
+ or a negative number: no connection now. It is called by threads of the library, one at a time, whenever a connection is wanted. None
+ begins after this function has failed or `hs_session_close` has come back, but neither waits for one that is under way longer than it
+ may: `context` must last until that has returned, and what it answers then is closed.
 
  # Safety
  `dial` may be called so with `context` from any thread; what it answers is a descriptor that is used by no other; `technique` is
@@ -330,8 +332,9 @@ ptrdiff_t hs_session_receive(const struct hs_session *session,
                              uint32_t timeout_ms);
 
 /*
- Waits until the peer has everything, for two seconds at most, and ends the session. 0 if it has, `HS_UNCONFIRMED` if
- not: `hs_session_ending` says before how much is unconfirmed.
+ Waits until the peer has everything, for two seconds at most, and ends the session. 0 if it has confirmed everything (it is in
+ the hands of its program, or kept for it) and answers still, or has left after it took it; `HS_UNCONFIRMED` if not, or if it died, for what
+ it had confirmed may have died with it. `hs_session_ending` says before how much is unconfirmed.
 
  # Safety
  `session` is null or a session, and is not used again.

@@ -13,6 +13,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -159,6 +160,23 @@ impl Line {
     }
 }
 
+/// So many places, or fewer where the program may have few descriptors: at most one for each `part` of those.
+pub(crate) fn places(most: usize, part: usize) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let files = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    most.min(files / part).max(1)
+}
+
+/// Connections that the kernel keeps until they are accepted, or fewer where it says so (net.core.somaxconn, 4096 unless changed).
+const UNACCEPTED: i32 = 4096;
+
+/// Has the kernel keep as many connections to a listening socket as it may until they are accepted. Libraries ask for 128: beyond that the
+/// first packets of anyone's connections are dropped, and their clients try again after a second, or three, or seven.
+pub fn lengthen(listener: impl AsFd) {
+    // Where it is refused, the line is as long as it was.
+    let _ = rustix::net::listen(listener, UNACCEPTED);
+}
+
 /// See the module.
 pub struct Admission {
     most: usize,
@@ -295,6 +313,7 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{TcpListener, TcpStream};
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
@@ -435,5 +454,18 @@ mod tests {
         assert_ne!(from("2001:db8:0:1::1"), from("2001:db8:0:100::1"));
         assert_eq!(from("::ffff:192.0.2.7"), from("192.0.2.7"));
         assert_eq!((from("127.0.0.1"), from("::1")), (Network::Own, Network::Own));
+    }
+
+    #[test]
+    fn a_thousand_connections_wait_in_the_kernel_until_they_are_accepted() {
+        let most: usize = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        lengthen(&listener);
+        let at = listener.local_addr().unwrap();
+        // One whose first packet is dropped is tried again after a second at the soonest, and never let in here.
+        let open =
+            |n| TcpStream::connect_timeout(&at, Duration::from_secs(5)).map_err(|why| format!("number {n}: {why}"));
+        let held: Result<Vec<_>, _> = (0..most.min(300)).map(open).collect();
+        held.unwrap();
     }
 }

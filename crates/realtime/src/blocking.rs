@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, sockopt};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
@@ -41,12 +41,57 @@ fn stream(socket: OwnedFd) -> io::Result<Connection> {
     }
 }
 
+/// The program's own dialling: one call at a time, none once it is over, and nothing waits for one that takes its time.
+#[derive(Debug, Default)]
+struct Dialling(Mutex<Stage>);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Idle,
+    UnderWay,
+    Over,
+}
+
+impl Dialling {
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run<T>(&self, dial: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        // Held for this look alone.
+        match &mut *self.stage() {
+            stage @ Stage::Idle => *stage = Stage::UnderWay,
+            Stage::UnderWay => return Err(io::ErrorKind::WouldBlock.into()),
+            Stage::Over => return Err(io::ErrorKind::NotConnected.into()),
+        }
+        let _done = Done(self);
+        dial()
+    }
+
+    fn end(&self) {
+        *self.stage() = Stage::Over;
+    }
+}
+
+/// The end of a call, by a panic too.
+struct Done<'a>(&'a Dialling);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        let mut stage = self.0.stage();
+        if *stage == Stage::UnderWay {
+            *stage = Stage::Idle;
+        }
+    }
+}
+
 /// One end of a session. See [`crate::Session`].
 #[derive(Clone, Debug)]
 pub struct Session {
     session: crate::Session,
-    /// Whether the program's own dialling is over; held while it dials.
-    dialled: Option<Arc<Mutex<bool>>>,
+    /// The program's own dialling, if it dials itself.
+    dialling: Option<Arc<Dialling>>,
 }
 
 // Handles may be shared by threads.
@@ -58,28 +103,26 @@ const _: fn() = || {
 
 impl From<crate::Session> for Session {
     fn from(session: crate::Session) -> Self {
-        Self { session, dialled: None }
+        Self { session, dialling: None }
     }
 }
 
 impl Session {
     /// Connects over stream sockets, TCP or Unix, that `dial` opens: one end of a pair, say, behind whose other end the program does TLS.
-    /// It is called by other threads, one at a time, whenever a connection is wanted, and not after [`Session::close`] has come back.
-    /// Else as [`Session::connect`].
+    /// It is called by other threads, one at a time, whenever a connection is wanted. Neither this function nor [`Session::close`] waits
+    /// for a call that takes longer than they may: one may be under way when they come back, and none begins after. Else as
+    /// [`Session::connect`].
     pub fn connect_over(
         dial: impl Fn() -> io::Result<OwnedFd> + Send + Sync + 'static,
         config: Config,
     ) -> Result<Self, SessionError> {
         let within = config.patience;
-        let (dial, over) = (Arc::new(dial), Arc::new(Mutex::new(false)));
-        let dialled = Some(Arc::clone(&over));
+        let (dial, dialling) = (Arc::new(dial), Arc::new(Dialling::default()));
+        let own = Arc::clone(&dialling);
         let open = move || {
-            let (dial, over) = (Arc::clone(&dial), Arc::clone(&over));
+            let (dial, dialling) = (Arc::clone(&dial), Arc::clone(&dialling));
             async move {
-                let socket = tokio::task::spawn_blocking(move || {
-                    let over = over.lock().unwrap_or_else(PoisonError::into_inner);
-                    if *over { Err(io::ErrorKind::NotConnected.into()) } else { dial() }
-                });
+                let socket = tokio::task::spawn_blocking(move || dialling.run(|| dial()));
                 stream(socket.await.map_err(io::Error::other)??)
             }
         };
@@ -88,14 +131,8 @@ impl Session {
             session.greeted().await?;
             Ok(session)
         });
-        let session = session.inspect_err(|_| Self::dials_no_more(dialled.as_ref()))?;
-        Ok(Self { session, dialled })
-    }
-
-    fn dials_no_more(dialled: Option<&Arc<Mutex<bool>>>) {
-        if let Some(over) = dialled {
-            *over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        }
+        let session = session.inspect_err(|_| own.end())?;
+        Ok(Self { session, dialling: Some(own) })
     }
 
     /// Connects to a listener, and waits until that has shown that it is one, as long as the patience of `config` is.
@@ -164,10 +201,11 @@ impl Session {
         self.session.stats()
     }
 
-    /// Waits until the peer has everything, for two seconds at most, and ends the session. Whether it has.
+    /// Waits until the peer has everything, for two seconds at most, and ends the session. Whether it is known to have it. See
+    /// [`crate::Session::close`].
     pub fn close(self) -> bool {
         let arrived = runtime().is_ok_and(|runtime| runtime.block_on(self.session.close()));
-        Self::dials_no_more(self.dialled.as_ref());
+        self.dialling.iter().for_each(|dialling| dialling.end());
         arrived
     }
 }

@@ -4,6 +4,7 @@ use crate::ending::Why;
 use crate::scratch;
 use crate::session::{Connection, SessionError};
 use crate::shared::Shared;
+use crate::vigil::ASSURES;
 use headstart_core::realtime::{Connection as Number, Input};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -72,7 +73,10 @@ async fn run(shared: Arc<Shared>, id: u32, stream: Connection, writer: Arc<Notif
                     if !shared.lock().must_not_read() {
                         break;
                     }
-                    room.await;
+                    tokio::select! {
+                        () = room => {}
+                        () = tokio::time::sleep(ASSURES) => shared.assure(id),
+                    }
                 }
                 let take = |bytes: &[u8]| !bytes.is_empty() && shared.received(id, bytes).is_ok();
                 let read = poll_fn(|cx| scratch::poll_read(cx, &mut from, READ, |_, bytes| take(bytes))).await;

@@ -16,7 +16,7 @@ pub enum Why {
     },
     /// The peer does not know it any more: it was restarted, or has given it up.
     Gone,
-    /// There was no connection on which the peer answers, for so long.
+    /// There was no connection on which the peer answers, or nothing was heard of it while it owed an answer, for so long.
     Lost(Duration),
     /// The peer never answered, for so long.
     Silent(Duration),
@@ -29,7 +29,8 @@ pub enum Why {
 pub struct Ending {
     /// Why.
     pub why: Why,
-    /// Messages that were handed in and that the peer has not confirmed: some may have arrived all the same.
+    /// Messages that were handed in and that the peer has not confirmed: some may have arrived all the same. What it had confirmed
+    /// and its program had not taken is not counted here; where the peer died, none knows how much that was.
     pub unconfirmed: usize,
 }
 
@@ -40,7 +41,9 @@ impl std::fmt::Display for Why {
             Self::Left { untaken: 0 } => f.write_str("the peer closed it"),
             Self::Left { untaken } => write!(f, "the peer closed it and left {untaken} messages unread"),
             Self::Gone => FrameError::Gone.fmt(f),
-            Self::Lost(patience) => write!(f, "no connection to the peer for {} s", patience.as_secs_f64()),
+            Self::Lost(patience) => {
+                write!(f, "the peer does not answer any more: nothing for {} s", patience.as_secs_f64())
+            }
             Self::Silent(patience) => write!(
                 f,
                 "the peer did not answer for {} s: it does not speak this protocol, or only version 1 of it",

@@ -40,7 +40,7 @@ pub const HS_CLOSED: c_int = -4;
 pub const HS_LEFT: c_int = -5;
 /// The peer does not know the session any more: it was restarted, or has given it up.
 pub const HS_GONE: c_int = -6;
-/// There was no connection to the peer for as long as that may be.
+/// The peer has not answered for as long as that may be.
 pub const HS_LOST: c_int = -7;
 /// The peer never answered.
 pub const HS_SILENT: c_int = -8;
@@ -52,7 +52,7 @@ pub const HS_CONNECT: c_int = -10;
 pub const HS_TECHNIQUE: c_int = -11;
 /// The message is longer than 16 KiB.
 pub const HS_TOO_LONG: c_int = -12;
-/// The session was closed before the peer had confirmed everything.
+/// Not everything that was sent is known to have arrived.
 pub const HS_UNCONFIRMED: c_int = -13;
 
 /// What a code says, in English.
@@ -64,13 +64,13 @@ const TEXTS: &[(c_int, &CStr)] = &[
     (HS_CLOSED, c"this side has closed it"),
     (HS_LEFT, c"the peer has closed the session"),
     (HS_GONE, c"the peer does not know the session any more: it was restarted, or has given it up"),
-    (HS_LOST, c"there was no connection to the peer for too long"),
+    (HS_LOST, c"the peer does not answer any more"),
     (HS_SILENT, c"the peer never answered: it does not speak this protocol, or only an older version of it"),
     (HS_STRANGER, c"the peer does not speak this protocol, or another version of it"),
     (HS_CONNECT, c"no connection to the peer, or no address to listen on"),
     (HS_TECHNIQUE, c"there is no technique of that name"),
     (HS_TOO_LONG, c"a message is longer than 16 KiB"),
-    (HS_UNCONFIRMED, c"the session was closed before the peer had confirmed everything"),
+    (HS_UNCONFIRMED, c"not everything that was sent is known to have arrived"),
 ];
 
 fn code(error: &SessionError) -> c_int {
@@ -133,7 +133,8 @@ fn millis(timeout_ms: u32) -> Duration {
 
 /// Connects to `address` ("host:port") with a technique (null: the default) and an interval in microseconds (0: unknown), and waits
 /// until the peer has shown that it speaks this protocol, up to `timeout_ms`. The same time is the session's patience: it is over
-/// (`HS_LOST`) when there was no connection to the peer for so long. Null if that failed; `error`, if it is not null, says why.
+/// (`HS_LOST`) when the peer has not answered for so long, and to what was sent for at least three seconds. Null if that failed;
+/// `error`, if it is not null, says why.
 ///
 /// # Safety
 /// `address` and `technique` are null or strings that end with a zero; `error` is null or may be written.
@@ -180,8 +181,9 @@ unsafe impl Sync for Context {}
 
 /// As `hs_session_connect_within`, over sockets of the program's own: one end of a socketpair, say, behind whose other end the program
 /// does TLS. `dial` is given `context`, and answers with a connected stream socket (TCP or Unix), which is the library's from then on,
-/// or a negative number: no connection now. It is called by threads of the library, one at a time, whenever a connection is wanted, and
-/// not after this function has failed or `hs_session_close` has come back.
+/// or a negative number: no connection now. It is called by threads of the library, one at a time, whenever a connection is wanted. None
+/// begins after this function has failed or `hs_session_close` has come back, but neither waits for one that is under way longer than it
+/// may: `context` must last until that has returned, and what it answers then is closed.
 ///
 /// # Safety
 /// `dial` may be called so with `context` from any thread; what it answers is a descriptor that is used by no other; `technique` is
@@ -504,8 +506,9 @@ pub unsafe extern "C" fn hs_session_receive(
     message.bytes.len() as isize
 }
 
-/// Waits until the peer has everything, for two seconds at most, and ends the session. 0 if it has, `HS_UNCONFIRMED` if
-/// not: `hs_session_ending` says before how much is unconfirmed.
+/// Waits until the peer has everything, for two seconds at most, and ends the session. 0 if it has confirmed everything (it is in
+/// the hands of its program, or kept for it) and answers still, or has left after it took it; `HS_UNCONFIRMED` if not, or if it died, for what
+/// it had confirmed may have died with it. `hs_session_ending` says before how much is unconfirmed.
 ///
 /// # Safety
 /// `session` is null or a session, and is not used again.

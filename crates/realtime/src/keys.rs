@@ -56,7 +56,7 @@ pub enum KeyError {
     #[error("{path} holds no key of a relay: `headstart relay key {path}` makes one where nothing is", path = .0.display())]
     NotAKey(PathBuf),
     /// A public key is something else.
-    #[error("{0:?} is no public key: it is 64 hexadecimal digits, as `headstart relay key` prints them")]
+    #[error("{0:?} is not a public key: it is 64 hexadecimal digits, as `headstart relay key` prints them")]
     NotPublic(String),
     /// TLS does not take it.
     #[error("TLS does not take the key: {0}")]
@@ -137,7 +137,7 @@ impl SecretKey {
         if about.permissions().mode() & 0o077 != 0 {
             // No one should change a folder's or a device's mode for our sake.
             if !about.is_file() {
-                return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is no file")));
+                return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")));
             }
             return Err(KeyError::Open(path.to_owned()));
         }

@@ -15,11 +15,13 @@ mod ending;
 mod ffi;
 pub mod keys;
 mod listener;
+pub mod observe;
 pub mod relay;
 mod scratch;
 mod session;
 mod shared;
 mod tcp_options;
+mod vigil;
 
 pub use ending::{Ending, Why};
 pub use headstart_core::realtime::{Kind, MAX_MESSAGE, SendError, Sent, State, Stats, technique};

@@ -5,7 +5,7 @@
 //! ([`crate::backlog`]): one more is closed without a word, and its client tries again for as long as its patience is. Accepting
 //! waits for none of them.
 
-use crate::admission::{Admission, Place};
+use crate::admission::{self, Admission, Place};
 use crate::backlog::Backlog;
 use crate::driver;
 use crate::session::{Config, Connection, PATIENCE, Session, Stream};
@@ -127,6 +127,7 @@ impl Listener {
         admitted: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let socket = TcpListener::bind(address).await?;
+        admission::lengthen(&socket);
         let mut listener = Self::unbound();
         listener.address = Some(socket.local_addr()?);
         let door = Arc::clone(&listener.door);
@@ -144,7 +145,7 @@ impl Listener {
                         let door = Arc::clone(&door);
                         tokio::spawn(async move {
                             if let Ok(place) = tokio::time::timeout(INTRODUCTION, arrival.place()).await {
-                                door.admit(Box::new(stream), place, None).await;
+                                door.admit(Box::new(stream), place, None, Some(peer)).await;
                             }
                         });
                     }
@@ -158,18 +159,16 @@ impl Listener {
 
     /// One that gets its connections from [`Listener::add`] alone.
     pub fn unbound() -> Self {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let files = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         let door = Door {
             sessions: Mutex::default(),
             patience: Mutex::new(PATIENCE),
-            backlog: Backlog::new(WAITING.min(files / OF_FILES_WAITING).max(1)),
-            undecided: Admission::new(UNDECIDED.min(files / OF_FILES_UNDECIDED).max(1)),
+            backlog: Backlog::new(admission::places(WAITING, OF_FILES_WAITING)),
+            undecided: Admission::new(admission::places(UNDECIDED, OF_FILES_UNDECIDED)),
         };
         Self { address: None, door: Arc::new(door), accepting: None, stopped: watch::channel(false).0 }
     }
 
-    /// Sessions that begin from now on are given up when they have had no connection for so long ([`Config::patience`]); 30 seconds
+    /// Sessions that begin from now on are given up when their peer has not answered for so long ([`Config::patience`]); 30 seconds
     /// unless told.
     pub fn set_patience(&self, patience: Duration) {
         *self.door.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience;
@@ -259,12 +258,12 @@ enum Placed {
 impl Door {
     fn take_in(self: &Arc<Self>, stream: Connection, place: Place, only: Option<SessionId>) {
         let door = Arc::clone(self);
-        tokio::spawn(async move { door.admit(stream, place, only).await });
+        tokio::spawn(async move { door.admit(stream, place, only, None).await });
     }
 
     /// Waits for what a connection says, and puts it into its session: into `only` this one, if it is given, else into a new one if
-    /// there is none.
-    async fn admit(&self, stream: Connection, place: Place, only: Option<SessionId>) {
+    /// there is none. It comes from `peer`, where that is known.
+    async fn admit(&self, stream: Connection, place: Place, only: Option<SessionId>, peer: Option<SocketAddr>) {
         let introduced = tokio::select! {
             introduced = tokio::time::timeout(INTRODUCTION, introduce(stream)) => {
                 introduced.inspect_err(|_| place.was_silent()).ok().flatten()
@@ -284,7 +283,10 @@ impl Door {
             None => May::BeginLater,
         };
         match self.place(entrant, may) {
-            Placed::Begun(session) => self.backlog.put(from, session),
+            Placed::Begun(session) => {
+                session.name_peer(peer);
+                self.backlog.put(from, session);
+            }
             Placed::Unknown(stream) => refuse(stream, &gone, place).await,
             Placed::Joined | Placed::Busy => {}
         }

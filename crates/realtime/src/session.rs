@@ -2,7 +2,7 @@
 
 use crate::driver::{self, Dial};
 use crate::ending::{Ending, Why};
-use crate::shared::Shared;
+use crate::shared::{Shared, State};
 use crate::tcp_options::{self, TcpOptions};
 use futures_sink::Sink;
 use headstart_core::machine::Wakeups;
@@ -21,7 +21,7 @@ use tokio::net::{TcpStream, ToSocketAddrs};
 
 /// When a session is closed, so long is waited for what is on its way. Ours.
 const LINGER: Duration = Duration::from_secs(2);
-/// How long a session has no connection on which its peer answers before it is given up. Ours.
+/// How long the peer of a session does not answer before that is given up. Ours.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Any stream of bytes both ways.
@@ -38,8 +38,9 @@ pub struct Config {
     pub technique: String,
     /// The time between two messages, if the program knows it.
     pub interval: Option<Duration>,
-    /// An attempt to connect may take so long, and a session that has had no connection for so long on which its peer answers is
-    /// given up.
+    /// An attempt to connect may take so long, and a session is given up when its peer has not answered for so long: on no connection, or,
+    /// after at least three seconds, to what was sent. A peer that stands still does not answer; one whose program takes its messages
+    /// late does.
     pub patience: Duration,
 }
 
@@ -130,6 +131,13 @@ impl Session {
         Self { _guard: Arc::new(Guard(Arc::clone(&shared))), shared }
     }
 
+    /// Notes where it leads, or comes from.
+    pub(crate) fn name_peer(&self, peer: Option<impl ToString>) {
+        if let Some(peer) = peer {
+            self.shared.peer.get_or_init(|| peer.to_string());
+        }
+    }
+
     /// See [`Shared::confine`].
     pub(crate) fn confine(&self, confined: bool) {
         self.shared.confine(confined);
@@ -149,21 +157,22 @@ impl Session {
         config: Config,
     ) -> Result<Self, SessionError> {
         let peer = Arc::new(peer);
-        let (interval, tcp_options) = (config.interval, Arc::new(OnceLock::new()));
-        let taken = Arc::clone(&tcp_options);
+        let (interval, first) = (config.interval, Arc::new(OnceLock::new()));
+        let taken = Arc::clone(&first);
         let dial = move || {
             let (peer, taken) = (Arc::clone(&peer), Arc::clone(&taken));
             async move {
                 let stream = TcpStream::connect((*peer).clone()).await?;
                 let turned = tcp_options::turn(&stream, interval);
-                taken.get_or_init(|| turned);
+                taken.get_or_init(|| (turned, stream.peer_addr()));
                 tcp_options::watch(&stream);
                 Ok(stream)
             }
         };
         let session = Self::connect_over(dial, config).await?;
-        if let Some(tcp_options) = tcp_options.get() {
+        if let Some((tcp_options, peer)) = first.get() {
             session.shared.tcp_options.get_or_init(|| *tcp_options);
+            session.name_peer(peer.as_ref().ok());
         }
         Ok(session)
     }
@@ -267,7 +276,7 @@ impl Session {
         self.shared.lock().ending()
     }
 
-    /// How long the session may have no connection on which its peer answers.
+    /// How long the peer may not answer.
     pub fn patience(&self) -> Duration {
         self.shared.patience
     }
@@ -295,28 +304,59 @@ impl Session {
         self.shared.lock().messenger.on_their_way()
     }
 
-    /// Waits until the peer has everything, or the session is over. Whether the peer has.
+    /// Waits until the peer has everything, or the session is over. Whether the peer is known to have it: in the hands of its program,
+    /// or kept for that. Of a peer that died nothing is known, whatever it had confirmed.
     pub async fn delivered(&self) -> bool {
+        self.until(|state| state.messenger.on_their_way() == 0).await;
+        self.shared.lock().all_arrived()
+    }
+
+    /// Waits until `what` holds of the number of unconfirmed messages, or the session is over.
+    pub(crate) async fn until_unconfirmed(&self, mut what: impl FnMut(usize) -> bool) {
+        self.until(|state| what(state.messenger.on_their_way())).await;
+    }
+
+    /// Has so many bytes wait for the program before connections are not read.
+    pub(crate) fn hold_at_most(&self, bytes: usize) {
+        self.shared.act(|_, messenger| messenger.hold_at_most(bytes));
+    }
+
+    /// Waits until `what` holds, or the session is over. Asked again whenever bytes come.
+    async fn until(&self, mut what: impl FnMut(&State) -> bool) {
         poll_fn(|cx| {
             let mut state = self.shared.lock();
-            let all_there = state.messenger.on_their_way() == 0;
-            if all_there || state.closed || state.messenger.peer_has_left() {
-                return Poll::Ready(all_there);
+            if what(&state) || state.closed || state.messenger.peer_has_left() {
+                return Poll::Ready(());
             }
             self.shared.await_room(&mut state, cx.waker().clone());
             Poll::Pending
         })
-        .await
+        .await;
     }
 
-    /// Waits until the peer has everything, for two seconds at most, and ends the session for all of its handles. Whether the
-    /// peer has.
+    /// Waits as [`Session::close`] does. Messages that are not known to have arrived; of those that a peer had confirmed when it died it
+    /// is not known how many, and they count as one.
+    pub(crate) async fn lost(&self) -> u64 {
+        let _ = tokio::time::timeout(LINGER, self.until(State::is_settled)).await;
+        let state = self.shared.lock();
+        let known = state.all_arrived() && (state.is_settled() || state.ending().is_some());
+        let count = state.messenger.on_their_way() as u64 + state.messenger.untaken_by_peer();
+        if known { 0 } else { count.max(1) }
+    }
+
+    /// Of the messages that were received here so many did not get where they were to go: the peer is told when this side closes.
+    pub(crate) fn disown(&self, messages: u64) {
+        self.shared.act(|_, messenger| messenger.disown(messages));
+    }
+
+    /// Waits until the peer has everything and answers still, for two seconds at most, and ends the session for all of its handles.
+    /// Whether the peer is known to have it, as [`Session::delivered`].
     pub async fn close(self) -> bool {
-        let _ = tokio::time::timeout(LINGER, self.delivered()).await;
+        let lost = self.lost().await;
         let arrived = {
-            let state = self.shared.lock();
-            // What a program that has left did not take has not arrived.
-            state.messenger.on_their_way() == 0 && state.messenger.untaken_by_peer() == 0
+            let mut state = self.shared.lock();
+            // Another handle that is closed later knows no more.
+            *state.arrived.get_or_insert(lost == 0)
         };
         self.shared.act(|_, messenger| messenger.leave());
         self.shared.close(Why::Closed);

@@ -3,7 +3,9 @@
 //! Nothing is decided here. The lock is held for as long as the messenger thinks, never across a wait.
 
 use crate::ending::{Ending, Why};
+use crate::observe;
 use crate::tcp_options::TcpOptions;
+use crate::vigil::{ASSURES, Vigil};
 use headstart_core::machine::{Deadline, Machine, Wakeups};
 use headstart_core::realtime::{FrameError, Input, MAX_CONNECTIONS, Messenger, Output};
 use headstart_core::time::Instant;
@@ -18,9 +20,11 @@ use tokio::sync::Notify;
 /// See the module.
 pub(crate) struct Shared {
     pub clock: Clock,
-    /// How long there may be no connection on which the peer answers.
+    /// How long the peer may not answer.
     pub patience: Duration,
     state: Mutex<State>,
+    /// Where its first connection leads, or comes from.
+    pub peer: OnceLock<String>,
     /// Which options the kernel took.
     pub tcp_options: OnceLock<TcpOptions>,
     /// The deadline has moved.
@@ -50,10 +54,11 @@ pub(crate) struct State {
     /// Why, and what was on its way then.
     ending: Option<Ending>,
     pub error: Option<FrameError>,
-    /// Since when there has been no connection on which the peer answers.
-    alone: Option<Instant>,
-    /// There was one before.
-    met: bool,
+    /// Whether all was known to have arrived when this side closed.
+    pub arrived: Option<bool>,
+    vigil: Vigil,
+    /// When the peer was last told that this side is there, though it does not read.
+    assured: Instant,
     /// What a program may poll, and whether it is readable.
     signal: Option<(OwnedFd, bool)>,
     /// The tasks that wait to know what the peer is were told.
@@ -83,6 +88,20 @@ impl State {
 
     fn left(&self) -> Why {
         Why::Left { untaken: self.messenger.untaken_by_peer() }
+    }
+
+    /// Whether all that was handed in is known to have arrived: confirmed by a peer that has neither thrown it away nor died with it.
+    pub fn all_arrived(&self) -> bool {
+        let sent = self.messenger.has_sent();
+        let died = |ending: Ending| !matches!(ending.why, Why::Closed | Why::Left { .. });
+        let all_there = self.messenger.on_their_way() == 0 && self.messenger.untaken_by_peer() == 0;
+        all_there && !(sent && self.ending().is_some_and(died))
+    }
+
+    /// Whether nothing is on its way, and the peer answers: one that was lost may have died with what it had confirmed.
+    pub fn is_settled(&self) -> bool {
+        let answers = self.messenger.answered() > 0 || !self.messenger.has_sent();
+        self.messenger.on_their_way() == 0 && answers
     }
 
     /// What is readable while there is something to receive, or the end.
@@ -122,10 +141,11 @@ impl State {
 
 impl Shared {
     pub fn new(messenger: Messenger, clock: Clock, patience: Duration) -> Arc<Self> {
-        Arc::new(Self {
+        let shared = Arc::new(Self {
             clock,
             patience,
             tcp_options: OnceLock::new(),
+            peer: OnceLock::new(),
             state: Mutex::new(State {
                 messenger,
                 writers: Vec::new(),
@@ -136,8 +156,9 @@ impl Shared {
                 closed: false,
                 ending: None,
                 error: None,
-                alone: None,
-                met: false,
+                arrived: None,
+                vigil: Vigil::new(patience),
+                assured: Instant::ZERO,
                 signal: None,
                 judged: false,
                 next_connection: 0,
@@ -150,7 +171,9 @@ impl Shared {
             ended: Notify::new(),
             parted: Notify::new(),
             judged: Notify::new(),
-        })
+        });
+        observe::note(&shared);
+        shared
     }
 
     /// The state; a task that panicked has left it whole, for a messenger is changed by one call at a time.
@@ -168,9 +191,8 @@ impl Shared {
     }
 
     fn spread(&self, now: Instant, state: &mut State) {
-        let answered = state.messenger.answered() > 0;
-        state.met |= answered;
-        state.alone = if answered { None } else { state.alone.or(Some(now)) };
+        let (answered, on_its_way) = (state.messenger.answered() > 0, state.messenger.on_their_way() > 0);
+        state.vigil.looked(now, answered, on_its_way);
         let mut delivered = false;
         while let Some(output) = state.messenger.poll_output() {
             match output {
@@ -189,8 +211,7 @@ impl Shared {
         if !state.messenger.is_full() {
             self.room.notify_waiters();
         }
-        let give_up = state.alone.map(|since| Deadline { at: since + self.patience, why: "the peer answers nowhere" });
-        let deadline = Deadline::earliest([state.messenger.poll_timeout(), give_up]);
+        let deadline = Deadline::earliest([state.messenger.poll_timeout(), state.vigil.deadline()]);
         if deadline != state.deadline {
             let sooner = deadline.is_some_and(|new| state.deadline.is_none_or(|old| new.at < old.at));
             state.deadline = deadline;
@@ -208,7 +229,7 @@ impl Shared {
         self.lock().deadline.map(|deadline| deadline.at)
     }
 
-    /// What is due at this moment: the messenger's affairs, and the end of a session whose peer answers nowhere.
+    /// What is due at this moment: the messenger's affairs, and the end of a session whose peer does not answer.
     pub fn wake(&self) {
         {
             let mut state = self.lock();
@@ -216,12 +237,23 @@ impl Shared {
             due.into_iter().for_each(|due| state.wakeups.count(due.why));
         }
         self.act(|now, messenger| messenger.wake(now));
-        let (alone, met) = {
-            let state = self.lock();
-            (state.alone, state.met)
-        };
-        if alone.is_some_and(|since| since + self.patience <= self.clock.now()) {
-            self.close(if met { Why::Lost(self.patience) } else { Why::Silent(self.patience) });
+        let verdict = self.lock().vigil.verdict(self.clock.now());
+        if let Some(why) = verdict {
+            self.close(why);
+        }
+    }
+
+    /// Tells the peer over connection `id` that this side is there, if it was not told of late: it does not read what comes over that.
+    pub fn assure(&self, id: u32) {
+        let mut state = self.lock();
+        let now = self.clock.now();
+        // Nor can it hear that the peer is there.
+        state.vigil.heard(now);
+        if now >= state.assured + ASSURES {
+            state.assured = now;
+            state.wakeups.count("the peer is told that this side is there");
+            state.messenger.assure(headstart_core::realtime::Connection(id));
+            self.spread(now, &mut state);
         }
     }
 
@@ -254,7 +286,10 @@ impl Shared {
         let mut state = self.lock();
         state.senders.drain(..).for_each(Waker::wake);
         match result {
-            Ok(()) => state.heard += 1,
+            Ok(()) => {
+                state.heard += 1;
+                state.vigil.heard(self.clock.now());
+            }
             // Where the peer answers on other connections, these lead elsewhere.
             Err(FrameError::Gone) => {}
             Err(error) => state.error = Some(error),

@@ -2,9 +2,14 @@
 
 use headstart_core::realtime::frame::Frame;
 use headstart_core::realtime::{FrameError, Hello, SessionId, WINDOW};
-use headstart_realtime::{Config, Ending, Kind, Listener, Message, SendError, Session, SessionError, Why, blocking};
+use headstart_io::clock::Clock;
+use headstart_realtime::{
+    Config, Ending, Kind, Listener, Message, SendError, Session, SessionError, Why, blocking, relay,
+};
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,6 +34,15 @@ struct Program {
 
 impl Program {
     fn start(at: &str) -> Self {
+        Self::begin(at, true)
+    }
+
+    /// One that accepts sessions and takes nothing.
+    fn start_idle(at: &str) -> Self {
+        Self::begin(at, false)
+    }
+
+    fn begin(at: &str, takes: bool) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (bound, address) = mpsc::channel();
         let (sent, got) = unbounded_channel();
@@ -39,6 +53,9 @@ impl Program {
             while let Some(session) = listener.accept().await {
                 let sent = sent.clone();
                 tokio::spawn(async move {
+                    if !takes {
+                        std::future::pending::<()>().await;
+                    }
                     while let Some(message) = session.receive().await {
                         sent.send(message).unwrap();
                     }
@@ -167,6 +184,92 @@ async fn the_side_that_accepted_gives_up_as_well_and_the_other_hears_so_when_it_
     assert_eq!(ended(&near).await.why, Why::Gone);
 }
 
+/// The least that a silence means anything.
+const SILENCE: Duration = Duration::from_secs(3);
+
+#[tokio::test]
+async fn a_peer_that_stands_still_is_given_up_though_its_kernel_keeps_the_connections() {
+    let program = Program::start("127.0.0.1:0");
+    for over_tcp in [true, false] {
+        let to = program.address;
+        let near = match over_tcp {
+            true => Session::connect(to, Config { patience: SILENCE, ..Config::default() }).await.unwrap(),
+            false => {
+                Session::connect_over(move || TcpStream::connect(to), Config { patience: SILENCE, ..Config::default() })
+                    .await
+                    .unwrap()
+            }
+        };
+        assert!(patient(near.peer_is_ours()).await);
+        // Its one thread does nothing else until it is let go.
+        let (go_on, held) = mpsc::channel::<()>();
+        let (stands, still) = mpsc::channel();
+        program.runtime.spawn(async move {
+            stands.send(()).unwrap();
+            held.recv().ok();
+        });
+        still.recv_timeout(PATIENCE).unwrap();
+        near.lane(0, Kind::Ordered).send(b"x").await.unwrap();
+        assert_eq!(ended(&near).await, Ending { why: Why::Lost(SILENCE), unconfirmed: 1 }, "over TCP: {over_tcp}");
+        let causes = near.wakeups();
+        assert!(causes.iter().any(|(why, _)| why == "nothing is heard of the peer"), "{causes:?}");
+        drop(go_on);
+    }
+    program.kill();
+}
+
+#[tokio::test]
+async fn a_program_that_takes_its_messages_late_is_not_given_up_nor_is_one_that_has_not_accepted() {
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let config = Config { patience: SILENCE, ..Config::default() };
+    let near = Session::connect(listener.address().unwrap(), config).await.unwrap();
+    let lane = near.lane(0, Kind::Ordered);
+    let message = [7; 4096];
+    let mut sent = 0u64;
+    // Until its inbox is full, and the lane.
+    while tokio::time::timeout(Duration::from_millis(500), lane.send(&message)).await.is_ok_and(|sent| sent.is_ok()) {
+        sent += 1;
+    }
+    assert!(near.ending().is_none());
+    tokio::time::sleep(SILENCE * 2).await;
+    assert_eq!(near.ending(), None, "nobody has accepted it");
+    let far = patient(listener.accept()).await.unwrap();
+    tokio::time::sleep(SILENCE * 2).await;
+    assert_eq!(near.ending(), None, "its program takes nothing");
+    for n in 0..sent {
+        assert_eq!(patient(far.receive()).await.unwrap().seq, n);
+    }
+    assert!(patient(near.close()).await);
+}
+
+#[tokio::test]
+async fn two_that_take_nothing_of_each_other_for_long_are_both_kept() {
+    const MESSAGES: u64 = 200;
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    listener.set_patience(SILENCE);
+    let config = Config { patience: SILENCE, ..Config::default() };
+    let near = Session::connect(listener.address().unwrap(), config).await.unwrap();
+    near.lane(1, Kind::Event).send(b"x").await.unwrap();
+    let far = patient(listener.accept()).await.unwrap();
+    assert_eq!(patient(far.receive()).await.unwrap().bytes, b"x");
+    // Neither waits to send, and neither inbox has room for all.
+    for session in [&near, &far] {
+        for _ in 0..MESSAGES {
+            session.lane(0, Kind::Ordered).try_send(0, &[7; 4096]).unwrap();
+        }
+    }
+    tokio::time::sleep(SILENCE * 3).await;
+    for session in [&near, &far] {
+        assert!(session.unconfirmed() > 0, "nothing is owed");
+        assert_eq!(session.ending(), None);
+    }
+    for session in [&far, &near] {
+        for n in 0..MESSAGES {
+            assert_eq!(patient(session.receive()).await.unwrap().seq, n);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_peer_that_says_nothing_is_none() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -255,6 +358,80 @@ async fn a_peer_that_leaves_says_how_much_its_program_did_not_take() {
     assert!(!patient(near.close()).await, "four were thrown away");
 }
 
+/// Messages that the peer has confirmed and that its program did not take; then the peer is killed.
+async fn confirmed_and_lost() -> Session {
+    let program = Program::start_idle("127.0.0.1:0");
+    let near = Session::connect(program.address, impatient()).await.unwrap();
+    let lane = near.lane(0, Kind::Ordered);
+    for n in 0..100u8 {
+        patient(lane.send(&[n])).await.unwrap();
+    }
+    assert!(patient(near.delivered()).await, "it is confirmed while the peer lives");
+    program.kill();
+    near
+}
+
+#[tokio::test]
+async fn what_a_peer_had_confirmed_when_it_died_is_not_said_to_have_arrived() {
+    let near = confirmed_and_lost().await;
+    assert_eq!(ended(&near).await, Ending { why: Why::Lost(SHORT), unconfirmed: 0 });
+    assert!(!patient(near.delivered()).await);
+    assert!(!patient(near.close()).await, "no program has taken any");
+}
+
+#[tokio::test]
+async fn a_session_that_is_closed_just_after_its_peer_died_does_not_say_that_all_arrived() {
+    let near = confirmed_and_lost().await;
+    patient(async {
+        while near.connections() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let other = near.clone();
+    assert!(!patient(near.close()).await, "no program has taken any");
+    assert!(!patient(other.close()).await, "another handle says the same");
+}
+
+#[tokio::test]
+async fn a_hop_says_on_leaving_what_its_far_end_had_confirmed_when_it_died() {
+    for takes in [false, true] {
+        let mut program = Program::begin("127.0.0.1:0", takes);
+        let hop = Listener::bind("127.0.0.1:0").await.unwrap();
+        let near = Session::connect(hop.address().unwrap(), Config::default()).await.unwrap();
+        let onward = relay::Onward::new(program.address.to_string(), impatient());
+        tokio::spawn(relay::run(hop, onward, |_| {}));
+        let lane = near.lane(0, Kind::Ordered);
+        for n in 0..100u8 {
+            patient(lane.send(&[n])).await.unwrap();
+        }
+        assert!(patient(near.delivered()).await, "the hop has confirmed all");
+        if takes {
+            for _ in 0..100 {
+                patient(program.got.recv()).await.unwrap();
+            }
+            // The far end stays: nothing is lost.
+            assert!(patient(near.close()).await);
+            program.kill();
+            continue;
+        }
+        program.kill();
+        let ending = ended(&near).await;
+        assert!(matches!(ending.why, Why::Left { untaken: 1.. }), "{ending}");
+        assert!(!patient(near.close()).await, "no program has taken any");
+    }
+}
+
+#[tokio::test]
+async fn a_session_on_which_nothing_was_sent_has_lost_nothing() {
+    let program = Program::start("127.0.0.1:0");
+    let near = Session::connect(program.address, impatient()).await.unwrap();
+    assert!(patient(near.peer_is_ours()).await);
+    program.kill();
+    assert_eq!(ended(&near).await.why, Why::Lost(SHORT));
+    assert!(patient(near.close()).await);
+}
+
 #[tokio::test]
 async fn connections_that_lead_to_another_machine_are_done_without() {
     let listeners = [Listener::bind("127.0.0.1:0").await.unwrap(), Listener::bind("127.0.0.1:0").await.unwrap()];
@@ -307,4 +484,52 @@ fn calls_that_wait_wait_no_longer_than_they_may_and_a_listener_can_be_stopped() 
         let (_, none) = waiting.join().unwrap();
         assert!(none);
     });
+}
+
+/// A call of the program that connects and does not come back until it is let go.
+fn hangs(let_go: &Mutex<mpsc::Receiver<()>>, came_back: &AtomicBool) -> std::io::Result<OwnedFd> {
+    let _ = let_go.lock().unwrap().recv_timeout(PATIENCE);
+    came_back.store(true, Ordering::SeqCst);
+    Err(std::io::ErrorKind::NotConnected.into())
+}
+
+#[test]
+fn a_call_of_the_program_s_that_does_not_come_back_holds_up_neither_connecting_nor_closing() {
+    let (come_back, let_go) = mpsc::channel();
+    let (let_go, came_back) = (Mutex::new(let_go), Arc::new(AtomicBool::new(false)));
+    let told = Arc::clone(&came_back);
+    let short = Config { patience: Duration::from_millis(100), ..Config::default() };
+    let error = blocking::Session::connect_over(move || hangs(&let_go, &told), short).unwrap_err();
+    assert!(matches!(error, SessionError::TimedOut | SessionError::Connect(_)), "{error}");
+    assert!(!came_back.load(Ordering::SeqCst), "it waited for the call");
+    come_back.send(()).unwrap();
+
+    let listener = blocking::Listener::bind("127.0.0.1:0").unwrap();
+    let to = listener.address().unwrap();
+    let (come_back, let_go) = mpsc::channel();
+    let (let_go, came_back, calls) =
+        (Mutex::new(let_go), Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (told, count) = (Arc::clone(&came_back), Arc::clone(&calls));
+    let dial = move || match count.fetch_add(1, Ordering::SeqCst) {
+        0 => std::net::TcpStream::connect(to).map(OwnedFd::from),
+        _ => hangs(&let_go, &told),
+    };
+    let near = blocking::Session::connect_over(dial, Config::default()).unwrap();
+    near.send(0, Kind::Event, 0, b"x").unwrap();
+    let _far = listener.accept().unwrap();
+    // It wants more connections than one.
+    let waiting = || calls.load(Ordering::SeqCst) < 2;
+    for _ in 0..PATIENCE.as_millis() / 5 {
+        if !waiting() {
+            break;
+        }
+        Clock::new().sleep(Duration::from_millis(5));
+    }
+    assert!(!waiting() && near.close());
+    assert!(!came_back.load(Ordering::SeqCst), "it waited for the call");
+    come_back.send(()).unwrap();
+    while !came_back.load(Ordering::SeqCst) {
+        Clock::new().sleep(Duration::from_millis(5));
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 2, "none begins after");
 }

@@ -434,3 +434,29 @@ async fn where_a_hop_leads_to_a_server_of_another_kind_it_gets_plain_connections
         assert_eq!(&words, b"hello");
     }
 }
+
+#[tokio::test]
+async fn those_that_say_nothing_take_no_place_of_a_client() {
+    const SILENT: u64 = 20;
+    let keys = Keys::new();
+    let relay = Killable::start("127.0.0.1:0", ServerSettings { most: 2, ..keys.settings(&["127.0.0.1:*"]) });
+    let mut silent = Vec::new();
+    for _ in 0..SILENT {
+        silent.push(patient(TcpStream::connect(relay.address)).await.unwrap());
+    }
+    patient(async {
+        while relay.tally.open() < SILENT {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let door = Listener::bind("127.0.0.1:0").await.unwrap();
+    let to = door.address().unwrap().to_string();
+    let client = keys.client(relay.address);
+    let open = || client.session(to.parse().unwrap(), Config { technique: "plain".into(), ..auto() });
+    let _clients = [patient(open()).await.unwrap(), patient(open()).await.unwrap()];
+    let refused = patient(open()).await.unwrap_err().to_string();
+    assert!(refused.contains("as many connections as it may"), "{refused}");
+    assert_eq!(relay.tally.answered(Answer::Busy), 1);
+    relay.kill();
+}

@@ -38,7 +38,8 @@ impl Place {
     /// What was fetched of `url` before, as far as it can be resumed.
     pub fn begun(&self, url: &str) -> Option<Begun> {
         let Self::File(path) = self else { return None };
-        let about: serde_json::Value = serde_json::from_slice(&std::fs::read(beside(path, ABOUT)).ok()?).ok()?;
+        let about: serde_json::Value =
+            serde_json::from_slice(&crate::input::bytes(&beside(path, ABOUT), crate::input::MOST).ok()?).ok()?;
         let have = beside(path, PART).metadata().ok()?.len();
         let validator = about["validator"].as_str()?.to_owned();
         (about["url"] == url && have > 0).then_some(Begun { have, validator })

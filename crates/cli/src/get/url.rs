@@ -22,26 +22,34 @@ impl std::str::FromStr for Url {
         if text.split_once("://").is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with(['/', ':', '?'])) {
             return Err(refuse("it names no host"));
         }
-        let uri: Uri =
-            text.parse().map_err(|why| refuse(&format!("{why} (names in other scripts are written as xn--…)")))?;
+        if !text.contains("://") {
+            return Err(refuse("it should begin with https://"));
+        }
+        if text.contains(char::is_whitespace) {
+            return Err(refuse("write a space as %20"));
+        }
+        if !text.is_ascii() {
+            return Err(refuse("write host names in other scripts as xn--…, and other such characters as %…"));
+        }
+        let uri: Uri = text.parse().map_err(|why| refuse(&format!("{why}")))?;
         match uri.scheme_str() {
             Some("https") => {}
-            Some(other) => return Err(refuse(&format!("only https is spoken, not {other}"))),
+            Some(other) => return Err(refuse(&format!("only https is supported, not {other}"))),
             None => return Err(refuse("it should begin with https://")),
         }
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         if authority.contains('@') {
-            return Err(refuse("it holds a user's name, which no request would carry"));
+            return Err(refuse("user names in URLs are not supported"));
         }
         let host = uri.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         if rustls::pki_types::ServerName::try_from(host.as_str()).is_err() {
-            return Err(refuse(&format!("{host:?} is no name of a host")));
+            return Err(refuse(&format!("{host:?} is not a valid host name")));
         }
         // What follows the last colon outside of brackets is a port, or nothing that may be left out.
         let said = authority.rsplit(']').next().unwrap_or_default().rsplit_once(':').map_or("", |(_, port)| port);
         if !said.is_empty() && uri.port_u16().is_none() {
-            return Err(refuse(&format!("{said:?} is no port: it is a number up to 65535")));
+            return Err(refuse(&format!("{said:?} is not a valid port: write a number up to 65535")));
         }
         let port = uri.port_u16().unwrap_or(443);
         Ok(Self { uri, host, port })
@@ -75,7 +83,7 @@ mod tests {
             ("http://x/", "only https"),
             ("www.example.org/x", "cannot be fetched"),
             ("/x", "should begin with https://"),
-            ("https://me@x/", "a user's name"),
+            ("https://me@x/", "user names in URLs"),
             ("https://x y/", "cannot be fetched"),
             ("https://ä.example/", "cannot be fetched"),
             ("", "cannot be fetched"),

@@ -32,15 +32,15 @@ pub enum Verb {
     Compare(compare::Args),
     /// Print the tasks of a campaign, for `lab work` on any number of hosts.
     Plan(campaign::plan::Args),
-    /// Do tasks of a plan, each once.
+    /// Run the tasks of a plan.
     Work(campaign::work::Args),
-    /// Show what is done, begun, failed and missing of a plan.
+    /// Show the progress of a plan.
     Status(campaign::status::Args),
     /// Write what a scheduler needs to work through a plan, or submit it.
     Submit(campaign::submit::Args),
     /// Check that every task was done exactly once; write tables and one report.
     Collect(campaign::collect::Args),
-    /// Ask the tables of a campaign a question in SQL (DuckDB).
+    /// Query a campaign's tables with SQL (DuckDB).
     Query(campaign::query::Args),
     /// Run a network described in a TOML file, in virtual time and with real packets.
     Scenario(scenario::Args),
@@ -69,7 +69,7 @@ pub struct Shell {
     /// Packet interface of the emulator: single-packets or super-packets [default: super-packets above 500 Mbit/s].
     #[arg(long, value_name = "KIND")]
     ports: Option<PortKind>,
-    /// Write one JSON line to FILE for each packet: arrival, fate, departure.
+    /// Write one JSON line to FILE for each packet: arrival, outcome, departure.
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
     /// Write a packet capture of the link to FILE (pcapng).

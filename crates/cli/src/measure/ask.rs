@@ -62,7 +62,7 @@ impl Transfer {
 /// Measures; says what was found.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     if !(0.1..=600.0).contains(&args.seconds) {
-        return Err(exit::Usage(format!("--seconds {}: from 0.1 to 600", args.seconds)).into());
+        return Err(exit::Usage(format!("--seconds: must be from 0.1 to 600 (got {})", args.seconds)).into());
     }
     let what = || format!("cannot measure {}", args.server);
     let unreachable = |why: io::Error| exit::Coded(exit::UNREACHABLE, format!("{}: {why}", what()));

@@ -15,7 +15,7 @@ pub struct Args {
     #[arg(long, value_name = "CQI")]
     cqi: Option<u8>,
     /// Resource blocks per millisecond: 25 for a 5 MHz carrier, 100 for 20 MHz.
-    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=110))]
     blocks: u32,
     /// Packet size in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1..))]

@@ -1,7 +1,8 @@
 //! `headstart measure serve`: the other end of measurements, with bounds on the number, rate and duration of connections.
 
 use super::speech::{CHUNK, DOWN, ECHO, HELLO, MESSAGE, UP};
-use anyhow::Context as _;
+use crate::accept::cannot_listen;
+use crate::exit::Usage;
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
 use std::io::{self, Read, Write};
@@ -35,10 +36,16 @@ struct Bounds {
 
 /// Serves until it is ended.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
-    let listener = TcpListener::bind(args.listen).with_context(|| format!("listening on {}", args.listen))?;
+    for (flag, is_none) in
+        [("--longest", args.longest == 0), ("--most", args.most == 0), ("--connections", args.connections == 0)]
+    {
+        if is_none {
+            return Err(Usage(format!("{flag} 0: must be at least 1")).into());
+        }
+    }
+    let listener = TcpListener::bind(args.listen).map_err(|why| cannot_listen(args.listen, "--listen", &why))?;
     crate::complain!("headstart: listening on {}", listener.local_addr()?);
-    let bounds =
-        Bounds { longest: Duration::from_secs(args.longest), bytes_a_second: args.most.max(1) as f64 * 1e6 / 8.0 };
+    let bounds = Bounds { longest: Duration::from_secs(args.longest), bytes_a_second: args.most as f64 * 1e6 / 8.0 };
     let open = Arc::new(AtomicUsize::new(0));
     loop {
         // What fails is one connection, or the descriptors of the moment.

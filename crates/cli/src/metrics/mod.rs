@@ -28,7 +28,7 @@ const FRESH: Duration = Duration::from_millis(250);
 pub struct Args {
     /// Serve /metrics at this address until SIGINT or SIGTERM; without it, print the metrics once. Port 0 picks a free port.
     ///
-    /// Any program that reaches the address can read the names of programs and counts, no names of hosts.
+    /// Anything that can reach the address can read program names and counters, but no host names.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// What to print.
@@ -58,8 +58,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         return Ok(exit::OK);
     };
     let ending = headstart_io::sys::signal::ending().context("waiting for signals")?;
-    let listener = std::net::TcpListener::bind(address)
-        .with_context(|| format!("--listen {address}: choose another port, or 0 for a free one"))?;
+    let listener =
+        std::net::TcpListener::bind(address).map_err(|why| crate::accept::cannot_listen(address, "--listen", &why))?;
     let address = listener.local_addr()?;
     let observer = Arc::new(Observer::new());
     let respond = move |request: web::Asked| {

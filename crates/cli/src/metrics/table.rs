@@ -198,7 +198,7 @@ pub const ALL: &[Metric] = &[
             counts.collect()
         },
     },
-    counter("headstart_measured_retransmissions", &["program"], "Segments that had to be sent again.", |s| {
+    counter("headstart_measured_retransmissions", &["program"], "Segments that were retransmitted.", |s| {
         let counts = s.measured.counts().filter(|(_, what, _)| *what == "retransmissions");
         counts.map(|(program, _, n)| (vec![program.to_owned()], Value::Count(n))).collect()
     }),

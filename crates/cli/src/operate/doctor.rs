@@ -19,8 +19,6 @@ use std::path::Path;
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
-/// CAP_NET_ADMIN (linux/capability.h).
-const NET_ADMIN: u32 = 12;
 
 /// Arguments of `headstart doctor`.
 #[derive(Debug, clap::Args)]
@@ -123,12 +121,9 @@ fn settings(named: Option<&Path>) -> Finding {
 }
 
 fn privilege(_: Option<&Path>) -> Finding {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let held = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
-    match held >> NET_ADMIN & 1 {
-        1 => works("CAP_NET_ADMIN is held"),
-        _ => degraded("CAP_NET_ADMIN is missing: `up` cannot change routes", grant()),
+    match super::may_change_the_network() {
+        true => works("CAP_NET_ADMIN is held"),
+        false => degraded("CAP_NET_ADMIN is missing: `up` cannot change routes", grant()),
     }
 }
 

@@ -52,7 +52,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         standing,
         ..settings(&Config::load(named)?)?
     };
-    bring_up(settings, args.foreground, &args.format)
+    bring_up(settings, args.foreground, false, &args.format)
 }
 
 /// The chain that gives packets of the host the gateway's address as they leave; what goes back into the tunnel keeps its own.

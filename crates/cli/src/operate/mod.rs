@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod down;
 pub mod gateway;
 mod installed;
+mod page;
 pub mod plan;
 pub mod recover;
 pub mod status;
@@ -120,6 +121,17 @@ fn explained(why: DaemonError) -> anyhow::Error {
         return Coded(exit::NEEDS_RECOVER, why.to_string()).into();
     }
     why.into()
+}
+
+/// CAP_NET_ADMIN (linux/capability.h).
+const NET_ADMIN: u32 = 12;
+
+/// Whether this process may change routes, rules and interfaces.
+fn may_change_the_network() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    held >> NET_ADMIN & 1 == 1
 }
 
 /// The line that grants the right to change a host.

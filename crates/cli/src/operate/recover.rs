@@ -13,7 +13,7 @@ use std::path::Path;
 /// Arguments of `headstart recover`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Also remove routes, rules and nftables tables that bear headstart's marks and are in no record. Only where no daemon is
+    /// Also remove routes, rules and nftables tables that are marked as headstart's but not in its journal. Only where no daemon is
     /// running with other folders.
     #[arg(long)]
     found: bool,

@@ -1,6 +1,6 @@
 //! `headstart up`: makes the changes that are on, and leaves a daemon behind that keeps and undoes them.
 
-use super::{By, explained, gateway, initcwnd, settings, something_is_on, undone};
+use super::{By, explained, gateway, initcwnd, page, settings, something_is_on, undone};
 use crate::config::{Config, all};
 use crate::exit::Usage;
 use crate::output::{self, Format};
@@ -36,10 +36,10 @@ pub struct Args {
     /// Measure outgoing connections to the captured networks; watch them with `headstart top`.
     #[arg(long)]
     measure: bool,
-    /// With --measure, who measures: `tun`, a forwarder that the captured networks are led through, and which alone sees pings
-    /// and ICMP errors and accelerates; `ebpf`, programs in the kernel, which carry nothing and see every program; or `auto`,
-    /// `ebpf` where it works and no network is named.
-    #[arg(long, value_enum, requires = "measure", default_value = "tun", value_name = "WHO")]
+    /// With --measure, how to measure: `tun` forwards the traffic of the captured networks, and alone sees pings and ICMP errors
+    /// and accelerates; `ebpf` measures all programs in the kernel, without touching packets; `auto` is `ebpf` where it works
+    /// and no network is named.
+    #[arg(long, value_enum, requires = "measure", default_value = "tun", value_name = "HOW")]
     via: Source,
     /// With --measure: capture the default route (everything).
     #[arg(long, requires = "measure", group = "captured")]
@@ -63,6 +63,9 @@ pub struct Args {
     /// Enable every feature that works on this host, and report those that do not (setting `host.profile`).
     #[arg(long)]
     all: bool,
+    /// Serve the page of `headstart ui` as long as the daemon runs, and print its address.
+    #[arg(long)]
+    ui: bool,
     /// Stay in the foreground and undo all changes on SIGTERM; for service managers.
     #[arg(long)]
     foreground: bool,
@@ -113,7 +116,11 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         settings.measuring = Some(measuring::Wish { in_kernel: in_kernel(args)?, to, lines, racing });
     }
     something_is_on(&settings)?;
-    bring_up(settings, args.foreground, &args.format)
+    if !super::may_change_the_network() {
+        // A daemon without the right would stay and never change anything.
+        return Err(exit::Coded(exit::NOT_PERMITTED, format!("CAP_NET_ADMIN is missing; {}", super::grant())).into());
+    }
+    bring_up(settings, args.foreground, args.ui, &args.format)
 }
 
 /// Whether programs in the kernel measure.
@@ -138,8 +145,9 @@ fn in_kernel(args: &Args) -> Result<bool, Usage> {
     }
 }
 
-/// Makes the changes of `settings`, and serves until the end: in the foreground, or behind the caller's back.
-pub(super) fn bring_up(settings: Settings, foreground: bool, format: &Format) -> anyhow::Result<u8> {
+/// Makes the changes of `settings`, and serves until the end: in the foreground, or behind the caller's back. With a page, if it is
+/// wanted; should that fail, without one.
+pub(super) fn bring_up(settings: Settings, foreground: bool, with_page: bool, format: &Format) -> anyhow::Result<u8> {
     let place = Place::of_host().map_err(|e| explained(e.into()))?;
     // A signal from now on ends it when it is up, not halfway.
     let _blocked = signal::ending()?;
@@ -147,17 +155,24 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, format: &Format) ->
     if let Some(report) = &begun.recovered {
         complain!("headstart: cleaned up after a killed daemon: {}", undone(&Undoing::from(report)).0);
     }
+    let page = with_page
+        .then(page::begin)
+        .and_then(|page| page.map_err(|why| complain!("headstart: --ui: the page cannot be served: {why:#}")).ok());
     let status = daemon.status();
     let mut object = serde_json::to_value(&status)?;
     let tell = |pid: u32| match format.json {
         true => {
             object["pid"] = pid.into();
+            if let Some(page) = &page {
+                object["ui"] = page.url.as_str().into();
+            }
             output::document(VERSION, object);
         }
-        false => say!(
-            "up: {}; `headstart status` shows them, `headstart down` undoes them",
-            output::plural((status.changes.len() + status.omitted) as u64, "change")
-        ),
+        false => {
+            let changes = output::plural((status.changes.len() + status.omitted) as u64, "change");
+            say!("up: {changes}; `headstart status` shows them, `headstart down` undoes them");
+            page.iter().for_each(|page| say!("page: {}", page.url));
+        }
     };
     if foreground {
         tell(std::process::id());

@@ -1,8 +1,8 @@
 //! CONNECT (RFC 9110, section 9.3.6): a tunnel through the proxy, whose object is all that comes back through it.
 
 use super::body::Body;
-use super::seat::Seat;
 use super::{Refusal, Shared};
+use crate::seat::Seat;
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;

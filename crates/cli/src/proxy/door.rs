@@ -59,12 +59,19 @@ impl Door {
         Ok(Self { known: Some((key, tags)) })
     }
 
-    /// Whether a client with this header (`Proxy-Authorization`) is admitted.
-    pub fn admits(&self, said: Option<&[u8]>) -> bool {
-        let Some((key, tags)) = &self.known else { return true };
+    /// The number of the user whose name and password are in this header (`Proxy-Authorization`); none if there is no such user.
+    /// Where all clients are admitted, they are user 0.
+    pub fn user(&self, said: Option<&[u8]>) -> Option<usize> {
+        let Some((key, tags)) = &self.known else { return Some(0) };
         let said = said.and_then(credentials).unwrap_or_default();
         // All are compared, even after a match.
-        tags.iter().fold(false, |found, tag| found | hmac::verify(key, &said, tag.as_ref()).is_ok())
+        let all = tags.iter().enumerate();
+        all.fold(None, |found, (n, tag)| found.or(hmac::verify(key, &said, tag.as_ref()).is_ok().then_some(n)))
+    }
+
+    /// How many users there are; one where all clients are admitted.
+    pub fn users(&self) -> usize {
+        self.known.as_ref().map_or(1, |(_, tags)| tags.len())
     }
 }
 
@@ -87,13 +94,16 @@ mod tests {
     #[test]
     fn who_is_listed_comes_in_and_nobody_else() {
         let door = Door::of("ann:se:cret\n\nbob:x\n").unwrap();
-        assert!(door.admits(Some(&basic("ann:se:cret"))) && door.admits(Some(&basic("bob:x"))));
-        assert!(door.admits(Some(b"bAsIc  Ym9iOng=")), "the scheme's case says nothing");
+        assert_eq!((door.user(Some(&basic("ann:se:cret"))), door.user(Some(&basic("bob:x")))), (Some(0), Some(1)));
+        assert_eq!(door.users(), 2);
+        assert!(door.user(Some(b"bAsIc  Ym9iOng=")).is_some(), "the scheme's case says nothing");
         for wrong in ["ann:se", "ann:x", "bob:", ":", "", "bob:x\n", "BOB:x"] {
-            assert!(!door.admits(Some(&basic(wrong))), "{wrong:?}");
+            assert_eq!(door.user(Some(&basic(wrong))), None, "{wrong:?}");
         }
-        assert!(!door.admits(None) && !door.admits(Some(b"Basic")) && !door.admits(Some(b"Bearer Ym9iOng=")));
-        assert!(Door::open().admits(None));
+        for none in [None, Some(&b"Basic"[..]), Some(b"Bearer Ym9iOng=")] {
+            assert_eq!(door.user(none), None);
+        }
+        assert_eq!((Door::open().user(None), Door::open().users()), (Some(0), 1));
     }
 
     #[test]
@@ -109,7 +119,7 @@ mod tests {
         fn any_header_is_let_in_only_if_it_says_what_is_listed(header in proptest::collection::vec(any::<u8>(), 0..60)) {
             let door = Door::of("ann:secret").unwrap();
             let says = credentials(&header).is_some_and(|said| said == b"ann:secret");
-            prop_assert_eq!(door.admits(Some(&header)), says);
+            prop_assert_eq!(door.user(Some(&header)).is_some(), says);
         }
     }
 }

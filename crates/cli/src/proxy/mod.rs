@@ -9,10 +9,10 @@ mod door;
 mod fetch;
 mod guess;
 mod pool;
-mod seat;
 mod way;
 
-use crate::exit::{self, Coded, Usage};
+use crate::exit::{self, Usage};
+use crate::seat::{Room, Seat};
 use body::Body;
 use door::Door;
 use guess::Guess;
@@ -26,7 +26,6 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use pool::Pool;
-use seat::Seat;
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
@@ -36,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use way::{Bound, Ways};
 
 /// How long a client may take for the head of a request.
@@ -86,7 +85,7 @@ struct Shared {
     /// Clients that have not authenticated.
     admission: Arc<Admission>,
     /// Clients that are served.
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
     guess: Guess,
     ways: Ways,
     pool: Pool,
@@ -146,9 +145,9 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     let (guess, notes) = Guess::new(headstart_io::store::folder(|name| std::env::var_os(name)))?;
     notes.iter().for_each(|note| crate::complain!("headstart: {note}"));
     let shared = Arc::new(Shared {
-        door,
         admission: Admission::new(UNDECIDED),
-        room: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+        room: Arc::new(Room::new(MOST_CONNECTIONS, door.users())),
+        door,
         name: format!("headstart-{:016x}", RandomState::new().hash_one(args.listen)),
         guess,
         ways: Ways::new([args.fat, args.fast], (!args.listen.ip().is_loopback()).then(|| Access::new(args.allowed))),
@@ -164,7 +163,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     runtime.block_on(async {
         let listener = TcpListener::bind(args.listen)
             .await
-            .map_err(|why| Coded(exit::FAILURE, format!("listening on {}: {why}", args.listen)))?;
+            .map_err(|why| crate::accept::cannot_listen(args.listen, "--listen", &why))?;
         crate::say!("http://{} (HTTP/1.1 and CONNECT, by {})", listener.local_addr()?, entry.name);
         let (stop_all, stop) = watch::channel(false);
         let serving = tokio::spawn(serve(listener, shared.clone(), stop));
@@ -236,14 +235,15 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, arrival: Arrival, mu
 }
 
 async fn answer(shared: Arc<Shared>, seat: Arc<Seat>, request: Request<Incoming>) -> Response<Body> {
-    if !shared.door.admits(request.headers().get(PROXY_AUTHORIZATION).map(|value| value.as_bytes())) {
+    let user = shared.door.user(request.headers().get(PROXY_AUTHORIZATION).map(|value| value.as_bytes()));
+    let Some(user) = user else {
         let mut refused =
             said(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "this proxy requires a user name and a password\n");
         refused.headers_mut().insert(PROXY_AUTHENTICATE, door::CHALLENGE);
         return refused;
-    }
-    if !seat.admit() {
-        return said(StatusCode::SERVICE_UNAVAILABLE, "this proxy has as many connections as it may\n");
+    };
+    if !seat.admit(user) {
+        return said(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open through this proxy\n");
     }
     let answered = if request.method() == Method::CONNECT {
         connect::connect(&shared, seat, request).await

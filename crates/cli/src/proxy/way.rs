@@ -10,7 +10,7 @@ use headstart_io::sys::socket_option::bind_to_device;
 use headstart_realtime::relay::Destination;
 use headstart_realtime::relay::access::{Access, Host};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use tokio::net::{TcpSocket, TcpStream};
@@ -214,15 +214,31 @@ fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-/// Whether an address is of a private network: RFC 1918, RFC 6598 (carriers' own), RFC 4193, and what is on a link alone.
+/// Whether an address is of a private network: RFC 1918, RFC 6598 (carriers' own), RFC 4193, what is on a link or a site (RFC 3879)
+/// alone, and IPv6 addresses that a translator takes to one of these (RFC 6052, RFC 3056).
 fn is_private(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(v4) => {
             let [a, b, ..] = v4.octets();
             v4.is_private() || v4.is_link_local() || (a == 100 && b & 0xc0 == 64)
         }
-        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local(),
+        IpAddr::V6(v6) => {
+            let is_of_site = v6.segments()[0] & 0xffc0 == 0xfec0;
+            let within = translated(v6).is_some_and(|v4| is_private(v4.into()) || v4.is_loopback());
+            v6.is_unique_local() || v6.is_unicast_link_local() || is_of_site || within
+        }
     }
+}
+
+/// The IPv4 address in one of NAT64's well-known prefix (64:ff9b::/96) or of 6to4 (2002::/16).
+fn translated(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let bytes = v6.octets();
+    let at = match v6.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => 12,
+        [0x2002, ..] => 2,
+        _ => return None,
+    };
+    bytes[at..].first_chunk::<4>().map(|v4| Ipv4Addr::from(*v4))
 }
 
 /// Whether an interface of this host has the address. What cannot be told is taken for its own.
@@ -239,6 +255,25 @@ fn is_of_others(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn private_addresses_are_known_in_every_form_and_public_ones_through_a_translator_are_none() {
+        let private = [
+            "10.0.0.1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::a00:1",
+            "2002:c0a8:101::1",
+            "fec0::1",
+            "fd00::1",
+            "64:ff9b::7f00:1",
+        ];
+        for ip in private {
+            assert!(is_private(ip.parse().unwrap()), "{ip}");
+        }
+        for ip in ["192.0.2.1", "2001:db8::1", "64:ff9b::c000:201", "2002:c000:201::1"] {
+            assert!(!is_private(ip.parse().unwrap()), "{ip}");
+        }
+    }
 
     #[test]
     fn a_channel_is_an_interface_or_an_address() {

@@ -3,9 +3,12 @@
 //! Paper 4's touch events: messages of 50 bytes every 30 ms, 60 of them a stream. The delay of a stream is the mean of its
 //! messages'.
 
+mod board;
 mod event;
 mod receive;
 mod send;
+
+pub use board::{Board, all as boards, show};
 
 /// Verbs of `headstart realtime`.
 #[derive(Debug, clap::Subcommand)]

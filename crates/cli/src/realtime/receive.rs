@@ -87,7 +87,8 @@ impl Account {
 /// Receives and says how late it was.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     runtime()?.block_on(async {
-        let named = |e| anyhow::anyhow!("{}: cannot listen: {e}", args.listen);
+        super::show("realtime receive");
+        let named = |why| crate::accept::cannot_listen(args.listen, "--listen", &why);
         let listener = Listener::bind(args.listen).await.map_err(named)?;
         let at = listener.address().unwrap_or(args.listen);
         if args.format.json {

@@ -87,6 +87,7 @@ impl Args {
 pub fn run(args: Args) -> anyhow::Result<u8> {
     args.check()?;
     runtime()?.block_on(async move {
+        super::show("realtime send");
         let session = args.connect().await?;
         send(&session, &args).await?;
         let mut stats = session.stats();

@@ -19,10 +19,10 @@ pub struct Args {
     /// Open a SOCKS5 port on this host.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     socks: Option<Local>,
-    /// Maximum number of connections; one user of this host, or one other host, may have a quarter of them.
+    /// Maximum number of connections; each user of this host, and each other host, is limited to a quarter of them.
     #[arg(long, value_name = "COUNT", default_value_t = 4096)]
     most: usize,
-    /// Technique that keeps data from waiting (`headstart list techniques`).
+    /// Technique that avoids head-of-line blocking (`headstart list techniques`).
     #[arg(long, value_name = "NAME", default_value = headstart_realtime::technique::DEFAULT)]
     technique: String,
 }
@@ -74,15 +74,16 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     raise_files();
     let clients = Clients::new(args.most);
     runtime()?.block_on(async move {
+        crate::realtime::show("relay ports");
         let mut serving = tokio::task::JoinSet::new();
         let failed = |error: &ports::PortError| crate::complain!("headstart: {error}");
         for Forward { from, to } in args.forward {
-            let listener = bind(from).await?;
+            let listener = bind(from, "--forward").await?;
             crate::say!("{} forwards to {to}", listener.local_addr()?);
             serving.spawn(ports::forward((listener, clients.clone()), to, client.clone(), config.clone(), failed));
         }
         if let Some(at) = args.socks {
-            let listener = bind(at).await?;
+            let listener = bind(at, "--socks").await?;
             crate::say!("{} accepts SOCKS5", listener.local_addr()?);
             serving.spawn(ports::by_socks((listener, clients), client, config, failed));
         }
@@ -91,6 +92,8 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     })
 }
 
-async fn bind(at: Local) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(at.0).await.map_err(|e| anyhow::anyhow!("{}: cannot listen: {e}", at.0))
+async fn bind(at: Local, flag: &str) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(at.0).await.map_err(|why| crate::accept::cannot_listen(at.0, flag, &why))?;
+    headstart_realtime::admission::lengthen(&listener);
+    Ok(listener)
 }

@@ -48,6 +48,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     let settings =
         ServerSettings { most: args.most, ..ServerSettings::new(key, args.clients, Access::new(args.allowed)) };
     runtime()?.block_on(async move {
+        crate::realtime::show("relay serve");
         let server = Server::bind(args.listen, settings).await.map_err(|e| anyhow::anyhow!("{}: {e}", args.listen))?;
         crate::say!("listening on {}, key {public}", server.address());
         let verbose = args.verbose;

@@ -7,6 +7,7 @@
 mod kernel;
 
 use super::remains;
+use super::summary::Destination;
 use crate::exit;
 use crate::output::plural;
 use anyhow::Context as _;
@@ -91,8 +92,7 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
             Ok(kernel) => return kernel::run(args, outputs, kernel),
             Err(not) if via == Source::Auto => By::Forwarder { instead: Some(not.why) },
             Err(not) => {
-                let code = if not.is_not_permitted { exit::NOT_PERMITTED } else { exit::FAILURE };
-                return Err(exit::Coded(code, format!("--via ebpf: {}", not.why)).into());
+                return Err(exit::Coded(not.code, format!("--via ebpf: {}", not.why)).into());
             }
         },
     };
@@ -187,6 +187,7 @@ pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> any
 struct Outputs {
     lines: Option<File>,
     capture: Option<Capture>,
+    summary: Option<Destination>,
 }
 
 impl Outputs {
@@ -202,7 +203,8 @@ impl Outputs {
             Capture::begin(output)
         });
         let named = |why| anyhow::Error::from(why).context(format!("writing a capture to {}", args.capture_name()));
-        Ok(Self { lines: lines.transpose()?, capture: capture.transpose().map_err(named)? })
+        let (lines, capture) = (lines.transpose()?, capture.transpose().map_err(named)?);
+        Ok(Self { lines, capture, summary: Destination::open(args.summary) })
     }
 }
 
@@ -211,11 +213,11 @@ fn prepare(
     enclosure: Enclosure,
     profile: &'static profile::Entry,
     args: &Wanted<'_>,
-    Outputs { lines, capture }: Outputs,
+    Outputs { lines, capture, summary }: Outputs,
 ) -> anyhow::Result<(Worker, Rc<RefCell<Measured>>, Clock)> {
     let clock = Clock::new();
     let capture = capture.map(|capture| Rc::new(RefCell::new(capture)));
-    let measured = Rc::new(RefCell::new(Measured { lines, capture: capture.clone(), ..Measured::default() }));
+    let measured = Rc::new(RefCell::new(Measured { lines, capture: capture.clone(), summary, ..Measured::default() }));
     let sink = Rc::clone(&measured);
     let mut seed = [0; 8];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).context("drawing a seed")?;
@@ -327,6 +329,7 @@ struct Measured {
     echoes: (u64, u64),
     /// How often the forwarder was awake when an answer came.
     looked_out: u64,
+    summary: Option<Destination>,
     lines: Option<File>,
     capture: Option<Rc<RefCell<Capture>>>,
     /// The first line that could not be written.
@@ -413,16 +416,14 @@ fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
     let connections: u64 = measured.apps.values().map(|app| app.connections).sum();
     let udp_flows: u64 = measured.apps.values().map(|app| app.udp_flows).sum();
     let (requests, replies) = measured.echoes;
-    if let Some(file) = &args.summary {
+    if let Some(to) = measured.summary.take() {
         let apps: serde_json::Map<_, _> = measured.apps.iter().map(|(name, app)| (name.clone(), app.json())).collect();
         let summary = json!({
             "version": VERSION, "connections": connections, "udp_flows": udp_flows, "echo_requests": requests,
             "echo_replies": replies, "lookups": measured.lookups.len(),
             "via": measured.by.name(), "lost": measured.by.lost(), "lookup_ms": median(&measured.lookups), "took_ms": round(took.as_millis_f64()), "looked_out": measured.looked_out, "apps": apps,
         });
-        if let Err(why) = std::fs::write(file, summary.to_string()) {
-            crate::complain!("headstart: writing the summary to {}: {why}", file.display());
-        }
+        to.write(&summary);
     }
     let lookups = match median(&measured.lookups) {
         Some(median) => format!("{} (median {median} ms)", plural(measured.lookups.len() as u64, "lookup")),
@@ -484,7 +485,7 @@ impl std::fmt::Display for App {
         if let Some(rtt) = median(&self.rtt) {
             write!(f, ", round trip {rtt} ms")?;
         }
-        write!(f, ", {} bytes up, {} down, {} segments sent again", self.up, self.down, self.sent_again)
+        write!(f, ", {} bytes up, {} down, {} segments retransmitted", self.up, self.down, self.sent_again)
     }
 }
 
@@ -513,7 +514,7 @@ mod tests {
     fn a_program_is_said_in_a_line() {
         let mut app = App::default();
         app.take(&flow());
-        assert_eq!(app.to_string(), "1 connection (1 failed), 0 bytes up, 0 down, 0 segments sent again");
+        assert_eq!(app.to_string(), "1 connection (1 failed), 0 bytes up, 0 down, 0 segments retransmitted");
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub struct Args {
     /// Share of connections that also try the other address family, to learn how fast it is [default: setting `connect.explore`].
     #[arg(long, value_name = "SHARE")]
     explore: Option<String>,
-    /// How headstart hooks into the program [default: setting `connect.via`]; with --measure, who measures [default: tun].
+    /// How headstart hooks into the program [default: setting `connect.via`]; with --measure, how to measure [default: tun].
     #[arg(long, value_enum)]
     via: Option<Via>,
     /// Measure instead of accelerate: connect and round-trip times, lookups, throughput, gaps, retransmissions. The program
@@ -74,8 +74,8 @@ pub struct Args {
     /// longest_request_rtt_ms). Covers requests up to 16 KiB, one at a time; costs one or two wake-ups each.
     #[arg(long, requires = "measure")]
     request_rtt: bool,
-    /// With --measure: sleep at once instead of staying awake for up to 100 us where an answer is due. Staying awake can make
-    /// short round trips of the program shorter than without measuring.
+    /// With --measure: do not busy-poll (for up to 100 us) for expected answers. Busy polling can make short round trips of the
+    /// program shorter than without measuring.
     #[arg(long, requires = "measure")]
     no_lookout: bool,
     /// With --measure: race each connection over all addresses of its host name; works for programs that headstart cannot
@@ -128,6 +128,9 @@ pub fn whole_instead(words: &[OsString]) -> anyhow::Error {
 /// Runs the program; its exit code.
 pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
     environment::check()?;
+    if args.snap == Some(0) {
+        return Err(exit::Usage("--snap 0: must be at least 1".into()).into());
+    }
     if args.measure {
         args.quiet = environment::is_quiet(args.quiet, &Config::load(named)?);
         let racing = args.accelerate.then(|| supervise::settings(&Config::load(named)?)).transpose()?;
@@ -158,6 +161,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
 /// Runs the program with its names and connections served; its exit code. Should it need a supervisor of its own, `alone` is that.
 pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Result<u8> {
     environment::check()?;
+    let to = summary::Destination::open(args.summary.as_deref());
     let mut config = Config::load(named)?;
     args.quiet = environment::is_quiet(args.quiet, &config);
     let race = race_of(&args)?;
@@ -218,7 +222,7 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     // What the program has left behind may connect yet.
     let reached = ways.preload.is_ok() || calls.is_some();
     let left = calls.is_some_and(|calls| !calls.is_over());
-    if args.quiet && args.summary.is_none() && !left {
+    if args.quiet && to.is_none() && !left {
         // The gain is not reported.
         let ended = link.end();
         drop(folder);
@@ -229,7 +233,7 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     if left {
         link.leave();
     }
-    report(&args, reached, summary);
+    report(&args, reached, summary, to);
     Ok(code)
 }
 
@@ -310,7 +314,7 @@ fn attach(
 
 /// Says what was gained, if the program was `reached`: what it did is not known otherwise, and why not has been said. The program's
 /// code is its own, whatever cannot be written here.
-fn report(args: &Args, reached: bool, summary: Result<Summary, ControlError>) {
+fn report(args: &Args, reached: bool, summary: Result<Summary, ControlError>, to: Option<summary::Destination>) {
     let gained = match &summary {
         Ok(gained) => summary::in_words(gained),
         Err(why) => format!("no summary: {why}; the program continued without headstart"),
@@ -318,11 +322,8 @@ fn report(args: &Args, reached: bool, summary: Result<Summary, ControlError>) {
     for note in summary.iter().flat_map(|summary| &summary.notes) {
         complain(args, format_args!("{note}"));
     }
-    if let (Some(file), Ok(summary)) = (&args.summary, &summary) {
-        let text = summary::json(summary).to_string();
-        if let Err(why) = std::fs::write(file, text) {
-            crate::complain!("headstart: writing the summary to {}: {why}", file.display());
-        }
+    if let (Some(to), Ok(summary)) = (to, &summary) {
+        to.write(&summary::json(summary));
     }
     if reached {
         complain(args, format_args!("{gained}"));

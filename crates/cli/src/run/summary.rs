@@ -4,6 +4,10 @@ use crate::output::plural;
 use headstart_core::connect::Tally;
 use headstart_core::time::Duration;
 use headstart_io::control::Summary;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
 
 fn ms(d: Duration) -> f64 {
     (d.as_secs_f64() * 1e6).round() / 1e3
@@ -11,6 +15,40 @@ fn ms(d: Duration) -> f64 {
 
 /// Version of the summary's format.
 const SUMMARY_VERSION: u32 = 1;
+
+/// The file that a summary goes to. A pipe is opened before the program runs and before signals are kept for it: one that nothing
+/// reads from is waited for, which may be interrupted. Any other file is written only where there is a summary.
+pub struct Destination {
+    path: PathBuf,
+    pipe: Option<File>,
+}
+
+impl Destination {
+    /// That of `path`, if one is wanted. A pipe that cannot be opened is named, and the program runs without a summary.
+    pub fn open(path: Option<&Path>) -> Option<Self> {
+        let path = path?.to_owned();
+        let is_pipe = std::fs::metadata(&path).is_ok_and(|found| found.file_type().is_fifo());
+        let pipe = is_pipe.then(|| File::options().write(true).open(&path)).transpose();
+        let pipe = pipe.inspect_err(|why| failed(&path, why)).ok()?;
+        Some(Self { path, pipe })
+    }
+
+    /// Writes the summary.
+    pub fn write(self, summary: &serde_json::Value) {
+        let text = summary.to_string();
+        let written = match self.pipe {
+            Some(mut pipe) => pipe.write_all(text.as_bytes()),
+            None => std::fs::write(&self.path, text),
+        };
+        if let Err(why) = written {
+            failed(&self.path, &why);
+        }
+    }
+}
+
+fn failed(path: &Path, why: &std::io::Error) {
+    crate::complain!("headstart: writing the summary to {}: {why}", path.display());
+}
 
 /// The summary as one JSON object.
 pub fn json(summary: &Summary) -> serde_json::Value {

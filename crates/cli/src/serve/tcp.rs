@@ -22,6 +22,8 @@ use tokio_rustls::TlsAcceptor;
 
 /// How long a client may take for the handshake of TLS, and for the head of a request.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of the head of a request over HTTP/1.1; hyper's own bound is 400 KiB, which silent clients could make it keep.
+const LONGEST_HEAD: usize = 16 * 1024;
 /// How long a client may take nothing of what it has asked for, over any version of HTTP.
 pub(super) const STALLED: Duration = Duration::from_secs(20);
 /// Bytes in that time that are more than keeps a connection alive: a word each [`PATIENCE`] and its acknowledgement.
@@ -167,7 +169,7 @@ pub(super) async fn carry(
         let _ = connection.await;
     } else {
         let mut builder = hyper::server::conn::http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+        builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
         let mut connection = pin!(builder.serve_connection(io, service));
         tokio::select! {
             _ = connection.as_mut() => return,

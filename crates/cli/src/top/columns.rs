@@ -33,7 +33,7 @@ pub const APPS: [Column; 13] = [
     column("DOWN", 8, 4, "what it receives, in Mbit/s"),
     column("GAP ms", 8, 12, "median time between two packets received"),
     column("LONGEST", 8, 11, "longest time between two packets received, in ms"),
-    column("AGAIN", 6, 10, "packets sent again"),
+    column("RETR", 6, 10, "retransmitted packets"),
 ];
 
 /// Of connections.
@@ -48,7 +48,7 @@ pub const CONNECTIONS: [Column; 11] = [
     column("DOWN", 8, 4, "what the program receives, in Mbit/s"),
     column("GAP ms", 8, 10, "median time between two packets received"),
     column("LONGEST", 8, 8, "longest time between two packets received, in ms"),
-    column("AGAIN", 6, 7, "packets sent again"),
+    column("RETR", 6, 7, "retransmitted packets"),
 ];
 
 impl Column {

@@ -11,8 +11,9 @@ mod view;
 
 use crate::exit::{self, Coded, Usage};
 use crate::output::{self, Format, document, width};
+use headstart_io::board;
 use headstart_io::clock::Clock;
-use headstart_io::forward::board::{self, Board};
+use headstart_io::forward::board::Board;
 use rustix::stdio::stdout;
 use serde_json::json;
 use view::View;
@@ -43,7 +44,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     if args.once || args.format.json || !rustix::termios::isatty(stdout()) {
         Clock::new().sleep(every);
         // It may have ended meanwhile; then what it said first is the last.
-        let view = match board::ask(pid) {
+        let view = match board::ask::<Board>(pid) {
             Ok(second) => View::between(&first, second),
             Err(_) => View::first(first),
         };
@@ -70,7 +71,7 @@ fn chosen(named: Option<u32>) -> anyhow::Result<u32> {
     if let Some(pid) = named {
         return Ok(pid);
     }
-    match board::running()[..] {
+    match board::running::<Board>()[..] {
         [] => {
             let why = "no measurement is running in this network namespace: start one with `headstart run --measure -- CMD` or `headstart up --measure --capture-default`";
             Err(Coded(exit::UNREACHABLE, why.into()).into())
@@ -88,6 +89,6 @@ fn ask(pid: u32) -> anyhow::Result<Board> {
     board::ask(pid).map_err(|e| {
         let code =
             if e.kind() == std::io::ErrorKind::PermissionDenied { exit::NOT_PERMITTED } else { exit::UNREACHABLE };
-        Coded(code, format!("no measurement answers in process {pid}: {e}")).into()
+        Coded(code, format!("process {pid} has no measurement that answers: {e}; `headstart top` without a number finds those that run")).into()
     })
 }

@@ -6,8 +6,9 @@ use super::past::Past;
 use super::view::{Mood, Row, View};
 use crate::output::colour;
 use headstart_core::time::Duration;
+use headstart_io::board;
 use headstart_io::clock::Clock;
-use headstart_io::forward::board;
+use headstart_io::forward::board::Board;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -36,7 +37,7 @@ pub fn show(pid: u32, mut view: View, every: Duration) -> anyhow::Result<()> {
                 }
                 terminal.draw(|frame| draw(frame, &view, &past, &choice))?;
             }
-            match board::ask(pid) {
+            match board::ask::<Board>(pid) {
                 Ok(later) => {
                     let later = View::between(&view.board, later);
                     past.update(&view, &later);

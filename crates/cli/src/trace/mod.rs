@@ -26,7 +26,7 @@ pub struct Args {
     /// What to write.
     #[arg(short, long, value_name = "FORMAT", default_value = "pcapng")]
     format: Format,
-    /// Who measures; only tun sees packets.
+    /// How to measure; only tun sees packets.
     #[arg(long, value_enum, default_value = "tun")]
     via: Source,
     /// Keep at most BYTES of each packet (128 covers the headers).
@@ -63,6 +63,14 @@ impl Format {
 
 /// Runs the program and writes the file; the program's exit code.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
+    if args.via == Source::Ebpf && args.format == Format::Pcapng {
+        return Err(
+            Usage("--via ebpf: only tun sees packets; use --format perfetto or har, or --via tun".into()).into()
+        );
+    }
+    if args.snap == Some(0) {
+        return Err(Usage("--snap 0: must be at least 1".into()).into());
+    }
     let file = args.write.clone().unwrap_or_else(|| args.format.file().into());
     let wanted = Wanted {
         via: args.via,

@@ -4,12 +4,13 @@
 //! A page that reads slowly gets fewer and larger changes: the next is made only when there is room for it. One that reads
 //! nothing for a while is dropped, asks again, and gets a snapshot.
 
+use super::past::Past;
 use super::snapshot;
 use crate::observe::Observer;
 use headstart_core::time::Duration;
 use hyper::body::Bytes;
 use serde_json::{Map, Value};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 
 /// Between two looks.
@@ -22,19 +23,24 @@ const STALLED: Duration = Duration::from_secs(10);
 const ALIVE: u32 = 20;
 
 /// The events of one page. They end when the page is gone.
-pub fn stream(observer: Arc<Observer>) -> mpsc::Receiver<Bytes> {
+pub fn stream(observer: Arc<Observer>, past: Arc<Mutex<Past>>) -> mpsc::Receiver<Bytes> {
     let (to, pieces) = mpsc::channel(1);
-    tokio::spawn(feed(observer, to));
+    tokio::spawn(feed(observer, past, to));
     pieces
 }
 
-async fn feed(observer: Arc<Observer>, to: mpsc::Sender<Bytes>) {
+async fn feed(observer: Arc<Observer>, past: Arc<Mutex<Past>>, to: mpsc::Sender<Bytes>) {
     let mut shown: Option<Value> = None;
     let mut quiet = 0_u32;
     loop {
         let Ok(Ok(room)) = tokio::time::timeout(STALLED, to.reserve()).await else { return };
-        let look = Arc::clone(&observer);
-        let Ok(now) = tokio::task::spawn_blocking(move || snapshot::of(&look.look(FRESH))).await else { return };
+        let (look, past) = (Arc::clone(&observer), Arc::clone(&past));
+        let seen = move || {
+            let sources = look.look(FRESH);
+            past.lock().unwrap_or_else(PoisonError::into_inner).take(&sources);
+            snapshot::of(&sources)
+        };
+        let Ok(now) = tokio::task::spawn_blocking(seen).await else { return };
         let event = match &shown {
             None => Some(event("snapshot", &now)),
             Some(before) => patch(before, &now).map(|patch| event("patch", &patch)),

@@ -6,9 +6,11 @@
 
 mod events;
 mod files;
+mod past;
+mod results;
 mod snapshot;
 
-use crate::exit;
+use crate::exit::{self, Usage};
 use crate::observe::Observer;
 use crate::output::Format;
 use crate::web::{self, Answer, Asked, Guard, Route};
@@ -19,11 +21,16 @@ use headstart_io::daemon::client::ask;
 use headstart_io::daemon::message::{Answer as Said, Wish};
 use headstart_io::host::place::Place;
 use headstart_io::link::Link;
+use headstart_io::store::Series;
 use hyper::{Method, StatusCode};
+use past::Past;
+use results::Results;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
@@ -37,16 +44,26 @@ pub struct Args {
     /// Print the address, and open no browser.
     #[arg(long)]
     no_browser: bool,
+    /// Folder with results of the lab to show; may be repeated [default: headstart-results, if it is there].
+    #[arg(long, value_name = "DIR")]
+    results: Vec<PathBuf>,
+    /// End with standard input, for the process that has started this one.
+    #[arg(long, hide = true)]
+    until_eof: bool,
     #[command(flatten)]
     format: Format,
 }
 
 /// Serves the page until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
+    let results = Arc::new(Results::of(folders(&args.results)?));
     // Before there are other threads, which inherit what this one waits for.
-    let ending = headstart_io::sys::signal::ending().context("waiting for signals")?;
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port)))
-        .with_context(|| format!("--port {}: choose another one, or 0 for a free one", args.port))?;
+    let ending = match args.until_eof {
+        true => std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?,
+        false => headstart_io::sys::signal::ending().context("waiting for signals")?,
+    };
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
+    let listener = TcpListener::bind(at).map_err(|why| crate::accept::cannot_listen(at, "--port", &why))?;
     let address = listener.local_addr()?;
     let token = token()?;
     let url = format!("http://{address}/#{token}");
@@ -58,9 +75,14 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     if !args.no_browser && !args.format.json {
         open(&url);
     }
-    let observer = Arc::new(Observer::new());
-    let respond = move |asked: Asked| answer(Arc::clone(&observer), asked);
-    web::serve(listener, Guard::with_token(address, token), ROUTES, respond, ending)?;
+    let folder = headstart_io::store::folder(|name| std::env::var_os(name));
+    let past = Arc::new(Mutex::new(Past::new(folder.map(Series::in_folder))));
+    locked(&past).notes().iter().for_each(|note| crate::complain!("headstart: {note}"));
+    let shown = Shown { observer: Arc::new(Observer::new()), past: Arc::clone(&past), results };
+    let respond = move |asked: Asked| answer(shown.clone(), asked);
+    let served = web::serve(listener, Guard::with_token(address, token), ROUTES, respond, ending);
+    locked(&past).write();
+    served?;
     Ok(exit::OK)
 }
 
@@ -71,6 +93,9 @@ const ROUTES: &[Route] = &[
     Route::public(Method::GET, "/app.js"),
     Route::public(Method::GET, "/parts.js"),
     Route::public(Method::GET, "/views.js"),
+    Route::public(Method::GET, "/lab.js"),
+    Route::public(Method::GET, "/messages.js"),
+    Route::public(Method::GET, "/trend.js"),
     Route::public(Method::GET, "/story.js"),
     Route::public(Method::GET, "/uplot.js"),
     Route::public(Method::GET, "/uplot.css"),
@@ -78,13 +103,32 @@ const ROUTES: &[Route] = &[
     Route::public(Method::GET, "/licences.txt"),
     Route::data("/api/events"),
     Route::data("/api/explain"),
+    Route::data("/api/history"),
+    Route::data("/api/results"),
+    Route::data("/api/result"),
     Route::write("/api/down"),
 ];
 
-async fn answer(observer: Arc<Observer>, asked: Asked) -> Answer {
+/// What pages show.
+#[derive(Clone)]
+struct Shown {
+    observer: Arc<Observer>,
+    past: Arc<Mutex<Past>>,
+    results: Arc<Results>,
+}
+
+fn locked(past: &Mutex<Past>) -> MutexGuard<'_, Past> {
+    past.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn answer(shown: Shown, asked: Asked) -> Answer {
+    let Shown { observer, past, results } = shown;
     match asked.path {
-        "/api/events" => Answer::pieces("text/event-stream", events::stream(observer)),
+        "/api/events" => Answer::pieces("text/event-stream", events::stream(observer, past)),
         "/api/explain" => blocking(move || explain(&asked.query)).await,
+        "/api/history" => blocking(move || history(&locked(&past), &asked.query)).await,
+        "/api/results" => blocking(move || as_json(&results.list())).await,
+        "/api/result" => blocking(move || result(&results, &asked.query)).await,
         "/api/down" => blocking(down).await,
         path => files::find(path).unwrap_or_else(|| Answer::plain(StatusCode::NOT_FOUND, "no such file\n")),
     }
@@ -97,6 +141,35 @@ async fn blocking(work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
 
 fn as_json(value: &serde_json::Value) -> Answer {
     Answer::of("application/json", value.to_string())
+}
+
+/// The folders with results: those that were named, which must be there, or the lab's own.
+fn folders(named: &[PathBuf]) -> Result<Vec<PathBuf>, Usage> {
+    let own = PathBuf::from(results::DEFAULT);
+    if named.is_empty() {
+        return Ok(own.is_dir().then_some(own).into_iter().collect());
+    }
+    for folder in named {
+        std::fs::read_dir(folder).map_err(|why| Usage::unreadable(folder, why))?;
+    }
+    Ok(named.to_vec())
+}
+
+/// What was seen between two seconds of the Unix epoch: `from=SECONDS&to=SECONDS`, and `&program=NAME`.
+fn history(past: &Past, query: &str) -> Answer {
+    let of = |name: &str| query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+    match (of("from").map(str::parse), of("to").map(str::parse)) {
+        (Some(Ok(from)), Some(Ok(to))) => as_json(&past.between(from, to, of("program").map(decoded).as_deref())),
+        _ => Answer::plain(StatusCode::BAD_REQUEST, "?from=SECONDS&to=SECONDS is missing\n"),
+    }
+}
+
+fn result(results: &Results, query: &str) -> Answer {
+    match query.strip_prefix("id=").map(|id| results.get(&decoded(id))) {
+        Some(Ok(told)) => as_json(&told),
+        Some(Err(why)) => Answer::plain(StatusCode::NOT_FOUND, why),
+        None => Answer::plain(StatusCode::BAD_REQUEST, "?id=RESULT is missing\n"),
+    }
 }
 
 /// The story of a host, as `headstart explain --json` has it.

@@ -2,6 +2,7 @@
 //! than ages, and objects by name rather than lists, so that a change is small. Unknown values are left out, never null.
 
 use crate::observe::Sources;
+use crate::realtime::Board as Messages;
 use headstart_core::connect::explain::RaceReport;
 use headstart_core::timing::BOUNDS;
 use headstart_io::control::{History, Observation};
@@ -18,6 +19,7 @@ pub fn of(sources: &Sources) -> Value {
         "bounds": BOUNDS,
         "problems": sources.problems,
         "measurements": sources.boards.iter().map(|board| (board.pid.to_string(), measurement(board))).collect::<Map<_, _>>(),
+        "messages": sources.messages.iter().map(|board| (board.pid.to_string(), sessions(board))).collect::<Map<_, _>>(),
         "measured": timings(sources.measured.snapshot().iter().map(|timed| (&timed.key, &timed.histogram))),
     });
     if let Some(observation) = &sources.supervisor {
@@ -128,6 +130,16 @@ fn measurement(board: &Board) -> Value {
         "apps": apps.collect::<Map<_, _>>(),
         "connections": connections.collect::<Map<_, _>>(),
     })
+}
+
+fn sessions(board: &Messages) -> Value {
+    let all = board.sessions.iter().map(|line| {
+        let mut told = json!(line);
+        told["number"] = Value::Null;
+        told["age_ms"] = json!(line.age_ms.round());
+        (line.number.to_string(), told)
+    });
+    json!({ "program": board.program, "omitted": board.omitted, "sessions": all.collect::<Map<_, _>>() })
 }
 
 /// By what was timed, program, family and outcome: `lookup`, `curl`, `IPv6`, `ok`.

@@ -20,10 +20,10 @@ const VERSION: u32 = 1;
 /// Arguments of `headstart watch`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Seconds between looks.
+    /// Seconds between checks.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 5.0)]
     interval: f64,
-    /// Also hand each sentence to the desktop (`notify-send`).
+    /// Also show desktop notifications (`notify-send`).
     #[arg(long)]
     notify: bool,
     #[command(flatten)]

@@ -8,6 +8,8 @@ mod guard;
 pub use guard::Needs;
 pub use guard::{Guard, Route};
 
+use crate::seat::{Room, Seat};
+use headstart_realtime::admission::{Admission, Arrival};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
@@ -20,10 +22,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
 /// Connections at once. Browsers open at most six.
 const MOST_CONNECTIONS: usize = 64;
+/// Connections that have not asked for anything yet.
+const MOST_UNDECIDED: usize = 64;
 /// How long a client may take for the head of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a head at most.
@@ -107,30 +112,15 @@ pub fn serve<F: Future<Output = Answer> + Send + 'static>(
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(4).enable_all().build()?;
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let (guard, respond) = (Arc::new(guard), Arc::new(respond));
+        let server = Arc::new(Server { guard, routes, respond, room: Arc::new(Room::new(MOST_CONNECTIONS, 1)) });
+        let admission = Admission::new(MOST_UNDECIDED);
         let (stop, stopped) = watch::channel(false);
         let mut until = stopped.clone();
-        let all = crate::accept::each(
+        let all = crate::accept::admitted(
             listener,
-            MOST_CONNECTIONS,
+            move |from| admission.arrive(Some(from)),
             async move { _ = until.wait_for(|stop| *stop).await },
-            move |stream, place| {
-                let (guard, respond, mut stopped) = (Arc::clone(&guard), Arc::clone(&respond), stopped.clone());
-                async move {
-                    let service = service_fn(move |request: Request<Incoming>| {
-                        let (guard, respond) = (Arc::clone(&guard), Arc::clone(&respond));
-                        async move { Ok::<_, Infallible>(answer(&guard, routes, &*respond, &request).await) }
-                    });
-                    let mut builder = hyper::server::conn::http1::Builder::new();
-                    builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
-                    tokio::select! {
-                        // What goes wrong with one connection concerns its client alone.
-                        _ = builder.serve_connection(TokioIo::new(stream), service) => {}
-                        _ = stopped.wait_for(|stop| *stop) => {}
-                    }
-                    drop(place);
-                }
-            },
+            move |stream, arrival| connection(Arc::clone(&server), stream, arrival, stopped.clone()),
         );
         let all = tokio::spawn(all);
         crate::serve::ended(ending).await?;
@@ -141,6 +131,46 @@ pub fn serve<F: Future<Output = Answer> + Send + 'static>(
     // A question that is not answered is not waited for.
     runtime.shutdown_background();
     served
+}
+
+/// What all connections share.
+struct Server<R> {
+    guard: Guard,
+    routes: &'static [Route],
+    respond: R,
+    room: Arc<Room>,
+}
+
+/// Serves one connection. Until its first request it may have to give way to others.
+async fn connection<F: Future<Output = Answer> + Send + 'static, R: Fn(Asked) -> F + Send + Sync + 'static>(
+    server: Arc<Server<R>>,
+    stream: TcpStream,
+    arrival: Arrival,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let Ok(place) = tokio::time::timeout(PATIENCE, arrival.place()).await else { return };
+    let is_needed = place.is_needed();
+    let seat = Arc::new(Seat::new(place, Arc::clone(&server.room)));
+    let of_requests = Arc::clone(&seat);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (server, seat) = (Arc::clone(&server), Arc::clone(&of_requests));
+        async move {
+            let Server { guard, routes, respond, .. } = &*server;
+            Ok::<_, Infallible>(match seat.admit(0) {
+                true => answer(guard, routes, respond, &request).await,
+                false => Answer::plain(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open\n").0,
+            })
+        }
+    });
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
+    let silent = tokio::select! {
+        // What goes wrong with one connection concerns its client alone.
+        ended = builder.serve_connection(TokioIo::new(stream), service) => ended.is_err_and(|why| why.is_timeout()),
+        () = is_needed => false,
+        _ = stopped.wait_for(|stop| *stop) => false,
+    };
+    seat.ended(silent);
 }
 
 async fn answer<F: Future<Output = Answer>>(

@@ -10,6 +10,7 @@ mod kernel;
 mod loops;
 mod measure;
 mod others;
+mod page;
 mod record;
 mod scene;
 #[path = "../verbs/schema.rs"]

@@ -1,6 +1,8 @@
 //! Connections by the thousand that say nothing, or begin sessions without end, from a few addresses: what comes from others is served
 //! without waiting for them.
 
+mod room;
+
 use crate::attack::{Attack, raise_files};
 use crate::scene::{Folder, Running, inside};
 use headstart_core::realtime::frame::Frame;
@@ -12,9 +14,10 @@ use headstart_realtime::keys::SecretKey;
 use headstart_realtime::relay::Client;
 use headstart_realtime::{Config, Kind, Listener, Session};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket, socket_with};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 
 /// Connections that say nothing, and the addresses that they come from.
 const SILENT: usize = 4000;
@@ -32,6 +35,14 @@ fn silent(n: usize, to: SocketAddr) -> TcpStream {
     let stream = TcpStream::from(socket);
     stream.set_nonblocking(true).unwrap();
     stream
+}
+
+/// The same without waiting until it is there; none where there is no descriptor or port for it.
+fn begin_silent(source: usize, to: SocketAddr) -> Option<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).ok()?;
+    bind(&socket, &SocketAddr::from(([198, 51, 100, source as u8 + 1], 0))).ok()?;
+    matches!(connect(&socket, &to), Ok(()) | Err(Errno::INPROGRESS)).then_some(socket)
 }
 
 /// Whether the relay has not closed it yet.

@@ -23,7 +23,7 @@ const AT_ONCE: usize = 25;
 const PATIENCE: Duration = Duration::from_secs(1500);
 
 /// Resident memory of a process, in bytes.
-fn resident(pid: u32) -> u64 {
+pub fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024

@@ -31,6 +31,7 @@ mod processes;
 #[path = "../verbs/schema.rs"]
 mod schema;
 mod seen;
+mod seen_page;
 mod sessions;
 mod side_by_side;
 mod small;

@@ -13,27 +13,27 @@ use std::process::{Child, Command, Stdio};
 const PROMETHEUS: &str = "127.0.0.1:9090";
 
 /// Runs a program by the shared supervisor.
-fn run(lab: &Lab, words: &[&str]) -> Ended {
+pub fn run(lab: &Lab, words: &[&str]) -> Ended {
     let mut command = lab.command(HEADSTART);
     command.env_remove("HEADSTART").env("HEADSTART_LINGER", "3600");
     ended(command.args(["run", "--"]).args(words).spawn().unwrap())
 }
 
 /// A verb that serves until it is told to stop, and the first line that it prints.
-fn serving(lab: &Lab, words: &[&str]) -> (Child, String) {
+pub fn serving(lab: &Lab, words: &[&str]) -> (Child, String) {
     let mut child = lab.command(HEADSTART).args(words).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     (child, line.trim().to_owned())
 }
 
-fn stop(child: Child) {
+pub fn stop(child: Child) {
     ask_to_end(child.id());
     let ended = ended(child);
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
-fn end_supervisors() {
+pub fn end_supervisors() {
     while let Some(supervisor) = supervisors().first().copied() {
         ask_to_end(supervisor);
         until("the supervisor has ended", || !is_alive(supervisor));
@@ -41,7 +41,7 @@ fn end_supervisors() {
 }
 
 /// What curl is answered: the status, and the body.
-fn asked(lab: &Lab, flags: &[&str], url: &str) -> (u16, String) {
+pub fn asked(lab: &Lab, flags: &[&str], url: &str) -> (u16, String) {
     let mut command = lab.command("curl");
     command.args(["-sS", "--max-time", "60", "-w", "\n%{http_code}"]).args(flags).arg(url);
     let said = ended(command.spawn().unwrap());
@@ -169,7 +169,7 @@ fn a_port_that_is_taken_is_said_and_without_headstart_the_metrics_say_so() {
     let said = says(&["metrics", "--listen", &format!("127.0.0.1:{port}")]);
     assert!(said.code == Some(1) && said.err.contains("choose another port"), "{said:?}");
     let said = says(&["ui", "--no-browser", "--port", &port.to_string()]);
-    assert!(said.code == Some(1) && said.err.contains("choose another one"), "{said:?}");
+    assert!(said.code == Some(1) && said.err.contains("choose another port"), "{said:?}");
     let said = says(&["metrics"]);
     assert!(said.code == Some(0) && said.out.contains("headstart_up{part=\"supervisor\"} 0"), "{said:?}");
 }
@@ -196,7 +196,7 @@ inside!(the_page_is_for_who_has_the_token_and_comes_by_its_own_address, || {
             assert_eq!(status, 421, "{host} {path}");
         }
     }
-    for path in ["/api/events", "/api/explain?host=www.lab.example"] {
+    for path in ["/api/events", "/api/explain?host=www.lab.example", "/api/results", "/api/result?id=0/"] {
         assert_eq!(get(&[], path).0, 401, "{path}");
         assert_eq!(get(&["-H", "authorization: Bearer wrong"], path).0, 401, "{path}");
     }
@@ -301,7 +301,7 @@ inside!(a_run_becomes_a_trace_and_an_archive_that_other_tools_open, || {
 });
 
 /// Waits within a page until `found` is true; then what `then` is.
-fn waited(found: &str, then: &str) -> String {
+pub fn waited(found: &str, then: &str) -> String {
     format!(
         "new Promise((done) => {{ const look = setInterval(() => {{ \
          if (({found})) {{ clearInterval(look); done({then}); }} }}, 50); \

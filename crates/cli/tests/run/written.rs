@@ -76,6 +76,14 @@ inside!(a_pipe_that_nothing_reads_from_can_be_interrupted, || {
         });
         assert_eq!(child.wait().unwrap().code(), None, "{flag}: by the signal");
     }
+    for measuring in [&[][..], &["--measure"]] {
+        let words = [&["run"], measuring, &["--summary", pipe.to_str().unwrap(), "--", "true"]].concat();
+        let mut child = lab.scratch.headstart(words).spawn().unwrap();
+        until("it ends", || {
+            send(&child, Signal::TERM);
+            child.try_wait().unwrap().is_some()
+        });
+    }
     // Whoever reads later gets all of it.
     let words = ["run", "--measure", "--flows", pipe.to_str().unwrap(), "--", "true"];
     let child = lab.scratch.headstart(words).spawn().unwrap();

@@ -15,6 +15,10 @@ use std::sync::Arc;
 /// Names remembered for one program; the one used longest ago is dropped for a new one.
 pub const MAX_NAMES: usize = 1024;
 
+/// How long it is kept at most that a name does not exist. Programs that wait for a name to appear ask for it again and again, and
+/// without us each time would be the first (RFC 2308 would allow hours). Ours.
+const NO_SUCH_NAME: Duration = Duration::from_secs(1);
+
 /// How long answers are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lifetime {
@@ -154,6 +158,7 @@ impl Cache {
             Lifetime::Fixed(d) => d,
             Lifetime::Off => Duration::ZERO,
         };
+        let holds = if kept == Kept::NxDomain { holds.min(NO_SUCH_NAME) } else { holds };
         let expires = now + holds;
         let known = self.names.entry(Arc::clone(name)).or_default();
         known.used = now;
@@ -237,6 +242,16 @@ mod tests {
         let mut c = filled(Lifetime::Fixed(3600 * SECOND));
         assert!(c.get(at(3599), "a.example", Family::V4).is_some());
         assert!(c.get(at(3600), "a.example", Family::V4).is_none());
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_is_asked_for_again_soon() {
+        for lifetime in [Lifetime::Ttl, Lifetime::Fixed(3600 * SECOND)] {
+            let mut c = Cache::default();
+            c.put(at(0), &"soon.example".into(), Family::V4, Kept::NxDomain, 300 * SECOND, lifetime);
+            assert_eq!(c.get(at(0), "soon.example", Family::V4), Some(Kept::NxDomain));
+            assert_eq!(c.get(at(1), "soon.example", Family::V4), None);
+        }
     }
 
     #[test]

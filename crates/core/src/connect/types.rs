@@ -184,6 +184,9 @@ pub enum Input {
         v4: bool,
         /// Whether there is a route to IPv6 destinations.
         v6: bool,
+        /// Whether programs that know of nothing else go to IPv4 addresses before global IPv6 ones (RFC 6724, section 6, by the
+        /// source addresses that this host has; gai.conf(5)).
+        v4_first: bool,
     },
     /// The network that the host has been on all the time turns out to be this one.
     Recognised(NetworkId),

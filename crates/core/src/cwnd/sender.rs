@@ -14,6 +14,9 @@ use std::collections::VecDeque;
 /// A connection is sampled once so many initial windows were acknowledged: RFC 9959, section 3.1.
 pub const WORTH_SAMPLING: u64 = 4;
 
+/// Where packets wait after a jump, slow start grows by one part in so many: CSS_GROWTH_DIVISOR of RFC 9406.
+const SLOW: u64 = 4;
+
 /// Events that wait to be fetched, at most.
 const EVENTS: usize = 32;
 
@@ -187,7 +190,9 @@ impl Sender {
         let in_recovery = self.recovery.is_some_and(|began| sent <= began);
         if !advice.hold && !in_recovery {
             let rtt = self.rtt.map_or(sample, |rtt| rtt.smoothed);
-            self.controller.grow(now, bytes, rtt);
+            let in_slow_start = self.controller.threshold().is_none_or(|end| self.window() < end);
+            let slow = advice.slow && in_slow_start && !self.controller.is_slow();
+            self.controller.grow(now, if slow { bytes / SLOW } else { bytes }, rtt);
         }
     }
 

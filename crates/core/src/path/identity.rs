@@ -7,7 +7,7 @@
 //! the other from the same router. A tunnel is another network over each set of routers below it: it carries what these
 //! carry.
 
-use super::NetworkId;
+use super::{Family, NetworkId};
 use siphasher::sip::SipHasher24;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -41,9 +41,55 @@ pub struct Surroundings {
     pub servers: Vec<IpAddr>,
     /// Where a way out without a router is a tunnel: the ways out that its own packets may take, its channels among them.
     pub below: Vec<WayOut>,
+    /// The addresses that interfaces have, of IPv4 and of IPv6. They do not tell networks apart: those of containers and virtual
+    /// machines are among them.
+    pub own: [Own; 2],
+}
+
+/// What addresses of a family the interfaces of a host have; those of loopback do not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Own {
+    /// None.
+    #[default]
+    None,
+    /// Link-local ones alone.
+    OfLink,
+    /// Others, so that neighbours can be reached even without a way out.
+    Beyond,
 }
 
 impl Surroundings {
+    /// Whether the C library would ask for addresses of `family` where a program wants those alone that the host is configured for
+    /// (AI_ADDRCONFIG of getaddrinfo(3)).
+    pub fn is_configured(&self, family: Family) -> bool {
+        self.way(family).is_some() || self.own[family as usize] != Own::None
+    }
+
+    /// Whether some addresses of `family` can be reached.
+    pub fn reaches(&self, family: Family) -> bool {
+        self.way(family).is_some() || self.own[family as usize] == Own::Beyond
+    }
+
+    /// Whether IPv4 addresses come before global IPv6 ones (RFC 6724, section 6): there is no source address for these, or only one
+    /// of another scope or label (section 2.1), such as a unique local one.
+    pub fn v4_first(&self) -> bool {
+        let global = |ip: IpAddr| match ip {
+            IpAddr::V6(v6) => {
+                let is_tunnelled = v6.segments()[0] == 0x2002 || v6.segments()[..2] == [0x2001, 0];
+                !v6.is_unique_local() && !v6.is_unicast_link_local() && !is_tunnelled
+            }
+            IpAddr::V4(_) => false,
+        };
+        !self.v6.as_ref().is_some_and(|way| way.source.is_none_or(global))
+    }
+
+    fn way(&self, family: Family) -> Option<&WayOut> {
+        match family {
+            Family::V4 => self.v4.as_ref(),
+            Family::V6 => self.v6.as_ref(),
+        }
+    }
+
     /// The network, by a name that is the same after a restart and in later versions.
     pub fn network(&self) -> NetworkId {
         let mut bytes = Vec::new();
@@ -76,6 +122,7 @@ impl Surroundings {
             && way(&self.v6, &earlier.v6)
             && below
             && self.servers == earlier.servers
+            && self.own == earlier.own
             && (earlier.ssid.is_none() || self.ssid == earlier.ssid)
     }
 
@@ -150,6 +197,25 @@ mod tests {
             servers: vec![ip("192.168.1.1")],
             ..Surroundings::default()
         }
+    }
+
+    #[test]
+    fn a_family_without_a_way_out_reaches_its_neighbours_and_its_source_decides_the_order() {
+        use Family::{V4, V6};
+        let plain = Surroundings { v6: None, ..home() };
+        assert!(plain.reaches(V4) && !plain.reaches(V6) && !plain.is_configured(V6) && plain.v4_first());
+        let of_link = Surroundings { own: [Own::Beyond, Own::OfLink], ..plain.clone() };
+        assert!(of_link.is_configured(V6) && !of_link.reaches(V6));
+        let of_site = Surroundings { own: [Own::Beyond, Own::Beyond], ..plain.clone() };
+        assert!(
+            of_site.is_configured(V6)
+                && of_site.reaches(V6)
+                && of_site.v4_first()
+                && of_site.network() == plain.network()
+        );
+        assert!(!of_site.refines(&plain), "the routes are others");
+        let from = |source| Surroundings { v6: way("fe80::1", Some(ROUTER), source, 64), ..home() }.v4_first();
+        assert_eq!(["2001:db8:1::23", "fd00::23", "2002:c000:201::1", "fe80::23"].map(from), [false, true, true, true]);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct Network {
     v4: FamilyHistory,
     v6: FamilyHistory,
     peers: HashMap<IpAddr, PeerHistory>,
+    /// Whether programs that know of nothing else go to IPv4 addresses before global IPv6 ones.
+    pub v4_first: bool,
     /// Prefixes of its translators, and until when they need not be asked for again.
     translators: Option<(Vec<Prefix>, Instant)>,
     /// Outcomes that were recorded.

@@ -40,10 +40,10 @@ pub enum AccessError {
     #[error("{0:?} has no port: write HOST:PORT, and an IPv6 address in brackets, as in [2001:db8::1]:22")]
     NoPort(String),
     /// The port is none.
-    #[error("{0:?} is no port: write a number from 1 to 65535{1}")]
+    #[error("{0:?} is not a valid port: write a number from 1 to 65535{1}")]
     Port(String, &'static str),
     /// The host is none.
-    #[error("{0:?} is no host: write a name, an IPv4 address, or an IPv6 address in brackets{1}")]
+    #[error("{0:?} is not a valid host: write a name, an IPv4 address, or an IPv6 address in brackets{1}")]
     Host(String, &'static str),
 }
 
@@ -344,11 +344,11 @@ mod tests {
             ("2001:db8::1:22", "brackets"),
             ("example.org:0", "1 to 65535"),
             ("example.org:+1", "1 to 65535"),
-            ("exa mple.org:1", "no host"),
-            ("0x7f.1:80", "no host"),
-            ("1.2.3:80", "no host"),
-            ("[example.org]:80", "no host"),
-            (".:80", "no host"),
+            ("exa mple.org:1", "not a valid host"),
+            ("0x7f.1:80", "not a valid host"),
+            ("1.2.3:80", "not a valid host"),
+            ("[example.org]:80", "not a valid host"),
+            (".:80", "not a valid host"),
         ] {
             let error = text.parse::<Destination>().unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");

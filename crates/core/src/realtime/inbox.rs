@@ -84,6 +84,11 @@ impl Inbox {
         Self { limit, ..Self::default() }
     }
 
+    /// From when on it is full.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// Whether the program has so much to take that no more should be read.
     pub fn is_full(&self) -> bool {
         self.bytes >= self.limit

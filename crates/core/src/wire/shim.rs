@@ -110,11 +110,13 @@ pub enum Pass {
     Signal = 16,
     /// The supervisor has no descriptors left.
     OutOfDescriptors = 17,
+    /// The name has more addresses than a message holds.
+    TooMany = 18,
 }
 
 impl Pass {
     /// Every reason, in order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::HostsFile,
         Self::LocalName,
         Self::SearchDomain,
@@ -132,6 +134,7 @@ impl Pass {
         Self::OutOfReach,
         Self::Signal,
         Self::OutOfDescriptors,
+        Self::TooMany,
     ];
 
     /// The reason in words, for people.
@@ -154,6 +157,7 @@ impl Pass {
             Self::OutOfReach => "process cannot be looked into",
             Self::Signal => "a signal came",
             Self::OutOfDescriptors => "out of descriptors",
+            Self::TooMany => "more addresses than a message holds",
         }
     }
 }

@@ -59,7 +59,8 @@ impl Supervisor {
         let ahead = if world.ahead { Ahead::ON } else { Ahead::OFF };
         let mut connector = Connector::new(Settings { seed: world.seed, ahead, ..Settings::of(race) });
         let (v4, v6) = world.routes;
-        let inputs = [Input::Servers(world.servers.len() as u32), Input::Network { id: NetworkId(1), v4, v6 }];
+        let inputs =
+            [Input::Servers(world.servers.len() as u32), Input::Network { id: NetworkId(1), v4, v6, v4_first: false }];
         inputs.into_iter().for_each(|input| connector.handle_input(Instant::ZERO, input));
         let (app, next) = ("program".into(), 0);
         let (pending, attempts, replies) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -153,7 +154,7 @@ impl Supervisor {
 
     pub fn moved(&mut self, sim: &mut Sim) {
         let (v4, v6) = sim.routes();
-        self.feed(sim, Input::Network { id: NetworkId(2), v4, v6 });
+        self.feed(sim, Input::Network { id: NetworkId(2), v4, v6, v4_first: false });
     }
 
     /// A program has ended, and whatever it waited for.

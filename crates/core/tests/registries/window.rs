@@ -25,9 +25,10 @@ fn time() -> impl Strategy<Value = Duration> {
 }
 
 fn remembered() -> impl Strategy<Value = Remembered> {
-    (bytes(), bytes(), time(), bytes(), time(), any::<bool>()).prop_map(|(window, average, rtt, rate, age, exact)| {
+    let times = (time(), time(), time());
+    (bytes(), bytes(), times, bytes(), any::<bool>()).prop_map(|(window, average, (rtt, least, age), rate, exact)| {
         let trust = if exact { Trust::Exact } else { Trust::Prefix };
-        Remembered { window, found: window % 2 == 0, average, rtt, rate, age, trust }
+        Remembered { window, found: window % 2 == 0, average, rtt, least, rate, age, trust }
     })
 }
 

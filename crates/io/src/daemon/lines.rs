@@ -40,7 +40,9 @@ pub(super) struct Lines {
 impl Lines {
     /// Opens it to add to what is there.
     pub fn open(path: &Path, missing: Missing) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+        // A pipe that nothing reads from, or no longer, is an error and not waited for: the daemon has more to do.
+        let nonblocking = libc::O_NONBLOCK;
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(nonblocking).open(path)?;
         Ok(Self { file, is_torn: false, missing })
     }
 
@@ -58,6 +60,20 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_is_not_waited_for_and_what_it_does_not_take_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, missing) = (folder.path().join("pipe"), Missing::default());
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        let alone = Lines::open(&pipe, missing.clone()).unwrap_err();
+        assert_eq!(alone.raw_os_error(), Some(libc::ENXIO));
+        let _reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+        let mut lines = Lines::open(&pipe, missing.clone()).unwrap();
+        // More than a pipe holds.
+        (0..100_000).for_each(|_| lines.add("a line"));
+        assert!(missing.problem(&pipe).unwrap().contains("lines are missing"));
+    }
 
     #[test]
     fn lines_that_a_full_disk_did_not_take_are_counted_and_those_behind_them_can_be_read() {

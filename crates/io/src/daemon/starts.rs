@@ -1,5 +1,5 @@
 //! Initial windows without routes: a program in the kernel (eBPF, `crates/io/bpf/initcwnd.c`) gives each connection over a known path what
-//! that path allows, and halves it for a prefix in which it was too much (docs/decisions/0095).
+//! that path allows, and halves it for a prefix in which it was too much (docs/decisions/0103).
 //!
 //! What is known is what routes are made of too ([`super::windows`]): the kernel's memories of past connections. The program is attached by
 //! a link to the root of all control groups and keeps to this network namespace; nothing is pinned, so that the end of this process, even

@@ -1,28 +1,19 @@
 //! What a running measurement tells a client that asks: programs, their connections and lookups, with every meter of each.
 //!
-//! The client connects to a socket with an abstract name (unix(7)), which needs no removal, and reads one JSON object to its end.
-//! Only the same user and root are told: the kernel names the client (SO_PEERCRED). What is kept between two requests is bounded.
+//! How it is asked is in [`crate::board`]. What is kept between two requests is bounded.
 
 use super::ebpf::Ran;
 use super::{Process, Seen};
-use crate::local;
+use crate::board::Told;
 use headstart_core::forward::meter::{self, Entry};
 use headstart_core::forward::{Flow, Record, UdpFlow};
 use headstart_core::path::Family;
-use headstart_core::time::Duration;
 use headstart_core::timing::{Timed, Timings, What};
-use rustix::net::sockopt::socket_peercred;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::fd::OwnedFd;
 
 /// Version of the object.
 pub const VERSION: u32 = 1;
-/// What names of sockets begin with; the number of the process follows.
-const NAME: &str = "headstart-measure-";
 /// Connections and programs that are told; those with the most data come first.
 const MOST_LINES: usize = 200;
 const MOST_APPS: usize = 100;
@@ -33,12 +24,6 @@ const OTHERS: &str = "(others)";
 pub const UNKNOWN: &str = "?";
 /// Values of which the median is told: the latest.
 const LATEST: usize = 256;
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 16;
-/// How long a measurement may take to answer; the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// No board is longer, in bytes.
-const LONGEST: u64 = 1 << 20;
 
 /// Numbers by the names of their meters (`headstart_core::forward::meter`); a meter without a number is left out.
 pub type Meters = BTreeMap<String, f64>;
@@ -80,6 +65,15 @@ pub struct Board {
     /// What was counted of programs: `up_bytes`, `down_bytes`, `retransmissions`.
     #[serde(default)]
     pub counts: Vec<(String, String, u64)>,
+}
+
+impl Told for Board {
+    const NAME: &'static str = "headstart-measure-";
+    const VERSION: u32 = VERSION;
+
+    fn version(&self) -> u32 {
+        self.version
+    }
 }
 
 /// A program.
@@ -333,56 +327,12 @@ impl Tallies {
     }
 }
 
-/// The socket at which this process is asked.
-pub(super) fn listener() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    bind(&socket, &SocketAddrUnix::new_abstract_name(format!("{NAME}{}", std::process::id()).as_bytes())?)?;
-    listen(&socket, BACKLOG)?;
-    Ok(socket)
-}
-
-/// Whether the other end may be told, and trusted: this user, or root.
-pub(super) fn is_trusted(socket: &OwnedFd) -> bool {
-    socket_peercred(socket).is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
-}
-
-/// The processes that measure in the caller's network namespace, the latest last.
-pub fn running() -> Vec<u32> {
-    let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let number = |line: &str| line.split_whitespace().last()?.strip_prefix('@')?.strip_prefix(NAME)?.parse().ok();
-    let mut all: Vec<u32> = text.lines().filter_map(number).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
-}
-
-/// Asks the process `pid` for its board.
-pub fn ask(pid: u32) -> io::Result<Board> {
-    let to = SocketAddrUnix::new_abstract_name(format!("{NAME}{pid}").as_bytes())?;
-    let socket = local::connect(SocketType::STREAM, &to, PATIENCE)?;
-    if !is_trusted(&socket) {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user measures; root may ask"));
-    }
-    let mut text = Vec::new();
-    File::from(socket).take(LONGEST).read_to_end(&mut text)?;
-    if text.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it does not tell this user; root may ask"));
-    }
-    let board: Board = serde_json::from_slice(&text).map_err(io::Error::other)?;
-    if board.version != VERSION {
-        let why = format!("it tells version {} of its board, and {VERSION} is known here", board.version);
-        return Err(io::Error::other(why));
-    }
-    Ok(board)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use headstart_core::forward::{DnsExchange, FlowId, Forwarder, Input, Output, Settings};
     use headstart_core::machine::Machine;
-    use headstart_core::time::Instant;
+    use headstart_core::time::{Duration, Instant};
 
     /// A flow as the forwarder makes them: a SYN, and an answer after 25 ms.
     fn flow() -> Flow {
@@ -456,6 +406,6 @@ mod tests {
         assert_eq!((tallies.0[OTHERS].connections, tallies.0["app0"].values["connect_ms"].len()), (50, LATEST));
         let board = tallies.board(std::iter::repeat_n((&one, None, 1.0), 500), std::iter::empty());
         assert_eq!((board.apps.len(), board.connections.len()), (MOST_APPS, MOST_LINES));
-        assert!((serde_json::to_vec(&board).unwrap().len() as u64) < LONGEST);
+        assert!(serde_json::to_vec(&board).unwrap().len() < crate::board::LONGEST);
     }
 }

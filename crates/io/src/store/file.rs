@@ -9,7 +9,7 @@ use super::seal::{Digest, KEY, Seal};
 use crate::clock::Clock;
 use headstart_core::time::Duration;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use rustix::fs::{CWD, Mode, OFlags, RenameFlags, open, renameat_with};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, open, renameat_with};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,12 +20,15 @@ use std::path::{Path, PathBuf};
 const FORMAT: u64 = 1;
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
-/// Everything that one key seals: habits and networks, paths (see `super::paths`), and objects (see `super::objects`).
-const STORES: [&str; 3] = ["history", PATHS, OBJECTS];
+/// Everything that one key seals: habits and networks, paths (see `super::paths`), objects (see
+/// `super::objects`), and what the page draws (see `super::series`).
+const STORES: [&str; 4] = ["history", PATHS, OBJECTS, SERIES];
 /// The store of paths.
 pub const PATHS: &str = "paths";
 /// The store of objects.
 const OBJECTS: &str = "objects";
+/// The store of what the page draws.
+const SERIES: &str = "series";
 const KEY_FILE: &str = "history.key";
 /// Memory that redb may use for pages; what is stored is a few hundred kilobytes.
 const CACHE: usize = 1024 * 1024;
@@ -136,6 +139,24 @@ impl StoreFile {
     /// The store of objects in `folder`; nothing is opened yet.
     pub fn of_objects(folder: PathBuf) -> Self {
         Self { folder, name: OBJECTS }
+    }
+
+    /// The store of what the page draws, in `folder`; nothing is opened yet.
+    pub fn of_series(folder: PathBuf) -> Self {
+        Self { folder, name: SERIES }
+    }
+
+    /// What one process at a time has, for as long as it holds it; `None` if another has it.
+    pub fn lock(&self) -> Result<Option<File>, FileError> {
+        let path = self.folder.join(format!("{}.lock", self.name));
+        self.make_folder()?;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::CREATE;
+        let file = open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| FileError::of_io(&path, e.into()))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file.into())),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => Err(FileError::of_io(&path, e.into())),
+        }
     }
 
     /// The path of the store.

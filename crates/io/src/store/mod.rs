@@ -10,11 +10,13 @@ pub mod paths;
 mod place;
 mod record;
 mod seal;
+mod series;
 pub mod shared;
 
 pub use file::FileError;
 pub use place::folder;
 pub use record::{Record, RecordError, What};
+pub use series::Series;
 
 use crate::clock::{self, Clock};
 use file::{Change, StoreFile};

@@ -208,8 +208,8 @@ impl Engine {
     }
 
     /// Whether there are routes for IPv4 and IPv6, as of the last look around.
-    pub fn routes(&self) -> Option<(bool, bool)> {
-        self.place.routes()
+    pub fn configured(&self) -> Option<(bool, bool)> {
+        self.place.configured()
     }
 
     /// Whether a program may have been told `addr`. If not, the connector knows nothing of it, and need not be asked.

@@ -8,6 +8,7 @@ use crate::poll::{Interest, Poll};
 use crate::surroundings::look;
 use crate::sys::netlink::Watch;
 use headstart_core::connect::Input;
+use headstart_core::path::Family;
 use headstart_core::path::identity::{Surroundings, WayOut};
 use headstart_core::time::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getsockname, socket_with};
@@ -48,9 +49,9 @@ impl Place {
         Self { watch, seen: None, servers: Vec::new(), looks: 0, slept: clock::slept() }
     }
 
-    /// Whether there are routes for IPv4 and IPv6, as of the last look.
-    pub fn routes(&self) -> Option<(bool, bool)> {
-        self.seen.as_ref().map(|seen| (seen.v4.is_some(), seen.v6.is_some()))
+    /// Whether the host is configured for IPv4 and IPv6, as of the last look ([`Surroundings::is_configured`]).
+    pub fn configured(&self) -> Option<(bool, bool)> {
+        self.seen.as_ref().map(|seen| (seen.is_configured(Family::V4), seen.is_configured(Family::V6)))
     }
 
     /// Whether what was seen last may not be what is.
@@ -107,11 +108,12 @@ impl Engine {
             self.feed(Input::Servers(u32::try_from(self.place.servers.len()).unwrap_or(1)));
         }
         self.feed(Input::Patience(self.names.patience()));
-        let (id, v4, v6) = (now.network(), now.v4.is_some(), now.v6.is_some());
+        let (id, v4, v6) = (now.network(), now.reaches(Family::V4), now.reaches(Family::V6));
+        let v4_first = now.v4_first() || self.names.prefers_v4();
         match before {
             Some(before) if before == now => {}
             Some(before) if now.refines(&before) => self.feed(Input::Recognised(id)),
-            _ => self.feed(Input::Network { id, v4, v6 }),
+            _ => self.feed(Input::Network { id, v4, v6, v4_first }),
         }
     }
 }
@@ -127,9 +129,8 @@ fn guess(servers: &[SocketAddr]) -> Surroundings {
         // RFC 5737 and RFC 3849: documentation addresses, to which nothing is sent; a UDP connect only looks for a route.
         v4: way(SocketAddr::from(([192, 0, 2, 1], 9))),
         v6: way(SocketAddr::new(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]), 9)),
-        ssid: None,
-        below: Vec::new(),
         servers: servers.iter().map(SocketAddr::ip).collect(),
+        ..Surroundings::default()
     }
 }
 
@@ -169,7 +170,7 @@ mod tests {
         let there = NetNs::create().unwrap();
         here.run(|| {
             let mut engine = engine();
-            assert_eq!(engine.place.routes(), Some((false, false)));
+            assert_eq!(engine.place.configured(), Some((false, false)));
             assert!(tokens(&mut engine).is_empty() && engine.deadline().is_none());
             let mut netlink = Netlink::open().unwrap();
             let one = VethEnd { name: "one", mac: [2, 0, 0, 0, 0, 1], ns: &here };
@@ -181,7 +182,7 @@ mod tests {
             netlink.route([0, 0, 0, 0].into(), 0, Via::Gateway([192, 0, 2, 129].into(), index)).unwrap();
             assert_eq!(tokens(&mut engine), [PLACE]);
             engine.look_around();
-            assert_eq!(engine.place.routes(), Some((true, false)));
+            assert_eq!(engine.place.configured(), Some((true, false)));
             assert!(tokens(&mut engine).is_empty() && engine.deadline().is_none());
         })
         .unwrap();

@@ -9,7 +9,8 @@ use crate::poll::Interest;
 use crate::sys::netns;
 use headstart_core::connect::{Claim, Input, RequestId, Resolve, Resolved, Want};
 use headstart_core::path::Family;
-use headstart_core::wire::shim::{FILTER_BYTES, MAX_MESSAGE, Pass, Reply, Request, filter_bit};
+use headstart_core::time::Instant;
+use headstart_core::wire::shim::{FILTER_BYTES, MAX_ADDRESSES, MAX_MESSAGE, Pass, Reply, Request, filter_bit};
 use rustix::io::Errno;
 use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, accept_with, recv, sendmsg, sockopt,
@@ -35,6 +36,7 @@ struct Caller {
     to: Option<IpAddr>,
     /// Its question has been read.
     asked: bool,
+    since: Instant,
 }
 
 /// The preloaded libraries of one run.
@@ -102,7 +104,7 @@ impl Preload {
         if netns::cookie(&socket).ok() != self.network_namespace {
             return;
         }
-        self.callers.insert(n, Caller { socket, name: None, to: None, asked: false });
+        self.callers.insert(n, Caller { socket, name: None, to: None, asked: false, since: engine.clock.now() });
         // A library sends right after it has connected, so the question is most often here already.
         self.hear(engine, n, false);
         if let Some(caller) = self.callers.get(&n) {
@@ -153,7 +155,7 @@ impl Preload {
                     engine.feed(Input::Passed(id, Some(name), reason));
                     return self.reply(n, &Reply::Pass(reason), None);
                 }
-                let want = match (family, engine.routes()) {
+                let want = match (family, engine.configured()) {
                     (Some(family), _) => Want::Only(family),
                     (None, Some((true, false))) if configured_only => Want::Only(Family::V4),
                     (None, Some((false, true))) if configured_only => Want::Only(Family::V6),
@@ -172,13 +174,20 @@ impl Preload {
     }
 
     fn answer(&mut self, engine: &Engine, n: u64, resolved: Resolved) {
-        let searches = self.callers.get(&n).and_then(|c| c.name.as_ref()).is_some_and(|s| engine.names.would_search(s));
+        let asked = self.callers.get(&n).and_then(|caller| Some((caller.name.as_deref()?, caller.since)));
+        let goes_on = asked.and_then(|(name, _)| engine.names.would_go_on(name));
+        // Servers that have said that they cannot answer are not the end of it; those that have said nothing were waited for long enough.
+        let is_soon = |since| engine.clock.now() - since < engine.names.patience().timeout;
+        let searches = asked.is_some_and(|(name, since)| engine.names.would_search(name) && is_soon(since));
         let reply = match resolved {
+            Resolved::NxDomain | Resolved::NoData if goes_on.is_some() => goes_on.map_or(Reply::NoName, Reply::Pass),
+            // The C library tells all, and programs may need the last.
+            Resolved::Addresses(list) if list.len() > MAX_ADDRESSES => Reply::Pass(Pass::TooMany),
             Resolved::Addresses(list) => {
                 list.iter().for_each(|a| self.make_known(*a));
                 Reply::Addresses(list)
             }
-            Resolved::NxDomain | Resolved::NoData if searches => Reply::Pass(Pass::SearchDomain),
+            Resolved::Unanswered if searches => Reply::Pass(Pass::SearchDomain),
             Resolved::NxDomain => Reply::NoName,
             Resolved::NoData => Reply::NoData,
             Resolved::Unanswered => Reply::TryAgain,

@@ -116,7 +116,7 @@ impl Tun {
         let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
         // SAFETY: TUNGETIFF writes a `struct ifreq`, which `request` is as long as.
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) } != 0 {
-            return Err(fail("it is none (TUNGETIFF)")(io::Error::last_os_error()));
+            return Err(fail("it is not a TUN device (TUNGETIFF)")(io::Error::last_os_error()));
         }
         let flags = i32::from(u16::from_ne_bytes([request.value[0], request.value[1]]));
         let unfit = |why| Err(fail(why)(io::ErrorKind::InvalidInput.into()));

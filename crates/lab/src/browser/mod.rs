@@ -95,6 +95,17 @@ pub struct Request {
     pub failed: Option<String>,
 }
 
+/// What a page is shown on.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    /// Its width in pixels of style sheets.
+    pub width: u32,
+    /// Its height.
+    pub height: u32,
+    /// Its user wants dark pages.
+    pub dark: bool,
+}
+
 /// A running Chromium. It ends, with all its processes, when this is dropped.
 pub struct Chromium {
     child: Child,
@@ -175,10 +186,26 @@ impl Chromium {
     /// Opens `url` in a context of its own and evaluates a JavaScript expression there, which may be a promise; what comes of
     /// it, or null with what the page said if it threw.
     pub fn evaluate(&mut self, url: &str, expression: &str) -> Result<(Value, Option<String>), BrowserError> {
+        self.evaluate_on(None, url, expression)
+    }
+
+    /// The same on a screen.
+    pub fn evaluate_on(
+        &mut self,
+        screen: Option<Screen>,
+        url: &str,
+        expression: &str,
+    ) -> Result<(Value, Option<String>), BrowserError> {
         let context = self.pipe.call(None, "Target.createBrowserContext", json!({ "disposeOnDetach": true }))?;
         let context = context["browserContextId"].clone();
         let session = self.tab(&context)?;
         self.pipe.call(Some(&session), "Page.enable", json!({}))?;
+        if let Some(Screen { width, height, dark }) = screen {
+            let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+            self.pipe.call(Some(&session), "Emulation.setDeviceMetricsOverride", metrics)?;
+            let scheme = json!({ "name": "prefers-color-scheme", "value": if dark { "dark" } else { "light" } });
+            self.pipe.call(Some(&session), "Emulation.setEmulatedMedia", json!({ "features": [scheme] }))?;
+        }
         self.go(&session, url)?;
         let loaded = |event: &Value| event["method"] == "Page.loadEventFired" && event["sessionId"] == session.as_str();
         while !loaded(&self.pipe.event("load the page", LONGEST_LOAD)?) {}

@@ -226,7 +226,7 @@ impl Session {
         let routes = (self.stack.has_route(Family::V4), self.stack.has_route(Family::V6));
         if routes != self.routes {
             self.routes = routes;
-            self.input(Input::Network { id: NetworkId::default(), v4: routes.0, v6: routes.1 });
+            self.input(Input::Network { id: NetworkId::default(), v4: routes.0, v6: routes.1, v4_first: false });
         }
     }
 

@@ -3,8 +3,9 @@
 //! An empty message is the end of one direction. A session that ends without one has been broken off, and so is the program's
 //! connection then, or when this process dies: a program never takes half of an answer for the whole.
 
+use super::window::{OF_PROCESS, Window};
 use crate::scratch;
-use crate::session::{Message, Session};
+use crate::session::{Lane, Message, Session};
 use crate::tcp_options;
 use headstart_core::realtime::Kind;
 use std::future::{Future, poll_fn};
@@ -19,6 +20,9 @@ const BYTES: u8 = 0;
 /// Bytes in one message at most, so that it is a segment on every path but the narrowest.
 const CHUNK: usize = 1200;
 
+/// Bytes of a stream that wait for a program that takes them late, before no more is read: what a socket of its own would keep. Ours.
+const UNTAKEN: usize = 64 << 10;
+
 /// Whether a direction came to its end, or broke off.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -31,22 +35,11 @@ enum End {
 pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: impl Future<Output = ()>) {
     tcp_options::break_off(&stream, true);
     let (mut from, mut to) = stream.split();
+    session.hold_at_most(UNTAKEN);
     let lane = session.lane(BYTES, Kind::Ordered);
     let (tell, gone) = watch::channel(false);
     let (mut gone_for_back, mut gone_for_out) = (gone.clone(), gone);
-    let out = async {
-        let mut chunk = Vec::new();
-        loop {
-            if read(&mut from, &mut chunk).await.is_err() || lane.send(&chunk).await.is_err() {
-                return End::Broken;
-            }
-            if chunk.is_empty() {
-                return End::Reached;
-            }
-            // What is idle holds nothing.
-            chunk = Vec::new();
-        }
-    };
+    let out = outwards(&mut from, &session, &lane);
     let back = async {
         loop {
             let Some(message) = next(&session, &mut gone_for_back).await else { return End::Broken };
@@ -89,6 +82,23 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
         session.delivered().await;
     }
     session.close().await;
+}
+
+/// Sends over `lane` what `from` gives, its end included, while not too much is unconfirmed.
+async fn outwards(from: &mut ReadHalf<'_>, session: &Session, lane: &Lane) -> End {
+    let (mut chunk, mut window) = (Vec::new(), Window::new(&OF_PROCESS));
+    loop {
+        session.until_unconfirmed(|messages| window.has_room(messages)).await;
+        if read(from, &mut chunk).await.is_err() || lane.send(&chunk).await.is_err() {
+            return End::Broken;
+        }
+        if chunk.is_empty() {
+            return End::Reached;
+        }
+        window.took(chunk.len());
+        // What is idle holds nothing.
+        chunk = Vec::new();
+    }
 }
 
 /// The next bytes of a program, in place of what is in `chunk`; none at its end.

@@ -92,17 +92,20 @@ impl Client {
 
     /// A session with the program that listens for sessions at `to`. Its ends are there and here, so it outlives the relay.
     pub async fn session(&self, to: Destination, config: Config) -> Result<Session, SessionError> {
+        let peer = to.to_string();
         let (client, request) = (self.clone(), Arc::new(Request::Through(to)));
         let dial = move || {
             let (client, request) = (client.clone(), Arc::clone(&request));
             async move { client.ask(&request).await.map_err(io::Error::other) }
         };
-        Session::connect_over(dial, config).await
+        let session = Session::connect_over(dial, config).await?;
+        session.name_peer(Some(peer));
+        Ok(session)
     }
 
     /// A session with the relay itself, which carries a stream to `to`; and what tells that the relay has given it up.
     pub(super) async fn open(&self, to: Destination, config: Config) -> Result<(Session, Arc<Notify>), SessionError> {
-        let id = draw_id()?;
+        let (id, peer) = (draw_id()?, to.to_string());
         let (client, opened, gone) = (self.clone(), AtomicBool::new(false), Arc::new(Notify::new()));
         let told = Arc::clone(&gone);
         let dial = move || {
@@ -117,7 +120,9 @@ impl Client {
                 asked.map_err(io::Error::other)
             }
         };
-        Ok((Session::connect_as(id, dial, config).await?, told))
+        let session = Session::connect_as(id, dial, config).await?;
+        session.name_peer(Some(peer));
+        Ok((session, told))
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A session that comes in gets one that goes out, to the one address that the relay was given: it forwards nowhere else.
 //! Messages are passed on as they come, in both directions, each in its lane; a lane that pushes back holds up its own
-//! session alone. A message is acknowledged by the hop that has it, so one that dies takes along what it holds: where that
-//! must not be, a session goes through [`super::Server`], from end to end.
+//! session alone. A message is acknowledged by the hop that has it, so a hop that dies takes along what it holds: where that
+//! must not be, a session goes through [`super::Server`], from end to end. Where a far end dies, its hop says on leaving how many messages
+//! did not get there, as of those that no program took.
 
 use super::carry::carry;
 use super::splice::splice;
@@ -14,9 +15,11 @@ use headstart_core::time::Instant;
 use headstart_io::clock::Clock;
 use std::future::pending;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What [`Onward::new`] waits for a peer's first word: several round trips of any path. Ours.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -44,12 +47,18 @@ impl Onward {
     }
 }
 
-/// Passes on every session that `listener` accepts, until it accepts no more. `failed` is told of sessions that could not be
+/// Connections at most that [`run_near`] carries at a time, and sessions that [`run`] and [`run_far`] do. Further ones wait until one is
+/// over. Ours: what `headstart relay ports` has.
+const MOST: usize = 4096;
+
+/// Passes on every session that `listener` accepts, 4096 at a time, until it accepts no more. `failed` is told of sessions that could not be
 /// passed on.
 pub async fn run(listener: Listener, onward: Onward, failed: impl Fn(&SessionError) + Clone + Send + 'static) {
-    while let Some(near) = listener.accept().await {
+    let places = Arc::new(Semaphore::new(MOST));
+    while let Some((near, place)) = next(&listener, &places).await {
         let (onward, failed) = (onward.clone(), failed.clone());
         tokio::spawn(async move {
+            let _place = place;
             if let Err(error) = pass(near, onward).await {
                 failed(&error);
             }
@@ -57,27 +66,39 @@ pub async fn run(listener: Listener, onward: Onward, failed: impl Fn(&SessionErr
     }
 }
 
+/// The next session and a place for it.
+async fn next(listener: &Listener, places: &Arc<Semaphore>) -> Option<(Session, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.ok()?;
+    Some((listener.accept().await?, place))
+}
+
 /// Passes on one session, until either side is over.
 async fn pass(near: Session, onward: Onward) -> Result<(), SessionError> {
     let far = Session::connect(onward.to, onward.config).await?;
-    tokio::select! {
-        result = one_way(&near, &far) => result?,
-        result = one_way(&far, &near) => result?,
-    }
-    // What has been taken in is still to be delivered.
-    far.close().await;
-    near.close().await;
-    Ok(())
+    // Messages that were received and that the other side has not taken: of each direction one at most.
+    let [onwards, back] = [AtomicU64::new(0), AtomicU64::new(0)];
+    let passed = tokio::select! {
+        passed = one_way((&near, &far), &onwards) => passed,
+        passed = one_way((&far, &near), &back) => passed,
+    };
+    // What has been taken in is still to be delivered, and its sender hears of what was not.
+    let (lost_there, lost_here) = tokio::join!(far.lost(), near.lost());
+    near.disown(lost_there + onwards.into_inner());
+    far.disown(lost_here + back.into_inner());
+    tokio::join!(far.close(), near.close());
+    passed
 }
 
-async fn one_way(from: &Session, to: &Session) -> Result<(), SessionError> {
+async fn one_way((from, to): (&Session, &Session), in_hand: &AtomicU64) -> Result<(), SessionError> {
     while let Some(message) = from.receive().await {
+        in_hand.store(1, Ordering::Relaxed);
         to.lane(message.lane, message.kind).send_value(message.key, &message.bytes).await?;
+        in_hand.store(0, Ordering::Relaxed);
     }
     Ok(())
 }
 
-/// Takes in plain TCP connections and carries each over a session of its own to `onward`, where [`run_far`] makes it a
+/// Takes in plain TCP connections, 4096 at a time, and carries each over a session of its own to `onward`, where [`run_far`] makes it a
 /// connection again: so a program that knows nothing of sessions gains on the hop between the two. Where `onward` turns out to
 /// be no peer of ours, it gets one plain connection for each, as if nothing were between.
 pub async fn run_near(
@@ -86,8 +107,8 @@ pub async fn run_near(
     onward: Onward,
     failed: impl Fn(&SessionError) + Clone + Send + 'static,
 ) {
-    let peer_of = Arc::new(Peer::default());
-    loop {
+    let (peer_of, places) = (Arc::new(Peer::default()), Arc::new(Semaphore::new(MOST)));
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         let Ok((stream, peer)) = listener.accept().await else {
             // Out of descriptors, most likely: some will come back.
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -98,6 +119,7 @@ pub async fn run_near(
         }
         let (onward, failed, peer) = (onward.clone(), failed.clone(), Arc::clone(&peer_of));
         tokio::spawn(async move {
+            let _place = place;
             tcp_options::turn(&stream, None);
             tcp_options::attend(&stream);
             if let Err(error) = near(stream, onward, &peer).await {
@@ -149,11 +171,13 @@ async fn near(mut stream: TcpStream, onward: Onward, peer: &Peer) -> Result<(), 
     Ok(())
 }
 
-/// Makes of each session that comes from [`run_near`] a plain TCP connection to `to`.
+/// Makes of each session that comes from [`run_near`] a plain TCP connection to `to`, 4096 at a time.
 pub async fn run_far(listener: Listener, to: String, failed: impl Fn(&SessionError) + Clone + Send + 'static) {
-    while let Some(session) = listener.accept().await {
+    let places = Arc::new(Semaphore::new(MOST));
+    while let Some((session, place)) = next(&listener, &places).await {
         let (to, failed) = (to.clone(), failed.clone());
         tokio::spawn(async move {
+            let _place = place;
             match TcpStream::connect(to).await {
                 Ok(stream) => {
                     tcp_options::turn(&stream, None);

@@ -14,6 +14,7 @@ pub mod ports;
 mod records;
 mod server;
 mod splice;
+mod window;
 
 pub use client::{Client, ClientError};
 pub use clients::Clients;

@@ -8,7 +8,7 @@
 use super::carry::carry;
 use super::records::Records;
 use super::splice::splice;
-use crate::admission::Admission;
+use crate::admission::{self, Admission};
 use crate::keys::{self, KeyError, PublicKey, SecretKey};
 use crate::listener::Listener;
 use crate::tcp_options;
@@ -26,6 +26,8 @@ use tokio::task::JoinSet;
 
 /// Connections at most that have not identified themselves and said what they want. Ours.
 const UNDECIDED: usize = 512;
+/// … and at most one for so many descriptors that the program may have: with those that wait for a place (eight for each) less than a third.
+const OF_FILES: usize = 32;
 /// After a failure to accept: out of descriptors, most likely, and some will come back.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -38,7 +40,8 @@ pub struct ServerSettings {
     pub clients: Vec<PublicKey>,
     /// Where they may go.
     pub access: Access,
-    /// Connections at most; further ones are told that the relay is busy.
+    /// Connections of clients at most; further ones are told that the relay is busy. Those of others do not count: they have bounds of
+    /// their own.
     pub most: usize,
     /// How long a connection may take to identify itself and say what it wants, and a destination to answer.
     pub patience: Duration,
@@ -104,6 +107,8 @@ struct Shared {
     sessions: Listener,
     undecided: Arc<Admission>,
     tally: Arc<Tally>,
+    /// Connections of clients.
+    served: AtomicU64,
 }
 
 impl std::fmt::Debug for Server {
@@ -128,13 +133,15 @@ impl Server {
     pub async fn bind(address: impl ToSocketAddrs, settings: ServerSettings) -> Result<Self, ServerError> {
         let config = keys::server(&settings.key, settings.clients.iter().copied().collect())?;
         let socket = TcpListener::bind(address).await.map_err(ServerError::Listen)?;
+        admission::lengthen(&socket);
         let address = socket.local_addr().map_err(ServerError::Listen)?;
         let shared = Shared {
             tls: config,
             settings,
             sessions: Listener::unbound(),
-            undecided: Admission::new(UNDECIDED),
+            undecided: Admission::new(admission::places(UNDECIDED, OF_FILES)),
             tally: Arc::default(),
+            served: AtomicU64::new(0),
         };
         Ok(Self { socket, address, shared: Arc::new(shared) })
     }
@@ -174,8 +181,7 @@ impl Server {
                 continue;
             };
             connections.spawn(async move {
-                shared.tally.open.fetch_add(1, Ordering::Relaxed);
-                let _closed = Closing(&shared.tally.open);
+                let _closed = Counted::one_more(&shared.tally.open);
                 let Ok(place) = tokio::time::timeout(shared.settings.patience, arrival.place()).await else {
                     shared.tally.unknown.fetch_add(1, Ordering::Relaxed);
                     return tell(Event::Unknown(peer));
@@ -204,10 +210,17 @@ impl Server {
     }
 }
 
-/// Counts a connection as open while it is there.
-struct Closing<'a>(&'a AtomicU64);
+/// Counts a connection while it is there.
+struct Counted<'a>(&'a AtomicU64);
 
-impl Drop for Closing<'_> {
+impl<'a> Counted<'a> {
+    fn one_more(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -233,12 +246,13 @@ impl Shared {
     }
 
     async fn serve(&self, mut stream: Client, request: Request, tell: impl Fn(Event)) {
+        let _served = Counted::one_more(&self.served);
         let to = match &request {
             Request::Through(to) | Request::Open(_, to) => Some(to.clone()),
             Request::Join(_) => None,
         };
         let reached = match (&to, &request) {
-            _ if self.tally.open() > self.settings.most as u64 => Err(Answer::Busy),
+            _ if self.served.load(Ordering::Relaxed) > self.settings.most as u64 => Err(Answer::Busy),
             (Some(to), _) => Box::pin(self.reach(to)).await.map(Some),
             (None, Request::Join(id)) if self.sessions.knows(*id) => Ok(None),
             (None, _) => Err(Answer::Gone),

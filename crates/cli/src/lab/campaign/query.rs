@@ -34,7 +34,7 @@ except duckdb.Error as why:
 /// Arguments of `headstart lab query`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Question in SQL; the tables are rows, samples and devices (docs/guide/campaigns.md).
+    /// Query in SQL; the tables are rows, samples and devices (docs/guide/campaigns.md).
     sql: String,
     /// Campaign of `headstart lab collect`.
     campaign: PathBuf,

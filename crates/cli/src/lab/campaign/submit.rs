@@ -21,7 +21,7 @@ pub struct Args {
     /// Folder of results, the same on all nodes; what it has is not submitted again.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Divide the plan into N shards [default: a task each, at most 1000].
+    /// Divide the plan into N shards [default: one per task, at most 1000].
     #[arg(long, value_name = "N")]
     shards: Option<usize>,
     /// Program headstart-lab on the nodes [default: this one].

@@ -37,7 +37,7 @@ pub struct Args {
     /// Plan of `headstart lab plan`.
     #[arg(long, value_name = "FILE")]
     plan: PathBuf,
-    /// Folder of results, which workers may share; what it has is not done again.
+    /// Folder of results, which workers may share; finished tasks are skipped.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Do only task N of the plan, from 0. Without --index and --shard: the number that SLURM_ARRAY_TASK_ID,

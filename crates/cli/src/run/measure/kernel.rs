@@ -22,7 +22,11 @@ pub(super) struct Kernel {
 /// Why it cannot be.
 pub(super) struct WhyNot {
     pub why: String,
-    pub is_not_permitted: bool,
+    pub code: u8,
+}
+
+fn refused(is_not_permitted: bool) -> u8 {
+    if is_not_permitted { exit::NOT_PERMITTED } else { exit::FAILURE }
 }
 
 /// Prepares it; the host is as it was if that fails.
@@ -34,23 +38,23 @@ pub(super) fn attach(args: &Wanted<'_>) -> Result<Kernel, WhyNot> {
         (args.no_lookout, "--no-lookout"),
     ];
     if let Some((_, flag)) = wants_packets.into_iter().find(|(wanted, _)| *wanted) {
-        return Err(WhyNot { why: format!("{flag} needs the forwarder"), is_not_permitted: false });
+        return Err(WhyNot { why: format!("{flag} needs the forwarder (--via tun)"), code: exit::USAGE });
     }
     let limits = cgroup::limits().unwrap_or_default();
     if !limits.is_empty() {
         let limits = limits.join(" and ");
         let why = format!("{limits} of this control group would be out of sight for a program in a group inside it");
         if args.via == Source::Auto {
-            return Err(WhyNot { why, is_not_permitted: false });
+            return Err(WhyNot { why, code: exit::FAILURE });
         }
         args.complain(format_args!("{why}"));
     }
     let group = Group::create().map_err(|e| WhyNot {
         why: format!("making a control group: {e}"),
-        is_not_permitted: e.kind() == std::io::ErrorKind::PermissionDenied,
+        code: refused(e.kind() == std::io::ErrorKind::PermissionDenied),
     })?;
     let programs =
-        Programs::attach(&group).map_err(|e| WhyNot { why: e.to_string(), is_not_permitted: e.is_not_permitted() })?;
+        Programs::attach(&group).map_err(|e| WhyNot { why: e.to_string(), code: refused(e.is_not_permitted()) })?;
     Ok(Kernel { programs, group })
 }
 
@@ -62,7 +66,8 @@ pub(super) fn run(args: &Wanted<'_>, outputs: Outputs, kernel: Kernel) -> anyhow
     command.args(&args.command[1..]);
     group.adopt(&mut command).context("preparing the program")?;
     let clock = Clock::new();
-    let measured = Rc::new(RefCell::new(Measured { lines: outputs.lines, ..Measured::default() }));
+    let measured =
+        Rc::new(RefCell::new(Measured { lines: outputs.lines, summary: outputs.summary, ..Measured::default() }));
     let sink = Rc::clone(&measured);
     let mut watcher = Watcher::new(programs, clock, Box::new(move |seen: Seen| sink.borrow_mut().take(&seen)))?;
     if let Err(why) = watcher.tell_who_asks() {

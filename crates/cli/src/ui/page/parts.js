@@ -138,9 +138,10 @@ export class Cards {
 /** Points of one chart for so long: at two a second, five minutes. */
 const POINTS = 600;
 
-/** A line chart of what was seen since the page was opened; drag to look closer, double click to see all. */
+/** A line chart; drag to look closer, double click to see all. What was chosen so is told to `closer` and `all`, if they are there. */
 export class Chart {
-  constructor(title, lines, format) {
+  constructor(title, lines, format, closer, all) {
+    [this.closer, this.all] = [closer, all];
     this.data = [[], ...lines.map(() => [])];
     this.holder = h('div', { class: 'chart', role: 'img', 'aria-label': title });
     this.latest = lines.map(([label, colour]) => {
@@ -150,6 +151,7 @@ export class Chart {
     });
     this.element = h('section', { class: 'box' }, h('h2', {}, title), this.holder, h('p', { class: 'key' }, this.latest));
     [this.lines, this.format] = [lines, format];
+    if (all) this.holder.addEventListener('dblclick', all);
   }
 
   mount() {
@@ -162,6 +164,7 @@ export class Chart {
       scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1) * 1.1] } },
       axes: [{ ...axis, space: 90 }, { ...axis, size: (_, all) => 16 + 7 * Math.max(4, ...(all ?? []).map((one) => one.length)), values: (_, all) => all.map((v) => this.format(v)) }],
       series: [{}, ...series],
+      hooks: this.closer ? { setSelect: [(plot) => { if (plot.select.width > 4) this.closer(plot.posToVal(plot.select.left, 'x'), plot.posToVal(plot.select.left + plot.select.width, 'x')); }] } : {},
     }, this.data, this.holder);
     this.sizes = new ResizeObserver(() => {
       const width = this.holder.clientWidth;
@@ -177,6 +180,14 @@ export class Chart {
     if (this.data[0].length > POINTS) this.data.forEach((line) => line.shift());
     if (this.plot) this.plot.setData(this.data, !this.zoomed());
     this.lines.forEach(([label], at) => say(this.latest[at], `${label}: ${values[at] === undefined ? '–' : this.format(values[at])}`));
+  }
+
+  /** Shows other data, from one second of the Unix epoch to another. */
+  set(data, [min, max]) {
+    this.data = data;
+    this.plot?.batch(() => { this.plot.setData(data, false); this.plot.setScale('x', { min, max }); });
+    const last = (line) => line.findLast((value) => value !== null);
+    this.lines.forEach(([label], at) => { const value = last(data[at + 1]); say(this.latest[at], `${label}: ${value === undefined ? '–' : this.format(value)}`); });
   }
 
   zoomed() {

@@ -1,8 +1,11 @@
 // The views. Each has an element that lives as long as the page, learns whenever something changes, and shows it while chosen.
 
 import { ask } from './app.js';
+import { Lab } from './lab.js';
+import { Messages } from './messages.js';
 import { Cards, Chart, Rate, Table, age, bytes, count, h, ms, quantile, say, sum } from './parts.js';
 import { outcome, picture, story } from './story.js';
+import { Trend } from './trend.js';
 
 /** Races and connections that are shown at once. */
 const MOST = 200;
@@ -88,11 +91,28 @@ class Programs {
   theirs = new Table('Measured programs', [['program'], ['open'], ['connections'], ['failed'], ['lookups'], ['lookup'], ['connect'], ['round trip'], ['down'], ['up'], ['longest gap'], ['repeated']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
   saved = new Cards(['Waited for lookups', 'Waited for connections', 'Handshakes took', 'Cache hits', 'Opened ahead, used', 'Opened, not used']);
 
+  chosen = h('select', { id: 'of', onchange: () => this.trend.of(this.chosen.value) }, h('option', { value: '' }, 'all programs'));
+  trend = new Trend([
+    ['Time to connect', [['median', '--v4', 'connect_median'], ['90 %', '--v6', 'connect_p90']], ms], ['Time to look up', [['median', '--v4', 'lookup_median'], ['90 %', '--v6', 'lookup_p90']], ms],
+    ['Measured: time to connect', [['median', '--v4', 'measured_connect_median'], ['90 %', '--v6', 'measured_connect_p90']], ms], ['Measured: data', [['down', '--v6', 'down_bytes'], ['up', '--good', 'up_bytes']], (value) => `${bytes(Math.round(value))}/s`],
+  ], (told) => this.offer(told.programs));
+
   element() {
-    return (this.root ??= h('div', {}, this.saved.element, h('h2', {}, 'Waiting times'), this.ours.element, h('h2', {}, 'Measured'), this.theirs.element));
+    this.trend.extra.replaceChildren(h('label', { for: 'of' }, 'Trend of '), this.chosen);
+    return (this.root ??= h('div', {}, this.saved.element, h('h2', {}, 'Waiting times'), this.ours.element, h('h2', {}, 'Measured'), this.theirs.element, h('h2', {}, 'Trend'), this.trend.element));
+  }
+  enter() { this.trend.mount(); }
+  leave() { this.trend.unmount(); }
+  repaint() { this.leave(); this.enter(); }
+
+  /** Programs that were seen can be chosen; one that was chosen stays. */
+  offer(programs) {
+    const there = new Set([...this.chosen.options].map((option) => option.value));
+    this.chosen.append(...programs.filter((name) => !there.has(name)).map((name) => h('option', { value: name }, name)));
   }
 
   show(all) {
+    this.trend.show();
     const sup = all.supervisor;
     const span = (d) => ms((d?.secs ?? 0) * 1000 + (d?.nanos ?? 0) / 1e6);
     const share = (a, b) => (a + b > 0 ? `${((100 * a) / (a + b)).toFixed(0)} %` : '–');
@@ -128,16 +148,21 @@ class Network {
   families = new Table('Address families', [['family'], ['route', 'left'], ['state', 'left'], ['round trip'], ['lookup']], nothingYet());
   peers = new Table('Addresses on this network', [['address'], ['round trip'], ['state', 'left']], 'No address has been tried on this network.');
   changes = new Table('Since this page was opened', [['when'], ['change', 'left']], 'No change.');
+  trend = new Trend([
+    ['Round trip of handshakes', [['IPv4', '--v4', 'rtt IPv4'], ['IPv6', '--v6', 'rtt IPv6']], ms], ['Time from query to answer', [['A', '--v4', 'lookup IPv4'], ['AAAA', '--v6', 'lookup IPv6']], ms],
+    ['Lookups and connections', [['lookups', '--dns', 'lookups'], ['connections', '--v4', 'connections'], ['failed', '--bad', 'failed']], perSecond],
+  ], (told) => this.visited.show(told.networks.map(([at, id]) => [at, [new Date(at * 1000).toLocaleString(), id]])));
+  visited = new Table('Networks in this time', [['from'], ['network', 'left']], 'None was seen.');
   resolvers = h('p', {}, '–');
   others = h('p', { class: 'quiet' });
   log = [];
 
   element() {
     return (this.root ??= h('div', {}, h('div', { class: 'pair' }, this.trips.element, this.asks.element), h('h2', {}, 'Families'), this.families.element,
-      h('h2', {}, 'DNS servers'), this.resolvers, h('h2', {}, 'Changes'), this.changes.element, h('h2', {}, 'Addresses'), this.peers.element, this.others));
+      h('h2', {}, 'DNS servers'), this.resolvers, h('h2', {}, 'Changes'), this.changes.element, h('h2', {}, 'Addresses'), this.peers.element, this.others, h('h2', {}, 'Trend'), this.trend.element, this.visited.element));
   }
-  enter() { if (!this.trips.plot) [this.trips, this.asks].forEach((chart) => chart.mount()); }
-  leave() { [this.trips, this.asks].forEach((chart) => chart.unmount()); }
+  enter() { if (!this.trips.plot) [this.trips, this.asks].forEach((chart) => chart.mount()); this.trend.mount(); }
+  leave() { [this.trips, this.asks, this.trend].forEach((chart) => chart.unmount()); }
   repaint() { this.leave(); this.enter(); }
 
   learn(all) {
@@ -164,6 +189,7 @@ class Network {
   }
 
   show(all) {
+    this.trend.show();
     const sup = all.supervisor;
     this.families.show(Object.entries(sup?.families ?? {}).map(([name, family]) => {
       const [words, kind] = this.state(family);
@@ -305,4 +331,4 @@ class Steering {
   }
 }
 
-export const VIEWS = [new Now(), new Programs(), new Network(), new Connection(), new Host(), new Steering()];
+export const VIEWS = [new Now(), new Programs(), new Network(), new Connection(), new Host(), new Steering(), new Messages(), new Lab()];

@@ -138,14 +138,14 @@ impl Connector {
         self.outputs.push_back(Output::Answer(request, resolved));
     }
 
-    /// The addresses of `job` in the order that programs are told: as the race has it, what has no route last (RFC 6724, section 6,
-    /// rule 1).
+    /// The addresses of `job` in the order that programs are told: as the race has it, what has no route last, and where this host
+    /// has no source address for global IPv6 addresses that suits them, these behind IPv4 (RFC 6724, section 6, rules 1, 2 and 5).
     fn in_order(&mut self, now: Instant, job: &Job, faster: Option<Family>) -> Vec<IpAddr> {
         let mut list = job.addresses();
         let race = &self.race;
         job.with_view(now, self.path.current(), faster, |view| race.order(view, &mut list));
         let network = self.path.current();
-        list.sort_by_key(|addr| !network.family(Family::of(*addr)).has_route);
+        list.sort_by_key(|addr| (!network.family(Family::of(*addr)).has_route, network.v4_first && is_global(*addr)));
         list
     }
 
@@ -340,4 +340,9 @@ impl Connector {
             self.outputs.push_back(Output::Close(a.id));
         }
     }
+}
+
+/// Whether this is a global IPv6 address, for which one of the site or the link is no source (RFC 4291, section 2.4; RFC 4193).
+fn is_global(addr: IpAddr) -> bool {
+    matches!(addr, IpAddr::V6(v6) if !v6.is_unique_local() && !v6.is_unicast_link_local() && !v6.is_loopback())
 }

@@ -487,7 +487,10 @@ impl Machine for Connector {
                 self.patience = patience;
                 self.lookups.wait(patience);
             }
-            Input::Network { id, v4, v6 } => self.moved(now, id, v4, v6),
+            Input::Network { id, v4, v6, v4_first } => {
+                self.moved(now, id, v4, v6);
+                self.path.current().v4_first = v4_first;
+            }
             Input::Recognised(id) => self.recognised(id),
             Input::Woken(slept) => self.woken(slept),
         }

@@ -49,10 +49,12 @@ impl Connector {
     /// Forgets what is known of every network.
     pub fn forget_networks(&mut self) {
         let (current, v4, v6) = (self.network, self.has_route(Family::V4), self.has_route(Family::V6));
+        let v4_first = self.path.current().v4_first;
         self.path = crate::path::PathBook::default();
         self.path.move_to(current);
         self.path.current().family_mut(Family::V4).has_route = v4;
         self.path.current().family_mut(Family::V6).has_route = v6;
+        self.path.current().v4_first = v4_first;
     }
 
     fn has_route(&mut self, family: Family) -> bool {

@@ -351,7 +351,7 @@ pub struct UnknownRace(pub String);
 impl fmt::Display for UnknownRace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = ALL.iter().map(|e| e.name).collect();
-        write!(f, "there is no race {:?}; there are: {}", self.0, names.join(", "))
+        write!(f, "unknown race {:?} (known: {})", self.0, names.join(", "))
     }
 }
 

@@ -172,7 +172,7 @@ fn nothing_stale_is_used_across_networks() {
     let mut s = story();
     s.visit("mail", "a.example");
     s.pass(10 * MINUTE);
-    s.input(Input::Network { id: crate::path::NetworkId(7), v4: true, v6: true });
+    s.input(Input::Network { id: crate::path::NetworkId(7), v4: true, v6: true, v4_first: false });
     assert_eq!(s.visit("mail", "a.example").1, 70);
     assert_eq!(s.connector.tally().optimistic, 0);
 }
@@ -320,7 +320,7 @@ fn a_change_of_network_closes_every_spare_connection() {
     s.launch("mail");
     s.pass(100);
     let spare = *watched(&s).last().unwrap();
-    s.input(Input::Network { id: crate::path::NetworkId(7), v4: true, v6: true });
+    s.input(Input::Network { id: crate::path::NetworkId(7), v4: true, v6: true, v4_first: false });
     assert_eq!(s.told.last().map(|(_, o)| o), Some(&Output::Close(spare)));
     assert_eq!(s.visit("mail", "a.example").1, 70);
 }
@@ -451,7 +451,7 @@ proptest! {
                 let (name, app) = (format!("{}.example", n + 1), if *n < 3 { "mail" } else { "news" });
                 match what {
                     0 | 1 => s.launch(app),
-                    2 => s.input(Input::Network { id: crate::path::NetworkId(*n as u64), v4: true, v6: *n != 2 }),
+                    2 => s.input(Input::Network { id: crate::path::NetworkId(*n as u64), v4: true, v6: *n != 2, v4_first: false }),
                     3 => {
                         let how = if *n == 0 { Spoilt::Spoke } else { Spoilt::Closed };
                         if let Some(id) = watched(&s).last() {

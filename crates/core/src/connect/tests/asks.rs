@@ -70,7 +70,7 @@ fn it_is_asked_for_one_family_of_a_program_that_has_left_out_the_other_and_where
     s.ask(3, "another", V4);
     assert_eq!(s.queries().len(), 5, "what one program leaves out says nothing of another");
     let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 50));
-    s.input(Input::Network { id: crate::path::NetworkId(7), v4: true, v6: false });
+    s.input(Input::Network { id: crate::path::NetworkId(7), v4: true, v6: false, v4_first: false });
     s.ask(1, "go", V4);
     assert_eq!(s.queries(), [RecordType::A]);
 }
@@ -159,7 +159,7 @@ fn a_family_is_waited_for_while_the_other_has_no_addresses_or_no_route() {
     assert_eq!(s.answers(), [(20, 1, said(0, 0)), (15_000, 2, Answered::Unanswered)]);
 
     let mut s = Story::of("adaptive").dns(SITE, V6, says(20, &[v6(1)])).dns(SITE, V4, Dns::Silent);
-    s.input(Input::Network { id: Default::default(), v4: true, v6: false });
+    s.input(Input::Network { id: Default::default(), v4: true, v6: false, v4_first: false });
     s.ask(1, "go", V4);
     s.ask(2, "go", V6);
     s.pass(20_000);

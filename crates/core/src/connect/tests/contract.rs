@@ -41,7 +41,7 @@ fn story(
         let prefix = "64:ff9b::c000:aa".parse().unwrap();
         s = s.dns("ipv4only.arpa", Family::V6, if network == 1 { says(30, &[prefix]) } else { Dns::Silent });
         s.hosts.insert("64:ff9b::c000:201".parse().unwrap(), hosts[0]);
-        s.input(Input::Network { id: Default::default(), v4: false, v6: true });
+        s.input(Input::Network { id: Default::default(), v4: false, v6: true, v4_first: false });
     }
     s
 }

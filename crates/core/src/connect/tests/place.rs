@@ -7,7 +7,7 @@ const SITE: &str = "www.example";
 
 fn at_home() -> Story {
     let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
-    s.input(Input::Network { id: NetworkId(1), v4: true, v6: true });
+    s.input(Input::Network { id: NetworkId(1), v4: true, v6: true, v4_first: false });
     s
 }
 
@@ -28,7 +28,7 @@ fn answers_do_not_outlive_a_sleep_that_no_clock_has_counted() {
 fn a_network_that_is_recognised_keeps_its_answers_and_gets_its_history_back() {
     let mut s = at_home();
     s.warm("curl", SITE);
-    s.input(Input::Network { id: NetworkId(2), v4: true, v6: true });
+    s.input(Input::Network { id: NetworkId(2), v4: true, v6: true, v4_first: false });
     s.resolve("curl", SITE, Want::Both, None);
     let queries = s.connector.tally().queries;
     assert!(s.connector.path().current().peer(v4(1)).is_none());

@@ -173,7 +173,7 @@ fn history_sorts_within_a_family_on_this_network_and_never_turns_families_around
         s.connector.path().current().record(Instant::ZERO, addr, crate::path::Outcome::Connected(ms(rtt)));
     }
     assert_eq!(told(&mut s), [v6(3), v4(1), v6(2), v4(2), v6(1)]);
-    s.input(Input::Network { id: crate::path::NetworkId(7), v4: true, v6: true });
+    s.input(Input::Network { id: crate::path::NetworkId(7), v4: true, v6: true, v4_first: false });
     assert_eq!(told(&mut s), [v6(1), v4(1), v6(2), v4(2), v6(3)], "another network, another history");
 }
 
@@ -190,7 +190,7 @@ fn races_drawn_for_it_ignore_history_so_that_it_converges() {
 #[test]
 fn without_an_ipv6_route_ipv4_is_preferred_and_aaaa_not_waited_for() {
     let mut s = site();
-    s.input(Input::Network { id: Default::default(), v4: true, v6: false });
+    s.input(Input::Network { id: Default::default(), v4: true, v6: false, v4_first: false });
     assert_eq!(s.visit("curl", SITE), (v4(1), 20 + 40));
 }
 

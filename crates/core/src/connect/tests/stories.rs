@@ -128,6 +128,15 @@ fn a_lost_aaaa_answer_costs_the_resolution_delay_and_no_more() {
 }
 
 #[test]
+fn global_ipv6_addresses_come_last_where_this_host_has_no_source_address_for_them() {
+    for (v4_first, told) in [(false, vec![v6(1), v4(1)]), (true, vec![v4(1), v6(1)])] {
+        let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 40));
+        s.input(Input::Network { id: crate::path::NetworkId(7), v4: true, v6: true, v4_first });
+        assert_eq!(s.resolve("wget", SITE, Want::Both, None), Resolved::Addresses(told));
+    }
+}
+
+#[test]
 fn a_refused_family_waits_for_the_late_answer_of_the_other_and_who_can_is_told_both() {
     for race in ["happy-eyeballs-v2", "adaptive"] {
         let mut s = Story::of(race).site(SITE, 1, (20, 3000), (40, 50)).host(v4(1), Host::Refuses(10));
@@ -448,7 +457,7 @@ fn a_suspended_family_is_probed_beside_the_other_and_comes_back() {
 #[test]
 fn a_host_without_an_ipv6_route_does_not_try_it_first() {
     let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
-    s.input(Input::Network { id: Default::default(), v4: true, v6: false });
+    s.input(Input::Network { id: Default::default(), v4: true, v6: false, v4_first: false });
     assert_eq!(s.visit("curl", SITE), (v4(1), 20 + 40));
 }
 
@@ -456,14 +465,14 @@ fn a_host_without_an_ipv6_route_does_not_try_it_first() {
 fn a_new_network_starts_without_the_old_ones_answers() {
     let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
     s.resolve("curl", SITE, Want::Both, None);
-    s.input(Input::Network { id: crate::path::NetworkId(9), v4: true, v6: true });
+    s.input(Input::Network { id: crate::path::NetworkId(9), v4: true, v6: true, v4_first: false });
     let queries = s.connector.tally().queries;
     s.resolve("curl", SITE, Want::Both, None);
     assert_eq!(s.connector.tally().queries, queries + 2);
 }
 
 fn move_to(s: &mut Story, id: u64) {
-    s.input(Input::Network { id: crate::path::NetworkId(id), v4: true, v6: true });
+    s.input(Input::Network { id: crate::path::NetworkId(id), v4: true, v6: true, v4_first: false });
 }
 
 #[test]

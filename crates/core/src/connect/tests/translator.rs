@@ -19,7 +19,7 @@ fn ipv6_alone(race: &str) -> Story {
     let mut s =
         Story::of(race).dns(SITE, V4, says(10, &[v4(1)])).dns(SITE, V6, says(10, &[])).dns(NAME, V6, well_known());
     s = s.host(via(1), Host::Answers(40));
-    s.input(Input::Network { id: NetworkId(1), v4: false, v6: true });
+    s.input(Input::Network { id: NetworkId(1), v4: false, v6: true, v4_first: false });
     s
 }
 fn discoveries(s: &Story) -> usize {
@@ -42,10 +42,10 @@ fn the_prefix_is_asked_for_once_a_network_and_again_when_its_time_is_over() {
     s.visit("curl", SITE);
     s.visit("wget", SITE);
     assert_eq!(discoveries(&s), 1, "it belongs to the network, not to a program");
-    s.input(Input::Network { id: NetworkId(2), v4: false, v6: true });
+    s.input(Input::Network { id: NetworkId(2), v4: false, v6: true, v4_first: false });
     s.visit("curl", SITE);
     assert_eq!(discoveries(&s), 2);
-    s.input(Input::Network { id: NetworkId(1), v4: false, v6: true });
+    s.input(Input::Network { id: NetworkId(1), v4: false, v6: true, v4_first: false });
     s.visit("curl", SITE);
     assert_eq!(discoveries(&s), 2, "known here");
     s.pass(61_000);
@@ -57,7 +57,7 @@ fn the_prefix_is_asked_for_once_a_network_and_again_when_its_time_is_over() {
 fn nobody_asks_where_there_is_ipv4_or_no_network_or_nothing_to_look_up() {
     for (v4, v6) in [(true, true), (true, false), (false, false)] {
         let mut s = ipv6_alone("adaptive");
-        s.input(Input::Network { id: NetworkId(1), v4, v6 });
+        s.input(Input::Network { id: NetworkId(1), v4, v6, v4_first: false });
         s.resolve("curl", SITE, Want::Both, Some(443));
         s.pass(10_000);
         assert_eq!(discoveries(&s), 0, "{v4} {v6}");
@@ -154,7 +154,7 @@ fn a_move_to_a_network_with_ipv4_lets_those_go_who_wait_for_a_prefix() {
     let ask = Resolve { app: app(), name: SITE.into(), want: Want::Both, port: None };
     s.input(Input::Resolve(RequestId(900), ask));
     s.pass(20);
-    s.input(Input::Network { id: NetworkId(2), v4: true, v6: true });
+    s.input(Input::Network { id: NetworkId(2), v4: true, v6: true, v4_first: false });
     let told = Output::Answer(RequestId(900), Resolved::Addresses(vec![v4(1)]));
     assert!(s.told.iter().any(|(_, o)| *o == told));
 }

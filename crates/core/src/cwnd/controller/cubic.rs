@@ -111,6 +111,10 @@ impl Controller for Cubic {
         }
     }
 
+    fn is_slow(&self) -> bool {
+        self.hystart.as_ref().is_some_and(|hystart| hystart.share() < 1.0)
+    }
+
     fn idle(&mut self, time: Duration) {
         // Section 5.8: time without data is no time for the window to grow in.
         if let Some(epoch) = &mut self.epoch {

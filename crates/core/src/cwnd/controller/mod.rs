@@ -31,6 +31,11 @@ pub trait Controller: fmt::Debug + Send + Sync {
     /// A sample of the round-trip time; `ends_round` if a packet that was sent after the last round ended is acknowledged.
     fn sample(&mut self, _rtt: Duration, _ends_round: bool) {}
 
+    /// Whether it grows more slowly than slow start by what the samples say.
+    fn is_slow(&self) -> bool {
+        false
+    }
+
     /// For so long the application, not the window, was the limit.
     fn idle(&mut self, _time: Duration) {}
 

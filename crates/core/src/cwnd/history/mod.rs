@@ -77,6 +77,8 @@ pub struct Remembered {
     pub average: u64,
     /// The shortest round-trip time: saved_rtt.
     pub rtt: Duration,
+    /// The shortest of all connections: what is longer now waits behind others.
+    pub least: Duration,
     /// The best rate in bytes per second.
     pub rate: u64,
     /// How long ago it was learned.

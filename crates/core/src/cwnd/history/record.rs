@@ -57,6 +57,9 @@ pub struct Record {
     pub moving: u64,
     /// The shortest round-trip time of the last connection.
     pub rtt: Duration,
+    /// The shortest of all: without what others keep waiting. What is longer takes it along by an eighth a connection, so that a
+    /// path that has become longer is known before long.
+    pub least: Duration,
     /// The best rate of the last connection, in bytes per second.
     pub rate: u64,
     /// The share of bytes that it lost.
@@ -84,6 +87,7 @@ impl Record {
             mean: window,
             moving: window,
             rtt: sample.rtt,
+            least: sample.rtt,
             rate: sample.rate,
             loss: share(sample.loss),
             samples: 1,
@@ -102,7 +106,9 @@ impl Record {
         }
         let samples = self.samples.saturating_add(1);
         let toward = |old: u64, share: f64| (old as f64 + (new.mean as f64 - old as f64) * share) as u64;
+        let least = new.least.min(self.least.saturating_add(new.least.saturating_sub(self.least) / 8));
         let averaged = Self {
+            least,
             mean: toward(self.mean, 1.0 / f64::from(samples)),
             moving: toward(self.moving, 0.125),
             samples,
@@ -121,8 +127,8 @@ impl Record {
             Trust::Exact => self.mean,
             Trust::Prefix => self.mean / 2,
         };
-        let (window, found, rtt, rate) = (self.window, self.found, self.rtt, self.rate);
-        Remembered { window, found, average, rtt, rate, age: now.since(self.at), trust }
+        let (window, found, rtt, least, rate) = (self.window, self.found, self.rtt, self.least, self.rate);
+        Remembered { window, found, average, rtt, least, rate, age: now.since(self.at), trust }
     }
 }
 
@@ -132,6 +138,8 @@ fn share(loss: f32) -> f32 {
 
 /// Bytes of a record in a store.
 pub const LENGTH: usize = 56;
+/// In a store, what the shortest round trip of the last connection is longer than that of all is counted in these.
+const WAITED: Duration = Duration::from_micros(100);
 /// The first of them.
 const VERSION: u8 = 1;
 
@@ -166,6 +174,8 @@ impl Record {
         let flags = [self.outcome == Outcome::Congested, self.medium == Medium::Wireless, self.found];
         bytes[1] = flags.into_iter().enumerate().map(|(bit, flag)| u8::from(flag) << bit).sum();
         let rtt = u64::try_from(self.rtt.as_nanos()).unwrap_or(u64::MAX);
+        let waited = self.rtt.saturating_sub(self.least).as_nanos() / WAITED.as_nanos();
+        bytes[2..4].copy_from_slice(&u16::try_from(waited).unwrap_or(u16::MAX).to_le_bytes());
         bytes[4..8].copy_from_slice(&self.samples.to_le_bytes());
         for (k, number) in [self.window, self.mean, self.moving, rtt, self.at.as_nanos()].into_iter().enumerate() {
             bytes[8 + 8 * k..16 + 8 * k].copy_from_slice(&number.to_le_bytes());
@@ -192,11 +202,12 @@ impl Record {
         if !(0.0..=1.0).contains(&loss) {
             return Err(Damaged::Number("loss"));
         }
-        if bytes[1] > 7 || bytes[2..4] != [0, 0] {
+        if bytes[1] > 7 {
             return Err(Damaged::Number("flag"));
         }
         let rtt = Duration::from_nanos(number(3));
-        if rtt.is_zero() || rtt > Duration::from_secs(60) {
+        let least = rtt.saturating_sub(WAITED * u32::from(u16::from_le_bytes([bytes[2], bytes[3]])));
+        if least.is_zero() || rtt > Duration::from_secs(60) {
             return Err(Damaged::Number("round-trip time"));
         }
         let at = Instant::from_nanos(number(4));
@@ -209,6 +220,7 @@ impl Record {
             mean: window(1, "mean window")?,
             moving: window(2, "moving window")?,
             rtt,
+            least,
             rate: u64::from(word(52)) * 1000,
             loss,
             samples: word(4).max(1),

@@ -120,6 +120,21 @@ fn the_average_is_that_of_paper_2_and_the_window_that_of_the_last_connection() {
 }
 
 #[test]
+fn the_least_round_trip_of_a_path_stays_while_others_make_packets_wait_and_follows_a_path_that_became_longer() {
+    let mut history = history(Settings::default());
+    let mut learn = |s, ms| {
+        history.learn(at(s), HOME, ip("192.0.2.1"), &Sample { rtt: ms * MS, ..sample(400_000) });
+        let known = history.recall(at(s), HOME, ip("192.0.2.1")).unwrap();
+        (known.rtt, known.least)
+    };
+    assert_eq!(learn(0, 40), (40 * MS, 40 * MS));
+    assert_eq!(learn(1, 56), (56 * MS, 42 * MS), "an eighth of the way");
+    assert_eq!(learn(2, 38), (38 * MS, 38 * MS));
+    let last = (3..30).map(|s| learn(s, 80)).last().unwrap();
+    assert!(last.1 > 78 * MS && last.1 < 80 * MS, "{last:?}");
+}
+
+#[test]
 fn a_connection_that_had_little_to_send_neither_lowers_the_window_nor_keeps_it_young() {
     let mut history = history(Settings::default());
     history.learn(at(0), HOME, ip("192.0.2.1"), &sample(400_000));
@@ -189,7 +204,7 @@ fn a_record_comes_back_from_a_store_as_it_went() {
     let mut first = history(Settings::default());
     let wireless = Sample { medium: Medium::Wireless, outcome: Outcome::Congested, loss: 0.25, ..sample(400_000) };
     first.learn(at(5), HOME, ip("192.0.2.1"), &wireless);
-    first.learn(at(6), HOME, ip("192.0.2.1"), &sample(300_000));
+    first.learn(at(6), HOME, ip("192.0.2.1"), &Sample { rtt: 46 * MS, ..sample(300_000) });
     let mut second = history(Settings::default());
     for (key, of, record) in first.records() {
         second.import(key, of, Record::decode(&record.encode(), at(7)).unwrap());
@@ -222,6 +237,7 @@ fn what_is_no_record_is_refused_with_a_reason() {
     assert_eq!(Record::decode(&with(1, 9), now), Err(Damaged::Number("flag")));
     assert_eq!(Record::decode(&with(15, 1), now), Err(Damaged::Number("window")));
     assert_eq!(Record::decode(&with(39, 255), now), Err(Damaged::Number("round-trip time")));
+    assert_eq!(Record::decode(&with(3, 255), now), Err(Damaged::Number("round-trip time")));
     assert_eq!(Record::decode(&with(51, 255), now), Err(Damaged::Number("loss")));
 }
 

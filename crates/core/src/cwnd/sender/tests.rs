@@ -14,6 +14,7 @@ fn terms(window: Option<u64>) -> Terms {
         found: false,
         average: window,
         rtt: 40 * MS,
+        least: 40 * MS,
         rate: 0,
         age: Duration::ZERO,
         trust: Trust::Exact,
@@ -67,6 +68,25 @@ fn careful_resume_jumps_after_the_initial_window_and_the_average_at_once() {
     assert_eq!(windows("careful-wireless"), windows("careful-resume"));
     assert_eq!(windows("history-average")[0], 960_000);
     assert_eq!(windows("default")[1], 48_000);
+}
+
+#[test]
+fn where_packets_wait_after_a_jump_every_controller_grows_by_a_quarter_of_what_arrives() {
+    let jumped = |controller: &controller::Entry, rtt: Duration| {
+        let rule = start::find("careful-resume").unwrap();
+        let mut sender = Sender::new(rule, controller, &terms(Some(480_000)));
+        let (now, _) = rounds(&mut sender, Instant::from_millis(1), 1);
+        sender.leased(now, terms(Some(480_000)).remembered);
+        (0..200).for_each(|_| sender.sent(now, PACKET));
+        for left in (0..200).rev() {
+            sender.acknowledged(now + rtt, now, PACKET, false);
+            sender.end_of_acknowledgement(now + rtt, left * PACKET, false);
+        }
+        (sender.window() - 240_000) / PACKET
+    };
+    for controller in controller::ALL {
+        assert_eq!((jumped(controller, 40 * MS), jumped(controller, 60 * MS)), (200, 8 + 192 / 4), "{controller:?}");
+    }
 }
 
 #[test]

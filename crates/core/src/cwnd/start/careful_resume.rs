@@ -22,6 +22,9 @@ const BETA: f64 = 0.5;
 /// QUIC's smallest window, in packets: RFC 9002, section 4.8. No retreat goes below.
 const LEAST: u64 = 2;
 
+/// So many samples in a row make a rise of the round-trip time: N_RTT_SAMPLE of RFC 9406.
+const SAMPLES: u32 = 8;
+
 /// How a loss of the jump is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Care {
@@ -44,6 +47,8 @@ pub struct CarefulResume {
     /// PipeSize.
     pipe: u64,
     jump: Option<Jump>,
+    /// Samples of the round-trip time in a row, since the jump, that say that packets wait.
+    risen: u32,
     /// What is known of the path, from when it has proved right until slow start is over.
     watched: Option<Remembered>,
     refuted: bool,
@@ -75,6 +80,18 @@ fn is_another_path(known: &Remembered, shortest: Duration) -> bool {
     shortest <= known.rtt / 2 || shortest > known.rtt.saturating_mul(10)
 }
 
+/// How much of a path is free whose shortest round trip is `rtt` now: all of it while nothing waits, nothing once as much waits as it
+/// carries. Ours (docs/decisions/0099): the RFC asks for less than half where others may be, and leaves open how it is known.
+fn free(known: &Remembered, rtt: Duration) -> f64 {
+    let waits = rtt.saturating_sub(known.least).as_secs_f64();
+    (1.0 - waits / known.least.as_secs_f64().max(1e-6)).max(0.0)
+}
+
+/// Whether packets wait by the last sample of the round-trip time.
+fn waits(view: &View) -> bool {
+    view.shortest.zip(view.latest).is_some_and(|(shortest, latest)| has_risen(shortest, latest))
+}
+
 impl CarefulResume {
     /// Ready to look at the path, if anything is remembered that is worth a jump.
     pub fn new(terms: &Terms, care: Care) -> Self {
@@ -90,6 +107,7 @@ impl CarefulResume {
             ready: false,
             pipe: 0,
             jump: None,
+            risen: 0,
             watched: None,
             refuted: false,
             events: VecDeque::new(),
@@ -106,15 +124,15 @@ impl CarefulResume {
         // Section 4.3: no faster than what was seen. A pacer that is quicker than a window in a round trip counts.
         let slower = rtt.as_secs_f64() / known.rtt.as_secs_f64().max(1e-6);
         let rate = known.window as f64 * slower / self.terms.pacing.max(1.0);
-        trusted.min(self.terms.most).min(rate as u64)
+        let window = trusted.min(self.terms.most).min(rate as u64);
+        (window as f64 * free(known, rtt)) as u64
     }
 
     /// Ends slow start where a window is [`QUEUED`] times what the path is known to carry and packets wait in a queue. Ours; the RFC
     /// lets it go on until something is lost, which may be another flow's packet (docs/decisions/0045).
     fn end_slow_start(&mut self, view: &View) -> Advice {
         let is_full = |known: Remembered| view.window >= known.window.saturating_mul(QUEUED);
-        let waits = view.shortest.zip(view.latest).is_some_and(|(shortest, latest)| has_risen(shortest, latest));
-        if !(waits && self.watched.is_some_and(is_full)) {
+        if !(waits(view) && self.watched.is_some_and(is_full)) {
             return Advice::default();
         }
         self.watched = None;
@@ -174,8 +192,7 @@ impl CarefulResume {
         let Some(jump) = self.jump.filter(|_| self.care == Care::Wireless && loss.bytes > 0) else { return false };
         let share = (jump.bytes as f64 * careful_wireless::SHARE) as u64;
         let few = jump.lost <= share.max(careful_wireless::PACKETS * self.terms.packet);
-        let risen = view.shortest.zip(view.latest).is_some_and(|(shortest, latest)| has_risen(shortest, latest));
-        few && !risen
+        few && !waits(view)
     }
 }
 
@@ -202,8 +219,10 @@ impl Start for CarefulResume {
             jump.came_of_last = jump.came_of_last.saturating_add(if sent == jump.last { bytes } else { 0 });
             sent > jump.last || (sent == jump.last && jump.came_of_last >= jump.at_last)
         });
+        // Ours: the RFC lets slow start go on until something is lost, which may be another flow's packet.
+        let slow = self.risen >= SAMPLES;
         match self.phase {
-            Phase::Normal => Advice::default(),
+            Phase::Normal => Advice { slow, ..Advice::default() },
             Phase::Reconnaissance => {
                 self.acknowledged = self.acknowledged.saturating_add(bytes);
                 Advice::default()
@@ -222,7 +241,7 @@ impl Start for CarefulResume {
                     self.watched = self.known.filter(|known| known.found && known.trust == Trust::Exact);
                     self.enter(view, Phase::Normal, Trigger::LastUnvalidatedPacketAcknowledged, None, None);
                 }
-                Advice::default()
+                Advice { slow, ..Advice::default() }
             }
             Phase::SafeRetreat => {
                 let counts = self.jump.is_some_and(|jump| jump.has(sent));
@@ -238,6 +257,9 @@ impl Start for CarefulResume {
     }
 
     fn heard(&mut self, view: &View) -> Advice {
+        if self.jump.is_some() {
+            self.risen = if waits(view) { self.risen.saturating_add(1) } else { 0 };
+        }
         match (self.phase, self.known, view.shortest) {
             (Phase::Reconnaissance, Some(known), Some(shortest)) => {
                 if is_another_path(&known, shortest) {

@@ -67,6 +67,7 @@ mod tests {
             found: true,
             average,
             rtt: Duration::from_millis(38),
+            least: Duration::from_millis(38),
             rate: 0,
             age: Duration::ZERO,
             trust: Trust::Exact,

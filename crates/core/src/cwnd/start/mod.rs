@@ -77,6 +77,9 @@ pub struct Advice {
     pub threshold: Option<u64>,
     /// The window is not to grow by what was acknowledged.
     pub hold: bool,
+    /// Slow start is to grow by a quarter of what was acknowledged, as HyStart++ has it where packets begin to wait (RFC 9406,
+    /// CSS_GROWTH_DIVISOR).
+    pub slow: bool,
     /// The loss has been dealt with: the controller is not to be told.
     pub handled: bool,
 }

@@ -12,8 +12,31 @@ pub(super) type Handle = (usize, u64);
 pub(super) struct Flight {
     pub message: Handle,
     pub sent: Instant,
+    /// The message went before, over this connection or another.
+    pub copy: bool,
     /// Bytes of the connection up to its end.
     pub end: u64,
+}
+
+/// Messages of which it is kept in mind that a copy was there first. Ours.
+const MOST_AHEAD: usize = 64;
+
+/// Messages that the peer has by a copy, and when that was known; what was sent first is on its way.
+#[derive(Debug, Default)]
+pub(super) struct Ahead(VecDeque<(Handle, Instant)>);
+
+impl Ahead {
+    /// A copy was there first.
+    pub fn note(&mut self, now: Instant, message: Handle) {
+        self.0.truncate(MOST_AHEAD - 1);
+        self.0.push_front((message, now));
+    }
+
+    /// When a copy was there, if what has come now was sent first.
+    pub fn take(&mut self, come: &Flight) -> Option<Instant> {
+        let at = self.0.iter().position(|(message, _)| *message == come.message && !come.copy)?;
+        self.0.remove(at).map(|(_, known)| known)
+    }
 }
 
 /// See the module.

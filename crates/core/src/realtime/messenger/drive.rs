@@ -122,7 +122,7 @@ impl Messenger {
         }
         // Last of all: what is to be said after it is not said.
         if out.len() == before && std::mem::take(&mut self.wires[at].bye) {
-            Frame::Bye { untaken: self.inbox.untaken() }.encode(out);
+            Frame::Bye { untaken: self.inbox.untaken() + self.disowned }.encode(out);
         }
         let wire = &mut self.wires[at];
         let written = (out.len() - before) as u64;
@@ -159,8 +159,7 @@ impl Messenger {
             }
             self.wires[at].again.pop_front();
             if needed {
-                self.stats.copies += 1;
-                self.write(now, at, (lane, seq), out);
+                self.write(now, at, (lane, seq), true, out);
             } else {
                 // An old value that was lost would be unconfirmed for good.
                 self.lanes[lane].give_up(seq);
@@ -181,7 +180,7 @@ impl Messenger {
         if let Some(message) = self.lanes[lane].get(seq) {
             message.sent = true;
         }
-        self.write(now, at, handle, out);
+        self.write(now, at, handle, false, out);
         self.pair(now, at, whole, handle);
     }
 
@@ -195,18 +194,25 @@ impl Messenger {
         })
     }
 
-    pub(super) fn write(&mut self, now: Instant, at: usize, (lane, seq): Handle, out: &mut Vec<u8>) {
+    pub(super) fn write(&mut self, now: Instant, at: usize, (lane, seq): Handle, copy: bool, out: &mut Vec<u8>) {
         let (id, kind) = (self.lanes[lane].id, self.lanes[lane].kind);
         let keeps = self.settings.resume || self.settings.technique.acknowledges();
         let Some(message) = self.lanes[lane].get(seq) else { return };
+        let before = out.len();
         Frame::Message { lane: id, kind, seq, key: message.key, payload: &message.bytes }.encode(out);
         message.done |= !keeps;
         message.last = now;
         self.stats.written += 1;
+        let bytes = (out.len() - before) as u64;
+        self.stats.bytes += bytes;
+        if copy {
+            self.stats.copies += 1;
+            self.stats.bytes_again += bytes;
+        }
         let wire = &mut self.wires[at];
         wire.sent += 1;
         if keeps {
-            wire.flights.push_back(Flight { message: (lane, seq), sent: now, end: u64::MAX });
+            wire.flights.push_back(Flight { message: (lane, seq), sent: now, copy, end: u64::MAX });
         } else {
             self.lanes[lane].tidy(&mut self.spare);
         }

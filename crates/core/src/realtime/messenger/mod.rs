@@ -20,7 +20,7 @@ use super::state::{self, State, TokenBucket};
 use super::technique::{Technique, View};
 use crate::path::RttEstimate;
 use crate::time::{Duration, Instant};
-use connection::{Flight, Handle, Wire};
+use connection::{Ahead, Flight, Handle, Wire};
 use spread::Tolerance;
 use std::collections::VecDeque;
 
@@ -138,6 +138,15 @@ pub struct Stats {
     pub copies: u64,
     /// Of the copies, those that went in the segment of a new message.
     pub carried: u64,
+    /// Bytes of these frames.
+    pub bytes: u64,
+    /// Of those, bytes of copies: what the technique pays.
+    pub bytes_again: u64,
+    /// Messages of which a copy was acknowledged before what was sent first.
+    pub ahead: u64,
+    /// By how much, added up: from the acknowledgement of the copy to that of what was sent first. What is never acknowledged, since its
+    /// connection is lost, adds nothing.
+    pub saved: Duration,
     /// Messages that were dropped for newer values before they were sent, or by the receiver.
     pub conflated: u64,
     /// Messages handed to the program.
@@ -176,6 +185,7 @@ pub struct Messenger {
     outputs: VecDeque<Output>,
     spare: Vec<Vec<u8>>,
     stats: Stats,
+    ahead: Ahead,
     /// The peer has shown that it speaks this protocol.
     ours: bool,
     /// Connections left since the last acknowledgement.
@@ -193,6 +203,8 @@ pub struct Messenger {
     spell: bool,
     /// The peer has left for good, and so many messages that it had were not taken.
     peer_left: Option<u64>,
+    /// Messages that the program took and could not pass on.
+    disowned: u64,
     /// Whatever answers at the peer's address does not know the session.
     forgotten: bool,
     /// The same of some connections, while the peer answers on others.
@@ -223,10 +235,12 @@ impl Messenger {
             tolerance: Tolerance::default(),
             newest: Instant::ZERO,
             carried: Vec::new(),
+            ahead: Ahead::default(),
             heard: Instant::ZERO,
             last_whole: None,
             spell: false,
             peer_left: None,
+            disowned: 0,
             forgotten: false,
             scattered: false,
             noticed: false,
@@ -248,6 +262,11 @@ impl Messenger {
     /// Whether the peer has shown that it speaks this protocol.
     pub fn peer_is_ours(&self) -> bool {
         self.ours
+    }
+
+    /// The technique, by its name.
+    pub fn technique(&self) -> &str {
+        &self.settings.name
     }
 
     /// Connections that are open.
@@ -309,6 +328,19 @@ impl Messenger {
         self.inbox.take(into)
     }
 
+    /// Has so many bytes wait for the program, before no more is to be read.
+    pub fn hold_at_most(&mut self, bytes: usize) {
+        self.inbox.set_limit(bytes);
+    }
+
+    /// Tells the peer over a connection that this side is there, though it has nothing to say.
+    pub fn assure(&mut self, connection: Connection) {
+        if let Some(at) = self.wires.iter().position(|wire| wire.id == connection.0) {
+            self.wires[at].fillers = self.wires[at].fillers.max(1);
+            self.announce(at);
+        }
+    }
+
     /// Whether the program has so much to take that the connections should not be read.
     pub fn is_full(&self) -> bool {
         self.inbox.is_full()
@@ -330,6 +362,12 @@ impl Messenger {
             self.wires[at].bye = true;
             self.announce(at);
         }
+    }
+
+    /// Of the messages that the program took for another, so many are not known to have come there: a peer hears of them as of those that
+    /// no program took, when this side leaves.
+    pub fn disown(&mut self, messages: u64) {
+        self.disowned = messages;
     }
 
     /// Whether the peer has left for good: nothing more will come.
@@ -355,6 +393,11 @@ impl Messenger {
     /// Messages that were handed in and that the peer is not known to have.
     pub fn on_their_way(&self) -> usize {
         self.lanes.iter().map(Lane::len).sum()
+    }
+
+    /// Whether any message was handed in.
+    pub const fn has_sent(&self) -> bool {
+        self.stats.sent > 0
     }
 
     /// Whether a message of this lane would be refused now.
@@ -511,10 +554,16 @@ impl Messenger {
                 self.newest = self.newest.max(flight.sent);
                 if let Some(message) = self.lanes[lane].get(seq).filter(|message| !message.done) {
                     message.done = true;
+                    if flight.copy {
+                        self.stats.ahead += 1;
+                        self.ahead.note(now, flight.message);
+                    }
                     // No measure of the path are copies, where the peer speaks when it suits it; what waited for TCP to send it
                     // again; and what is told late, by what came after it.
                     let measures = prompt && at == over && !wire.overtaken;
                     sample = measures.then(|| now.since(flight.sent)).or(sample);
+                } else if let Some(known) = self.ahead.take(&flight) {
+                    self.stats.saved += now.since(known);
                 }
             }
             if at == over {

@@ -162,9 +162,8 @@ impl Messenger {
         // The oldest is waited for most.
         candidates.truncate(chosen);
         for (_, message, _) in candidates.iter().rev() {
-            self.stats.copies += 1;
             self.stats.carried += 1;
-            self.write(now, at, *message, out);
+            self.write(now, at, *message, true, out);
         }
         self.carried = candidates;
     }

@@ -203,6 +203,9 @@ fn an_overdue_message_goes_again_on_a_clean_connection_and_those_after_it_pass_b
     assert_eq!(pair.numbers(1), (0..14).collect::<Vec<_>>(), "each once");
     let stats = pair.ends[0].stats(pair.now);
     assert_eq!((stats.stalls, stats.copies), (1, 1));
+    // The copy was acknowledged after 24 ms; what was lost arrives after 200 ms, which is known 5 ms later.
+    assert_eq!((stats.ahead, stats.saved), (1, ms(181)));
+    assert_eq!((stats.bytes % stats.written, stats.bytes_again), (0, stats.bytes / stats.written));
     assert_eq!(pair.ends[1].stats(pair.now).copies_received, 1);
 }
 

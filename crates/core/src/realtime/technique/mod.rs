@@ -148,7 +148,7 @@ pub const ALL: &[Entry] = &[
 
 /// No technique of that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no technique {0:?}; there are: {names}; several are joined with `+`", names = names())]
+#[error("unknown technique {0:?} (known: {names}; join several with `+`)", names = names())]
 pub struct UnknownTechnique(pub String);
 
 fn names() -> String {

@@ -122,7 +122,7 @@ impl Accelerator {
     pub fn network_changed(&mut self, now: Instant, poll: &Poll, here: &Here) {
         let (id, (v4, v6)) = (here.id, here.families);
         self.captive = here.captive;
-        self.feed(now, poll, Input::Network { id, v4, v6 });
+        self.feed(now, poll, Input::Network { id, v4, v6, v4_first: false });
     }
 
     /// A program of this user was answered.
@@ -278,11 +278,12 @@ impl Accelerator {
         }
         // The servers that programs ask are seen with each answer; they do not make the network here.
         let Ok(here) = surroundings::look(&[]) else { return };
-        let (id, v4, v6) = (here.network(), here.v4.is_some(), here.v6.is_some());
+        let (id, v4, v6) = (here.network(), here.reaches(Family::V4), here.reaches(Family::V6));
+        let v4_first = here.v4_first();
         match self.seen.replace(here.clone()) {
             Some(before) if before == here => {}
             Some(before) if here.refines(&before) => self.feed(now, poll, Input::Recognised(id)),
-            _ => self.feed(now, poll, Input::Network { id, v4, v6 }),
+            _ => self.feed(now, poll, Input::Network { id, v4, v6, v4_first }),
         }
     }
 }

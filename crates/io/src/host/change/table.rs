@@ -70,8 +70,7 @@ impl Marked {
             Err(said) if said.contains("No such file") => return Ok(Undone::WasGone),
             Err(said) => return Err(ChangeError::Nft(said)),
             Ok(listed) if !listed.contains(MARK) => {
-                let why =
-                    format!("the nftables table inet {name} does not bear headstart's mark: it is somebody else's");
+                let why = format!("the nftables table inet {name} was not created by headstart");
                 return Ok(Undone::LeftAlone(why));
             }
             Ok(_) => {}

@@ -5,6 +5,8 @@
 
 use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, TlsCertificates};
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -46,6 +48,19 @@ impl fmt::Debug for Place {
     }
 }
 
+/// Bytes of a file that a place names: all authorities of a host take 0.3 MiB.
+const LONGEST_FILE: u64 = 16 << 20;
+
+/// All that is in a file, which may be a device without end.
+fn bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LONGEST_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST_FILE {
+        return Err(io::Error::other(format!("it is larger than {} MiB", LONGEST_FILE >> 20)));
+    }
+    Ok(bytes)
+}
+
 /// What stands behind the question mark of a place.
 #[derive(Default)]
 struct Options {
@@ -60,7 +75,7 @@ impl Options {
         let mut options = Self::default();
         for part in text.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            let file = || std::fs::read(Path::new(value)).map_err(|why| format!("{name}={value}: {why}"));
+            let file = || bounded(Path::new(value)).map_err(|why| format!("{name}={value}: {why}"));
             match name {
                 "user" => options.user = Some(value.to_owned()),
                 "password-file" => {
@@ -264,6 +279,8 @@ mod tests {
             ("redis+sentinel://a,b", "not the place"),
             ("redis://x?colour=red", "unknown option \"colour\""),
             ("redis://x?password-file=/nowhere/file", "/nowhere/file"),
+            ("redis://x?password-file=/dev/zero", "larger than 16 MiB"),
+            ("rediss://x?ca=/dev/zero", "larger than 16 MiB"),
             ("rediss://x?ca=/nowhere/ca.pem", "/nowhere/ca.pem"),
             ("redis://x?ca=/dev/null", "only rediss://"),
             ("redis://u:s3cret@x/paths", "redis://u@x/paths"),

@@ -3,11 +3,11 @@
 
 use super::{Mac, Netlink, NetlinkError, family};
 use netlink_packet_core::{NLM_F_DUMP, NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 use std::io;
 use std::net::IpAddr;
@@ -106,15 +106,33 @@ impl Netlink {
 
     /// The length of the prefix of this host's own address `ip`.
     pub fn prefix_length(&mut self, ip: IpAddr) -> Result<Option<u8>, NetlinkError> {
+        let found = self.own(family(ip))?;
+        Ok(found.iter().find(|own| is_of(own, ip)).map(|own| own.header.prefix_len))
+    }
+
+    /// The addresses of this host's interfaces, those of loopback too.
+    pub fn addresses(&mut self) -> Result<Vec<IpAddr>, NetlinkError> {
+        let own = self.own(AddressFamily::Unspec)?;
+        let address = |own: &AddressMessage| {
+            own.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::Address(ip) => Some(*ip),
+                _ => None,
+            })
+        };
+        Ok(own.iter().filter_map(address).collect())
+    }
+
+    fn own(&mut self, family: AddressFamily) -> Result<Vec<AddressMessage>, NetlinkError> {
         let mut message = AddressMessage::default();
-        message.header.family = family(ip);
+        message.header.family = family;
         let found = self.answers(NLM_F_DUMP, RouteNetlinkMessage::GetAddress(message));
         let found =
             found.map_err(|source| NetlinkError { what: "asking for this host's addresses".to_owned(), source })?;
-        Ok(found.into_iter().find_map(|message| match message {
-            RouteNetlinkMessage::NewAddress(a) if is_of(&a, ip) => Some(a.header.prefix_len),
+        let addresses = found.into_iter().filter_map(|message| match message {
+            RouteNetlinkMessage::NewAddress(own) => Some(own),
             _ => None,
-        }))
+        });
+        Ok(addresses.collect())
     }
 
     /// Sends a question and collects its answers; what cannot be read is left out.

@@ -94,6 +94,7 @@ fn wants_really(cx: &Context, cell: &Cell, first: &Cell) -> bool {
     cx.speeds.in_namespaces()
         && cx.wants(cell.condition)
         && !crawls
+        && !cell.bbr
         && (!cx.quick || soon || (asked && cell.bytes == first.bytes))
 }
 

@@ -43,6 +43,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         before: 4,
         history,
         flows: 0,
+        bbr: false,
         horizon: Duration::ZERO,
         real: false,
     };

@@ -62,6 +62,7 @@ fn cells() -> Vec<Cell> {
         before: 4,
         history: bytes,
         flows: 0,
+        bbr: false,
         horizon: Duration::ZERO,
         real: false,
     };

@@ -39,6 +39,7 @@ fn cells() -> Vec<Cell> {
         before: 4,
         history: MB,
         flows: 0,
+        bbr: false,
         horizon: Duration::ZERO,
         real: false,
     };

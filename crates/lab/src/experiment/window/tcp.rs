@@ -57,6 +57,7 @@ fn cells() -> Vec<Cell> {
         flows,
         horizon: Duration::from_secs(2),
         real: false,
+        bbr: false,
     };
     vec![cell("good", 1.0, 0), cell("good-1", 1.0, 1), cell("shallow", 0.25, 0), cell("shallow-1", 0.25, 1)]
 }

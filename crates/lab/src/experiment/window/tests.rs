@@ -49,6 +49,7 @@ fn how_many_threads_play_changes_no_digit() {
         before: 1,
         history: 300_000,
         flows: 0,
+        bbr: false,
         horizon: Duration::ZERO,
         real: false,
     };

@@ -1,6 +1,7 @@
 //! One trial: a history, then the transfer that counts.
 
 use crate::sim::quic::{Path, Stage, Times, transport};
+use crate::sim::tcp;
 use headstart_core::cwnd::start;
 use headstart_core::path::NetworkId;
 use headstart_core::time::{Duration, Instant};
@@ -31,6 +32,8 @@ pub struct Cell {
     pub history: u64,
     /// Background flows.
     pub flows: usize,
+    /// They are BBR's in place of CUBIC's.
+    pub bbr: bool,
     /// Harm is measured for so long from the beginning of the transfer that counts: as much for each arm.
     pub horizon: Duration,
     /// Whether it is played over the kernel.
@@ -71,7 +74,7 @@ impl Cell {
         about += &format!("; remembered from {} transfers of {} MB", self.before, self.history / 1_000_000);
         if self.flows > 0 {
             let whose = if self.real { "of the kernel's TCP" } else { "of TCP" };
-            about += &format!("; {} bulk flows {whose} (CUBIC)", self.flows);
+            about += &format!("; {} bulk flows {whose} ({})", self.flows, if self.bbr { "BBR" } else { "CUBIC" });
         }
         about + "."
     }
@@ -106,6 +109,9 @@ pub fn play(cell: &Cell, rule: &str, seed: u64) -> anyhow::Result<Seen> {
     let began = Instant::from_millis(1000);
     let memory_of = memory(rule, origin)?;
     let mut stage = Stage::new(&cell.path, &memory_of, times, began, cell.flows, seed)?;
+    if cell.bbr {
+        stage.flows_by(tcp::BBR, cell.path.rtt);
+    }
     if cell.flows > 0 {
         stage.run_until(began + SETTLED);
     }
@@ -122,15 +128,21 @@ pub fn play(cell: &Cell, rule: &str, seed: u64) -> anyhow::Result<Seen> {
     if cell.moved {
         memory_of.move_to(NetworkId(2));
     }
-    let (start, queue, background) = (stage.now(), stage.bottleneck(), stage.background());
+    let start = stage.now();
+    let (dropped, received) = stage.counted();
+    if cell.flows > 0 {
+        stage.count_until(start + cell.horizon);
+    }
     let fetched = stage.fetch(cell.bytes, LIMIT)?;
+    // What takes longer is counted no longer.
     stage.run_until(start + cell.horizon);
+    let counted = stage.counted();
     Ok(Seen {
         ms: fetched.took.map(|took| took.as_secs_f64() * 1e3),
-        drops: (stage.bottleneck().packets_dropped - queue.packets_dropped) as f64,
+        drops: (counted.0 - dropped) as f64,
         lost: 100.0 * fetched.server.lost as f64 / fetched.server.sent.max(1) as f64,
         background: if cell.flows > 0 {
-            (stage.background() - background) as f64 * 8e-6 / cell.horizon.as_secs_f64()
+            (counted.1 - received) as f64 * 8e-6 / cell.horizon.as_secs_f64()
         } else {
             0.0
         },

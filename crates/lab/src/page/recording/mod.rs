@@ -159,7 +159,7 @@ fn read_file(path: &Path) -> Result<Exchange, RecordingError> {
     }
     // A device has no length and may have no end.
     if !about.is_file() {
-        return Err(file(0, "it is no file".into()));
+        return Err(file(0, "not a regular file".into()));
     }
     let bytes = fs::read(path).map_err(io)?;
     wire::decode(&bytes).map_err(|bad| file(bad.offset, bad.reason))

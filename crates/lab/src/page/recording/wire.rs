@@ -106,7 +106,7 @@ pub fn decode(bytes: &[u8]) -> Result<Exchange, Bad> {
             },
             (2, Value::Number(n)) => match u16::try_from(n) {
                 Ok(n) => port = Some(n),
-                Err(_) => return bad(reader.here(), format!("{n} is no port")),
+                Err(_) => return bad(reader.here(), format!("{n} is not a valid port")),
             },
             (3, Value::Number(1)) => scheme = Some(Scheme::Http),
             (3, Value::Number(2)) => scheme = Some(Scheme::Https),

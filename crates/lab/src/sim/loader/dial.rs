@@ -134,7 +134,7 @@ impl Dialler {
         if let Some(ready) = &mut self.ready {
             *ready = world.sites.iter().map(nearest).collect();
         }
-        self.input(stack, Input::Network { id, v4: true, v6: true });
+        self.input(stack, Input::Network { id, v4: true, v6: true, v4_first: false });
         self.forget_calls();
     }
 

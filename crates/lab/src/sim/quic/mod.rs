@@ -141,6 +141,15 @@ pub struct Stage {
     addresses: [SocketAddr; 2],
     /// When the server sent how many bytes, if that is recorded.
     record: Option<Vec<(Instant, usize)>>,
+    mark: Option<Mark>,
+}
+
+/// A moment up to which is counted.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at: Instant,
+    /// What had been dropped and received by then, once it is over.
+    counted: Option<(u64, u64)>,
 }
 
 impl Stage {
@@ -179,7 +188,27 @@ impl Stage {
             now: began,
             addresses: [([192, 0, 2, 1], 443).into(), ([198, 51, 100, 1], 40_000).into()],
             record: None,
+            mark: None,
         })
+    }
+
+    /// The background flows, which must not have begun, are of this kind.
+    pub fn flows_by(&mut self, stack: tcp::Stack, rtt: Duration) {
+        for flow in &mut self.flows {
+            (flow.from, flow.to) = (Tcp::new(stack, rtt), Tcp::new(stack, rtt));
+        }
+    }
+
+    /// At this moment it is written down what was dropped and received: [`Stage::counted`].
+    pub fn count_until(&mut self, at: Instant) {
+        self.mark = Some(Mark { at, counted: None });
+    }
+
+    /// Packets that the bottleneck had dropped and bytes that the background flows had received when the moment came; now, if it
+    /// has not.
+    pub fn counted(&self) -> (u64, u64) {
+        let now = (self.bottleneck().packets_dropped, self.background());
+        self.mark.and_then(|mark| mark.counted).unwrap_or(now)
     }
 
     /// The moment.
@@ -287,7 +316,11 @@ impl Stage {
         for flow in &self.flows {
             next = [next, begins(flow), flow.from.deadline(), flow.to.deadline()].into_iter().flatten().min();
         }
-        let Some(at) = next.filter(|at| *at <= end) else {
+        let at = next.filter(|at| *at <= end);
+        if let Some(mark) = self.mark.filter(|mark| mark.counted.is_none() && mark.at <= at.unwrap_or(end)) {
+            self.mark = Some(Mark { counted: Some(self.counted()), ..mark });
+        }
+        let Some(at) = at else {
             self.now = end;
             return;
         };

@@ -120,3 +120,22 @@ fn the_second_connection_of_a_server_takes_at_most_seven_tenths_of_the_first() {
     });
     assert!(second <= first.mul_f64(0.7), "{first:?}, {second:?}");
 }
+
+#[test]
+fn a_bbr_flow_fills_the_link_and_after_its_beginning_drops_nothing_where_two_products_have_room() {
+    let deep = Path { queue: 2.0, ..path() };
+    let memory = CarefulResume::new(Store::memory());
+    let origin = headstart_io::clock::Clock::new().origin();
+    let mut stage = Stage::new(&deep, &memory, Times::new(origin), Instant::from_millis(1000), 1, 4).unwrap();
+    stage.flows_by(tcp::BBR, deep.rtt);
+    stage.run_until(Instant::from_millis(4000));
+    let (dropped, received) = stage.counted();
+    // The mark is what counts, not how far time went on.
+    stage.count_until(Instant::from_millis(14_000));
+    stage.run_until(Instant::from_millis(20_000));
+    let counted = stage.counted();
+    let mbit = (counted.1 - received) as f64 * 8e-6 / 10.0;
+    assert!((85.0..97.0).contains(&mbit), "{mbit} Mbit/s in ten seconds");
+    assert_eq!(counted.0, dropped);
+    assert!(stage.background() > counted.1 + 60_000_000, "and it goes on");
+}

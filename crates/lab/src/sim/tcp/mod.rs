@@ -5,6 +5,7 @@
 //! SACK, or NewReno (RFC 6582) without; delayed acknowledgements; CUBIC (RFC 9438) with HyStart as in Linux's `tcp_cubic.c`; RFC 6298 with Linux's 200 ms. What
 //! is not here: handshakes, closing, flow control, ECN, F-RTO, undoing of false recoveries, SACK compression.
 
+mod bbr;
 mod receiver;
 mod sender;
 
@@ -30,15 +31,21 @@ pub struct Stack {
     pub delays_acks: bool,
     /// The window of a new connection, in segments.
     pub initial_window: u32,
+    /// BBR in place of CUBIC.
+    pub bbr: bool,
 }
 
 /// Linux 6: RACK-TLP and SACK; acknowledgements at once, until the receiver answers what it gets. RFC 6928's window.
-pub const MODERN: Stack = Stack { name: "modern", sack: true, probes: true, delays_acks: false, initial_window: 10 };
+pub const MODERN: Stack =
+    Stack { name: "modern", sack: true, probes: true, delays_acks: false, initial_window: 10, bbr: false };
 /// The same before a receiver that delays acknowledgements, as other systems do.
 pub const DELAYED_ACK: Stack = Stack { name: "delayed-ack", delays_acks: true, ..MODERN };
+/// The same with BBR, version 1.
+pub const BBR: Stack = Stack { name: "bbr", bbr: true, ..MODERN };
 /// What Android 2.3 and Windows XP had (paper 4, table 1): no SACK in use, no probes, delayed acknowledgements, RFC 3390's
 /// window.
-pub const LEGACY: Stack = Stack { name: "legacy", sack: false, probes: false, delays_acks: true, initial_window: 3 };
+pub const LEGACY: Stack =
+    Stack { name: "legacy", sack: false, probes: false, delays_acks: true, initial_window: 3, bbr: false };
 
 /// Every age.
 pub const ALL: &[Stack] = &[MODERN, DELAYED_ACK, LEGACY];

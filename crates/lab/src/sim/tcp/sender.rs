@@ -1,6 +1,7 @@
 //! The sending half: what goes when, what is lost, and how much may be in flight.
 
 use super::super::hystart::{self, Round};
+use super::bbr::{Bbr, Stamp};
 use super::{MSS, Segment, Stack};
 use headstart_core::path::RttEstimate;
 use headstart_core::time::{Duration, Instant};
@@ -27,6 +28,7 @@ struct Piece {
     again: u32,
     sacked: bool,
     lost: bool,
+    stamp: Option<Stamp>,
 }
 
 impl Piece {
@@ -61,6 +63,8 @@ pub(super) struct Sender {
     lost_from: u64,
     window: f64,
     threshold: f64,
+    /// What decides instead of CUBIC.
+    bbr: Option<Bbr>,
     /// CUBIC: the window before the last reduction, and when that was.
     most: f64,
     reduced: Option<Instant>,
@@ -102,6 +106,7 @@ impl Sender {
             lost_from: 0,
             window: f64::from(stack.initial_window),
             threshold: f64::INFINITY,
+            bbr: stack.bbr.then(|| Bbr::new(rtt, f64::from(stack.initial_window))),
             most: 0.0,
             reduced: None,
             left: None,
@@ -136,7 +141,18 @@ impl Sender {
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        [self.retransmit_at, self.probe_at, self.reorder_at].into_iter().flatten().min()
+        [self.retransmit_at, self.probe_at, self.reorder_at, self.paced()].into_iter().flatten().min()
+    }
+
+    /// When a segment may leave that waits for nothing else.
+    fn paced(&self) -> Option<Instant> {
+        let bbr = self.bbr.as_ref()?;
+        let waits = self.endless || self.lost > 0 || !self.unsent.is_empty();
+        (waits && self.has_room(0)).then_some(bbr.next)
+    }
+
+    fn has_room(&self, gone: usize) -> bool {
+        self.flying.saturating_sub(gone) as f64 + 1.0 <= self.window.floor().max(1.0)
     }
 
     /// RFC 6298 with Linux's reading of the minimum: at least 200 ms more than the smoothed round trip.
@@ -157,7 +173,7 @@ impl Sender {
         }
         // Without SACK, a duplicate acknowledgement says that something has left the network (RFC 6582).
         let gone = if self.stack.sack { 0 } else { self.duplicates as usize };
-        if self.flying.saturating_sub(gone) as f64 + 1.0 > self.window.floor().max(1.0) {
+        if !self.has_room(gone) || self.bbr.as_ref().is_some_and(|bbr| bbr.next > now) {
             return None;
         }
         if self.lost > 0 {
@@ -178,6 +194,8 @@ impl Sender {
         let bytes: Vec<u8> = if self.endless { Vec::new() } else { self.unsent.drain(..len).collect() };
         let seq = self.next;
         self.next += len as u64;
+        let flying = self.flying;
+        let stamp = self.bbr.as_mut().map(|bbr| bbr.leaves(now, flying));
         self.pieces.push_back(Piece {
             seq,
             len,
@@ -186,6 +204,7 @@ impl Sender {
             again: 0,
             sacked: false,
             lost: false,
+            stamp,
         });
         self.flying += 1;
         if self.retransmit_at.is_none() {
@@ -201,6 +220,7 @@ impl Sender {
             self.lost -= 1;
             self.flying += 1;
         }
+        piece.stamp = self.bbr.as_mut().map(|bbr| bbr.leaves(now, self.flying));
         piece.sent = now;
         piece.again += 1;
         self.retransmissions += 1;
@@ -283,7 +303,10 @@ impl Sender {
         } else {
             self.count_duplicates(now, segment, advanced);
         }
-        if full && self.recovery.is_none_or(|_| self.by_timeout) {
+        if let Some(bbr) = &mut self.bbr {
+            bbr.heard(now, sample, self.flying);
+            self.window = bbr.window().min(self.window + newly as f64);
+        } else if full && self.recovery.is_none_or(|_| self.by_timeout) {
             self.grow(now, newly);
         }
         if self.pieces.is_empty() {
@@ -300,6 +323,9 @@ impl Sender {
     /// the most recently sent one (RFC 8985, section 6.2, step 2).
     fn delivered(&mut self, now: Instant, piece: &Piece, sample: &mut Option<Duration>) {
         let rtt = now.since(piece.sent);
+        if let (Some(bbr), Some(stamp)) = (&mut self.bbr, piece.stamp) {
+            bbr.arrived(now, piece.sent, stamp);
+        }
         if piece.again == 0 {
             sample.get_or_insert(rtt);
         } else if rtt < self.shortest {
@@ -371,8 +397,10 @@ impl Sender {
     fn recover(&mut self, now: Instant) {
         if self.recovery.is_none() {
             self.recovery = Some(self.next);
-            self.reduce(now);
-            self.window = self.threshold;
+            if self.bbr.is_none() {
+                self.reduce(now);
+                self.window = self.threshold;
+            }
         }
         self.probe_at = None;
     }

@@ -17,7 +17,8 @@ struct Story {
 
 fn known(packets: u64) -> Remembered {
     let window = packets * PACKET;
-    Remembered { window, found: false, average: window, rtt: RTT, rate: 0, age: Duration::ZERO, trust: Trust::Exact }
+    let (found, average, age, trust) = (false, window, Duration::ZERO, Trust::Exact);
+    Remembered { window, found, average, rtt: RTT, least: RTT, rate: 0, age, trust }
 }
 
 /// Packet `number`, from 1 on, was sent then.
@@ -40,7 +41,9 @@ impl Story {
     }
 
     fn follow(&mut self, advice: Advice, grow: u64) {
-        self.view.window = advice.window.unwrap_or(self.view.window + if advice.hold { 0 } else { grow });
+        self.view.window = advice
+            .window
+            .unwrap_or(self.view.window + if advice.hold { 0 } else { grow / if advice.slow { 4 } else { 1 } });
         self.threshold = advice.threshold.or(self.threshold);
     }
 
@@ -296,6 +299,44 @@ fn a_jump_is_never_faster_than_what_was_seen() {
         "of a path of half the round trip, by a pacer that is a quarter quicker"
     );
     assert_eq!(jump(1.25, Remembered { trust: Trust::Prefix, ..known(200) }, RTT), 50, "a neighbour's memory");
+}
+
+#[test]
+fn a_jump_is_smaller_by_what_waits_already_and_there_is_none_where_a_round_trip_waits() {
+    let jumped = |rtt: Duration, least: Duration| {
+        let mut story = Story::new(Care::Standard, Some(known(300)));
+        (story.view.latest, story.view.shortest) = (Some(rtt), Some(rtt));
+        story.fill();
+        story.acknowledge(1..=10);
+        let advice = story.rule.leased(&story.view, Some(Remembered { least, ..known(300) }));
+        (advice.window.map(|window| window / PACKET), story.rule.phase(), story.rule.take_refuted())
+    };
+    assert_eq!(jumped(RTT, RTT), (Some(150), Phase::Unvalidated, false));
+    assert_eq!(jumped(RTT * 3 / 2, RTT), (Some(75), Phase::Unvalidated, false), "half of a round trip waits");
+    assert_eq!(jumped(RTT, RTT * 4 / 5), (Some(112), Phase::Unvalidated, false), "as it did when it was learned");
+    assert_eq!(jumped(RTT * 2, RTT), (None, Phase::Normal, false), "others are there; the memory is not wrong");
+}
+
+#[test]
+fn where_packets_wait_after_the_jump_slow_start_grows_by_a_quarter_until_they_wait_no_more() {
+    let mut story = Story::jumped(Care::Standard);
+    story.fill();
+    story.acknowledge(20..=48);
+    let grown = |story: &mut Story, latest: Duration, number: u64| {
+        story.view.latest = Some(latest);
+        let before = story.view.window;
+        story.acknowledge(number..=number);
+        story.view.window - before
+    };
+    assert!((49..=56).all(|number| grown(&mut story, RTT * 2, number) == PACKET), "one sample may be anything");
+    assert_eq!(grown(&mut story, RTT * 2, 57), PACKET / 4, "the eighth was the sign");
+    assert_eq!(grown(&mut story, RTT, 58), PACKET / 4);
+    assert!((59..=169).all(|number| grown(&mut story, RTT, number) == PACKET), "nothing waits any more");
+    assert_eq!((story.rule.phase(), story.threshold, story.rule.take_refuted()), (Phase::Normal, None, false));
+    // Without a jump it is the controller's business alone.
+    let mut plain = Story::new(Care::Standard, None);
+    plain.fill();
+    assert!((1..=10).all(|number| grown(&mut plain, RTT * 2, number) == PACKET));
 }
 
 #[test]

@@ -59,3 +59,18 @@ fn what_was_sent_just_before_something_that_has_arrived_is_not_lost_yet() {
     let stats = pair.ends[0].stats(pair.now);
     assert_eq!((stats.stalls, stats.copies, stats.state), (0, 0, State::Clean));
 }
+
+#[test]
+fn a_side_that_has_nothing_to_say_can_say_that_it_is_there() {
+    let mut pair = Pair::new("plain");
+    pair.run(ms(1000));
+    let (before, fillers) = (pair.writes[1], pair.ends[1].stats(pair.now).fillers);
+    for _ in 0..2 {
+        pair.ends[1].assure(Connection(0));
+    }
+    pair.ends[1].assure(Connection(7));
+    pair.drain(1);
+    pair.run(ms(100));
+    assert_eq!((pair.writes[1] - before, pair.ends[1].stats(pair.now).fillers - fillers), (1, 1), "once, where it is");
+    assert!(pair.got[0].is_empty());
+}
