@@ -105,10 +105,13 @@ INLINE void count(__u32 what)
 INLINE bool ends(struct bpf_sock_ops *context, __u32 *local, __u32 *peer)
 {
 	if (context->family == V4) {
+		__u32 near = context->local_ip4, far = context->remote_ip4;
+		/* Else the compiler joins these reads with those of IPv6 by a pointer into the context, which the kernel refuses. */
+		asm volatile("" : "+r"(near), "+r"(far));
 		local[0] = local[1] = peer[0] = peer[1] = 0;
 		local[2] = peer[2] = __builtin_bswap32(0xffff);
-		local[3] = context->local_ip4;
-		peer[3] = context->remote_ip4;
+		local[3] = near;
+		peer[3] = far;
 		return true;
 	}
 	if (context->family != V6)

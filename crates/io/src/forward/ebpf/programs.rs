@@ -42,16 +42,23 @@ impl KernelError {
         // The innermost reason is the kernel's. What the verifier says besides is long, and for who writes such programs.
         let mut innermost = source;
         let mut denied = false;
+        let mut refused = false;
         loop {
             let kind = innermost.downcast_ref::<io::Error>().map(io::Error::kind);
             denied |= kind == Some(io::ErrorKind::PermissionDenied);
+            // The kernel has looked at it and calls a fault of the program's the same as a right that is missing.
+            refused |= matches!(innermost.downcast_ref(), Some(ProgramError::LoadError { verifier_log, .. }) if !verifier_log.to_string().is_empty());
             match innermost.source() {
                 Some(source) => innermost = source,
                 None => break,
             }
         }
         let why = innermost.to_string();
-        Self { what: what.into(), why: why.lines().next().unwrap_or_default().to_owned(), denied }
+        let mut why = why.lines().next().unwrap_or_default().to_owned();
+        if refused {
+            why.insert_str(0, "the kernel's verifier refuses it: ");
+        }
+        Self { what: what.into(), why, denied: denied && !refused }
     }
 
     /// What this process itself could not do.
