@@ -1,4 +1,4 @@
-//! `cargo xtask bpf`: compiles the programs that run in the kernel (`crates/io/bpf`) to the object that is committed beside them, with a
+//! `cargo xtask bpf`: compiles the programs that run in the kernel (`crates/io/bpf`) to objects that are committed beside them, with a
 //! line that says of which sources and by which compiler it is, so that nobody who builds headstart needs a compiler for them.
 
 use crate::Failure;
@@ -10,9 +10,9 @@ use std::process::Command;
 
 /// Where the programs are.
 const FOLDER: &str = "crates/io/bpf";
-/// What includes all of them, what they become, and what is said of that.
-const ALL: &str = "all.c";
-const OBJECT: &str = "headstart.bpf.o";
+/// What is compiled, and what it becomes: all programs that measure, and what sets initial windows.
+const OBJECTS: [(&str, &str); 2] = [("all.c", "headstart.bpf.o"), ("initcwnd.c", "initcwnd.bpf.o")];
+/// What is said of that.
 const RECORD: &str = "headstart.bpf.txt";
 
 /// Runs the chore.
@@ -24,17 +24,19 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     })?;
     let record = record(&Tree::of_workspace()?, &compiler);
     if arguments.is_empty() {
-        compile(&folder, &folder.join(OBJECT))?;
+        for (source, object) in OBJECTS {
+            compile(&folder, source, &folder.join(object))?;
+        }
         fs::write(folder.join(RECORD), record).map_err(|e| Failure::Failed(format!("{FOLDER}/{RECORD}: {e}")))?;
-        println!("bpf: {FOLDER}/{OBJECT} by {compiler}");
+        println!("bpf: {FOLDER} by {compiler}");
         return Ok(());
     }
-    match same(&folder)? {
-        true => {
-            println!("bpf: {FOLDER}/{OBJECT} is what {compiler} makes of the sources");
+    match other(&folder)? {
+        None => {
+            println!("bpf: the objects in {FOLDER} are what {compiler} makes of the sources");
             Ok(())
         }
-        false => Err(Failure::Failed(format!("{FOLDER}/{OBJECT} is not what {compiler} makes of the sources"))),
+        Some(object) => Err(Failure::Failed(format!("{FOLDER}/{object} is not what {compiler} makes of the sources"))),
     }
 }
 
@@ -72,11 +74,11 @@ fn compiler() -> Option<String> {
 }
 
 /// Compiles. In the folder itself, so that no path of this machine gets into the object.
-fn compile(folder: &Path, to: &Path) -> Result<(), Failure> {
+fn compile(folder: &Path, source: &str, to: &Path) -> Result<(), Failure> {
     let headers = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let flags = ["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-idirafter", &headers];
     let mut compile = Command::new("clang");
-    compile.args(flags).args(["-fdebug-compilation-dir=.", "-c", ALL, "-o"]).arg(to);
+    compile.args(flags).args(["-fdebug-compilation-dir=.", "-c", source, "-o"]).arg(to);
     let mut strip = Command::new("llvm-strip");
     // The types stay (BTF): only what debuggers want goes.
     strip.arg("-g").arg(to);
@@ -90,12 +92,18 @@ fn compile(folder: &Path, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the compiler makes the committed object of the sources.
-fn same(folder: &Path) -> Result<bool, Failure> {
-    let to = std::env::temp_dir().join(format!("headstart-{}.bpf.o", std::process::id()));
-    let made = compile(folder, &to).and_then(|()| fs::read(&to).map_err(|e| Failure::Failed(e.to_string())));
-    let _ = fs::remove_file(&to);
-    Ok(made? == fs::read(folder.join(OBJECT)).unwrap_or_default())
+/// The first object that is not what the compiler makes of the sources.
+fn other(folder: &Path) -> Result<Option<&'static str>, Failure> {
+    for (source, object) in OBJECTS {
+        let to = std::env::temp_dir().join(format!("headstart-{}-{object}", std::process::id()));
+        let made =
+            compile(folder, source, &to).and_then(|()| fs::read(&to).map_err(|e| Failure::Failed(e.to_string())));
+        let _ = fs::remove_file(&to);
+        if made? != fs::read(folder.join(object)).unwrap_or_default() {
+            return Ok(Some(object));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -113,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_object_is_what_the_compiler_makes_of_the_sources() {
+    fn the_committed_objects_are_what_the_compiler_makes_of_the_sources() {
         let folder = workspace_root().unwrap().join(FOLDER);
         let said = fs::read_to_string(folder.join(RECORD)).unwrap();
         let Some(compiler) = compiler() else {
@@ -122,6 +130,6 @@ mod tests {
         if !said.lines().any(|line| line.strip_prefix("compiler ") == Some(&compiler)) {
             return eprintln!("skipped: {compiler} is another compiler than that of the object");
         }
-        assert!(same(&folder).unwrap(), "cargo xtask bpf");
+        assert_eq!(other(&folder).unwrap(), None, "cargo xtask bpf");
     }
 }

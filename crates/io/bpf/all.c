@@ -3,4 +3,5 @@
 #include "live.c"
 #include "packet.c"
 #include "release.c"
+#include "running.c"
 #include "sock_ops.c"

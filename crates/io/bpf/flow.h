@@ -9,6 +9,8 @@
 enum { FLOW = 1, LOOKUP = 2, PORT_PEER = 3, PORT_CLOSED = 4, DATAGRAMS = 5 };
 /* Who has said its end (FIN). */
 enum { BY_PROGRAM = 1, BY_PEER = 2 };
+/* Who has begun it: the program, its peer, or somebody before we were here. */
+enum { ASKED_FOR = 0, ACCEPTED = 1, BEFORE = 2 };
 
 /* A round trip's place in the histogram: four for each doubling, from 16 us to over four minutes. */
 enum { TRIPS = 96, TRIPS_FROM = 4 };
@@ -81,12 +83,20 @@ struct flow {
 	__u32 sent_again;
 	__u32 lost;
 	__u32 reordered;
-	__u32 accepted;
+	__u32 origin;
 	__u32 fins;
 	/* The sequence number after the newest data that has left. The kernel's own (snd_nxt) moves only after a segment was handed on, which
 	 * on the same host is after its acknowledgement has come back. */
 	__u32 next;
 	__u32 trips[TRIPS];
+	/* What the kernel had counted of it when we came. */
+	__u64 sent_before;
+	__u64 received_before;
+	__u32 again_before;
+	__u32 lost_before;
+	__u32 reordered_before;
+	/* The kernel does not tell how its state changes: its end is when the program closes it. */
+	__u32 unheard;
 };
 
 struct port {
@@ -138,6 +148,9 @@ struct lookup {
 	struct ends ends;
 	__u64 cookie;
 	__u32 len;
+	/* Over TCP: bytes of the segment, and the number of the first. Zero over UDP. */
+	__u32 segment;
+	__u32 sequence;
 	__u32 unused;
 	__u8 message[MESSAGE];
 };
@@ -148,9 +161,9 @@ struct port_event {
 	struct pair pair;
 };
 
-_Static_assert(sizeof(struct flow) == 896, "flow");
+_Static_assert(sizeof(struct flow) == 928, "flow");
 _Static_assert(sizeof(struct datagrams) == 456, "datagrams");
-_Static_assert(sizeof(struct lookup) == 616, "lookup");
+_Static_assert(sizeof(struct lookup) == 624, "lookup");
 _Static_assert(sizeof(struct port_event) == 40, "port_event");
 
 struct {
@@ -234,15 +247,15 @@ INLINE void never_began(struct flow *flow)
 	flow->kind = 0;
 }
 
-/* The number of a process as who measures sees it; as the host does, if that one does not. */
-INLINE __u32 number_of(struct task_struct *leader)
+/* The number of a process as who measures sees it; `otherwise` if that one does not. */
+INLINE __u32 number_of(struct task_struct *leader, __u32 otherwise)
 {
 	__u32 zero = 0, inum, level;
 	__u64 *here = map_lookup(&HERE, &zero);
 	struct pid *pid = leader->thread_pid;
 	struct upid upid;
 	if (!here || !pid)
-		return current_pid_tgid() >> 32;
+		return otherwise;
 	level = pid->level;
 	for (__u32 n = 0; n < NESTED && n <= level; n++) {
 		if (read_kernel(&upid, sizeof(upid), (void *)&pid->numbers + n * sizeof(upid)))
@@ -250,14 +263,14 @@ INLINE __u32 number_of(struct task_struct *leader)
 		if (!read_kernel(&inum, sizeof(inum), &upid.ns->ns.inum) && inum == *here)
 			return upid.nr;
 	}
-	return current_pid_tgid() >> 32;
+	return otherwise;
 }
 
 /* The process that runs now, by the name of its first thread. */
 INLINE void owned(struct owner *owner)
 {
 	struct task_struct *task = current_task();
-	owner->pid = number_of(task->group_leader);
+	owner->pid = number_of(task->group_leader, current_pid_tgid() >> 32);
 	owner->user = current_uid_gid();
 	owner->cgroup = current_cgroup();
 	read_text(owner->name, sizeof(owner->name), task->group_leader->comm);

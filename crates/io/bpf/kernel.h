@@ -5,6 +5,7 @@
 #pragma once
 
 #include <linux/bpf.h>
+#include <linux/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -30,14 +31,44 @@ static struct bpf_sock *(*const full_socket)(struct bpf_sock *socket) = (void *)
 static struct bpf_tcp_sock *(*const tcp_socket)(struct bpf_sock *socket) = (void *)BPF_FUNC_tcp_sock;
 static void *(*const kernel_tcp_socket)(void *socket) = (void *)BPF_FUNC_skc_to_tcp_sock;
 static long (*const callbacks)(struct bpf_sock_ops *context, int flags) = (void *)BPF_FUNC_sock_ops_cb_flags_set;
+static long (*const set_option)(void *context, int level, int option, void *value, int len) = (void *)BPF_FUNC_setsockopt;
+static long (*const get_option)(void *context, int level, int option, void *value, int len) = (void *)BPF_FUNC_getsockopt;
+struct file;
+struct socket;
+
+static struct socket *(*const socket_of)(struct file *file) = (void *)BPF_FUNC_sock_from_file;
+static __u64 (*const netns_cookie)(void *context) = (void *)BPF_FUNC_get_netns_cookie;
 static long (*const load_bytes)(const void *packet, __u32 offset, void *to, __u32 len) = (void *)BPF_FUNC_skb_load_bytes;
 static long (*const ring_output)(void *ring, void *data, __u64 size, __u64 flags) = (void *)BPF_FUNC_ringbuf_output;
 static void *(*const ring_reserve)(void *ring, __u64 size, __u64 flags) = (void *)BPF_FUNC_ringbuf_reserve;
 static void (*const ring_submit)(void *data, __u64 flags) = (void *)BPF_FUNC_ringbuf_submit;
 static long (*const sequence_write)(void *sequence, const void *data, __u32 len) = (void *)BPF_FUNC_seq_write;
 
+struct in6_addr {
+	union {
+		__u32 u6_addr32[4];
+	} in6_u;
+} RELOCATED;
+
+struct sock_common {
+	__u32 skc_daddr;
+	__u32 skc_rcv_saddr;
+	__u16 skc_dport;
+	__u16 skc_num;
+	__u16 skc_family;
+	volatile __u8 skc_state;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+} RELOCATED;
+
 struct sock {
+	struct sock_common __sk_common;
 	int sk_err;
+	__u16 sk_protocol;
+} RELOCATED;
+
+struct socket {
+	struct sock *sk;
 } RELOCATED;
 
 struct inet_sock {
@@ -46,12 +77,17 @@ struct inet_sock {
 
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	__u32 icsk_rto;
 } RELOCATED;
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
+	__u64 bytes_received;
+	__u32 total_retrans;
+	__u32 srtt_us;
+	__u32 snd_nxt;
 	__u32 lost;
 	__u32 reord_seen;
 } RELOCATED;
@@ -74,9 +110,33 @@ struct pid {
 	struct upid numbers[1];
 } RELOCATED;
 
+/* Its identity as the kernel has it, beside what it shows to who counts users in a namespace. */
+struct user_id {
+	__u32 val;
+};
+
+struct cred {
+	struct user_id uid;
+} RELOCATED;
+
+struct kernfs_node {
+	__u64 id;
+} RELOCATED;
+
+struct cgroup {
+	struct kernfs_node *kn;
+} RELOCATED;
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+} RELOCATED;
+
 struct task_struct {
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
+	const struct cred *cred;
+	struct css_set *cgroups;
+	int tgid;
 	char comm[16];
 } RELOCATED;
 
@@ -92,9 +152,23 @@ struct bpf_iter__bpf_sk_storage_map {
 	void *value;
 } RELOCATED;
 
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+} RELOCATED;
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+} RELOCATED;
+
 enum { V4 = 2, V6 = 10, TCP = 6, UDP = 17, DNS = 53 };
 /* States of TCP, by the kernel's numbers (net/tcp_states.h). */
-enum { FIN_WAIT1 = 4, CLOSED = 7, CLOSE_WAIT = 8, LAST_ACK = 9 };
+enum { ESTABLISHED = 1, SYN_SENT = 2, FIN_WAIT1 = 4, FIN_WAIT2 = 5, CLOSED = 7, CLOSE_WAIT = 8, LAST_ACK = 9, LISTEN = 10, CLOSING = 11 };
+/* Callbacks of a socket, for who is not called by it: from 6.13 on. */
+enum { CALLBACKS = 1008 };
 
 /* The kernel asks for it: helpers that read its memory are for programs under the GPL or a licence that allows it. Ours is MIT. */
 char licence[] SEC("license") = "Dual MIT/GPL";

@@ -71,6 +71,33 @@ INLINE void acknowledged(struct flow *flow, struct bpf_tcp_sock *tcp, __u32 numb
 	flow->run = flow->run_acknowledged = 0;
 }
 
+/* Hands over what `at` has of a message of DNS, whole or a segment of it. */
+INLINE void hand_over(struct __sk_buff *packet, const struct owner *owner, const struct ends *ends, __u32 at, bool up, __u32 segment,
+		      __u32 sequence)
+{
+	__u32 len = packet->len - at;
+	struct lookup *lookup = ring_reserve(&TOLD, sizeof(*lookup), 0);
+	if (!lookup) {
+		lose(RECORDS);
+		return;
+	}
+	lookup->kind = LOOKUP;
+	lookup->up = up;
+	lookup->at = time_now();
+	lookup->owner = *owner;
+	lookup->ends = *ends;
+	lookup->cookie = cookie_of(packet);
+	if (len > MESSAGE - 1)
+		len = MESSAGE - 1;
+	if (len < 1)
+		len = 1;
+	lookup->len = load_bytes(packet, at, lookup->message, len) ? 0 : len;
+	lookup->segment = segment;
+	lookup->sequence = sequence;
+	lookup->unused = 0;
+	ring_submit(lookup, 0);
+}
+
 INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 {
 	struct flow *flow = storage(&FLOWS, socket, NULL, 0);
@@ -82,7 +109,7 @@ INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 	tcp = tcp_socket(socket);
 	if (!tcp)
 		return;
-	__u64 now = time_now(), trip = flow->accepted ? 0 : flow->connected - flow->syn;
+	__u64 now = time_now(), trip = flow->origin == ASKED_FOR && flow->syn ? flow->connected - flow->syn : 0;
 	if (!up) {
 		acknowledged(flow, tcp, __builtin_bswap32(header.acknowledged), now);
 		if (header.flags & FIN)
@@ -94,9 +121,11 @@ INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 	bytes = packet->len - headers;
 	sequence = __builtin_bswap32(header.sequence);
 	segments = packet->gso_segs ? packet->gso_segs : 1;
+	if (up ? (__s32)(sequence - tcp->snd_nxt) < 0 : (__s32)(sequence + bytes - tcp->rcv_nxt) <= 0)
+		return;
+	if (flow->ends.peer_port == DNS)
+		hand_over(packet, &flow->owner, &flow->ends, headers, up, bytes, sequence);
 	if (up) {
-		if ((__s32)(sequence - tcp->snd_nxt) < 0)
-			return;
 		if (!flow->up.packets && is_hello(packet, headers, TO_SERVER))
 			flow->hello_up = now;
 		if (!flow->run)
@@ -105,8 +134,6 @@ INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 		flow->next = sequence + bytes;
 		passed(&flow->up, now, bytes, segments, trip);
 	} else {
-		if ((__s32)(sequence + bytes - tcp->rcv_nxt) <= 0)
-			return;
 		if (!flow->down.packets && flow->hello_up && is_hello(packet, headers, TO_CLIENT))
 			flow->hello_down = now;
 		passed(&flow->down, now, bytes, segments, trip);
@@ -129,31 +156,12 @@ INLINE void ends_of_packet(struct __sk_buff *packet, struct ends *ends, bool up)
 
 INLINE void message(struct __sk_buff *packet, struct port *port, const struct ends *ends, __u32 at, bool up)
 {
-	struct lookup *lookup;
-	__u32 len = packet->len - at;
 	/* An answer that was not asked for is none, and anybody can send it. */
 	if (packet->len <= at || (!up && !(port->flags & ASKED)))
 		return;
 	if (up)
 		port->flags |= KNOWN | ASKED;
-	lookup = ring_reserve(&TOLD, sizeof(*lookup), 0);
-	if (!lookup) {
-		lose(RECORDS);
-		return;
-	}
-	lookup->kind = LOOKUP;
-	lookup->up = up;
-	lookup->at = time_now();
-	lookup->owner = port->owner;
-	lookup->ends = *ends;
-	lookup->cookie = cookie_of(packet);
-	if (len > MESSAGE - 1)
-		len = MESSAGE - 1;
-	if (len < 1)
-		len = 1;
-	lookup->len = load_bytes(packet, at, lookup->message, len) ? 0 : len;
-	lookup->unused = 0;
-	ring_submit(lookup, 0);
+	hand_over(packet, &port->owner, ends, at, up, 0, 0);
 }
 
 /* What is kept of a pair of ends; made when the first datagram comes by. */

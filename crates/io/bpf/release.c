@@ -13,8 +13,15 @@ int sock_release(struct bpf_sock *socket)
 		}
 	} else if (socket->protocol == TCP) {
 		struct flow *flow = storage(&FLOWS, socket, NULL, 0);
-		if (flow)
-			never_began(flow);
+		if (!flow)
+			return 1;
+		never_began(flow);
+		if (flow->kind && flow->unheard) {
+			flow->ended = time_now();
+			flow->fins |= BY_PROGRAM;
+			tell(flow, sizeof(*flow));
+			flow->kind = 0;
+		}
 	}
 	return 1;
 }

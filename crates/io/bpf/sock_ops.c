@@ -43,7 +43,7 @@ INLINE void known(struct bpf_sock_ops *context, struct flow *flow)
 {
 	flow->rtt_us = context->srtt_us >> 3;
 	flow->min_rtt_us = context->rtt_min;
-	flow->sent_again = context->total_retrans;
+	flow->sent_again = context->total_retrans - flow->again_before;
 }
 
 INLINE void listen_for(struct bpf_sock_ops *context)
@@ -72,13 +72,15 @@ INLINE void closed(struct bpf_sock_ops *context, struct flow *flow, void *socket
 	flow->ended = time_now();
 	if (tcp) {
 		flow->error = tcp->inet_conn.icsk_inet.sk.sk_err;
-		flow->lost = tcp->lost;
-		flow->reordered = tcp->reord_seen;
-		flow->up.bytes = tcp->bytes_sent - tcp->bytes_retrans;
+		flow->lost = tcp->lost - flow->lost_before;
+		flow->reordered = tcp->reord_seen - flow->reordered_before;
+		flow->up.bytes = tcp->bytes_sent - tcp->bytes_retrans - flow->sent_before;
 	}
-	if (flow->connected)
+	if (flow->connected) {
 		/* The kernel counts the end (FIN) as one. */
-		flow->down.bytes = context->bytes_received - (flow->fins & BY_PEER && context->bytes_received ? 1 : 0);
+		__u64 received = context->bytes_received - flow->received_before;
+		flow->down.bytes = received - (flow->fins & BY_PEER && received ? 1 : 0);
+	}
 	tell(flow, sizeof(*flow));
 	/* What is told is over: the socket may be connected anew. */
 	flow->kind = 0;
@@ -123,11 +125,10 @@ int sock_ops(struct bpf_sock_ops *context)
 			known(context, flow);
 		}
 		if (op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) {
-			flow->accepted = 1;
+			flow->origin = ACCEPTED;
 			flow->asked = now;
 		}
-		if (begins)
-			listen_for(context);
+		listen_for(context);
 	}
 	return 1;
 }

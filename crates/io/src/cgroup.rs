@@ -4,10 +4,13 @@
 //! controller is switched on. Its maker holds it (flock(2)): one that was killed leaves an empty folder, which the next one removes.
 
 use crate::sys::process::join_before_exec;
+use headstart_core::forward::group::belongs_to;
 use rustix::fs::{FlockOperation, flock};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,6 +56,39 @@ pub fn limits() -> io::Result<Vec<&'static str>> {
 fn limits_of(group: &Path) -> Vec<&'static str> {
     let is_limit = |name: &&str| fs::read_to_string(group.join(name)).is_ok_and(|text| !text.starts_with("max"));
     ["memory.max", "memory.high", "cpu.max"].into_iter().filter(is_limit).collect()
+}
+
+/// Groups whose belonging is kept: more than most hosts have.
+const MOST_KNOWN: usize = 4096;
+
+/// What groups belong to, by their numbers, as they are asked for.
+#[derive(Debug, Default)]
+pub struct Belongings(BTreeMap<u64, Option<String>>);
+
+impl Belongings {
+    /// The container or the unit of a group; none if it is nobody's, or is gone before it was asked for.
+    pub fn of(&mut self, number: u64) -> Option<String> {
+        if let Some(known) = self.0.get(&number) {
+            return known.clone();
+        }
+        let root = root().ok()?;
+        let found = find(&root, number).and_then(|folder| belongs_to(folder.strip_prefix(&root).ok()?.to_str()?));
+        if self.0.len() >= MOST_KNOWN {
+            self.0.clear();
+        }
+        self.0.insert(number, found.clone());
+        found
+    }
+}
+
+/// The folder of a group, whose number is that of its file.
+fn find(folder: &Path, number: u64) -> Option<PathBuf> {
+    if fs::metadata(folder).ok()?.ino() == number {
+        return Some(folder.to_owned());
+    }
+    let folders =
+        fs::read_dir(folder).ok()?.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.path()).find_map(|inside| find(&inside, number))
 }
 
 /// A group for a program and its children. Those that are left when it is dropped go back to where they would have been.
@@ -162,6 +198,19 @@ mod tests {
 
     fn group() -> Option<Group> {
         Group::create().map_err(|e| eprintln!("skipped: control groups cannot be made here: {e}")).ok()
+    }
+
+    #[test]
+    fn a_group_is_found_by_its_number_and_says_what_it_belongs_to() {
+        let Some(group) = group() else { return };
+        let inside = group.folder().join("headstart-test.service");
+        fs::create_dir(&inside).unwrap();
+        let number = fs::metadata(&inside).unwrap().ino();
+        let mut all = Belongings::default();
+        assert_eq!(all.of(number).as_deref(), Some("headstart-test.service"));
+        fs::remove_dir(&inside).unwrap();
+        assert_eq!(all.of(number).as_deref(), Some("headstart-test.service"), "it is kept for what is told later");
+        assert_eq!(Belongings::default().of(number), None);
     }
 
     #[test]

@@ -67,6 +67,16 @@ pub static INITCWND: Setting = Setting {
     source: "off: a larger first flight may hurt other traffic on a small link",
 };
 
+/// Who sets initial windows.
+pub static INITCWND_VIA: Setting = Setting {
+    key: "cwnd.initcwnd-via",
+    kind: Kind::Choice(|| vec!["routes", "ebpf"]),
+    default: "routes",
+    what: "What sets initial windows: a route for each peer, or one program in the kernel (eBPF) that also uses the prefix of a peer, \
+           sees each connection's round trip, halves after a loss, and repeats lost SYNs sooner.",
+    source: "docs/decisions/0103: routes need no more than CAP_NET_ADMIN",
+};
+
 /// The largest initial window.
 pub static INITCWND_MOST: Setting = Setting {
     key: "cwnd.initcwnd-most",
@@ -225,6 +235,7 @@ pub const ALL: &[&Setting] = &[
     &VIA,
     &LINGER,
     &INITCWND,
+    &INITCWND_VIA,
     &INITCWND_MOST,
     &INITCWND_SHARE,
     &INITCWND_AGE,

@@ -3,6 +3,7 @@
 use crate::observe::Sources;
 use headstart_core::timing::{Histogram, Timings, What};
 use headstart_io::control::Observation;
+use headstart_io::forward::ebpf::Ran;
 use headstart_io::steer::ChannelStatus;
 use std::collections::BTreeMap;
 
@@ -204,6 +205,16 @@ pub const ALL: &[Metric] = &[
     counter("headstart_measured_wakeups", &["cause"], "How often forwarders that measure woke up.", |s| {
         causes(s.boards.iter().map(|board| &board.wakeups))
     }),
+    gauge(
+        "headstart_measured_kernel_cpu",
+        "seconds",
+        &[],
+        "Processor time of the programs in the kernel that measure, since they were attached.",
+        |s| gauged(ran(s).map(|ran| ran.map(|ran| ran.ns as f64 / 1e9).sum())),
+    ),
+    counter("headstart_measured_kernel_runs", &[], "How often programs in the kernel that measure have run.", |s| {
+        number(ran(s).map(|ran| ran.map(|ran| ran.times).sum()))
+    }),
     gauge("headstart_measured_open", "", &[], "Connections of measured programs that are open.", |s| {
         gauged((!s.boards.is_empty()).then(|| s.boards.iter().flat_map(|b| &b.apps).map(|app| app.open as f64).sum()))
     }),
@@ -255,6 +266,12 @@ pub const ALL: &[Metric] = &[
         number(s.daemon.as_ref().and_then(|d| d.bundling).map(|b| b.bundled))
     }),
 ];
+
+/// What programs in the kernel have cost, where there are any.
+fn ran(s: &Sources) -> Option<impl Iterator<Item = Ran>> {
+    let all = s.boards.iter().filter_map(|board| board.ran);
+    all.clone().next().map(|_| all)
+}
 
 fn number(n: Option<u64>) -> Samples {
     n.map(|n| (vec![], Value::Count(n))).into_iter().collect()

@@ -17,7 +17,7 @@ use crate::output;
 use headstart_core::cwnd::initcwnd::Bounds;
 use headstart_core::time::Duration;
 use headstart_io::daemon::message::Undoing;
-use headstart_io::daemon::{DaemonError, Settings};
+use headstart_io::daemon::{DaemonError, Initial, Settings};
 use headstart_io::host::Numbers;
 use headstart_io::host::change::table;
 use headstart_io::host::ledger::LedgerError;
@@ -36,6 +36,7 @@ fn settings(config: &Config) -> Result<Settings, Usage> {
         peers: usize::try_from(config.whole(&all::INITCWND_PEERS)).unwrap_or(usize::MAX),
     };
     let every = Duration::from_secs(config.whole(&all::INITCWND_REFRESH));
+    let in_kernel = config.text(&all::INITCWND_VIA) == "ebpf";
     let numbers = numbers(config);
     if (253..=255).contains(&numbers.table) {
         let why = format!("host.table: {} is reserved by the system; choose another number", numbers.table);
@@ -45,7 +46,7 @@ fn settings(config: &Config) -> Result<Settings, Usage> {
     let together = config.text(&all::PROFILE) == all::ALL_COLUMNS;
     Ok(Settings {
         numbers,
-        windows: config.is_on_in(together, &all::INITCWND).then_some((bounds, every)),
+        windows: config.is_on_in(together, &all::INITCWND).then_some(Initial { bounds, every, in_kernel }),
         bundle: config.is_on_in(together, &all::BUNDLE),
         steering: None,
         measuring: None,
@@ -53,6 +54,25 @@ fn settings(config: &Config) -> Result<Settings, Usage> {
         standing: Vec::new(),
         die_at: None,
     })
+}
+
+/// What sets initial windows: words for `--initcwnd`.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum By {
+    /// A route for each peer.
+    Routes,
+    /// One program in the kernel.
+    Ebpf,
+}
+
+/// Takes what `--initcwnd` says: alone, what sets windows is left to the setting.
+fn initcwnd(config: &mut Config, said: Option<Option<By>>) -> Result<(), Usage> {
+    let via = said.flatten().map(|by| match by {
+        By::Routes => "routes",
+        By::Ebpf => "ebpf",
+    });
+    config.flag(&all::INITCWND, "--initcwnd", said.map(|_| "true"))?;
+    config.flag(&all::INITCWND_VIA, "--initcwnd", via)
 }
 
 /// Settings, or the defaults where they cannot be read: that is no reason not to undo changes or to look for them.

@@ -8,8 +8,9 @@ use crate::exit::{self, Coded};
 use crate::output::{self, Format};
 use crate::say;
 use headstart_io::daemon::client::{AskError, ask};
-use headstart_io::daemon::message::{Answer, BundlingTally, Status, Wish};
+use headstart_io::daemon::message::{Answer, BundlingTally, Starts, Status, Wish};
 use headstart_io::daemon::recovery::left_without_record;
+use headstart_io::forward::ebpf::Ran;
 use headstart_io::host::place::Place;
 use headstart_io::steer::{self, CapStatus, ChannelStatus, ReasonStatus};
 use std::path::Path;
@@ -80,6 +81,7 @@ fn tell(status: &Status) {
         changes,
         omitted,
         initial_windows,
+        starts,
         bundling,
         steering,
         measuring,
@@ -90,7 +92,13 @@ fn tell(status: &Status) {
         say!("woken by: {}", output::by_cause(causes));
     }
     if let Some(peers) = initial_windows {
-        say!("initial windows: {peers} peers");
+        let by = if starts.is_some() { ", by a program in the kernel" } else { "" };
+        say!("initial windows: {peers} peers{by}");
+    }
+    if let Some(Starts { given, lost, syns }) = starts {
+        say!(
+            "  {given} connections began larger, {lost} of them lost packets then; {syns} SYNs with a shorter timeout"
+        );
     }
     if let Some(BundlingTally { outgoing, bundled, bytes, .. }) = bundling {
         say!("bundling: {bundled} of {outgoing} small segments repeated {bytes} bytes");
@@ -107,6 +115,9 @@ fn tell(status: &Status) {
             format!("{captured}, through {interface}")
         };
         say!("measuring{accelerated}: {how}; watch it with `headstart top {pid}`");
+        if let Some(Ran { times, ns }) = measuring.ran {
+            say!("  its programs ran {times} times, {:.3} s of a processor in all", ns as f64 / 1e9);
+        }
     }
     for change in changes {
         say!("  {change}");

@@ -1,6 +1,6 @@
 //! `headstart up`: makes the changes that are on, and leaves a daemon behind that keeps and undoes them.
 
-use super::{explained, gateway, page, settings, something_is_on, undone};
+use super::{By, explained, gateway, initcwnd, page, settings, something_is_on, undone};
 use crate::config::{Config, all};
 use crate::exit::Usage;
 use crate::output::{self, Format};
@@ -22,10 +22,10 @@ const VERSION: u32 = 1;
 /// Arguments of `headstart up`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Set the initial congestion window of known peers from the kernel's TCP metrics of past connections (setting
-    /// `cwnd.initcwnd`).
-    #[arg(long)]
-    initcwnd: bool,
+    /// Set the initial congestion window of known peers from the kernel's TCP metrics of past connections, by routes or by a program in
+    /// the kernel (settings `cwnd.initcwnd`, `cwnd.initcwnd-via`).
+    #[arg(long, value_enum, num_args = 0..=1, value_name = "VIA")]
+    initcwnd: Option<Option<By>>,
     /// Let small TCP segments repeat the one or two unacknowledged segments before them, so that a lost one costs no delay
     /// (setting `realtime.bundle`).
     #[arg(long)]
@@ -86,7 +86,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         fork::close_inherited();
     }
     let mut config = Config::load(named)?;
-    config.flag(&all::INITCWND, "--initcwnd", args.initcwnd.then_some("true"))?;
+    initcwnd(&mut config, args.initcwnd)?;
     config.flag(&all::BUNDLE, "--bundle", args.bundle.then_some("true"))?;
     config.flag(&all::PROFILE, "--all", args.all.then_some(all::ALL_COLUMNS))?;
     let mut settings = settings(&config)?;

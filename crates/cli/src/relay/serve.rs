@@ -4,7 +4,7 @@ use super::{raise_files, runtime};
 use crate::exit::{self, Usage};
 use headstart_realtime::keys::{PublicKey, SecretKey};
 use headstart_realtime::relay::access::Pattern;
-use headstart_realtime::relay::{Access, Answer, Event, Server, ServerSettings};
+use headstart_realtime::relay::{Access, Answer, Event, Server, ServerError, ServerSettings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -49,7 +49,12 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         ServerSettings { most: args.most, ..ServerSettings::new(key, args.clients, Access::new(args.allowed)) };
     runtime()?.block_on(async move {
         crate::realtime::show("relay serve");
-        let server = Server::bind(args.listen, settings).await.map_err(|e| anyhow::anyhow!("{}: {e}", args.listen))?;
+        let server = Server::bind(args.listen, settings).await.map_err(|why| match why {
+            ServerError::Listen(why) => {
+                anyhow::Error::from(crate::accept::cannot_listen(args.listen, "--listen", &why))
+            }
+            why @ ServerError::Key(_) => anyhow::anyhow!("{}: {why}", args.listen),
+        })?;
         crate::say!("listening on {}, key {public}", server.address());
         let verbose = args.verbose;
         server

@@ -1,6 +1,11 @@
 //! `up --initcwnd`: connections begin with a larger window, and afterwards nothing tells that they ever did.
 
-use crate::scene::{PEERS, Scene, found, inside, run, until};
+use crate::scene::{PEERS, Scene, found, inside, run, send, until};
+use headstart_io::cgroup;
+use headstart_io::forward::ebpf::Programs;
+use headstart_io::sys::bpf::{HOOKS, attached};
+use rustix::process::Signal;
+use std::collections::BTreeSet;
 
 /// The window of a fresh connection to `peer`, as ss(8) prints it.
 fn window(scene: &Scene, peer: &str) -> u32 {
@@ -61,4 +66,48 @@ inside!(a_window_follows_its_way_and_goes_with_it, || {
     let down = scene.says(&["down"]);
     assert_eq!(down.code, Some(0), "{down:?}");
     assert_eq!(run(&["ip", "rule", "show", "lookup", "18515"]), "");
+});
+
+/// Programs of sock_ops that are attached to the whole host.
+fn programs() -> BTreeSet<u32> {
+    let group = cgroup::whole_host().unwrap();
+    HOOKS
+        .iter()
+        .filter(|(name, _)| *name == "sock_ops")
+        .flat_map(|(_, kind)| attached(&group, *kind).unwrap())
+        .collect()
+}
+
+inside!(a_program_in_the_kernel_gives_windows_without_a_route_and_ends_with_its_daemon, || {
+    let Some(scene) = Scene::new() else { return };
+    let Some(()) = found("ss", "iproute2") else { return };
+    if let Err(why) = Programs::load() {
+        return println!("skipped: {why}");
+    }
+    scene.teach(3);
+    let before = scene.look();
+    let plan = scene.says(&["plan", "--initcwnd", "ebpf"]);
+    for path in ["192.0.2.2/32", "198.51.100.9/32", "2001:db8:9::2/128", "2001:db8:9::/56", "192.0.2.0/24"] {
+        assert!(plan.out.contains(&format!("{path} begins with at most ")), "{plan:?}");
+    }
+    for signal in [Signal::TERM, Signal::KILL] {
+        let others = programs();
+        let (mut daemon, up) = scene.daemon(&["--initcwnd", "ebpf"]);
+        assert!(up);
+        let ours: BTreeSet<u32> = programs().difference(&others).copied().collect();
+        assert_eq!(ours.len(), 1);
+        scene.must_be_unchanged_but_for_the_daemon(&before);
+        // The link has no delay: what a path carried under load it may not carry in so short a round trip.
+        let windows = PEERS.map(|peer| window(&scene, peer));
+        let status = scene.status();
+        let given = windows.iter().filter(|window| **window > 10).count();
+        assert!(windows.iter().all(|window| (10..=32).contains(window)), "{windows:?}");
+        assert_eq!((&status["starts"]["given"], &status["initial_windows"]), (&given.into(), &3.into()), "{status}");
+        assert_eq!(status["changes"], serde_json::json!([]), "nothing that must be undone");
+        send(&daemon, signal);
+        daemon.wait().unwrap();
+        until("nothing of ours is attached", || programs().is_disjoint(&ours));
+        scene.says(&["recover"]);
+    }
+    scene.must_be_as(&before, "after the end");
 });

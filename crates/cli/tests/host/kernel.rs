@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::IpAddr;
 
 /// Programs that are attached to the whole host.
@@ -29,6 +30,9 @@ inside!(programs_in_the_kernel_see_every_program_and_nothing_is_left_of_them, ||
     };
     for signal in [Signal::TERM, Signal::KILL] {
         let others = list();
+        let (mut early, mut late) = scene.connect(PEERS[0].parse().unwrap());
+        early.write_all(&[7; 3000]).unwrap();
+        late.read_exact(&mut [0; 3000]).unwrap();
         let (mut daemon, up) = scene.daemon(&["--measure", "--via", "ebpf", "--flows", flows.to_str().unwrap()]);
         assert!(up);
         let ours: BTreeSet<u32> = list().difference(&others).copied().collect();
@@ -50,7 +54,22 @@ inside!(programs_in_the_kernel_see_every_program_and_nothing_is_left_of_them, ||
             let line = lines().into_iter().find(accepts).unwrap();
             assert_eq!((&line["accepted"], &line["connect_ms"]), (&true.into(), &Value::Null), "{line}");
         }
+        let local = early.local_addr().unwrap().to_string();
+        early.write_all(&[7; 200]).unwrap();
+        late.read_exact(&mut [0; 200]).unwrap();
+        drop((early, late));
+        let is_early = |line: &Value| line["local"] == local;
+        until("what was open before is written down", || lines().iter().any(is_early));
+        let line = lines().into_iter().find(is_early).unwrap();
+        assert_eq!(
+            (&line["before"], &line["connect_ms"], &line["up_bytes"]),
+            (&true.into(), &Value::Null, &200.into()),
+            "{line}"
+        );
+        assert_eq!(&line["pid"], &std::process::id(), "{line}");
         let status = scene.status();
+        let ran = &status["measuring"]["ran"];
+        assert!(ran["times"].as_u64() > Some(0) && ran["ns"].as_u64() > Some(0), "{status}");
         assert_eq!(status["measuring"]["via"], "ebpf", "{status}");
         let top = scene.says(&["top", "--once", "--interval", "0.1"]);
         assert!(top.code == Some(0) && top.out.contains("in the kernel (eBPF)"), "{top:?}");

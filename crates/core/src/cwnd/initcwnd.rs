@@ -5,6 +5,8 @@
 //! half), never more than a bound, never less than the kernel's own, from memories that are not too old. Pure: what is
 //! remembered and which routes there are come in, windows and routes come out.
 
+use super::history::{PREFIX_V4, PREFIX_V6};
+use crate::path::identity::prefix;
 use crate::time::Duration;
 use crate::wire::netlink::{Route, TABLE_LOCAL, TABLE_MAIN};
 use crate::wire::tcp_metrics::Remembered;
@@ -58,6 +60,67 @@ pub fn windows(remembered: &[Remembered], bounds: &Bounds) -> Vec<Window> {
     windows
 }
 
+/// What a path allows: for a host, or for the prefix that hosts share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The host or the network.
+    pub to: IpAddr,
+    /// Bits of the prefix; all of them for a host.
+    pub bits: u8,
+    /// The address that it was learned from; none if it is not known, or if they were several.
+    pub source: Option<IpAddr>,
+    /// Segments that may be sent at once over [`Path::rtt`]: a share of what was carried, whatever the bound.
+    pub window: u32,
+    /// The round trip over which it was carried.
+    pub rtt: Duration,
+    /// How long the answer to a SYN is waited for; none if that is no less than the kernel waits.
+    pub timeout: Option<Duration>,
+}
+
+/// How long the kernel waits for the answer to a SYN: RFC 6298, section 2.1.
+const SYN_TIMEOUT: Duration = Duration::from_secs(1);
+/// The kernel's shortest timeout (TCP_RTO_MIN of net/tcp.h).
+const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// The same as [`windows`] for a program that sees each connection's round trip: for the peers that were used last, and for their
+/// prefixes at half of the smallest window of their hosts, as a neighbour's memory is trusted less (RFC 9959 asks for the same path).
+/// A peer whose round trip is not remembered is left out.
+pub fn paths(remembered: &[Remembered], bounds: &Bounds) -> Vec<Path> {
+    let unbound = Bounds { most: u32::MAX, ..*bounds };
+    let mut hosts = Vec::new();
+    for Window { peer, segments } in windows(remembered, &unbound) {
+        let of_it = || remembered.iter().filter(|memory| memory.peer == peer && memory.age <= bounds.oldest);
+        // The longest: the same window over a shorter one would be faster.
+        let Some(rtt) = of_it().filter_map(|memory| memory.rtt).max().filter(|rtt| !rtt.is_zero()) else { continue };
+        let mut sources = of_it().map(|memory| memory.source);
+        let first = sources.next().flatten();
+        let source = first.filter(|_| sources.all(|source| source == first));
+        // What the kernel itself expects of a connection to a host whose round trip it remembers (tcp_init_metrics).
+        let timeout = rtt + (rtt * 2).max(LEAST_TIMEOUT);
+        let timeout = (timeout < SYN_TIMEOUT).then_some(timeout);
+        hosts.push(Path { to: peer, bits: length(peer), source, window: segments, rtt, timeout });
+    }
+    let mut prefixes: BTreeMap<(IpAddr, u8), Path> = BTreeMap::new();
+    for host in &hosts {
+        let bits = if host.to.is_ipv4() { PREFIX_V4 } else { PREFIX_V6 };
+        let of_host = Path { to: prefix(host.to, bits), bits, window: host.window / 2, timeout: None, ..*host };
+        prefixes
+            .entry((of_host.to, bits))
+            .and_modify(|known| {
+                known.window = known.window.min(of_host.window);
+                known.rtt = known.rtt.max(of_host.rtt);
+                known.source = known.source.filter(|source| Some(*source) == of_host.source);
+            })
+            .or_insert(of_host);
+    }
+    hosts.extend(prefixes.into_values().filter(|path| path.window > KERNELS_OWN));
+    hosts
+}
+
+fn length(of: IpAddr) -> u8 {
+    if of.is_ipv4() { 32 } else { 128 }
+}
+
 /// Leaves out what was learned over another path than the one that connections take now: over a tunnel, or before it, or from
 /// an address that the host has left. `source` is the address that a connection to a peer would come from now; what it does
 /// not know stays.
@@ -89,7 +152,13 @@ mod tests {
     const BOUNDS: Bounds = Bounds { most: 32, share: 0.5, oldest: Duration::from_secs(3600), peers: 3 };
 
     fn memory(last: u8, age: u64, window: u32) -> Remembered {
-        Remembered { peer: [192, 0, 2, last].into(), source: None, age: Duration::from_secs(age), window: Some(window) }
+        Remembered {
+            peer: [192, 0, 2, last].into(),
+            source: None,
+            age: Duration::from_secs(age),
+            window: Some(window),
+            rtt: None,
+        }
     }
 
     fn segments(remembered: &[Remembered]) -> Vec<(u8, u32)> {
@@ -107,6 +176,29 @@ mod tests {
         assert_eq!(segments(&[memory(1, 0, 20), memory(2, 0, 3)]), []);
         let unknown = Remembered { window: None, ..memory(1, 0, 0) };
         assert_eq!(segments(&[unknown]), []);
+    }
+
+    #[test]
+    fn a_prefix_is_trusted_half_as_much_as_the_least_of_its_hosts_and_nothing_is_known_without_a_round_trip() {
+        let over = |last: u8, window, ms, source: [u8; 4]| Remembered {
+            source: Some(source.into()),
+            rtt: Some(Duration::from_millis(ms)),
+            ..memory(last, 0, window)
+        };
+        let (wire, other) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        let all = [over(1, 1000, 20, wire), over(2, 100, 30, wire), memory(3, 0, 500)];
+        let known = paths(&all, &BOUNDS);
+        let short: Vec<_> = known.iter().map(|path| (path.to.to_string(), path.bits, path.window, path.rtt)).collect();
+        let (twenty, thirty) = (Duration::from_millis(20), Duration::from_millis(30));
+        let expected = [("192.0.2.1", 32, 500, twenty), ("192.0.2.2", 32, 50, thirty), ("192.0.2.0", 24, 25, thirty)];
+        assert_eq!(short, expected.map(|(to, bits, window, rtt)| (to.to_owned(), bits, window, rtt)));
+        assert!(known.iter().all(|path| path.source == Some(wire.into())));
+        let waits: Vec<_> = known.iter().map(|path| path.timeout).collect();
+        assert_eq!(waits, [Some(Duration::from_millis(220)), Some(Duration::from_millis(230)), None]);
+        let slow = paths(&[over(1, 30, 400, wire), over(1, 60, 500, other)], &BOUNDS);
+        let [slow] = slow.as_slice() else { panic!("{slow:?}") };
+        assert_eq!((slow.window, slow.rtt), (15, Duration::from_millis(500)), "the smallest window, the longest trip");
+        assert_eq!((slow.source, slow.timeout), (None, None));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! is kept but questions of DNS that wait for their answers, and what is kept of them is bounded.
 
 use super::lookups::Lookups;
-use super::observed::{Direction, Gaps, Transfer, Trips};
+use super::observed::{Direction, DnsExchange, Gaps, Transfer, Trips};
+use super::stream::Stream;
 use super::udp_flow::Quic;
 use super::{End, Facts, Flow, FlowId, Record, UdpFlow};
 use crate::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Bytes of `struct flow`.
-pub const FLOW: usize = 896;
+pub const FLOW: usize = 928;
 /// Bytes of `struct datagrams`.
 pub const DATAGRAMS: usize = 456;
 /// Bytes of `struct pair`, the key of datagrams.
@@ -37,12 +38,17 @@ const KIND_CLOSED: u32 = 4;
 const KIND_DATAGRAMS: u32 = 5;
 /// The program has said its end.
 const BY_PROGRAM: u32 = 1;
+/// Who has begun a connection, if not the program: its peer, or somebody before it was measured.
+const ACCEPTED: u32 = 1;
+const BEFORE: u32 = 2;
 
 /// What only the kernel tells of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpStats {
     /// A peer asked for it, and the program listened.
     pub accepted: bool,
+    /// It was open before it was measured: how it was opened, and by whom, is not known.
+    pub before: bool,
     /// Segments that the kernel took for lost.
     pub lost: u32,
     /// How often segments came in another order than they were sent in.
@@ -89,6 +95,8 @@ pub struct Whose {
 pub enum Event {
     /// Something has ended, and whose it was.
     Record(Record, Whose),
+    /// Lookups were answered: one by a datagram, and however many by a segment of TCP.
+    Answered(Vec<DnsExchange>, Whose),
     /// A socket speaks to a peer that it has not spoken to before.
     Peer {
         /// The socket.
@@ -101,7 +109,7 @@ pub enum Event {
         /// The socket.
         socket: u64,
     },
-    /// A question, or an answer to none.
+    /// A question, a part of one, or an answer to none.
     Nothing,
 }
 
@@ -111,7 +119,16 @@ pub struct Reader {
     /// The kernel's clock at the beginning of ours, in nanoseconds.
     origin: u64,
     /// By socket: when it asked last, and what.
-    lookups: BTreeMap<u64, (Instant, Lookups)>,
+    lookups: BTreeMap<u64, Asking>,
+}
+
+/// A socket that asks servers of DNS.
+#[derive(Debug, Default)]
+struct Asking {
+    last: Instant,
+    known: Lookups,
+    /// Over TCP, what it sends and what it is sent.
+    streams: [Stream; 2],
 }
 
 impl Reader {
@@ -124,7 +141,11 @@ impl Reader {
     pub fn event(&mut self, bytes: &[u8]) -> Option<Event> {
         let kind = Fields(bytes).u32()?;
         match kind {
-            KIND_FLOW => self.flow(bytes).map(|(flow, whose)| Event::Record(Record::Flow(Box::new(flow)), whose)),
+            KIND_FLOW => {
+                let (flow, whose) = self.flow(bytes)?;
+                self.lookups.remove(&flow.id.0);
+                Some(Event::Record(Record::Flow(Box::new(flow)), whose))
+            }
             KIND_LOOKUP => self.message(bytes),
             KIND_PEER | KIND_CLOSED => {
                 let key: [u8; PAIR] = *bytes.get(8..)?.first_chunk()?;
@@ -150,7 +171,7 @@ impl Reader {
         let (up, down) = (self.way(&mut fields)?, self.way(&mut fields)?);
         let [bytes, took, _run, run_acknowledged, run_began, run_at] = fields.u64s()?;
         let [count, total, longest] = fields.u64s()?;
-        let [rtt, min_rtt, sent_again, lost, reordered, accepted, fins, _next] = fields.u32s()?;
+        let [rtt, min_rtt, sent_again, lost, reordered, origin, fins, _next] = fields.u32s()?;
         let trips = (0..TRIPS).map(|_| fields.u32()).collect::<Option<Vec<u32>>>()?;
         let mut delivered = Transfer { bytes, took: Duration::from_nanos(took) };
         if run_acknowledged >= TRANSFER {
@@ -171,7 +192,13 @@ impl Reader {
             delivered,
             facts: (rtt > 0).then_some(facts),
             requests: Trips { count, total: Duration::from_nanos(total), longest: Duration::from_nanos(longest) },
-            told: Some(Box::new(TcpStats { accepted: accepted > 0, lost, reordered, trips })),
+            told: Some(Box::new(TcpStats {
+                accepted: origin == ACCEPTED,
+                before: origin == BEFORE,
+                lost,
+                reordered,
+                trips,
+            })),
             end,
             ended: self.moment(ended),
             ..Flow::new(id, (app, peer), self.moment(asked)?)
@@ -212,21 +239,29 @@ impl Reader {
         let whose = fields.whose()?;
         let (app, server) = fields.ends()?;
         let socket = fields.u64()?;
-        let [len, _unused] = fields.u32s()?;
-        let message = fields.take(usize::try_from(len).ok()?)?;
+        let [len, segment, sequence, _unused] = fields.u32s()?;
+        let bytes = fields.take(usize::try_from(len).ok()?)?;
         let now = self.moment(at)?;
-        if up > 0 {
-            if self.lookups.len() >= MOST_SOCKETS && !self.lookups.contains_key(&socket) {
-                let oldest = self.lookups.iter().min_by_key(|(_, (asked, _))| *asked).map(|(socket, _)| *socket);
+        if up > 0 && !self.lookups.contains_key(&socket) {
+            if self.lookups.len() >= MOST_SOCKETS {
+                let oldest = self.lookups.iter().min_by_key(|(_, asking)| asking.last).map(|(socket, _)| *socket);
                 oldest.and_then(|socket| self.lookups.remove(&socket));
             }
-            let (asked, known) = self.lookups.entry(socket).or_insert_with(|| (now, Lookups::default()));
-            *asked = now;
-            known.asked(now, server, message);
+            self.lookups.insert(socket, Asking::default());
+        }
+        let Some(asking) = self.lookups.get_mut(&socket) else { return Some(Event::Nothing) };
+        let messages = match segment {
+            0 => vec![bytes.to_vec()],
+            _ => asking.streams[usize::from(up == 0)].take(sequence, segment, bytes),
+        };
+        if up > 0 {
+            asking.last = now;
+            messages.iter().for_each(|message| asking.known.asked(now, server, message));
             return Some(Event::Nothing);
         }
-        let exchange = self.lookups.get_mut(&socket).and_then(|(_, known)| known.answered(now, app, server, message));
-        Some(exchange.map_or(Event::Nothing, |exchange| Event::Record(Record::Dns(exchange), whose)))
+        let answered = messages.iter().filter_map(|message| asking.known.answered(now, app, server, message));
+        let exchanges: Vec<_> = answered.collect();
+        Some(if exchanges.is_empty() { Event::Nothing } else { Event::Answered(exchanges, whose) })
     }
 
     fn way(&self, fields: &mut Fields<'_>) -> Option<Direction> {

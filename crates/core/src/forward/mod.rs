@@ -11,6 +11,7 @@ mod datagrams;
 mod echoes;
 mod forwarder;
 mod fragments;
+pub mod group;
 pub mod kernel;
 mod lookups;
 pub mod lte;
@@ -18,6 +19,7 @@ pub mod meter;
 mod observed;
 pub mod pace;
 pub mod profile;
+mod stream;
 mod tcp;
 mod udp_flow;
 

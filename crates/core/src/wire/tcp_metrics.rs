@@ -25,6 +25,8 @@ const AGE: u16 = 3;
 const VALUES: u16 = 6;
 /// TCP_METRIC_CWND.
 const CWND: u16 = 3 + 1;
+/// TCP_METRIC_RTT_US: the smoothed round trip, in eighths of a microsecond.
+const RTT: u16 = 5 + 1;
 /// TCP_METRICS_ATTR_SADDR_IPV4 and _IPV6.
 const SOURCE: [u16; 2] = [11, 12];
 /// Length of `struct genlmsghdr`.
@@ -41,6 +43,8 @@ pub struct Remembered {
     pub age: Duration,
     /// The congestion window that was reached, in segments. Absent if no connection was long enough to tell.
     pub window: Option<u32>,
+    /// The smoothed round trip.
+    pub rtt: Option<Duration>,
 }
 
 impl Remembered {
@@ -50,10 +54,12 @@ impl Remembered {
         let find = |kind| all.iter().find(|attribute: &&Attribute| attribute.kind() == kind);
         let Some(peer) = PEER.into_iter().find_map(find).and_then(Attribute::as_ip) else { return Ok(None) };
         let values = find(VALUES).map(|nest| attributes(&nest.value)).transpose()?.unwrap_or_default();
-        let window = values.iter().find(|value| value.kind() == CWND).and_then(Attribute::as_u32);
+        let value = |kind| values.iter().find(|value| value.kind() == kind).and_then(Attribute::as_u32);
+        let window = value(CWND).filter(|window| *window > 0);
+        let rtt = value(RTT).filter(|rtt| *rtt > 0).map(|eighths| Duration::from_micros(u64::from(eighths / 8)));
         let age = find(AGE).and_then(Attribute::as_u64).map_or(Duration::ZERO, Duration::from_millis);
         let source = SOURCE.into_iter().find_map(find).and_then(Attribute::as_ip).map(|ip| ip.to_canonical());
-        Ok(Some(Self { peer: peer.to_canonical(), source, age, window: window.filter(|window| *window > 0) }))
+        Ok(Some(Self { peer: peer.to_canonical(), source, age, window, rtt }))
     }
 }
 
@@ -76,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_peer_its_age_and_its_window_are_read() {
-        let values = encode(&[Attribute::u32(6, 30_000), Attribute::u32(CWND, 48)]);
+        let values = encode(&[Attribute::u32(RTT, 240_000), Attribute::u32(CWND, 48)]);
         let all = [
             Attribute::new(1, [203, 0, 113, 7]),
             Attribute::new(AGE, 2500u64.to_ne_bytes()),
@@ -88,6 +94,7 @@ mod tests {
             source: None,
             age: Duration::from_millis(2500),
             window: Some(48),
+            rtt: Some(Duration::from_millis(30)),
         };
         assert_eq!(read, expected);
         let with_source = [&all[..], &[Attribute::new(SOURCE[0], [192, 0, 2, 1])]].concat();

@@ -5,7 +5,7 @@
 use super::lines::{Lines, Missing};
 use crate::cgroup;
 use crate::clock::Clock;
-use crate::forward::ebpf::{KernelError, Programs, Watcher};
+use crate::forward::ebpf::{Cost, KernelError, Programs, Ran, Watcher};
 use crate::forward::{Enclosure, EnclosureError, Sink, Worker, device, line_of};
 use crate::host::change::capture::{Capture, MARK, OWN_MARK};
 use crate::host::change::{Change, route, rule};
@@ -55,6 +55,9 @@ pub struct Status {
     /// Whether connections are raced over the addresses of their peer's name.
     #[serde(default)]
     pub accelerated: bool,
+    /// What programs in the kernel have cost so far; none where a forwarder measures.
+    #[serde(default)]
+    pub ran: Option<Ran>,
 }
 
 /// Why it cannot be.
@@ -104,6 +107,8 @@ pub(super) struct Measuring {
     missing: Missing,
     /// The interface's number, if there is one.
     index: Option<u32>,
+    /// What programs in the kernel cost.
+    cost: Option<Cost>,
     /// Who measures and the file, until the thread has them.
     parts: Option<(By, Option<Lines>)>,
     /// Ends when this end is closed; tells by its own end that the thread has ended.
@@ -127,14 +132,27 @@ impl Measuring {
             opened.map_err(|source| MeasuringError::Lines { path: path.clone(), source })
         });
         let lines = lines.transpose()?;
+        let mut cost = None;
         let (by, index) = if wish.in_kernel {
-            (By::Kernel(Programs::attach(cgroup::whole_host()?)?), None)
+            let mut programs = Programs::attach(cgroup::whole_host()?)?;
+            programs.see_what_runs()?;
+            cost = Some(programs.cost()?);
+            (By::Kernel(programs), None)
         } else {
             let (device, index) = device::create()?;
             (By::Forwarder(device), Some(index))
         };
         let (rope, far) = UnixStream::pair()?;
-        Ok(Self { wish: wish.clone(), missing, index, parts: Some((by, lines)), rope, far: Some(far), thread: None })
+        Ok(Self {
+            wish: wish.clone(),
+            missing,
+            index,
+            cost,
+            parts: Some((by, lines)),
+            rope,
+            far: Some(far),
+            thread: None,
+        })
     }
 
     /// What leads there, if it leads anywhere: routes of a table of their own, a rule a family, and last what marks. Undone from the last to the first.
@@ -208,7 +226,8 @@ impl Measuring {
         let captured = if self.wish.to.is_empty() { vec!["default".into()] } else { captured };
         let (interface, via) = if self.wish.in_kernel { ("", "ebpf") } else { (device::NAME, "tun") };
         let accelerated = self.wish.racing.is_some();
-        Status { interface: interface.into(), via: via.into(), captured, accelerated }
+        let ran = self.cost.as_ref().map(Cost::read);
+        Status { interface: interface.into(), via: via.into(), captured, accelerated, ran }
     }
 
     /// What is wrong with the file of lines, if something is.

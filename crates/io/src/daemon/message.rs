@@ -98,6 +98,9 @@ pub struct Status {
     pub omitted: usize,
     /// Peers that are given an initial window; none if that is off.
     pub initial_windows: Option<usize>,
+    /// What a program in the kernel has given; none if initial windows are off or by routes.
+    #[serde(default)]
+    pub starts: Option<Starts>,
     /// What was done to small segments; none if that is off.
     #[serde(default)]
     pub bundling: Option<BundlingTally>,
@@ -109,6 +112,17 @@ pub struct Status {
     pub measuring: Option<super::measuring::Status>,
     /// What is not as it should be.
     pub problems: Vec<String>,
+}
+
+/// What a program in the kernel has given to connections over known paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Starts {
+    /// Connections that began with a larger window.
+    pub given: u64,
+    /// Of these, how many lost something of their first flight.
+    pub lost: u64,
+    /// SYNs that were to be sent again sooner than after a second.
+    pub syns: u64,
 }
 
 /// What was done to small segments of thin streams.
@@ -233,6 +247,7 @@ mod tests {
             changes,
             omitted: 0,
             initial_windows: Some(4),
+            starts: None,
             bundling: None,
             steering: None,
             measuring: None,

@@ -12,10 +12,12 @@ pub mod measuring;
 pub mod message;
 pub mod readiness;
 pub mod recovery;
+pub mod starts;
 pub mod windows;
 
 use crate::clock::Clock;
 use crate::driver::{self, Ears, Hands, Host};
+use crate::forward::ebpf::KernelError;
 use crate::host::Numbers;
 use crate::host::change::Change;
 use crate::host::journal::Steps;
@@ -35,6 +37,7 @@ use headstart_core::machine::{Deadline, Machine, Wakeups};
 use headstart_core::time::{Duration, Instant};
 use measuring::{Measuring, MeasuringError};
 use message::{Answer, Status, Undoing};
+use starts::Starts;
 use std::io;
 use std::os::fd::OwnedFd;
 use windows::Windows;
@@ -53,13 +56,24 @@ const MEASURING: u64 = STEERED + 1;
 /// Clients are numbered from 1.
 const CLIENTS: u64 = MEASURING;
 
+/// Which initial windows are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Initial {
+    /// How careful to be.
+    pub bounds: Bounds,
+    /// How often they are learned anew.
+    pub every: Duration,
+    /// By a program in the kernel rather than by routes.
+    pub in_kernel: bool,
+}
+
 /// What a daemon is to do.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What is ours by number.
     pub numbers: Numbers,
-    /// Initial windows, if they are wanted, and how often they are learned anew.
-    pub windows: Option<(Bounds, Duration)>,
+    /// Initial windows, if they are wanted.
+    pub windows: Option<Initial>,
     /// Whether small segments of thin streams carry those before them again.
     pub bundle: bool,
     /// A tunnel over two channels, and which end of it this is.
@@ -109,6 +123,9 @@ pub enum DaemonError {
     /// The tunnel could not be opened.
     #[error("{0}")]
     Tunnel(#[from] TunnelError),
+    /// The kernel does not take a program.
+    #[error("{0}")]
+    Kernel(#[from] KernelError),
     /// Nothing can be measured.
     #[error("{0}")]
     Measuring(#[from] MeasuringError),
@@ -133,6 +150,7 @@ impl DaemonError {
             Self::Ledger(e) => e.is_not_permitted(),
             Self::Tunnel(e) => e.is_not_permitted(),
             Self::Measuring(e) => e.is_not_permitted(),
+            Self::Kernel(e) => e.is_not_permitted(),
             _ => false,
         }
     }
@@ -142,7 +160,9 @@ impl DaemonError {
 #[derive(Debug)]
 pub struct Daemon {
     ledger: Ledger,
-    windows: Option<(Windows, Duration)>,
+    windows: Option<Windows>,
+    starts: Option<Starts>,
+    every: Option<Duration>,
     bundling: Option<Bundling>,
     steering: Option<Tunnel>,
     measuring: Option<Measuring>,
@@ -178,13 +198,17 @@ impl Daemon {
         let open = |(config, role): &(_, _)| Tunnel::open(config, *role, clock, &place.state);
         let steering = settings.steering.as_ref().map(open).transpose()?;
         let measuring = settings.measuring.as_ref().map(Measuring::open).transpose()?;
+        let starts =
+            settings.windows.filter(|wish| wish.in_kernel).map(|wish| Starts::attach(wish.bounds)).transpose()?;
         let door = Door::open(&path, settings.group.as_deref());
         let door = door.map_err(|source| DaemonError::Door { path, source })?;
         match make_changes(place, &settings, (clock, &lock), measuring.as_ref()) {
             Ok((ledger, windows, bundling)) => {
-                let daemon = Self {
+                let mut daemon = Self {
                     ledger,
                     windows,
+                    starts,
+                    every: settings.windows.map(|wish| wish.every),
                     bundling,
                     steering,
                     measuring,
@@ -196,6 +220,7 @@ impl Daemon {
                     lost: None,
                     wakeups: Wakeups::default(),
                 };
+                daemon.refresh_starts();
                 Ok((daemon, Begun { recovered }))
             }
             Err(why) => {
@@ -209,7 +234,9 @@ impl Daemon {
     pub fn status(&self) -> Status {
         let problems = self.problem.clone().into_iter().chain(self.lost.clone());
         let problems = problems.chain(self.measuring.as_ref().and_then(Measuring::problem));
-        let problems = problems.chain(self.windows.iter().flat_map(|(windows, _)| windows.problems())).collect();
+        let problems = problems.chain(self.starts.as_ref().and_then(Starts::problem));
+        let problems = problems.chain(self.windows.iter().flat_map(Windows::problems)).collect();
+        let known = self.windows.as_ref().map(Windows::peers);
         let changes: Vec<_> = self.ledger.changes().take(MOST_LISTED).map(Change::to_string).collect();
         Status {
             pid: std::process::id(),
@@ -218,7 +245,8 @@ impl Daemon {
             causes: self.wakeups.named(),
             omitted: self.ledger.changes().len() - changes.len(),
             changes,
-            initial_windows: self.windows.as_ref().map(|(windows, _)| windows.peers()),
+            initial_windows: known.or_else(|| self.starts.as_ref().map(Starts::peers)),
+            starts: self.starts.as_ref().and_then(Starts::tally),
             bundling: self.bundling.as_ref().map(Bundling::tally),
             steering: self.steering.as_ref().map(Tunnel::status),
             measuring: self.measuring.as_ref().map(Measuring::status),
@@ -270,7 +298,7 @@ impl Daemon {
             measuring.start()?;
             poll.add(&*measuring, MEASURING, Interest::HangUp)?;
         }
-        let rounds = Rounds::new(self.clock.now(), self.windows.as_ref().map(|(_, every)| *every));
+        let rounds = Rounds::new(self.clock.now(), self.every);
         driver::serve(&mut Attendance { daemon: self, poll, lookout: Lookout::default(), rounds, say })
     }
 
@@ -297,9 +325,19 @@ impl Daemon {
         Ok(())
     }
 
+    /// Tells the program in the kernel what is known now.
+    fn refresh_starts(&mut self) {
+        let Some(starts) = &mut self.starts else { return };
+        if let Err(why) = starts.refresh(self.ledger.kernel()) {
+            // What it knows stays; the next round tries again.
+            self.problem = Some(why.to_string());
+        }
+    }
+
     fn refresh(&mut self, now: Instant, say: &mut impl FnMut(&str)) {
-        let Some((windows, _)) = &mut self.windows else { return };
         let before = self.problem.take();
+        self.refresh_starts();
+        let Some(windows) = &mut self.windows else { return };
         if let Err(why) = windows.refresh(now, &mut self.ledger) {
             // What is there stays, and is in the journal; the next round tries again.
             let why = why.to_string();
@@ -329,7 +367,7 @@ fn recovered(place: &Place, lock: &Lock, numbers: Numbers) -> Result<Option<Repo
 }
 
 /// What has come of the changes: the record of them, and what keeps them.
-type Made = (Ledger, Option<(Windows, Duration)>, Option<Bundling>);
+type Made = (Ledger, Option<Windows>, Option<Bundling>);
 
 /// Makes all changes; if one of them fails, those before it are undone.
 fn make_changes(
@@ -340,7 +378,8 @@ fn make_changes(
 ) -> Result<Made, DaemonError> {
     let steps = Steps::until(settings.die_at);
     let mut ledger = Ledger::begin(place.journal(), place.here.clone(), lock.file().try_clone()?, steps)?;
-    let mut windows = settings.windows.map(|(bounds, every)| (Windows::new(bounds, settings.numbers), every));
+    let by_routes = settings.windows.filter(|wish| !wish.in_kernel);
+    let mut windows = by_routes.map(|wish| Windows::new(wish.bounds, settings.numbers));
     // Bundling listens before anything is handed over.
     let bundling = settings.bundle.then(|| Bundling::open(clock)).transpose().map_err(LedgerError::from)?;
     let standing = settings.standing.iter().cloned().chain(bundling.as_ref().map(Bundling::change));
@@ -348,7 +387,7 @@ fn make_changes(
     let mut changes = standing.chain(captured.into_iter().flatten());
     let made = changes.try_for_each(|change| ledger.make(&change).map(drop));
     let refreshed = made.and_then(|()| match &mut windows {
-        Some((windows, _)) => windows.refresh(clock.now(), &mut ledger),
+        Some(windows) => windows.refresh(clock.now(), &mut ledger),
         None => Ok(()),
     });
     let Err(why) = refreshed else { return Ok((ledger, windows, bundling)) };

@@ -9,6 +9,7 @@ use crate::sys::netlink::Netlink;
 use headstart_core::cwnd::initcwnd::{self, Bounds};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::netlink::{AF_INET, AF_INET6, Route, Rule};
+use headstart_core::wire::tcp_metrics::Remembered;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
@@ -27,6 +28,19 @@ pub struct Windows {
     refused: BTreeMap<IpAddr, String>,
     removed_by_others: VecDeque<Instant>,
     given_up: bool,
+}
+
+/// What the kernel remembers of the paths that connections take now.
+pub(super) fn memories(kernel: &mut Kernel, routes: &[Route]) -> Result<Vec<Remembered>, KernelError> {
+    let mut remembered = kernel.remembered()?;
+    // A kernel that does not say where a connection would come from says nothing against a memory.
+    if let Ok(mut netlink) = Netlink::open() {
+        initcwnd::of_this_path(&mut remembered, |peer| {
+            let interface = initcwnd::way_to(peer, routes)?.interface()?;
+            netlink.source_by(interface, peer).ok().flatten()
+        });
+    }
+    Ok(remembered)
 }
 
 /// What is in the kernel now.
@@ -76,14 +90,7 @@ impl Windows {
     fn look(&self, kernel: &mut Kernel) -> Result<Scene, KernelError> {
         let mut routes = kernel.routes(AF_INET)?;
         routes.extend(kernel.routes(AF_INET6)?);
-        let mut remembered = kernel.remembered()?;
-        // A kernel that does not say where a connection would come from says nothing against a memory.
-        if let Ok(mut netlink) = Netlink::open() {
-            initcwnd::of_this_path(&mut remembered, |peer| {
-                let interface = initcwnd::way_to(peer, &routes)?.interface()?;
-                netlink.source_by(interface, peer).ok().flatten()
-            });
-        }
+        let remembered = memories(kernel, &routes)?;
         let windows = initcwnd::windows(&remembered, &self.bounds);
         let narrowed = |window: &initcwnd::Window| {
             let way = initcwnd::way_to(window.peer, &routes)?;

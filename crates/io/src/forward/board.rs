@@ -2,6 +2,7 @@
 //!
 //! How it is asked is in [`crate::board`]. What is kept between two requests is bounded.
 
+use super::ebpf::Ran;
 use super::{Process, Seen};
 use crate::board::Told;
 use headstart_core::forward::meter::{self, Entry};
@@ -43,6 +44,9 @@ pub struct Board {
     /// Records of programs in the kernel that were lost.
     #[serde(default)]
     pub lost: u64,
+    /// What programs in the kernel have cost so far.
+    #[serde(default)]
+    pub ran: Option<Ran>,
     /// Who measures: `tun`, the forwarder, or `ebpf`, programs in the kernel.
     #[serde(default)]
     pub via: String,
@@ -111,6 +115,9 @@ pub struct Line {
     pub transport: String,
     /// Its process.
     pub pid: Option<i32>,
+    /// The container or the unit of the process, where that is known.
+    #[serde(default)]
+    pub group: Option<String>,
     /// Its end.
     pub local: String,
     /// The peer's.
@@ -275,6 +282,7 @@ impl Tallies {
                 app,
                 transport: if flow.quic.is_some() { "quic" } else { "udp" }.to_owned(),
                 pid: process.as_ref().and_then(Process::number),
+                group: process.as_ref().and_then(|process| process.group.clone()),
                 local: flow.app.to_string(),
                 peer: flow.peer.to_string(),
                 accelerated: None,
@@ -295,6 +303,7 @@ impl Tallies {
                 app,
                 transport: "tcp".to_owned(),
                 pid: process.and_then(Process::number),
+                group: process.and_then(|process| process.group.clone()),
                 local: flow.app.to_string(),
                 peer: flow.peer.to_string(),
                 accelerated: flow.accelerated.map(|to| to.to_string()),
@@ -345,7 +354,7 @@ mod tests {
     }
 
     fn seen(record: Record, name: &str) -> Seen {
-        let process = Process { pid: 7, name: name.into(), fd: 3 };
+        let process = Process { pid: 7, name: name.into(), group: None, fd: 3 };
         Seen { record, owner: None, process: Some(process).filter(|p| !p.name.is_empty()) }
     }
 
@@ -365,7 +374,7 @@ mod tests {
         let mut open = flow();
         open.down.bytes = 500;
         open.accelerated = Some("198.51.100.2:80".parse().unwrap());
-        let process = Process { pid: 8, name: "curl".into(), fd: 3 };
+        let process = Process { pid: 8, name: "curl".into(), group: Some("docker:0123456789ab".into()), fd: 3 };
         let board = tallies.board([(&open, Some(&process), 40.0)].into_iter(), std::iter::empty());
         let [curl, unknown] = &board.apps[..] else { panic!("{board:?}") };
         assert_eq!((curl.name.as_str(), curl.open, curl.connections, curl.down_bytes), ("curl", 1, 2, 1500));

@@ -115,7 +115,7 @@ impl Finder {
 
     /// A process that is likely to have the next socket.
     pub fn expect(&mut self, pid: i32) {
-        self.recent.push_front((Process { pid, name: String::new(), fd: ANY }, self.looks));
+        self.recent.push_front((Process { pid, name: String::new(), group: None, fd: ANY }, self.looks));
     }
 
     /// The process, if it is one that was found before and has the socket near where the last one was, or one that is new.
@@ -301,7 +301,7 @@ impl Search {
             let Some(questions) = link.and_then(|link| wanted.remove(link.to_str()?)) else { continue };
             let Some(fd) = entry.file_name().to_str().and_then(|fd| fd.parse().ok()) else { continue };
             let name = name.get_or_insert_with(|| name_of(pid)).clone();
-            let process = Process { pid, name, fd };
+            let process = Process { pid, name, group: None, fd };
             for (question, look) in &questions {
                 say(answer(question, Some(process.clone()), Some(*look)));
             }
@@ -360,7 +360,7 @@ fn holds(pid: i32, link: &str, most: usize) -> Option<Process> {
         // Not `.` and `..`.
         let Some(fd) = entry.file_name().to_str().ok().and_then(|name| name.parse().ok()) else { continue };
         if is_at(pid, fd, link) {
-            return Some(Process { pid, name: name_of(pid), fd });
+            return Some(Process { pid, name: name_of(pid), group: None, fd });
         }
         left -= 1;
     }

@@ -15,7 +15,7 @@ pub fn line_of(seen: &Seen) -> Value {
     match &seen.record {
         Record::Flow(flow) => connection(flow, name, seen),
         Record::Dns(lookup) => json!({
-            "version": VERSION, "event": "lookup", "app": name, "name": lookup.name, "server": lookup.server.to_string(),
+            "version": VERSION, "event": "lookup", "app": name, "group": group(seen), "name": lookup.name, "server": lookup.server.to_string(),
             "local": lookup.app.to_string(), "at_ms": lookup.asked.as_millis_f64(),
             "took_ms": ms(lookup.took),
         }),
@@ -24,9 +24,14 @@ pub fn line_of(seen: &Seen) -> Value {
     }
 }
 
+/// The container or the unit of the process.
+fn group(seen: &Seen) -> Option<&str> {
+    seen.process.as_ref()?.group.as_deref()
+}
+
 fn udp(flow: &UdpFlow, name: &str, seen: &Seen) -> Value {
     let mut line = json!({
-        "version": VERSION, "event": "udp", "app": name, "pid": seen.process.as_ref().and_then(Process::number),
+        "version": VERSION, "event": "udp", "app": name, "pid": seen.process.as_ref().and_then(Process::number), "group": group(seen),
         "user": seen.owner.map(|owner| owner.user), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
         "at_ms": flow.began.as_millis_f64(), "lasted_ms": ms(flow.last().since(flow.began)), "up_bytes": flow.up.bytes,
         "down_bytes": flow.down.bytes, "up_packets": flow.up.packets, "down_packets": flow.down.packets,
@@ -47,7 +52,7 @@ fn quic(quic: &Quic) -> Value {
 
 fn echo(flow: &EchoFlow, name: &str, seen: &Seen) -> Value {
     json!({
-        "version": VERSION, "event": "echo", "app": name, "pid": seen.process.as_ref().and_then(Process::number),
+        "version": VERSION, "event": "echo", "app": name, "pid": seen.process.as_ref().and_then(Process::number), "group": group(seen),
         "local": flow.app.to_string(), "peer": flow.peer.to_string(), "id": flow.id, "at_ms": flow.began.as_millis_f64(),
         "lasted_ms": ms(flow.last.since(flow.began)), "requests": flow.requests, "replies": flow.replies,
         "icmp_errors": flow.icmp_errors, "rtt_ms": mean(&flow.trips),
@@ -66,12 +71,13 @@ fn ms(time: Duration) -> f64 {
 fn connection(flow: &Flow, name: &str, seen: &Seen) -> Value {
     let lasted = flow.ended.map(|at| ms(at.since(flow.asked)));
     let mut line = json!({
-        "version": VERSION, "event": "connection", "app": name, "pid": seen.process.as_ref().and_then(Process::number),
+        "version": VERSION, "event": "connection", "app": name, "pid": seen.process.as_ref().and_then(Process::number), "group": group(seen),
         "user": seen.owner.map(|owner| owner.user), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
         "at_ms": flow.asked.as_millis_f64(), "end": flow.end.name(), "lasted_ms": lasted, "up_bytes": flow.up.bytes,
         "down_bytes": flow.down.bytes, "accelerated": flow.accelerated.map(|to| to.to_string()),
         "up_packets": flow.up.packets, "down_packets": flow.down.packets,
         "accepted": flow.told.as_ref().is_some_and(|told| told.accepted),
+        "before": flow.told.as_ref().is_some_and(|told| told.before),
     });
     for meter in meter::ALL {
         line[meter.name] = (meter.read)(flow).map(round).into();

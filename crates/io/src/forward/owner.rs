@@ -35,6 +35,8 @@ pub struct Process {
     pub pid: i32,
     /// Its name, as the kernel has it (15 bytes at most), or as the program has.
     pub name: String,
+    /// The container or the unit that it belongs to, where that is known (`core::forward::group`).
+    pub group: Option<String>,
     /// The socket, as a descriptor of its own.
     pub(super) fd: RawFd,
 }
@@ -42,7 +44,7 @@ pub struct Process {
 impl Process {
     /// An app, of which no process is known.
     pub fn of_app(name: String) -> Self {
-        Self { pid: 0, name, fd: -1 }
+        Self { pid: 0, name, group: None, fd: -1 }
     }
 
     /// The number of the process; none of an app.

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// Commands and kinds of links of linux/bpf.h.
+const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const PROG_QUERY: libc::c_int = 16;
 const LINK_CREATE: libc::c_int = 28;
 const ITER_CREATE: libc::c_int = 33;
@@ -92,6 +93,33 @@ pub fn elements(program: impl AsFd, map: impl AsFd) -> io::Result<File> {
     let link = owned(bpf(LINK_CREATE, &mut link)?)?;
     let mut iterator = Iterator { link: number(&link), flags: 0 };
     owned(bpf(ITER_CREATE, &mut iterator)?).map(File::from)
+}
+
+/// `struct bpf_prog_info` up to the numbers that are read.
+#[repr(C)]
+#[derive(Default)]
+struct About {
+    before: [u64; 24],
+    run_ns: u64,
+    runs: u64,
+}
+
+/// `BPF_OBJ_GET_INFO_BY_FD`.
+#[repr(C)]
+struct Info {
+    fd: u32,
+    len: u32,
+    info: u64,
+}
+
+/// For how long a program has run in all, in nanoseconds, and how often: while that is counted.
+pub fn ran(program: impl AsFd) -> io::Result<(u64, u64)> {
+    // Zeros: nothing else is asked for.
+    let mut about = About::default();
+    let len = size_of::<About>() as u32;
+    let mut info = Info { fd: number(program), len, info: (&raw mut about).expose_provenance() as u64 };
+    bpf(OBJ_GET_INFO_BY_FD, &mut info)?;
+    Ok((about.run_ns, about.runs))
 }
 
 /// The numbers of the programs of a kind that are attached to a control group, in the order in which they run.

@@ -76,6 +76,19 @@ pub fn has_owner(file: impl AsFd) -> bool {
     unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_GETOWN) != 0 }
 }
 
+/// Has a socket drop all that comes (SO_ATTACH_FILTER, socket(7)), as a network that loses everything; whether it does.
+#[cfg(test)]
+pub fn deafen(socket: impl AsFd) -> bool {
+    // "return 0": no byte of it.
+    let mut nothing = libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut nothing };
+    let (option, len) = (libc::SO_ATTACH_FILTER, size_of_val(&program) as libc::socklen_t);
+    // SAFETY: the kernel reads the program and its one instruction, which are there.
+    unsafe {
+        libc::setsockopt(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, option, (&raw const program).cast(), len) == 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

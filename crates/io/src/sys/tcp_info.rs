@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct TcpInfo {
     /// State of the connection: TCP_ESTABLISHED = 1, TCP_CLOSE = 7 … (net/tcp_states.h).
     pub state: u8,
+    /// How long an answer is waited for before something is sent again.
+    pub rto: Duration,
     /// Smoothed round-trip time (RFC 6298).
     pub rtt: Duration,
     /// Its mean deviation.
@@ -58,6 +60,7 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let micros = |at: usize| word(at).map(|us| Duration::from_micros(u64::from(us)));
     Ok(TcpInfo {
         state: bytes[0],
+        rto: micros(8).unwrap_or_default(),
         rtt: micros(68).unwrap_or_default(),
         rtt_var: micros(72).unwrap_or_default(),
         min_rtt: micros(148).filter(|d| d.as_micros() != u128::from(u32::MAX)),

@@ -68,6 +68,7 @@ pub const ALL: &[Entry] = &[
     window::dumbbell::ENTRY,
     window::stale::ENTRY,
     window::satellite::ENTRY,
+    window::tcp::ENTRY,
     newcomer_host::ENTRY,
     steer::pages::ENTRY,
     steer::object::ENTRY,

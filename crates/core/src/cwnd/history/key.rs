@@ -10,8 +10,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 /// Prefixes that share a way: what a provider gives a customer or a site.
-const PREFIX_V4: u8 = 24;
-const PREFIX_V6: u8 = 56;
+pub const PREFIX_V4: u8 = 24;
+/// The same of IPv6.
+pub const PREFIX_V6: u8 = 56;
 
 /// The name of an address or a prefix on a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -16,7 +16,7 @@ mod prior;
 mod record;
 mod slots;
 
-pub use key::{Key, Keys, Secret};
+pub use key::{Key, Keys, PREFIX_V4, PREFIX_V6, Secret};
 pub use prior::Prior;
 pub use record::{Damaged, LENGTH, Medium, Outcome, Record, Sample};
 

@@ -55,6 +55,7 @@ fn flow([syn, connected, ended]: [u64; 3], error: u32, fins: u32) -> Vec<u8> {
     // 5000 us lie between 4096 + 0 and 4096 + 1024, and 9000 us between 8192 and 10240.
     (trips[(12 - 4) * 4], trips[(13 - 4) * 4]) = (90, 10);
     written.u32s(&[5000, 4000, 3, 2, 1, 0, fins, 100]).u32s(&trips);
+    written.u64s(&[0, 0]).u32s(&[0, 0, 0, 0]);
     assert_eq!(written.0.len(), FLOW);
     written.0
 }
@@ -111,14 +112,17 @@ fn an_end_is_what_the_kernel_told_the_program() {
 }
 
 #[test]
-fn what_was_accepted_has_no_time_of_connecting() {
+fn what_was_accepted_or_there_before_has_no_time_of_connecting() {
     let mut bytes = flow([0, 36, 100], 0, BY_PROGRAM);
-    let at = FLOW - TRIPS * 4 - 3 * 4;
-    bytes[at..at + 4].copy_from_slice(&1u32.to_ne_bytes());
-    let (flow, _) = read(&bytes);
-    assert!(flow.told.as_ref().is_some_and(|told| told.accepted) && flow.connected.is_some());
+    let at = FLOW - 32 - TRIPS * 4 - 3 * 4;
     let connect = meter::ALL.iter().find(|meter| meter.name == "connect_ms").unwrap();
-    assert_eq!((connect.read)(&flow), None);
+    for (origin, expected) in [(1u32, (true, false)), (2, (false, true))] {
+        bytes[at..at + 4].copy_from_slice(&origin.to_ne_bytes());
+        let (flow, _) = read(&bytes);
+        let told = flow.told.as_ref().unwrap();
+        assert_eq!(((told.accepted, told.before), flow.connected.is_some()), (expected, true));
+        assert_eq!((connect.read)(&flow), None);
+    }
 }
 
 #[test]
@@ -133,8 +137,14 @@ fn what_is_cut_off_anywhere_is_no_record() {
 }
 
 fn message(socket: u64, up: u32, at: u64, text: &[u8]) -> Vec<u8> {
+    segment(socket, up, at, [0, 0], text)
+}
+
+/// A segment of so many bytes from a number on, of which `text` is there; none for a datagram.
+fn segment(socket: u64, up: u32, at: u64, [len, sequence]: [u32; 2], text: &[u8]) -> Vec<u8> {
     let mut written = Written::default();
-    written.u32s(&[KIND_LOOKUP, up]).u64s(&[ms(at)]).whose().ends(53).u64s(&[socket]).u32s(&[text.len() as u32, 0]);
+    written.u32s(&[KIND_LOOKUP, up]).u64s(&[ms(at)]).whose().ends(53).u64s(&[socket]);
+    written.u32s(&[text.len() as u32, len, sequence, 0]);
     written.0.extend(text);
     written.0
 }
@@ -154,9 +164,35 @@ fn a_lookup_is_a_question_and_its_answer_over_the_same_socket() {
     let mut reader = Reader::new(ORIGIN);
     assert_eq!(reader.event(&message(5, 0, 4, &answer)), Some(Event::Nothing), "no program has asked");
     assert_eq!(reader.event(&message(5, 1, 5, &query)), Some(Event::Nothing));
-    let Some(Event::Record(Record::Dns(exchange), whose)) = reader.event(&message(5, 0, 25, &answer)) else { panic!() };
+    let Some(Event::Answered(exchanges, whose)) = reader.event(&message(5, 0, 25, &answer)) else { panic!() };
+    let [exchange] = exchanges.as_slice() else { panic!("{exchanges:?}") };
     assert_eq!((exchange.name.as_str(), exchange.took, whose.pid), ("www.example", Duration::from_millis(20), 4711));
     assert_eq!(reader.event(&message(5, 0, 26, &answer)), Some(Event::Nothing), "it was answered");
+}
+
+#[test]
+fn lookups_over_a_stream_are_told_when_the_last_byte_of_their_answer_has_come() {
+    let (query, answer) = exchange();
+    let framed = |message: &[u8]| [&(message.len() as u16).to_be_bytes()[..], message].concat();
+    let (first, mut second) = (framed(&query), framed(&query));
+    second[3] = 0x35;
+    let mut answers = framed(&answer);
+    let len = answers.len();
+    answers.extend(framed(&[&second[2..4], &answer[2..]].concat()));
+    let mut reader = Reader::new(ORIGIN);
+    let asked = [first.as_slice(), &second].concat();
+    assert_eq!(reader.event(&segment(5, 1, 5, [2, 100], &asked[..2])), Some(Event::Nothing), "a length alone");
+    let rest = asked.len() as u32 - 2;
+    assert_eq!(reader.event(&segment(5, 1, 6, [rest, 102], &asked[2..])), Some(Event::Nothing));
+    let cut = |from: usize, to: usize| segment(5, 0, 26, [(to - from) as u32, 7 + from as u32], &answers[from..to]);
+    assert_eq!(reader.event(&cut(0, len - 1)), Some(Event::Nothing));
+    let Some(Event::Answered(exchanges, _)) = reader.event(&cut(len - 1, answers.len())) else { panic!() };
+    let told: Vec<_> = exchanges.iter().map(|exchange| (exchange.name.as_str(), exchange.took)).collect();
+    assert_eq!(told, [("www.example", Duration::from_millis(20)); 2]);
+    let mut ended = flow([11, 36, 100], 0, BY_PROGRAM);
+    ended[8..16].copy_from_slice(&5u64.to_ne_bytes());
+    reader.event(&ended).unwrap();
+    assert!(reader.lookups.is_empty(), "the connection is over");
 }
 
 #[test]
@@ -170,7 +206,7 @@ fn of_too_many_sockets_those_that_asked_longest_ago_are_forgotten_whatever_their
     assert_eq!(reader.lookups.len(), MOST_SOCKETS);
     let mut answered = |number: u64| {
         let event = reader.event(&message(1_000_000 - number, 0, 9000, &answer)).unwrap();
-        matches!(event, Event::Record(Record::Dns(_), _))
+        matches!(event, Event::Answered(..))
     };
     let most = MOST_SOCKETS as u64;
     assert!(answered(3 * most - 1) && answered(2 * most) && !answered(2 * most - 1));

@@ -1,6 +1,6 @@
 //! How long a connection took to open: the handshake by the kernel that made it; where that does not tell, as after a lost SYN, from the
 //! program's SYN to the peer's answer. One that a race has led has no such time: it would be the race's, not the network's; nor has one
-//! that a peer asked for.
+//! that a peer asked for, nor one that was open before.
 
 use super::{Entry, Sources, ms};
 
@@ -10,8 +10,8 @@ pub(super) const ENTRY: Entry = Entry {
     what: "From the SYN until the peer was connected; none if it was accelerated",
     sources: Sources::Both,
     read: |flow| {
-        let is_accepted = flow.told.as_ref().is_some_and(|told| told.accepted);
-        let connected = flow.connected.filter(|_| flow.accelerated.is_none() && !is_accepted)?;
+        let unseen = flow.told.as_ref().is_some_and(|told| told.accepted || told.before);
+        let connected = flow.connected.filter(|_| flow.accelerated.is_none() && !unseen)?;
         Some(ms(flow.handshake.unwrap_or_else(|| connected.since(flow.asked))))
     },
 };

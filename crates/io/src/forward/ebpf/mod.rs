@@ -10,5 +10,6 @@ mod programs;
 mod tests;
 mod watcher;
 
-pub use programs::{KernelError, Programs};
+pub use programs::{Cost, KernelError, Programs, Ran};
+pub(crate) use programs::{failed, missing};
 pub use watcher::Watcher;

@@ -4,12 +4,14 @@ use crate::sys::bpf;
 use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use aya::programs::cgroup_skb::CgroupSkbAttachType;
 use aya::programs::{CgroupAttachMode, Program, ProgramError};
+use aya::sys::{Stats, enable_stats};
 use aya::{Btf, Ebpf, include_bytes_aligned};
 use headstart_core::forward::kernel::{DATAGRAMS, PAIR};
+use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::fs;
 use std::io::{self, Read as _};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 
 /// All programs, as `cargo xtask bpf` has compiled them.
@@ -17,6 +19,11 @@ const OBJECT: &[u8] = include_bytes_aligned!("../../../bpf/headstart.bpf.o");
 /// The iterator, and the map that it goes over.
 const LIVE: &str = "live";
 const FLOWS: &str = "FLOWS";
+/// Iterators over what was there before.
+const OWNERS: &str = "owners";
+const HEAR: &str = "hear";
+/// What iterators go over.
+const ITERATORS: [(&str, &str); 3] = [(LIVE, "bpf_sk_storage_map"), (OWNERS, "task_file"), (HEAR, "tcp")];
 
 /// Datagrams by the ends that they go between.
 pub(super) type Pairs = HashMap<MapData, [u8; PAIR], [u8; DATAGRAMS]>;
@@ -35,20 +42,27 @@ impl KernelError {
         // The innermost reason is the kernel's. What the verifier says besides is long, and for who writes such programs.
         let mut innermost = source;
         let mut denied = false;
+        let mut refused = false;
         loop {
             let kind = innermost.downcast_ref::<io::Error>().map(io::Error::kind);
             denied |= kind == Some(io::ErrorKind::PermissionDenied);
+            // The kernel has looked at it and calls a fault of the program's the same as a right that is missing.
+            refused |= matches!(innermost.downcast_ref(), Some(ProgramError::LoadError { verifier_log, .. }) if !verifier_log.to_string().is_empty());
             match innermost.source() {
                 Some(source) => innermost = source,
                 None => break,
             }
         }
         let why = innermost.to_string();
-        Self { what: what.into(), why: why.lines().next().unwrap_or_default().to_owned(), denied }
+        let mut why = why.lines().next().unwrap_or_default().to_owned();
+        if refused {
+            why.insert_str(0, "the kernel's verifier refuses it: ");
+        }
+        Self { what: what.into(), why, denied: denied && !refused }
     }
 
     /// What this process itself could not do.
-    pub(super) fn io(what: &str, source: &io::Error) -> Self {
+    pub(crate) fn io(what: &str, source: &io::Error) -> Self {
         Self { what: what.into(), why: source.to_string(), denied: source.kind() == io::ErrorKind::PermissionDenied }
     }
 
@@ -59,13 +73,39 @@ impl KernelError {
 }
 
 /// What is done with an error of the loader.
-fn failed<E: Error + 'static>(what: &str) -> impl Fn(E) -> KernelError {
+pub(crate) fn failed<E: Error + 'static>(what: &str) -> impl Fn(E) -> KernelError {
     move |source| KernelError::new(what, &source)
 }
 
 /// Programs that are attached until this is dropped.
 pub struct Programs {
     ebpf: Ebpf,
+    /// As long as it is open the kernel counts how long programs run.
+    counted: Option<OwnedFd>,
+}
+
+/// How often programs have run, and for how long in all. See [`Programs::cost`].
+#[derive(Debug)]
+pub struct Cost(Vec<OwnedFd>);
+
+impl Cost {
+    /// As the kernel has it now; nothing where it does not count.
+    pub fn read(&self) -> Ran {
+        let add = |all: Ran, fd: &OwnedFd| {
+            let (ns, times) = bpf::ran(fd).unwrap_or_default();
+            Ran { times: all.times + times, ns: all.ns + ns }
+        };
+        self.0.iter().fold(Ran::default(), add)
+    }
+}
+
+/// How often programs in the kernel have run, and for how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// Runs.
+    pub times: u64,
+    /// Nanoseconds of a processor, in all.
+    pub ns: u64,
 }
 
 impl std::fmt::Debug for Programs {
@@ -82,7 +122,31 @@ impl Programs {
         for (name, program) in all.ebpf.programs_mut() {
             attach(program, &group).map_err(|source| KernelError::new(name, &source))?;
         }
+        // A kernel that does not count them says nothing of their cost.
+        all.counted = enable_stats(Stats::RunTime).ok();
         Ok(all)
+    }
+
+    /// Takes in what was open before: sockets of the processes that this one sees. In other network namespaces than this one, and before
+    /// Linux 6.13, the end of such a connection is told when its program closes it, and its round trips are not.
+    pub fn see_what_runs(&mut self) -> Result<(), KernelError> {
+        for name in [OWNERS, HEAR] {
+            let program = self.ebpf.program_mut(name).ok_or_else(|| missing(name))?;
+            let Program::Iter(program) = program else { return Err(missing(name)) };
+            let link = program.attach().and_then(|id| program.take_link(id)).map_err(failed(name))?;
+            let mut file = link.into_file().map_err(failed(name))?;
+            io::copy(&mut file, &mut io::sink()).map_err(failed(name))?;
+        }
+        Ok(())
+    }
+
+    /// What counts how long the programs have run, as long as it is kept.
+    pub fn cost(&self) -> Result<Cost, KernelError> {
+        let own = |(name, program): (&str, &Program)| {
+            let fd = program.fd().map_err(failed(name))?;
+            fd.as_fd().try_clone_to_owned().map_err(|e| KernelError::io(name, &e))
+        };
+        self.ebpf.programs().map(own).collect::<Result<_, _>>().map(Cost)
     }
 
     /// Loads all of them, attached to nothing: whether the kernel takes them.
@@ -95,9 +159,9 @@ impl Programs {
         let mut told: Array<_, u64> = Array::try_from(map).map_err(failed("the namespace of processes"))?;
         told.set(0, here.ino(), 0).map_err(failed("the namespace of processes"))?;
         for (name, program) in ebpf.programs_mut() {
-            load(program, &btf).map_err(|source| KernelError::new(name, &source))?;
+            load(name, program, &btf).map_err(|source| KernelError::new(name, &source))?;
         }
-        Ok(Self { ebpf })
+        Ok(Self { ebpf, counted: None })
     }
 
     /// Where ends and lookups are told.
@@ -133,17 +197,21 @@ impl Programs {
     }
 }
 
-fn missing(name: &str) -> KernelError {
+/// The object is not the one that was expected.
+pub(crate) fn missing(name: &str) -> KernelError {
     KernelError { what: name.to_owned(), why: "not in the object".to_owned(), denied: false }
 }
 
-fn load(program: &mut Program, btf: &Btf) -> Result<(), ProgramError> {
+fn load(name: &str, program: &mut Program, btf: &Btf) -> Result<(), ProgramError> {
     match program {
         Program::CgroupSockAddr(program) => program.load(),
         Program::CgroupSock(program) => program.load(),
         Program::CgroupSkb(program) => program.load(),
         Program::SockOps(program) => program.load(),
-        Program::Iter(program) => program.load("bpf_sk_storage_map", btf),
+        Program::Iter(program) => {
+            let over = ITERATORS.iter().find(|(iterator, _)| *iterator == name).map_or(name, |(_, over)| over);
+            program.load(over, btf)
+        }
         _ => Err(ProgramError::UnexpectedProgramType),
     }
 }

@@ -92,6 +92,21 @@ fn answers(mut stream: std::net::TcpStream) {
 }
 
 #[test]
+fn a_connection_is_told_with_the_unit_or_the_container_of_its_program() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let to = stage.listen("127.0.0.1:0", answers);
+    let id = "0123456789abcdef".repeat(4);
+    let folder = stage.group.folder().join(format!("docker-{id}.scope"));
+    std::fs::create_dir(&folder).unwrap();
+    let script =
+        format!("echo $$ >{}/cgroup.procs; exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-", folder.display(), to.port());
+    let (seen, ..) = stage.told(programs, &script);
+    let group = |seen: &Seen| seen.process.as_ref().and_then(|process| process.group.clone());
+    assert_eq!(seen.iter().map(group).collect::<Vec<_>>(), [Some("docker:0123456789ab".to_owned())], "{seen:#?}");
+    std::fs::remove_dir(&folder).unwrap();
+}
+
+#[test]
 fn a_connection_is_told_with_its_owner_its_times_and_its_bytes_over_both_families() {
     let Some((stage, programs)) = Stage::new() else { return };
     let four = stage.listen("127.0.0.1:0", answers);
@@ -179,6 +194,96 @@ fn datagrams_are_counted_and_lookups_are_timed() {
     let (lookup, of) = lookup.unwrap_or_else(|| panic!("{seen:#?}"));
     assert_eq!((lookup.name.as_str(), lookup.server.port()), ("www.example", 53));
     assert!(lookup.took > Duration::ZERO && of.process.as_ref().is_some_and(|process| process.pid == pid));
+}
+
+#[test]
+fn a_lookup_over_a_stream_is_timed_as_one_by_a_datagram() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    stage.listen("127.0.0.1:53", |mut stream| {
+        let mut query = [0; 33];
+        while stream.read_exact(&mut query).is_ok() {
+            query[4] |= 0x80;
+            // In two segments.
+            let _ = stream.set_nodelay(true);
+            stream.write_all(&query[..9]).unwrap();
+            stream.write_all(&query[9..]).unwrap();
+        }
+    });
+    let query = |id: &str| {
+        format!(
+            "\\x12\\x{id}\\x01\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x03www\\x09example{id}\\x00\\x00\\x01\\x00\\x01"
+        )
+    };
+    // The length by itself, as some programs send it.
+    let one = |id: &str| format!("printf '\\x00\\x1f' >&3; printf '{}' >&3; head -c 33 <&3 >/dev/null;", query(id));
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/53; {} {} exec 3>&-", one("41"), one("42"));
+    let (seen, pid, lost) = stage.told(programs, &script);
+    let dns: Vec<_> = seen
+        .iter()
+        .filter_map(|seen| if let Record::Dns(of) = &seen.record { Some((of, seen)) } else { None })
+        .collect();
+    let names: Vec<_> = dns.iter().map(|(of, _)| (of.name.as_str(), of.server.port())).collect();
+    assert_eq!((names, lost), (vec![("www.example41", 53), ("www.example42", 53)], 0), "{seen:#?}");
+    assert!(dns.iter().all(|(of, seen)| of.took > Duration::ZERO && seen.process.as_ref().unwrap().pid == pid));
+    assert_eq!(flows(&seen).len(), 1, "and the connection is one as any");
+}
+
+#[test]
+fn what_was_open_before_is_told_from_now_on_with_its_owner() {
+    let Ok(group) = Group::create() else { return eprintln!("skipped: control groups cannot be made here") };
+    let namespace = NetNs::create().unwrap();
+    namespace.run(|| Netlink::open().unwrap().up(LOOPBACK).unwrap()).unwrap();
+    let listener = namespace.run(|| TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
+    let to = listener.local_addr().unwrap().port();
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{to}; head -c 5000 /dev/zero >&3; head -c 7000 <&3 >/dev/null; echo opened; read -r; \
+         head -c 1000 /dev/zero >&3; head -c 2000 <&3 >/dev/null; exec 3>&-; read -r"
+    );
+    let mut command = Command::new("bash");
+    command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    group.adopt(&mut command).unwrap();
+    namespace.adopt(&mut command).unwrap();
+    let mut child = command.spawn().unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    far.read_exact(&mut [0; 5000]).unwrap();
+    far.write_all(&[7; 7000]).unwrap();
+    BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    let mut programs = match Programs::attach(&group) {
+        Ok(programs) => programs,
+        Err(e) if e.is_not_permitted() => return eprintln!("skipped: {e}"),
+        Err(e) => panic!("{e}"),
+    };
+    namespace.run(|| programs.see_what_runs().unwrap()).unwrap();
+    let (open, cost) = (programs.flows().unwrap(), programs.cost().unwrap());
+    let told = Rc::new(RefCell::new(Vec::new()));
+    let sink = Rc::clone(&told);
+    let mut watcher = Watcher::new(programs, Clock::new(), Box::new(move |seen| sink.borrow_mut().push(seen))).unwrap();
+    let mut keys = child.stdin.take().unwrap();
+    keys.write_all(b"\n").unwrap();
+    far.read_exact(&mut [0; 1000]).unwrap();
+    far.write_all(&[7; 2000]).unwrap();
+    assert_eq!(far.read(&mut [0; 10]).unwrap(), 0);
+    let peer = far.local_addr().unwrap();
+    drop(far);
+    keys.write_all(b"\n").unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    watcher.run(crate::process_end(pid).unwrap()).unwrap();
+    child.wait().unwrap();
+    assert!(cost.read().times > 0, "and it is counted what that has cost");
+    drop(watcher);
+    let seen = Rc::try_unwrap(told).unwrap().into_inner();
+    // Others of this machine have connections too.
+    assert!(open.len() >= headstart_core::forward::kernel::FLOW);
+    let ours: Vec<_> =
+        seen.iter().filter(|seen| matches!(&seen.record, Record::Flow(flow) if flow.peer == peer)).collect();
+    let [ours] = ours.as_slice() else { panic!("{seen:#?}") };
+    let Record::Flow(flow) = &ours.record else { panic!("{ours:#?}") };
+    let process = ours.process.as_ref().unwrap();
+    assert_eq!((process.pid, process.name.as_str()), (pid, "bash"));
+    assert!(ours.owner.is_some_and(|owner| owner.user == rustix::process::geteuid().as_raw()));
+    assert_eq!((flow.up.bytes, flow.down.bytes, flow.end), (1000, 2000, End::Finished), "{flow:#?}");
+    assert!(flow.told.as_ref().is_some_and(|told| told.before && !told.accepted) && flow.handshake.is_none());
+    assert!(flow.facts.is_some_and(|facts| facts.rtt > Duration::ZERO && facts.sent_again == 0), "{flow:#?}");
 }
 
 #[test]
@@ -280,7 +385,9 @@ fn what_the_ring_had_no_room_for_takes_no_place_for_ever() {
     stage.group.adopt(&mut command).unwrap();
     stage.namespace.adopt(&mut command).unwrap();
     assert!(command.status().unwrap().success());
-    let (seen, _, lost) = stage.told(programs, "printf x >/dev/udp/127.0.0.1/9");
+    // The ring is emptied while the program runs, sooner or later.
+    let script = "for ((n = 0; n < 20; n++)); do printf x >/dev/udp/127.0.0.1/9; sleep 0.1; done";
+    let (seen, _, lost) = stage.told(programs, script);
     let told: Vec<_> = datagrams(&seen).iter().map(|flow| flow.peer.to_string()).collect();
     assert!(told.contains(&"127.0.0.1:9".to_owned()) && lost > 10_000, "{lost} lost, {} told", told.len());
 }
@@ -335,25 +442,29 @@ fn holder() {
 }
 
 #[test]
-fn whenever_a_measurer_is_killed_nothing_of_it_is_left() {
+fn whenever_of_a_hundred_times_a_measurer_is_killed_nothing_of_it_is_left_and_others_stay() {
     let Some((stage, others)) = Stage::new() else { return };
     let before = list(&stage.group);
-    for n in 0..10u32 {
+    let mut moment = 1u64;
+    for n in 0..100u32 {
         let mut holder = Command::new(std::env::current_exe().unwrap());
         holder.args(["--exact", "forward::ebpf::tests::holder", "--nocapture"]).env(GROUP, stage.group.folder());
         let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        if n % 2 == 0 {
+        if n % 3 == 0 {
             // It is killed with everything attached, or at some moment before.
             let lines = BufReader::new(holder.stdout.take().unwrap()).lines();
             assert!(lines.map_while(Result::ok).any(|line| line == "attached"));
             assert_ne!(list(&stage.group), before);
         } else {
-            Clock::new().sleep(Duration::from_millis(20 * u64::from(n)));
+            moment = moment.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            Clock::new().sleep(Duration::from_millis((moment >> 33) % 400));
         }
         holder.kill().unwrap();
         holder.wait().unwrap();
         until(|| list(&stage.group) == before);
     }
-    drop(others);
+    let to = stage.listen("127.0.0.1:0", answers);
+    let (seen, ..) = stage.told(others, &format!("exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-", to.port()));
+    assert_eq!(flows(&seen).len(), 1, "what others measure is measured");
     until(|| list(&stage.group).iter().all(|(_, programs)| programs.is_empty()));
 }

@@ -1,6 +1,7 @@
 //! Reads what the programs tell, on a thread that sleeps while nothing ends and no question comes.
 
-use super::programs::{KernelError, Pairs, Programs};
+use super::programs::{Cost, KernelError, Pairs, Programs};
+use crate::cgroup::Belongings;
 use crate::clock::Clock;
 use crate::driver::{self, Ears, Host};
 use crate::forward::board::Board;
@@ -14,6 +15,7 @@ use headstart_core::forward::{Flow, Record, UdpFlow};
 use headstart_core::machine::{Deadline, Wakeups};
 use headstart_core::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -31,12 +33,14 @@ const MOST_PAIRS: usize = 8192;
 /// See the module.
 pub struct Watcher {
     programs: Programs,
+    cost: Option<Cost>,
     ring: RingBuf<MapData>,
     pairs: Pairs,
     /// The keys of each socket's pairs, and how many there are.
     peers: BTreeMap<u64, Vec<[u8; PAIR]>>,
     paired: usize,
     reader: Reader,
+    groups: RefCell<Belongings>,
     clock: Clock,
     poll: Poll,
     wakeups: Wakeups,
@@ -61,12 +65,14 @@ impl Watcher {
         let age = clock.now().since(Instant::ZERO);
         let origin = u64::try_from(kernel.saturating_sub(age).as_nanos()).unwrap_or(0);
         Ok(Self {
+            cost: programs.cost().ok(),
             programs,
             ring,
             pairs,
             peers: BTreeMap::new(),
             paired: 0,
             reader: Reader::new(origin),
+            groups: RefCell::default(),
             clock,
             poll,
             wakeups: Wakeups::default(),
@@ -102,6 +108,9 @@ impl Watcher {
             let Some(event) = self.ring.next().map(|record| self.reader.event(&record)) else { return };
             match event {
                 Some(Event::Record(record, whose)) => self.tell(record, whose),
+                Some(Event::Answered(exchanges, whose)) => {
+                    exchanges.into_iter().for_each(|exchange| self.tell(Record::Dns(exchange), whose.clone()));
+                }
                 Some(Event::Peer { socket, key }) => self.meet(socket, key),
                 Some(Event::Closed { socket }) => {
                     let peers = self.peers.remove(&socket).unwrap_or_default();
@@ -137,8 +146,14 @@ impl Watcher {
         }
     }
 
+    fn process(&self, whose: Whose) -> Option<Process> {
+        let group = || self.groups.borrow_mut().of(whose.cgroup);
+        (whose.pid > 0).then(|| Process { pid: whose.pid, group: group(), name: whose.name, fd: -1 })
+    }
+
     fn tell(&mut self, record: Record, whose: Whose) {
-        let seen = seen(record, whose);
+        let owner = (whose.pid > 0).then_some(Owner { user: whose.user, inode: 0 });
+        let seen = Seen { record, owner, process: self.process(whose) };
         if let Some(window) = &mut self.window {
             window.tallies.take(&seen);
         }
@@ -172,24 +187,16 @@ impl Watcher {
         window.answer(|tallies| {
             let (flows, datagrams) = (self.open_flows(), self.open_datagrams());
             let age = |since| now.since(since).as_secs_f64() * 1e3;
-            let flows: Vec<_> = flows.into_iter().map(|(flow, whose)| (flow, process(whose))).collect();
+            let flows: Vec<_> = flows.into_iter().map(|(flow, whose)| (flow, self.process(whose))).collect();
             let lines = flows.iter().map(|(flow, process)| (flow, process.as_ref(), age(flow.asked)));
-            let udp = datagrams.iter().map(|(_, flow, whose)| (flow, process(whose.clone()), age(flow.began)));
+            let udp = datagrams.iter().map(|(_, flow, whose)| (flow, self.process(whose.clone()), age(flow.began)));
             let lost = self.lost().map_or(0, |lost| lost.iter().sum());
             let board = tallies.board(lines, udp);
             let (at_ms, wakeups) = (now.as_millis_f64(), self.wakeups.named());
-            Board { at_ms, lost, wakeups, via: "ebpf".into(), ..board }
+            let ran = self.cost.as_ref().map(Cost::read);
+            Board { at_ms, lost, ran, wakeups, via: "ebpf".into(), ..board }
         });
     }
-}
-
-fn process(whose: Whose) -> Option<Process> {
-    (whose.pid > 0).then_some(Process { pid: whose.pid, name: whose.name, fd: -1 })
-}
-
-fn seen(record: Record, whose: Whose) -> Seen {
-    let owner = (whose.pid > 0).then_some(Owner { user: whose.user, inode: 0 });
-    Seen { record, owner, process: process(whose) }
 }
 
 /// A watcher that reads until it is told to end.

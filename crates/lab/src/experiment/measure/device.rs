@@ -4,7 +4,7 @@
 //! its battery is low (section 2). Here a control group gives a program a share of one processor, and a link is as slow as
 //! 802.11g; no processor of the host is ever taken away. What state a device was in is read from recorded folders.
 
-use super::arm::{BARE, OURS, Place, Stage, WIRED, Wire, numbers};
+use super::arm::{self, BARE, EBPF, OURS, Place, Stage, WIRED, Wire, numbers};
 use super::latency::{self, world};
 use super::throughput;
 use crate::cgroup::Group;
@@ -23,7 +23,7 @@ pub const ENTRY: Entry = Entry {
     name: "measure-device",
     shows: "A device that saves measures another network than one that does not, and its state tells",
     claims: &["P3.7"],
-    conditions: &["recorded", "processors", "processors-ours", "radio", "radio-ours"],
+    conditions: &["recorded", "processors", "processors-ours", "processors-ebpf", "radio", "radio-ours", "radio-ebpf"],
     speeds: Speeds::Namespaces,
     run,
 };
@@ -120,8 +120,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             outcome.rows.push(Row { claim: Some("P3.7".into()), ..row });
         }
     }
-    for (condition, arm) in [("processors", BARE), ("processors-ours", OURS)] {
-        if !cx.wants(condition) {
+    let arms = arm::and_kernel(vec![BARE, OURS], &mut outcome);
+    for (condition, arm) in [("processors", BARE), ("processors-ours", OURS), ("processors-ebpf", EBPF)] {
+        if !cx.wants(condition) || !arms.contains(&arm) {
             continue;
         }
         let group = match Group::create(SHARE, 0) {
@@ -140,8 +141,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let saving = Stage::new(Place::Wire(&wire), cx.program.clone())?.under(group.words());
         one(cx, &mut outcome, (condition, arm), [&awake, &saving], &WIRED.to_string())?;
     }
-    for (condition, arm) in [("radio", BARE), ("radio-ours", OURS)] {
-        if !cx.wants(condition) {
+    for (condition, arm) in [("radio", BARE), ("radio-ours", OURS), ("radio-ebpf", EBPF)] {
+        if !cx.wants(condition) || !arms.contains(&arm) {
             continue;
         }
         let about = format!("A program ({arm}) over a link four times as fast as 802.11g, and over one as slow.");

@@ -11,6 +11,7 @@ mod rows;
 pub mod satellite;
 pub mod simple;
 pub mod stale;
+pub mod tcp;
 mod trial;
 
 use super::{Context, Outcome};

@@ -5,7 +5,7 @@
 //! HyStart, its own pacing, its own limits on what waits in a socket); what it says to the microsecond is true here only as
 //! far as the emulator's certificate says. What never happens here: a background flow that goes by anything but CUBIC.
 
-mod background;
+pub mod background;
 mod quic;
 
 use super::trial::{Cell, LIMIT, Seen, memory};
@@ -45,10 +45,12 @@ struct Place {
     client: Client,
 }
 
-const SERVER: usize = 0;
-const CLIENT: usize = 1;
+/// Where the server is, and its client.
+pub const SERVER: usize = 0;
+pub const CLIENT: usize = 1;
 
-fn address(side: usize, port: u16) -> SocketAddr {
+/// The address of a side.
+pub fn address(side: usize, port: u16) -> SocketAddr {
     SocketAddr::new(End { wire: 0, side }.address(Family::V4), port)
 }
 
@@ -130,7 +132,7 @@ async fn rest(time: Duration) {
 }
 
 /// The two hosts of a path: up leads to the client.
-fn scenario(path: &Path, seed: u64) -> anyhow::Result<Scenario> {
+pub fn scenario(path: &Path, seed: u64) -> anyhow::Result<Scenario> {
     let half = (path.rtt / 2).as_nanos();
     let loss = |share: f64| if share > 0.0 { format!(",loss={share}") } else { String::new() };
     let link = format!(
