@@ -68,8 +68,10 @@ fn every_command_that_the_documentation_shows_is_understood() {
                 let Err(why) = command.clone().try_get_matches_from(&words) else { continue };
                 let is_fine = match why.kind() {
                     ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => true,
-                    // A name in capitals stands for a value, or for any verb.
-                    ErrorKind::InvalidValue | ErrorKind::ValueValidation => words.iter().any(|word| is_stand_in(word)),
+                    // A name in capitals stands for a value, or for any verb; in a sentence an option stands without one.
+                    ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+                        !is_to_copy || words.iter().any(|word| is_stand_in(word))
+                    }
                     ErrorKind::InvalidSubcommand => !is_to_copy && is_stand_in(&words[1]),
                     // In a sentence a verb stands for all its uses.
                     ErrorKind::MissingRequiredArgument
