@@ -131,7 +131,7 @@ inside!(results_of_the_lab_are_listed_shown_and_compared_row_by_row, || {
 #[test]
 fn a_folder_of_results_that_is_not_there_is_an_error_of_usage() {
     let scratch = Scratch::new();
-    let said = ended(scratch.headstart(&["ui", "--no-browser", "--results", "/nowhere"]).spawn().unwrap());
+    let said = ended(scratch.headstart(["ui", "--no-browser", "--results", "/nowhere"]).spawn().unwrap());
     assert!(said.code == Some(2) && said.err.contains("/nowhere"), "{said:?}");
 }
 

@@ -250,8 +250,12 @@ fn what_was_open_before_is_told_from_now_on_with_its_owner() {
     BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
     let mut programs = match Programs::attach(&group) {
         Ok(programs) => programs,
-        Err(e) if e.is_not_permitted() => return eprintln!("skipped: {e}"),
-        Err(e) => panic!("{e}"),
+        Err(e) => {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(e.is_not_permitted(), "{e}");
+            return eprintln!("skipped: {e}");
+        }
     };
     namespace.run(|| programs.see_what_runs().unwrap()).unwrap();
     let (open, cost) = (programs.flows().unwrap(), programs.cost().unwrap());
