@@ -66,7 +66,7 @@ const MOST_KNOWN: usize = 4096;
 pub struct Belongings(BTreeMap<u64, Option<String>>);
 
 impl Belongings {
-    /// The container or the unit of a group; none if it is nobody's, or is gone before it was asked for.
+    /// The container or the unit of a group; none if it belongs to neither, or was removed before it was asked for.
     pub fn of(&mut self, number: u64) -> Option<String> {
         if let Some(known) = self.0.get(&number) {
             return known.clone();

@@ -234,12 +234,13 @@ unsafe fn control(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
 /// As sendmsg(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
-    // SAFETY: the caller's contract: null, or a header.
-    if unsafe { message.as_ref() }.is_some_and(|message| message.msg_controllen > 0) {
+    // SAFETY: the caller's own arguments, unchanged.
+    let sent = unsafe { original::sendmsg(fd, message, flags) };
+    // SAFETY: the kernel has read it, so that it is one: a pointer to nothing is an error of the call, as without us.
+    if sent >= 0 && unsafe { (*message).msg_controllen } > 0 {
         marks::all_are_shared();
     }
-    // SAFETY: the caller's own arguments, unchanged.
-    unsafe { original::sendmsg(fd, message, flags) }
+    sent
 }
 
 /// sendmmsg(2), as sendmsg(2).
@@ -253,16 +254,14 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     count: libc::c_uint,
     flags: c_int,
 ) -> c_int {
-    let has_more = |n: usize| {
-        // SAFETY: the caller's contract: `count` headers from here on.
-        let message = unsafe { &(*messages.add(n)).msg_hdr };
-        message.msg_controllen > 0
-    };
-    if !messages.is_null() && (0..count as usize).any(has_more) {
+    // SAFETY: the caller's own arguments, unchanged.
+    let sent = unsafe { original::sendmmsg(fd, messages, count, flags) };
+    // SAFETY: as for sendmsg: the kernel has read these.
+    let has_more = |n: usize| unsafe { (*messages.add(n)).msg_hdr.msg_controllen } > 0;
+    if (0..usize::try_from(sent).unwrap_or(0)).any(has_more) {
         marks::all_are_shared();
     }
-    // SAFETY: the caller's own arguments, unchanged.
-    unsafe { original::sendmmsg(fd, messages, count, flags) }
+    sent
 }
 
 /// posix_spawn(3): the new process holds the files of this one too. The C library makes it without the handlers of fork.
@@ -320,4 +319,20 @@ fn shared(one: c_int, other: c_int) -> c_int {
         marks::is_shared(other);
     }
     other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_none_is_an_error_of_the_call_and_not_the_end_of_the_program() {
+        for pointer in [0usize, 8] {
+            // SAFETY: the kernel refuses a header that it cannot read, and nothing else reads it.
+            let sent = unsafe { sendmsg(0, pointer as *const libc::msghdr, 0) };
+            // SAFETY: as above.
+            let many = unsafe { sendmmsg(0, pointer as *mut libc::mmsghdr, 2, 0) };
+            assert_eq!((sent, many), (-1, -1));
+        }
+    }
 }

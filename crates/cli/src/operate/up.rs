@@ -114,7 +114,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         let lines = args.flows.as_deref().map(std::path::absolute).transpose()?;
         let racing = args.accelerate.then(|| supervise::settings(&config)).transpose()?;
         let telemetry = crate::telemetry::settings(&config)?;
-        // Said now: the daemon has nobody to tell.
+        // Opened here once so that its errors are printed: the daemon has no terminal.
         drop(crate::telemetry::open(telemetry.as_ref(), false));
         settings.measuring = Some(measuring::Wish { in_kernel: in_kernel(args)?, to, lines, racing, telemetry });
     }

@@ -2,7 +2,7 @@
 
 use crate::lab::{Lab, inside, python, site, until, world};
 use headstart_core::time::Duration;
-use headstart_lab::world::Fate;
+use headstart_lab::world::{Fate, Host};
 
 /// Connects a socket of IPv6 to the first IPv6 address that it was told, in the way that its second argument names, and asks for a page.
 /// What belongs to the socket, and to its number, must still be there afterwards.
@@ -125,17 +125,22 @@ s.setblocking(True)
 print(s.makefile().readline().strip())
 ";
 
-inside!(a_program_that_never_looks_at_its_attempt_keeps_one_that_is_only_slow, || {
-    let Some(python) = python() else { return };
+/// A lab whose site has two IPv6 addresses alone, the first of them made worse, and that one.
+fn of_two(worse: impl FnOnce(&mut Host)) -> (Lab, String) {
     let mut world = world();
     let www = site(&mut world, "www");
     www.v4.clear();
     let mut other = www.v6[0].clone();
     other.addr = [0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1].into();
-    www.v6[0].extra_rtt = Duration::from_millis(900);
-    let slow = www.v6[0].addr.to_string();
+    worse(&mut www.v6[0]);
+    let first = www.v6[0].addr.to_string();
     www.v6.push(other);
-    let lab = Lab::of(&world);
+    (Lab::of(&world), first)
+}
+
+inside!(a_program_that_never_looks_at_its_attempt_keeps_one_that_is_only_slow, || {
+    let Some(python) = python() else { return };
+    let (lab, slow) = of_two(|first| first.extra_rtt = Duration::from_millis(900));
     for how in ["write", "peer"] {
         let words = [python.as_str(), "-c", NEVER_LOOKS, "www.lab.example", &slow, how];
         let bare = lab.bare(&words);
@@ -149,15 +154,7 @@ inside!(a_program_that_never_looks_at_its_attempt_keeps_one_that_is_only_slow, |
 
 inside!(a_program_that_looks_by_getpeername_is_given_another_address_in_a_black_hole, || {
     let Some(python) = python() else { return };
-    let mut world = world();
-    let www = site(&mut world, "www");
-    www.v4.clear();
-    let mut other = www.v6[0].clone();
-    other.addr = [0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1].into();
-    www.v6[0].fate = Fate::BlackHole;
-    let hole = www.v6[0].addr.to_string();
-    www.v6.push(other);
-    let lab = Lab::of(&world);
+    let (lab, hole) = of_two(|first| first.fate = Fate::BlackHole);
     for via in ["auto", "seccomp"] {
         let words = [python.as_str(), "-c", NEVER_LOOKS, "www.lab.example", &hole, "peer"];
         let ours = lab.ours_with(&["--via", via], &words);

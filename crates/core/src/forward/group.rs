@@ -14,7 +14,7 @@ const MAKERS: [(&str, &str); 5] = [
     ("nerdctl-", "containerd"),
 ];
 
-/// `docker:0123456789ab`, `kubernetes:POD/0123456789ab` with the pod's identity, `nginx.service`; none for a group of nobody's.
+/// `docker:0123456789ab`, `kubernetes:POD/0123456789ab` with the pod's identity, `nginx.service`; none for a group of neither a container nor a unit.
 pub fn belongs_to(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let container = parts.iter().enumerate().rev().find_map(|(at, part)| {

@@ -47,7 +47,7 @@ const BEFORE: u32 = 2;
 pub struct TcpStats {
     /// A peer asked for it, and the program listened.
     pub accepted: bool,
-    /// It was open before it was measured: how it was opened, and by whom, is not known.
+    /// It was open before the measurement began, so that neither its handshake nor the process that opened it is known.
     pub before: bool,
     /// Segments that the kernel took for lost.
     pub lost: u32,

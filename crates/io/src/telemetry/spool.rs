@@ -1,5 +1,5 @@
 //! The folder of batches. One file grows (`HOST.jsonl`); at [`BATCH`] bytes it gets a name of its own (`HOST-SECONDS-RANDOM.jsonl`), is whole
-//! from then on, and may be taken away by whoever collects.
+//! from then on, and a collector may take it away.
 //!
 //! Any number of processes of a host add lines; a lock on `.HOST.lock` orders them. A line is one call, so that a killed process leaves whole
 //! lines behind it, or one that has no end: the next begins a new line. Bounded: where there is no room, events are counted and not kept,

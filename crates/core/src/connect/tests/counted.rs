@@ -31,3 +31,16 @@ fn a_connection_that_was_there_is_counted_as_handed_over_at_once_and_one_that_wa
     assert!(matches!(s.connect("curl", list[0], false), Output::HandOver { connected: true, .. }));
     assert_eq!(tally(&s), (2, 1), "open before it was asked for");
 }
+
+#[test]
+fn the_answers_of_so_many_programs_are_kept_and_those_of_the_quietest_go_first() {
+    let mut s = Story::of("adaptive").site("1.example", 1, (20, 20), (40, 50));
+    for n in 0..=64 {
+        s.resolve(&format!("program-{n}"), "1.example", Want::Both, None);
+    }
+    let queries = s.connector.tally().queries;
+    s.resolve("program-1", "1.example", Want::Both, None);
+    assert_eq!(s.connector.tally().queries, queries);
+    s.resolve("program-0", "1.example", Want::Both, None);
+    assert_eq!(s.connector.tally().queries, queries + 2);
+}

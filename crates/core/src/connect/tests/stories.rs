@@ -575,19 +575,6 @@ fn a_caller_that_goes_away_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_answers_of_so_many_programs_are_kept_and_those_of_the_quietest_go_first() {
-    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
-    for n in 0..=64 {
-        s.resolve(&format!("program-{n}"), SITE, Want::Both, None);
-    }
-    let queries = s.connector.tally().queries;
-    s.resolve("program-1", SITE, Want::Both, None);
-    assert_eq!(s.connector.tally().queries, queries);
-    s.resolve("program-0", SITE, Want::Both, None);
-    assert_eq!(s.connector.tally().queries, queries + 2);
-}
-
-#[test]
 fn a_slow_path_keeps_its_family() {
     let slow = Host::Answers(3000);
     let mut s = Story::of("adaptive").site(SITE, 1, (20, 2500), (0, 10)).host(v4(1), slow);
