@@ -173,8 +173,12 @@ fn sweep(parent: &Path) {
     let Ok(all) = fs::read_dir(parent) else { return };
     let ours = all.flatten().filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(NAME)));
     for folder in ours.map(|entry| entry.path()) {
-        let held = File::open(&folder).and_then(|file| Ok(flock(&file, FlockOperation::NonBlockingLockExclusive)?));
-        if held.is_ok() {
+        let held = File::open(&folder).and_then(|file| {
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(file)
+        });
+        // Held until the folder is gone: a run that has just made it would take it for its own otherwise, and measure nothing.
+        if let Ok(_held) = held {
             let _ = fs::remove_dir(folder);
         }
     }
@@ -237,5 +241,17 @@ mod tests {
         fs::create_dir(&left).unwrap();
         drop(Group::create().unwrap());
         assert!(!left.exists() && held.folder().exists());
+    }
+
+    #[test]
+    fn a_group_that_is_in_use_is_never_swept_by_runs_that_start_at_the_same_time() {
+        if group().is_none() {
+            return;
+        }
+        let starts = || (0..200).all(|_| Group::create().unwrap().folder().join(PROCESSES).exists());
+        std::thread::scope(|scope| {
+            let all: Vec<_> = (0..4).map(|_| scope.spawn(starts)).collect();
+            assert!(all.into_iter().all(|one| one.join().unwrap()), "a group was removed while its run had it");
+        });
     }
 }
