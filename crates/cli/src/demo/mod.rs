@@ -234,7 +234,7 @@ mod tests {
             let found = recorded.iter().any(|old| shape(old) == shape(line));
             assert!(found, "docs/demo.svg is stale (cargo xtask screen): it lacks {line:?} ({:?})", shape(line));
         }
-        for words in ["headstart explain", "Price:", "Report: headstart-results/demo", "Next:"] {
+        for words in ["Why it does not wait: headstart explain", "Price:", "Report: headstart-results/demo", "Next:"] {
             assert!(recorded.iter().any(|old| old.contains(words)), "docs/demo.svg is stale: it lacks {words:?}");
         }
     }
