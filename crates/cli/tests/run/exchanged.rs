@@ -1,4 +1,5 @@
-//! A socket of IPv6 under which a connection over IPv4 was put: what the program sees of it, by every front end.
+//! A socket of IPv6 under which a connection over IPv4 was put, and connections to addresses that were not asked for: what the program
+//! sees of them, by every front end.
 
 use crate::lab::{Lab, inside, python, site, until, world};
 use headstart_core::time::Duration;
@@ -159,5 +160,38 @@ inside!(a_program_that_looks_by_getpeername_is_given_another_address_in_a_black_
         let words = [python.as_str(), "-c", NEVER_LOOKS, "www.lab.example", &hole, "peer"];
         let ours = lab.ours_with(&["--via", via], &words);
         assert!(ours.code == Some(0) && ours.out.contains("200"), "{via}: {ours:?}");
+    }
+});
+
+/// Looks a name up once and says of each of its addresses where a connect to it leads.
+const CHECKS_EACH: &str = "import socket, sys
+found = socket.getaddrinfo(sys.argv[1], 80, socket.AF_UNSPEC, socket.SOCK_STREAM)
+said = []
+for family, kind, proto, _, to in found + found:
+    with socket.socket(family, kind, proto) as s:
+        try:
+            s.connect(to)
+            said.append(to[0] + ' ' + s.getpeername()[0])
+        except OSError as e:
+            said.append(to[0] + ' ' + str(e))
+print(sorted(said))
+";
+
+inside!(a_program_that_checks_each_address_of_a_name_is_told_which_is_dead, || {
+    let Some(python) = python() else { return };
+    // The first of the list is what the program may reach by any address; it goes to the others by its own will.
+    let mut world = world();
+    let www = site(&mut world, "www");
+    let mut dead = www.v4[0].clone();
+    dead.addr = [198, 19, 0, 99].into();
+    dead.fate = Fate::Refuses;
+    www.v4.push(dead);
+    let lab = Lab::of(&world);
+    let words = [python.as_str(), "-c", CHECKS_EACH, "www.lab.example"];
+    let bare = lab.bare(&words);
+    assert!(bare.code == Some(0) && bare.out.contains("198.19.0.99 [Errno 111]"), "{bare:?}");
+    for via in ["auto", "preload", "seccomp"] {
+        let ours = lab.ours_with(&["--via", via], &words);
+        assert_eq!((ours.code, &ours.out), (bare.code, &bare.out), "{via}: {ours:?}");
     }
 });

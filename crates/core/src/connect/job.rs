@@ -393,6 +393,11 @@ impl Job {
         (self.own_since, self.rescuing) = (now, false);
     }
 
+    /// Whose attempt this is, if it is the program's.
+    pub fn own_by(&self, attempt: AttemptId) -> Option<&Own> {
+        self.own.iter().find(|own| own.attempt == attempt)
+    }
+
     /// When attempts will be made in favour of those that the program holds.
     pub fn rescue_at(&self) -> Option<Instant> {
         (!self.own.is_empty() && !self.rescuing && !self.done).then(|| {

@@ -20,6 +20,7 @@
 //! | `lookups`, `servers`, `job` | queries under way, shared; which server they go to; one name that a program is after, its lookups and attempts |
 //! | `crowd` | how many of very many attempts of a program are helped by another |
 //! | `failures` | what has just failed, told at once to the program that comes to it |
+//! | `visits` | where programs have arrived, and whether they choose among the addresses of a name |
 //! | `asks` | questions of programs that speak DNS themselves; no family is held up by the other |
 //! | `prefetch_model`, [`memory`] | what programs ask for from launch to launch; the records of it that a store keeps |
 //! | `prefetch`, `pool`, `agenda`, `pool_miss` | what is looked up before a program asks; where a connection is opened and when, for how long it is good, what may be wasted; why one was not there |
@@ -48,6 +49,7 @@ mod service;
 mod tally;
 pub mod timeline;
 mod types;
+mod visits;
 
 pub use asks::Answered;
 pub use connector::{Connector, Settings};

@@ -112,11 +112,13 @@ pub enum Pass {
     OutOfDescriptors = 17,
     /// The name has more addresses than a message holds.
     TooMany = 18,
+    /// The program has reached the name and goes to another of its addresses: it means this one.
+    Chosen = 19,
 }
 
 impl Pass {
     /// Every reason, in order.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::HostsFile,
         Self::LocalName,
         Self::SearchDomain,
@@ -135,6 +137,7 @@ impl Pass {
         Self::Signal,
         Self::OutOfDescriptors,
         Self::TooMany,
+        Self::Chosen,
     ];
 
     /// The reason in words, for people.
@@ -158,6 +161,7 @@ impl Pass {
             Self::Signal => "a signal came",
             Self::OutOfDescriptors => "out of descriptors",
             Self::TooMany => "more addresses than a message holds",
+            Self::Chosen => "one of several addresses, chosen by the program",
         }
     }
 }

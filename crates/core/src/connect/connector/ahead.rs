@@ -79,6 +79,7 @@ impl Connector {
     /// A program asks for these records of `name`; what follows it is looked up and opened.
     pub(super) fn asked(&mut self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, records: &[RecordType]) {
         self.hints.asked(account, app, name, records);
+        self.visits.asked(account, app, name);
         if self.settings.ahead == Ahead::OFF {
             return;
         }

@@ -54,6 +54,9 @@ impl Connector {
             self.tally.of(account).failed += 1;
             return self.outputs.push_back(Output::Fail(request, errno));
         }
+        if self.is_chosen(account, &claim) {
+            return self.pass(request, Pass::Chosen);
+        }
         let id = match open {
             Some(id) => id,
             None => {
@@ -114,6 +117,13 @@ impl Connector {
         let ended = job.attempts.iter_mut().find(|a| a.addr == claim.to.ip() && a.has_just_failed(now))?;
         let State::Failed(errno) = std::mem::replace(&mut ended.state, State::Gone) else { return None };
         Some(errno)
+    }
+
+    /// Whether the program wants this address and no other. Where the family has no route, only another one will do.
+    fn is_chosen(&mut self, account: u32, claim: &Claim) -> bool {
+        let Some(name) = self.caches.get(&claim.app).and_then(|cache| cache.name_of(claim.to.ip())) else { return false };
+        let has_route = self.path.current().family(Family::of(claim.to.ip())).has_route;
+        has_route && self.visits.is_chosen(account, &claim.app, &name, claim.to)
     }
 
     /// Begins where a program that waits wants to go, if nothing is under way that can take the place of its socket: without us

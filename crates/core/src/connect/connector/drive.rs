@@ -250,6 +250,7 @@ impl Connector {
                 if let Some(a) = job.attempts.iter_mut().find(|a| a.id == attempt) {
                     a.state = State::Gone;
                 }
+                self.visits.arrived(request.account(), &job.app, &job.name, waiting.claim.to);
                 self.outputs.push_back(Output::HandOver { request, attempt, connected: true });
             }
             _ => {

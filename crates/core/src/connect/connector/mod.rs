@@ -29,6 +29,7 @@ use super::race::{self, Lookup, Race, State};
 use super::service;
 use super::tally::Tallies;
 use super::timeline::{Event, Timelines, ms, record, some};
+use super::visits::Visits;
 use super::{
     AppId, AttemptId, AttemptResult, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved, Tally, Want,
 };
@@ -91,6 +92,7 @@ pub struct Connector {
     pool: Pool,
     fates: Fates,
     failures: Failures,
+    visits: Visits,
     crowds: Crowds,
     /// Programs whose sockets are of AF_INET6 even for IPv4.
     mapping: HashSet<AppId>,
@@ -130,6 +132,7 @@ impl Connector {
             agenda: Agenda::default(),
             fates: Fates::default(),
             failures: Failures::default(),
+            visits: Visits::default(),
             crowds: Crowds::default(),
             mapping: HashSet::new(),
             racing: HashSet::new(),
@@ -172,6 +175,7 @@ impl Connector {
         }
         self.lookups.disown(account);
         self.hints.close(account);
+        self.visits.close(account);
         self.tally.close(account);
     }
 
@@ -436,6 +440,9 @@ impl Connector {
             self.timelines.note(now, id, &job.name, event);
             if let (true, Some(port), AttemptResult::Connected(_)) = (given, job.port, result) {
                 self.crowds.connected(now, (addr, port).into());
+            }
+            if let (true, Some(own)) = (matches!(result, AttemptResult::Connected(_)), job.own_by(attempt)) {
+                self.visits.arrived(own.request.account(), &job.app, &job.name, own.claim.to);
             }
             job.own.retain(|own| own.attempt != attempt);
             job.done |= given && matches!(result, AttemptResult::Connected(_));

@@ -81,6 +81,7 @@ impl Connector {
             self.caches.values_mut().for_each(Cache::clear);
             self.asks.forget();
             self.failures.clear();
+            self.visits.clear();
         }
         self.path.current().family_mut(Family::V4).has_route = v4;
         self.path.current().family_mut(Family::V6).has_route = v6;

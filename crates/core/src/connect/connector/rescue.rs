@@ -73,6 +73,7 @@ impl Connector {
         }
         job.done = true;
         self.crowds.rescued(now, to);
+        self.visits.arrived(request.account(), &job.app, &job.name, to);
         let waits = |j: &&mut Job| j.own.iter().any(|own| own.claim.to == to);
         self.jobs.values_mut().filter(waits).for_each(|j| j.put_off_until = Instant::ZERO);
         let to = to.ip();
