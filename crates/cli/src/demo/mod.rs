@@ -98,7 +98,7 @@ fn told(programs: &Outcome, page: &Outcome, report: &Path) -> Vec<String> {
     lines.push(String::new());
     lines.push(match price(programs) {
         Some(ms) => format!("Price:  {ms:+.0} ms on a first visit over a healthy network (median program)"),
-        None => "Price:  not measurable now: the machine was busy".to_owned(),
+        None => "Price:  not measured".to_owned(),
     });
     lines.push(format!("Report: {}", report.display()));
     lines.push("Next:   headstart run -- curl https://example.org/  (any program, your network)".to_owned());
@@ -114,7 +114,7 @@ fn lanes(outcome: &Outcome) -> Vec<Lane> {
             network: view.title(),
             program: program.to_owned(),
             cells: [Some(done(row.baseline)), Some(done(Some(row.ours)))],
-            verdict: change(row, outcome.valid).map_or_else(String::new, |change| change.to_string()),
+            verdict: change(row, outcome).map_or_else(String::new, |change| change.to_string()),
         };
         view.rows(outcome).map(lane).collect()
     };
@@ -261,7 +261,7 @@ mod tests {
             "64 ms ▏ 65 ms unclear (busy)",
             "36 ms unclear (busy)",
             "headstart explain aaaa-lost.lab.example",
-            "Price: not measurable now: the machine was busy",
+            "Price: +1 ms",
             "busy machine: differences up to 37 ms occurred without headstart too",
         ] {
             assert!(busy.contains(expected), "{expected}\n{text}");

@@ -76,7 +76,7 @@ fn figure(class: &str, caption: &str, plot: &str) -> Markup {
 fn programs(outcome: &Outcome) -> Markup {
     let group = |view: View| SpeedupGroup {
         heading: view.title(),
-        rows: view.rows(outcome).filter_map(|(program, row)| speedup(program, row, outcome.valid)).collect(),
+        rows: view.rows(outcome).filter_map(|(program, row)| speedup(program, row, outcome)).collect(),
     };
     let groups: Vec<_> = views().map(group).filter(|group| !group.rows.is_empty()).collect();
     let caption = Caption {
@@ -87,10 +87,10 @@ fn programs(outcome: &Outcome) -> Markup {
     html! { @if !groups.is_empty() { (figure("tall", &caption.title, &speedups(&caption, &groups))) } }
 }
 
-fn speedup(program: &str, row: &Row, valid: bool) -> Option<Speedup> {
+fn speedup(program: &str, row: &Row, outcome: &Outcome) -> Option<Speedup> {
     let (ratio, baseline) = (row.ratio.filter(|ratio| *ratio > 0.0)?, row.baseline?);
     let interval = row.interval.filter(|i| i.lo > 0.0).map(|i| Interval { lo: 1.0 / i.hi, hi: 1.0 / i.lo });
-    let said = change(row, valid)?.to_string().replace("> ", "at least ");
+    let said = change(row, outcome)?.to_string().replace("> ", "at least ");
     let figures = format!("{} → {}: {said}", time(baseline), time(row.ours));
     Some(Speedup { name: called(program).to_owned(), style: WITH, times: 1.0 / ratio, interval, figures })
 }
@@ -105,7 +105,7 @@ fn prices(outcome: &Outcome) -> Markup {
     let all: Vec<_> = healthy().into_iter().flat_map(|view| view.rows(outcome).filter_map(pair)).collect();
     let cost = match price(outcome) {
         Some(ms) => format!("{ms:+.0} ms on a first visit over a healthy network (median program)").replace('-', "−"),
-        None => "not measurable now, the machine was busy (first visits over a healthy network)".to_owned(),
+        None => "not measured".to_owned(),
     };
     let caption =
         Caption { id: "price".into(), title: format!("The price: {cost}"), axis: "time to fetch a page (ms)".into() };
