@@ -54,6 +54,15 @@ impl Usage {
     }
 }
 
+/// A URL for a message: without user and password, wherever they may end.
+pub fn without_user(url: &str) -> std::borrow::Cow<'_, str> {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    match url[start..].rfind('@') {
+        Some(at) => format!("{}…{}", &url[..start], &url[start + at..]).into(),
+        None => url.into(),
+    }
+}
+
 impl std::fmt::Display for Usage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
@@ -224,6 +233,18 @@ mod tests {
         assert_eq!(error, "unexpected argument '--jso' found");
         assert_eq!(tip.as_deref(), Some("a similar argument exists: '--json'"));
         assert_eq!(cut("error: two\n  lines\n\nUsage: x"), ("two lines".into(), None));
+    }
+
+    #[test]
+    fn a_url_in_a_message_has_no_password() {
+        for (url, shown) in [
+            ("https://u:p/a@b@host/x", "https://…@host/x"),
+            ("u:pw@host", "…@host"),
+            ("https://host/x", "https://host/x"),
+            ("", ""),
+        ] {
+            assert_eq!(without_user(url), shown);
+        }
     }
 
     #[test]

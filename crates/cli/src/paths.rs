@@ -1,7 +1,7 @@
 //! What `serve` and `get` remember of paths: one memory for their QUIC connections, kept over restarts by a thread that
 //! writes what is new at most once a second.
 
-use crate::exit::Usage;
+use crate::exit::{Usage, without_user};
 use anyhow::Context as _;
 use headstart_core::cwnd::history::{Medium, Settings};
 use headstart_core::cwnd::start;
@@ -89,6 +89,7 @@ impl Remember {
             }
             folder if folder.contains('/') && !folder.contains("://") => Some(PathBuf::from(folder)),
             other => {
+                let other = without_user(other);
                 let why = format!(
                     "unknown store {other:?}: give `user`, `memory`, a folder (with a slash: ./{other}), redis://HOST[:PORT] \
                      or redis+unix:///PATH"
