@@ -4,7 +4,7 @@
 use crate::config::{Config, all};
 use crate::exit::Usage;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Seconds in a year: the longest that a supervisor stays.
 const LONGEST: u64 = 31_536_000;
@@ -54,6 +54,13 @@ fn history(value: &OsStr) -> Result<(), Usage> {
         return Ok(());
     }
     Err(Usage(format!("HEADSTART_HISTORY: must be `off` or the absolute path of a folder (got {value:?})")))
+}
+
+/// Why nothing can be kept in the folder that HEADSTART_HISTORY names; runs are covered without it.
+pub fn unusable_history() -> Option<String> {
+    let folder = PathBuf::from(std::env::var_os("HEADSTART_HISTORY")?);
+    let why = folder.is_absolute().then(|| headstart_io::store::usable(&folder))?.err()?;
+    Some(format!("warning: HEADSTART_HISTORY={}: {why}; the history is not saved", folder.display()))
 }
 
 fn usual_files(value: &OsStr) -> Result<(), Usage> {

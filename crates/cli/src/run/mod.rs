@@ -318,6 +318,9 @@ fn attach(
     alone: Alone,
 ) -> anyhow::Result<Link> {
     if !is_private(args, &settings) {
+        if let Some(warning) = environment::unusable_history() {
+            complain(args, format_args!("{warning}"));
+        }
         match Link::shared(supervise::command(linger), &registration) {
             Ok(link) => return Ok(link),
             Err(why) if !args.quiet => crate::complain!("headstart: {why}; using a separate supervisor for this run"),
