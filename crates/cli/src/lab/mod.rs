@@ -12,7 +12,9 @@ mod reproduce;
 pub mod run;
 mod scenario;
 
-use crate::exit;
+pub use asked::seed;
+
+use crate::{exit, output};
 use headstart_lab::experiment;
 use headstart_lab::netns::{self, PortKind, Settings};
 use std::ffi::OsString;
