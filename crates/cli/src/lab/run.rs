@@ -56,6 +56,9 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         && let Entered::Ended(status) = Entry::this_command().pass_signals().enter()?
     {
         return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
+    if let Some(pages) = &args.pages {
+        std::fs::metadata(pages).map_err(|why| exit::Usage::unreadable(pages, why))?;
+    }
     }
     let conditions = (!args.conditions.is_empty()).then(|| args.conditions.clone());
     let Asked { quick, json, seed, .. } = args.asked;

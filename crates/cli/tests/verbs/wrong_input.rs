@@ -55,6 +55,16 @@ fn with_json_an_error_is_one_object_on_standard_error() {
 }
 
 #[test]
+fn a_file_that_is_no_history_is_a_usage_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x");
+    std::fs::write(&file, "x\n").unwrap();
+    let site = "df39d3ed1748acbb2d56cacf9c34369d6ad037632591f2083ae177b9adb79a25";
+    let mut import = headstart(&["history", "import", "--site", site]);
+    fails(import.arg(&file).env("HEADSTART_HISTORY", folder.path()), 2, "x: it is no signed history");
+}
+
+#[test]
 fn wrong_words_are_usage_errors_that_name_the_way_out() {
     for (words, says) in [
         (&["serve", ".", "--store", "foo://x"][..], "unknown store \"foo://x\""),
