@@ -169,7 +169,21 @@ fn plain(text: String) -> String {
         ("number too large to fit in target type", "the number is too large"),
         ("invalid socket address syntax", "must be ADDRESS:PORT, as in 127.0.0.1:8443 or [::1]:8443"),
     ];
-    WORDS.iter().fold(text, |text, (jargon, plain)| text.replace(jargon, plain))
+    let text = WORDS.iter().fold(text, |text, (jargon, plain)| text.replace(jargon, plain));
+    text.split('\n').map(|line| in_range(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
+}
+
+/// A line of clap's with a range as Rust writes it, in words: `…: 200 is not in 0..=100`.
+fn in_range(line: &str) -> Option<String> {
+    let (before, range) = line.split_once(" is not in ")?;
+    let (before, value) = before.rsplit_once(' ')?;
+    let (least, most) = range.trim_end().split_once("..=")?;
+    // Where only the type is the limit, there is no other.
+    let limits = match most.parse::<u64>().ok()? {
+        most if most >= i64::MAX as u64 => format!("at least {least}"),
+        most => format!("from {least} to {most}"),
+    };
+    Some(format!("{before} must be {limits} (got {value})"))
 }
 
 /// Whether these are the arguments of a command that is to print JSON; those of a program that it runs do not count.
@@ -257,3 +271,15 @@ mod tests {
         assert_eq!(told(&anyhow::anyhow!("alone")), "alone");
     }
 }
+    #[test]
+    fn a_range_is_said_in_words() {
+        let of = |text: &str| plain(text.to_owned());
+        let line = "error: invalid value '200' for '--start-share <PERCENT>': ";
+        assert_eq!(
+            of(&format!("{line}200 is not in 0..=100\n\nFor more")),
+            format!("{line}must be from 0 to 100 (got 200)\n\nFor more")
+        );
+        assert_eq!(of("x: 0 is not in 1..=18446744073709551615"), "x: must be at least 1 (got 0)");
+        assert_eq!(of("it is not in here"), "it is not in here");
+    }
+

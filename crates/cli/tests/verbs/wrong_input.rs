@@ -80,7 +80,10 @@ fn wrong_words_are_usage_errors_that_name_the_way_out() {
         (&["realtime", "send", "127.0.0.1:1", "--bytes", "3"], "--bytes 3: must be from 20"),
         (&["lab", "run", "connect-model", "--pages", "x"], "--pages: connect-model does not use it"),
         (&["lab", "run", "nonsense"], "there is no experiment 'nonsense'"),
-        (&["lab", "shell", "--link", "rate=trace:/nonexistent/trace"], "cannot read /nonexistent/trace"),
+        (
+            &["lab", "shell", "--link", "rate=trace:/nonexistent/trace"],
+            "cannot read `/nonexistent/trace`: No such file",
+        ),
         (&["lab", "shell", "--link", "nonsense"], "unknown preset `nonsense`"),
         (&["history", "forget", "--host", ""], "--host: must not be empty"),
         (&["history", "show", "--app", ""], "--app: must not be empty"),
