@@ -126,9 +126,13 @@ fn of_error(e: &anyhow::Error) -> u8 {
 /// Writes an error to standard error, as a line or, where JSON was asked for, as one object.
 fn say(error: &str, code: u8) -> u8 {
     if wants_json(std::env::args_os()) {
-        crate::complain!("{}", object(error, hint(code), code));
+        crate::complain!("{}", object(error, hint_beside(error, code), code));
     } else {
         crate::complain!("headstart: {error}");
+        // An error of usage names the way out itself.
+        if let Some(hint) = hint_beside(error, code).filter(|_| code != USAGE) {
+            crate::complain!("hint: {hint}");
+        }
     }
     code
 }
@@ -191,6 +195,11 @@ fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.take_while(|word| word != "--").any(|word| word == "--json")
 }
 
+/// The hint, unless the error names a command to try.
+fn hint_beside(error: &str, code: u8) -> Option<String> {
+    hint(code).filter(|_| code == USAGE || !error.contains("`headstart "))
+}
+
 /// What to do about an error that ends with this code, where the error itself does not say it.
 fn hint(code: u8) -> Option<String> {
     match code {
@@ -240,6 +249,13 @@ mod tests {
     }
 
     #[test]
+    fn an_error_that_names_a_command_needs_no_hint() {
+        assert!(hint_beside("no measurement: start one with `headstart up --measure`", UNREACHABLE).is_none());
+        assert!(hint_beside("connection refused", UNREACHABLE).is_some());
+        assert!(hint_beside("`headstart x` is wrong", USAGE).is_some());
+    }
+
+    #[test]
     fn what_clap_suggests_is_the_hint() {
         let text =
             "error: unexpected argument '--jso' found\n\n  tip: a similar argument exists: '--json'\n\nUsage: x\n";
@@ -262,16 +278,6 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_told_once() {
-        let gone = || std::io::Error::from_raw_os_error(2);
-        let error = anyhow::Error::from(gone()).context(format!("reading page: {}", gone())).context("replaying");
-        assert_eq!(told(&error), "replaying: reading page: No such file or directory (os error 2)");
-        let plain = Err::<(), _>(gone()).context("reading page").unwrap_err();
-        assert_eq!(told(&plain), "reading page: No such file or directory (os error 2)");
-        assert_eq!(told(&anyhow::anyhow!("alone")), "alone");
-    }
-}
-    #[test]
     fn a_range_is_said_in_words() {
         let of = |text: &str| plain(text.to_owned());
         let line = "error: invalid value '200' for '--start-share <PERCENT>': ";
@@ -283,3 +289,13 @@ mod tests {
         assert_eq!(of("it is not in here"), "it is not in here");
     }
 
+    #[test]
+    fn a_cause_is_told_once() {
+        let gone = || std::io::Error::from_raw_os_error(2);
+        let error = anyhow::Error::from(gone()).context(format!("reading page: {}", gone())).context("replaying");
+        assert_eq!(told(&error), "replaying: reading page: No such file or directory (os error 2)");
+        let plain = Err::<(), _>(gone()).context("reading page").unwrap_err();
+        assert_eq!(told(&plain), "reading page: No such file or directory (os error 2)");
+        assert_eq!(told(&anyhow::anyhow!("alone")), "alone");
+    }
+}
