@@ -54,6 +54,15 @@ impl Usage {
     }
 }
 
+/// A URL for a message: without user and password, wherever they may end.
+pub fn without_user(url: &str) -> std::borrow::Cow<'_, str> {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    match url[start..].rfind('@') {
+        Some(at) => format!("{}…{}", &url[..start], &url[start + at..]).into(),
+        None => url.into(),
+    }
+}
+
 impl std::fmt::Display for Usage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
@@ -117,9 +126,13 @@ fn of_error(e: &anyhow::Error) -> u8 {
 /// Writes an error to standard error, as a line or, where JSON was asked for, as one object.
 fn say(error: &str, code: u8) -> u8 {
     if wants_json(std::env::args_os()) {
-        crate::complain!("{}", object(error, hint(code), code));
+        crate::complain!("{}", object(error, hint_beside(error, code), code));
     } else {
         crate::complain!("headstart: {error}");
+        // An error of usage names the way out itself.
+        if let Some(hint) = hint_beside(error, code).filter(|_| code != USAGE) {
+            crate::complain!("hint: {hint}");
+        }
     }
     code
 }
@@ -160,12 +173,31 @@ fn plain(text: String) -> String {
         ("number too large to fit in target type", "the number is too large"),
         ("invalid socket address syntax", "must be ADDRESS:PORT, as in 127.0.0.1:8443 or [::1]:8443"),
     ];
-    WORDS.iter().fold(text, |text, (jargon, plain)| text.replace(jargon, plain))
+    let text = WORDS.iter().fold(text, |text, (jargon, plain)| text.replace(jargon, plain));
+    text.split('\n').map(|line| in_range(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
+}
+
+/// A line of clap's with a range as Rust writes it, in words: `…: 200 is not in 0..=100`.
+fn in_range(line: &str) -> Option<String> {
+    let (before, range) = line.split_once(" is not in ")?;
+    let (before, value) = before.rsplit_once(' ')?;
+    let (least, most) = range.trim_end().split_once("..=")?;
+    // Where only the type is the limit, there is no other.
+    let limits = match most.parse::<u64>().ok()? {
+        most if most >= i64::MAX as u64 => format!("at least {least}"),
+        most => format!("from {least} to {most}"),
+    };
+    Some(format!("{before} must be {limits} (got {value})"))
 }
 
 /// Whether these are the arguments of a command that is to print JSON; those of a program that it runs do not count.
 fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// The hint, unless the error names a command to try.
+fn hint_beside(error: &str, code: u8) -> Option<String> {
+    hint(code).filter(|_| code == USAGE || !error.contains("`headstart "))
 }
 
 /// What to do about an error that ends with this code, where the error itself does not say it.
@@ -217,6 +249,13 @@ mod tests {
     }
 
     #[test]
+    fn an_error_that_names_a_command_needs_no_hint() {
+        assert!(hint_beside("no measurement: start one with `headstart up --measure`", UNREACHABLE).is_none());
+        assert!(hint_beside("connection refused", UNREACHABLE).is_some());
+        assert!(hint_beside("`headstart x` is wrong", USAGE).is_some());
+    }
+
+    #[test]
     fn what_clap_suggests_is_the_hint() {
         let text =
             "error: unexpected argument '--jso' found\n\n  tip: a similar argument exists: '--json'\n\nUsage: x\n";
@@ -224,6 +263,30 @@ mod tests {
         assert_eq!(error, "unexpected argument '--jso' found");
         assert_eq!(tip.as_deref(), Some("a similar argument exists: '--json'"));
         assert_eq!(cut("error: two\n  lines\n\nUsage: x"), ("two lines".into(), None));
+    }
+
+    #[test]
+    fn a_url_in_a_message_has_no_password() {
+        for (url, shown) in [
+            ("https://u:p/a@b@host/x", "https://…@host/x"),
+            ("u:pw@host", "…@host"),
+            ("https://host/x", "https://host/x"),
+            ("", ""),
+        ] {
+            assert_eq!(without_user(url), shown);
+        }
+    }
+
+    #[test]
+    fn a_range_is_said_in_words() {
+        let of = |text: &str| plain(text.to_owned());
+        let line = "error: invalid value '200' for '--start-share <PERCENT>': ";
+        assert_eq!(
+            of(&format!("{line}200 is not in 0..=100\n\nFor more")),
+            format!("{line}must be from 0 to 100 (got 200)\n\nFor more")
+        );
+        assert_eq!(of("x: 0 is not in 1..=18446744073709551615"), "x: must be at least 1 (got 0)");
+        assert_eq!(of("it is not in here"), "it is not in here");
     }
 
     #[test]

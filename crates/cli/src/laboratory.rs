@@ -59,7 +59,7 @@ pub fn run() -> anyhow::Result<u8> {
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::Lists(args) => list::whole(&args),
-        Verb::Completions(args) => manual::completions(&args, &mut help::whole()),
+        Verb::Completions(args) => manual::completions(&args, &help::whole()),
         Verb::Man(args) => manual::man(&args, &help::whole()),
         Verb::Probe(args) => probe::run(&args),
     };

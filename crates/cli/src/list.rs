@@ -1,5 +1,6 @@
 //! `headstart list`: what there is, read from the registries.
 
+use crate::config::nearest::guess;
 use crate::{beside, exit};
 use headstart_core::connect::race;
 use headstart_core::cwnd::{controller, start};
@@ -66,13 +67,18 @@ fn of_the_lab() -> [Registry; 5] {
     ]
 }
 
+/// The names of all lists.
+pub fn names() -> Vec<&'static str> {
+    plain().iter().map(|(name, _)| *name).chain(LAB).collect()
+}
+
 /// Prints the registries; those of the lab by its own program.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let plain = plain();
-    let known = || plain.iter().map(|(name, _)| *name).chain(LAB);
-    if let Some(what) = args.what.as_deref().filter(|what| !known().any(|name| name == *what)) {
-        let names = known().collect::<Vec<_>>().join(", ");
-        return Err(exit::Usage(format!("unknown list {what:?}; choose one of {names}")).into());
+    let known = names();
+    if let Some(what) = args.what.as_deref().filter(|what| !known.contains(what)) {
+        let (names, guess) = (known.join(", "), guess(what, &known));
+        return Err(exit::Usage(format!("unknown list {what:?}; choose one of {names}{guess}")).into());
     }
     let words = || {
         let flag = args.json.then_some("--json");

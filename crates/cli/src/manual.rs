@@ -4,6 +4,12 @@
 use crate::config::Kind;
 use crate::{config, exit};
 use anyhow::Context as _;
+use clap::builder::PossibleValuesParser;
+use headstart_core::connect::race;
+use headstart_core::cwnd::start;
+use headstart_core::realtime::technique;
+use headstart_core::steer::policy;
+use headstart_link::preset;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -28,11 +34,43 @@ pub struct Man {
 }
 
 /// Prints the completion script.
-pub fn completions(args: &Completions, command: &mut clap::Command) -> anyhow::Result<u8> {
+pub fn completions(args: &Completions, command: &clap::Command) -> anyhow::Result<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, command, "headstart", &mut script);
+    clap_complete::generate(args.shell, &mut completed(command), "headstart", &mut script);
     crate::say!("{}", String::from_utf8(script)?.trim_end());
     Ok(exit::OK)
+}
+
+/// The command as it is completed: without the verbs that only headstart itself uses, and with the names in registries as values.
+fn completed(command: &clap::Command) -> clap::Command {
+    let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().map(with_names);
+    clap::Command::new("headstart").args(command.get_arguments().cloned()).subcommands(shown)
+}
+
+fn with_names(verb: clap::Command) -> clap::Command {
+    let name = verb.get_name().to_owned();
+    let verb = verb.mut_args(|arg| match names(&name, arg.get_id().as_str()) {
+        Some(names) => arg.value_parser(PossibleValuesParser::new(names)),
+        None => arg,
+    });
+    verb.mut_subcommands(with_names)
+}
+
+/// The names that an argument of a verb takes, where a registry has them; the parser itself says more about a wrong one.
+fn names(verb: &str, argument: &str) -> Option<Vec<&'static str>> {
+    let names = match (verb, argument) {
+        ("run", "race") => race::ALL.iter().filter(|entry| !entry.lab_only).map(|entry| entry.name).collect(),
+        (_, "start") => start::ALL.iter().map(|entry| entry.name).collect(),
+        (_, "technique") => technique::ALL.iter().map(|entry| entry.name).collect(),
+        ("proxy", "policy") => policy::ALL.iter().map(|entry| entry.name).collect(),
+        (_, "link") => preset::ALL.iter().map(|entry| entry.name).collect(),
+        ("list", "what") => crate::list::names(),
+        (_, "speed") => vec!["sim", "netns", "both"],
+        #[cfg(feature = "lab")]
+        ("run" | "list", "name") => headstart_lab::experiment::ALL.iter().map(|entry| entry.name).collect(),
+        _ => return None,
+    };
+    Some(names)
 }
 
 /// Prints the page of `headstart`, or writes the pages of all verbs.
@@ -69,9 +107,47 @@ fn page(command: clap::Command) -> std::io::Result<String> {
         ("\n\nEnvironment:\n", "\n.SH ENVIRONMENT\n"),
     ];
     let mut page = Vec::new();
-    clap_mangen::Man::new(command).render(&mut page)?;
+    let usage = synopsis(&command);
+    clap_mangen::Man::new(command.override_usage(usage)).date(released(CHANGELOG)).render(&mut page)?;
     let page = String::from_utf8(page).map_err(std::io::Error::other)?;
     Ok(SECTIONS.iter().fold(page, |page, (help, section)| page.replace(help, section)))
+}
+
+const CHANGELOG: &str = include_str!("../../../CHANGELOG.md");
+
+/// The date of the latest release, so that the same source gives the same pages; nothing before the first.
+fn released(changelog: &str) -> &str {
+    let mut releases = changelog.lines().filter_map(|line| line.strip_prefix("## [")?.split_once("] - "));
+    releases.next().map_or("", |(_, date)| date.trim())
+}
+
+/// How a verb is called: each option with its value, and each argument.
+fn synopsis(command: &clap::Command) -> String {
+    let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set());
+    let mut words = vec![command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned()];
+    words.extend(shown().filter(|arg| !arg.is_positional()).map(option));
+    for arg in shown().filter(|arg| arg.is_positional()) {
+        let more = if arg.get_num_args().is_some_and(|n| n.max_values() > 1) { "..." } else { "" };
+        let name = value(arg);
+        words.push(if arg.is_required_set() { format!("{name}{more}") } else { format!("[{name}{more}]") });
+    }
+    words.extend(command.has_subcommands().then(|| "COMMAND".to_owned()));
+    words.join(" ")
+}
+
+fn option(arg: &clap::Arg) -> String {
+    let names = [arg.get_short().map(|short| format!("-{short}")), arg.get_long().map(|long| format!("--{long}"))];
+    let mut text = names.into_iter().flatten().collect::<Vec<_>>().join("|");
+    if arg.get_action().takes_values() {
+        let is_optional = arg.get_num_args().is_some_and(|n| n.min_values() == 0);
+        text += &if is_optional { format!(" [{}]", value(arg)) } else { format!(" {}", value(arg)) };
+    }
+    let more = if matches!(arg.get_action(), clap::ArgAction::Append | clap::ArgAction::Count) { "..." } else { "" };
+    if arg.is_required_set() { format!("{text}{more}") } else { format!("[{text}]{more}") }
+}
+
+fn value(arg: &clap::Arg) -> String {
+    arg.get_value_names().map_or_else(|| arg.get_id().as_str().to_uppercase(), |names| names.join(" "))
 }
 
 /// Width of the help in the reference: that of a page of the book.
@@ -145,6 +221,43 @@ mod tests {
             let line = found.lines().zip(expected.lines()).position(|(a, b)| a != b);
             let how = "cargo run --bin headstart-lab -- man docs/reference --markdown";
             assert!(found == expected, "docs/reference/{name} is old from line {line:?} on; renew it: {how}");
+        }
+    }
+
+    #[test]
+    fn a_page_has_the_date_of_the_latest_release() {
+        assert_eq!(released("# Changelog\n\n## [Unreleased]\n\n- x\n"), "");
+        assert_eq!(released("## [Unreleased]\n## [0.2.0] - 2026-12-01\n## [0.1.0] - 2026-11-01\n"), "2026-12-01");
+    }
+
+    #[test]
+    fn a_synopsis_has_the_values_of_options() {
+        let mut whole = crate::help::whole();
+        whole.build();
+        let of = |verb: &str| synopsis(whole.find_subcommand(verb).unwrap());
+        let (run, get) = (of("run"), of("get"));
+        assert!(run.starts_with("headstart run ") && run.ends_with(" CMD..."), "{run}");
+        for part in ["[--race NAME]", "[--summary FILE]", "[-q|--quiet]"] {
+            assert!(run.contains(part), "{part}: {run}");
+        }
+        assert!(!run.contains("--faster") && get.ends_with(" URL"), "{run} {get}");
+        assert!(of("plan").contains("[--initcwnd [VIA]]"), "{}", of("plan"));
+    }
+
+    #[test]
+    fn names_of_registries_are_completed_and_hidden_verbs_are_not() {
+        let mut script = Vec::new();
+        let mut command = completed(&crate::help::whole());
+        clap_complete::generate(clap_complete::Shell::Bash, &mut command, "headstart", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        for hidden in ["supervise", "probe", "lists"] {
+            assert!(
+                !script.contains(&format!("headstart__{hidden}")) && !script.contains(&format!("__subcmd__{hidden}")),
+                "{hidden}"
+            );
+        }
+        for name in ["happy-eyeballs-v2", "careful-resume", "obj-size-3k", "page-load", "lte", "experiments"] {
+            assert!(script.contains(name), "{name}");
         }
     }
 

@@ -3,9 +3,12 @@
 
 use crate::exit::Usage;
 use headstart_core::time::Duration;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// What kept something from being written to standard output, which is one for the whole process.
@@ -85,6 +88,18 @@ pub fn interval(seconds: f64) -> Result<Duration, Usage> {
     Err(Usage(format!("--interval: must be from 0.1 to 3600 seconds (got {got})")))
 }
 
+/// Checks that a file can be written at `path`, without making it.
+pub fn writable(path: &Path) -> io::Result<()> {
+    match path.metadata() {
+        Ok(found) if found.is_dir() => Err(io::Error::from(Errno::ISDIR)),
+        Ok(_) => access(path, Access::WRITE_OK).map_err(Into::into),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            access(folder.join("."), Access::WRITE_OK | Access::EXEC_OK).map_err(Into::into)
+        }
+    }
+}
+
 /// Whether colours are welcome (no-color.org).
 pub fn colour() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -100,6 +115,19 @@ pub fn width() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_a_file_can_be_written_is_known_without_making_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = folder.path().join("new");
+        assert!(writable(&new).is_ok() && !new.exists());
+        std::fs::write(&new, "").unwrap();
+        assert!(writable(&new).is_ok());
+        for wrong in [folder.path(), &folder.path().join("no/file"), &new.join("file")] {
+            assert!(writable(wrong).is_err(), "{}", wrong.display());
+        }
+        assert!(writable(Path::new("/dev/null")).is_ok());
+    }
 
     #[test]
     fn only_one_is_one() {

@@ -1,7 +1,8 @@
 //! What `serve` and `get` remember of paths: one memory for their QUIC connections, kept over restarts by a thread that
 //! writes what is new at most once a second.
 
-use crate::exit::Usage;
+use crate::config::nearest::guess;
+use crate::exit::{Usage, without_user};
 use anyhow::Context as _;
 use headstart_core::cwnd::history::{Medium, Settings};
 use headstart_core::cwnd::start;
@@ -68,7 +69,12 @@ impl Remember {
     pub fn open(&self, network: NetworkId, medium: Medium, listener: Option<Listener>) -> anyhow::Result<Remembering> {
         let Some(rule) = start::find(&self.start) else {
             let names: Vec<_> = start::ALL.iter().map(|entry| entry.name).collect();
-            let why = format!("unknown start rule {:?}; choose one of {}", self.start, names.join(", "));
+            let why = format!(
+                "unknown start rule {:?}; choose one of {}{}",
+                self.start,
+                names.join(", "),
+                guess(&self.start, &names)
+            );
             return Err(Usage(why).into());
         };
         let mut shared = None;
@@ -89,6 +95,7 @@ impl Remember {
             }
             folder if folder.contains('/') && !folder.contains("://") => Some(PathBuf::from(folder)),
             other => {
+                let other = without_user(other);
                 let why = format!(
                     "unknown store {other:?}: give `user`, `memory`, a folder (with a slash: ./{other}), redis://HOST[:PORT] \
                      or redis+unix:///PATH"

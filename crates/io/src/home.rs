@@ -1,5 +1,6 @@
-//! Where a user's supervisor is found: a private folder with its socket, one for each set of namespaces. Two processes
-//! that see another network, other files or other process numbers never meet in one.
+//! Where a user's supervisor is found: a private folder with its socket, one for each set of namespaces and each folder that
+//! `HEADSTART_HISTORY` names. Two processes that see another network, other files or other process numbers never meet in one, nor do
+//! two whose histories are to be apart.
 //!
 //! The lock in it is held as long as the supervisor lives, by the process that holds the descriptor, so that what a killed one
 //! left is swept by the next run (see [`crate::folder`]).
@@ -31,7 +32,7 @@ pub struct Home {
     lock: File,
 }
 
-/// Connects to the supervisor of this user in these namespaces, if there is one.
+/// Connects to the supervisor of this user in these namespaces with this history, if there is one.
 pub fn find() -> Option<OwnedFd> {
     let name = name().ok()?;
     places().into_iter().find_map(|place| knock(&common(&place).join(&name)))
@@ -134,8 +135,8 @@ fn knock(path: &Path) -> Option<OwnedFd> {
     (peer.uid == rustix::process::getuid() || peer.uid.is_root()).then_some(socket)
 }
 
-/// The name of the folder: the namespaces that a supervisor must share with those it serves (namespaces(7)). Their inode
-/// numbers are unique as long as they live, and the supervisor keeps its own alive.
+/// The name of the folder: the namespaces that a supervisor must share with those it serves (namespaces(7)), and its history, if
+/// that is not the usual one. The inode numbers of namespaces are unique as long as they live, and the supervisor keeps its own alive.
 fn name() -> io::Result<String> {
     let number = |kind: &str| {
         let link = std::fs::read_link(format!("/proc/thread-self/ns/{kind}"))?;
@@ -143,7 +144,18 @@ fn name() -> io::Result<String> {
         number.ok_or_else(|| io::Error::other(format!("{} is no namespace", link.display())))
     };
     let [net, mnt, pid, user] = [number("net")?, number("mnt")?, number("pid")?, number("user")?];
-    Ok(format!("{HOME}{net:x}-{mnt:x}-{pid:x}-{user:x}"))
+    let history = std::env::var_os("HEADSTART_HISTORY").map(PathBuf::from);
+    Ok(format!("{HOME}{net:x}-{mnt:x}-{pid:x}-{user:x}{}", of_history(history.as_deref())))
+}
+
+/// What the folder `history` adds to the name: a short hash, because the address of a socket has little room.
+fn of_history(history: Option<&Path>) -> String {
+    let Some(folder) = history.filter(|folder| folder.is_absolute()) else { return String::new() };
+    // Components: a slash at the end makes no other folder.
+    let bytes = folder.components().flat_map(|part| [part.as_os_str().as_encoded_bytes(), b"/"]).flatten();
+    // FNV-1a, 32 bits.
+    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    format!("-{hash:08x}")
 }
 
 #[cfg(test)]
@@ -195,6 +207,14 @@ mod tests {
         let mut words = crate::control::VERSION.split(' ');
         let (number, control) = (words.nth(1).unwrap(), words.nth(1).unwrap());
         assert_eq!(SOCKET, format!("socket-{number}-{control}"));
+    }
+
+    #[test]
+    fn each_folder_of_a_history_has_a_home_of_its_own() {
+        let of = |folder: &str| of_history(Some(Path::new(folder)));
+        assert_eq!([of_history(None), of(""), of("off")], ["", "", ""]);
+        assert_eq!(of("/a/b"), of("/a//b/"));
+        assert!(of("/a/b") != of("/a/c") && of("/a/b") != of("/ab") && of("/a").len() == 9);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 pub mod all;
 mod file;
-mod nearest;
+pub mod nearest;
 mod schema;
 mod setting;
 pub mod verb;

@@ -6,6 +6,11 @@ pub fn unknown(what: &str, written: &str, known: &[&str]) -> String {
     format!("unknown {what} {written:?}{guess} (known: {})", known.join(", "))
 }
 
+/// "; did you mean "y"?" behind a message about an unknown name, if a known one is near.
+pub fn guess(written: &str, known: &[&str]) -> String {
+    nearest(written, known).map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+}
+
 /// The nearest name, unless all are farther away than a third of what was written.
 pub fn nearest<'n>(written: &str, known: &[&'n str]) -> Option<&'n str> {
     let most = (written.chars().count() / 3).max(1);

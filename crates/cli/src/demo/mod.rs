@@ -3,16 +3,16 @@
 //! the price, and what to type next. Needs no Debian package: whichever of curl, wget and Python is there takes part, headstart's
 //! own client always does.
 //!
-//! JSON: one object with `version`, `programs` (`network`, `program`, `arm`, `without_ms`, `with_ms`, `ratio`, `interval`), `page`
-//! (`without_ms`, `with_ms`), `price_ms`, `noise_ms`, `valid` and `report`. A time of
-//! [`CUT`](headstart_lab::experiment::connect_programs::CUT) says that the program was stopped then.
+//! JSON: one object with `version`, `programs` (`network`, `program`, `arm`, `without_ms`, `with_ms`, `cut`, `ratio`, `interval`),
+//! `page` (`without_ms`, `with_ms`), `price_ms`, `noise_ms`, `valid` and `report`. A program that was stopped has the time
+//! [`CUT`](headstart_lab::experiment::connect_programs::CUT), and `cut` says which times, and so which ratios, are bounds.
 
 mod live;
 mod screen;
 
 use crate::{exit, lab, output};
-use headstart_lab::experiment::connect_programs::reading::{View, change, noise, price, time, views};
-use headstart_lab::experiment::connect_programs::{BARE, EXPLAINED};
+use headstart_lab::experiment::connect_programs::reading::{View, change, is_cut, noise, price, time, views};
+use headstart_lab::experiment::connect_programs::{BARE, CUT, EXPLAINED};
 use headstart_lab::experiment::{self, Claims, Context, Outcome, Row, Speeds, Waterfall};
 use headstart_lab::netns::{Entered, Entry};
 use headstart_lab::report;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Version of the JSON.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Arguments of `headstart demo`.
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "headstart-results/demo")]
     out: PathBuf,
     /// Random seed.
-    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = lab::seed())]
     seed: u64,
     /// Print one JSON object.
     #[arg(long)]
@@ -133,6 +133,11 @@ fn doubt(programs: &Outcome) -> Option<String> {
     (!programs.valid).then(|| format!("Note:   busy machine: differences up to {size} occurred without headstart too"))
 }
 
+/// A time up to the limit, at which a program is stopped: stopping it takes a few milliseconds more.
+fn bounded(ms: f64) -> f64 {
+    ms.min(CUT.as_secs_f64() * 1e3)
+}
+
 fn json(programs: &Outcome, page: &Outcome, report: &Path) -> serde_json::Value {
     let compared = views().flat_map(|view| {
         let program = |(program, row): (&str, &Row)| {
@@ -140,8 +145,9 @@ fn json(programs: &Outcome, page: &Outcome, report: &Path) -> serde_json::Value 
                 "network": view.title(),
                 "program": program,
                 "arm": row.arm,
-                "without_ms": row.baseline,
-                "with_ms": row.ours,
+                "without_ms": row.baseline.map(bounded),
+                "with_ms": bounded(row.ours),
+                "cut": { "without": row.baseline.is_some_and(is_cut), "with": is_cut(row.ours) },
                 "ratio": row.ratio,
                 "interval": row.interval,
             })
@@ -276,5 +282,11 @@ mod tests {
         assert_eq!(object["programs"].as_array().unwrap().len(), 16);
         assert_eq!((&object["page"]["without_ms"], &object["valid"]), (&1500.0.into(), &true.into()));
         assert_eq!((&object["price_ms"], &object["noise_ms"]), (&1.0.into(), &37.0.into()));
+        let programs = object["programs"].as_array().unwrap();
+        let cut: Vec<_> = programs.iter().filter(|row| row["cut"]["without"] == true).collect();
+        assert!(!cut.is_empty() && cut.iter().all(|row| row["without_ms"] == 20_000.0), "{cut:?}");
+        let whole = programs.iter().filter(|row| row["cut"]["without"] == false);
+        assert!(whole.clone().count() > 0 && whole.clone().all(|row| row["without_ms"].as_f64() < Some(20_000.0)));
+        assert!(programs.iter().all(|row| row["cut"]["with"] == false));
     }
 }

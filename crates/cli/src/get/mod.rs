@@ -83,6 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     if args.resume && !matches!(place, Place::File(_)) {
         return Err(Usage("--continue needs `-o FILE`".into()).into());
     }
+    place.check()?;
     let trust = match &args.ca {
         Some(file) => Trust::File(file.clone()),
         None if args.insecure => Trust::Everybody,

@@ -2,6 +2,7 @@
 //! was fetched before an interruption stays, with a note of what it is part of beside it, and is never overwritten.
 
 use crate::exit::Usage;
+use crate::output;
 use anyhow::Context as _;
 use hyper::header::{self, HeaderMap};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -33,6 +34,16 @@ impl Place {
             Ok(found) if !found.is_file() => Ok(Self::Device(path.to_owned())),
             _ => Ok(Self::File(path.to_owned())),
         }
+    }
+
+    /// Checks before anything is fetched that it can be written.
+    pub fn check(&self) -> Result<(), Usage> {
+        let path = match self {
+            Self::Stdout => return Ok(()),
+            Self::Device(path) => path.clone(),
+            Self::File(path) => beside(path, PART),
+        };
+        output::writable(&path).map_err(|why| Usage(format!("{}: {why}", path.display())))
     }
 
     /// What was fetched of `url` before, as far as it can be resumed.

@@ -1,6 +1,6 @@
 //! What is to be fetched, from where.
 
-use crate::exit::Usage;
+use crate::exit::{Usage, without_user};
 use hyper::Uri;
 
 /// The URL of a file.
@@ -18,7 +18,7 @@ impl std::str::FromStr for Url {
     type Err = Usage;
 
     fn from_str(text: &str) -> Result<Self, Usage> {
-        let refuse = |why: &str| Usage(format!("{text:?} cannot be fetched: {why}"));
+        let refuse = |why: &str| Usage(format!("{:?} cannot be fetched: {why}", without_user(text)));
         if text.split_once("://").is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with(['/', ':', '?'])) {
             return Err(refuse("it names no host"));
         }
@@ -90,6 +90,16 @@ mod tests {
         ] {
             let Usage(told) = text.parse::<Url>().unwrap_err();
             assert!(told.contains(why), "{text:?}: {told}");
+        }
+        for text in [
+            "https://me:hunter2@x/",
+            "me:hunter2@x/",
+            "http://me:hunter2@x",
+            "https://me:hunter2@[x/",
+            "https://a:hunter2 @x",
+        ] {
+            let Usage(told) = text.parse::<Url>().unwrap_err();
+            assert!(!told.contains("hunter2"), "{told}");
         }
     }
 }

@@ -53,7 +53,7 @@ pub fn import(args: &Import, folder: PathBuf) -> anyhow::Result<u8> {
     let mut text = Vec::new();
     let file = std::fs::File::open(&args.file).map_err(|why| Usage(format!("{name}: {why}")))?;
     file.take(MOST_BYTES + 1).read_to_end(&mut text).map_err(|why| Usage(format!("{name}: {why}")))?;
-    let learned = read(&text, site).map_err(|why| Coded(exit::FAILURE, format!("{name}: {why}")))?;
+    let learned = read(&text, site).map_err(|why| Usage(format!("{name}: {why}")))?;
     let (from, paths) = (learned.from.clone(), learned.paths());
     let age = learned.age().as_secs();
     Priors::in_folder(folder).add(site.to_string(), learned).map_err(|why| match why {

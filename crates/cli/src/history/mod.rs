@@ -9,8 +9,8 @@
 
 mod fleet;
 
-use crate::exit;
 use crate::output::{Format, plural};
+use crate::{exit, output};
 use headstart_core::connect::memory::{Name, Program};
 use headstart_core::path::record::{FamilyRecord, NetworkRecord};
 use headstart_io::control::History;
@@ -71,6 +71,8 @@ pub struct Forget {
     /// Only what was imported from other hosts.
     #[arg(long, conflicts_with_all = ["app", "host"])]
     imported: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// What to show, and how.
@@ -147,12 +149,16 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
             crate::say!("{}", json(&found)?);
         }
         Verb::Import(args) => return fleet::import(&args, folder()?),
-        Verb::Forget(Forget { imported: true, .. }) => {
+        Verb::Forget(Forget { imported: true, format, .. }) => {
             let gone = Priors::in_folder(folder()?).remove()?;
-            let what = plural(gone as u64, "other host");
-            crate::say!("deleted: history of {what}; servers that are running use it until they end");
+            if format.json {
+                output::document(1, serde_json::json!({ "deleted": gone > 0, "records": gone }));
+            } else {
+                let what = plural(gone as u64, "other host");
+                crate::say!("deleted: history of {what}; servers that are running use it until they end");
+            }
         }
-        Verb::Forget(Forget { which, .. }) => forget(&which)?,
+        Verb::Forget(Forget { which, format, .. }) => forget(&which, format)?,
     }
     Ok(exit::OK)
 }
@@ -284,8 +290,14 @@ fn network_text(out: &mut String, network: &NetworkRecord, here: bool) {
     let _ = writeln!(out, "network {:016x}{mark}: {}", network.id.0, words.join("; "));
 }
 
-fn forget(which: &Which) -> anyhow::Result<()> {
+fn is_empty(history: &History) -> bool {
+    history.programs.is_empty() && history.networks.is_empty()
+}
+
+fn forget(which: &Which, format: Format) -> anyhow::Result<()> {
     let (app, host) = (which.app.as_deref(), which.host.as_deref());
+    // A supervisor may know what is not on disk yet.
+    let known = (app, host) == (None, None) || !is_empty(&found(which)?.history);
     let records = match Link::find() {
         Some(link) => link.forget(app, host)?,
         None => store()?.forget(app, host)?,
@@ -296,7 +308,14 @@ fn forget(which: &Which) -> anyhow::Result<()> {
         (None, Some(host)) => format!("history of {host}"),
         (Some(app), Some(host)) => format!("history of {host} in {app}"),
     };
-    crate::say!("deleted: {what}; {} on disk", plural(records as u64, "record"));
+    let deleted = known || records > 0;
+    if format.json {
+        output::document(1, serde_json::json!({ "deleted": deleted, "records": records }));
+    } else if deleted {
+        crate::say!("deleted: {what}; {} on disk", plural(records as u64, "record"));
+    } else {
+        crate::say!("nothing to delete: no {what}");
+    }
     Ok(())
 }
 

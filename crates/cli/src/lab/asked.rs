@@ -1,8 +1,24 @@
 //! What is asked of experiments, whether of one (`lab run`) or of all (`lab reproduce`): how much, which seed, at which speed, and
 //! in which form the answer comes.
 
+use crate::config::nearest::guess;
 use crate::exit;
-use headstart_lab::experiment::{ExperimentError, Speeds};
+use clap::builder::{TypedValueParser, ValueParserFactory as _};
+use headstart_lab::experiment::{self, ExperimentError, Speeds};
+
+/// Seeds up to 2^53, beyond which programs that read JSON lose digits.
+pub fn seed() -> impl TypedValueParser<Value = u64> {
+    u64::value_parser().range(..=MOST_SEED)
+}
+
+/// The largest seed.
+const MOST_SEED: u64 = (1 << 53) - 1;
+
+/// The experiment of this name.
+pub fn experiment(name: &str) -> Result<&'static experiment::Entry, exit::Usage> {
+    let known: Vec<_> = experiment::ALL.iter().map(|entry| entry.name).collect();
+    experiment::find(name).map_err(|why| exit::Usage(format!("{why}{}", guess(name, &known))))
+}
 
 /// The arguments that both verbs have.
 #[derive(Clone, Debug, clap::Args)]
@@ -14,7 +30,7 @@ pub struct Asked {
     #[arg(long)]
     pub json: bool,
     /// Random seed.
-    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = seed())]
     pub seed: u64,
     /// `sim` (virtual time), `netns` (real packets in namespaces), or `both`.
     #[arg(long, default_value = "both")]
@@ -55,6 +71,20 @@ mod tests {
         let again: Vec<&OsStr> = [OsStr::new("lab")].into_iter().chain(again.iter().map(OsStr::new)).collect();
         assert_eq!(read(&again).words(), asked.words());
         assert_eq!(read(&[OsStr::new("lab")]).words(), ["--seed", "1", "--speed", "both"]);
+    }
+
+    #[test]
+    fn a_seed_that_programs_would_read_as_another_is_refused() {
+        let command = || Asked::augment_args(clap::Command::new("lab"));
+        let most = read(&["lab", "--seed", "9007199254740991"].map(OsStr::new));
+        assert_eq!(most.seed, MOST_SEED);
+        assert!(command().try_get_matches_from(["lab", "--seed", "9007199254740992"]).is_err());
+    }
+
+    #[test]
+    fn a_slip_in_a_name_gets_the_nearest_one() {
+        assert!(experiment("page-loda").unwrap_err().0.ends_with("; did you mean \"page-load\"?"));
+        assert!(!experiment("nonsense").unwrap_err().0.contains("did you mean"));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub struct Simulate {
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=366))]
     days: u64,
     /// Seed; the same seed gives the same bytes.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = super::asked::seed())]
     seed: u64,
 }
 

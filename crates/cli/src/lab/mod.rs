@@ -12,16 +12,20 @@ mod reproduce;
 pub mod run;
 mod scenario;
 
-use crate::exit;
+pub use asked::seed;
+
+use crate::{exit, output};
 use headstart_lab::experiment;
 use headstart_lab::netns::{self, PortKind, Settings};
+use headstart_lab::report::{Kind, Table};
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 /// Verbs of `headstart lab`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Verb {
-    /// List the experiments.
+    /// List the experiments, or show one with its conditions.
     List(List),
     /// Run one experiment and write a report.
     Run(run::Args),
@@ -59,6 +63,8 @@ pub enum Verb {
 /// Arguments of `headstart lab list`.
 #[derive(Debug, clap::Args)]
 pub struct List {
+    /// Show only this experiment, with its conditions.
+    name: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -87,10 +93,7 @@ pub struct Shell {
 /// Runs a verb of the lab.
 pub fn run(verb: Verb) -> anyhow::Result<u8> {
     match verb {
-        Verb::List(args) => {
-            list(args.json);
-            Ok(exit::OK)
-        }
+        Verb::List(args) => list(&args),
         Verb::Run(args) => run::run(&args),
         Verb::Reproduce(args) => reproduce::run(&args),
         Verb::Report(args) => report::run(&args),
@@ -115,19 +118,29 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
     }
 }
 
-fn list(json: bool) {
-    if json {
-        let experiments: Vec<_> = experiment::ALL
-            .iter()
+fn list(args: &List) -> anyhow::Result<u8> {
+    let one = args.name.as_deref().map(asked::experiment).transpose()?;
+    let wanted = || experiment::ALL.iter().filter(move |entry| one.is_none_or(|one| one.name == entry.name));
+    if args.json {
+        let experiments: Vec<_> = wanted()
             .map(|e| {
                 let (name, shows, claims, conditions) = (e.name, e.shows, e.claims, e.conditions);
                 serde_json::json!({ "name": name, "shows": shows, "claims": claims, "conditions": conditions })
             })
             .collect();
-        return crate::output::document(1, serde_json::json!({ "experiments": experiments }));
+        crate::output::document(1, serde_json::json!({ "experiments": experiments }));
+        return Ok(exit::OK);
     }
-    for e in experiment::ALL {
-        let claims = if e.claims.is_empty() { String::new() } else { format!(" ({})", e.claims.join(", ")) };
-        crate::say!("{}{claims}\n  {}\n  conditions: {}", e.name, e.shows, e.conditions.join(", "));
+    let columns = ["experiment", "claims", "shows"].map(|column| (column, Kind::Text));
+    let mut table = Table::new("Experiments", &columns);
+    wanted().for_each(|e| table.push([e.name.to_owned(), e.claims.join(", "), e.shows.to_owned()]));
+    let colour = std::io::stdout().is_terminal() && output::colour();
+    let mut text = table.to_text(output::width(), colour);
+    if let Some(one) = one {
+        let mut conditions = Table::new("Conditions", &[("condition", Kind::Text)]);
+        one.conditions.iter().for_each(|condition| conditions.push([(*condition).to_owned()]));
+        text = format!("{}\n\n{}", text.trim_end(), conditions.to_text(output::width(), colour));
     }
+    crate::say!("{}", text.trim_end());
+    Ok(exit::OK)
 }

@@ -41,7 +41,7 @@ pub struct Replay {
     #[arg(long)]
     http3: bool,
     /// Random seed.
-    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = super::asked::seed())]
     seed: u64,
     /// Program and arguments [default: your shell].
     #[arg(trailing_var_arg = true, value_name = "CMD")]

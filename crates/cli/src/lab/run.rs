@@ -1,7 +1,8 @@
 //! `headstart lab run NAME`: one experiment, its results folder, and the object that other programs read.
 
-use super::asked::Asked;
+use super::asked::{self, Asked};
 use super::progress::Line;
+use crate::config::nearest::guess;
 use crate::{exit, output};
 use anyhow::Context as _;
 use headstart_io::clock::{Clock, wall};
@@ -40,15 +41,23 @@ pub struct Args {
 /// Runs the experiment.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let usage = |e: experiment::ExperimentError| exit::Usage(e.to_string());
-    let entry = experiment::find(&args.name).map_err(usage)?;
+    let entry = asked::experiment(&args.name)?;
     let speeds = entry.speeds(args.asked.speeds()?).map_err(usage)?;
     if let Some(bad) = args.conditions.iter().find(|c| !entry.conditions.contains(&c.as_str())) {
         let known = entry.conditions.join(", ");
-        return Err(exit::Usage(format!("{} has no condition {bad:?}; it has: {known}", entry.name)).into());
+        return Err(exit::Usage(format!(
+            "{} has no condition {bad:?}; it has: {known}{}",
+            entry.name,
+            guess(bad, entry.conditions)
+        ))
+        .into());
     }
     if args.pages.is_some() && !LOADS_PAGES.contains(&entry.name) {
         let why = format!("--pages: {} does not use it; only {} do", entry.name, LOADS_PAGES.join(", "));
         return Err(exit::Usage(why).into());
+    }
+    if let Some(pages) = &args.pages {
+        std::fs::metadata(pages).map_err(|why| exit::Usage::unreadable(pages, why))?;
     }
     let out = args.out.clone().unwrap_or_else(|| Path::new("headstart-results").join(entry.name));
     not_of_another(&out, entry.name)?;

@@ -1,6 +1,7 @@
 //! `headstart lab scenario`: a network and its traffic from a TOML file, in virtual time, in namespaces, or both side by
 //! side; or a program on one of its nodes.
 
+use crate::config::nearest::guess;
 use crate::{exit, input, output};
 use headstart_lab::netns::{self, Entered, Entry};
 use headstart_lab::report::{self, Kind, Table};
@@ -96,12 +97,12 @@ fn text(name: &str) -> anyhow::Result<(String, String)> {
     if let Some(entry) = scenario::find(name) {
         return Ok((entry.text.to_owned(), entry.name.to_owned()));
     }
-    if !name.contains(['/', '.']) {
-        let known: Vec<_> = scenario::ALL.iter().map(|entry| entry.name).collect();
-        let reason = format!("there is no scenario {name:?}: name a file, or one of {}", known.join(", "));
-        return Err(exit::Usage(reason).into());
-    }
     let path = Path::new(name);
+    if !name.contains(['/', '.']) && !path.exists() {
+        let known: Vec<_> = scenario::ALL.iter().map(|entry| entry.name).collect();
+        let (all, guess) = (known.join(", "), guess(name, &known));
+        return Err(exit::Usage(format!("there is no scenario {name:?}: name a file, or one of {all}{guess}")).into());
+    }
     let text = input::text(path, input::MOST).map_err(|why| exit::Usage::unreadable(path, why))?;
     Ok((text, name.to_owned()))
 }

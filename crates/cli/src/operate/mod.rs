@@ -88,17 +88,17 @@ fn numbers(config: &Config) -> Numbers {
     Numbers { table: number(&all::TABLE), priority: number(&all::PRIORITY) }
 }
 
-/// There must be something to do.
-fn something_is_on(settings: &Settings) -> Result<(), Usage> {
+/// There must be something to do; `more` names what the verb offers beside what both `up` and `plan` do.
+fn something_is_on(settings: &Settings, more: &str) -> Result<(), Usage> {
     let steers = settings.steering.is_some() || settings.measuring.is_some();
     if settings.windows.is_some() || settings.bundle || steers || !settings.standing.is_empty() {
         return Ok(());
     }
-    let why = "nothing to do: choose at least one of --initcwnd (larger initial windows for known peers; setting \
-               cwnd.initcwnd), --bundle (repeat small segments; realtime.bundle), --steer FILE (two-channel tunnel; steer.tunnel), \
-               --measure --capture-default (measure all programs), --all (every feature that works on this host; \
-               host.profile = \"all\")";
-    Err(Usage(why.into()))
+    Err(Usage(format!(
+        "nothing to do: choose at least one of --initcwnd (larger initial windows for known peers; setting \
+         cwnd.initcwnd), --bundle (repeat small segments; realtime.bundle), {more}--all (every feature that works on this \
+         host; host.profile = \"all\")"
+    )))
 }
 
 /// Whether small segments could be bundled here; else why not.

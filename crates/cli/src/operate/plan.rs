@@ -41,7 +41,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     if settings.bundle && !config.is_on(&all::BUNDLE) && bundling_works().is_err() {
         settings.bundle = false;
     }
-    something_is_on(&settings)?;
+    something_is_on(&settings, "")?;
     let failed = |e| explained(headstart_io::host::ledger::LedgerError::from(e).into());
     let mut kernel = Kernel::open().map_err(failed)?;
     let occupants = occupants(&mut kernel, settings.numbers).map_err(failed)?;

@@ -120,7 +120,7 @@ fn tell(status: &Status) {
         }
     }
     for change in changes {
-        say!("  {change}");
+        say!("  {}", shortly(change));
     }
     if *omitted > 0 {
         say!("  and {omitted} more changes");
@@ -128,6 +128,12 @@ fn tell(status: &Status) {
     for problem in problems {
         say!("problem: {problem}");
     }
+}
+
+/// A change in a line: of a table of nftables its name, because its rules fill a screen; `plan` and `--json` have them.
+fn shortly(change: &str) -> std::borrow::Cow<'_, str> {
+    let table = change.strip_prefix("nft 'create table ").and_then(|rest| rest.split_once(" {"));
+    table.map_or(change.into(), |(name, _)| format!("nftables table {name}").into())
 }
 
 fn tell_steering(status: &steer::Status) {
@@ -159,5 +165,19 @@ fn tell_steering(status: &steer::Status) {
             "  dropped: {datagrams} datagrams, {frames} frames, {sources} by source, {destinations} by destination, {packets} packets; \
              {contexts} without their compression context, {nowhere} without a route"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_io::host::change::{Change, bundle::Bundle};
+
+    #[test]
+    fn of_a_table_the_name_is_shown() {
+        let change = Change::Bundle(Bundle::new(7)).to_string();
+        assert!(change.len() > 500, "{change}");
+        assert_eq!(shortly(&change), "nftables table inet headstart-bundle");
+        assert_eq!(shortly("ip route add 198.51.100.7 via 192.0.2.1"), "ip route add 198.51.100.7 via 192.0.2.1");
     }
 }

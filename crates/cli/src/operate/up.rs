@@ -118,7 +118,10 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         drop(crate::telemetry::open(telemetry.as_ref(), false));
         settings.measuring = Some(measuring::Wish { in_kernel: in_kernel(args)?, to, lines, racing, telemetry });
     }
-    something_is_on(&settings)?;
+    something_is_on(
+        &settings,
+        "--steer FILE (two-channel tunnel; steer.tunnel), --measure --capture-default (measure all programs), ",
+    )?;
     if !super::may_change_the_network() {
         // A daemon without the right would stay and never change anything.
         return Err(exit::Coded(exit::NOT_PERMITTED, format!("CAP_NET_ADMIN is missing; {}", super::grant())).into());

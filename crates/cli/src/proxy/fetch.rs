@@ -69,13 +69,20 @@ fn prepare(name: &str, mut request: Request<Incoming>) -> Result<Asked, Refusal>
     Ok(Asked { request, host, port, authority })
 }
 
+/// A URL for the log, without the user and password that it may have.
+fn shown(uri: &Uri) -> String {
+    let url = uri.to_string();
+    let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+    if has_user { crate::exit::without_user(&url).into_owned() } else { url }
+}
+
 /// Has a request answered.
 pub async fn fetch(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
-    let url = request.uri().to_string();
+    let (url, shown) = (request.uri().to_string(), shown(request.uri()));
     let is_get = request.method() == Method::GET;
     let Asked { mut request, host, port, authority } = prepare(&shared.name, request)?;
     let key = shared.guess.key(&url);
-    let channel = shared.ways.usable(shared.choose(&url, &shared.guess.object(key, request.headers())));
+    let channel = shared.ways.usable(shared.choose(&shown, &shared.guess.object(key, request.headers())));
     while let Some(mut connection) = shared.pool.take(channel, &authority).await {
         match connection.try_send_request(request).await {
             Ok(response) => {
@@ -128,6 +135,13 @@ fn passing(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_log_has_urls_without_passwords() {
+        let of = |url: &str| shown(&url.parse().unwrap());
+        assert_eq!(of("http://me:hunter2@host/x"), "http://…@host/x");
+        assert_eq!(of("http://host/@types/node"), "http://host/@types/node");
+    }
 
     #[test]
     fn a_request_names_its_server() {

@@ -12,6 +12,7 @@ mod pool;
 mod way;
 
 use crate::exit::{self, Usage};
+use crate::output::{Format, document};
 use crate::seat::{Room, Seat};
 use body::Body;
 use door::Door;
@@ -77,6 +78,8 @@ pub struct Args {
     /// Log the channel of each object to standard error.
     #[arg(short, long)]
     verbose: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// What all connections share.
@@ -164,7 +167,13 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         let listener = TcpListener::bind(args.listen)
             .await
             .map_err(|why| crate::accept::cannot_listen(args.listen, "--listen", &why))?;
-        crate::say!("http://{} (HTTP/1.1 and CONNECT, by {})", listener.local_addr()?, entry.name);
+        let address = listener.local_addr()?;
+        if args.format.json {
+            let url = format!("http://{address}");
+            document(1, serde_json::json!({ "url": url, "policy": entry.name, "pid": std::process::id() }));
+        } else {
+            crate::say!("http://{address} (HTTP/1.1 and CONNECT, by {})", entry.name);
+        }
         let (stop_all, stop) = watch::channel(false);
         let serving = tokio::spawn(serve(listener, shared.clone(), stop));
         tokio::spawn(keep(shared.clone()));
@@ -177,7 +186,9 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     })?;
     shared.guess.keep().iter().for_each(|note| crate::complain!("headstart: {note}"));
     let [fat, fast] = [0, 1].map(|n| shared.objects[n].load(Ordering::Relaxed));
-    crate::say!("objects: {fat} over the fat channel, {fast} over the fast one");
+    if !args.format.json {
+        crate::say!("objects: {fat} over the fat channel, {fast} over the fast one");
+    }
     // A name server that does not answer is not waited for.
     runtime.shutdown_background();
     Ok(exit::OK)

@@ -2,6 +2,7 @@
 
 use super::{Through, raise_files, runtime, warn_if_unknown};
 use crate::exit::{self, Usage};
+use crate::output::{Format, document};
 use headstart_realtime::Config;
 use headstart_realtime::relay::{Clients, Destination, ports};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -25,6 +26,8 @@ pub struct Args {
     /// Technique that avoids head-of-line blocking (`headstart list techniques`).
     #[arg(long, value_name = "NAME", default_value = headstart_realtime::technique::DEFAULT)]
     technique: String,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// Where to listen on this host: loopback unless an address is named; port 0: any.
@@ -79,15 +82,30 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         tokio::spawn(warn_if_unknown(args.through.relay));
         let mut serving = tokio::task::JoinSet::new();
         let failed = |error: &ports::PortError| crate::complain!("headstart: {error}");
+        let mut forwards = Vec::new();
         for Forward { from, to } in args.forward {
             let listener = bind(from, "--forward").await?;
-            crate::say!("{} forwards to {to}", listener.local_addr()?);
+            let address = listener.local_addr()?;
+            if args.format.json {
+                forwards.push(serde_json::json!({ "address": address.to_string(), "to": to.to_string() }));
+            } else {
+                crate::say!("{address} forwards to {to}");
+            }
             serving.spawn(ports::forward((listener, clients.clone()), to, client.clone(), config.clone(), failed));
         }
+        let mut socks = None;
         if let Some(at) = args.socks {
             let listener = bind(at, "--socks").await?;
-            crate::say!("{} accepts SOCKS5", listener.local_addr()?);
+            let address = listener.local_addr()?;
+            if args.format.json {
+                socks = Some(address.to_string());
+            } else {
+                crate::say!("{address} accepts SOCKS5");
+            }
             serving.spawn(ports::by_socks((listener, clients), client, config, failed));
+        }
+        if args.format.json {
+            document(1, serde_json::json!({ "forwards": forwards, "socks": socks, "pid": std::process::id() }));
         }
         while serving.join_next().await.is_some() {}
         Ok(exit::OK)

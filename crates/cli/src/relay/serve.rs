@@ -2,6 +2,7 @@
 
 use super::{raise_files, runtime};
 use crate::exit::{self, Usage};
+use crate::output::{Format, document};
 use headstart_realtime::keys::{PublicKey, SecretKey};
 use headstart_realtime::relay::access::Pattern;
 use headstart_realtime::relay::{Access, Answer, Event, Server, ServerError, ServerSettings};
@@ -30,6 +31,8 @@ pub struct Args {
     /// Log clients, destinations and answers to standard error.
     #[arg(short, long)]
     verbose: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// Serves until it is ended from outside.
@@ -55,7 +58,12 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
             }
             why @ ServerError::Key(_) => anyhow::anyhow!("{}: {why}", args.listen),
         })?;
-        crate::say!("listening on {}, key {public}", server.address());
+        if args.format.json {
+            let (address, key) = (server.address().to_string(), public.to_string());
+            document(1, serde_json::json!({ "address": address, "key": key, "pid": std::process::id() }));
+        } else {
+            crate::say!("listening on {}, key {public}", server.address());
+        }
         let verbose = args.verbose;
         server
             .run(move |event| {

@@ -2,9 +2,9 @@
 //! is not understood is an error, because a command that ignores it would look like one that obeys it.
 
 use crate::config::{Config, all};
-use crate::exit::Usage;
+use crate::exit::{Usage, without_user};
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Seconds in a year: the longest that a supervisor stays.
 const LONGEST: u64 = 31_536_000;
@@ -53,7 +53,17 @@ fn history(value: &OsStr) -> Result<(), Usage> {
     if value.is_empty() || value == "off" || Path::new(value).is_absolute() {
         return Ok(());
     }
-    Err(Usage(format!("HEADSTART_HISTORY: must be `off` or the absolute path of a folder (got {value:?})")))
+    // It may be meant for a shared store, which has a password.
+    let shown = value.to_string_lossy();
+    let shown = without_user(&shown);
+    Err(Usage(format!("HEADSTART_HISTORY: must be `off` or the absolute path of a folder (got {shown:?})")))
+}
+
+/// Why nothing can be kept in the folder that HEADSTART_HISTORY names; runs are covered without it.
+pub fn unusable_history() -> Option<String> {
+    let folder = PathBuf::from(std::env::var_os("HEADSTART_HISTORY")?);
+    let why = folder.is_absolute().then(|| headstart_io::store::usable(&folder))?.err()?;
+    Some(format!("warning: HEADSTART_HISTORY={}: {why}; the history is not saved", folder.display()))
 }
 
 fn usual_files(value: &OsStr) -> Result<(), Usage> {
@@ -83,6 +93,8 @@ mod tests {
         for good in ["", "on", "off"] {
             assert!(usual_files(of(good)).is_ok(), "{good}");
         }
+        let why = history(of("redis://me:hunter2@store")).unwrap_err();
+        assert!(why.0.contains("redis://…@store") && !why.0.contains("hunter2"), "{why}");
         for (why, value) in [
             (history(of("kept/here")).unwrap_err(), "\"kept/here\""),
             (usual_files(of("/my.toml")).unwrap_err(), "\"/my.toml\""),

@@ -208,7 +208,7 @@ impl Outputs {
         let named = |why| anyhow::Error::from(why).context(format!("writing a capture to {}", args.capture_name()));
         let telemetry = crate::telemetry::open(args.telemetry, args.quiet);
         let (lines, capture) = (lines.transpose()?, capture.transpose().map_err(named)?);
-        Ok(Self { lines, capture, telemetry, summary: Destination::open(args.summary) })
+        Ok(Self { lines, capture, telemetry, summary: Destination::open(args.summary)? })
     }
 }
 

@@ -163,7 +163,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
 /// Runs the program with its names and connections served; its exit code. Should it need a supervisor of its own, `alone` is that.
 pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Result<u8> {
     environment::check()?;
-    let to = summary::Destination::open(args.summary.as_deref());
+    let to = summary::Destination::open(args.summary.as_deref())?;
     let mut config = Config::load(named)?;
     args.quiet = environment::is_quiet(args.quiet, &config);
     let race = race_of(&args)?;
@@ -318,6 +318,9 @@ fn attach(
     alone: Alone,
 ) -> anyhow::Result<Link> {
     if !is_private(args, &settings) {
+        if let Some(warning) = environment::unusable_history() {
+            complain(args, format_args!("{warning}"));
+        }
         match Link::shared(supervise::command(linger), &registration) {
             Ok(link) => return Ok(link),
             Err(why) if !args.quiet => crate::complain!("headstart: {why}; using a separate supervisor for this run"),

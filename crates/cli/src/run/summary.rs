@@ -1,6 +1,7 @@
 //! What a run has gained, as JSON and in words. Nothing is counted here.
 
-use crate::output::plural;
+use crate::exit::Usage;
+use crate::output::{plural, writable};
 use headstart_core::connect::Tally;
 use headstart_core::time::Duration;
 use headstart_io::control::Summary;
@@ -24,13 +25,17 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// That of `path`, if one is wanted. A pipe that cannot be opened is named, and the program runs without a summary.
-    pub fn open(path: Option<&Path>) -> Option<Self> {
-        let path = path?.to_owned();
+    /// That of `path`, if one is wanted; an error where no file can be written. A pipe that cannot be opened is named, and the
+    /// program runs without a summary.
+    pub fn open(path: Option<&Path>) -> Result<Option<Self>, Usage> {
+        let Some(path) = path.map(Path::to_owned) else { return Ok(None) };
         let is_pipe = std::fs::metadata(&path).is_ok_and(|found| found.file_type().is_fifo());
+        if !is_pipe {
+            writable(&path).map_err(|why| Usage(format!("--summary: {}: {why}", path.display())))?;
+        }
         let pipe = is_pipe.then(|| File::options().write(true).open(&path)).transpose();
-        let pipe = pipe.inspect_err(|why| failed(&path, why)).ok()?;
-        Some(Self { path, pipe })
+        let pipe = pipe.inspect_err(|why| failed(&path, why));
+        Ok(pipe.ok().map(|pipe| Self { path, pipe }))
     }
 
     /// Writes the summary.

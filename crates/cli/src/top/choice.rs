@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 /// Keys, for the help.
 pub const KEYS: [(&str, &str); 7] = [
-    ("q, Esc", "quit"),
+    ("q, Esc", "quit; with a filter set, Esc clears it"),
     ("c, Tab", "connections or programs"),
     ("s, S", "sort by the next column, by the one before"),
     ("r", "reverse the order"),
@@ -55,6 +55,7 @@ impl Choice {
             return matches!(key, KeyCode::Char('q'));
         }
         match key {
+            KeyCode::Esc if !self.filter.is_empty() => (self.skipped, self.filter) = (0, String::new()),
             KeyCode::Char('q') | KeyCode::Esc => return true,
             KeyCode::Char('c') | KeyCode::Tab => {
                 *self = Self {
@@ -183,8 +184,10 @@ mod tests {
         choice.key(KeyCode::Backspace, false, &SHOWN);
         choice.key(KeyCode::Enter, false, &SHOWN);
         assert_eq!((names(&choice), choice.typing), (vec!["Curious".to_owned(), "curl".to_owned()], false));
-        press(&mut choice, "/");
-        choice.key(KeyCode::Esc, false, &SHOWN);
+        assert!(!choice.key(KeyCode::Esc, false, &SHOWN), "Esc clears a filter first");
         assert_eq!(names(&choice).len(), 4);
+        press(&mut choice, "/curq");
+        choice.key(KeyCode::Esc, false, &SHOWN);
+        assert_eq!((names(&choice).len(), choice.typing), (4, false));
     }
 }

@@ -33,14 +33,9 @@ impl Past {
             trend.push_back(rtt);
             trend.drain(..trend.len().saturating_sub(TREND));
         }
-        // Connections that the board has left out for want of room have not ended.
-        if now.board.omitted == 0 && before.board.omitted == 0 {
-            let goes_on = |line: &&Line| {
-                let same = |other: &Line| (&other.local, &other.peer) == (&line.local, &line.peer);
-                now.board.connections.iter().any(|other| same(other) && other.age_ms >= line.age_ms)
-            };
-            self.closed.extend(before.board.connections.iter().filter(|line| !goes_on(line)).map(|l| (at, l.clone())));
-        }
+        let known = before.board.ended.last().map_or(0, |ended| ended.number);
+        let new = now.board.ended.iter().filter(|ended| ended.number > known);
+        self.closed.extend(new.map(|ended| (at, ended.line.clone())));
         self.closed.retain(|(since, _)| at - since < KEPT_MS);
         self.closed.drain(..self.closed.len().saturating_sub(MOST));
     }
@@ -69,23 +64,27 @@ impl Past {
 mod tests {
     use super::super::view::tests::board;
     use super::*;
+    use headstart_io::forward::board::Ended;
+
+    /// A board at a moment, at which the connections of these numbers are the latest that have ended.
+    fn ended(at_ms: f64, numbers: impl Iterator<Item = u64>) -> View {
+        let mut board = board(at_ms, 0);
+        let line = board.connections[0].clone();
+        board.ended = numbers.map(|number| Ended { number, line: line.clone() }).collect();
+        View::first(board)
+    }
 
     #[test]
-    fn what_has_ended_is_kept_for_a_minute() {
-        let (open, mut gone) = (View::first(board(1000.0, 0)), board(2000.0, 0));
-        gone.connections.clear();
+    fn what_has_ended_is_kept_for_a_minute_even_if_it_was_never_seen_open() {
         let mut past = Past::default();
-        past.update(&open, &View::first(board(2000.0, 0)));
+        past.update(&ended(1000.0, 0..0), &ended(2000.0, 0..0));
         assert_eq!(past.closed().count(), 0);
-        past.update(&open, &View::first(gone.clone()));
-        assert_eq!(past.closed().count(), 1);
-        // The same ends again are another connection.
-        let mut again = board(3000.0, 0);
-        again.connections[0].age_ms = 10.0;
-        past.update(&View::first(board(2000.0, 0)), &View::first(again));
-        assert_eq!(past.closed().count(), 2);
-        gone.at_ms = 62_500.0;
-        past.update(&View::first(gone.clone()), &View::first(gone));
+        past.update(&ended(2000.0, 0..0), &ended(3000.0, 1..41));
+        assert_eq!(past.closed().count(), 40);
+        // The board still has what was known already.
+        past.update(&ended(3000.0, 1..41), &ended(4000.0, 2..42));
+        assert_eq!(past.closed().count(), 41);
+        past.update(&ended(4000.0, 2..42), &ended(63_500.0, 2..42));
         assert_eq!(past.closed().count(), 1);
     }
 

@@ -63,12 +63,12 @@ pub fn show(pid: u32, mut view: View, every: Duration) -> anyhow::Result<()> {
 pub fn draw(frame: &mut Frame<'_>, view: &View, past: &Past, choice: &Choice) {
     let areas =
         Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]).split(frame.area());
-    frame.render_widget(Line::from(view.title()), areas[0]);
+    frame.render_widget(Line::from(view.title(frame.area().width.into())), areas[0]);
     let lines = if choice.help { help(choice) } else { rows(view, past, choice, areas[1]) };
     frame.render_widget(Paragraph::new(lines), areas[1]);
     let foot = match choice {
         Choice { typing: true, filter, .. } => format!("show only: {filter}_"),
-        Choice { filter, .. } if !filter.is_empty() => format!("only {filter:?}   ?: help   q: quit"),
+        Choice { filter, .. } if !filter.is_empty() => format!("only {filter:?}   Esc: all   ?: help   q: quit"),
         _ => "?: help   q: quit   c: connections   s: sort   /: filter".to_owned(),
     };
     frame.render_widget(Line::from(foot), areas[2]);
@@ -173,7 +173,7 @@ mod tests {
             }
         }
         let help = screen(&view, &Choice { help: true, ..Choice::default() }, 80);
-        assert!(help[1].starts_with("q, Esc   quit"), "{help:#?}");
+        assert!(help[1].starts_with("q, Esc   quit;"), "{help:#?}");
     }
 
     #[test]

@@ -101,28 +101,33 @@ impl View {
             .map(|(app, rates)| AppRate { name: &app.name, rates: [0, 1].map(|k| rates.map(|rates| rates[k])) })
     }
 
-    /// What is measured, in a line.
-    pub fn title(&self) -> String {
+    /// What is measured, in a line of at most `width` characters if that is possible: what does not fit is left out as a whole.
+    pub fn title(&self, width: usize) -> String {
         let Board { pid, at_ms, packets, left_out, lost, via, wakeups, apps, connections, omitted, .. } = &self.board;
         let open: usize = apps.iter().map(|app| app.open).sum();
-        let mut title = format!(
-            "process {pid}, {:.0} s: {}, {} open, {}",
-            at_ms / 1e3,
-            plural(apps.len() as u64, "program"),
-            plural(open as u64, "connection"),
-            if via == "ebpf" { "in the kernel (eBPF)".to_owned() } else { plural(*packets, "packet") },
-        );
+        let mut title = format!("process {pid}, {:.0} s: {}", at_ms / 1e3, plural(apps.len() as u64, "program"));
+        let mut parts = vec![format!(", {} open", plural(open as u64, "connection"))];
+        // What is wrong comes before what is only counted.
         if *left_out > 0 {
-            title += &format!(", {left_out} not forwarded");
+            parts.push(format!(", {left_out} not forwarded"));
         }
         if *lost > 0 {
-            title += &format!(", {} lost", plural(*lost, "record"));
+            parts.push(format!(", {} lost", plural(*lost, "record")));
+        }
+        parts.push(match via.as_str() {
+            "ebpf" => ", in the kernel (eBPF)".to_owned(),
+            _ => format!(", {}", plural(*packets, "packet")),
+        });
+        if *omitted > 0 {
+            parts.push(format!("; {} connections are shown", connections.len()));
         }
         if let Some((cause, n)) = wakeups.iter().max_by_key(|(_, n)| **n) {
-            title += &format!("; {}, {n} of them for {cause}", plural(wakeups.values().sum(), "wake-up"));
+            parts.push(format!("; {}, {n} of them for {cause}", plural(wakeups.values().sum(), "wake-up")));
         }
-        if *omitted > 0 {
-            title += &format!("; {} connections are shown", connections.len());
+        for part in parts {
+            if title.chars().count() + part.chars().count() <= width {
+                title += &part;
+            }
         }
         title
     }
@@ -182,7 +187,7 @@ impl View {
     /// All of it as plain lines, no longer than `width` if that is possible.
     pub fn text(&self, width: usize) -> Vec<String> {
         let past = Past::default();
-        let mut lines = vec![self.title(), String::new()];
+        let mut lines = vec![self.title(width), String::new()];
         lines.extend(table(&APPS, &self.app_rows(&past), width));
         let connections = self.connection_rows(&past);
         if !connections.is_empty() {
@@ -296,6 +301,14 @@ pub mod tests {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&text[3]), ["curl", "1", "3", "1", "17.2", "34.5", "-", "0.00", "1.00", "-", "-", "2"]);
         assert_eq!(words(&text[6])[..4], ["curl", "77", "198.51.100.1:443", "2"]);
+        let mut busy = view.clone();
+        busy.board.packets = 304;
+        busy.board.wakeups = [("packets".to_owned(), 519), ("timer of a connection".to_owned(), 265)].into();
+        assert_eq!(busy.title(60), "process 7, 2 s: 1 program, 1 connection open, 304 packets");
+        assert_eq!(busy.title(80), busy.title(60), "no part of a phrase");
+        assert!(busy.title(200).ends_with("; 784 wake-ups, 519 of them for packets"), "{}", busy.title(200));
+        busy.board.left_out = 3;
+        assert_eq!(busy.title(61), "process 7, 2 s: 1 program, 1 connection open, 3 not forwarded");
         for width in [60, 80, 100] {
             assert!(view.text(width).iter().all(|line| line.len() <= width), "{:#?}", view.text(width));
         }

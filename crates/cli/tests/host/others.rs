@@ -34,7 +34,7 @@ inside!(a_dead_daemons_socket_is_no_obstacle, || {
     let status = scene.says(&["status"]);
     assert!(status.code == Some(6) && status.out.contains("headstart recover"), "{status:?}");
     let doctor = scene.says(&["doctor"]);
-    assert!(doctor.code == Some(1) && doctor.out.contains("-> headstart recover"), "{doctor:?}");
+    assert!(doctor.code == Some(3) && doctor.out.contains("-> headstart recover"), "{doctor:?}");
     let up = scene.says(&["up", "--initcwnd"]);
     assert!(up.code == Some(0) && up.err.contains("cleaned up after a killed daemon: 2 changes undone"), "{up:?}");
     assert_eq!(scene.says(&["down"]).code, Some(0));

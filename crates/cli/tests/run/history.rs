@@ -120,6 +120,31 @@ inside!(who_wants_no_history_has_none, || {
     assert!(!state(&lab).exists());
 });
 
+inside!(each_folder_of_a_history_has_its_own_supervisor_and_one_that_cannot_be_written_is_named, || {
+    let Some(curl) = found("curl", "curl") else { return };
+    let lab = Lab::new();
+    let with = |folder: &str, words: &[&str]| {
+        let mut command = lab.command(HEADSTART);
+        command.env_remove("HEADSTART").env("HEADSTART_LINGER", "3600").env("HEADSTART_HISTORY", folder);
+        ended(command.args(words).spawn().unwrap())
+    };
+    let [a, b] = ["a", "b"].map(|name| lab.scratch.path(name).to_str().unwrap().to_owned());
+    let visit = ["run", "--", curl.to_str().unwrap(), "-sS", "http://www.lab.example/"];
+    let learned = |folder: &str| peers(&serde_json::from_str(&with(folder, &["history", "export"]).out).unwrap());
+    assert_eq!(with(&a, &visit).code, Some(0));
+    let quiet = with(&b, &["run", "--", "true"]);
+    assert!(quiet.code == Some(0) && !quiet.err.contains("warning"), "{quiet:?}");
+    assert_eq!((supervisors().len(), learned(&a) > 0, learned(&b)), (2, true, 0));
+    assert_eq!(with(&format!("{a}/"), &visit).code, Some(0));
+    assert_eq!(supervisors().len(), 2, "a slash at the end makes no other folder");
+    let nowhere = with("/proc/x", &visit);
+    assert_eq!(nowhere.code, Some(0), "{nowhere:?}");
+    assert_eq!(nowhere.err.matches("HEADSTART_HISTORY=/proc/x: ").count(), 1, "{nowhere:?}");
+    end();
+    assert!(PathBuf::from(&a).join("history.redb").exists() && !state(&lab).exists());
+    [a, b].iter().for_each(|folder| _ = fs::remove_dir_all(folder));
+});
+
 inside!(what_is_learned_in_an_emulated_network_is_forgotten_with_it, || {
     let Some(curl) = found("curl", "curl") else { return };
     let lab = Lab::new();

@@ -52,11 +52,40 @@ fn what_needs_no_network_is_as_its_schema_says() {
     let mistakes: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(mistakes["mistakes"].as_array().map(Vec::len), Some(2), "{said}");
     must_hold("relay-key", &printed(headstart(&["relay", "key", "--json"]).arg(folder.path().join("key"))));
+    let history = folder.path().join("history");
+    let forget = |words: &[&str]| {
+        let mut command = headstart(&["history", "forget", "--json"]);
+        let said = printed(command.args(words).env("HEADSTART_HISTORY", &history));
+        must_hold("history-forget", &said);
+        serde_json::from_str::<serde_json::Value>(&said).unwrap()["deleted"] == true
+    };
+    assert!(!forget(&["--host", "unknown.example"]) && forget(&[]));
     let mut run = headstart(&["lab", "run", "connect-model", "--quick", "--json", "--out"]);
     let rows = printed(run.arg(folder.path().join("results")));
     must_hold("lab-run", rows.lines().last().unwrap());
     let rows = printed(&mut headstart(&["lab", "scenario", "dumbbell", "--time", "virtual", "--json"]));
     must_hold("lab-scenario", rows.lines().last().unwrap());
+}
+
+#[test]
+fn what_listens_says_where_as_its_schema_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    let made: serde_json::Value =
+        serde_json::from_str(&printed(headstart(&["relay", "key", "--json"]).arg(&key))).unwrap();
+    let public = made["public"].as_str().unwrap();
+    let mut relay = headstart(&["relay", "serve", "--json", "--listen", "127.0.0.1:0", "--client", public]);
+    let (_relay, line) = server(relay.args(["--allow", "localhost:*", "--key"]).arg(&key));
+    must_hold("relay-serve", &line);
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let address = told["address"].as_str().unwrap();
+    let mut ports = headstart(&["relay", "ports", "--json", "--relay", address, "--relay-key", public]);
+    ports.args(["--forward", "0=localhost:80", "--socks", "0", "--key"]).arg(&key);
+    let (_ports, line) = server(&mut ports);
+    must_hold("relay-ports", &line);
+    let proxy = ["proxy", "--json", "--fat", "127.0.0.1", "--fast", "127.0.0.2", "--listen", "127.0.0.1:0"];
+    let (_proxy, line) = server(&mut headstart(&proxy));
+    must_hold("proxy", &line);
 }
 
 #[test]

@@ -55,6 +55,16 @@ fn with_json_an_error_is_one_object_on_standard_error() {
 }
 
 #[test]
+fn a_file_that_is_no_history_is_a_usage_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x");
+    std::fs::write(&file, "x\n").unwrap();
+    let site = "df39d3ed1748acbb2d56cacf9c34369d6ad037632591f2083ae177b9adb79a25";
+    let mut import = headstart(&["history", "import", "--site", site]);
+    fails(import.arg(&file).env("HEADSTART_HISTORY", folder.path()), 2, "x: it is no signed history");
+}
+
+#[test]
 fn wrong_words_are_usage_errors_that_name_the_way_out() {
     for (words, says) in [
         (&["serve", ".", "--store", "foo://x"][..], "unknown store \"foo://x\""),
@@ -70,7 +80,10 @@ fn wrong_words_are_usage_errors_that_name_the_way_out() {
         (&["realtime", "send", "127.0.0.1:1", "--bytes", "3"], "--bytes 3: must be from 20"),
         (&["lab", "run", "connect-model", "--pages", "x"], "--pages: connect-model does not use it"),
         (&["lab", "run", "nonsense"], "there is no experiment 'nonsense'"),
-        (&["lab", "shell", "--link", "rate=trace:/nonexistent/trace"], "cannot read /nonexistent/trace"),
+        (
+            &["lab", "shell", "--link", "rate=trace:/nonexistent/trace"],
+            "cannot read `/nonexistent/trace`: No such file",
+        ),
         (&["lab", "shell", "--link", "nonsense"], "unknown preset `nonsense`"),
         (&["history", "forget", "--host", ""], "--host: must not be empty"),
         (&["history", "show", "--app", ""], "--app: must not be empty"),

@@ -17,6 +17,8 @@ pub const VERSION: u32 = 1;
 /// Connections and programs that are told; those with the most data come first.
 const MOST_LINES: usize = 200;
 const MOST_APPS: usize = 100;
+/// Connections that have ended and are told: the latest.
+const MOST_ENDED: usize = 100;
 /// Programs of which something is kept. Those behind share one line.
 const MOST_NAMES: usize = 1000;
 const OTHERS: &str = "(others)";
@@ -57,6 +59,10 @@ pub struct Board {
     pub apps: Vec<App>,
     /// Connections that are open, likewise.
     pub connections: Vec<Line>,
+    /// The latest connections and UDP flows that have ended, the last one last. A client that asks again finds by their numbers
+    /// those that are new.
+    #[serde(default)]
+    pub ended: Vec<Ended>,
     /// Programs and connections for which there was no room.
     pub omitted: usize,
     /// How long connections and lookups took, and requests of connections that have ended.
@@ -135,9 +141,59 @@ pub struct Line {
     pub meters: Meters,
 }
 
+/// A connection, or a UDP flow, that has ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// How many had ended with it.
+    pub number: u64,
+    /// What it was; its age is that at its end.
+    #[serde(flatten)]
+    pub line: Line,
+}
+
 /// What is kept of programs between two questions.
 #[derive(Debug, Default)]
-pub(super) struct Tallies(BTreeMap<String, Tally>, Timings);
+pub(super) struct Tallies {
+    programs: BTreeMap<String, Tally>,
+    timings: Timings,
+    ended: VecDeque<Ended>,
+}
+
+impl Line {
+    fn of(flow: &Flow, process: Option<&Process>, age_ms: f64) -> Self {
+        let meters = meter::ALL.iter().filter_map(|meter| Some((meter.name.to_owned(), (meter.read)(flow)?)));
+        Self {
+            app: name_of(process).to_owned(),
+            transport: "tcp".to_owned(),
+            pid: process.and_then(Process::number),
+            group: process.and_then(|process| process.group.clone()),
+            local: flow.app.to_string(),
+            peer: flow.peer.to_string(),
+            accelerated: flow.accelerated.map(|to| to.to_string()),
+            age_ms,
+            up_bytes: flow.up.bytes,
+            down_bytes: flow.down.bytes,
+            meters: meters.collect(),
+        }
+    }
+
+    fn of_udp(flow: &UdpFlow, process: Option<&Process>, age_ms: f64) -> Self {
+        let meters = meter::OF_UDP.iter().filter_map(|meter| Some((meter.name.to_owned(), (meter.read)(flow)?)));
+        Self {
+            app: name_of(process).to_owned(),
+            transport: if flow.quic.is_some() { "quic" } else { "udp" }.to_owned(),
+            pid: process.and_then(Process::number),
+            group: process.and_then(|process| process.group.clone()),
+            local: flow.app.to_string(),
+            peer: flow.peer.to_string(),
+            accelerated: None,
+            age_ms,
+            up_bytes: flow.up.bytes,
+            down_bytes: flow.down.bytes,
+            meters: meters.collect(),
+        }
+    }
+}
 
 #[derive(Clone, Debug, Default)]
 struct Tally {
@@ -245,14 +301,16 @@ impl Tallies {
     /// Something has ended.
     pub fn take(&mut self, seen: &Seen) {
         let name = name_of(seen.process.as_ref());
-        let name = if self.0.len() < MOST_NAMES || self.0.contains_key(name) { name } else { OTHERS };
-        let tally = self.0.entry(name.to_owned()).or_default();
-        let timings = &mut self.1;
+        let name = if self.programs.len() < MOST_NAMES || self.programs.contains_key(name) { name } else { OTHERS };
+        let tally = self.programs.entry(name.to_owned()).or_default();
+        let timings = &mut self.timings;
         match &seen.record {
             Record::Flow(flow) => {
                 time(timings, name, flow);
                 tally.flow(flow);
                 tally.failed += u64::from(flow.connected.is_none());
+                let age = flow.ended.unwrap_or(flow.asked).since(flow.asked);
+                self.keep(Line::of(flow, seen.process.as_ref(), age.as_secs_f64() * 1e3));
             }
             Record::Dns(lookup) => {
                 let outcome = if lookup.answer.is_some() { "ok" } else { "other" };
@@ -260,9 +318,20 @@ impl Tallies {
                 tally.lookups += 1;
                 keep(&mut tally.lookup_ms, lookup.took.as_secs_f64() * 1e3);
             }
-            Record::Udp(flow) => tally.udp(flow),
+            Record::Udp(flow) => {
+                tally.udp(flow);
+                let last = [flow.up.last, flow.down.last].into_iter().flatten().max();
+                let age = last.unwrap_or(flow.began).since(flow.began);
+                self.keep(Line::of_udp(flow, seen.process.as_ref(), age.as_secs_f64() * 1e3));
+            }
             Record::Echo(_) => {}
         }
+    }
+
+    fn keep(&mut self, line: Line) {
+        let number = self.ended.back().map_or(1, |last| last.number + 1);
+        self.ended.push_back(Ended { number, line });
+        self.ended.drain(..self.ended.len().saturating_sub(MOST_ENDED));
     }
 
     /// The board: what has ended, and these connections and UDP flows that are `open`, with for how long in milliseconds.
@@ -271,47 +340,20 @@ impl Tallies {
         open: impl Iterator<Item = (&'a Flow, Option<&'a Process>, f64)>,
         udp: impl Iterator<Item = (&'a UdpFlow, Option<Process>, f64)>,
     ) -> Board {
-        let mut all = self.0.clone();
-        let mut timings = self.1.clone();
+        let mut all = self.programs.clone();
+        let mut timings = self.timings.clone();
         let mut lines = Vec::new();
         for (flow, process, age_ms) in udp {
-            let app = name_of(process.as_ref()).to_owned();
-            all.entry(app.clone()).or_default().udp(flow);
-            let meters = meter::OF_UDP.iter().filter_map(|meter| Some((meter.name.to_owned(), (meter.read)(flow)?)));
-            lines.push(Line {
-                app,
-                transport: if flow.quic.is_some() { "quic" } else { "udp" }.to_owned(),
-                pid: process.as_ref().and_then(Process::number),
-                group: process.as_ref().and_then(|process| process.group.clone()),
-                local: flow.app.to_string(),
-                peer: flow.peer.to_string(),
-                accelerated: None,
-                age_ms,
-                up_bytes: flow.up.bytes,
-                down_bytes: flow.down.bytes,
-                meters: meters.collect(),
-            });
+            all.entry(name_of(process.as_ref()).to_owned()).or_default().udp(flow);
+            lines.push(Line::of_udp(flow, process.as_ref(), age_ms));
         }
         for (flow, process, age_ms) in open {
-            let app = name_of(process).to_owned();
-            time(&mut timings, &app, flow);
-            let tally = all.entry(app.clone()).or_default();
+            let app = name_of(process);
+            time(&mut timings, app, flow);
+            let tally = all.entry(app.to_owned()).or_default();
             tally.flow(flow);
             tally.open += 1;
-            let meters = meter::ALL.iter().filter_map(|meter| Some((meter.name.to_owned(), (meter.read)(flow)?)));
-            lines.push(Line {
-                app,
-                transport: "tcp".to_owned(),
-                pid: process.and_then(Process::number),
-                group: process.and_then(|process| process.group.clone()),
-                local: flow.app.to_string(),
-                peer: flow.peer.to_string(),
-                accelerated: flow.accelerated.map(|to| to.to_string()),
-                age_ms,
-                up_bytes: flow.up.bytes,
-                down_bytes: flow.down.bytes,
-                meters: meters.collect(),
-            });
+            lines.push(Line::of(flow, process, age_ms));
         }
         let mut apps: Vec<_> = all.into_iter().map(|(name, tally)| tally.app(name)).collect();
         // Sorting is stable: equals stay in the order of their names, and of when they were asked for.
@@ -323,7 +365,8 @@ impl Tallies {
         let counts = timings.counts().map(|(program, what, n)| (program.to_owned(), what.to_owned(), n)).collect();
         let (version, pid) = (VERSION, std::process::id());
         let timings = timings.snapshot();
-        Board { version, pid, apps, connections: lines, omitted, timings, counts, ..Board::default() }
+        let ended = self.ended.iter().cloned().collect();
+        Board { version, pid, apps, connections: lines, ended, omitted, timings, counts, ..Board::default() }
     }
 }
 
@@ -388,6 +431,8 @@ mod tests {
         assert_eq!(timed.collect::<Vec<_>>(), [(What::MeasuredLookup, "curl", 1), (What::MeasuredConnect, "curl", 1)]);
         assert!(board.counts.contains(&("curl".into(), "down_bytes".into(), 1500)), "{:?}", board.counts);
         assert_eq!((board.connections.len(), board.connections[0].pid, board.omitted), (1, Some(8), 0));
+        let ended: Vec<_> = board.ended.iter().map(|ended| (ended.number, ended.line.down_bytes)).collect();
+        assert_eq!((ended, board.ended[0].line.app.as_str()), (vec![(1, 1000), (2, 0)], "curl"));
         let text = serde_json::to_string(&board).unwrap();
         assert_eq!(serde_json::from_str::<Board>(&text).unwrap(), board);
     }
@@ -402,10 +447,16 @@ mod tests {
         for _ in 0..2 * LATEST {
             tallies.take(&seen(Record::Flow(Box::new(one.clone())), "app0"));
         }
-        assert_eq!(tallies.0.len(), MOST_NAMES + 1);
-        assert_eq!((tallies.0[OTHERS].connections, tallies.0["app0"].values["connect_ms"].len()), (50, LATEST));
+        assert_eq!(tallies.programs.len(), MOST_NAMES + 1);
+        assert_eq!(
+            (tallies.programs[OTHERS].connections, tallies.programs["app0"].values["connect_ms"].len()),
+            (50, LATEST)
+        );
         let board = tallies.board(std::iter::repeat_n((&one, None, 1.0), 500), std::iter::empty());
         assert_eq!((board.apps.len(), board.connections.len()), (MOST_APPS, MOST_LINES));
+        let numbers: Vec<u64> = board.ended.iter().map(|ended| ended.number).collect();
+        let last = (MOST_NAMES + 50 + 2 * LATEST) as u64;
+        assert_eq!(numbers, (last - MOST_ENDED as u64 + 1..=last).collect::<Vec<_>>(), "the latest, in order");
         assert!(serde_json::to_vec(&board).unwrap().len() < crate::board::LONGEST);
     }
 }

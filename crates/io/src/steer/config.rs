@@ -135,6 +135,9 @@ fn cap(text: &str) -> Option<(u64, Duration)> {
     fits.then(|| (bytes as u64, Duration::from_secs(seconds as u64)))
 }
 
+/// Secret keys are longer: 43 characters of base64 and a `=`, or 64 hexadecimal digits.
+const SHORTEST_SECRET: usize = 32;
+
 /// A line `Key = value`, for what is said about it.
 #[derive(Clone, Copy)]
 struct Line<'a> {
@@ -146,8 +149,11 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
+    /// What is wrong, without anything that is as long as a secret key, which may have been written in a wrong place.
     fn fail(&self, what: impl Into<String>) -> ConfigError {
-        ConfigError::Line { line: self.number, what: what.into() }
+        let long = [self.key, self.value].into_iter().filter(|word| word.len() >= SHORTEST_SECRET);
+        let what = long.fold(what.into(), |what: String, word| what.replace(word, "…"));
+        ConfigError::Line { line: self.number, what }
     }
 
     /// What the value is not.
@@ -172,6 +178,10 @@ impl Line<'_> {
     }
 
     fn unknown(&self, section: &str) -> ConfigError {
+        // With a colon in place of `=`, the `=` at the end of a base64 key is the first one.
+        if !self.key.chars().all(char::is_alphanumeric) {
+            return self.fail(format!("unknown key in [{section}]: must be `Key = value`"));
+        }
         self.fail(format!("there is no {:?} in [{section}]", self.key))
     }
 }
@@ -323,7 +333,8 @@ impl FromStr for Config {
             if let Some(head) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
                 section = head.trim().to_ascii_lowercase();
                 if !["interface", "peer"].contains(&section.as_str()) {
-                    return Err(fail(format!("there is no section [{head}]: [Interface] and [Peer] are")));
+                    let name = if head.len() < SHORTEST_SECRET { head } else { "…" };
+                    return Err(fail(format!("there is no section [{name}]: [Interface] and [Peer] are")));
                 }
                 if section == "peer" && draft.peer.is_some() {
                     return Err(fail("a second [Peer]: a tunnel has one other end".into()));
@@ -331,7 +342,7 @@ impl FromStr for Config {
                 continue;
             }
             let parts = text.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
-            let (key, value) = parts.ok_or_else(|| fail(format!("{text:?} is no `Key = value`")))?;
+            let (key, value) = parts.ok_or_else(|| fail("must be `Key = value`".into()))?;
             let line = Line { number, key, value };
             match section.as_str() {
                 "interface" => draft.interface(line)?,
@@ -490,6 +501,32 @@ pub(super) mod tests {
             assert!(told("AllowedIPs", &text).contains("of seconds from 5 to 120"), "{wrong}");
         }
         assert!(told("PrivateKey = ", "PrivateKey = x").contains("headstart steer genkey"));
+    }
+
+    #[test]
+    fn no_message_has_a_secret_key_in_it() {
+        let secret = SECRETS[0];
+        let relay = "6b3345f7".repeat(8);
+        for text in [
+            format!("headstart-relay-key-1 {relay}"),
+            format!("[Interface]\n{secret}"),
+            format!("[Interface]\nPrivateKey: {secret}"),
+            format!("[Interface]\nPrivateKey {relay} = x"),
+            format!("[Interface]\n{relay} = x"),
+            format!("[Interface]\n{} =", "k".repeat(43)),
+            format!("[Interface]\nPrivateKey = {secret}x"),
+            format!("[{secret}]"),
+            format!("[Interface]\nAddress = {secret}"),
+            format!("[Interface]\nMTU = {secret}"),
+            format!("[Interface]\nPolicy = {secret}"),
+            format!("[Interface]\nFastRate = {secret}"),
+            format!("[Peer]\nFastEndpoint = {secret}"),
+            format!("[Peer]\nPersistentKeepalive = {relay}"),
+        ] {
+            let told = text.parse::<Config>().unwrap_err().to_string();
+            let shown = [&secret[..32], &relay[..32], &"k".repeat(32)].iter().any(|part| told.contains(part));
+            assert!(!shown && told.starts_with("line "), "{text}: {told}");
+        }
     }
 
     proptest! {

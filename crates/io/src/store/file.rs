@@ -326,9 +326,7 @@ impl StoreFile {
     }
 
     fn make_folder(&self) -> Result<(), FileError> {
-        use std::os::unix::fs::DirBuilderExt as _;
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        made.map_err(|e| FileError::of_io(&self.folder, e))
+        super::place::make(&self.folder).map_err(|e| FileError::of_io(&self.folder, e))
     }
 }
 

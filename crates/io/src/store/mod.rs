@@ -15,7 +15,7 @@ mod series;
 pub mod shared;
 
 pub use file::FileError;
-pub use place::folder;
+pub use place::{folder, usable};
 pub use record::{Record, RecordError, What};
 pub use series::Series;
 

@@ -369,9 +369,9 @@ pub fn link(text: &str) -> Result<headstart_link::DuplexSpec, headstart_link::Pa
         let mut trace = String::new();
         let read = File::open(name).and_then(|file| file.take(LONGEST_TRACE + 1).read_to_string(&mut trace));
         match read {
-            Ok(bytes) if bytes as u64 > LONGEST_TRACE => Err(format!("{name} is larger than 64 MiB")),
+            Ok(bytes) if bytes as u64 > LONGEST_TRACE => Err("it is larger than 64 MiB".to_owned()),
             Ok(_) => Ok(trace),
-            Err(why) => Err(format!("cannot read {name}: {why}")),
+            Err(why) => Err(why.to_string()),
         }
     })
 }
