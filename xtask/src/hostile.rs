@@ -23,6 +23,10 @@ const ATTACKS: &[&str] = &[
     "3,000 sessions that are not accepted, 1,000 half open",
     "1,200 half heads from one address",
     "bogus descriptors, again and again",
+    "scrapes without end by 8 clients",
+    "1,000 silent connections",
+    "requests by another Host, and without a token",
+    "64 clients that take nothing of a page",
 ];
 
 /// One row of the table.
