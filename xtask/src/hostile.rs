@@ -27,6 +27,7 @@ const ATTACKS: &[&str] = &[
     "1,000 silent connections",
     "requests by another Host, and without a token",
     "64 clients that take nothing of a page",
+    "every place taken by one address",
 ];
 
 /// One row of the table.

@@ -1,4 +1,5 @@
-//! Clients of the small servers of a host (`ui`, `metrics`) that say nothing, ask without end, or take nothing of what they have asked for.
+//! Clients of the small servers of a host (`ui`, `metrics`, `measure serve`) that say nothing, ask without end, take nothing of what they
+//! have asked for, or want every place.
 
 use crate::attack::{Attack, raise_files};
 use crate::lab::{Scratch, ended, inside, supervisors, until};
@@ -9,7 +10,7 @@ use headstart_io::clock::Clock;
 use headstart_io::sys::netlink::{LOOPBACK, Netlink};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Child;
 
@@ -192,5 +193,30 @@ inside!(who_takes_nothing_of_a_page_is_left, || {
     row.at_most("connections that are never ended", 0.0, kept() as f64);
     drop(deaf);
     until("others are served", || server.asked("/") == Some(200));
+    server.end();
+});
+
+inside!(one_address_does_not_keep_every_place_of_a_measurement, || {
+    let scratch = scene();
+    let server = Serving::start(&scratch, &["measure", "serve", "--listen", "127.0.0.1:0"]);
+    let asks = |stream: &mut TcpStream| {
+        let _ = stream.write_all(b"HSMEAS1p");
+    };
+    let mut taken: Vec<TcpStream> = (0..2 * PLACES).map(|_| from([127, 0, 1, 1], server.address)).collect();
+    taken.iter_mut().for_each(asks);
+    until("they have their places", || server.descriptors() >= PLACES);
+    let to = server.address.to_string();
+    // As many connections at once as a client may open, and one that was open before.
+    let words = ["measure", "network", &to, "--seconds", "0.2", "--flows", "32", "--json"];
+    let measured = ended(scratch.headstart(words).spawn().unwrap());
+    let row = Attack { attack: "every place taken by one address", listener: "measure serve" };
+    row.at_most("measurements of others that fail, of 1", 0.0, f64::from(u8::from(measured.code != Some(0))));
+    row.at_most("descriptors", (PLACES * 2 + 32) as f64, server.descriptors() as f64);
+    let is_kept = |mut stream: &TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        matches!(stream.read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
+    };
+    let kept = taken.iter().filter(|stream| is_kept(stream)).count();
+    assert!(kept >= PLACES / 4, "{kept}: who has most loses no more than others need");
     server.end();
 });
