@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::step::Step;
 
 /// Where attacks are.
-const TARGETS: &[&str] = &["serve", "relay", "run", "steer"];
+const TARGETS: &[&str] = &["serve", "relay", "run", "steer", "host"];
 
 /// Every attack. One that is not here fails, so that none is forgotten when it is missing.
 const ATTACKS: &[&str] = &[
@@ -28,6 +28,9 @@ const ATTACKS: &[&str] = &[
     "requests by another Host, and without a token",
     "64 clients that take nothing of a page",
     "every place taken by one address",
+    "own connections that come back",
+    "own datagrams that come back",
+    "1,000 clients that say nothing",
 ];
 
 /// One row of the table.
