@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::step::Step;
 
 /// Where attacks are.
-const TARGETS: &[&str] = &["serve", "relay", "run", "steer"];
+const TARGETS: &[&str] = &["serve", "relay", "run", "steer", "host"];
 
 /// Every attack. One that is not here fails, so that none is forgotten when it is missing.
 const ATTACKS: &[&str] = &[
@@ -23,6 +23,20 @@ const ATTACKS: &[&str] = &[
     "3,000 sessions that are not accepted, 1,000 half open",
     "1,200 half heads from one address",
     "bogus descriptors, again and again",
+    "heads over HTTP/1.1 that never end",
+    "bodies over HTTP/1.1 that never end",
+    "2,000 silent connections a second from 8 addresses",
+    "addresses of connect in a page that never comes",
+    "own connections that come back",
+    "own datagrams that come back",
+    "1,100 tunnels of one user",
+    "20,000 datagrams of strangers",
+    "1,000 clients that say nothing",
+    "scrapes without end by 8 clients",
+    "1,000 silent connections",
+    "requests by another Host, and without a token",
+    "64 clients that take nothing of a page",
+    "every place taken by one address",
 ];
 
 /// One row of the table.

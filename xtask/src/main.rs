@@ -95,8 +95,8 @@ const ALL: &[Chore] = &[
     Chore {
         group: Group::Long,
         name: "conformance",
-        arguments: "[python] [go] [--via NAME] [--release]",
-        summary: "CPython's and Go's own tests of sockets, bare and under `headstart run`, test by test: differences fail",
+        arguments: "[python] [go] [h2spec] [--via NAME] [--release]",
+        summary: "CPython's and Go's own tests of sockets, bare and under `headstart run`; h2spec against `headstart serve`",
         run: conformance::run,
     },
     Chore {

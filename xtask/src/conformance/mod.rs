@@ -1,11 +1,12 @@
 //! `cargo xtask conformance`: the tests that toolchains bring for their own sockets, bare and under `headstart run`,
-//! test by test. A test that does not come to the same is a difference, and differences fail.
+//! test by test. A test that does not come to the same is a difference, and differences fail. And h2spec, against `headstart serve`.
 //!
-//! Suites come from what is installed; nothing is downloaded. They run in the lab's namespaces, with loopback, a network of
+//! Suites of toolchains come from what is installed; nothing is downloaded but h2spec. They run in the lab's namespaces, with loopback, a network of
 //! the lab's and no other, and both arms run in the same surroundings. Tests that wait for clocks may come to this and that
 //! on a busy machine: where something differs both arms run again, and only what never was the same is a difference.
 
 mod go;
+mod h2spec;
 mod outcomes;
 mod python;
 
@@ -86,6 +87,11 @@ struct Wanted {
     release: bool,
 }
 
+/// The words for all suites.
+fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|suite| suite.name).chain([h2spec::NAME])
+}
+
 fn wanted(arguments: &[String]) -> Result<Wanted, Failure> {
     let mut wanted = Wanted::default();
     let mut arguments = arguments.iter();
@@ -96,9 +102,9 @@ fn wanted(arguments: &[String]) -> Result<Wanted, Failure> {
                 let name = arguments.next().ok_or_else(|| Failure::Usage("`--via` wants a name".into()))?;
                 wanted.via = Some(name.clone());
             }
-            name if ALL.iter().any(|suite| suite.name == name) => wanted.suites.push(name.into()),
+            name if names().any(|known| known == name) => wanted.suites.push(name.into()),
             stranger => {
-                let names: Vec<_> = ALL.iter().map(|suite| suite.name).collect();
+                let names: Vec<_> = names().collect();
                 let known = format!("{}, --via NAME, --release", names.join(", "));
                 return Err(Failure::Usage(format!("`{stranger}` is not one of: {known}")));
             }
@@ -114,26 +120,45 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let flags: Vec<String> = wanted.via.iter().flat_map(|name| ["--via".to_owned(), name.clone()]).collect();
     let scratch = Scratch::new()?;
     let mut different = Vec::new();
-    for suite in ALL.iter().filter(|suite| wanted.suites.is_empty() || wanted.suites.contains(&suite.name.into())) {
-        let found = match (suite.find)(&scratch.folder(suite.name)?) {
-            Ok(found) => found,
-            Err(why) if wanted.suites.is_empty() => {
-                println!("xtask: skipped: {}: {why}", suite.name);
-                continue;
-            }
-            Err(why) => return Err(Failure::Failed(format!("{}: {why}", suite.name))),
-        };
-        for found in found {
-            different.extend(compare(&found, &headstart, &flags, &scratch)?);
+    for name in names().filter(|name| wanted.suites.is_empty() || wanted.suites.iter().any(|wanted| wanted == name)) {
+        match tried(name, &headstart, &flags, &scratch)? {
+            Ok(tests) => different.extend(tests),
+            Err(why) if wanted.suites.is_empty() => println!("xtask: skipped: {name}: {why}"),
+            Err(why) => return Err(Failure::Failed(format!("{name}: {why}"))),
         }
     }
     match different.len() {
         0 => Ok(()),
         n => Err(Failure::Failed(format!(
-            "{n} tests do not come to the same under headstart:\n  {}",
+            "{n} tests fail, or do not come to the same under headstart:\n  {}",
             different.join("\n  ")
         ))),
     }
+}
+
+/// Runs the suites of this name; the tests that are not as they should be, or what is missing.
+fn tried(
+    name: &str,
+    headstart: &Path,
+    flags: &[String],
+    scratch: &Scratch,
+) -> Result<Result<Vec<String>, String>, Failure> {
+    let folder = scratch.folder(name)?;
+    let Some(suite) = ALL.iter().find(|suite| suite.name == name) else {
+        return match h2spec::find(&folder) {
+            Ok(program) => h2spec::failed(&program, headstart, &folder).map(Ok),
+            Err(missing) => Ok(Err(missing)),
+        };
+    };
+    let all = match (suite.find)(&folder) {
+        Ok(all) => all,
+        Err(missing) => return Ok(Err(missing)),
+    };
+    let mut different = Vec::new();
+    for found in all {
+        different.extend(compare(&found, headstart, flags, scratch)?);
+    }
+    Ok(Ok(different))
 }
 
 /// Runs a suite under both arms; the tests that differ.
@@ -219,7 +244,7 @@ mod tests {
         assert_eq!(asked, Wanted { suites: words("go"), via: Some("seccomp".into()), release: true });
         assert!(matches!(wanted(&words("--via")), Err(Failure::Usage(_))));
         let Err(Failure::Usage(why)) = wanted(&words("perl")) else { panic!("it was taken") };
-        assert!(why.contains("`perl`") && why.contains("python, go, --via NAME"), "{why}");
+        assert!(why.contains("`perl`") && why.contains("python, go, h2spec, --via NAME"), "{why}");
     }
 
     #[test]

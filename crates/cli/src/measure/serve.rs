@@ -1,14 +1,15 @@
-//! `headstart measure serve`: the other end of measurements, with bounds on the number, rate and duration of connections.
+//! `headstart measure serve`: the other end of measurements, with bounds on the number, rate and duration of connections. No address keeps
+//! others out: places are given as those of `serve` are.
 
 use super::speech::{CHUNK, DOWN, ECHO, HELLO, MESSAGE, UP};
-use crate::accept::cannot_listen;
-use crate::exit::Usage;
+use crate::accept::{self, cannot_listen};
+use crate::exit::{self, Usage};
+use crate::serve::places::{Place, Places};
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Arguments of `headstart measure serve`.
 #[derive(Debug, clap::Args)]
@@ -22,7 +23,7 @@ pub struct Args {
     /// Maximum rate of a connection, in Mbit/s.
     #[arg(long, value_name = "MBIT", default_value_t = 10_000)]
     most: u64,
-    /// Maximum number of connections; further ones are closed at once.
+    /// Maximum number of connections; when all are taken, the address with most loses one to a newcomer.
     #[arg(long, value_name = "N", default_value_t = 64)]
     connections: usize,
 }
@@ -46,31 +47,41 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let listener = TcpListener::bind(args.listen).map_err(|why| cannot_listen(args.listen, "--listen", &why))?;
     crate::complain!("headstart: listening on {}", listener.local_addr()?);
     let bounds = Bounds { longest: Duration::from_secs(args.longest), bytes_a_second: args.most as f64 * 1e6 / 8.0 };
-    let open = Arc::new(AtomicUsize::new(0));
-    loop {
-        // What fails is one connection, or the descriptors of the moment.
-        let Ok((stream, _)) = listener.accept() else {
-            Clock::new().sleep(Duration::from_millis(10));
-            continue;
-        };
-        if open.fetch_add(1, Ordering::Relaxed) >= args.connections {
-            open.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        let counted = Arc::clone(&open);
-        let started = std::thread::Builder::new().name("measure".into()).spawn(move || {
-            // A client that hangs up is done.
-            let _ = serve(stream, bounds);
-            counted.fetch_sub(1, Ordering::Relaxed);
-        });
-        if started.is_err() {
-            open.fetch_sub(1, Ordering::Relaxed);
+    let places = Places::new(args.connections, 0);
+    listener.set_nonblocking(true)?;
+    // A thread each: a rate is kept by sleeping less than a timer of the runtime can.
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().max_blocking_threads(args.connections).enable_all().build()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let admit = |from| places.enter(from);
+        accept::admitted(listener, admit, std::future::pending(), move |stream, place| {
+            connection(stream, place, bounds)
+        })
+        .await;
+        Ok(exit::OK)
+    })
+}
+
+/// Serves one connection, until another needs its place.
+async fn connection(stream: tokio::net::TcpStream, place: Arc<Place>, bounds: Bounds) {
+    // What fails is this connection alone.
+    let Ok(stream) = stream.into_std().and_then(|stream| stream.set_nonblocking(false).map(|()| Arc::new(stream)))
+    else {
+        return;
+    };
+    let (served, moving) = (Arc::clone(&stream), Arc::clone(&place));
+    let mut serving = tokio::task::spawn_blocking(move || serve(&served, bounds, || moving.has_moved()));
+    tokio::select! {
+        _ = &mut serving => {}
+        () = place.must_leave() => {
+            let _ = stream.shutdown(Shutdown::Both);
+            let _ = serving.await;
         }
     }
 }
 
-fn serve(mut stream: TcpStream, bounds: Bounds) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+fn serve(mut stream: &TcpStream, bounds: Bounds, has_moved: impl Fn()) -> io::Result<()> {
     stream.set_read_timeout(Some(bounds.longest))?;
     stream.set_write_timeout(Some(bounds.longest))?;
     let clock = Clock::new();
@@ -86,12 +97,14 @@ fn serve(mut stream: TcpStream, bounds: Bounds) -> io::Result<()> {
         ECHO => {
             while !is_over() {
                 stream.read_exact(&mut buffer[..MESSAGE])?;
+                has_moved();
                 stream.write_all(&buffer[..MESSAGE])?;
             }
         }
         DOWN => {
             while !is_over() {
                 stream.write_all(&buffer)?;
+                has_moved();
                 bytes += buffer.len() as u64;
                 clock.sleep_until(due(bytes, bounds));
             }
@@ -102,6 +115,7 @@ fn serve(mut stream: TcpStream, bounds: Bounds) -> io::Result<()> {
                     0 => break,
                     len => bytes += len as u64,
                 }
+                has_moved();
                 clock.sleep_until(due(bytes, bounds));
             }
             stream.write_all(&bytes.to_be_bytes())?;
@@ -124,7 +138,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (there, _) = listener.accept().unwrap();
-        std::thread::spawn(move || serve(there, bounds));
+        std::thread::spawn(move || serve(&there, bounds, || {}));
         let mut hello = [0; 8];
         hello[..7].copy_from_slice(&HELLO);
         hello[7] = wish;

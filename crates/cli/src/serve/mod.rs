@@ -11,7 +11,7 @@ mod coding;
 mod http3;
 mod kind;
 mod listing;
-mod places;
+pub mod places;
 mod qlog;
 pub mod rehearsal;
 mod site;

@@ -2,7 +2,7 @@
 //! are a JSON Merge Patch, RFC 7396).
 //!
 //! A page that reads slowly gets fewer and larger changes: the next is made only when there is room for it. One that reads
-//! nothing for a while is dropped, asks again, and gets a snapshot.
+//! nothing for a while is dropped, as any client is, asks again, and gets a snapshot.
 
 use super::past::Past;
 use super::snapshot;
@@ -17,8 +17,6 @@ use tokio::sync::mpsc;
 const EVERY: Duration = Duration::from_millis(500);
 /// How old what is shown may be: pages at the same time share a look.
 const FRESH: Duration = Duration::from_millis(400);
-/// How long a page may read nothing.
-const STALLED: Duration = Duration::from_secs(10);
 /// Without a change for so long, a comment is sent, by which a page that is gone is noticed.
 const ALIVE: u32 = 20;
 
@@ -33,7 +31,7 @@ async fn feed(observer: Arc<Observer>, past: Arc<Mutex<Past>>, to: mpsc::Sender<
     let mut shown: Option<Value> = None;
     let mut quiet = 0_u32;
     loop {
-        let Ok(Ok(room)) = tokio::time::timeout(STALLED, to.reserve()).await else { return };
+        let Ok(room) = to.reserve().await else { return };
         let (look, past) = (Arc::clone(&observer), Arc::clone(&past));
         let seen = move || {
             let sources = look.look(FRESH);

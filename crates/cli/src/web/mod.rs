@@ -3,6 +3,7 @@
 //! Connections, their heads and their patience are bounded. Bodies of requests are never read: what is asked for is in the path.
 
 mod guard;
+mod patient;
 
 #[cfg(test)]
 pub use guard::Needs;
@@ -15,6 +16,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use patient::Patient;
 use std::convert::Infallible;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -29,7 +31,7 @@ use tokio::sync::{mpsc, watch};
 const MOST_CONNECTIONS: usize = 64;
 /// Connections that have not asked for anything yet.
 const MOST_UNDECIDED: usize = 64;
-/// How long a client may take for the head of a request.
+/// How long a client may take for the head of a request, and take nothing of an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a head at most.
 const LONGEST_HEAD: usize = 16 * 1024;
@@ -166,7 +168,7 @@ async fn connection<F: Future<Output = Answer> + Send + 'static, R: Fn(Asked) ->
     builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
     let silent = tokio::select! {
         // What goes wrong with one connection concerns its client alone.
-        ended = builder.serve_connection(TokioIo::new(stream), service) => ended.is_err_and(|why| why.is_timeout()),
+        ended = builder.serve_connection(TokioIo::new(Patient::new(stream)), service) => ended.is_err_and(|why| why.is_timeout()),
         () = is_needed => false,
         _ = stopped.wait_for(|stop| *stop) => false,
     };

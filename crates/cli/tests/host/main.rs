@@ -2,9 +2,12 @@
 //! namespaces that the test makes. Whatever happens to the daemon, the host is afterwards as it was before, byte for byte.
 #![forbid(unsafe_code)]
 
+#[path = "../attack/mod.rs"]
+mod attack;
 mod bad_input;
 mod bundle;
 mod columns;
+mod hostile;
 mod initcwnd;
 mod kernel;
 mod loops;

@@ -1,6 +1,7 @@
 //! Connections by the thousand that say nothing, or begin sessions without end, from a few addresses: what comes from others is served
 //! without waiting for them.
 
+mod beside;
 mod room;
 
 use crate::attack::{Attack, raise_files};

@@ -1,5 +1,8 @@
 //! A program of the user that asks the supervisor for nothing but what is refused: it is heard so often and no more, and runs go on.
 
+mod absent;
+mod pages;
+
 use crate::attack::Attack;
 use crate::lab::{Lab, inside, until};
 use crate::one_supervisor::{end, run, supervisor};

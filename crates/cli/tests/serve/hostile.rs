@@ -1,6 +1,7 @@
 //! Clients that ask for much and take nothing: what they make the server hold is bounded, and others are served beside them.
 
 mod beside;
+mod halves;
 
 use crate::attack::{Attack, raise_files};
 use crate::client::{asked, connected_with, http, open_tls};

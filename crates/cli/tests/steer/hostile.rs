@@ -1,11 +1,11 @@
-//! Clients of a proxy that never say what they want.
+//! Clients of a proxy that never say what they want, one of its users that wants all there is, and strangers at a tunnel.
 
 use crate::attack::{Attack, raise_files};
 use crate::proxy::{FAT, Proxy, ip, over};
-use crate::scene::{Scene, inside};
+use crate::scene::{SERVER, Scene, fetched, inside};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use std::io::Write as _;
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 
 inside!(half_a_head_by_the_thousand_keeps_no_user_out, || {
     let Some(scene) = Scene::new() else { return };
@@ -28,4 +28,67 @@ inside!(half_a_head_by_the_thousand_keeps_no_user_out, || {
     let row = Attack { attack: "1,200 half heads from one address", listener: "proxy --users" };
     row.at_most("requests of users that are refused, of 4", 0.0, refused as f64);
     drop(halves);
+});
+
+/// Connections that are served at a time, and what one of several users may have of them.
+const SERVED: usize = 1024;
+const PART: usize = SERVED / 4;
+
+inside!(a_user_that_wants_every_place_leaves_most_of_them_to_the_other, || {
+    let Some(scene) = Scene::new() else { return };
+    raise_files();
+    let proxy = Proxy::new(&scene, "obj-priority");
+    let to: SocketAddr = proxy.url.trim_start_matches("http://").parse().unwrap();
+    // ann:secret, in base64.
+    let ask =
+        format!("CONNECT {SERVER} HTTP/1.1\r\nhost: {SERVER}\r\nproxy-authorization: Basic YW5uOnNlY3JldA==\r\n\r\n");
+    let mut tunnels = Vec::new();
+    for _ in 0..SERVED + 76 {
+        let mut stream = TcpStream::connect(to).unwrap();
+        stream.write_all(ask.as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut said = String::new();
+        reader.read_line(&mut said).unwrap();
+        if said.contains(" 200 ") {
+            tunnels.push(reader);
+        }
+    }
+    assert!(tunnels.len() > PART / 2, "{} tunnels: its part is its own", tunnels.len());
+    let row = Attack { attack: "1,100 tunnels of one user", listener: "proxy --users" };
+    row.at_most("tunnels of that user", PART as f64, tunnels.len() as f64);
+    let served = |_: &u8| proxy.curl("bob:hidden", &["--fail"], "/small").status.success();
+    row.at_most("requests of another user that are refused, of 4", 0.0, 4.0 - (0..4).filter(served).count() as f64);
+});
+
+/// Datagrams of strangers to the gateway.
+const GARBAGE: usize = 20_000;
+
+inside!(datagrams_of_strangers_leave_a_tunnel_as_it_is, || {
+    let Some(mut scene) = Scene::new() else { return };
+    scene.up("pkt-state", &[]);
+    let stranger = UdpSocket::bind("192.0.2.1:0").unwrap();
+    // What begins as each message of WireGuard does, of its length and of another.
+    let message = |n: usize| {
+        let kind = (n % 5) as u8;
+        let length = [148, 92, 64, 80, 1200][n % 5] + usize::from(n % 2 == 0);
+        let mut bytes = vec![(n % 251) as u8; length];
+        bytes[..4].copy_from_slice(&[kind, 0, 0, 0]);
+        bytes
+    };
+    let pid = scene.status(true)["pid"].as_u64().unwrap();
+    let memory = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        resident.split_whitespace().next().unwrap().parse::<f64>().unwrap()
+    };
+    let (before, mut failed) = (memory(), 0);
+    for n in 0..GARBAGE {
+        let _ = stranger.send_to(&message(n), "192.0.2.2:7000");
+        if n % (GARBAGE / 4) == 0 {
+            failed += usize::from(fetched(scene.fetch("/small")) != "200 100");
+        }
+    }
+    let row = Attack { attack: "20,000 datagrams of strangers", listener: "gateway" };
+    row.at_most("fetches through the tunnel that fail, of 4", 0.0, failed as f64);
+    row.at_most("memory that the gateway has more, kB", 8192.0, (memory() - before).max(0.0));
 });

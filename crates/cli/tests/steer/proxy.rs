@@ -20,7 +20,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy for `ann`, by `policy`.
+    /// A proxy for `ann` and `bob`, by `policy`.
     pub fn new(scene: &Scene, policy: &str) -> Self {
         ip(&["link", "set", "lo", "up"]);
         let server = SERVER.split(':').next().unwrap();
@@ -40,7 +40,7 @@ impl Proxy {
         let users = std::env::temp_dir().join(format!("headstart-proxy-users-{}", std::process::id()));
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&users).unwrap();
-        file.write_all(b"ann:secret\n").unwrap();
+        file.write_all(b"ann:secret\nbob:hidden\n").unwrap();
         let listen = format!("{own}:0");
         let words = ["proxy", "--fat", "fat", "--fast", "fast", "--listen", &listen, "--policy", policy, "--users"];
         let mut child = scene.headstart(false, &words).arg(&users).arg("--verbose").spawn().unwrap();
@@ -52,7 +52,7 @@ impl Proxy {
         Self { child, said, url, users }
     }
 
-    fn curl(&self, user: &str, words: &[&str], path: &str) -> Output {
+    pub fn curl(&self, user: &str, words: &[&str], path: &str) -> Output {
         let mut curl = Command::new("curl");
         curl.args(["--silent", "--show-error", "--max-time", "30", "--noproxy", "", "--proxy", &self.url]);
         curl.args(["--proxy-user", user, "--write-out", "\n%{http_code} %{http_connect} %{size_download}"]);

@@ -33,9 +33,9 @@ use delivery::Delivery;
 use echoes::Echoers;
 use headstart_core::connect;
 use headstart_core::forward::pace::Sleeper;
-use headstart_core::forward::{FlowId, Forwarder, HEADROOM, Input, MappingId, Output, Packet, Record, Settings};
+use headstart_core::forward::{FlowId, Forwarder, HEADROOM, MappingId, Output, Packet, Record, Settings};
 use headstart_core::lookout::Lookout;
-use headstart_core::machine::{Machine, Wakeups};
+use headstart_core::machine::Wakeups;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::ip::{self, udp};
 use programs::Read;
@@ -202,6 +202,8 @@ struct Port {
     app: SocketAddr,
     /// Whose it is, from the first datagram on.
     whose: Option<Whose>,
+    /// How many of our own ports a datagram has passed before this one.
+    turns: u8,
 }
 
 /// See the module.
@@ -359,8 +361,8 @@ impl Worker {
         self.leave(Exit { mark: Some(mark), ..(*self.exit).clone() });
     }
 
-    /// Its own packets may be led back to it: they are marked if that is allowed, for a rule that leads them elsewhere, and the first
-    /// connection that comes back all the same ends [`Self::run`].
+    /// Its own packets may be led back to it: they are marked if that is allowed, for a rule that leads them elsewhere, and connections
+    /// and datagrams that come back all the same end [`Self::run`].
     pub fn watch_for_loops(&mut self) {
         if Exit::may_mark() {
             self.mark(OWN_MARK);
@@ -494,16 +496,7 @@ impl Worker {
                 }
             }
             Output::Close { flow, abrupt } => self.close(now, flow, abrupt),
-            Output::Map { mapping, app } => {
-                if let Ok(socket) = sockets::datagrams(app, self.tun.takes_trains(), &self.exit)
-                    && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
-                {
-                    self.ports.insert(mapping, Port { socket, whole: None, app, whose: None });
-                    self.by_port.insert(app, mapping);
-                } else {
-                    self.forwarder.handle_input(now, Input::NotMapped { mapping });
-                }
-            }
+            Output::Map { mapping, app } => self.map(now, mapping, app),
             Output::Datagram { mapping, to, bytes, from, traffic_class, hop_limit, whole, train } => {
                 self.send_datagram(now, mapping, to, &bytes[from..], (traffic_class, hop_limit, whole), train);
             }

@@ -32,11 +32,7 @@ impl Worker {
         (traffic_class, hop_limit, no_delay): (u8, u8, bool),
     ) {
         if self.is_own(app, peer) {
-            let way_out = format!(
-                "a connection of the forwarder to {peer} was led into the interface: exclude it, by --protect or by a rule such as \
-                 `ip rule add fwmark {OWN_MARK} lookup main` (which needs CAP_NET_ADMIN here)"
-            );
-            self.lost = Some(WorkerError { what: LOOP, source: io::Error::other(way_out) });
+            self.came_back(&format!("a connection of the forwarder to {peer}"));
             return self.unopened(now, flow, Whose::default(), Failure::Here);
         }
         let limit = Some(hop_limit).filter(|limit| *limit != self.default_ttl);
@@ -52,6 +48,15 @@ impl Worker {
         }
         let began = sockets::begin(peer, traffic_class, limit, no_delay, (&mut self.stock, &self.exit));
         self.began(now, (flow, app, peer), whose, began);
+    }
+
+    /// What it sends is led back to it: nothing is forwarded any more.
+    pub(super) fn came_back(&mut self, what: &str) {
+        let way_out = format!(
+            "{what} was led into the interface: exclude it, by --protect or by a rule such as \
+             `ip rule add fwmark {OWN_MARK} lookup main` (which needs CAP_NET_ADMIN here)"
+        );
+        self.lost = Some(WorkerError { what: LOOP, source: io::Error::other(way_out) });
     }
 
     /// Whether a program's connection is one of ours, led back.

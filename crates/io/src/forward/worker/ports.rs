@@ -1,19 +1,52 @@
 //! Datagrams: sockets that are no connections, and what the network says of what they sent.
 
-use super::{BATCH, MAPPINGS, Teller, Whose, Worker};
+use super::{BATCH, MAPPINGS, Port, Teller, Whose, Worker, sockets};
 use crate::driver::Hands;
+use crate::poll::Interest;
 use crate::sys::datagram::{self, Lost};
 use crate::sys::tun::ROOM;
 use headstart_core::forward::{FlowId, HEADROOM, Input, MappingId};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
 /// The port of DNS.
 const DNS: u16 = 53;
+/// Own ports that a datagram passes before it counts as one that is led back without end. A program of another namespace with an address
+/// of this host may have the number of one of our ports by chance; of one after the other it has not.
+const TURNS: u8 = 3;
 
 impl Worker {
+    /// A program's port sends its first datagram: it gets one of ours.
+    pub(super) fn map(&mut self, now: Instant, mapping: MappingId, app: SocketAddr) {
+        let may_return = self.own.is_some() && UdpSocket::bind((app.ip(), 0)).is_ok();
+        let turns = if may_return { self.turns(app) } else { 0 };
+        if turns >= TURNS {
+            self.came_back("a datagram of the forwarder");
+        }
+        // A program of this host that has just ended leaves its number free: with it, what comes back would look like the program's.
+        let wanted = if may_return { SocketAddr::new(app.ip(), 0) } else { app };
+        if turns < TURNS
+            && let Ok(socket) = sockets::datagrams(wanted, self.tun.takes_trains(), &self.exit)
+            && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
+        {
+            self.ports.insert(mapping, Port { socket, whole: None, app, whose: None, turns });
+            self.by_port.insert(app, mapping);
+        } else {
+            self.forwarder.handle_input(now, Input::NotMapped { mapping });
+        }
+    }
+
+    /// How many of our ports what comes from `app` has passed: one more than the port of ours that this is, if it is one.
+    fn turns(&self, app: SocketAddr) -> u8 {
+        let is_it = |port: &&Port| {
+            port.app.is_ipv4() == app.is_ipv4()
+                && sockets::local(&port.socket).is_some_and(|local| local.port() == app.port())
+        };
+        self.ports.values().find(is_it).map_or(0, |port| port.turns + 1)
+    }
+
     pub(super) fn send_datagram(
         &mut self,
         now: Instant,

@@ -1,0 +1,83 @@
+//! `forward` beside an interface that takes everything, its own packets too: what comes back to it must not go round without end. And
+//! clients of the daemon's socket that say nothing.
+
+use crate::attack::Attack;
+use crate::loops::forwarder;
+use crate::scene::{PEERS, Scene, inside, run, send, until};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+use rustix::process::Signal;
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::process::Child;
+
+/// Descriptors of a forwarder that serves a few programs. One that feeds on its own connections had 14,226 after a second.
+const MOST: usize = 64;
+
+/// The forwarder ends by itself, and says how its packets are excluded; a row of the most descriptors that it had.
+fn ends(attack: &'static str, mut child: Child) {
+    let mut most = 0;
+    until("the forwarder ends", || {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", child.id()));
+        most = most.max(open.map_or(0, Iterator::count));
+        child.try_wait().unwrap().is_some()
+    });
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("--protect") && said.contains("ip rule add fwmark 18516"), "{said}");
+    Attack { attack, listener: "forward" }.at_most("descriptors", MOST as f64, most as f64);
+}
+
+inside!(a_forwarder_whose_own_connections_come_back_to_it_ends_and_says_how_to_exclude_them, || {
+    let Some(scene) = Scene::new() else { return };
+    let (_tun, child) = forwarder(&scene);
+    let to = SocketAddr::new(PEERS[1].parse().unwrap(), 80);
+    let program = std::thread::spawn(move || TcpStream::connect(to).is_err());
+    ends("own connections that come back", child);
+    // The program is not kept by what has ended.
+    run(&["ip", "link", "set", "everything", "down"]);
+    drop(program);
+});
+
+inside!(a_forwarder_whose_own_datagrams_come_back_to_it_ends_and_says_how_to_exclude_them, || {
+    let Some(scene) = Scene::new() else { return };
+    // Of a flow and of a lookup, from a program that stays and from one that leaves its port to the forwarder.
+    for (port, stays) in [(9, true), (53, true), (9, false)] {
+        let (tun, child) = forwarder(&scene);
+        let program = UdpSocket::bind("0.0.0.0:0").unwrap();
+        program.send_to(&[7; 40], SocketAddr::new(PEERS[1].parse().unwrap(), port)).unwrap();
+        let program = Some(program).filter(|_| stays);
+        ends("own datagrams that come back", child);
+        drop((tun, program));
+    }
+});
+
+/// Clients of the daemon at a time, and descriptors for what it does on the way.
+const CLIENTS: usize = 16;
+const BESIDES: usize = 8;
+
+inside!(a_daemon_is_asked_beside_a_thousand_clients_that_say_nothing, || {
+    let Some(scene) = Scene::new() else { return };
+    let (mut daemon, up) = scene.daemon(&["--initcwnd"]);
+    assert!(up);
+    let files = || std::fs::read_dir(format!("/proc/{}/fd", daemon.id())).unwrap().count();
+    let before = files();
+    let sockets = std::fs::read_dir(scene.path("run")).unwrap().flatten().map(|entry| entry.path());
+    let is_one = |path: &std::path::PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("control-");
+    let address = SocketAddrUnix::new(sockets.into_iter().find(is_one).expect("the daemon has a socket")).unwrap();
+    let (mut silent, mut most, mut refused) = (Vec::new(), 0, 0);
+    for n in 0..1000 {
+        let client = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        connect(&client, &address).unwrap();
+        silent.push(client);
+        most = most.max(files());
+        if n % 250 == 249 {
+            refused += usize::from(scene.says(&["status", "--json"]).code != Some(0));
+        }
+    }
+    let row = Attack { attack: "1,000 clients that say nothing", listener: "control socket of up" };
+    row.at_most("descriptors beyond those without", (CLIENTS + BESIDES) as f64, most.saturating_sub(before) as f64);
+    row.at_most("requests of others that are not answered, of 4", 0.0, refused as f64);
+    send(&daemon, Signal::TERM);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+});

@@ -1,0 +1,104 @@
+//! A client of a relay beside thousands of connections a second that say nothing: how long its first message takes, as a multiple of what it
+//! takes without them. Quiet and busy halves of a round follow each other, so that a machine that is slow for a while is slow in both.
+//!
+//! Times are compared where `cargo xtask hostile` asks for it, on a machine that has nothing else to do. In any other run of the tests
+//! there is one short round, and the client is served.
+
+use super::{SOURCES, begin_silent, network};
+use crate::attack::Attack;
+use crate::scene::{Folder, Running, inside};
+use headstart_core::time::{Duration, Instant};
+use headstart_io::clock::Clock;
+use headstart_realtime::keys::SecretKey;
+use headstart_realtime::relay::Client;
+use headstart_realtime::{Config, Kind, Listener};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Asks for the comparison of times.
+const TIMED: &str = "HEADSTART_HOSTILE";
+/// How many times its quiet time a message may take beside the flood.
+const MOST: f64 = 2.0;
+/// Connections of the flood: a second, and held open.
+const RATE: u64 = 2000;
+const HELD: usize = 6000;
+/// Messages of each half of a round, of which the median counts.
+const MESSAGES: usize = 15;
+/// Rounds where times are compared.
+const ROUNDS: usize = 5;
+
+/// Opens connections at the rate of the flood until it is told to stop; `begun` counts them.
+fn flood(to: SocketAddr, stop: &AtomicBool, begun: &AtomicUsize) {
+    let clock = Clock::new();
+    let began = clock.now();
+    let mut held: VecDeque<OwnedFd> = VecDeque::new();
+    while !stop.load(Ordering::Relaxed) {
+        let due = clock.now().since(began).as_millis() as u64 * RATE / 1000;
+        for n in begun.load(Ordering::Relaxed)..due as usize {
+            held.extend(begin_silent(n % SOURCES, to));
+        }
+        begun.store(due as usize, Ordering::Relaxed);
+        held.drain(..held.len().saturating_sub(HELD));
+        clock.sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends a first message through the relay; how long that takes until it is there, in seconds.
+async fn asked(clock: &Clock, client: &Client, door: &Listener) -> f64 {
+    let began: Instant = clock.now();
+    let config = Config { technique: "plain".into(), interval: None, ..Config::default() };
+    let near = client.session(door.address().unwrap().to_string().parse().unwrap(), config).await.unwrap();
+    near.lane(0, Kind::Event).send(b"hello").await.unwrap();
+    assert_eq!(door.accept().await.unwrap().receive().await.unwrap().bytes, b"hello");
+    clock.now().since(began).as_secs_f64()
+}
+
+inside!(a_client_beside_two_thousand_silent_connections_a_second, || {
+    network();
+    let folder = Folder::new();
+    let mut relay = Running::headstart(folder.serve("192.0.2.1:0", "192.0.2.1:*"));
+    let at = relay.address(2);
+    let (key, public) = (SecretKey::read(&folder.path("client")).unwrap(), folder.key("relay").1);
+    let client = Client::new(&at, &key, public.parse().unwrap()).unwrap();
+    let to: SocketAddr = at.parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let clock = Clock::new();
+    let door = runtime.block_on(Listener::bind("192.0.2.1:0")).unwrap();
+    let median = |mut times: Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let waited = || {
+        runtime.block_on(async {
+            let mut all = Vec::new();
+            for _ in 0..MESSAGES {
+                all.push(asked(&clock, &client, &door).await);
+            }
+            median(all)
+        })
+    };
+    let timed = std::env::var_os(TIMED).is_some();
+    let mut ratios = Vec::new();
+    for _ in 0..if timed { ROUNDS } else { 1 } {
+        let quiet = waited();
+        let (stop, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let busy = std::thread::scope(|scope| {
+            scope.spawn(|| flood(to, &stop, &begun));
+            // As many as fill every line.
+            while begun.load(Ordering::Relaxed) < RATE as usize * 2 {
+                clock.sleep(Duration::from_millis(20));
+            }
+            let busy = waited();
+            stop.store(true, Ordering::Relaxed);
+            busy
+        });
+        println!("a message: quiet {:.1} ms, busy {:.1} ms", quiet * 1e3, busy * 1e3);
+        ratios.push(busy / quiet);
+    }
+    if timed {
+        let row = Attack { attack: "2,000 silent connections a second from 8 addresses", listener: "relay serve" };
+        row.at_most("time of a client's message, times its quiet time", MOST, median(ratios));
+    }
+});
