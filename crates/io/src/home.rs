@@ -140,7 +140,7 @@ fn name() -> io::Result<String> {
     let number = |kind: &str| {
         let link = std::fs::read_link(format!("/proc/thread-self/ns/{kind}"))?;
         let number = link.to_str().and_then(|l| l.split_once(":[")?.1.strip_suffix(']')?.parse::<u64>().ok());
-        number.ok_or_else(|| io::Error::other(format!("{} is no namespace", link.display())))
+        number.ok_or_else(|| io::Error::other(format!("{} is not a namespace", link.display())))
     };
     let [net, mnt, pid, user] = [number("net")?, number("mnt")?, number("pid")?, number("user")?];
     Ok(format!("{HOME}{net:x}-{mnt:x}-{pid:x}-{user:x}"))
