@@ -27,7 +27,7 @@ use std::net::{IpAddr, TcpStream};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "emulator",
-    shows: "An emulated link carries real packets at the rate and the round-trip time that it was told",
+    shows: "An emulated link carries real packets at the configured rate and round-trip time",
     claims: &[],
     conditions: &[
         YARDSTICK,
@@ -129,7 +129,7 @@ fn yardstick(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
         let measured = handshakes(cx, &network, address(&world, family)?, size.handshakes)?;
         rtts.push((family, measured, virtual_handshake(cx, &world, family)?));
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             return Ok(());
         }
     }

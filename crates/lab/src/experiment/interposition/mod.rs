@@ -20,7 +20,7 @@ use anyhow::Context as _;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "interposition",
-    shows: "Unmodified programs of every kind are covered by at least one front end and fetch the same bytes under each",
+    shows: "Every kind of unmodified program is covered by at least one front end and fetches the same bytes under each",
     claims: &[],
     conditions: &[
         "curl",
@@ -79,7 +79,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     for (n, name) in names.iter().enumerate() {
         cx.progress.step(n as u64, names.len() as u64, name);
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             break;
         }
         let entry = program::find_entry(name)?;
@@ -90,7 +90,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
                 continue;
             }
             Err(e) => {
-                outcome.notes.push(format!("{name} is left out, for it cannot be made ready: {e:#}"));
+                outcome.notes.push(format!("{name} is left out: preparing it failed: {e:#}"));
                 continue;
             }
         };

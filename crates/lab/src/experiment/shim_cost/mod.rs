@@ -23,7 +23,7 @@ use std::path::PathBuf;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "shim-cost",
-    shows: "A preloaded program pays microseconds for calls that pass through, and less than a round trip for the others",
+    shows: "Preloading costs microseconds for calls that pass through, and less than a round trip for others",
     claims: &[],
     conditions: &[PASSING, HANDED, START],
     speeds: Speeds::Namespaces,
@@ -51,7 +51,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     for block in 0..=blocks {
         cx.progress.step(block as u64, blocks as u64 + 1, "calls in turns");
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             break;
         }
         // The order of the arms changes from block to block.
@@ -97,8 +97,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 
 const CONDITIONS: [(&str, &str); 3] = [
     (HANDED, "A dual-stack name behind the link lan (0.2 ms each way): getaddrinfo, 3 or 20 ms of nothing, connect."),
-    (PASSING, "Calls that are no business of headstart's: other sockets, addresses from no lookup, on loopback."),
-    (START, "A dynamically linked program that does nothing, from its start until its end has been noticed."),
+    (PASSING, "Calls that headstart does not handle: other sockets, addresses that it did not look up, on loopback."),
+    (START, "A dynamically linked program that does nothing, from its start until its end is noticed."),
 ];
 
 fn about(name: &str, about: &str) -> Condition {
@@ -112,7 +112,7 @@ fn places(world: &World) -> anyhow::Result<Places> {
     };
     let path = std::env::var_os("PATH");
     let program: PathBuf = program::find(OsStr::new("true"), path.as_deref())
-        .context("there is no program `true` in PATH: add the folder of your system's programs")?;
+        .context("the program `true` is not in PATH: add the folder of your system's programs")?;
     Ok(Places {
         name: site.name.clone(),
         port: 80,

@@ -19,7 +19,7 @@ use play::{Block, PLACES, Place};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "together",
-    shows: "All columns together load pages sooner than any of them, and none stands in another's way",
+    shows: "All columns together load pages sooner than any one of them, and do not interfere with each other",
     claims: &[],
     conditions: &["pages", "busy", "far"],
     speeds: Speeds::Virtual,
@@ -60,7 +60,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let mut block = Block::new(format!("{}{}", place.name, source.suffix), place);
         for (n, page) in source.pages.iter().enumerate() {
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(outcome);
             }
             cx.progress.step(done, total, &format!("{}, {}", block.name, page.name));

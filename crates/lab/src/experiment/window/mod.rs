@@ -72,7 +72,7 @@ fn play_really(cx: &Context, cell: &Cell, trials: u64, outcome: &mut Outcome) ->
     for trial in 0..trials {
         for arm in &mut arms {
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(arms);
             }
             let played = kernel::play(cell, arm.name, seed_of(trial, cx.seed))?;
@@ -119,7 +119,7 @@ fn play_all(
     }
     for (done, cell) in wanted.iter().enumerate() {
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             return Ok(());
         }
         cx.progress.step(done as u64, wanted.len() as u64, &format!("{}, {}", cell.name(), cell.what()));
@@ -154,9 +154,9 @@ const METHOD: [&str; 3] = [
     "A client asks over a new connection (1-RTT handshake) and the server answers with 1 MB or 10 MB: quinn-proto 0.11 in \
      virtual time, a drop-tail queue of one bandwidth-delay product unless said otherwise, flow control never limits. Time \
      runs from the client's first packet to the last byte.",
-    "Before the transfer that counts, four others (two beside background flows; of the size that the condition names) go over the same path under the same \
-     rule; what the server remembers of them is the history. All arms use the same controller (CUBIC, RFC 9438, with HyStart++, \
-     RFC 9406), meet the same losses and the same background flows, and differ by the start rule alone.",
+    "Before the transfer that counts, four others (two beside background flows; of the size that the condition names) go over the \
+     same path under the same rule; what the server learns from them is the history. All arms use the same controller (CUBIC, RFC \
+     9438, with HyStart++, RFC 9406), meet the same losses and the same background flows, and differ by the start rule alone.",
     "`history-average` is the paper's Algorithm 1 without a bound, as the paper ran it; outside of the lab it is bounded by 200 \
      packets. Drops are those of the bottleneck's queue, of all flows together.",
 ];

@@ -15,7 +15,7 @@ use headstart_core::time::Duration;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "window-satellite",
-    shows: "Over a geostationary satellite careful resume sends 1 MB in less than half of the time",
+    shows: "Over a geostationary satellite, careful resume sends 1 MB in less than half the time",
     claims: &[],
     conditions: &["satellite", "satellite-known"],
     speeds: Speeds::Both,
