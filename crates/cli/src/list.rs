@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let known = || plain.iter().map(|(name, _)| *name).chain(LAB);
     if let Some(what) = args.what.as_deref().filter(|what| !known().any(|name| name == *what)) {
         let names = known().collect::<Vec<_>>().join(", ");
-        return Err(exit::Usage(format!("unknown list {what:?}; choose one of {names}")).into());
+        return Err(exit::Usage(format!("unknown list `{what}`; choose one of {names}")).into());
     }
     let words = || {
         let flag = args.json.then_some("--json");
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         Some(_) => {}
         None => {
             beside::execute_if_there(&words())?;
-            crate::complain!("headstart: without the lists of {}, which is not installed", beside::LAB);
+            crate::complain!("headstart: the lists of {} are left out, because it is not installed", beside::LAB);
         }
     }
     print(args, plain);

@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-/// What is written together: what was learned within this time.
+/// Changes within this time are written together.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Arguments that both verbs have.
@@ -55,7 +55,7 @@ pub struct Remembering {
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the thread that keeps it is told.
+/// Messages to the thread that keeps it.
 #[derive(Debug)]
 enum Told {
     Learned,
@@ -64,7 +64,7 @@ enum Told {
 
 impl Remember {
     /// The memory that these arguments name, with what was kept in it. `network`: where the host is; `medium`: over what, since radio
-    /// changes in minutes; `listener` is told of changes of phase.
+    /// changes in minutes; `listener` receives changes of phase.
     pub fn open(&self, network: NetworkId, medium: Medium, listener: Option<Listener>) -> anyhow::Result<Remembering> {
         let Some(rule) = start::find(&self.start) else {
             let names: Vec<_> = start::ALL.iter().map(|entry| entry.name).collect();
@@ -142,7 +142,7 @@ impl Remembering {
         }
     }
 
-    /// Writes what was learned last.
+    /// Writes the last changes.
     pub fn end(&self) {
         self.tell();
         if let Some(learned) = &self.learned {

@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let speeds = entry.speeds(args.asked.speeds()?).map_err(usage)?;
     if let Some(bad) = args.conditions.iter().find(|c| !entry.conditions.contains(&c.as_str())) {
         let known = entry.conditions.join(", ");
-        return Err(exit::Usage(format!("{} has no condition {bad:?}; it has: {known}", entry.name)).into());
+        return Err(exit::Usage(format!("{} has no condition `{bad}`; choose one of {known}", entry.name)).into());
     }
     if args.pages.is_some() && !LOADS_PAGES.contains(&entry.name) {
         let why = format!("--pages: {} does not use it; only {} do", entry.name, LOADS_PAGES.join(", "));

@@ -98,7 +98,7 @@ fn text(name: &str) -> anyhow::Result<(String, String)> {
     }
     if !name.contains(['/', '.']) {
         let known: Vec<_> = scenario::ALL.iter().map(|entry| entry.name).collect();
-        let reason = format!("there is no scenario {name:?}: name a file, or one of {}", known.join(", "));
+        let reason = format!("unknown scenario `{name}`; choose one of {}, or a file", known.join(", "));
         return Err(exit::Usage(reason).into());
     }
     let path = Path::new(name);
