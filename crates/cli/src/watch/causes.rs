@@ -37,7 +37,7 @@ pub struct Cause {
 #[derive(Debug, Default)]
 pub struct Watcher {
     looks: VecDeque<Arc<Sources>>,
-    /// Causes that were told, and for how many looks they have not been seen.
+    /// Causes that were reported, and for how many looks they have not been seen.
     told: BTreeMap<String, (Cause, u32)>,
 }
 
