@@ -220,7 +220,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 const METHOD: [&str; 2] = [
     "A program without headstart looks every site up and connects to it over each family by itself, five times; the median \
      counts, and the first failure. Arm `planted` is the configured world, arm `measured` what the program saw. The row of a \
-     claim says `instrument only`: the paper's shares are of its own Internet.",
+     claim is `instrument only`, because the paper's shares are of its own part of the Internet.",
     "Virtual time has the link's jitter and nothing else. In namespaces the lab's client runs over the kernel's TCP; a \
      connect that takes longer than 2 s has failed.",
 ];

@@ -132,14 +132,14 @@ fn measure_all(cx: &Context, cases: &[Case<'_>], size: &Size, outcome: &mut Outc
 fn method(size: &Size) -> [String; 3] {
     [
         format!(
-            "Each program fetches a page of a few bytes, from its start to its end, alone and under `headstart run --quiet`, \
-             taking turns, the first one changing: as often as fits into {} s a condition, {} to {} times (once if a run takes {} \
-             s). Link: lte (18 ms round trip), hosts 30 ms away, records after 20 ms unless said otherwise. Every run under \
-             headstart has a supervisor of its own, without history; beside it, where noted, one that already runs, as the user's \
-             does from the first program on: it knows the network from the rounds before, the name is new to it, and \
-             `headstart-run` starts the program. In a session: a shell that runs under headstart starts the program, first visit; \
-             what is timed includes the shell's fork, but no `headstart run`, and is compared with what a shell starts alone. A \
-             run counts if the page was there, not if the program thought so (of second visits, if the program ends well).",
+            "Each program fetches a page of a few bytes, from its start to its end, alone and under `headstart run --quiet`, in \
+             turns that start with either: as often as fits into {} s per condition, {} to {} times (once if a run takes {} s). \
+             Link: lte (18 ms round trip), hosts 30 ms away, records after 20 ms unless said otherwise. Every run under headstart \
+             has its own supervisor, without history, and where noted another run uses one that is already running, as the user's \
+             is after the first program: it knows the network from earlier rounds, but not the name, and `headstart-run` starts \
+             the program. In a session: a shell that runs under headstart starts the program, first visit; the time includes the \
+             shell's fork, but no `headstart run`, and is compared with a program started by a shell alone. A run succeeds if the \
+             page arrived, whatever the program reports (second visits: if the program exits successfully).",
             size.budget.as_secs_f64(),
             size.rounds.start(),
             size.rounds.end(),
@@ -147,13 +147,13 @@ fn method(size: &Size) -> [String; 3] {
         ),
         format!(
             "Where a host without headstart is known to hang (virtual time), the bare programs first run all at once; those that \
-             do not hang are then measured in turns. What takes {} s is cut, and the cut is what is reported. Where no host can \
-             be reached, what counts is the time until the program gives up.",
+             do not hang are then measured in turns. Runs are stopped after {} s and reported with that time. If no host can be \
+             reached, the time until the program gives up counts.",
             case::CUT.as_secs()
         ),
         "Second visit: a shell runs the program twice under one `headstart run`; the second run, from the end of the first. It is \
-         compared with the bare program, which keeps no history. Virtual time stands beside the client, which only connects; it \
-         knows of no program that has to be started."
+         compared with the bare program, which keeps no history. Virtual time is shown beside the client, which only connects; it \
+         does not include starting a program."
             .to_owned(),
     ]
 }

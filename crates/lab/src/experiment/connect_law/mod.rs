@@ -274,8 +274,8 @@ const METHOD: [&str; 2] = [
     "The law: a program that connects alone also connects under headstart, no later than alone by more than 50 ms or 10 %, \
      whichever is more, even where it can only give up after trying every address; no second SYN within a second to an address \
      that does not answer, if it sends fewer there alone; where nothing can be reached, at most its own SYNs and one an address; \
-     it ends well where it does alone. What breaks it is played three times more with less beside it, and counts if all of these \
-     do; what is later, if the quickest runs of both are.",
+     it ends well where it does alone. A violation is repeated three times with fewer other runs, and counts if all of these \
+     violate the law too; a delay counts if it remains between the fastest runs of both.",
 ];
 
 #[cfg(test)]

@@ -102,9 +102,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 
 const METHOD: [&str; 2] = [
     "R_A, R_AAAA, t_v4 and t_v6 of a name are measured by a program without headstart that looks it up and connects over a single \
-     family. From these, equations 1 to 6 predict the time of each of three ways; rows compare that, name by name, with what the \
-     race of that way took over the same names of the same worlds (the arm `equations` is the prediction). Equations 7 and 8 are \
-     compared by the medians over the names. Nothing is cached.",
+     family. From these, equations 1 to 6 predict the time of each of three ways; rows compare this, name by name, with the time \
+     of the race of that way over the same names of the same worlds (the arm `equations` is the prediction). Equations 7 and 8 \
+     are compared by the medians over the names. Nothing is cached.",
     "Virtual time has no other noise than the link's jitter, which is drawn anew for each packet. In namespaces the shipped \
      program runs over the kernel's TCP; an attempt that takes longer than 3 s is cut, for the parts and for the whole.",
 ];
@@ -114,8 +114,8 @@ const NOTES: [&str; 3] = [
      family connects as soon as its own answer is there, and only the program waits. The measured race does the latter: \
      the arm `each-family-by-itself` is the closed form of that.",
     "Equation 3 adds the resolution delay to every A answer, also where AAAA came first and RFC 8305 continues at once. It is an \
-     upper bound of the standard as written; where A and AAAA are within 50 ms of each other it is what puts happy-eyeballs-v2 \
-     near or above sequential in the prediction, and not in what is measured (equation 9).",
+     upper bound of the standard as written; if A and AAAA arrive within 50 ms of each other, it puts happy-eyeballs-v2 near or \
+     above sequential in the prediction, but not in the measurement (equation 9).",
     "Equation 6 charges a refused IPv6 attempt the whole connection attempt delay; RFC 8305 continues as soon as it has failed.",
 ];
 

@@ -27,8 +27,8 @@ pub const ENTRY: Entry = Entry {
 
 const METHOD: [&str; 4] = [
     "A host goes through a day: home, walk, office, train, home. At each place it loads each of its pages (the generator's) and \
-     makes a call of 60 s and a talk of messages of 20 s, with six minutes between any two; the whole round twice at each place. \
-     Hosts and families are those of `paper1-lte`, at the same distances everywhere.",
+     makes a call of 60 s and exchanges messages for 20 s, with six minutes between any two activities; the whole round twice at \
+     each place. Hosts and families are those of `paper1-lte`, at the same distances everywhere.",
     "`bare` is a modern browser by itself and plain TCP; `all` has every column of experiment `together`, with two channels where \
      there are two. The connector, servers' histories and learned patterns move from place to place; links do not.",
     "A wake-up of the radio is a packet after 11 s without any (the inactivity timer of a commercial LTE network, Huang et al., \

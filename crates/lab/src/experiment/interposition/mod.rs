@@ -108,10 +108,10 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         cost::measure(cx, &network, &headstart, &mut outcome)?;
     }
     outcome.method.push(
-        "Each program fetches a small page from a dual-stack name, 3 MiB from a name with IPv4 only, and sends 3 MiB to a \
-         name with IPv6 only and gets them back (programs that send nothing fetch the small page there): over HTTPS, git \
-         also over SSH; bare, then under each front end. Covered: in each of these, headstart answered a lookup or handed a \
-         connection over. Byte-identical: everything printed is what the bare program printed, which is what the server has."
+        "Each program fetches a small page from a dual-stack name, 3 MiB from a name with IPv4 only, and sends 3 MiB to a name \
+         with IPv6 only and gets them back (programs that send nothing fetch the small page there): over HTTPS, git also over \
+         SSH; bare, then under each front end. Covered: in each of these, headstart answered a lookup or handed over a \
+         connection. Byte-identical: the output equals that of the bare program and the server's content."
             .into(),
     );
     Ok(outcome)

@@ -121,11 +121,11 @@ const METHOD: [&str; 6] = [
      origin in HTTP/1.1 and one in HTTP/2 and HTTP/3 (which only the arms `-h3` speak, from the first request on; to all others \
      such hosts speak HTTP/2), TLS 1.3 on each, CUBIC from ten segments, responses by urgency. Everything shares the access link. \
      The page load time is that of the load event: scripts' own requests and media do not hold it up.",
-    "`bare` is a modern browser by itself: both records asked for at once and both awaited, IPv6 first, IPv4 beside it after 300 \
-     ms. `sequential` is the Android of paper 1. `simultaneous` is the paper's method with its cache of an hour. The other races \
-     stand alone, with the lifetimes that records have, and are loaded twice. `headstart` is `adaptive` with answers kept for an \
-     hour, names looked up and connections opened ahead. `ready` is out of reach for any host: every name known, every connection \
-     open to the nearest address, whenever it is asked for. What is between it and `bare` is all that there is to gain below a \
+    "`bare` is a modern browser without headstart: both records queried at once and both awaited, IPv6 first, IPv4 beside it \
+     after 300 ms. `sequential` is the Android of paper 1. `simultaneous` is the paper's method with its cache of an hour. The \
+     other races stand alone, with the TTLs of the records, and are loaded twice. `headstart` is `adaptive` with answers kept for \
+     an hour, names looked up and connections opened ahead. `ready` is out of reach for any host: every name is known and every \
+     connection open to the nearest address whenever it is needed. The difference from `bare` is all that can be gained below a \
      browser; what each page waits for on the path to its load event is reported as a share.",
     "A later visit is half an hour after the first, with an empty cache of objects, no open connection and no state in the \
      browser: only state below it helps. `launched` is the fourth visit, each half an hour after the one before: by then \
@@ -134,13 +134,14 @@ const METHOD: [&str; 6] = [
      `sequential` on a first visit.",
     "The same page meets the same world under each arm: the distance of each host over each family, the time of each record, and \
      the hosts that refuse. Only the jitter of links, and what neighbours do on the WLAN, differs for an arm that sends different \
-     packets; a page that loses by that in one world gains by it in the next. `bare-again` is `bare` in the same worlds with \
-     other numbers drawn by the links: as many of its pages are slower, and by as much, as by luck alone.",
-    "In namespaces Chromium loads recorded pages if `--pages` has some, else pages of the generator with contents made up for them, from a server for each host; bare and \
-     under `headstart run`, in turns, each load in a fresh context. `loader` is the browser of virtual time over the same pages, \
-     `loader-sockets` the same model of a page over real sockets, the kernel's TCP and real TLS: what is between these two is the \
-     network's, what is between the latter and Chromium is the browser's. `near` is a bare Chromium with every host next door (1 Gbit/s, 0.1 ms): \
-     its own work and the replay's. `loader-and-near` adds the two, as if neither went on beside the other.",
+     packets; a page that loses by this in one world gains by it in another. `bare-again` is `bare` in the same worlds with other \
+     numbers drawn by the links: it shows how many of its pages are slower, and by how much, by chance alone.",
+    "In namespaces Chromium loads recorded pages if `--pages` has some, else pages of the generator with contents made up for \
+     them, from a server for each host; bare and under `headstart run`, in turns, each load in a fresh context. `loader` is the \
+     browser of virtual time over the same pages, `loader-sockets` the same model of a page over real sockets, the kernel's TCP \
+     and real TLS: the difference between these two is due to the network, that between the latter and Chromium to the browser. \
+     `near` is a bare Chromium with every host nearby (1 Gbit/s, 0.1 ms): the work of the browser and of the replay. \
+     `loader-and-near` adds both times, as if they did not overlap.",
 ];
 
 const NOTES: [&str; 2] = [

@@ -176,7 +176,7 @@ const METHOD: [&str; 2] = [
     "Each launch is a `headstart run` of headstart's own client under a supervisor that knows the launches before it. The client \
      waits, looks up twelve names and connects to all at once, sends a line on each connection and waits for the answer. The \
      supervisor counted how many of its connections had been opened ahead of time; the servers saw how long each was idle before \
-     its first data. To a server that closes after 1 s nothing is handed over that has been waiting.",
+     its first data. No idle connection to a server that closes after 1 s is handed over.",
     "Every connection of a launch counts as failed that was refused, reset, or closed before the answer, whether it was opened \
      ahead or not. Supervisors are replaced after 60 launches, so each learns its servers again; several networks, each with its \
      own supervisor and servers, run at once.",

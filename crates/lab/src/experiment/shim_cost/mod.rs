@@ -83,12 +83,12 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         outcome.invalidate(doubt);
     }
     outcome.method.push(format!(
-        "Two clients that call libc's functions, one bare and one under `headstart run --explore 0 --cache-lifetime 3600s`, \
-         take turns: {blocks} blocks each of up to {} calls of a kind, timed inside the client with two readings of the \
-         monotonic clock. A value is the median of a block; rows compare medians of blocks, paired by turn, with 95 % \
-         bootstrap intervals. The first {WARM_UP} calls of each kind are not counted. A connection that is handed over costs \
-         two wake-ups, and how long a processor takes to wake depends on how long it has slept: the target is about the \
-         shorter pause, the longer stands beside it.",
+        "Two clients that call libc's functions, one bare and one under `headstart run --explore 0 --cache-lifetime 3600s`, take \
+         turns: {blocks} blocks each of up to {} calls of a kind, timed inside the client with two readings of the monotonic \
+         clock. A value is the median of a block; rows compare medians of blocks, paired by turn, with 95 % bootstrap intervals. \
+         The first {WARM_UP} calls of each kind are not counted. A connection that is handed over costs two wake-ups, and how \
+         long a processor takes to wake depends on how long it has slept: the target is for the shorter pause; the longer one is \
+         shown too.",
         measures.iter().map(|m| if cx.quick { m.times.1 } else { m.times.0 }).max().unwrap_or_default()
     ));
     outcome.conditions = CONDITIONS.iter().filter(|(n, _)| cx.wants(n)).map(|(n, a)| about(n, a)).collect();

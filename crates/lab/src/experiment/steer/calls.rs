@@ -111,10 +111,10 @@ const GOODPUT: &str = "download, goodput";
 
 const METHOD: [&str; 3] = [
     "A call (50 packets a second of 200 bytes, each way) and a game (60 a second of 88 bytes from the host and 178 to it) over \
-     two channels in virtual time, beside a download of CUBIC that has run for a while. Policies, `ideal` and `tunnel` as in the \
+     two channels in virtual time, beside a download over CUBIC that started earlier. Policies, `ideal` and `tunnel` as in the \
      other experiments of this column; `single-fat` and all others meet the same phases and the same losses.",
-    "A value is that of one talk; rows compare means over talks. Delays are of packets that arrived; those not here within a \
-     second are lost. A packet that is lost or arrives after more than 150 ms is useless to a call (ITU-T G.114).",
+    "A value is that of one conversation; rows compare means over conversations. Delays are of packets that arrived; those not \
+     here within a second are lost. A packet that is lost or arrives after more than 150 ms is useless to a call (ITU-T G.114).",
     "Targets are of `value` beside the best other policy of the same condition: equal means within a millisecond, or a packet in \
      a thousand. The download must keep 99 % of its throughput over the fat channel alone. It begins with a handshake of TLS and \
      a request, and leaves slow start as Linux does (HyStart); the cost or gain of its first moments is not part of its goodput.",

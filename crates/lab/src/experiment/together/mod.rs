@@ -43,8 +43,8 @@ const METHOD: [&str; 8] = [
      compute and servers think.",
     "`of the page load time, …` is what load events wait for, one after the other: what the browser computes, a free connection, \
      the name, TCP, TLS, the first byte, the server's thinking, the rest of the answer.",
-    "`bare-again` is `bare` in the same worlds with other numbers drawn by the links: as many of its pages are slower, and by as much, \
-     as by luck alone.",
+    "`bare-again` is `bare` in the same worlds with other numbers drawn by the links: it shows how many of its pages are slower, \
+     and by how much, by chance alone.",
     "A value is the mean of a page over its worlds; the same page meets the same world under each arm. For call and messages a \
      value is the 95th percentile of a load's delays.",
 ];

@@ -92,7 +92,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     outcome.method.push(
         "Harm is counted over 2 s (1 MB) or 8 s (10 MB) from the start of the transfer, equally long for each arm: all drops at \
          the bottleneck, goodput of the background flows. The flows are `sim::tcp` (CUBIC, or BBR version 1 where the condition \
-         says so; SACK, RACK), begun 1 to 2 s before. Longer transfers are counted only that far."
+         says so; SACK, RACK), started 1 to 2 s before. Longer transfers are counted only that far."
             .into(),
     );
     // In a hurry the large transfers, which take most of the time, are left out, and so are conditions not asked for by name.

@@ -146,9 +146,10 @@ const LONG: Duration = Duration::from_millis(300);
 /// Trials of a cell over the kernel, of which each takes seconds whatever the machine.
 const REAL_TRIALS: u64 = 10;
 
-const KERNEL_METHOD: &str = "Conditions that end in `-netns` are played over the kernel: quinn's endpoints over real sockets in \
-     namespaces, the same link in the emulator, background flows of the kernel's TCP, each asked for CUBIC. 10 trials a cell \
-     (quick: 1), the arms of a trial one after the other, each in a network of its own. Targets are of virtual time.";
+const KERNEL_METHOD: &str = "Conditions that end in `-netns` run over the kernel: quinn's endpoints over real sockets in \
+                             namespaces, the same link in the emulator, background flows of the kernel's TCP, each asked for \
+                             CUBIC. 10 trials a cell (quick: 1), the arms of a trial one after the other, each in a network of \
+                             its own. Targets are of virtual time.";
 
 const METHOD: [&str; 3] = [
     "A client asks over a new connection (1-RTT handshake) and the server answers with 1 MB or 10 MB: quinn-proto 0.11 in \

@@ -72,10 +72,10 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         outcome.invalidate("it was stopped early");
     }
     outcome.method.push(
-        "Two namespaces and a veth pair. The program looks at the process that has started it, the forwarder: how often its \
-         threads have gone to sleep (voluntary_ctxt_switches), how long they have run (schedstat), what is in memory (VmRSS). A \
-         paced side writes 128 KiB at a time, as iperf3 does. The time of programs in the kernel is charged to the sending and \
-         receiving processes, not to the share of the process, but in measure-throughput and measure-latency."
+        "Two namespaces and a veth pair. The program watches its parent process, the forwarder: how often its threads have gone \
+         to sleep (voluntary_ctxt_switches), how long they have run (schedstat), its resident memory (VmRSS). A paced side writes \
+         128 KiB at a time, as iperf3 does. The time of programs in the kernel is charged to the sending and receiving processes, \
+         not to the share of the process; measure-throughput and measure-latency show it."
             .into(),
     );
     Ok(outcome)

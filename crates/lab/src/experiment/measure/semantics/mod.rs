@@ -97,9 +97,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         }
     }
     outcome.method.push(
-        "Each check is a program of a few lines, run on the client of an emulated link of 20 ms there and back, and a peer behind \
-         it: first without a TUN, then through each forwarder. What the program, the peer and a capture in front of the peer saw \
-         is described in words that do not depend on the speed of the machine; an arm is right if the words are the same."
+        "Each check is a program of a few lines, run on the client of an emulated link with a round trip of 20 ms, and a peer \
+         behind it: first without a TUN, then through each forwarder. What the program, the peer and a capture in front of the \
+         peer saw is described in words that do not depend on the speed of the machine; an arm is right if the words are the same."
             .into(),
     );
     Ok(outcome)

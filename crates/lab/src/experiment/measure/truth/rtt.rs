@@ -100,7 +100,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
         None => {}
     }
     outcome.method.push(
-        "tshark captures on the client's interface, behind the forwarder, as a process of its own; its tcp.analysis.ack_rtt of \
+        "tshark captures on the client's interface, behind the forwarder, as a separate process; its tcp.analysis.ack_rtt of \
          packets of the peer, connection by connection, are compared with the forwarder's figures for the same connection: \
          minimum with minimum, the smoothed one with theirs smoothed by RFC 6298."
             .into(),

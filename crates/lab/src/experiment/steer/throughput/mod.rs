@@ -93,10 +93,10 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method.push(
         "Both ends of a tunnel, the sender and the receiver share this host's processors. Arms take turns. `plain-tunnel` is one \
-         WireGuard session (boringtun) over one channel with the same trains and super-packets, and no steering; its inner \
-         MTU is 1420, as WireGuard's. A fast channel of 10 Mbit/s stands beside the fat one. Throughput is of what the \
-         receiver has; a message is 64 bytes there and back over an open connection. A stall is the longest time without \
-         an arrival at the host's program; a connection that is lost is an error of the run."
+         WireGuard session (boringtun) over one channel with the same trains and super-packets, and no steering; its inner MTU is \
+         1420, as WireGuard's. A fast channel of 10 Mbit/s stands beside the fat one. Throughput is measured at the receiver; a \
+         message is 64 bytes there and back over an open connection. A stall is the longest time without an arrival at the host's \
+         program; a lost connection is an error of the run."
             .into(),
     );
     let arms = ARMS.map(Arm::new).into_iter().collect::<anyhow::Result<Vec<_>>>()?;
